@@ -265,7 +265,7 @@ TEST_F(TrainCommand, BeginsNothingAnewOverDamagedCheckpoints) {
   for (const auto& entry : fs::directory_iterator(folder_ / "out/tiny/checkpoints")) {
     fs::remove(entry.path() / "manifest.json");
   }
-  run({"train", "tiny.yml", "max_train_steps=5"}).expect_error("checkpoints are all damaged");
+  run({"train", "tiny.yml", "max_train_steps=5"}).expect_error("checkpoints are all corrupt");
   EXPECT_EQ(losses("tiny"), before);
 }
 
@@ -393,7 +393,7 @@ TEST_F(TrainCommand, LeavesNothingWhereGenerateIsToldToStop) {
   EXPECT_THAT(read_text(folder_ / ".err"),
               AllOf(HasSubstr("stopping after this step of the sampler; nothing is written yet; "
                               "again to end now"),
-                    HasSubstr("stopped: nothing is written; the same command begins anew")));
+                    HasSubstr("stopped: nothing is written; the same command starts over")));
   EXPECT_FALSE(fs::exists(folder_ / "out/tiny/samples/1/videos.jsonl"));
 }
 
@@ -408,7 +408,7 @@ TEST_F(TrainCommand, SavesAndNamesItWhenItsFolderIsRemoved) {
 
   EXPECT_EQ(WEXITSTATUS(status), 1);
   EXPECT_THAT(read_text(folder_ / ".err"),
-              HasSubstr("run folder out/tiny was removed while the run went on: stopped after"));
+              HasSubstr("run folder out/tiny was deleted during the run: stopped after"));
   const fs::path saved = fs::directory_iterator(folder_ / "out/tiny/checkpoints")->path();
   EXPECT_EQ(run({"inspect", "--check", saved.string()}).status, 0);
 }

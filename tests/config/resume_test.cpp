@@ -52,7 +52,7 @@ TEST(Changes, TakeTheSameValueWrittenInAnotherWayForTheSame) {
 
 TEST(AKeyThatMustMatch, IsRefusedWithBothValuesAndTheRemedy) {
   EXPECT_THAT([] { check_matches(with({"seed=1"}), with({"seed=2"}), "out/a/checkpoints/7"); },
-              ThrowsMessage<Error>(AllOf(HasSubstr("seed is 2"), HasSubstr("begun with 1"),
+              ThrowsMessage<Error>(AllOf(HasSubstr("seed is 2"), HasSubstr("started with 1"),
                                          HasSubstr("out/a/checkpoints/7"), HasSubstr("seed=1"))));
   EXPECT_NO_THROW(check_matches(with({"learning_rate=1"}), with({"learning_rate=2"}), ""));
 }

@@ -397,7 +397,7 @@ def address(runs, quick=False):
         yield f"process {victim} killed: {said[0].removeprefix('kinema: ')[:100]}; resumed, equal"
     wrong = {"a number twice": {1: {"process_id": 0}}, "another count": {1: {"num_processes": 3}},
              "another configuration": {1: {"learning_rate": 0.5}}}
-    messages = {"a number twice": "cannot listen on|two processes have the number", "another count": "was told of 3, process 0 of 2",
+    messages = {"a number twice": "cannot listen on|two processes have the number", "another count": "was started with 3, process 0 with 2",
                 "another configuration": r"learning_rate is 0\.5 on process 1"}
     for name, each in wrong.items():
         ended = []

@@ -281,7 +281,7 @@ TEST(ManualErrors, SayWhatDoesNotFit) {
       ThrowsMessage<Error>(HasSubstr("groups of 4 devices cannot be cut into groups of 3")));
   const std::vector<Tensor> outside{all_reduce_sum(x, device_groups(kLine, {"a"}))};
   EXPECT_THAT([&] { emit(graph, outside, {.mesh = kLine}); },
-              ThrowsMessage<Error>(HasSubstr("stands outside a manual region")));
+              ThrowsMessage<Error>(HasSubstr("is outside a manual region")));
   const std::vector<Tensor> region = manual({x}, {kGrid, {{{{"a"}}}}, {{{{"a"}}}}}, same);
   EXPECT_THAT([&] { emit(graph, region, {.mesh = kLine}); },
               ThrowsMessage<Error>(HasSubstr("built for another mesh")));

@@ -93,7 +93,7 @@ TEST_F(ReuseTest, TheBlocksSumStandsInForTheBlocks) {
 }
 
 /// The output for one video with two texts, `text` and that turned round, as one doubled batch.
-HostArray doubled(const nn::ModelOptions& options, bool halves_alike) {
+HostArray doubled(const nn::ModelOptions& options, bool cfg_batch) {
   const io::SafetensorsFile file = reference("transformer");
   Subject subject("wan21_t2v/transformer", options);
   TransformerInputs in = subject.inputs(file);
@@ -103,10 +103,10 @@ HostArray doubled(const nn::ModelOptions& options, bool halves_alike) {
   in.hidden_states = concatenate({video, video}, Axis(0));
   in.encoder_hidden_states = concatenate({text, reverse(text, Axis(1))}, Axis(0));
   in.timestep = one(in.timestep);
-  if (!halves_alike) {
+  if (!cfg_batch) {
     in.timestep = concatenate({in.timestep, in.timestep}, Axis(0));
   }
-  in.halves_alike = halves_alike;
+  in.cfg_batch = cfg_batch;
   return subject.run(std::vector{subject(in)})[0];
 }
 

@@ -290,7 +290,7 @@ TEST(EncodedClips, AreMadeAgainAfterDamageThatWasFoundLate) {
   clips.encode(counting.with());
   EXPECT_EQ(counting.pixels, 0);
   EXPECT_THAT([&] { clips.find(0, options().format, false); },
-              ThrowsMessage<Error>(HasSubstr("the same command, begun again, makes")));
+              ThrowsMessage<Error>(HasSubstr("the same command, run again, makes")));
   EXPECT_EQ(encode(folder, options()), (std::pair{1, 0}));
 }
 

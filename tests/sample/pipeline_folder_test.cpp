@@ -168,25 +168,25 @@ TEST(PipelineFolder, DoubtsExpertsThatSeemToHaveChangedPlaces) {
   const TemporaryFolder folder;
   const auto swapped =
       linked_experts(folder, "wan2.2_i2v_low_noise_14B", "wan2.2_i2v_high_noise_14B");
-  EXPECT_THAT(doubts(swapped), testing::ElementsAre(HasSubstr("changed places")));
+  EXPECT_THAT(warnings(swapped), testing::ElementsAre(HasSubstr("changed places")));
 }
 
 TEST(PipelineFolder, DoubtsNothingWhereNamesFitOrSayNothing) {
   const TemporaryFolder named;
-  EXPECT_THAT(doubts(linked_experts(named, "high_noise_model", "low_noise_model")),
+  EXPECT_THAT(warnings(linked_experts(named, "high_noise_model", "low_noise_model")),
               testing::IsEmpty());
   fs::remove(named.path() / "transformer");
   fs::remove(named.path() / "transformer_2");
-  EXPECT_THAT(doubts(linked_experts(named, "a", "b")), testing::IsEmpty());
+  EXPECT_THAT(warnings(linked_experts(named, "a", "b")), testing::IsEmpty());
 }
 
 TEST(PipelineFolder, DoubtsOneFolderForBothExperts) {
   const TemporaryFolder folder;
   fs::create_directories(folder.path() / "transformer");
   fs::create_directory_symlink(folder.path() / "transformer", folder.path() / "transformer_2");
-  EXPECT_THAT(doubts({.folder = folder.path(),
-                      .transformer = folder.path() / "transformer",
-                      .transformer_2 = folder.path() / "transformer_2"}),
+  EXPECT_THAT(warnings({.folder = folder.path(),
+                        .transformer = folder.path() / "transformer",
+                        .transformer_2 = folder.path() / "transformer_2"}),
               testing::ElementsAre(HasSubstr("the same folder")));
 }
 
@@ -379,14 +379,14 @@ TEST(PipelineFolder, TakesTheSchedulerOfItsIndex) {
   EXPECT_EQ(ddim.schedule->sampler, schedulers::Sampler::DDIM);
   EXPECT_EQ(ddim.schedule->diffusion.beta_end, 0.03);
   EXPECT_EQ(schedulers::spacing_of(*ddim.schedule), schedulers::Spacing::LEADING);
-  EXPECT_THAT(doubts(ddim), testing::ElementsAre(AllOf(HasSubstr("is DDIMScheduler"),
-                                                       HasSubstr("EulerDiscreteScheduler"))));
+  EXPECT_THAT(warnings(ddim), testing::ElementsAre(AllOf(HasSubstr("is DDIMScheduler"),
+                                                         HasSubstr("EulerDiscreteScheduler"))));
   const PipelineFolder ancestral = read("EulerAncestralDiscreteScheduler", euler);
   EXPECT_THAT([&] { schedulers::make_schedule(*ancestral.schedule, 4); },
               ThrowsMessage<Error>(HasSubstr("`EulerAncestralDiscreteScheduler`")));
   EXPECT_THAT([&] { read("EDMEulerScheduler", euler); }, ThrowsMessage<Error>(HasSubstr("EDM")));
-  EXPECT_THAT(doubts(read("EulerDiscreteScheduler", euler)), testing::IsEmpty());
-  EXPECT_THAT(doubts(read("FlaxEulerDiscreteScheduler", euler)), testing::IsEmpty());
+  EXPECT_THAT(warnings(read("EulerDiscreteScheduler", euler)), testing::IsEmpty());
+  EXPECT_THAT(warnings(read("FlaxEulerDiscreteScheduler", euler)), testing::IsEmpty());
 }
 
 TEST(PipelineFolder, NamesAKindThatIsNotSupported) {

@@ -302,7 +302,7 @@ TEST(AnOlderCheckpoint, IsComparedByTheSettingsThatItHas) {
   same.data.dataset_type = config::DatasetType::TFRECORD;
   EXPECT_THAT([&] { config::check_matches(saved.settings, config::record_of(same), "run"); },
               ThrowsMessage<Error>(
-                  AllOf(HasSubstr("dataset_type is tfrecord"), HasSubstr("begun with videos"))));
+                  AllOf(HasSubstr("dataset_type is tfrecord"), HasSubstr("started with videos"))));
   same.data.dataset_type = config::DatasetType::VIDEOS;
   same.optimizer.global_batch_size = 8;
   EXPECT_THROW(config::check_matches(saved.settings, config::record_of(same), "run"), Error);

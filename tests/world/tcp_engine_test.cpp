@@ -131,7 +131,7 @@ TEST(TcpEngine, NamesTwoWithOneNumberAndOtherCounts) {
   }
   for (auto& each : start(free_address(), {{0, 3}, {1, 2}})) {
     EXPECT_THAT([&] { each.get(); },
-                ThrowsMessage<Error>(HasSubstr("process 1 was told of 2, process 0 of 3")));
+                ThrowsMessage<Error>(HasSubstr("process 1 was started with 2, process 0 with 3")));
   }
   for (auto& each : start(free_address(), {{0, 2}, {5, 2}})) {
     EXPECT_THAT([&] { each.get(); }, ThrowsMessage<Error>(HasSubstr("the number 5 of 2")));

@@ -321,8 +321,8 @@ void StoredCheckpoints::bring_newest(const std::vector<int64_t>& stored) {
     skip(*step, problem);
   }
   check(stored.empty(),
-        "[train] the run's checkpoints are all damaged: nothing is begun anew over them\n  bring "
-        "{} back whole, remove the folder, or take another run_name",
+        "[train] the run's checkpoints are all corrupt: refusing to start over\n  bring {} back "
+        "whole, remove the folder, or take another run_name",
         stored.empty() ? "" : store_.path().below(std::to_string(stored.back())).text());
 }
 
@@ -384,8 +384,8 @@ void StoredCheckpoints::pull_together(world::World& world) {
     skip(step, found);
   }
   check(listed.empty(),
-        "[train] the run's checkpoints are all damaged: nothing is begun anew over them\n  bring "
-        "{} back whole, remove the folder, or take another run_name",
+        "[train] the run's checkpoints are all corrupt: refusing to start over\n  bring {} back "
+        "whole, remove the folder, or take another run_name",
         store_.path().below(listed.substr(0, listed.find(' '))).text());
 }
 

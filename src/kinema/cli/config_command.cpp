@@ -75,7 +75,7 @@ std::vector<std::string> where_it_counts(const config::KeyValue& key) {
   }
   switch (key.on_resume) {
     case config::MUST_MATCH:
-      out.push_back("a run goes on only with the value it was begun with");
+      out.push_back("a run resumes only with the value it was started with");
       break;
     case config::MAY_CHANGE:
       out.push_back("a run may go on with another value, which it then says");

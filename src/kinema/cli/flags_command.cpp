@@ -176,7 +176,7 @@ void add_flags(Program& program) {
       "which\n"
       "variable a list is for. CONFIG.yml and key=value are taken into account.");
   checking.flag("--fix", options->fix, "print the list as the remedies have it");
-  checking.option("--allow", options->allow, "a rule whose error is none").one_value();
+  checking.option("--allow", options->allow, "a rule whose error is ignored").one_value();
   checking.flag("--json", options->json, "print JSON");
   checking.run([options] { return check_list(*options); });
 

@@ -122,7 +122,7 @@ int generate(const std::vector<std::string>& words, bool json) {
   try {
     result = runs::generate(loaded, observer, job);
   } catch (const Stopped&) {
-    warn("stopped: nothing is written; the same command begins anew, and makes the same");
+    warn("stopped: nothing is written; the same command starts over, with the same result");
     return 0;
   }
   if (json) {

@@ -61,122 +61,125 @@ struct DataConfig {
 
   template <typename Self, typename Visitor>
   static void fields(Self& self, Visitor&& visit) {
-    visit(
-        "dataset_type", self.dataset_type, MUST_MATCH,
-        {.help = "videos, images: a folder of clips or pictures, or tars, and their captions; hf: "
-                 "Parquet or Arrow files of a Hugging Face data set; tf, grain: as tfrecord, or as "
-                 "hf where dataset_name is given and train_data_dir is not",
-         .one_of = choices(self.dataset_type)});
+    visit("dataset_type", self.dataset_type, MUST_MATCH,
+          {.help = "videos, images: folder or tars of clips or pictures with captions; hf: Parquet "
+                   "or Arrow files of a Hugging Face dataset; tf, grain: like tfrecord, or like hf "
+                   "where dataset_name is given and train_data_dir is not",
+           .one_of = choices(self.dataset_type)});
     visit("train_data_dir", self.train_data_dir, MAY_CHANGE,
           {.help = "folder of TFRecords, videos or Parquet files"});
     visit("cache_latents_text_encoder_outputs", self.cache_latents_text_encoder_outputs, MAY_CHANGE,
-          {.help = "encode each clip once and keep its latents and text states"});
+          {.help = "encode each clip once and cache its latents and text embeddings"});
     visit("dataset_save_location", self.dataset_save_location, MAY_CHANGE,
-          {.help = "videos: a folder where they are kept, encoded before the first step of the run "
-                   "that misses them; empty: in memory"});
+          {.help = "videos: folder for cached latents and text embeddings, which are computed "
+                   "before the first step; empty: cache in memory"});
     visit("load_tfrecord_cached", self.load_tfrecord_cached, UNRELATED,
-          {.help = "records hold latents and text states, as all do: false has no meaning"});
+          {.help = "ignored: records always hold latents and text embeddings"});
     visit("enable_data_shuffling", self.enable_data_shuffling, MUST_MATCH,
-          {.help = "order by (seed, position) instead of as stored"});
+          {.help = "shuffle by (seed, position); false: stored order"});
     visit("reuse_example_batch", self.reuse_example_batch, MAY_CHANGE,
-          {.help = "train on the first batch for ever"});
+          {.help = "train on the first batch only"});
     visit("max_train_samples", self.max_train_samples, MUST_MATCH,
-          {.help = "use only the first so many samples; -1: all", .min = -1});
+          {.help = "use only the first samples; -1: all", .min = -1});
     visit("resolution", self.resolution, UNRELATED,
-          {.help = "height and width where neither is given; 0: their defaults",
+          {.help = "sets height and width where neither is given; 0: their defaults",
            .min = 0,
            .max = 65536});
     visit("skip_bad_clips", self.skip_bad_clips, MAY_CHANGE,
-          {.help = "name a clip that cannot be read and go on, instead of stopping"});
+          {.help = "skip unreadable clips and name them, instead of stopping"});
     visit("allow_dataset_shrink", self.allow_dataset_shrink, MAY_CHANGE,
-          {.help = "go on where more than half of the clips cannot be used for one and the same "
-                   "reason, like too few frames, instead of stopping"});
+          {.help = "continue when more than half of the clips are unusable for the same reason, "
+                   "such as too few frames"});
     visit("alpha_background", self.alpha_background, MAY_CHANGE,
-          {.help = "what is seen through transparent parts of pictures and clips, a colour in "
-                   "quotes; drop: the colours that are stored there",
+          {.help = "background colour behind transparent pixels of pictures and clips, in quotes; "
+                   "drop: use the stored colours",
            .one_of = "white | black | grey | #rrggbb | drop",
            .share = Share::YES});
     visit("buckets", self.buckets, MUST_MATCH,
-          {.help = "sizes that videos are brought to, each clip to the nearest: a list of [frames, "
-                   "height, width]; auto: records keep the sizes that they have; []: one size"});
+          {.help = "aspect ratio and length buckets: a list of [frames, height, width], each clip "
+                   "goes to the nearest; auto: sizes as stored in records; []: one size"});
     visit("caption_column", self.caption_column, MAY_CHANGE,
-          {.help = "name of the caption in the metadata or the data set"});
+          {.help = "name of the caption column or metadata field"});
     visit("frame_stride", self.frame_stride, MAY_CHANGE,
-          {.help = "every n-th frame of a clip", .min = 1, .max = 1000, .needs = {Needs::VIDEOS}});
-    visit(
-        "target_fps", self.target_fps, MAY_CHANGE,
-        {.help = "frames a second that clips are brought to by their time stamps, like 16 for Wan; "
-                 "0: frames as they are stored, frame_stride apart",
-         .min = 0,
-         .max = 240,
-         .needs = {Needs::VIDEOS}});
+          {.help = "use every n-th frame of a clip",
+           .min = 1,
+           .max = 1000,
+           .needs = {Needs::VIDEOS}});
+    visit("target_fps", self.target_fps, MAY_CHANGE,
+          {.help = "resample clips to this frame rate by their time stamps, such as 16 for Wan; 0: "
+                   "stored frames, frame_stride apart",
+           .min = 0,
+           .max = 240,
+           .needs = {Needs::VIDEOS}});
     visit("random_start", self.random_start, MAY_CHANGE,
-          {.help = "a clip's frames begin at a place chosen by (seed, position), not the middle",
+          {.help = "start a clip's frames at a position chosen by (seed, position), instead of the "
+                   "middle",
            .needs = {Needs::VIDEOS}});
     visit("center_crop", self.center_crop, MAY_CHANGE,
-          {.help = "frames of another shape are cropped in the middle; false: at a place chosen by "
-                   "(seed, position), or once by the clip and seed with dataset_save_location"});
-    visit("random_flip", self.random_flip, MAY_CHANGE, {.help = "mirror half of the clips"});
+          {.help = "crop frames of other aspect ratios in the centre; false: at random by (seed, "
+                   "position), or once per clip and seed with dataset_save_location"});
+    visit("random_flip", self.random_flip, MAY_CHANGE,
+          {.help = "mirror half of the clips horizontally"});
     visit("prefetch_batches", self.prefetch_batches, UNRELATED,
-          {.help = "batches made ready ahead of the step", .min = 1, .max = 1024});
+          {.help = "number of batches to prefetch", .min = 1, .max = 1024});
     visit("decode_threads", self.decode_threads, UNRELATED,
-          {.help = "threads that read and decode", .min = 1, .max = 1024});
+          {.help = "number of threads that read and decode", .min = 1, .max = 1024});
 
     visit("synthetic_num_samples", self.synthetic_num_samples, MUST_MATCH,
-          {.help = "batches before the synthetic data repeat; -1 or null: no end",
+          {.help = "number of synthetic batches before they repeat; -1 or null: unlimited",
            .min = -1,
            .null_is_default = true});
-    visit("synthetic_override_height", self.synthetic_override_height, MAY_CHANGE,
-          {.help = "instead of height; 0: no override, as in all of these", .min = 0});
+    visit(
+        "synthetic_override_height", self.synthetic_override_height, MAY_CHANGE,
+        {.help = "overrides height; 0: no override, as for all synthetic_override keys", .min = 0});
     visit("synthetic_override_width", self.synthetic_override_width, MAY_CHANGE,
-          {.help = "instead of width", .min = 0});
+          {.help = "overrides width", .min = 0});
     visit("synthetic_override_num_frames", self.synthetic_override_num_frames, MAY_CHANGE,
-          {.help = "instead of num_frames", .min = 0, .needs = {Needs::VIDEOS}});
+          {.help = "overrides num_frames", .min = 0, .needs = {Needs::VIDEOS}});
     visit("synthetic_override_max_sequence_length", self.synthetic_override_max_sequence_length,
-          MAY_CHANGE, {.help = "instead of max_sequence_length", .min = 0});
+          MAY_CHANGE, {.help = "overrides max_sequence_length", .min = 0});
     visit("synthetic_override_text_embed_dim", self.synthetic_override_text_embed_dim, MAY_CHANGE,
-          {.help = "instead of the model's text_dim", .min = 0});
+          {.help = "overrides the model's text_dim", .min = 0});
     visit("synthetic_override_num_channels_latents", self.synthetic_override_num_channels_latents,
-          MAY_CHANGE, {.help = "instead of the model's channels", .min = 0});
+          MAY_CHANGE, {.help = "overrides the model's latent channels", .min = 0});
     visit("synthetic_override_vae_scale_factor_spatial",
           self.synthetic_override_vae_scale_factor_spatial, MAY_CHANGE,
-          {.help = "instead of the autoencoder's", .min = 0});
+          {.help = "overrides the autoencoder's factor", .min = 0});
     visit("synthetic_override_vae_scale_factor_temporal",
           self.synthetic_override_vae_scale_factor_temporal, MAY_CHANGE,
-          {.help = "instead of the autoencoder's", .min = 0, .needs = {Needs::VIDEOS}});
+          {.help = "overrides the autoencoder's factor", .min = 0, .needs = {Needs::VIDEOS}});
 
-    visit("tfrecords_dir", self.tfrecords_dir, UNRELATED,
-          {.help = "folder that prepare writes shards to"});
+    visit("tfrecords_dir", self.tfrecords_dir, UNRELATED, {.help = "output folder of prepare"});
     visit("no_records_per_shard", self.no_records_per_shard, UNRELATED,
-          {.help = "records in a shard; 0: 64, or fewer where those exceed 128 MB", .min = 0});
+          {.help = "records per shard; 0: 64, or fewer where those exceed 128 MB", .min = 0});
     visit("records_dtype", self.records_dtype, MAY_CHANGE,
-          {.help = "dtype of latents and text states in records and in "
-                   "dataset_save_location",
+          {.help = "dtype of latents and text embeddings in records and in dataset_save_location",
            .one_of = choices(self.records_dtype)});
-    visit(
-        "enable_eval_timesteps", self.enable_eval_timesteps, UNRELATED,
-        {.help = "prepare writes the first num_eval_samples clips with timesteps, and no others"});
+    visit("enable_eval_timesteps", self.enable_eval_timesteps, UNRELATED,
+          {.help = "prepare writes only the first num_eval_samples clips, with timesteps"});
     visit("eval_tfrecords_dir", self.eval_tfrecords_dir, UNRELATED,
           {.help = "prepare writes the first num_eval_samples clips with timesteps here, and the "
-                   "others to tfrecords_dir"});
+                   "rest to tfrecords_dir"});
     visit("timesteps_list", self.timesteps_list, MAY_CHANGE,
-          {.help = "timesteps of the evaluation, shared out evenly",
+          {.help = "evaluation timesteps, distributed evenly over the samples",
            .min = 0,
            .max = 1000,
            .min_items = 1});
     visit("num_eval_samples", self.num_eval_samples, MAY_CHANGE,
-          {.help = "clips set aside for evaluation", .min = 0});
+          {.help = "number of clips for evaluation", .min = 0});
     visit("dataset_name", self.dataset_name, MAY_CHANGE,
-          {.help = "dataset_type hf without train_data_dir: a folder, or a data set's id on the "
-                   "hub (org/name, org/name@revision)"});
+          {.help = "dataset_type hf without train_data_dir: folder or hub id of the dataset "
+                   "(org/name, org/name@revision)"});
     visit("train_split", self.train_split, MUST_MATCH,
-          {.help = "the split that is read: of hf, and of folders named for several"});
+          {.help = "split to read: of hf, and of folders named after splits"});
     visit("image_column", self.image_column, MAY_CHANGE,
-          {.help = "dataset_type hf: the column of videos or images"});
+          {.help = "dataset_type hf: column with videos or images"});
     visit("hf_data_dir", self.hf_data_dir, MUST_MATCH,
-          {.help = "dataset_type hf: only files below this folder of the data set"});
-    visit("hf_train_files", self.hf_train_files, MUST_MATCH,
-          {.help = "dataset_type hf: only files that fit this pattern, like data/train-*.parquet"});
+          {.help = "dataset_type hf: only files below this folder of the dataset"});
+    visit(
+        "hf_train_files", self.hf_train_files, MUST_MATCH,
+        {.help =
+             "dataset_type hf: only files that match this pattern, such as data/train-*.parquet"});
   }
 };
 

@@ -85,180 +85,183 @@ struct GenerateConfig {
   template <typename Self, typename Visitor>
   static void fields(Self& self, Visitor&& visit) {
     visit("height", self.height, MAY_CHANGE,
-          {.help = "rows of a frame", .min = 1, .max = 65536, .share = Share::YES});
+          {.help = "height in pixels", .min = 1, .max = 65536, .share = Share::YES});
     visit("width", self.width, MAY_CHANGE,
-          {.help = "columns of a frame", .min = 1, .max = 65536, .share = Share::YES});
-    visit(
-        "num_frames", self.num_frames, MAY_CHANGE,
-        {.help = "frames", .min = 1, .max = 65536, .needs = {Needs::VIDEOS}, .share = Share::YES});
+          {.help = "width in pixels", .min = 1, .max = 65536, .share = Share::YES});
+    visit("num_frames", self.num_frames, MAY_CHANGE,
+          {.help = "number of frames",
+           .min = 1,
+           .max = 65536,
+           .needs = {Needs::VIDEOS},
+           .share = Share::YES});
     visit("fps", self.fps, UNRELATED,
-          {.help = "frames a second of the mp4",
+          {.help = "frames per second of the mp4",
            .min = 1,
            .max = 1000,
            .needs = {Needs::VIDEOS},
            .share = Share::YES});
-    visit("prompt", self.prompt, UNRELATED,
-          {.help = "what to show", .prose = true, .share = Share::YES});
-    visit("prompt_file", self.prompt_file, UNRELATED,
-          {.help = "text file with one prompt a line; a prompt on the command line wins over it"});
+    visit("prompt", self.prompt, UNRELATED, {.help = "prompt", .prose = true, .share = Share::YES});
+    visit(
+        "prompt_file", self.prompt_file, UNRELATED,
+        {.help = "text file with one prompt per line; a prompt on the command line overrides it"});
     visit("negative_prompt", self.negative_prompt, UNRELATED,
-          {.help = "what guidance leads away from",
+          {.help = "negative prompt of classifier-free guidance",
            .prose = true,
            .needs = {Needs::TWO_PASSES},
            .share = Share::YES});
     visit("prompt_2", self.prompt_2, UNRELATED,
-          {.help = "flux, sdxl: what the second text encoder reads, where that is something else",
+          {.help = "flux, sdxl: prompt of the second text encoder; not given: prompt",
            .prose = true,
            .needs = {Needs::SECOND_TEXT},
            .share = Share::YES});
     visit("negative_prompt_2", self.negative_prompt_2, UNRELATED,
-          {.help = "flux, sdxl: the same of the negative prompt",
+          {.help =
+               "flux, sdxl: negative prompt of the second text encoder; not given: negative_prompt",
            .prose = true,
            .needs = {Needs::SECOND_TEXT, Needs::TWO_PASSES},
            .share = Share::YES});
     visit("image_url", self.image_url, UNRELATED,
-          {.help = "image that the video begins with, a path or URL (image to video, TI2V)",
+          {.help = "first frame of the video: path or URL of an image (image to video, TI2V)",
            .share = Share::FILE});
     visit("last_image_url", self.last_image_url, UNRELATED,
-          {.help = "image that the video ends with, a path or URL (first and last frame)",
+          {.help = "last frame of the video: path or URL of an image (first and last frame models)",
            .share = Share::FILE});
     visit("scheduler", self.scheduler, UNRELATED,
-          {.help = "how noise becomes video or an image, whatever class the model's "
-                   "scheduler_config.json names",
+          {.help = "sampler; overrides the class in the model's scheduler_config.json",
            .one_of = "unipc | euler | ddim",
            .share = Share::YES});
     visit("num_inference_steps", self.num_inference_steps, UNRELATED,
-          {.help = "steps of the sampler, at most as many as the model has timesteps (1000)",
+          {.help = "number of denoising steps, at most the model's timesteps (1000)",
            .min = 1,
            .max = 100000,
            .share = Share::YES});
     visit("guidance_scale", self.guidance_scale, UNRELATED,
-          {.help = "classifier-free guidance; 1: none",
+          {.help = "classifier-free guidance scale; 1: no guidance",
            .min = 0,
            .needs = {Needs::GUIDANCE},
            .share = Share::YES});
     visit("do_classifier_free_guidance", self.do_classifier_free_guidance, UNRELATED,
-          {.help = "false: as guidance_scale 1", .share = Share::YES});
+          {.help = "false: same as guidance_scale 1", .share = Share::YES});
     visit("guidance_scale_low", self.guidance_scale_low, UNRELATED,
-          {.help = "wan2.2: of the low-noise expert, where there is guidance",
+          {.help = "wan2.2: guidance scale of the low-noise expert",
            .min = 0,
            .needs = {Needs::EXPERTS},
            .share = Share::YES});
     visit("guidance_scale_high", self.guidance_scale_high, UNRELATED,
-          {.help = "wan2.2: of the high-noise expert; 1: no guidance for either",
+          {.help =
+               "wan2.2: guidance scale of the high-noise expert; 1: no guidance for either expert",
            .min = 0,
            .needs = {Needs::EXPERTS},
            .share = Share::YES});
     visit("guidance_rescale", self.guidance_rescale, UNRELATED,
-          {.help = "how far the guided prediction is rescaled to the standard deviation of the "
-                   "prompt's; 0 or "
-                   "less: not at all",
+          {.help = "guidance rescale factor (arXiv:2305.08891); 0 or less: off",
            .max = 1,
            .needs = {Needs::TWO_PASSES},
            .share = Share::YES});
     visit("true_cfg_scale", self.true_cfg_scale, UNRELATED,
-          {.help = "flux: guidance by a negative prompt, in a second pass, beside guidance_scale, "
-                   "which the model is told; 1 or no negative prompt: none",
+          {.help = "flux: scale of classifier-free guidance with a negative prompt, a second pass "
+                   "in addition to the embedded guidance_scale; 1 or no negative prompt: off",
            .min = 0,
            .needs = {Needs::TRUE_GUIDANCE},
            .share = Share::YES});
     visit("clip_skip", self.clip_skip, UNRELATED,
-          {.help = "sdxl: so many more of CLIP's last layers are left out",
+          {.help = "sdxl: number of additional final CLIP layers to skip",
            .min = 0,
            .max = 64,
            .needs = {Needs::INNER_CLIP},
            .share = Share::YES});
-    visit("original_size", self.original_size, UNRELATED,
-          {.help = "sdxl: [height, width] that the model is told a picture had before it was cut; "
-                   "empty: as it is made",
-           .needs = {Needs::PICTURE_SIZES},
-           .share = Share::YES});
+    visit(
+        "original_size", self.original_size, UNRELATED,
+        {.help =
+             "sdxl micro-conditioning: [height, width] before cropping; empty: the generated size",
+         .needs = {Needs::PICTURE_SIZES},
+         .share = Share::YES});
     visit("crops_coords_top_left", self.crops_coords_top_left, UNRELATED,
-          {.help = "sdxl: [top, left] where it is told that it was cut; empty: [0, 0]",
+          {.help = "sdxl micro-conditioning: [top, left] of the crop; empty: [0, 0]",
            .needs = {Needs::PICTURE_SIZES},
            .share = Share::YES});
     visit("target_size", self.target_size, UNRELATED,
-          {.help = "sdxl: [height, width] that it is told the picture has; empty: as it is made",
+          {.help =
+               "sdxl micro-conditioning: [height, width] of the result; empty: the generated size",
            .needs = {Needs::PICTURE_SIZES},
            .share = Share::YES});
     visit("negative_original_size", self.negative_original_size, UNRELATED,
-          {.help = "sdxl: original_size for the negative prompt",
+          {.help = "sdxl micro-conditioning: original_size of the negative prompt",
            .with = "negative_target_size",
            .needs = {Needs::PICTURE_SIZES, Needs::TWO_PASSES},
            .share = Share::YES});
     visit("negative_crops_coords_top_left", self.negative_crops_coords_top_left, UNRELATED,
-          {.help = "sdxl: crops_coords_top_left for the negative prompt",
+          {.help = "sdxl micro-conditioning: crops_coords_top_left of the negative prompt",
            .with = "negative_original_size",
            .needs = {Needs::PICTURE_SIZES, Needs::TWO_PASSES},
            .share = Share::YES});
     visit("negative_target_size", self.negative_target_size, UNRELATED,
-          {.help = "sdxl: target_size for the negative prompt",
+          {.help = "sdxl micro-conditioning: target_size of the negative prompt",
            .with = "negative_original_size",
            .needs = {Needs::PICTURE_SIZES, Needs::TWO_PASSES},
            .share = Share::YES});
     visit("boundary_ratio", self.boundary_ratio, MUST_MATCH,
-          {.help = "wan2.2: timesteps from here up belong to the high-noise expert",
+          {.help = "wan2.2: timesteps at or above this fraction use the high-noise expert",
            .min = 0,
            .max = 1,
            .needs = {Needs::EXPERTS},
            .share = Share::YES});
     visit("flow_shift", self.flow_shift, UNRELATED,
-          {.help = "shift of the sampler's steps",
+          {.help = "shift of the sampler's sigmas",
            .above = 0,
            .needs = {Needs::FLOW},
            .share = Share::YES});
-    visit("diffusion_scheduler_config", self.diffusion_scheduler_config, UNRELATED,
-          {.help = "sdxl: _class_name, prediction_type, rescale_zero_terminal_snr, "
-                   "timestep_spacing, clip_sample and set_alpha_to_one in place of the model's "
-                   "scheduler_config.json",
-           .needs = {Needs::DIFFUSION},
-           .share = Share::YES});
+    visit(
+        "diffusion_scheduler_config", self.diffusion_scheduler_config, UNRELATED,
+        {.help =
+             "sdxl: overrides of the model's scheduler_config.json: _class_name, prediction_type, "
+             "rescale_zero_terminal_snr, timestep_spacing, clip_sample, set_alpha_to_one",
+         .needs = {Needs::DIFFUSION},
+         .share = Share::YES});
     visit("use_ema", self.use_ema, UNRELATED,
-          {.help = "prefer the averaged weights of a run", .share = Share::YES});
+          {.help = "use the EMA weights of a run where it has them", .share = Share::YES});
     visit("initial_latents", self.initial_latents, UNRELATED,
-          {.help = "safetensors file with the noise to start from", .share = Share::FILE});
+          {.help = "safetensors file with the initial noise", .share = Share::FILE});
     visit("save_latents", self.save_latents, UNRELATED,
           {.help = "safetensors file for the final latents"});
     visit("video_folder", self.video_folder, UNRELATED,
-          {.help = "where mp4 files go; empty: samples/STEP in the run folder"});
+          {.help = "output folder; empty: samples/STEP in the run folder"});
     visit("video_enlarge", self.video_enlarge, UNRELATED,
-          {.help = "each pixel becomes a square of this many a side in the mp4 and contact sheet",
+          {.help = "integer upscaling factor of the mp4 and contact sheet (nearest neighbour)",
            .min = 1,
            .max = 64,
            .share = Share::YES});
     visit("contact_sheet_columns", self.contact_sheet_columns, UNRELATED,
-          {.help = "videos beside each other on the contact sheet",
-           .min = 1,
-           .max = 100,
-           .share = Share::YES});
+          {.help = "columns of the contact sheet", .min = 1, .max = 100, .share = Share::YES});
     visit("contact_sheet", self.contact_sheet, UNRELATED,
-          {.help = "write contact_sheet.png, some frames of every video", .share = Share::YES});
+          {.help = "write contact_sheet.png with some frames of every video", .share = Share::YES});
     visit("save_frames", self.save_frames, UNRELATED,
-          {.help = "write every frame as a PNG too", .share = Share::YES});
+          {.help = "also write every frame as a PNG", .share = Share::YES});
     visit("num_images_per_prompt", self.num_images_per_prompt, UNRELATED,
-          {.help = "flux, sdxl: images of each prompt",
+          {.help = "flux, sdxl: images per prompt",
            .min = 1,
            .max = 100000,
            .needs = {Needs::IMAGES},
            .share = Share::YES});
     visit("num_videos_per_prompt", self.num_videos_per_prompt, UNRELATED,
-          {.help = "videos of each prompt, each from its own noise",
+          {.help = "videos per prompt, each with its own noise",
            .min = 1,
            .max = 100000,
            .share = Share::YES});
     visit("first_video_index", self.first_video_index, UNRELATED,
-          {.help = "the noise of a video follows from seed and index: make the video of this index "
-                   "again",
+          {.help = "index of the first video; seed and index determine its noise, so a single "
+                   "video can be generated again",
            .min = 0,
            .share = Share::YES});
     visit("generate_batch_size", self.generate_batch_size, UNRELATED,
-          {.help = "videos denoised at once", .min = 1, .max = 4096, .share = Share::YES});
-    visit("guidance_in_two_passes", self.guidance_in_two_passes, UNRELATED,
-          {.help = "with and without prompt one after the other: less memory, more time",
-           .needs = {Needs::TWO_PASSES},
-           .share = Share::YES});
+          {.help = "videos per denoising batch", .min = 1, .max = 4096, .share = Share::YES});
+    visit(
+        "guidance_in_two_passes", self.guidance_in_two_passes, UNRELATED,
+        {.help = "run the prompt and the negative prompt one after the other: less memory, slower",
+         .needs = {Needs::TWO_PASSES},
+         .share = Share::YES});
     visit("generate_checkpoint_step", self.generate_checkpoint_step, UNRELATED,
-          {.help = "checkpoint of the run to use; -1: the newest", .min = -1, .share = Share::YES});
+          {.help = "step of the checkpoint to sample; -1: newest", .min = -1, .share = Share::YES});
     cache_fields(self, visit);
     later_fields(self, visit);
   }
@@ -268,48 +271,47 @@ struct GenerateConfig {
   static void cache_fields(Self& self, Visitor&& visit) {
     visit(
         "use_kv_cache", self.use_kv_cache, UNRELATED,
-        {.help = "make the text's keys and values once, not at every step: the same video but for "
-                 "rounding",
+        {.help =
+             "compute the text's cross-attention keys and values once: same result up to rounding",
          .share = Share::YES});
-    visit(
-        "use_cfg_cache", self.use_cfg_cache, UNRELATED,
-        {.help = "in four of five steps from a third on, estimate the negative prompt's prediction "
-                 "from an older one",
-         .share = Share::YES});
+    visit("use_cfg_cache", self.use_cfg_cache, UNRELATED,
+          {.help = "after a third of the steps, reuse the negative prompt's prediction in four of "
+                   "five steps (FasterCache)",
+           .share = Share::YES});
     visit("use_sen_cache", self.use_sen_cache, UNRELATED,
-          {.help = "take the last whole step's prediction while sample and time have moved little",
+          {.help = "reuse the last prediction while latents and timestep change little (SenCache)",
            .share = Share::YES});
     visit("use_magcache", self.use_magcache, UNRELATED,
-          {.help = "skip the blocks while a table says that what they add changes little",
+          {.help = "skip the blocks while a table of the model predicts a small change (MagCache)",
            .share = Share::YES});
     visit("magcache_thresh", self.magcache_thresh, UNRELATED,
-          {.help = "errors that may sum up before a whole step",
+          {.help = "accumulated error at which a full step is computed",
            .min = 0,
            .with = "use_magcache",
            .share = Share::YES});
     visit("magcache_K", self.magcache_K, UNRELATED,
-          {.help = "steps skipped in a row at most",
+          {.help = "maximum number of consecutive skipped steps",
            .min = 0,
            .with = "use_magcache",
            .share = Share::YES});
     visit("retention_ratio", self.retention_ratio, UNRELATED,
-          {.help = "share of the steps, from the beginning, that are never skipped",
+          {.help = "fraction of steps, from the first, that are never skipped",
            .min = 0,
            .max = 1,
            .with = "use_magcache",
            .share = Share::YES});
     visit("mag_ratios_base", self.mag_ratios_base, UNRELATED,
-          {.help = "the model's table: with prompt and without, step by step",
+          {.help = "the model's table: two numbers per step, with and without prompt",
            .above = 0,
            .with = "use_magcache",
            .share = Share::YES});
     visit("mag_ratios_base_720p", self.mag_ratios_base_720p, UNRELATED,
-          {.help = "the table from 720 rows on, where mag_ratios_base is empty",
+          {.help = "table for heights from 720, where mag_ratios_base is empty",
            .above = 0,
            .with = "use_magcache",
            .share = Share::YES});
     visit("mag_ratios_base_480p", self.mag_ratios_base_480p, UNRELATED,
-          {.help = "the table of smaller frames, where mag_ratios_base is empty",
+          {.help = "table for heights below 720, where mag_ratios_base is empty",
            .above = 0,
            .with = "use_magcache",
            .share = Share::YES});

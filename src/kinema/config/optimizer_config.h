@@ -76,121 +76,123 @@ struct OptimizerConfig {
   template <typename Self, typename Visitor>
   static void fields(Self& self, Visitor&& visit) {
     visit("max_train_steps", self.max_train_steps, MAY_CHANGE,
-          {.help = "optimizer steps; -1: as many as num_train_epochs takes",
+          {.help = "number of optimizer steps; -1: computed from num_train_epochs",
            .min = -1,
            .not_zero = true});
     visit("scale_lr", self.scale_lr, MAY_CHANGE,
-          {.help = "learning_rate is for one sample: it is multiplied by the samples of a step"});
+          {.help = "multiply learning_rate by the number of samples per step"});
     visit("num_train_epochs", self.num_train_epochs, UNRELATED,
-          {.help = "how often each sample is seen; only where max_train_steps is -1", .min = 1});
+          {.help = "number of passes over the data, where max_train_steps is -1", .min = 1});
     visit("per_device_batch_size", self.per_device_batch_size, UNRELATED,
-          {.help = "samples per device and step, or a fraction; on generate's command line: videos",
+          {.help = "samples per device and step, may be a fraction; on generate's command line: "
+                   "videos per device",
            .max = 1e6,
            .above = 0});
     visit("global_batch_size", self.global_batch_size, MUST_MATCH,
           {.help = "samples per step over all devices; 0: devices * per_device_batch_size",
            .min = 0});
     visit("gradient_accumulation_steps", self.gradient_accumulation_steps, MUST_MATCH,
-          {.help = "batches whose mean gradient makes one step", .min = 1, .max = 1e6});
+          {.help = "number of batches whose gradients are averaged for one step",
+           .min = 1,
+           .max = 1e6});
     visit("learning_rate", self.learning_rate, MAY_CHANGE,
-          {.help = "peak, after warmup", .min = 0});
+          {.help = "peak learning rate, after warmup", .min = 0});
     visit("lr_schedule", self.lr_schedule, MAY_CHANGE,
-          {.help = "the rate after its rise: stays, falls in a line or half a cosine to "
-                   "final_lr_fraction, or stays and falls at the end (wsd)",
+          {.help = "schedule after warmup: constant; linear or cosine decay to final_lr_fraction; "
+                   "wsd: constant with a decay at the end",
            .one_of = choices(self.lr_schedule)});
     visit("warmup_steps_fraction", self.warmup_steps_fraction, MAY_CHANGE,
-          {.help = "share of learning_rate_schedule_steps with a rising rate", .min = 0, .max = 1});
-    visit("learning_rate_schedule_steps", self.learning_rate_schedule_steps, MAY_CHANGE,
-          {.help = "length of the schedule; -1: max_train_steps", .min = -1});
+          {.help = "fraction of learning_rate_schedule_steps used for warmup", .min = 0, .max = 1});
     visit(
-        "lr_decay_fraction", self.lr_decay_fraction, MAY_CHANGE,
-        {.help = "share of the schedule, at its end, with a falling rate; -1: as lr_schedule says "
-                 "(constant 0, wsd 0.1, linear and cosine all after the rise)",
-         .min = -1,
-         .max = 1});
+        "learning_rate_schedule_steps", self.learning_rate_schedule_steps, MAY_CHANGE,
+        {.help = "length of the learning rate schedule in steps; -1: max_train_steps", .min = -1});
+    visit("lr_decay_fraction", self.lr_decay_fraction, MAY_CHANGE,
+          {.help = "fraction of the schedule, at its end, used for decay; -1: set by lr_schedule "
+                   "(constant 0, wsd 0.1, linear and cosine everything after warmup)",
+           .min = -1,
+           .max = 1});
     visit("final_lr_fraction", self.final_lr_fraction, MAY_CHANGE,
-          {.help = "rate after the fall, as a share of the peak", .min = 0, .max = 1});
-    visit(
-        "optimizer", self.optimizer, MUST_MATCH,
-        {.help = "adamw8bit keeps moments in a byte a number, adafactor means of rows and columns",
-         .one_of = choices(self.optimizer)});
+          {.help = "learning rate after the decay, as a fraction of the peak", .min = 0, .max = 1});
+    visit("optimizer", self.optimizer, MUST_MATCH,
+          {.help = "adamw8bit stores moments in 8 bits; adafactor stores factored second moments",
+           .one_of = choices(self.optimizer)});
     visit("adam_b1", self.adam_b1, MAY_CHANGE,
-          {.help = "decay of the first moment", .min = 0, .max = 0.99999});
+          {.help = "beta1: decay of the first moment", .min = 0, .max = 0.99999});
     visit("adam_b2", self.adam_b2, MAY_CHANGE,
-          {.help = "decay of the second moment", .min = 0, .max = 0.9999999});
+          {.help = "beta2: decay of the second moment", .min = 0, .max = 0.9999999});
     visit("adam_eps", self.adam_eps, MAY_CHANGE,
-          {.help = "added to the root of the second moment", .above = 0});
+          {.help = "epsilon, added to the square root of the second moment", .above = 0});
     visit("adam_weight_decay", self.adam_weight_decay, MAY_CHANGE,
-          {.help = "decoupled decay", .min = 0});
+          {.help = "decoupled weight decay", .min = 0});
     visit("weight_decay_min_rank", self.weight_decay_min_rank, MAY_CHANGE,
-          {.help = "tensors of lower rank are not decayed; 0: all are", .min = 0, .max = 8});
+          {.help = "no weight decay for tensors of lower rank; 0: decay all", .min = 0, .max = 8});
     visit("adafactor_b1", self.adafactor_b1, MUST_MATCH,
-          {.help = "decay of a first moment; 0: it keeps none",
+          {.help = "decay of the first moment; 0: no first moment",
            .min = 0,
            .max = 0.99999,
            .with = "optimizer=adafactor"});
     visit("adafactor_decay_power", self.adafactor_decay_power, MAY_CHANGE,
-          {.help = "the second moment's decay at update t is 1 - t^-this",
+          {.help = "the second moment's decay at update t is 1 - t^-adafactor_decay_power",
            .max = 1,
            .above = 0,
            .with = "optimizer=adafactor"});
-    visit("adafactor_eps", self.adafactor_eps, MAY_CHANGE,
-          {.help = "added to squares of gradients", .above = 0, .with = "optimizer=adafactor"});
+    visit(
+        "adafactor_eps", self.adafactor_eps, MAY_CHANGE,
+        {.help = "epsilon, added to squared gradients", .above = 0, .with = "optimizer=adafactor"});
     visit("adafactor_clip", self.adafactor_clip, MAY_CHANGE,
-          {.help = "the largest root mean square of a parameter's update, as a "
-                   "multiple of the rate",
+          {.help = "maximum RMS of a parameter's update, as a multiple of the learning rate",
            .above = 0,
            .with = "optimizer=adafactor"});
     visit("opt_enable_grad_clipping", self.opt_enable_grad_clipping, MAY_CHANGE,
-          {.help = "clip every gradient element to max_grad_value"});
-    visit("max_grad_value", self.max_grad_value, MAY_CHANGE, {.help = "see above", .above = 0});
+          {.help = "clip each gradient element to max_grad_value"});
+    visit("max_grad_value", self.max_grad_value, MAY_CHANGE,
+          {.help = "limit of opt_enable_grad_clipping", .above = 0});
     visit("opt_enable_grad_global_norm_clipping", self.opt_enable_grad_global_norm_clipping,
-          MAY_CHANGE,
-          {.help = "scale gradients so that their global norm is at most max_grad_norm"});
-    visit("max_grad_norm", self.max_grad_norm, MAY_CHANGE, {.help = "see above", .above = 0});
+          MAY_CHANGE, {.help = "clip gradients to a global norm of max_grad_norm"});
+    visit("max_grad_norm", self.max_grad_norm, MAY_CHANGE,
+          {.help = "limit of opt_enable_grad_global_norm_clipping", .above = 0});
     visit("ema_decay", self.ema_decay, MAY_CHANGE,
-          {.help = "decay of an average of the weights, used by generate; 0: none",
+          {.help = "decay of the exponential moving average (EMA) of the weights, which generate "
+                   "uses; 0: no EMA",
            .min = 0,
            .max = 0.999999});
-    visit(
-        "ema_update_after_step", self.ema_update_after_step, MAY_CHANGE,
-        {.help = "the average begins after so many steps more than one: its decay at step n is at "
-                 "most (1 + s) / (10 + s) for s = n - 1 - this, and 0 for s = 0; diffusers' "
-                 "scripts have 0",
-         .min = -1,
-         .with = "ema_decay"});
+    visit("ema_update_after_step", self.ema_update_after_step, MAY_CHANGE,
+          {.help = "number of steps before EMA updates start; the decay at step n is at most (1 + "
+                   "s) / (10 + s) for s = n - 1 - ema_update_after_step; diffusers' scripts use 0",
+           .min = -1,
+           .with = "ema_decay"});
     visit("use_ema_warmup", self.use_ema_warmup, MAY_CHANGE,
-          {.help = "the average's decay is at most 1 - (1 + s / ema_inv_gamma)^-ema_power instead",
+          {.help = "limit the EMA decay to 1 - (1 + s / ema_inv_gamma)^-ema_power instead",
            .with = "ema_decay"});
     visit("ema_inv_gamma", self.ema_inv_gamma, MAY_CHANGE,
           {.help = "see use_ema_warmup", .above = 0, .with = "use_ema_warmup"});
     visit("ema_power", self.ema_power, MAY_CHANGE,
           {.help = "see use_ema_warmup", .max = 10, .above = 0, .with = "use_ema_warmup"});
     visit("train_state_dtype", self.train_state_dtype, MAY_CHANGE,
-          {.help = "dtype of parameters and adamw's moments between steps; weights_dtype: "
-                   "MaxDiffusion's, half the memory, but updates below a bf16 step are lost",
+          {.help = "dtype of parameters and AdamW moments between steps; weights_dtype, as in "
+                   "MaxDiffusion, halves the memory, but updates below bfloat16 precision are lost",
            .one_of = choices(self.train_state_dtype)});
     visit("optimizer_memory", self.optimizer_memory, UNRELATED,
-          {.help = "where the optimizer's moments and the average of the weights wait; host: in "
-                   "host memory, from which an update fetches them layer by layer; on CPUs both "
-                   "are the same",
+          {.help = "placement of optimizer moments and EMA. host: in host memory, fetched layer by "
+                   "layer in each update; no difference on CPUs",
            .one_of = choices(self.optimizer_memory)});
     visit("disable_training_weights", self.disable_training_weights, MAY_CHANGE,
-          {.help = "every timestep counts the same, instead of more in the middle (wan)",
-           .needs = {Needs::FLOW}});
-    visit("training_shift", self.training_shift, MAY_CHANGE,
-          {.help = "shift of the timestep distribution of flows; not given: 3 for wan, 1 for flux",
-           .above = 0,
+          {.help = "weigh all timesteps equally, instead of more in the middle (wan)",
            .needs = {Needs::FLOW}});
     visit(
-        "weighting_scheme", self.weighting_scheme, MAY_CHANGE,
-        {.help = "how flows draw timesteps (logit_normal, mode) or weigh them (sigma_sqrt, cosmap, "
-                 "bell); not given: bell for wan, none for flux",
-         .one_of = choices(WeightingScheme{}),
+        "training_shift", self.training_shift, MAY_CHANGE,
+        {.help =
+             "shift of the timestep distribution of flow models; not given: 3 for wan, 1 for flux",
+         .above = 0,
          .needs = {Needs::FLOW}});
+    visit("weighting_scheme", self.weighting_scheme, MAY_CHANGE,
+          {.help = "flow models: timestep distribution (logit_normal, mode) or loss weights "
+                   "(sigma_sqrt, cosmap, bell); not given: bell for wan, none for flux",
+           .one_of = choices(WeightingScheme{}),
+           .needs = {Needs::FLOW}});
     visit("logit_mean", self.logit_mean, MAY_CHANGE,
-          {.help = "mean of the logits: sigma is 1 - logistic(N(logit_mean, logit_std)), as in "
-                   "diffusers' scripts, so that more is less noise",
+          {.help = "mean of the logits: sigma is 1 - logistic(N(logit_mean, logit_std)) as in "
+                   "diffusers' scripts, so larger means less noise",
            .min = -100,
            .max = 100,
            .with = "weighting_scheme=logit_normal"});
@@ -200,74 +202,75 @@ struct OptimizerConfig {
            .above = 0,
            .with = "weighting_scheme=logit_normal"});
     visit("mode_scale", self.mode_scale, MAY_CHANGE,
-          {.help = "how far the mode is from uniform",
+          {.help = "distance of the mode distribution from uniform",
            .min = -1,
            .max = 1.75,
            .with = "weighting_scheme=mode"});
     visit("prediction_type", self.prediction_type, MUST_MATCH,
-          {.help = "sdxl: what is learned; not given: what the model's scheduler says",
+          {.help = "sdxl: prediction target; not given: that of the model's scheduler",
            .one_of = choices(PredictionType{}),
            .needs = {Needs::DIFFUSION},
            .share = Share::YES});
     visit("snr_gamma", self.snr_gamma, MAY_CHANGE,
-          {.help = "sdxl: samples are weighed by min(snr, this) / snr (v_prediction: / (snr + 1)), "
-                   "arXiv:2303.09556; 0 or less: all alike",
+          {.help = "sdxl: min-SNR loss weights min(snr, snr_gamma) / snr (v_prediction: / (snr + "
+                   "1)), arXiv:2303.09556; 0 or less: off",
            .needs = {Needs::DIFFUSION}});
     visit("noise_offset", self.noise_offset, MAY_CHANGE,
-          {.help = "sdxl: so much of another normal number for each channel of a sample on top of "
-                   "the noise",
+          {.help =
+               "sdxl: offset noise: this times one normal number per channel is added to the noise",
            .min = 0,
            .max = 10,
            .needs = {Needs::DIFFUSION}});
     visit("timestep_bias", self.timestep_bias, MAY_CHANGE,
-          {.help = "sdxl: timesteps drawn `multiplier` times as often: strategy none, later or "
+          {.help = "sdxl: draw some timesteps `multiplier` times as often: strategy none, later or "
                    "earlier (the last or first `portion`), range ([begin, end))",
            .needs = {Needs::DIFFUSION}});
     visit("train_guidance_scale", self.train_guidance_scale, MAY_CHANGE,
-          {.help = "flux dev: the guidance scale that the model is told in training",
+          {.help = "flux dev: guidance scale that conditions the model in training",
            .min = 0,
            .needs = {Needs::TOLD_GUIDANCE}});
     visit("stratified_timesteps", self.stratified_timesteps, MAY_CHANGE,
-          {.help = "one timestep from each of batch-many equal parts"});
+          {.help = "draw one timestep from each of batch-many equal intervals"});
     visit("caption_dropout", self.caption_dropout, MAY_CHANGE,
-          {.help = "share of samples that train without their caption", .min = 0, .max = 1});
+          {.help = "fraction of samples trained with an empty caption", .min = 0, .max = 1});
     visit("train_expert", self.train_expert, MUST_MATCH,
-          {.help = "wan2.2 with two experts: which one is trained, at the timesteps of its side of "
-                   "boundary_ratio; both: each step one of them",
+          {.help = "wan2.2 with two experts: which one to train, at the timesteps of its side of "
+                   "boundary_ratio; both: one of them per step",
            .one_of = choices(self.train_expert),
            .share = Share::YES});
     visit("expert_steps", self.expert_steps, MUST_MATCH,
-          {.help = "so many steps one after the other train the same expert",
+          {.help = "consecutive steps that train the same expert",
            .min = 1,
            .max = 1e6,
            .with = "train_expert=both"});
     visit("idle_expert", self.idle_expert, UNRELATED,
-          {.help = "where the state of the expert waits whose turn it is not",
+          {.help = "placement of the state of the expert that is not training",
            .one_of = choices(self.idle_expert),
            .with = "train_expert=both"});
     visit("min_timestep", self.min_timestep, MUST_MATCH,
-          {.help = "timesteps are drawn from here up; -1: from where the model is used",
+          {.help = "lowest timestep to train; -1: the lowest the model uses",
            .min = -1,
            .max = 1000});
     visit("max_timestep", self.max_timestep, MUST_MATCH,
-          {.help = "timesteps are drawn up to here; -1: to where the model is used",
+          {.help = "highest timestep to train; -1: the highest the model uses",
            .min = -1,
            .max = 1000});
     visit("first_frame_conditioning_p", self.first_frame_conditioning_p, MAY_CHANGE,
-          {.help = "share of samples that are made from their first frame; the others are "
-                   "made of text alone",
+          {.help = "fraction of samples conditioned on their first frame; the others are "
+                   "conditioned on text only",
            .min = 0,
            .max = 1,
            .with = "model_type=TI2V"});
     visit("on_nonfinite", self.on_nonfinite, MAY_CHANGE,
-          {.help = "after a step with a non-finite loss or gradient, which changes nothing",
+          {.help = "what to do after a step with a non-finite loss or gradient; such a step "
+                   "changes no weights",
            .one_of = choices(self.on_nonfinite)});
     visit("train_text_encoder", self.train_text_encoder, MAY_CHANGE,
           {.help = "train the text encoder too",
            .later = "training the text encoder",
            .refused_by = "train"});
     visit("text_encoder_learning_rate", self.text_encoder_learning_rate, MAY_CHANGE,
-          {.help = "rate of the text encoder", .min = 0, .with = "train_text_encoder"});
+          {.help = "learning rate of the text encoder", .min = 0, .with = "train_text_encoder"});
   }
 };
 

@@ -62,8 +62,8 @@ void check_matches(const Record& before, const Record& now,
                    const std::filesystem::path& checkpoint) {
   for (const Change& each : compare(before, now)) {
     check(each.on_resume != MUST_MATCH,
-          "[train] {0} is {1}, but the run of {2} was begun with {3}\n"
-          "  {0}={3} goes on with it, another run_name begins anew",
+          "[train] {0} is {1}, but the run of {2} was started with {3}\n  {0}={3} resumes it, "
+          "another run_name starts a new run",
           each.key, shown(each.now), checkpoint.string(), shown(each.before));
   }
 }

@@ -70,33 +70,35 @@ struct RunConfig {
   template <typename Self, typename Visitor>
   static void fields(Self& self, Visitor&& visit) {
     visit("run_name", self.run_name, UNRELATED,
-          {.help = "name of the run folder; train needs it", .share = Share::YES});
+          {.help = "name of the run folder; train requires it", .share = Share::YES});
     visit("output_dir", self.output_dir, UNRELATED,
-          {.help = "the run folder is output_dir/run_name; gs:// and s3:// too "
+          {.help = "parent of the run folder, output_dir/run_name; also gs:// and s3:// "
                    "(docs/guides/storage.md)"});
     visit("seed", self.seed, MUST_MATCH,
-          {.help = "everything random follows from it", .min = 0, .share = Share::YES});
+          {.help = "random seed of initialisation, data order, noise and dropout",
+           .min = 0,
+           .share = Share::YES});
 
     visit("hardware", self.hardware, MAY_CHANGE,
-          {.help = "which plugin to load when pjrt_plugin is empty",
+          {.help = "platform of the PJRT plugin to load, where pjrt_plugin is empty",
            .one_of = choices(self.hardware)});
     visit("pjrt_plugin", self.pjrt_plugin, UNRELATED,
           {.help = "path of a PJRT plugin (.so) to load"});
     visit("cpu_device_count", self.cpu_device_count, MAY_CHANGE,
-          {.help = "devices the CPU plugin offers", .min = 1, .max = 1024});
+          {.help = "number of devices of the CPU plugin", .min = 1, .max = 1024});
     visit("cpu_kernels", self.cpu_kernels, MAY_CHANGE,
           {.help = "large matmuls and convolutions on CPU run in oneDNN instead of the plugin",
            .share = Share::YES});
-    visit("cpu_isa", self.cpu_isa, MAY_CHANGE,
-          {.help = "the most of a CPU's instruction set that is used; equal ones give equal bits",
-           .one_of = "auto | avx2 | avx512 | avx512_bf16 | amx"});
+    visit(
+        "cpu_isa", self.cpu_isa, MAY_CHANGE,
+        {.help = "highest CPU instruction set to use; results are bit-identical for equal settings",
+         .one_of = "auto | avx2 | avx512 | avx512_bf16 | amx"});
     visit("executable_cache", self.executable_cache, UNRELATED,
-          {.help = "folder of compiled programs; empty or `on`: in the cache folder; `off`: none "
-                   "are kept"});
+          {.help = "folder of the compilation cache; empty or `on`: in the cache folder; `off`: no "
+                   "cache"});
     visit("compiled_step", self.compiled_step, UNRELATED,
-          {.help =
-               "a file of `kinema plan save_executable=`, loaded in place of compiling the step of "
-               "train or generate"});
+          {.help = "compiled program from `kinema plan save_executable=`, loaded instead of "
+                   "compiling the step of train or generate"});
     visit("dump_to", self.dump_to, UNRELATED, {.help = "folder for the programs' StableHLO text"});
 
     visit("flags_profile", self.flags_profile, MAY_CHANGE,
@@ -107,99 +109,99 @@ struct RunConfig {
           {.help = "rules of docs/reference/flags.md whose errors do not stop a run"});
 
     visit("write_metrics", self.write_metrics, UNRELATED,
-          {.help = "write metrics.jsonl and TensorBoard"});
+          {.help = "write metrics.jsonl and TensorBoard event files"});
     visit("metrics_file", self.metrics_file, UNRELATED,
-          {.help = "where the metrics lines go; empty: metrics.jsonl in the run folder"});
+          {.help = "path of the metrics file; empty: metrics.jsonl in the run folder"});
     visit("write_timing_metrics", self.write_timing_metrics, UNRELATED,
-          {.help = "write where the run's time went: loading, compiling, steps, checkpoints"});
+          {.help = "write the time spent in loading, compiling, steps and checkpoints"});
     visit("timing_metrics_file", self.timing_metrics_file, UNRELATED,
-          {.help = "where that goes; empty: timings.jsonl in the run folder"});
+          {.help = "path of the timing file; empty: timings.jsonl in the run folder"});
     visit("log_period", self.log_period, UNRELATED,
           {.help = "steps between TensorBoard flushes", .min = 1});
     visit("tensorboard_dir", self.tensorboard_dir, UNRELATED,
-          {.help = "event files; empty: tensorboard/ in the run folder"});
+          {.help = "folder of TensorBoard event files; empty: tensorboard/ in the run folder"});
     visit("metrics_dir", self.metrics_dir, UNRELATED,
-          {.help = "folder of those files; empty: metrics/ in the run folder",
+          {.help = "folder of the files of gcs_metrics; empty: metrics/ in the run folder",
            .with = "gcs_metrics"});
 
     visit("checkpoint_every", self.checkpoint_every, UNRELATED,
-          {.help = "steps between checkpoints; -1 or 0: only the last", .min = -1});
+          {.help = "steps between checkpoints; -1 or 0: only a final one", .min = -1});
     visit("checkpoint_dir", self.checkpoint_dir, UNRELATED,
-          {.help = "checkpoints; empty: checkpoints/ in the run folder", .share = Share::FILE});
+          {.help = "folder of checkpoints; empty: checkpoints/ in the run folder",
+           .share = Share::FILE});
     visit("resume_from", self.resume_from, UNRELATED,
-          {.help = "another run's folder, or a checkpoint of it, that a run without checkpoints of "
-                   "its own goes on from: weights, optimizer, step, position in the data"});
-    visit("init_from", self.init_from, UNRELATED,
-          {.help = "another run, by name or folder, or a checkpoint of it, whose weights a new run "
-                   "begins with, at step 0"});
-    visit("init_optimizer", self.init_optimizer, UNRELATED,
-          {.help = "the new run takes the optimizer's state too", .with = "init_from"});
+          {.help = "run folder or checkpoint to resume from (weights, optimizer, step, data "
+                   "position) when this run has no checkpoint yet"});
     visit(
-        "enable_single_replica_ckpt_restoring", self.enable_single_replica_ckpt_restoring,
-        UNRELATED,
-        {.help = "several processes: each part of a checkpoint is read by one of the devices that "
-                 "hold it, which gives it to the others; else each process reads what its "
-                 "devices hold"});
+        "init_from", self.init_from, UNRELATED,
+        {.help =
+             "run (name or folder) or checkpoint whose weights a new run starts from, at step 0"});
+    visit("init_optimizer", self.init_optimizer, UNRELATED,
+          {.help = "a new run also takes the optimizer state of init_from", .with = "init_from"});
+    visit("enable_single_replica_ckpt_restoring", self.enable_single_replica_ckpt_restoring,
+          UNRELATED,
+          {.help = "several processes: one device reads each part of a checkpoint and sends it to "
+                   "the other devices that hold it; false: every process reads the parts of its "
+                   "own devices"});
     visit("checkpoints_to_keep", self.checkpoints_to_keep, UNRELATED,
-          {.help = "newest checkpoints that are kept; 0: all", .min = 0});
+          {.help = "number of newest checkpoints to keep; 0: all", .min = 0});
     visit("checkpoint_keep_period", self.checkpoint_keep_period, UNRELATED,
-          {.help = "checkpoints after multiples of so many steps stay too; 0: none",
+          {.help = "also keep checkpoints whose step is a multiple of this; 0: none",
            .min = 0,
            .with = "checkpoints_to_keep"});
     visit("background_checkpoints", self.background_checkpoints, UNRELATED,
-          {.help = "steps go on while a checkpoint is written, from a copy of the state in host "
-                   "memory where there is room for one"});
+          {.help = "write checkpoints in the background while steps continue, from a copy in host "
+                   "memory where it fits"});
     visit("save_final_checkpoint", self.save_final_checkpoint, UNRELATED,
           {.help = "write a checkpoint after the last step"});
     visit("save_optimizer", self.save_optimizer, UNRELATED,
-          {.help = "checkpoints hold the optimizer's state, so that a run can be resumed"});
+          {.help = "include the optimizer state in checkpoints, which a resume needs"});
 
     visit("eval_every", self.eval_every, UNRELATED,
           {.help = "steps between evaluations; -1: none", .min = -1});
-    visit(
-        "eval_data_dir", self.eval_data_dir, MAY_CHANGE,
-        {.help = "samples that are evaluated: TFRecords (prepare's eval_tfrecords_dir), or videos "
-                 "like train_data_dir",
-         .with = "eval_every"});
+    visit("eval_data_dir", self.eval_data_dir, MAY_CHANGE,
+          {.help = "evaluation samples: TFRecords (prepare's eval_tfrecords_dir), or clips as in "
+                   "train_data_dir",
+           .with = "eval_every"});
     visit("eval_split", self.eval_split, MUST_MATCH,
-          {.help = "share of the training's samples, to the nearest whole number and at least one, "
-                   "that is evaluated and never trained on, chosen by seed and names; 0: none",
+          {.help = "fraction of the training samples held out for evaluation, at least one, chosen "
+                   "by seed and names; 0: none",
            .min = 0,
            .max = 0.9});
-    visit(
-        "stop_after_evaluations_without_gain", self.stop_after_evaluations_without_gain, MAY_CHANGE,
-        {.help = "the run ends after so many evaluations in a row whose loss is not below the best "
-                 "before them; 0: never",
-         .min = 0,
-         .with = "eval_every"});
-    visit(
-        "enable_generate_video_for_eval", self.enable_generate_video_for_eval, UNRELATED,
-        {.help = "make the videos of prompt or prompt_file at each evaluation, in samples/STEP of "
-                 "the run folder and on TensorBoard's page of images; eval_data_dir may be empty",
-         .with = "eval_every"});
+    visit("stop_after_evaluations_without_gain", self.stop_after_evaluations_without_gain,
+          MAY_CHANGE,
+          {.help = "early stopping: end the run after this many consecutive evaluations without a "
+                   "lower loss; 0: never",
+           .min = 0,
+           .with = "eval_every"});
+    visit("enable_generate_video_for_eval", self.enable_generate_video_for_eval, UNRELATED,
+          {.help = "at each evaluation, sample the videos of prompt or prompt_file into "
+                   "samples/STEP of the run folder and TensorBoard; eval_data_dir may be empty",
+           .with = "eval_every"});
     visit("eval_max_number_of_samples_in_bucket", self.eval_max_number_of_samples_in_bucket,
-          MAY_CHANGE, {.help = "samples per timestep that count", .min = 1, .with = "eval_every"});
+          MAY_CHANGE,
+          {.help = "maximum number of evaluation samples per timestep",
+           .min = 1,
+           .with = "eval_every"});
     visit("enable_ssim", self.enable_ssim, UNRELATED,
-          {.help = "make the first prompt's video before and after training and say how alike they "
-                   "are: structural similarity, and PSNR"});
+          {.help = "sample the first prompt before and after training and report SSIM and PSNR "
+                   "between the two"});
 
     visit("enable_profiler", self.enable_profiler, UNRELATED,
-          {.help = "record what a few steps do, for TensorBoard's profile page and Perfetto, in "
+          {.help = "record a trace of a few steps for TensorBoard's profiler and Perfetto, in "
                    "profile/ of the run folder"});
     visit("skip_first_n_steps_for_profiler", self.skip_first_n_steps_for_profiler, UNRELATED,
-          {.help = "steps before the trace begins", .min = 0, .with = "enable_profiler"});
+          {.help = "steps to skip before the trace", .min = 0, .with = "enable_profiler"});
     visit("profiler_steps", self.profiler_steps, UNRELATED,
-          {.help = "steps in the trace", .min = 1, .with = "enable_profiler"});
+          {.help = "number of steps in the trace", .min = 1, .with = "enable_profiler"});
 
-    visit(
-        "gcs_metrics", self.gcs_metrics, UNRELATED,
-        {.help =
-             "write the rows of each log_period to a file of their own in metrics_dir, "
-             "metrics_step_000000_to_step_000099.txt: for stores, where nothing can be appended"});
+    visit("gcs_metrics", self.gcs_metrics, UNRELATED,
+          {.help = "write each log_period's metrics to its own file in metrics_dir "
+                   "(metrics_step_000000_to_step_000099.txt), for object stores without append"});
     visit("save_config_to_gcs", self.save_config_to_gcs, UNRELATED,
-          {.help = "write config.yml to base_output_directory/run_name"});
+          {.help = "also write config.yml to base_output_directory/run_name"});
     visit("base_output_directory", self.base_output_directory, UNRELATED,
-          {.help = "folder or store that config.yml is written to", .with = "save_config_to_gcs"});
+          {.help = "folder or store for save_config_to_gcs", .with = "save_config_to_gcs"});
   }
 };
 

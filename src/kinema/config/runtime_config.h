@@ -33,64 +33,62 @@ struct RuntimeConfig {
   template <typename Self, typename Visitor>
   static void fields(Self& self, Visitor&& visit) {
     visit("deterministic", self.deterministic, MAY_CHANGE,
-          {.help = "results may not depend on the run or on how arrays are split: on GPUs the "
-                   "flags of profile gpu-deterministic, elsewhere an error for flags against it",
+          {.help = "require deterministic results: on GPUs uses the flags of profile "
+                   "gpu-deterministic; elsewhere nondeterministic flags are an error",
            .share = Share::YES});
-    visit(
-        "debug_nans", self.debug_nans, UNRELATED,
-        {.help = "a training step that is not finite is made again operation by operation, and the "
-                 "first bad one is named"});
+    visit("debug_nans", self.debug_nans, UNRELATED,
+          {.help = "re-run a non-finite training step operation by operation and name the first "
+                   "non-finite result"});
     visit("transfer_guard", self.transfer_guard, UNRELATED,
-          {.help = "training: a copy between host and device within the steps is an error, other "
-                   "than a batch in and its metrics out"});
+          {.help = "training: error on any host-device transfer within a step except the batch and "
+                   "the metrics"});
     visit("check_replicas_every", self.check_replicas_every, UNRELATED,
-          {.help = "steps between comparisons, bit by bit, of what several devices hold copies of; "
-                   "also before each checkpoint; 0: never",
+          {.help = "steps between bit-exact comparisons of replicated values across devices; also "
+                   "before each checkpoint; 0: never",
            .min = 0});
     visit("heartbeat_timeout_seconds", self.heartbeat_timeout_seconds, UNRELATED,
-          {.help = "several processes: one that is not heard of, or stands still while others wait "
-                   "for it, is named and has ended the run after so long",
+          {.help = "several processes: seconds without a heartbeat or progress after which a "
+                   "process counts as lost and the run ends",
            .min = 1});
     visit("num_processes", self.num_processes, UNRELATED,
-          {.help = "of a run over several processes that no launcher started; mpirun, srun and TPU "
-                   "pods say it themselves",
+          {.help = "number of processes, for runs without a launcher; mpirun, srun and TPU pods "
+                   "set it themselves",
            .min = 1,
            .max = 65536,
            .of = Of::START});
     visit("process_id", self.process_id, UNRELATED,
-          {.help = "which of them this one is, from 0",
+          {.help = "rank of this process, from 0",
            .min = 0,
            .max = 65535,
            .with = "num_processes",
            .of = Of::PROCESS});
     visit("coordinator_address", self.coordinator_address, UNRELATED,
-          {.help = "HOST:PORT where process 0 listens for the others; on TPU pods and under srun "
-                   "another than the one they name",
+          {.help = "HOST:PORT of process 0; on TPU pods and under srun, overrides theirs",
            .of = Of::START});
     visit("jit", self.jit, MAY_CHANGE,
-          {.help = "false: each block of a model is compiled, run and waited for alone"});
+          {.help = "false: compile, run and wait for each block of a model separately"});
     visit("optimization_level", self.optimization_level, MAY_CHANGE,
-          {.help = "how hard programs are optimized: 0 compiles fastest; on CPU and GPU the code "
-                   "generator's level, on TPU the compiler's O0 to O3; -1: the compiler's own",
+          {.help = "compiler optimization level: 0 compiles fastest; LLVM's level on CPU and GPU, "
+                   "O0 to O3 on TPU; -1: compiler default",
            .min = -1,
            .max = 3});
     visit("optimization_effort", self.optimization_effort, MAY_CHANGE,
-          {.help = "how much compile time a faster program may cost; 0: the compiler's own",
+          {.help = "compile time to spend on a faster program; 0: compiler default",
            .min = -1,
            .max = 1});
 
     visit("preallocate", self.preallocate, UNRELATED,
-          {.help = "GPU: take the memory at once; false: as it is needed"});
+          {.help = "GPU: allocate device memory at start; false: on demand"});
     visit("memory_fraction", self.memory_fraction, UNRELATED,
-          {.help = "GPU: share of the memory that may be taken; 0: the plugin's own, 0.75",
+          {.help = "GPU: fraction of device memory to use; 0: the plugin's default, 0.75",
            .min = 0,
            .max = 1});
     visit("allocator", self.allocator, UNRELATED,
-          {.help = "GPU: who hands out memory; empty: the plugin's own",
+          {.help = "GPU: memory allocator; empty: the plugin's default",
            .one_of = " | default | platform | bfc | cuda_async | vmm | address"});
     visit("mock_devices", self.mock_devices, UNRELATED,
-          {.help = "try a run without its devices: so many of the CPU plugin stand for those of "
-                   "`hardware`, whose compiler flags are left out; 0: none",
+          {.help = "test a configuration without its hardware: number of CPU devices that stand in "
+                   "for those of `hardware`, without its compiler flags; 0: off",
            .min = 0,
            .max = 1024});
   }

@@ -37,8 +37,9 @@ size_t find_name(const std::vector<std::string>& there, const std::vector<std::s
     }
   }
   fail("[data] {} has no {}{}: it has {}\n  {}", where, what, quoted(wanted, 3), quoted(there, 12),
-       wanted.front() == kFileNames.front() ? "call the clip's file `file_name`"
-                                            : "caption_column=NAME says where the caption stands");
+       wanted.front() == kFileNames.front()
+           ? "call the clip's file `file_name`"
+           : "caption_column=NAME names the field with the caption");
 }
 
 std::vector<MetadataRow> from_jsonl(const std::string& text, const std::string& path,

@@ -153,8 +153,8 @@ class TarClips : public ClipSet {
       names.push_back(name.substr(0, 60));
     }
     names.resize(std::min<size_t>(names.size(), 12));
-    fail("[tar] {} has no caption: {}.json has {}\n  caption_column=NAME says where it stands",
-         where, sample.key, fmt::join(names, ", "));
+    fail("[tar] {} has no caption: {}.json has {}\n  caption_column=NAME names its field", where,
+         sample.key, fmt::join(names, ", "));
   }
 
   fs::path root_;

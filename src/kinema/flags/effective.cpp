@@ -114,7 +114,7 @@ class Merge {
       first = &given;
     } else {
       say("duplicate-flag", Severity::WARNING,
-          fmt::format("{} stands in {} twice; `{}` counts", given.name, place, given.word),
+          fmt::format("{} is given twice in {}; `{}` is used", given.name, place, given.word),
           fmt::format("take {} away", first->word));
     }
     if (!has_place(flag, variable, given)) {

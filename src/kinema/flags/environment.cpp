@@ -140,7 +140,7 @@ std::string flags_in_file(EnvironmentFlags& out, std::string_view text) {
                     : "flags-file",
        .severity = Severity::ERROR,
        .what = fmt::format("XLA_FLAGS begins with `{}`, which is taken as the name of a file with "
-                           "flags, and there is none: it ends the process",
+                           "flags, which does not exist: the process ends",
                            shortened(name)),
        .remedy = quoted ? "take the quotes away"
                  : flag ? "begin each flag with two dashes"

@@ -96,7 +96,7 @@ const std::vector<Rule>& table() {
 
 constexpr auto kWordRules = std::to_array<WordRule>({
     {"wrong-variable", Severity::ERROR,
-     "a flag stands in the other environment variable, where it ends the process"},
+     "a flag is in the other environment variable, where it ends the process"},
     {"unknown-flag", Severity::ERROR, "neither the table nor the plugin has the flag"},
     {"removed-flag", Severity::ERROR,
      "the plugin no longer has the flag; the replacement is named"},
@@ -106,7 +106,7 @@ constexpr auto kWordRules = std::to_array<WordRule>({
      "quotes around flags, which are then silently left out, or taken as a file's name"},
     {"flags-file", Severity::ERROR, "XLA_FLAGS names a file that cannot be read"},
     {"wrong-backend", Severity::ERROR, "a flag of libtpu is set for another plugin"},
-    {"duplicate-flag", Severity::WARNING, "a flag stands there twice; the last one counts"},
+    {"duplicate-flag", Severity::WARNING, "a flag is given twice; the last one is used"},
     {"stray-word", Severity::WARNING, "a word that is no flag, which is left out"},
     {"unread-variable", Severity::NOTE, "LIBTPU_INIT_ARGS is set and no TPU is used"},
     {"renamed-flag", Severity::NOTE, "the variable maps an old name to a new one"},

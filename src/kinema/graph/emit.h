@@ -40,8 +40,8 @@ struct EmitOptions {
   /// that are stacks as bits. XLA's CPU compiler slices no float8: it would make float16 of a whole
   /// stack before the loop. Buffers are the same.
   bool float8_as_bits = false;
-  /// The first two, or the third: whether the device has memory of its own, which is short. Whoever
-  /// compiles ahead of a run must say the same as the run.
+  /// Accelerators, whose own memory is small: host_offload and convert_in_loops. CPUs:
+  /// float8_as_bits. A program that is compiled ahead of a run must use the same value as the run.
   void for_accelerator(bool yes) {
     host_offload = convert_in_loops = yes;
     float8_as_bits = !yes;

@@ -12,7 +12,7 @@
 
 namespace kinema {
 
-/// The operation with which values stopped being finite.
+/// The first operation with a non-finite result.
 struct NonFinite {
   /// `blocks.3/attn1/to_q/dot_general`: model path, steps of loops and operation, as the program's
   /// locations have it; the input's name where a program was given such a value.
@@ -27,8 +27,8 @@ std::string to_text(const NonFinite& found);
 /// loops and calls. A kernel (`fused`) and a manual region are one operation; operations that only
 /// move values or choose among them need no flag.
 ///
-/// Infinities that an output does not come from, as those of masks, are nobody's fault: what is
-/// found is where the first of the bad values behind a bad output has none among its own inputs.
+/// Reports the first operation with a non-finite result and finite operands. Non-finite values that
+/// no output depends on, such as the infinities of masks, are ignored.
 class Watch {
  public:
   /// `outputs` as the program is to have them. Changes the graph and its bodies.

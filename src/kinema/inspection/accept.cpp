@@ -162,8 +162,8 @@ std::string accept(const fs::path& path) {
     check_tokenizer(pipeline.tokenizer_2, pipeline.text_encoder_2);
     sample::check_schedule(pipeline);
     std::string out = "accepted: " + networks::check_path(path) + needed_scheduler(pipeline);
-    for (const std::string& doubt : sample::doubts(pipeline)) {
-      out += "; " + doubt;
+    for (const std::string& warning : sample::warnings(pipeline)) {
+      out += "; " + warning;
     }
     return out + takers(path);
   }

@@ -58,9 +58,8 @@ std::string check_records_folder(const fs::path& path) {
     } catch (const Error&) {  // records may have any name, and be packed by gzip
       check(io::path_kind(path / name) == io::PathKind::TfRecord,
             "{} is no model folder, pipeline, run or data set: {}", path.string(),
-            unread.empty()
-                ? fmt::format("it holds files like {}, which is none that kinema reads", name)
-                : unread);
+            unread.empty() ? fmt::format("it holds files like {}, which kinema does not read", name)
+                           : unread);
       throw;
     }
   }

@@ -210,8 +210,8 @@ std::span<const int64_t> scale_places(GgmlType type) {
 
 void check_scale(float value, int64_t block, int64_t blocks, std::string_view what) {
   check(std::isfinite(value),
-        "[gguf] {}: a scale of block {} of {} is not finite, expected a number\n"
-        "  the file is damaged: fetch it anew",
+        "[gguf] {}: a scale of block {} of {} is not finite, expected a number\n  the file is "
+        "corrupt: download it again",
         what, block, blocks);
 }
 

@@ -69,9 +69,10 @@ struct Inputs {
   Tensor first_timestep = {};
   /// In place of text and image: what cross_keys made of them.
   std::vector<Tensor> cross_keys = {};
-  /// The second half of the samples are the first once more, but for text, image and cross_keys:
-  /// what is the same in both may be computed once. For programs that are not differentiated.
-  bool halves_alike = false;
+  /// The batch is doubled for classifier-free guidance: both halves have the same latents, and
+  /// different text, image and cross_keys. What is equal in both is computed once. For programs
+  /// without gradients.
+  bool cfg_batch = false;
   /// In place of running the blocks: what they added to the tokens for other inputs. Text, image
   /// and keys are then not read.
   Tensor block_sum = {};

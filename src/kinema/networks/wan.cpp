@@ -88,8 +88,8 @@ class Wan final : public Architecture {
                               .encoder_hidden_states = inputs.text,
                               .encoder_hidden_states_image = inputs.image,
                               .block_sum = inputs.block_sum,
-                              .halves_alike = inputs.halves_alike && !options.place.active() &&
-                                              inputs.timestep.shape().elements() == 1,
+                              .cfg_batch = inputs.cfg_batch && !options.place.active() &&
+                                           inputs.timestep.shape().elements() == 1,
                               .dropout_key = inputs.dropout_key,
                               .tap = inputs.tap};
     if (inputs.first_timestep) {

@@ -42,9 +42,9 @@ Buffer start_upload(const std::shared_ptr<const ClientHandle>& handle,
 
 }  // namespace
 
-Client::Client(const Plugin& plugin, const NamedValues& options, const Processes& dealt_out,
+Client::Client(const Plugin& plugin, const NamedValues& options, const Processes& device_partition,
                KeyValues key_values)
-    : dealt_out_(dealt_out) {
+    : device_partition_(device_partition) {
   const PJRT_Api& api = plugin.api();
   const NamedValues checked = checked_options(options);
   const std::vector<PJRT_NamedValue> values = to_named_values(checked);
@@ -60,13 +60,13 @@ Client::Client(const Plugin& plugin, const NamedValues& options, const Processes
   handle_ = std::make_shared<const ClientHandle>(&plugin, &api, created.client, std::move(calls));
 
   const auto all = KINEMA_PJRT(api, Client_Devices, .client = created.client);
-  if (dealt_out.count > 1) {
+  if (device_partition.count > 1) {
     const auto count = static_cast<int64_t>(all.num_devices);
-    check(count % dealt_out.count == 0, "[pjrt] {} devices cannot be dealt out to {} processes",
-          count, dealt_out.count);
+    check(count % device_partition.count == 0,
+          "[pjrt] {} devices cannot be dealt out to {} processes", count, device_partition.count);
     for (int64_t i = 0; i < count; ++i) {
-      devices_.emplace_back(&api, all.devices[i], i / (count / dealt_out.count));
-      if (devices_.back().description().process_index == dealt_out.index) {
+      devices_.emplace_back(&api, all.devices[i], i / (count / device_partition.count));
+      if (devices_.back().description().process_index == device_partition.index) {
         addressable_.push_back(devices_.back());
       }
     }
@@ -93,8 +93,8 @@ std::string Client::platform_version() const {
 }
 
 int64_t Client::process_index() const {
-  return dealt_out_.count > 1
-             ? dealt_out_.index
+  return device_partition_.count > 1
+             ? device_partition_.index
              : KINEMA_PJRT(*handle_->api, Client_ProcessIndex, .client = handle_->client)
                    .process_index;
 }
@@ -156,17 +156,17 @@ bool Client::is_across(const CompileOptions& options) const {
   const auto is_other = [&](int64_t id) {
     return std::ranges::find(addressable_, id, &Device::id) == addressable_.end();
   };
-  return dealt_out_.across &&
-         (dealt_out_.count > 1 ? std::ranges::any_of(options.device_ids, is_other)
-                               : options.partitions > 1 && !options.device_ids.empty());
+  return device_partition_.across &&
+         (device_partition_.count > 1 ? std::ranges::any_of(options.device_ids, is_other)
+                                      : options.partitions > 1 && !options.device_ids.empty());
 }
 
 Executable Client::compile(std::string_view program, const CompileOptions& options) const {
   if (is_across(options)) {
-    return dealt_out_.across->compile(*this, program, options);
+    return device_partition_.across->compile(*this, program, options);
   }
   CompileOptions own = options;
-  if (dealt_out_.count > 1 && own.device_ids.empty() && own.partitions * own.replicas == 1) {
+  if (device_partition_.count > 1 && own.device_ids.empty() && own.partitions * own.replicas == 1) {
     own.device_ids.push_back(addressable_.front().id());  // not the plugin's first
   }
   return compile(program, "mlir", own);
@@ -195,7 +195,7 @@ Executable Client::compile(std::string_view program, std::string_view format,
 }
 
 Executable Client::load(std::string_view serialized) const {
-  if (dealt_out_.across && dealt_out_.count == 1 && unpack_across(serialized)) {
+  if (device_partition_.across && device_partition_.count == 1 && unpack_across(serialized)) {
     std::optional<Executable> loaded = load_across(std::string(serialized));
     check(loaded.has_value(), "[pjrt] the plugin does not take a program that was kept");
     return *std::move(loaded);
@@ -204,7 +204,7 @@ Executable Client::load(std::string_view serialized) const {
 }
 
 std::optional<Executable> Client::load_across(const std::optional<std::string>& serialized) const {
-  return dealt_out_.across->load(*this, serialized);
+  return device_partition_.across->load(*this, serialized);
 }
 
 Executable Client::load_own(std::string_view serialized) const {

@@ -47,14 +47,14 @@ class Client {
   /// Options are the plugin's own, e.g. `cpu_device_count` -> 4. Throws an Error for a wrongly
   /// typed known option and for what the plugin refuses.
   ///
-  /// `dealt_out`: of a plugin that shows one process all devices, each process takes its share of
-  /// them as its own, in a row; they must divide. Programs over devices of several processes, or of
-  /// several devices where there is one process, are then compiled by `dealt_out.across`.
+  /// `device_partition`: for a plugin that gives every process all devices. Each process addresses
+  /// an equal, contiguous part of them. Programs over devices of several processes, or over several
+  /// devices of one process, are then compiled by `device_partition.across`.
   ///
   /// `key_values`: of a plugin that joins the devices of several processes by itself, what it
   /// finds the others with, as long as anything of the client lives.
   explicit Client(const Plugin& plugin, const NamedValues& options = {},
-                  const Processes& dealt_out = {}, KeyValues key_values = {});
+                  const Processes& device_partition = {}, KeyValues key_values = {});
 
   const Plugin& plugin() const;
   /// `cpu`, `cuda`, `tpu`.
@@ -109,7 +109,7 @@ class Client {
                      const CompileOptions& options) const;
 
   std::shared_ptr<const ClientHandle> handle_;
-  Processes dealt_out_;
+  Processes device_partition_;
   std::vector<Device> devices_;
   std::vector<Device> addressable_;
 };

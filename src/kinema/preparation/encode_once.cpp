@@ -235,10 +235,10 @@ std::string EncodedClips::encode_clip(int64_t clip, const HostArray& pixels,
 data::Sample EncodedClips::find(int64_t clip, const data::ClipFormat& format, bool flipped) const {
   check(content(clip).problem.empty(), "{}", content(clip).problem);
   const Settings settings = key(clip, format, flipped);
-  check(latents_.find(settings).is_there,
-        "[prepare] what {} was encoded to is gone from {}\n"
-        "  the same command, begun again, encodes it",
-        clips_->name(clip), latents_.folder().string());
+  check(
+      latents_.find(settings).is_there,
+      "[prepare] what {} was encoded to is gone from {}\n  the same command, run again, encodes it",
+      clips_->name(clip), latents_.folder().string());
   Tensors tensors = latents_.read(settings);
   data::Sample out;
   for (const data::SamplePart& part : data::kParts) {

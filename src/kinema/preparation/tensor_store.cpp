@@ -33,7 +33,7 @@ std::string member(const io::SafetensorsFile& file, const char* name) {
   return found == file.metadata().end() ? std::string() : found->second;
 }
 
-constexpr const char* kRemedy = "the same command, begun again, makes what it held again";
+constexpr const char* kRemedy = "the same command, run again, makes what it held again";
 
 /// A file whose header is whole and of these settings.
 io::SafetensorsFile open(const fs::path& path, const Settings& settings) {

@@ -6,8 +6,8 @@
 #include <system_error>
 
 #include "kinema/core/error.h"
-#include "kinema/core/give_way.h"
 #include "kinema/core/parallel.h"
+#include "kinema/core/thread_priority.h"
 #include "kinema/io/atomic_write.h"
 #include "kinema/io/folder.h"
 #include "kinema/io/json.h"
@@ -134,7 +134,7 @@ void Mirror::write_all() {
 }
 
 void Mirror::run(const std::stop_token& stop) {
-  give_way();
+  lower_thread_priority();
   bool failed = false;
   while (true) {
     {

@@ -15,7 +15,7 @@ std::vector<std::string> attention_notices(const config::Config& config, std::st
   const nn::ModelOptions options = model_options(config);
   const std::string_view kind = nn::name_of(options.attention.kind);
   if (kind != model.attention) {
-    out.push_back(fmt::format("attention: {} is {}, whose kernel stands for all its forms",
+    out.push_back(fmt::format("attention: {} is {}, whose kernel is used for all its variants",
                               model.attention, kind));
   }
   if (chip.empty() || !model.attention_kernels ||

@@ -194,7 +194,7 @@ auto keeping(const fs::path& folder, const Work& work) {
     } catch (const Error&) {
       fail(
           "{}\n  dataset_save_location={} cannot be written to: name another folder, or "
-          "dataset_save_location='' (in memory, anew in each run)",
+          "dataset_save_location='' (in memory, recomputed in each run)",
           error.what(), folder.string());
     }
     throw;

@@ -143,7 +143,7 @@ std::vector<std::string> device_notices(const config::Config& config) {
     for (const auto& [name, value] : options) {
       names += (names.empty() ? "" : ", ") + name;
     }
-    out.push_back(names + ": only the GPU plugin hands out memory by these, they change nothing");
+    out.push_back(names + ": only the GPU plugin uses these memory options, they have no effect");
   }
   return out;
 }
@@ -176,10 +176,9 @@ std::optional<std::string> cache_notice(const config::Config& config) {
     return std::nullopt;
   }
   return fmt::format(
-      "compiled programs are not kept, so each run compiles them anew: {} cannot be written: {}\n  "
+      "compiled programs are not kept, so each run recompiles them: {} cannot be written: {}\n  "
       "executable_cache=FOLDER or the variable KINEMA_CACHE names another one, "
-      "executable_cache=off "
-      "needs none",
+      "executable_cache=off needs none",
       folder, why);
 }
 

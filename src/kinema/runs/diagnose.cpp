@@ -184,7 +184,7 @@ Diagnosis diagnose(const config::Config& config, const Job& job) {
   Diagnosis out{.lines = describe(found), .problem = problem.empty() ? found.problem : problem};
   if (const std::string why = io::why_not_writable(found.cache_folder); !why.empty()) {
     out.warning = fmt::format(
-        "the cache {} cannot be written ({}): each run compiles its programs anew, and neither "
+        "the cache {} cannot be written ({}): each run recompiles its programs, and neither "
         "plugins nor models can be fetched\n  set KINEMA_CACHE to a folder that can be written",
         found.cache_folder, why);
   }

@@ -11,7 +11,6 @@
 #include "kinema/core/error.h"
 #include "kinema/core/stopwatch.h"
 #include "kinema/networks/open.h"
-#include "kinema/runs/both_experts.h"
 #include "kinema/runs/compiler_flags.h"
 #include "kinema/runs/data_sets.h"
 #include "kinema/runs/data_sources.h"
@@ -22,6 +21,7 @@
 #include "kinema/runs/pictures.h"
 #include "kinema/runs/stores.h"
 #include "kinema/runs/training.h"
+#include "kinema/runs/two_experts.h"
 #include "kinema/training/checkpoint.h"
 #include "kinema/weights/weights.h"
 
@@ -97,7 +97,7 @@ EvaluateResult evaluate_newest(const config::Loaded& given, fs::path& checkpoint
   const TrainingStep what = training_step(config, network, expert,
                                           evaluated_adapters(config, model, network, expert, job),
                                           placement(config, client));
-  job.notice(what.doubts);
+  job.notice(what.warnings);
   const runtime::Devices devices(client, what.options.place);
   const auto source = make_eval_source(config, what.network.sizes(), what.samples, client, job);
   job.check_stop();

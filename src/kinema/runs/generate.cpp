@@ -14,8 +14,8 @@
 #include "kinema/runs/device.h"
 #include "kinema/runs/generation.h"
 #include "kinema/runs/kernel_check.h"
-#include "kinema/runs/lacks.h"
 #include "kinema/runs/lora.h"
+#include "kinema/runs/missing_features.h"
 #include "kinema/runs/model_options.h"
 #include "kinema/runs/model_schedule.h"
 #include "kinema/runs/models.h"
@@ -85,7 +85,7 @@ sample::GenerateObserver listening(const GenerateObserver& observer, const Job& 
   out.step = [&observer, &job, allowed_flags, together,
               task = std::shared_ptr<Task>()](const sample::DenoiseStep& step) mutable {
     if (together) {
-      job.meet("a step of the sampler");
+      job.sync_stop("a step of the sampler");
       job.check_stop();
     } else if (job.stop_asked()) {  // the others hear of it when they are done
       throw Stopped();
@@ -161,7 +161,7 @@ SampledModel open_model(const config::Loaded& loaded, fs::path& checkpoint, cons
         out.network = networks::open(out.model.folder.transformer);
       },
       job);
-  job.notice(sample::doubts(out.model.folder));
+  job.notice(sample::warnings(out.model.folder));
   job.notice(file_notices(out.model.folder.transformer));
   return out;
 }
@@ -197,7 +197,7 @@ class Making {
     }
     if (!std::exchange(met_, true)) {
       check_still_there(checkpoint_, removed, job_);
-      job_.meet("the results");
+      job_.sync_stop("the results");
     }
     job_.check_stop();
   }
@@ -266,7 +266,8 @@ GenerateResult generate_newest(const config::Loaded& given, fs::path& checkpoint
   sample::check_family(model.folder, network);
   sample::GenerateRequest request = make_request(loaded, model, network, job);
   job.notice(config::notices_of_model(
-      loaded, "generate", lacks_of(network, model.folder.has_two_experts(), config, request)));
+      loaded, "generate",
+      missing_features(network, model.folder.has_two_experts(), config, request)));
   request.share.all_texts = config.model.use_batched_text_encoder;
   check_same_request(request, store.is_remote() ? fs::path() : output.path(), job);
   job.begin();
@@ -281,8 +282,8 @@ GenerateResult generate_newest(const config::Loaded& given, fs::path& checkpoint
     job.line(fmt::format("devices: {}, {}", devices.total(), mesh::axes_text(place.mesh().axes)));
   }
   apply_batch(loaded, devices.placement(), job, request);
-  tell_shares(request, over.together, job);
-  take_part(request, over.together, job);
+  log_shares(request, over.together, job);
+  set_share(request, over.together, job);
   GenerateResult result{.transformer = model.folder.transformer};
   std::optional<sample::Pipeline> pipeline;
   job.world().begin(0, fmt::format("making {}s", request.noun), /*is_long=*/true);
@@ -327,7 +328,7 @@ GenerateResult generate(const config::Loaded& loaded, const GenerateObserver& ob
   }
   job.notice(prompt_notices(loaded));
   job.notice(device_notices(loaded.config));
-  const std::shared_ptr<void> together = begin_together(loaded.config, job);
+  const std::shared_ptr<void> together = start_heartbeat(loaded.config, job);
   const flags::Effective flags = check_flags(loaded, job);
   check_same_start(loaded.config, flags, job);
   return with_newest_checkpoint(loaded, job, [&](fs::path& checkpoint) {

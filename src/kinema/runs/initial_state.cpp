@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "kinema/core/error.h"
-#include "kinema/runs/both_experts.h"
 #include "kinema/runs/continued_run.h"
 #include "kinema/runs/model_to_use.h"
+#include "kinema/runs/two_experts.h"
 #include "kinema/training/checkpoint.h"
 #include "kinema/weights/weights.h"
 
@@ -49,8 +49,9 @@ training::State saved_state(const Training& training, size_t place, const fs::pa
                                  .merged = adapters.at(place).merged};
   }
   const Expert& expert = training.step.expert;
-  return training::load_state(checkpoint, specs, what.ema, devices, what.optimizer, base,
-                              part_for(checkpoint, expert.each().at(place), expert.is_both()));
+  return training::load_state(
+      checkpoint, specs, what.ema, devices, what.optimizer, base,
+      weights_part_for(checkpoint, expert.each().at(place), expert.is_both()));
 }
 
 /// What all processes together read of a checkpoint, and who read how much.
@@ -89,7 +90,7 @@ void begin_from(const fs::path& checkpoint, size_t place, Training& out) {
   const std::vector<std::string> parts = training::weights_parts(checkpoint);
   const fs::path weights =
       checkpoint / parts.at(static_cast<size_t>(
-                       part_for(checkpoint, expert.each().at(place), expert.is_both())));
+                       weights_part_for(checkpoint, expert.each().at(place), expert.is_both())));
   if (parts.front() != training::kAdapter) {
     check_same_network(out.step.network, checkpoint);
     out.pretrained.at(place) = weights;

@@ -20,7 +20,7 @@ Job::Job(const Observer& observer, JobOptions options)
   }
 }
 
-void Job::meet(const std::string& where) const {
+void Job::sync_stop(const std::string& where) const {
   if (world().is_alone()) {
     return;
   }

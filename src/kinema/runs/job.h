@@ -10,46 +10,44 @@
 
 #include "kinema/world/world.h"
 
-/// What every job of this room (training, sampling, preparing ...) tells while it goes on. It never
-/// prints and takes no signal: who calls it shows what it tells and says when it is to stop.
+/// What every job (training, sampling, preparing ...) uses to report and to be stopped. A job never
+/// prints and installs no signal handler: its caller shows what it reports and says when to stop.
 namespace kinema::runs {
 
-/// Something long as an observer shows it; over when the object goes.
+/// Progress handle of a long operation, which ends when the handle is destroyed.
 class Task {
  public:
   virtual ~Task() = default;
-  /// `done` of the total that it was begun with, and what else there is to see of it.
+  /// `done` of the total that the task began with; `note`: what else to show.
   virtual void update(int64_t /*done*/, const std::string& /*note*/ = {}) {}
 };
 
-/// Any of these may be empty. They are called from the threads of the job, one at a time but for
-/// `update` of tasks.
+/// Callbacks of a job; any of them may be empty. They are called from the job's threads, one at a
+/// time except `update` of tasks.
 struct Observer {
-  /// A line that a user should see: a key without effect, a clip that is left out.
+  /// A notice that a user should see: a key without effect, a clip that is left out.
   std::function<void(const std::string& line)> on_notice;
-  /// A line about the work itself: `checkpoint of step 100 saved: ...`.
+  /// A log line about the work: `checkpoint of step 100 saved: ...`.
   std::function<void(const std::string& line)> on_line;
-  /// Something long begins: `loading the weights` with a total of 0, or `encoding clips`, whose
-  /// total is told as it comes nearer.
+  /// A long operation begins: `loading the weights` with a total of 0 (unknown), or `encoding
+  /// clips` with a total.
   std::function<std::unique_ptr<Task>(const std::string& what, int64_t total)> on_task;
-  /// From here on a stop is met in good order. Before it nothing is made that an end of the process
-  /// would lose.
+  /// After this call, stop requests are graceful. Before it, killing the process loses nothing.
   std::function<void()> on_begin;
 };
 
 struct JobOptions {
-  /// Asks the job to end in good order: with a checkpoint after this step, after this clip.
+  /// Requests a graceful stop: with a checkpoint after the current step, after the current clip.
   std::stop_token stop = {};
-  /// A kinema program; its `compile-job` compiles in a process of its own, for devices that are not
-  /// here and to try compiler flags that are not known. Empty: flags are not tried.
+  /// Path of a kinema program, whose `compile-job` compiles in a child process: for devices that
+  /// are not here, and to test unknown compiler flags. Empty: flags are not tested.
   std::filesystem::path program = {};
-  /// The processes that do the job together, each of which calls it with the same configuration;
-  /// null: this one alone.
+  /// The processes that run the job together, each with the same configuration; null: one process.
   std::shared_ptr<world::World> world = {};
 };
 
-/// A job while it goes on: whom it tells, and whether it is to stop. Copies are the same job; one
-/// that is made of nothing tells nobody and goes on.
+/// A running job: its observer and its stop token. Copies share both. The default has no observer
+/// and is never stopped.
 class Job {
  public:
   Job();
@@ -58,27 +56,28 @@ class Job {
   void notice(const std::string& line) const;
   void notice(std::span<const std::string> lines) const;
   void line(const std::string& line) const;
-  /// Never null. The task is over when the result goes.
+  /// Never null. The task ends with the result.
   std::unique_ptr<Task> task(const std::string& what, int64_t total = 0) const;
-  /// `task`, begun with the first number that is told: for what may have nothing to do.
+  /// `task` that begins with the first update: for work that may turn out to be nothing.
   std::function<void(int64_t done, int64_t total)> progress(const std::string& what) const;
   void begin() const;
-  /// Of several processes: of all alike, from a point on that they pass together.
+  /// With several processes: equal in all of them after the next sync_stop.
   bool stop_requested() const { return options_.stop.stop_requested(); }
   const std::stop_token& stop() const { return options_.stop; }
-  /// Whether this process was asked, which the others may not know yet.
+  /// Whether this process was asked to stop; the others may not know it yet.
   bool stop_asked() const { return asked_.stop_requested(); }
-  /// Such a point: where any process was asked, the job is to stop in all. `where` is what the one
-  /// who waits says that it waits for. Does nothing in one process.
-  void meet(const std::string& where) const;
-  /// All processes know by themselves that the job is to stop.
+  /// Collective barrier that also agrees on stopping: if any process was asked to stop,
+  /// stop_requested is true in all of them afterwards. `where` names the barrier in messages about
+  /// waiting. Does nothing in one process.
+  void sync_stop(const std::string& where) const;
+  /// Sets stop_requested, where all processes know by other means that the job is to stop.
   void agree_to_stop() const { agreed_.request_stop(); }
-  /// For jobs that leave nothing behind: throws Stopped once a stop is asked for.
+  /// For jobs that leave nothing behind: throws Stopped once a stop is requested.
   void check_stop() const;
   const std::filesystem::path& program() const { return options_.program; }
   world::World& world() const { return *options_.world; }
   const std::shared_ptr<world::World>& shared_world() const { return options_.world; }
-  /// In all processes but the first, which shows what there is to see, and writes it.
+  /// True in all processes except the first, which shows and writes everything.
   bool is_silent() const { return !world().is_first(); }
 
  private:

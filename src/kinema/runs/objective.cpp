@@ -145,9 +145,9 @@ training::ObjectiveOptions objective_of(const config::Config& config,
   return out;
 }
 
-std::vector<std::string> objective_doubts(const config::Config& config,
-                                          const networks::Network& network,
-                                          const training::ObjectiveOptions& objective) {
+std::vector<std::string> objective_warnings(const config::Config& config,
+                                            const networks::Network& network,
+                                            const training::ObjectiveOptions& objective) {
   const std::filesystem::path trained = trained_transformer(config);
   const bool is_new = trained.empty() || config.model.train_new_flux || config.model.train_new_unet;
   if (!objective.diffusion || is_new) {

@@ -18,9 +18,9 @@ training::ObjectiveOptions objective_of(const config::Config& config,
 
 /// A line where prediction_type makes a pretrained diffusion learn to predict something else than
 /// its own files say; else nothing.
-std::vector<std::string> objective_doubts(const config::Config& config,
-                                          const networks::Network& network,
-                                          const training::ObjectiveOptions& objective);
+std::vector<std::string> objective_warnings(const config::Config& config,
+                                            const networks::Network& network,
+                                            const training::ObjectiveOptions& objective);
 
 /// The keys of optimizer's timestep_bias, each optional. Throws an Error for another key or a value
 /// out of range.

@@ -6,7 +6,6 @@
 
 #include "kinema/core/error.h"
 #include "kinema/core/quantities.h"
-#include "kinema/runs/both_experts.h"
 #include "kinema/runs/device.h"
 #include "kinema/runs/encoders.h"
 #include "kinema/runs/generation.h"
@@ -16,6 +15,7 @@
 #include "kinema/runs/pictures.h"
 #include "kinema/runs/trained_model.h"
 #include "kinema/runs/training_step.h"
+#include "kinema/runs/two_experts.h"
 #include "kinema/runtime/client.h"
 #include "kinema/sample/denoise_step.h"
 #include "kinema/sample/sizes.h"

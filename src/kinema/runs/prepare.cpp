@@ -171,7 +171,7 @@ PrepareResult prepare(const config::Loaded& given, const PrepareObserver& observ
                       JobOptions options) {
   const Job job(observer, std::move(options));
   job.notice(notices(given, "prepare"));
-  const std::shared_ptr<void> together = begin_together(given.config, job);
+  const std::shared_ptr<void> together = start_heartbeat(given.config, job);
   const flags::Effective flags = check_flags(given, job);
   config::Loaded loaded = with_local_models(given, Use::PREPARE, job);
   config::DataConfig& data = loaded.config.data;

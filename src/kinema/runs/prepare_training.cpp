@@ -11,7 +11,6 @@
 #include "kinema/mesh/batch.h"
 #include "kinema/networks/open.h"
 #include "kinema/planning/target.h"
-#include "kinema/runs/both_experts.h"
 #include "kinema/runs/clip_source.h"
 #include "kinema/runs/compiled_trainer.h"
 #include "kinema/runs/continued_run.h"
@@ -21,8 +20,8 @@
 #include "kinema/runs/generation.h"
 #include "kinema/runs/initial_state.h"
 #include "kinema/runs/kernel_check.h"
-#include "kinema/runs/lacks.h"
-#include "kinema/runs/less_memory.h"
+#include "kinema/runs/memory_advice.h"
+#include "kinema/runs/missing_features.h"
 #include "kinema/runs/model_places.h"
 #include "kinema/runs/model_schedule.h"
 #include "kinema/runs/model_to_use.h"
@@ -30,6 +29,7 @@
 #include "kinema/runs/pictures.h"
 #include "kinema/runs/resume.h"
 #include "kinema/runs/shared_start.h"
+#include "kinema/runs/two_experts.h"
 #include "kinema/training/flops.h"
 #include "kinema/training/network_model.h"
 #include "kinema/weights/weights.h"
@@ -293,7 +293,7 @@ bool compile(const config::Config& config, const runtime::Devices& devices, cons
     check_step_may_fit(step, config, parts, job);
   };
   std::unique_ptr<training::Trainer> trainer = compiled(parts, job);
-  job.meet("the compiled step");
+  job.sync_stop("the compiled step");
   if (job.stop_requested()) {
     return false;
   }
@@ -420,9 +420,10 @@ Training prepare_training(const config::Loaded& given, const pjrt::Client& clien
   tell_adapters(what.adapters, job);
   const mesh::Placement& place = what.options.place;
   const runtime::Devices devices(client, place);
-  job.notice(what.doubts);
+  job.notice(what.warnings);
   job.notice(config::notices_of_model(
-      loaded, "train", lacks_of(network, expert.which != config::TrainExpert::NONE, config)));
+      loaded, "train",
+      missing_features(network, expert.which != config::TrainExpert::NONE, config)));
   const int64_t networks = std::ssize(out.pretrained);
   out.parameters = networks * count(own_of(what.specs));
   out.trained_parameters = networks * count(training::trained_of(what.specs));
@@ -443,7 +444,7 @@ Training prepare_training(const config::Loaded& given, const pjrt::Client& clien
   if (!open_data(config, client, job, out)) {
     return out;
   }
-  job.meet("the data");
+  job.sync_stop("the data");
   if (job.stop_requested()) {
     return out;
   }

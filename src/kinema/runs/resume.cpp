@@ -61,8 +61,8 @@ Start find_start(const config::Config& config, const std::filesystem::path& run,
     return start;
   }
   check(found.damaged.empty(),
-        "[train] the run's checkpoints are all damaged: nothing is begun anew over them\n  {}: {}; "
-        "bring it back whole, remove the folder, or take another run_name",
+        "[train] the run's checkpoints are all corrupt: refusing to start over\n  {}: {}; bring it "
+        "back whole, remove the folder, or take another run_name",
         found.damaged.empty() ? "" : found.damaged.front().folder.string(),
         found.damaged.empty() ? "" : found.damaged.front().reason);
   if (!config.run.init_from.empty()) {

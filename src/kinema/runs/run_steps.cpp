@@ -86,8 +86,8 @@ bool FolderWatch::is_gone() {
 void FolderWatch::check(const std::filesystem::path& run, int64_t steps,
                         const std::filesystem::path& checkpoints) const {
   kinema::check(!gone_,
-                "[train] run folder {} was removed while the run went on: stopped after {} steps\n"
-                "  the state is saved in {}; what else was in the folder is gone",
+                "[train] run folder {} was deleted during the run: stopped after {} steps\n  the "
+                "state is saved in {}; what else was in the folder is gone",
                 run.string(), steps, checkpoints.string());
 }
 

@@ -134,7 +134,7 @@ std::optional<RunVideos::Made> RunVideos::make(
     });
     together_ = job_.world().is_alone();
     const auto step = [&](const sample::DenoiseStep&) {
-      job_.meet("a step of the sampler");
+      job_.sync_stop("a step of the sampler");
       if (job_.stop_requested()) {
         throw Stopped();
       }

@@ -206,7 +206,7 @@ VideoDevices open_for_videos(const config::Config& config, const Job& job) {
           .together = true};
 }
 
-void take_part(sample::GenerateRequest& request, bool together, const Job& job) {
+void set_share(sample::GenerateRequest& request, bool together, const Job& job) {
   if (!together) {
     request.share.index = job.world().rank();
     request.share.count = job.world().size();
@@ -232,7 +232,7 @@ std::string agree_on_problem(const std::string& own, const Job& job) {
   return first_problem(own, job, for_what("the results").seconds);
 }
 
-void tell_shares(const sample::GenerateRequest& whole, bool together, const Job& job) {
+void log_shares(const sample::GenerateRequest& whole, bool together, const Job& job) {
   const int64_t size = job.world().size();
   sample::GenerateRequest request = whole;
   request.share.count = size;

@@ -45,10 +45,10 @@ struct VideoDevices {
 VideoDevices open_for_videos(const config::Config& config, const Job& job);
 
 /// What this process does of the request.
-void take_part(sample::GenerateRequest& request, bool together, const Job& job);
+void set_share(sample::GenerateRequest& request, bool together, const Job& job);
 
 /// How many videos each process makes, as a line.
-void tell_shares(const sample::GenerateRequest& request, bool together, const Job& job);
+void log_shares(const sample::GenerateRequest& request, bool together, const Job& job);
 
 /// What is wrong in the first process in which something is, with whose it is unless all have it;
 /// empty: nothing. Waits so many seconds for the others.

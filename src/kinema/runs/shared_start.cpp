@@ -28,7 +28,7 @@ std::string print_of(const HostArray& array) {
 
 }  // namespace
 
-std::shared_ptr<void> begin_together(const config::Config& config, const Job& job) {
+std::shared_ptr<void> start_heartbeat(const config::Config& config, const Job& job) {
   job.world().begin(0, "getting ready", /*is_long=*/true);
   world::Pulse* const pulse = job.world().pulse();
   if (pulse == nullptr) {

@@ -16,7 +16,7 @@ namespace kinema::runs {
 
 /// From here on, while the result lives, a process that is lost, or an error of one, ends the job
 /// in all; who compiles is not taken for lost.
-[[nodiscard]] std::shared_ptr<void> begin_together(const config::Config& config, const Job& job);
+[[nodiscard]] std::shared_ptr<void> start_heartbeat(const config::Config& config, const Job& job);
 /// Program, every key and the compiler's flags.
 void check_same_start(const config::Config& config, const flags::Effective& flags, const Job& job);
 /// Plugin and devices.

@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "kinema/core/error.h"
-#include "kinema/runs/less_memory.h"
+#include "kinema/runs/memory_advice.h"
 
 namespace kinema::runs {
 namespace {

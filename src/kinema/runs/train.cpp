@@ -9,7 +9,6 @@
 #include "kinema/core/trace.h"
 #include "kinema/io/atomic_write.h"
 #include "kinema/io/folder.h"
-#include "kinema/runs/both_experts.h"
 #include "kinema/runs/compiler_flags.h"
 #include "kinema/runs/continued_run.h"
 #include "kinema/runs/data_sets.h"
@@ -25,6 +24,7 @@
 #include "kinema/runs/shared_start.h"
 #include "kinema/runs/tile_search.h"
 #include "kinema/runs/training.h"
+#include "kinema/runs/two_experts.h"
 #include "kinema/runs/watched_videos.h"
 #include "kinema/runtime/device_memory.h"
 
@@ -246,7 +246,7 @@ TrainResult train(const config::Loaded& given, const TrainObserver& observer, Jo
   const Job job(observer, std::move(options));
   job.notice(notices(given, "train"));
   job.notice(device_notices(given.config));
-  const std::shared_ptr<void> together = begin_together(given.config, job);
+  const std::shared_ptr<void> together = start_heartbeat(given.config, job);
   const flags::Effective flags = check_flags(given, job);
   trace::name_thread("main");
   OpenRun run(with_run_as_model(given), job);
@@ -273,7 +273,7 @@ TrainResult train(const config::Loaded& given, const TrainObserver& observer, Jo
                         local.config.run.checkpoint_dir.empty() ? "output_dir" : "checkpoint_dir",
                         job);
   }
-  job.meet("the start");
+  job.sync_stop("the start");
   if (job.stop_requested()) {
     return stopped_early(run, "before the first step");
   }

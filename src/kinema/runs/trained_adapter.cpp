@@ -62,8 +62,9 @@ void check_start(const weights::Adapter& file, std::span<const nn::ParamSpec> sp
           file.lora->path(), module);
   }
   if (missing > 0) {
-    out.lines.push_back(fmt::format("{} of the {} trained layers are not in {}: they begin anew",
-                                    missing, trained.size(), file.lora->path()));
+    out.lines.push_back(fmt::format(
+        "{} of the {} trained layers are not in {}: they start from their initialisation", missing,
+        trained.size(), file.lora->path()));
   }
 }
 

@@ -46,8 +46,8 @@ void add_images(const data::Sample& sample, const networks::Sizes& model, int64_
         "  give records that were prepared for it, or an image-to-video model",
         sample.id, model.noun());
   check(has_states || model.image_dim == 0,
-        "[train] {} has no image states, which this model is told through CLIP (image_dim {})\n"
-        "  `kinema prepare` with this model and model_type=I2V writes records that have them",
+        "[train] {} has no image states, which this model takes from CLIP (image_dim {})\n  "
+        "`kinema prepare` with this model and model_type=I2V writes records that have them",
         sample.id, model.image_dim);
   check(!has_states || model.image_dim > 0,
         "[train] {} has image states of CLIP, but this model has no place for them (image_dim 0)\n"
@@ -80,13 +80,12 @@ void add_vectors(const data::Sample& sample, const networks::Sizes& model, int64
   const auto add = [&](const HostArray& array, int64_t wanted, std::string_view what,
                        std::optional<Shape>& shape) {
     check(!array.bytes.empty() || wanted == 0,
-          "[train] {} has no {}, which this model is told\n  `kinema prepare` with this model "
-          "writes records that have it",
+          "[train] {} has no {}, which this model takes\n  `kinema prepare` with this model writes "
+          "records that have it",
           sample.id, what);
-    check(
-        array.bytes.empty() || wanted > 0,
-        "[train] {} has {}, but this model is told none\n  give records that were prepared for it",
-        sample.id, what);
+    check(array.bytes.empty() || wanted > 0,
+          "[train] {} has {}, but this model takes none\n  give records that were prepared for it",
+          sample.id, what);
     if (wanted > 0) {
       check(array.shape.dims == Dims({wanted}),
             "[train] the {} of {} is {}, but the model takes [{}]", what, sample.id,
@@ -222,8 +221,8 @@ std::vector<std::string> check_model_type(const config::Config& config,
         "model_type out",
         config::word_of(type));
   check(!model.takes_last_image,
-        "[train] models that are told of a first and a last image (pos_embed_seq_len above 0) "
-        "cannot be trained yet");
+        "[train] models that take a first and a last image (pos_embed_seq_len above 0) cannot be "
+        "trained yet");
   const std::optional<sample::PipelineFolder> pipeline = pipeline_index(config);
   if (type != config::ModelType::TI2V) {
     if (type == config::ModelType::T2V && pipeline && pipeline->expand_timesteps) {

@@ -9,7 +9,7 @@
 
 #include "kinema/io/atomic_write.h"
 #include "kinema/pjrt/transfers.h"
-#include "kinema/runs/both_experts.h"
+#include "kinema/runs/two_experts.h"
 #include "kinema/runtime/environment.h"
 #include "kinema/sample/pipeline_folder.h"
 #include "kinema/training/network_model.h"

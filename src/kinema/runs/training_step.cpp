@@ -74,9 +74,9 @@ TrainingStep training_step(const config::Config& config, const networks::Network
   const mesh::Placement place = asked.for_samples(out.samples);
   mesh::check_batch(place, out.samples, o.global_batch_size > 0 ? 0 : o.per_device_batch_size);
   out.batch_text = batch_text(config, asked, out.samples);
-  out.doubts = check_model_type(config, network.sizes());
-  std::ranges::copy(objective_doubts(config, network, out.step.objective),
-                    std::back_inserter(out.doubts));
+  out.warnings = check_model_type(config, network.sizes());
+  std::ranges::copy(objective_warnings(config, network, out.step.objective),
+                    std::back_inserter(out.warnings));
   network->check_divides(place);
   out.options.place = place;
   if (!out.adapters.empty()) {

@@ -24,10 +24,10 @@ struct TrainingStep {
   training::StepOptions step;
   /// What is trained of each network, where that is not the network.
   std::vector<TrainedAdapter> adapters;
-  int64_t samples = 0;              // of a batch over all devices
-  int64_t batch = 0;                // of a step, which is gradient_accumulation_steps of these
-  std::string batch_text;           // how large it is and how it lies on the devices
-  std::vector<std::string> doubts;  // what looks wrong without being certain
+  int64_t samples = 0;                // of a batch over all devices
+  int64_t batch = 0;                  // of a step, which is gradient_accumulation_steps of these
+  std::string batch_text;             // how large it is and how it lies on the devices
+  std::vector<std::string> warnings;  // what looks wrong without being certain
 
   training::StepGraph build(const training::BatchShapes& shapes) const;
 };

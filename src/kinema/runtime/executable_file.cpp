@@ -91,7 +91,7 @@ std::string read_saved_program(const std::string& path, std::string_view text,
         path, kRemedy, path);
   check(file->key == program_key(text),
         "[program] {} holds another program than the {} of this run: it was made for another "
-        "configuration, mesh or version\n  {}{} makes it anew",
+        "configuration, mesh or version\n  {}{} creates it again",
         path, name, kRemedy, path);
   return std::move(file->bytes);
 }

@@ -228,7 +228,7 @@ void check_schedule(const PipelineFolder& folder) {
   }
 }
 
-std::vector<std::string> doubts(const PipelineFolder& folder) {
+std::vector<std::string> warnings(const PipelineFolder& folder) {
   std::vector<std::string> out;
   if (std::string line = doubt_of_scheduler(folder); !line.empty()) {
     out.push_back(std::move(line));

@@ -72,6 +72,6 @@ void check_schedule(const PipelineFolder& folder);
 
 /// What looks wrong without being certain, a line each: experts that seem to have changed places,
 /// a scheduler that the pipeline's files call by two classes.
-std::vector<std::string> doubts(const PipelineFolder& folder);
+std::vector<std::string> warnings(const PipelineFolder& folder);
 
 }  // namespace kinema::sample

@@ -55,7 +55,7 @@ class Passes {
       in.text = rows(given_.text, 0);
       in.image = both ? twice(given_.image) : given_.image;
     }
-    in.halves_alike = both;
+    in.cfg_batch = both;
     const networks::Outputs out = spec_.network->forward(params_, spec_.options, in);
     sums_.push_back(out.block_sum);
     return convert(out.prediction, DType::F32);

@@ -213,8 +213,9 @@ Schedule make_schedule(const ScheduleConfig& config, int64_t num_inference_steps
   if (const std::optional<DynamicShift>& shift = config.dynamic_shift) {
     check(shift->max_tokens > shift->base_tokens && shift->base_tokens > 0 &&
               std::isfinite(shift->base) && std::isfinite(shift->max),
-          "[scheduler] the line of shifts from {} at {} tokens to {} at {} is none", shift->base,
-          shift->base_tokens, shift->max, shift->max_tokens);
+          "[scheduler] the shift goes from {} at {} tokens to {} at {}: base and max sequence "
+          "length must differ",
+          shift->base, shift->base_tokens, shift->max, shift->max_tokens);
   }
   switch (config.sampler) {
     case Sampler::UNIPC:

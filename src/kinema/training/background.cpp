@@ -3,8 +3,8 @@
 #include <chrono>
 #include <utility>
 
-#include "kinema/core/give_way.h"
 #include "kinema/core/parallel.h"
+#include "kinema/core/thread_priority.h"
 #include "kinema/core/trace.h"
 
 namespace kinema::training {
@@ -19,7 +19,7 @@ void Background::start(std::function<std::string()> work) {
   finish();
   running_ = in_background(
       [] {
-        give_way();
+        lower_thread_priority();
         trace::name_thread("checkpoint");
       },
       [work = std::move(work)] {

@@ -179,9 +179,10 @@ void Checkpoint::check_intact() const {
 void Checkpoint::check_finite() const {
   for (const io::SafetensorsFile* file : files_) {
     for (const io::TensorView& tensor : file->tensors()) {
-      check(!names_->is_of_model(tensor.name) || all_finite(tensor.bytes, tensor.shape.dtype),
-            "[weights] {}: `{}` {} holds values that are infinite or NaN\n  bring the file anew",
-            path_, tensor.name, to_string(tensor.shape));
+      check(
+          !names_->is_of_model(tensor.name) || all_finite(tensor.bytes, tensor.shape.dtype),
+          "[weights] {}: `{}` {} holds values that are infinite or NaN\n  download the file again",
+          path_, tensor.name, to_string(tensor.shape));
     }
     file->check_intact();
   }
@@ -228,8 +229,8 @@ const io::TensorView* Checkpoint::decoded(const io::TensorView& codes,
   const HostArray scales = convert(scale.copy(), DType::F32);
   for (const float value : scales.as<float>()) {
     check(std::isfinite(value) && value > 0.0F,
-          "[weights] {}: a scale in `{}` is {}, expected finite numbers above 0\n"
-          "  the file is damaged: fetch it anew",
+          "[weights] {}: a scale in `{}` is {}, expected finite numbers above 0\n  the file is "
+          "corrupt: download it again",
           path_, scale.name, value);
   }
   const io::TensorView& view = made_.emplace_back(

@@ -90,7 +90,7 @@ void ScaledWeights::check_all(std::span<const io::TensorView* const> tensors) co
         format != formats_.end() || (!scales_.empty() && is_f8(dtype) && weight->shape.rank() >= 2);
     check(!wants_scale || scales_.contains(module),
           "[weights] {}: `{}` is {} without a scale, expected `{}.scale_weight` as other layers "
-          "have it\n  the file is damaged: fetch it anew",
+          "have it\n  the file is corrupt: download it again",
           path_, weight->name, to_string(weight->shape), module);
   }
 }

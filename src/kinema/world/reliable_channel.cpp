@@ -119,7 +119,7 @@ std::optional<ReliableChannel::Received> ReliableChannel::take(const Packet::Hea
     acknowledge_by(now + kAcknowledgeAfter);
     return std::nullopt;
   }
-  std::optional<Received> out = take_part(header, bytes);
+  std::optional<Received> out = set_share(header, bytes);
   ++received_;
   ++parts_to_acknowledge_;
   bytes_to_acknowledge_ += bytes.size();
@@ -129,7 +129,7 @@ std::optional<ReliableChannel::Received> ReliableChannel::take(const Packet::Hea
   return out;
 }
 
-std::optional<ReliableChannel::Received> ReliableChannel::take_part(const Packet::Header& header,
+std::optional<ReliableChannel::Received> ReliableChannel::set_share(const Packet::Header& header,
                                                                     const Message& bytes) {
   if (assembly_.filled == 0) {
     if (header.message_bytes == bytes.size()) {

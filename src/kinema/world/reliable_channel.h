@@ -112,7 +112,7 @@ class ReliableChannel {
 
   Packet packet(Packet::Kind kind, uint64_t number);
   void acknowledged(uint64_t count, Time now);
-  std::optional<Received> take_part(const Packet::Header& header, const Message& bytes);
+  std::optional<Received> set_share(const Packet::Header& header, const Message& bytes);
   void acknowledge_by(Time time);
 
   int64_t own_rank_;

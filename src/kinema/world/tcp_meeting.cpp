@@ -138,8 +138,8 @@ std::vector<const Hello*> Coordinator::members() {
     }
     const Hello& hello = *guest.hello;
     if (hello.size != meeting_.size) {
-      refuse(fmt::format("[num_processes] process {} was told of {}, process 0 of {}", hello.rank,
-                         hello.size, meeting_.size));
+      refuse(fmt::format("[num_processes] process {} was started with {}, process 0 with {}",
+                         hello.rank, hello.size, meeting_.size));
     }
     if (hello.rank >= meeting_.size) {
       refuse(fmt::format("[process_id] a process at {} has the number {} of {}", hello.address,

@@ -35,7 +35,7 @@ std::string groups_text(const Node& node) {
 
 /// The partitioner would read a collective outside a region as something else.
 void check_inside(const Node& node, const Emitter& out) {
-  check(out.manual_depth() > 0, "[{}] stands outside a manual region", node.op->name);
+  check(out.manual_depth() > 0, "[{}] is outside a manual region", node.op->name);
 }
 
 void emit_plain(const Node& node, Emitter& out, const char* mlir, const std::string& attributes) {

@@ -59,13 +59,13 @@ Tensor Block::operator()(Tensor x, const Conditioning& given, const BlockTap& ta
       modulation_rows(nn::as(modulation_, given.time.dtype()), given.time);
   {
     const Scope scope(graph, "attn1");
-    const auto some = [&](Tensor whole) { return given.halves_alike ? first_half(whole) : whole; };
+    const auto some = [&](Tensor whole) { return given.cfg_batch ? first_half(whole) : whole; };
     const Tensor in = some(x);
     Tensor y = self_attention_(nn::modulated_norm(in, some(m[0]), some(m[1]), eps_), given.rope,
                                given.attention, place, tap);
     y = offer("attn1", given.dropout(y, "attn1"));
     x = nn::add_gated(in, y, some(m[2]));
-    x = given.halves_alike ? concatenate({x, x}, Axis(0)) : x;
+    x = given.cfg_batch ? concatenate({x, x}, Axis(0)) : x;
   }
   {
     const Scope scope(graph, "attn2");

@@ -27,7 +27,7 @@ struct Conditioning {
   nn::AttentionOptions attention = {};
   mesh::Placement place = {};
   /// The second half of x is the first once more: self-attention is computed for one of them.
-  bool halves_alike = false;
+  bool cfg_batch = false;
 };
 
 /// One Wan DiT block, on tokens x of shape [b, s, d]:

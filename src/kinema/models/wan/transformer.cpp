@@ -93,7 +93,7 @@ void check_inputs(const TransformerInputs& in, const TransformerConfig& c,
         to_string(t.shape()), b, b, tokens);
   check(options.dropout >= 0.0 && options.dropout < 1.0,
         "[wan] dropout is {} but must be at least 0 and below 1", options.dropout);
-  check(!in.halves_alike || (b % 2 == 0 && !options.place.active()),
+  check(!in.cfg_batch || (b % 2 == 0 && !options.place.active()),
         "[wan] of {} samples{} halves cannot be alike", b,
         options.place.active() ? " over several devices" : "");
   if (in.block_sum) {
@@ -172,14 +172,14 @@ Tensor scanned_blocks(Tensor x, std::span<const nn::ParamSpec> specs,
     xs.insert(xs.end(), list.begin(), list.end());
   }
   const Scope scope(graph, "blocks");
-  const auto some = [&](Tensor into, int64_t first, int64_t count, bool halves_alike) {
+  const auto some = [&](Tensor into, int64_t first, int64_t count, bool cfg_batch) {
     const ScanOptions steps{.length = count, .remat = options.remat};
     const ScanPart part{.first = first, .of = config.num_layers};
     const auto step = [&](std::span<const Tensor> carry,
                           std::span<const Tensor> layer) -> ScanResult {
       const size_t weights = stacks.keys.size();
       Conditioning here = given;
-      here.halves_alike = halves_alike;
+      here.cfg_batch = cfg_batch;
       if (dropout) {
         here.dropout = given.dropout.at(layer[weights]);
         here.low_rank_dropout = given.low_rank_dropout.at(layer[weights]);
@@ -191,7 +191,7 @@ Tensor scanned_blocks(Tensor x, std::span<const nn::ParamSpec> specs,
     };
     return scan_some({into}, xs, steps, part, step).carry[0];
   };
-  const int64_t apart = given.halves_alike ? 1 : 0;
+  const int64_t apart = given.cfg_batch ? 1 : 0;
   if (apart > 0) {
     x = some(x, 0, apart, true);
   }
@@ -206,7 +206,7 @@ Tensor unrolled_blocks(Tensor x, nn::Binder& binder, const TransformerConfig& co
   for (int64_t i = 0; i < config.num_layers; ++i) {
     const Scope scope(graph, block_key(i));
     Conditioning here = given;
-    here.halves_alike = given.halves_alike && i == 0;
+    here.cfg_batch = given.cfg_batch && i == 0;
     if (given.dropout.active() || given.low_rank_dropout.active()) {
       const Tensor layer = constant(graph, static_cast<double>(i), Shape{DType::U32, {}});
       here.dropout = given.dropout.at(layer);
@@ -373,7 +373,7 @@ TransformerOutputs transformer_outputs(std::span<const Tensor> params,
   given.place = options.place;
   given.dropout = nn::Dropout(options.dropout, inputs.dropout_key);
   given.low_rank_dropout = low_rank_dropout;
-  given.halves_alike = inputs.halves_alike;
+  given.cfg_batch = inputs.cfg_batch;
   Tensor x;
   {
     const Scope scope(graph, "patch_embedding");

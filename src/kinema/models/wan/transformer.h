@@ -33,7 +33,7 @@ struct TransformerInputs {
   /// The second half of the samples are the first once more, but for text, image and keys: the
   /// first block's self-attention, which reads none of these, is computed for one half. For
   /// programs on one device that are not differentiated.
-  bool halves_alike = false;
+  bool cfg_batch = false;
   Tensor dropout_key = {};  // u32[2]; needed when dropout > 0, else empty
   /// Called with intermediate values under the names of the reference cases' taps ("patch_embed",
   /// "temb", "block0.attn1", ...). With scan_layers only taps outside the blocks are offered.

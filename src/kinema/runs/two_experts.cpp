@@ -1,4 +1,4 @@
-#include "kinema/runs/both_experts.h"
+#include "kinema/runs/two_experts.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -118,7 +118,7 @@ std::vector<training::EvaluatedPart> evaluated_parts(
   return out;
 }
 
-int64_t part_for(const fs::path& checkpoint, const Expert& one, bool both) {
+int64_t weights_part_for(const fs::path& checkpoint, const Expert& one, bool both) {
   const std::vector<std::string> parts = training::weights_parts(checkpoint);
   check(!both || parts.size() == 2,
         "[train] init_from: {} holds {}/ alone, but both experts are trained\n  train_expert={} "

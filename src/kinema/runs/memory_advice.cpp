@@ -1,4 +1,4 @@
-#include "kinema/runs/less_memory.h"
+#include "kinema/runs/memory_advice.h"
 
 #include <fmt/format.h>
 

@@ -10,12 +10,13 @@
 namespace kinema::runs {
 
 /// Of a network that is trained, or sampled.
-config::Lacks lacks_of(const networks::Network& network, bool two_experts,
-                       const config::Config& config);
+config::Lacks missing_features(const networks::Network& network, bool two_experts,
+                               const config::Config& config);
 
 /// The same, with what the request lacks: keys of a negative prompt do nothing where nothing is
 /// guided by one.
-config::Lacks lacks_of(const networks::Network& network, bool two_experts,
-                       const config::Config& config, const sample::GenerateRequest& request);
+config::Lacks missing_features(const networks::Network& network, bool two_experts,
+                               const config::Config& config,
+                               const sample::GenerateRequest& request);
 
 }  // namespace kinema::runs

@@ -47,6 +47,6 @@ std::vector<training::EvaluatedPart> evaluated_parts(
 
 /// The place among the parts of a checkpoint (training::weights_parts) that a network begins with.
 /// Throws an Error where both are trained and the checkpoint holds one.
-int64_t part_for(const std::filesystem::path& checkpoint, const Expert& one, bool both);
+int64_t weights_part_for(const std::filesystem::path& checkpoint, const Expert& one, bool both);
 
 }  // namespace kinema::runs

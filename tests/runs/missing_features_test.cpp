@@ -1,5 +1,5 @@
 // Keys that were given and do nothing with the model at hand, whatever family that is of.
-#include "kinema/runs/lacks.h"
+#include "kinema/runs/missing_features.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -28,12 +28,12 @@ std::vector<std::string> generating(const networks::Network& model,
                                     const sample::GenerateRequest& request = {}) {
   const config::Loaded loaded = config::load_defaults(words);
   return config::notices_of_model(loaded, "generate",
-                                  lacks_of(model, false, loaded.config, request));
+                                  missing_features(model, false, loaded.config, request));
 }
 std::vector<std::string> training(const networks::Network& model, std::vector<std::string> words) {
   words.insert(words.end(), {"run_name=a"});
   const config::Loaded loaded = config::load_defaults(words);
-  return config::notices_of_model(loaded, "train", lacks_of(model, false, loaded.config));
+  return config::notices_of_model(loaded, "train", missing_features(model, false, loaded.config));
 }
 
 TEST(KeysWithoutEffect, AreNamedByWhatTheModelIsNotGiven) {
@@ -50,12 +50,13 @@ TEST(KeysWithoutEffect, AreNamedByWhatTheModelIsNotGiven) {
       ElementsAre(AllOf(HasSubstr("model_type (this model makes images)"),
                         HasSubstr("weighting_scheme (this model learned a diffusion)"),
                         Not(HasSubstr("prediction_type")))));
-  EXPECT_THAT(generating(schnell(), {"guidance_scale=4", "clip_skip=1", "original_size=[8, 8]",
-                                     "model_type=I2V"}),
-              ElementsAre(AllOf(HasSubstr("model_type (this model makes images)"),
-                                HasSubstr("guidance_scale (this model is told no guidance scale)"),
-                                HasSubstr("clip_skip (this model reads no inner layer of CLIP)"),
-                                HasSubstr("original_size (this model is told no sizes)"))));
+  EXPECT_THAT(
+      generating(schnell(),
+                 {"guidance_scale=4", "clip_skip=1", "original_size=[8, 8]", "model_type=I2V"}),
+      ElementsAre(AllOf(HasSubstr("model_type (this model makes images)"),
+                        HasSubstr("guidance_scale (this model takes no guidance scale)"),
+                        HasSubstr("clip_skip (this model reads no inner layer of CLIP)"),
+                        HasSubstr("original_size (this model takes no size conditioning)"))));
   EXPECT_THAT(generating(dev(), {"guidance_scale=4", "max_sequence_length=64", "prompt_2=b"}),
               IsEmpty());
   EXPECT_THAT(generating(wan(), {"num_frames=9", "prompt_2=b", "boundary_ratio=0.5",
@@ -88,12 +89,12 @@ TEST(KeysWithoutEffect, AreThoseOfANegativePromptWhereNothingIsGuidedByOne) {
 
 TEST(KeysWithoutEffect, OfTrainingAreNamedToo) {
   EXPECT_THAT(training(sdxl(), {"train_guidance_scale=2", "frame_stride=2", "snr_gamma=5"}),
-              ElementsAre(AllOf(HasSubstr("train_guidance_scale (this model is told no"),
+              ElementsAre(AllOf(HasSubstr("train_guidance_scale (this model takes no"),
                                 HasSubstr("frame_stride (this model makes images)"),
                                 Not(HasSubstr("snr_gamma")))));
   EXPECT_THAT(training(dev(), {"train_guidance_scale=2", "stratified_timesteps=true"}), IsEmpty());
   EXPECT_THAT(training(schnell(), {"train_guidance_scale=2"}),
-              ElementsAre(HasSubstr("train_guidance_scale (this model is told no")));
+              ElementsAre(HasSubstr("train_guidance_scale (this model takes no")));
   // What is said without a model is said once.
   EXPECT_THAT(training(sdxl(), {"num_inference_steps=2", "true_cfg_scale=2"}), IsEmpty());
 }
@@ -103,8 +104,9 @@ TEST(KeysWithoutEffect, AreThoseThatWereGivenWithTheCommandAlone) {
   const auto file = scratch / "both.yml";
   io::write_file(file, "max_sequence_length: 9\nclip_skip: 2\n");
   config::Loaded loaded = config::load(file, {}, std::vector<std::string>{"KINEMA_KEY_FPS=8"});
-  EXPECT_THAT(config::notices_of_model(loaded, "generate", lacks_of(sdxl(), false, loaded.config)),
-              ElementsAre("these keys have no effect here: fps (this model makes images)"));
+  EXPECT_THAT(
+      config::notices_of_model(loaded, "generate", missing_features(sdxl(), false, loaded.config)),
+      ElementsAre("these keys have no effect here: fps (this model makes images)"));
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "kinema/runs/lacks.h"
+#include "kinema/runs/missing_features.h"
 
 #include <fmt/format.h>
 
@@ -9,7 +9,8 @@ namespace kinema::runs {
 using config::Lacks;
 using config::Needs;
 
-Lacks lacks_of(const networks::Network& network, bool two_experts, const config::Config& config) {
+Lacks missing_features(const networks::Network& network, bool two_experts,
+                       const config::Config& config) {
   const networks::Sizes& sizes = network.sizes();
   const bool is_flow = !network->learned().diffusion;
   const bool has_own_text = config.model.text_encoder != config::TextEncoder::HASHED;
@@ -24,21 +25,21 @@ Lacks lacks_of(const networks::Network& network, bool two_experts, const config:
   needs(Needs::FLOW, is_flow, "this model learned a diffusion");
   needs(Needs::DIFFUSION, !is_flow, "this model learned a rectified flow");
   needs(Needs::GUIDANCE, sizes.takes_guidance || !sizes.guidance_distilled,
-        "this model is told no guidance scale");
-  needs(Needs::TOLD_GUIDANCE, sizes.takes_guidance, "this model is told no guidance scale");
+        "this model takes no guidance scale");
+  needs(Needs::TOLD_GUIDANCE, sizes.takes_guidance, "this model takes no guidance scale");
   needs(Needs::TRUE_GUIDANCE, sizes.guidance_distilled, "guidance_scale guides this model");
   needs(Needs::SECOND_TEXT, sizes.pooled_dim > 0, "this model has one text encoder");
   needs(Needs::INNER_CLIP, sizes.encoder_tokens > 0, "this model reads no inner layer of CLIP");
   needs(Needs::TEXT_LENGTH, sizes.encoder_tokens == 0 || !has_own_text,
         fmt::format("this model's text has {} tokens", sizes.encoder_tokens));
-  needs(Needs::PICTURE_SIZES, sizes.size_ids > 0, "this model is told no sizes");
+  needs(Needs::PICTURE_SIZES, sizes.size_ids > 0, "this model takes no size conditioning");
   needs(Needs::EXPERTS, two_experts, "this model has one transformer");
   return out;
 }
 
-Lacks lacks_of(const networks::Network& network, bool two_experts, const config::Config& config,
-               const sample::GenerateRequest& request) {
-  Lacks out = lacks_of(network, two_experts, config);
+Lacks missing_features(const networks::Network& network, bool two_experts,
+                       const config::Config& config, const sample::GenerateRequest& request) {
+  Lacks out = missing_features(network, two_experts, config);
   const bool is_distilled = network.sizes().guidance_distilled;
   const char* key = is_distilled ? "true_cfg_scale" : "guidance_scale";
   const bool has_scale = (is_distilled ? request.true_cfg_scale : request.guidance_scale) > 1.0;
