@@ -56,6 +56,27 @@ KeptValues keep_values(Node& node, Body& body, const BodyGradient& gradient,
   return kept;
 }
 
+/// The cotangents of a loop's inputs from the results of its backward loop: of the carries that
+/// have one (`asked`), of captures (`summed`) and of the xs (`sliced`), both by their place.
+Cotangents cotangents_of(const Node& node, const ScanResult& back, size_t carries,
+                         const std::vector<bool>& asked, std::span<const size_t> summed,
+                         std::span<const size_t> sliced) {
+  Cotangents result(node.inputs.size());
+  size_t next = 0;
+  for (size_t j = 0; j < carries; ++j) {
+    if (asked[j]) {
+      result[j] = back.carry[next++];
+    }
+  }
+  for (const size_t j : summed) {
+    result[j] = convert(back.carry[next++], node.shape(j).dtype);
+  }
+  for (size_t k = 0; k < sliced.size(); ++k) {
+    result[sliced[k]] = back.ys[k];
+  }
+  return result;
+}
+
 /// d carry runs backwards through the steps; gradients of captures add up on the way; gradients of
 /// the xs are the backward loop's ys.
 Cotangents scan_gradient(Node& node, std::span<const Tensor> dys, const std::vector<bool>& wanted) {
@@ -126,19 +147,7 @@ Cotangents scan_gradient(Node& node, std::span<const Tensor> dys, const std::vec
   };
   const ScanResult back = scan(carry, xs, {.length = body.length, .reverse = !body.reverse}, step);
 
-  Cotangents result(count);
-  for (size_t j = 0, next = 0; j < body.carries; ++j) {
-    if (asked[j]) {
-      result[j] = back.carry[next++];
-    }
-  }
-  for (size_t k = 0; k < summed.size(); ++k) {
-    result[summed[k]] = convert(back.carry[carries + k], node.shape(summed[k]).dtype);
-  }
-  for (size_t k = 0; k < sliced.size(); ++k) {
-    result[sliced[k]] = back.ys[k];
-  }
-  return result;
+  return cotangents_of(node, back, body.carries, asked, summed, sliced);
 }
 
 }  // namespace

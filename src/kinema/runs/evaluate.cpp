@@ -19,6 +19,7 @@
 #include "kinema/runs/kernel_check.h"
 #include "kinema/runs/models.h"
 #include "kinema/runs/pictures.h"
+#include "kinema/runs/run_evaluation.h"
 #include "kinema/runs/stores.h"
 #include "kinema/runs/training.h"
 #include "kinema/runs/two_experts.h"

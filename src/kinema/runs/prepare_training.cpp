@@ -8,7 +8,6 @@
 
 #include "kinema/core/error.h"
 #include "kinema/io/json.h"
-#include "kinema/mesh/batch.h"
 #include "kinema/networks/open.h"
 #include "kinema/planning/target.h"
 #include "kinema/runs/clip_source.h"
@@ -28,10 +27,10 @@
 #include "kinema/runs/network.h"
 #include "kinema/runs/pictures.h"
 #include "kinema/runs/resume.h"
+#include "kinema/runs/run_evaluation.h"
 #include "kinema/runs/shared_start.h"
 #include "kinema/runs/two_experts.h"
 #include "kinema/training/flops.h"
-#include "kinema/training/network_model.h"
 #include "kinema/weights/weights.h"
 
 namespace kinema::runs {
@@ -102,13 +101,6 @@ std::vector<nn::ParamSpec> own_of(std::span<const nn::ParamSpec> specs) {
   return own;
 }
 
-/// The dims of a batch with another number of samples.
-Dims batched_like(const Shape& shape, int64_t batch) {
-  Dims dims = shape.dims;
-  dims[0] = batch;
-  return dims;
-}
-
 /// max_train_steps, or the steps that show each of `samples` num_train_epochs times.
 int64_t steps_of(const config::OptimizerConfig& config, int64_t samples, int64_t batch) {
   if (config.max_train_steps > 0) {
@@ -120,33 +112,6 @@ int64_t steps_of(const config::OptimizerConfig& config, int64_t samples, int64_t
   return (config.num_train_epochs * samples + batch - 1) / batch;
 }
 
-/// Those of timesteps_list that are trained, and those that no schedule has, which are refused
-/// where they would be used.
-std::vector<int64_t> trained_timesteps(const config::Config& config, const Expert& expert) {
-  std::vector<int64_t> out;
-  for (const int64_t t : config.data.timesteps_list) {
-    const auto value = static_cast<double>(t);
-    const bool exists = value >= 0 && value <= 1000;
-    if (!exists || (value >= expert.min_timestep && value <= expert.max_timestep)) {
-      out.push_back(t);
-    }
-  }
-  return out;
-}
-
-training::EvaluationOptions evaluation_options(const config::Config& config, const Expert& expert) {
-  return {.timesteps = trained_timesteps(config, expert),
-          .samples = config.data.num_eval_samples,
-          .most_of_a_timestep = config.run.eval_max_number_of_samples_in_bucket,
-          .seed = static_cast<uint64_t>(config.run.seed),
-          .program = program_options(config)};
-}
-
-/// Whether an evaluation has a loss, and not videos alone.
-bool has_evaluation_samples(const config::RunConfig& run) {
-  return !run.eval_data_dir.empty() || run.eval_split > 0;
-}
-
 /// When the run saves; a run of epochs, whose steps are not known yet, once.
 checkpoints::SavedSteps saved_steps(const config::Config& config, const Start& start) {
   const bool is_counted = config.optimizer.max_train_steps > 0;
@@ -154,24 +119,6 @@ checkpoints::SavedSteps saved_steps(const config::Config& config, const Start& s
           .last = is_counted ? config.optimizer.max_train_steps : start.saved.step + 1,
           .every = config.run.checkpoint_every,
           .at_end = config.run.save_final_checkpoint};
-}
-
-/// Evaluates `eval_source` by the program of one batch that a step is given, without accumulation.
-void add_evaluation(const config::Config& config, const runtime::Devices& devices, const Job& job,
-                    Training& out) {
-  const TrainingStep& what = out.step;
-  const training::BatchShapes shapes =
-      batch_shapes(out.eval_source->at(0), what.network.sizes(), what.samples);
-  const auto is_like = [&](const training::BatchShapes& training) {
-    return shapes.latents.dims == batched_like(training.latents, what.samples) &&
-           shapes.text.dims == batched_like(training.text, what.samples);
-  };
-  check(std::ranges::any_of(out.batches, is_like),
-        "[evaluation] the samples of {} are {} with text {}, those of the training {} with {}{}",
-        config.run.eval_split > 0 ? "eval_split" : config.run.eval_data_dir,
-        to_string(shapes.latents), to_string(shapes.text), to_string(out.batches[0].latents),
-        to_string(out.batches[0].text), out.batches.size() > 1 ? " or another bucket's" : "");
-  out.evaluator = make_evaluator(config, what, shapes, devices, job);
 }
 
 /// Opens the evaluation's samples and the training's. False when the job was told to stop before
@@ -347,6 +294,18 @@ void share_state(const runtime::Devices& devices, const Job& job, Training& out)
   }
 }
 
+/// How large the run's checkpoints are and how many fit. Throws an Error where none does.
+void plan_checkpoints(const config::Config& config, const Start& start,
+                      const checkpoints::Keep& keep,
+                      const training::StateParts<nn::ParamSpec>& state, const Job& job,
+                      Training& out) {
+  out.room =
+      checkpoint_room(out.checkpoints->path(),
+                      std::ssize(out.pretrained) * training::checkpoint_bytes(state, out.held()),
+                      saved_steps(config, start), keep);
+  job.notice(check_room(out.room));
+}
+
 /// Checks what the run resumes from, or begins with.
 void check_start(const config::Config& config, const config::Config& resolved, const Start& start,
                  Training& out) {
@@ -363,25 +322,6 @@ void check_start(const config::Config& config, const config::Config& resolved, c
 }
 
 }  // namespace
-
-std::unique_ptr<training::Evaluator> make_evaluator(const config::Config& config,
-                                                    const TrainingStep& what,
-                                                    const training::BatchShapes& shapes,
-                                                    const runtime::Devices& devices,
-                                                    const Job& job) {
-  nn::ModelOptions options = what.options;
-  options.dropout = 0;
-  options.low_rank_dropout = 0;
-  options.remat.kind = RematPolicy::Kind::NONE;
-  training::StepOptions step = step_options(config, what.network, what.expert);
-  step.batch_axes =
-      mesh::batch_axes(devices.placement(), config.parallel.data_sharding, what.samples);
-  training::EvaluationOptions evaluation = evaluation_options(config, what.expert);
-  evaluation.program = trying_kernels(std::move(evaluation.program), devices, job);
-  return std::make_unique<training::Evaluator>(devices, what.specs,
-                                               training::network_model(what.network, options),
-                                               shapes, step, std::move(evaluation));
-}
 
 Training prepare_training(const config::Loaded& given, const pjrt::Client& client,
                           const fs::path& run, const Start& start,
@@ -434,11 +374,7 @@ Training prepare_training(const config::Loaded& given, const pjrt::Client& clien
   const bool ema = what.step.ema.is_on();
   const std::vector<nn::ParamSpec> kept = training::state_specs(what.specs, what.step.state);
   const auto optimizer = training::optimizer_of(what.step);
-  const training::StateParts<nn::ParamSpec> state = training::state_parts(kept, ema, *optimizer);
-  out.room = checkpoint_room(out.checkpoints->path(),
-                             networks * training::checkpoint_bytes(state, out.held()),
-                             saved_steps(config, start), keep);
-  job.notice(check_room(out.room));
+  plan_checkpoints(config, start, keep, training::state_parts(kept, ema, *optimizer), job, out);
   // What cannot fit at all is told before clips are encoded.
   check_state_fits(what, out.two, devices);
   if (!open_data(config, client, job, out)) {

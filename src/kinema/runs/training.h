@@ -92,13 +92,6 @@ struct Training {
   void report_saved(bool wait);
 };
 
-/// The loss on samples of these shapes, without gradients.
-std::unique_ptr<training::Evaluator> make_evaluator(const config::Config& config,
-                                                    const TrainingStep& what,
-                                                    const training::BatchShapes& shapes,
-                                                    const runtime::Devices& devices,
-                                                    const Job& job);
-
 /// Opens data, model and state (from the checkpoint that the run starts at, the pretrained folder,
 /// or from scratch), compiles the step and starts reading ahead.
 ///

@@ -230,6 +230,50 @@ std::vector<DenoiseBatch> Pipeline::make_batches(const GenerateRequest& request,
   return batches;
 }
 
+namespace {
+
+/// The videos `first` to `first + count` of a request, without frames.
+std::vector<GeneratedVideo> videos_of(const GenerateRequest& request, int64_t first, int64_t count,
+                                      std::span<const HostArray> latents, int64_t per_batch) {
+  std::vector<GeneratedVideo> out;
+  for (int64_t i = 0; i < count; ++i) {
+    const int64_t place = first + i;
+    out.push_back({.prompt = request.prompts[place / request.num_videos_per_prompt],
+                   .index = request.first_index + place,
+                   .latents = row(latents[i / per_batch], i % per_batch)});
+  }
+  return out;
+}
+
+void save_all_latents(const std::filesystem::path& path, std::span<const GeneratedVideo> videos) {
+  std::vector<const HostArray*> all;
+  for (const GeneratedVideo& video : videos) {
+    all.push_back(&video.latents);
+  }
+  save_latents(path, all);
+}
+
+/// Loading and compiling happened within the denoising, whose own time is the rest.
+void take_out(double load, double compile, Timings& timings) {
+  timings.load = load;
+  timings.compile += compile;
+  timings.denoise -= load + compile;
+}
+
+/// Counts the steps in `out` and passes them on.
+std::function<void(const DenoiseStep&)> counted_steps(const GenerateObserver& observer,
+                                                      Generated& out) {
+  return [&](const DenoiseStep& step) {
+    out.steps = step.total;
+    out.reused_steps += is_reuse(step.reuse) ? 1 : 0;
+    if (observer.step) {
+      observer.step(step);
+    }
+  };
+}
+
+}  // namespace
+
 Generated Pipeline::generate(const GenerateRequest& request, const GenerateObserver& observer) {
   Plan plan = this->plan(request, observer);
   check_together([&] {
@@ -276,7 +320,6 @@ Generated Pipeline::generate(const GenerateRequest& request, const GenerateObser
   if (observer.encoded) {
     observer.encoded(batches, plan.sizes.num_frames);
   }
-
   const double loaded = experts_.load_seconds();
   const double compiled = programs_->compile_seconds();
   std::vector<HostArray> latents;
@@ -284,35 +327,16 @@ Generated Pipeline::generate(const GenerateRequest& request, const GenerateObser
     const AddSeconds watch(out.timings.denoise);
     // Of processes that share the devices none begins where another could not read the weights.
     check_together([&] { experts_.parameters(*plan.experts.begin()); });
-    latents = denoise(experts_, *programs_, batches, plan.settings, [&](const DenoiseStep& step) {
-      out.steps = step.total;
-      out.reused_steps += is_reuse(step.reuse) ? 1 : 0;
-      if (observer.step) {
-        observer.step(step);
-      }
-    });
+    latents = denoise(experts_, *programs_, batches, plan.settings, counted_steps(observer, out));
   }
-  out.timings.load = experts_.load_seconds() - loaded;
-  const double compiled_now = programs_->compile_seconds() - compiled;
-  out.timings.compile += compiled_now;
-  out.timings.denoise -= out.timings.load + compiled_now;
-
-  const int64_t per_batch = batches.front().latents.shape.dims[0];
-  for (int64_t i = 0; i < plan.videos; ++i) {
-    const int64_t place = plan.first + i;
-    out.videos.push_back({.prompt = request.prompts[place / request.num_videos_per_prompt],
-                          .index = request.first_index + place,
-                          .latents = row(latents[i / per_batch], i % per_batch)});
-  }
+  take_out(experts_.load_seconds() - loaded, programs_->compile_seconds() - compiled, out.timings);
+  out.videos =
+      videos_of(request, plan.first, plan.videos, latents, batches.front().latents.shape.dims[0]);
   if (observer.denoised) {
     observer.denoised(out.videos);
   }
   if (!request.save_latents.empty() && request.share.count == 1) {
-    std::vector<const HostArray*> all;
-    for (const GeneratedVideo& video : out.videos) {
-      all.push_back(&video.latents);
-    }
-    sample::save_latents(request.save_latents, all);  // before decoding: they cost the most
+    save_all_latents(request.save_latents, out.videos);  // before decoding: they cost the most
   }
   const AddSeconds watch(out.timings.decode);
   if (out.memory.decode - plan.loaded_bytes > free_bytes(plan)) {

@@ -49,113 +49,158 @@ double model_flops_utilization(const StepRecord& record) {
              : 0;
 }
 
-LoopEnd train_loop(const LoopOptions& options, const LoopParts& parts) {
-  LoopEnd end{.steps = options.first_step};
-  int64_t saved = options.first_step;
-  const int64_t every = options.check_replicas_every;
-  const auto save = [&](bool go_on) {
-    if (every > 0) {
-      parts.check_replicas();  // before anything of a bad state is published
+namespace {
+
+constexpr bool kWait = true;
+
+/// The state of a loop between its steps.
+class Loop {
+ public:
+  Loop(const LoopOptions& options, const LoopParts& parts)
+      : options_(options), parts_(parts), saved_(options.first_step) {
+    end_.steps = options.first_step;
+  }
+
+  LoopEnd run() {
+    while (end_.steps < options_.max_steps && !end_.stopped) {
+      step();
+    }
+    if (saved_ != end_.steps && (options_.final_checkpoint || end_.stopped)) {
+      save(false);
+    }
+    parts_.saved(kWait);
+    return end_;
+  }
+
+ private:
+  void save(bool go_on) {
+    if (options_.check_replicas_every > 0) {
+      parts_.check_replicas();  // before anything of a bad state is published
     }
     const trace::Scope span("checkpoint");
-    parts.save(end.steps, go_on);
-    saved = end.steps;
-  };
-  constexpr bool kWait = true;
-  // What was trained is worth more than what went wrong beside it.
-  const auto saved_if_it_fails = [&](const auto& work) {
+    parts_.save(end_.steps, go_on);
+    saved_ = end_.steps;
+  }
+
+  /// Saves the trained state where `work` throws.
+  template <typename Work>
+  auto saved_if_it_fails(const Work& work) {
     try {
       return work();
     } catch (...) {
-      if (parts.save && saved != end.steps) {
+      if (parts_.save && saved_ != end_.steps) {
         save(false);
       }
-      if (parts.saved) {
-        parts.saved(kWait);
+      if (parts_.saved) {
+        parts_.saved(kWait);
       }
       throw;
     }
-  };
+  }
 
-  Stopwatch since_last;
-  while (end.steps < options.max_steps && !end.stopped) {
-    if (parts.begin_step) {
-      parts.begin_step(end.steps);
-    }
-    const trace::Scope whole("train", end.steps);
-    std::optional<data::Batch> batch;
-    {
-      const trace::Scope span("wait for data");
-      batch = saved_if_it_fails([&] {
-        std::optional<data::Batch> next = parts.next_batch();
-        check(next.has_value(), "[train] the data ended after {} of {} steps", end.steps,
-              options.max_steps);
-        return next;
-      });
-    }
-    StepRecord record{.step = end.steps, .learning_rate = parts.learning_rate(end.steps)};
+  data::Batch next_batch() {
+    const trace::Scope span("wait for data");
+    return saved_if_it_fails([&] {
+      std::optional<data::Batch> next = parts_.next_batch();
+      check(next.has_value(), "[train] the data ended after {} of {} steps", end_.steps,
+            options_.max_steps);
+      return *std::move(next);
+    });
+  }
+
+  StepRecord run_step(const data::Batch& batch) {
+    StepRecord record{.step = end_.steps, .learning_rate = parts_.learning_rate(end_.steps)};
     {
       const trace::Scope span("step");
-      const StepResult result = parts.run_step(record.step, record.learning_rate, *batch);
+      const StepResult result = parts_.run_step(record.step, record.learning_rate, batch);
       record.loss = result.loss;
       record.gradient_norm = result.gradient_norm;
       record.max_abs_gradient = result.max_abs_gradient;
       record.finite = result.finite;
     }
-    record.seconds = since_last.seconds();
-    since_last.restart();
-    record.tflops = parts.tflops ? parts.tflops(*batch) : 0.0;
-    record.peak_tflops = options.peak_tflops;
+    record.seconds = since_last_.seconds();
+    since_last_.restart();
+    record.tflops = parts_.tflops ? parts_.tflops(batch) : 0.0;
+    record.peak_tflops = options_.peak_tflops;
     if (!record.finite) {
-      record.nonfinite = parts.find_nonfinite(record.step, *batch);
+      record.nonfinite = parts_.find_nonfinite(record.step, batch);
     }
-    {
-      const trace::Scope span("report");
-      try {
-        parts.report(record);
-      } catch (...) {  // of who looks on: the step has been made
-        end.steps += record.finite ? 1 : 0;
-        saved_if_it_fails([] { throw; });
-      }
-    }
-    if (!record.finite) {
-      const std::string what =
-          fmt::format("step {} is not finite, first in {}; batch: {}; the step changed nothing",
-                      record.step + 1, record.nonfinite, joined(batch->ids));
-      if (options.on_nonfinite == OnNonfinite::STOP) {
-        if (options.final_checkpoint && saved != end.steps) {
-          save(false);  // the state is that of the last good step
-        }
-        parts.saved(kWait);
-        fail("[train] {}\n  on_nonfinite=skip goes on past such steps", what);
-      }
-      parts.say(what + "; skipped");
-      ++end.skipped;
-      since_last.restart();  // looking for the cause is no part of the next step
-    }
-    ++end.steps;
-    if (every > 0 && end.steps % every == 0) {
-      parts.check_replicas();
-    }
-    // First, so that a checkpoint knows what the evaluation of its step came to.
-    if (options.eval_every > 0 && end.steps % options.eval_every == 0 && !parts.stop_requested()) {
-      const trace::Scope span("evaluation");
-      saved_if_it_fails([&] { parts.evaluate(record.step); });
-      since_last.restart();
-    }
-    if (options.checkpoint_every > 0 && end.steps % options.checkpoint_every == 0) {
-      save(end.steps < options.max_steps && !parts.stop_requested());
-      since_last.restart();
-    }
-    parts.saved(!kWait);
-    end.stopped = parts.stop_requested() && end.steps < options.max_steps;
+    return record;
   }
 
-  if (saved != end.steps && (options.final_checkpoint || end.stopped)) {
-    save(false);
+  void report(const StepRecord& record) {
+    const trace::Scope span("report");
+    try {
+      parts_.report(record);
+    } catch (...) {  // an observer's error: the step was made
+      end_.steps += record.finite ? 1 : 0;
+      saved_if_it_fails([] { throw; });
+    }
   }
-  parts.saved(kWait);
-  return end;
+
+  /// Skips the step, or throws an Error, as the options say.
+  void handle_nonfinite(const StepRecord& record, const data::Batch& batch) {
+    const std::string what =
+        fmt::format("step {} is not finite, first in {}; batch: {}; the step changed nothing",
+                    record.step + 1, record.nonfinite, joined(batch.ids));
+    if (options_.on_nonfinite == OnNonfinite::STOP) {
+      if (options_.final_checkpoint && saved_ != end_.steps) {
+        save(false);  // the state is that of the last finite step
+      }
+      parts_.saved(kWait);
+      fail("[train] {}\n  on_nonfinite=skip goes on past such steps", what);
+    }
+    parts_.say(what + "; skipped");
+    ++end_.skipped;
+    since_last_.restart();  // looking for the cause is no part of the next step
+  }
+
+  void step() {
+    if (parts_.begin_step) {
+      parts_.begin_step(end_.steps);
+    }
+    const trace::Scope whole("train", end_.steps);
+    const data::Batch batch = next_batch();
+    const StepRecord record = run_step(batch);
+    report(record);
+    if (!record.finite) {
+      handle_nonfinite(record, batch);
+    }
+    ++end_.steps;
+    after_step(record.step);
+  }
+
+  void after_step(int64_t step) {
+    const int64_t every = options_.check_replicas_every;
+    if (every > 0 && end_.steps % every == 0) {
+      parts_.check_replicas();
+    }
+    // First, so that a checkpoint has the evaluation of its step.
+    if (options_.eval_every > 0 && end_.steps % options_.eval_every == 0 &&
+        !parts_.stop_requested()) {
+      const trace::Scope span("evaluation");
+      saved_if_it_fails([&] { parts_.evaluate(step); });
+      since_last_.restart();
+    }
+    if (options_.checkpoint_every > 0 && end_.steps % options_.checkpoint_every == 0) {
+      save(end_.steps < options_.max_steps && !parts_.stop_requested());
+      since_last_.restart();
+    }
+    parts_.saved(!kWait);
+    end_.stopped = parts_.stop_requested() && end_.steps < options_.max_steps;
+  }
+
+  const LoopOptions& options_;
+  const LoopParts& parts_;
+  LoopEnd end_;
+  int64_t saved_;  // steps that the newest checkpoint has
+  Stopwatch since_last_;
+};
+
+}  // namespace
+
+LoopEnd train_loop(const LoopOptions& options, const LoopParts& parts) {
+  return Loop(options, parts).run();
 }
 
 }  // namespace kinema::training

@@ -254,6 +254,46 @@ std::vector<std::string> layer_names(std::span<const nn::ParamSpec> specs) {
   return names;
 }
 
+namespace {
+
+/// Copies of the parameters in the dtypes that the network works in. Gradients are of those dtypes,
+/// updates F32.
+std::vector<Tensor> working_weights(std::span<const nn::ParamSpec> specs,
+                                    const StateParts<Tensor>& state, const mesh::Placement& place) {
+  std::vector<Tensor> out;
+  const auto kept = in_order<Tensor>(specs, state.frozen, state.trained);
+  for (size_t i = 0; i < specs.size(); ++i) {
+    out.push_back(convert(*kept[i], specs[i].shape.dtype));
+    // Gradients get the same sharding: each device sums its own part. Weights in host memory are
+    // read as they are.
+    if (place.active() && specs[i].memory == Memory::DEVICE) {
+      out.back() = with_sharding(out.back(), specs[i].sharding(place));
+    }
+  }
+  return out;
+}
+
+/// Adds the updated state to the outputs; each output takes over the buffer of its input.
+void add_state_outputs(const StateParts<Tensor>& before, const StateParts<Tensor>& after,
+                       const mesh::Placement& place, StepGraph& step) {
+  after.each_changed([&](std::span<const Tensor> part) {
+    step.outputs.insert(step.outputs.end(), part.begin(), part.end());
+  });
+  step.state.each_changed([&](std::span<const nn::ParamSpec> part) {
+    for (const nn::ParamSpec& spec : part) {
+      if (spec.memory != Memory::DEVICE) {
+        step.host_outputs.insert(static_cast<int64_t>(step.output_shardings.size()));
+      }
+      step.output_shardings.push_back(spec.sharding(place));
+    }
+  });
+  for (size_t i = 0; i < step.outputs.size(); ++i) {
+    step.donate[static_cast<int64_t>(before.frozen.size() + i)] = static_cast<int64_t>(i);
+  }
+}
+
+}  // namespace
+
 StepGraph build_step(std::span<const nn::ParamSpec> specs, const Model& model,
                      const BatchShapes& batch, const StepOptions& options) {
   check_batch(batch, options.accumulation);
@@ -282,16 +322,7 @@ StepGraph build_step(std::span<const nn::ParamSpec> specs, const Model& model,
   const TrainBatch part = batch_inputs(graph, batch, options, key);
   const Tensor asked = options.asks_stop ? stop_input(graph, options.place) : Tensor();
 
-  // The network works on copies in its own dtype; gradients are of that dtype, updates F32.
-  std::vector<Tensor> weights;
-  const auto kept = in_order<Tensor>(specs, state.frozen, state.trained);
-  for (size_t i = 0; i < specs.size(); ++i) {
-    weights.push_back(convert(*kept[i], specs[i].shape.dtype));
-    // And gradients alike: each device sums what it keeps. What waits on the host is read as it is.
-    if (options.place.active() && specs[i].memory == Memory::DEVICE) {
-      weights.back() = with_sharding(weights.back(), specs[i].sharding(options.place));
-    }
-  }
+  const std::vector<Tensor> weights = working_weights(specs, state, options.place);
   const Tensor dropout_key = fold_in(key, "dropout");
   const LossAndGradients found =
       options.accumulation == 1
@@ -316,20 +347,7 @@ StepGraph build_step(std::span<const nn::ParamSpec> specs, const Model& model,
     after.ema = average(step.state.ema, state.ema, next.params, count_of(counted, OF_AVERAGE),
                         options.ema, ok);
   }
-  after.each_changed([&](std::span<const Tensor> part) {
-    step.outputs.insert(step.outputs.end(), part.begin(), part.end());
-  });
-  step.state.each_changed([&](std::span<const nn::ParamSpec> part) {
-    for (const nn::ParamSpec& spec : part) {
-      if (spec.memory != Memory::DEVICE) {
-        step.host_outputs.insert(static_cast<int64_t>(step.output_shardings.size()));
-      }
-      step.output_shardings.push_back(spec.sharding(options.place));
-    }
-  });
-  for (size_t i = 0; i < step.outputs.size(); ++i) {
-    step.donate[static_cast<int64_t>(state.frozen.size() + i)] = static_cast<int64_t>(i);
-  }
+  add_state_outputs(state, after, options.place, step);
   std::vector<Tensor> metrics;
   for (const Tensor value : {found.loss, norm, max(largest), convert(finite, DType::F32)}) {
     metrics.push_back(reshape(value, {1}));

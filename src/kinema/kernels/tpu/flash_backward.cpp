@@ -65,25 +65,28 @@ void add_prefetched(const FlashWork& work, mosaic::Function& function) {
 
 }  // namespace
 
-FlashKernel flash_backward_dkv(const FlashWork& work, bool fused) {
-  constexpr int64_t kQueries = 2;  // axes of the grid
-  constexpr int64_t kKeys = 1;
+namespace {
+
+constexpr int64_t kDkvQueries = 2;  // axes of the grid
+constexpr int64_t kDkvKeys = 1;
+
+/// Grid, windows and scratch of the kernel of dk and dv; `fused`: of dq too.
+mosaic::Function dkv_function(const FlashWork& work, bool fused) {
   const int64_t blocks = work.queries / work.block_q;
   mosaic::Function function{
       .name = fmt::format("{}_{}", fused ? "flash_backward" : "flash_backward_dkv",
                           work.block_kv_compute),
       .grid = {work.heads / work.heads_per_tile, work.keys / work.block_kv, blocks},
       .parallel = {true, false, false},
-      .windows = operand_windows(work, kQueries, kKeys)};
+      .windows = operand_windows(work, kDkvQueries, kDkvKeys)};
   add_prefetched(work, function);
   if (fused) {
     function.windows.push_back(
         {mosaic::vmem({1, work.heads_per_tile, work.block_q, work.width}, work.result),
-         {kKeys, 0, kQueries, -1}});
+         {kDkvKeys, 0, kDkvQueries, -1}});
   }
-  const mosaic::Window result = mosaic::key_window(work, kKeys, work.result);
+  const mosaic::Window result = mosaic::key_window(work, kDkvKeys, work.result);
   function.windows.insert(function.windows.end(), {result, result});
-  const int64_t each = fused ? 3 : 2;  // of scratch
   for (int64_t head = 0; head < work.heads_per_tile; ++head) {
     const mosaic::Type sum = mosaic::vmem({work.block_kv, work.width}, DType::F32);
     function.scratch.insert(function.scratch.end(), {sum, sum});
@@ -91,6 +94,15 @@ FlashKernel flash_backward_dkv(const FlashWork& work, bool fused) {
       function.scratch.push_back(mosaic::vmem({work.block_q, work.width}, DType::F32));
     }
   }
+  return function;
+}
+
+}  // namespace
+
+FlashKernel flash_backward_dkv(const FlashWork& work, bool fused) {
+  const int64_t blocks = work.queries / work.block_q;
+  const int64_t each = fused ? 3 : 2;  // of scratch
+  const mosaic::Function function = dkv_function(work, fused);
   FlashKernel out =
       mosaic::make_kernel(work, function, 6, [&](Body& b, const mosaic::Arguments& given) {
         mosaic::FlashBody f(work, b, given);
@@ -106,7 +118,7 @@ FlashKernel flash_backward_dkv(const FlashWork& work, bool fused) {
             one(head);
           }
         };
-        const Value& block = given.step[kQueries];
+        const Value& block = given.step[kDkvQueries];
         b.when(b.compare(mosaic::Compare::EQ, block, b.i32(0)), [&] {
           each_head([&](int64_t head) {
             zero(scratch(head, 0));
@@ -116,7 +128,7 @@ FlashKernel flash_backward_dkv(const FlashWork& work, bool fused) {
         if (fused) {
           each_head([&](int64_t head) { zero(scratch(head, 2)); });
         }
-        f.for_keys(given.step[kKeys], [&](bool masked) {
+        f.for_keys(given.step[kDkvKeys], [&](bool masked) {
           f.for_parts(masked ? 1 : kAtOnce, [&](const Value& first) {
             const Value from = b.as_index(first);
             each_head([&](int64_t head) {
