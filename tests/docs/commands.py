@@ -114,7 +114,8 @@ class Runner:
         self.folder = folder
         self.help = {}
         # Keys whose values are words, some of them in capitals.
-        self.one_of = set(re.findall(r"^\| `(\w+)` \|.*\| one of ", (SOURCE / "docs/reference/config.md").read_text(), re.M))
+        keys = (SOURCE / "docs/reference/config.md").read_text()
+        self.one_of = set(re.findall(r"^\| `(\w+)` \|.*\| one of ", keys, re.M))
         self.begin_document(folder)
         self.commands = set(re.findall(r"^  ([a-z]+) ", self.output(["--help"]), re.M))
 
