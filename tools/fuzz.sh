@@ -7,7 +7,7 @@ if [ "${1:-}" = --runs ]; then
   shift 2
 fi
 if [ -n "${KINEMA_FUZZ_SEED:-}" ]; then amount+=(-seed="$KINEMA_FUZZ_SEED"); fi
-setup clang fuzz
+setup clang sanitizers
 make asan fuzz_targets
 
 names=("$@")

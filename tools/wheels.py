@@ -59,9 +59,6 @@ def pip(command, *words, python=sys.executable):
     return (["pip failed", *re.findall("^ *((?:ERROR|Got).*)", done.stdout, re.M)][-1]) if done.returncode else ""
 
 
-# ---- Wheels of cmake/wheels.txt ------------------------------------------------------------
-
-
 def wheel_of(pin, folder):
     return next(folder.glob(pin.replace("-", "_").replace("==", "-") + "-*.whl"), None)
 
@@ -90,9 +87,10 @@ def unpack(wheel, digest, prefixes, folder):
 
 def wheels(cache):
     store = cache / "wheels"
-    store.mkdir(parents=True, exist_ok=True)
     lines = [line.split() for line in (SOURCE / "cmake/wheels.txt").read_text().splitlines() if line[0] != "#"]
     missing = [line for line in lines if not (cache / line[0].replace("==", "-")).is_dir()]
+    if missing:
+        store.mkdir(parents=True, exist_ok=True)
     to_fetch = [pin for pin, *_ in missing if not wheel_of(pin, store)]
     if to_fetch:
         announce(f"wheels into {cache}: {', '.join(to_fetch)}")
@@ -103,9 +101,6 @@ def wheels(cache):
             unpack(given or fetch(pin, digest, store, pathlib.Path(work)), digest, prefixes, part)
         if given:
             given.unlink(missing_ok=True)
-
-
-# ---- Files of pins -------------------------------------------------------------------------
 
 
 def pinned(file, cache, name):
