@@ -6,7 +6,7 @@ shift
 cd "$(dirname "${BASH_SOURCE[0]}")"
 cache=${KINEMA_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/kinema}
 mkdir -p "$cache"
-. ./peers.sh
+peers() { python3 ../tools/wheels.py "$cache" peers "$1"; }  # prints the folder of what a file pins
 
 sections=() options=() runs=() alone=
 for word in "$@"; do
