@@ -138,7 +138,7 @@ TEST_F(ConfigCommand, RefusesAFileThatMayNotBeRead) {
 TEST_F(ConfigCommand, SaysWhatAKeyMeans) {
   const Outcome outcome = run({"config", "learning_rate"});
   EXPECT_EQ(outcome.status, 0) << outcome.err;
-  EXPECT_THAT(outcome.out, AllOf(HasSubstr("learning_rate: peak, after warmup"),
+  EXPECT_THAT(outcome.out, AllOf(HasSubstr("learning_rate: peak learning rate, after warmup"),
                                  HasSubstr("a number, at least 0"), HasSubstr("1e-05"),
                                  HasSubstr("may go on with another value")));
   EXPECT_THAT(run({"config", "num_layers"}).out, HasSubstr("not beside pretrained weights"));
