@@ -151,6 +151,14 @@ fs::path trained_transformer(const config::Config& config) {
   return pretrained_transformer(config, Expert{.which = config.optimizer.train_expert}.part());
 }
 
+fs::path local_transformer(const config::Config& config) {
+  const config::ModelConfig& m = config.model;
+  const std::string& own = m.wan_transformer_pretrained_model_name_or_path;
+  const std::string& name = own.empty() ? m.pretrained_model_name_or_path : own;
+  std::error_code ignored;
+  return name.empty() || !fs::exists(name, ignored) ? fs::path() : trained_transformer(config);
+}
+
 fs::path vae_folder(const config::Config& config) {
   const std::string& own = config.model.wan_vae_pretrained_model_name_or_path;
   const std::string& pipeline = config.model.pretrained_model_name_or_path;

@@ -15,6 +15,9 @@ std::filesystem::path pretrained_transformer(const config::Config& config,
                                              const std::string& part = "transformer");
 /// The same of the expert that the run trains; `transformer` where it trains both, or there is one.
 std::filesystem::path trained_transformer(const config::Config& config);
+/// trained_transformer of a model on this machine; empty for a released model that a plan knows by
+/// name only.
+std::filesystem::path local_transformer(const config::Config& config);
 
 /// A safetensors file that holds models of a pipeline beside the network, or one of them.
 bool is_pipeline_file(const std::filesystem::path& path);

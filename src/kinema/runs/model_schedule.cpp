@@ -30,7 +30,7 @@ fs::path scheduler_config_of_checkpoint(const fs::path& network) {
 }
 
 ScheduleFile schedule_file_of(const config::Config& config) {
-  if (fs::path own = scheduler_config_of_checkpoint(trained_transformer(config)); !own.empty()) {
+  if (fs::path own = scheduler_config_of_checkpoint(local_transformer(config)); !own.empty()) {
     return {.path = std::move(own), .class_name = ""};
   }
   const std::optional<sample::PipelineFolder> pipeline = pipeline_index(config);

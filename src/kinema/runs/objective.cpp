@@ -75,7 +75,7 @@ training::DiffusionObjective diffusion_of(const config::Config& config,
                                    .bias = timestep_bias(o.timestep_bias)};
   // Whatever class the model's scheduler is of, its betas are those of the training.
   const schedulers::ScheduleConfig own =
-      read_model_schedule(schedule_file_of(config), trained_transformer(config), network).schedule;
+      read_model_schedule(schedule_file_of(config), local_transformer(config), network).schedule;
   if (!schedulers::is_flow(own.sampler)) {
     out.diffusion = own.diffusion;
     out.num_train_timesteps = own.num_train_timesteps;
@@ -148,7 +148,7 @@ training::ObjectiveOptions objective_of(const config::Config& config,
 std::vector<std::string> objective_warnings(const config::Config& config,
                                             const networks::Network& network,
                                             const training::ObjectiveOptions& objective) {
-  const std::filesystem::path trained = trained_transformer(config);
+  const std::filesystem::path trained = local_transformer(config);
   const bool is_new = trained.empty() || config.model.train_new_flux || config.model.train_new_unet;
   if (!objective.diffusion || is_new) {
     return {};
