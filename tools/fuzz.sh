@@ -26,7 +26,7 @@ fuzz_one() {
   mkdir -p "${folders[0]}"
   if [ -d "fuzz/corpus/$1" ]; then folders+=("fuzz/corpus/$1"); fi
   # Inputs stay small: what breaks a reader is how its fields fit together, not how many there are.
-  "$target" "${amount[@]}" -max_len=16384 -timeout=60 -rss_limit_mb=2048 -print_final_stats=1 \
+  "$target" "${amount[@]}" -max_len=16384 -timeout=120 -rss_limit_mb=2048 -print_final_stats=1 \
     -verbosity=0 -artifact_prefix="build-asan/$1-" "${folders[@]}" 2>"build-asan/$1.log" ||
     { tail -n 40 "build-asan/$1.log" >&2
       fail "$1 found an input that breaks it: build-asan/$1-*" "give it to $target"; }
