@@ -93,6 +93,9 @@ std::vector<planning::TileTable> compare_tiles(const config::Loaded& loaded,
   if (!options.tiles && !(model.enable_tile_search && tpu)) {
     return {};
   }
+  if (!model.tile_search_out.empty()) {  // before the search, which may take long
+    io::check_replaceable(fs::path(model.tile_search_out) / "tiles.json", "{", "a table of tiles");
+  }
   const kernels::AttentionRecord attention =
       build_planned_step(loaded, options.target, options.mode, job).emitted().attention;
   check(!attention.empty(),
@@ -109,7 +112,6 @@ std::vector<planning::TileTable> compare_tiles(const config::Loaded& loaded,
                              [&](const planning::TriedTiles&) { task->update(++tried); });
   if (const std::string& folder = model.tile_search_out; !folder.empty()) {
     io::make_folder(folder);
-    io::check_replaceable(fs::path(folder) / "tiles.json", "{", "a table of tiles");
     io::write_file(fs::path(folder) / "tiles.json", planning::to_json(tables).dump() + "\n");
   }
   return tables;

@@ -95,6 +95,9 @@ config::Loaded with_fastest_tiles(config::Loaded loaded, PlanMode mode, const pj
     job.notice("enable_tile_search: this device's attention kernels choose their tiles themselves");
     return loaded;
   }
+  if (!model.tile_search_out.empty()) {  // before the search, which may take long
+    io::check_replaceable(fs::path(model.tile_search_out) / "tiles.json", "{", "a table of tiles");
+  }
   const std::vector<AttentionCall> calls = calls_of(loaded, mode, client, job);
   if (calls.empty()) {
     job.notice(
@@ -129,7 +132,6 @@ config::Loaded with_fastest_tiles(config::Loaded loaded, PlanMode mode, const pj
                                    {.what = "block sizes", .seconds = 24 * 3600});
   if (const std::string& folder = model.tile_search_out; !folder.empty()) {
     io::make_folder(folder);
-    io::check_replaceable(fs::path(folder) / "tiles.json", "{", "a table of tiles");
     io::write_file(fs::path(folder) / "tiles.json", planning::to_json(tables).dump() + "\n");
   }
   config::set(loaded, "flash_block_sizes", best);
