@@ -11,7 +11,7 @@
 #include "kinema/config/config.h"
 #include "kinema/core/dtype.h"
 #include "kinema/networks/open.h"
-#include "kinema/runs/device.h"
+#include "kinema/resolve/device.h"
 
 /// The command line of the benches; their peers take the same words.
 namespace kinema::bench {
@@ -29,9 +29,9 @@ struct RunSettings {
                                          "dump_to=" + dump};
     return config::load_defaults(words).config;
   }
-  pjrt::Client open() const { return runs::open_client(config(), {}); }
+  pjrt::Client open() const { return resolve::open_client(config(), {}); }
   runtime::ProgramOptions program(const std::string& name) const {
-    runtime::ProgramOptions options = runs::program_options(config());
+    runtime::ProgramOptions options = resolve::program_options(config());
     options.name = name;
     return options;
   }

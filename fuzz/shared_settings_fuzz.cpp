@@ -9,8 +9,8 @@
 #include "input_file.h"
 #include "kinema/config/keys.h"
 #include "kinema/core/error.h"
-#include "kinema/runs/load.h"
-#include "kinema/runs/shared_settings.h"
+#include "kinema/resolve/load.h"
+#include "kinema/resolve/shared_settings.h"
 
 namespace {
 
@@ -33,11 +33,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto path = input_file(data[0] % 4 == 0 ? "image.png" : "video.json", data + 1, size - 1);
   const AllocationLimit limit(size);
   try {
-    const runs::SharedSettings shared = runs::read_shared_settings(path);
+    const resolve::SharedSettings shared = resolve::read_shared_settings(path);
     if (!std::ranges::all_of(shared.words, may_be_shared)) {
       std::abort();
     }
-    runs::check_given(shared, config::load_defaults(shared.words));
+    resolve::check_given(shared, config::load_defaults(shared.words));
   } catch (const Error&) {
   }
   return 0;

@@ -52,18 +52,27 @@ const std::map<std::string, std::set<std::string>>& allowed() {
       {"planning", {"core", "io", "remote", "pjrt", "graph", "runtime", "kernels"}},
       {"inspection",
        {"core", "io", "text", "data", "weights", "networks", "checkpoints", "sample", "training"}},
-      {"runs",
-       {"core",     "io",          "remote",      "config",   "mesh",    "pjrt",   "graph",
-        "runtime",  "kernels",     "nn",          "networks", "weights", "text",   "data",
-        "encoders", "preparation", "checkpoints", "training", "metrics", "sample", "verification",
-        "planning", "flags",       "world",       "cluster"}},
-      {"api", {"core", "config", "runs", "runtime"}},
+      {"job", {"core", "world"}},
+      {"stores", {"core", "io", "remote", "world", "checkpoints", "runtime", "sample", "job"}},
+      {"datasets",
+       {"core", "io", "remote", "data", "encoders", "networks", "preparation", "job", "stores"}},
+      {"resolve",
+       {"core",   "io",       "remote",   "config",      "flags",       "world",     "mesh",
+        "pjrt",   "graph",    "kernels",  "runtime",     "nn",          "weights",   "networks",
+        "text",   "data",     "encoders", "preparation", "checkpoints", "training",  "metrics",
+        "sample", "planning", "job",      "stores",      "datasets",    "schedulers"}},
+      {"reports", {"core", "io", "world", "checkpoints", "metrics", "resolve"}},
+      {"jobs", {"core",       "io",       "flags",    "world",        "mesh",        "pjrt",
+                "graph",      "kernels",  "runtime",  "nn",           "weights",     "networks",
+                "schedulers", "data",     "encoders", "text",         "preparation", "checkpoints",
+                "training",   "metrics",  "sample",   "verification", "planning",    "job",
+                "stores",     "datasets", "resolve",  "reports"}},
+      {"api", {"core", "config", "job", "resolve", "jobs", "runtime"}},
       {"command", {"core"}},
       {"manual", {"config", "planning", "command"}},
-      {"cli",
-       {"core", "io", "config", "runtime", "weights", "checkpoints", "training", "metrics",
-        "sample", "planning", "flags", "inspection", "runs", "command", "manual", "allocator",
-        "world"}},
+      {"cli", {"core",    "io",      "config",   "runtime", "weights",    "checkpoints", "training",
+               "metrics", "sample",  "planning", "flags",   "inspection", "job",         "stores",
+               "resolve", "reports", "jobs",     "command", "manual",     "allocator",   "world"}},
   };
   return table;
 }
@@ -245,6 +254,23 @@ TEST(Layering, NoFunctionChangesAConfigurationThatItIsGiven) {
     }
   }
   EXPECT_GT(references, 50) << "the sources were not found";
+}
+
+// The room `resolve` turns keys into values; whoever works with values cannot depend on a key.
+// `cli` reads and shows configurations, `manual` documents the keys, `api` is kinema.h.
+TEST(Layering, OnlyResolveKnowsKeys) {
+  static const std::set<std::string> kReaders{"config", "resolve", "cli", "manual", "api"};
+  static const std::regex name(R"re(\bconfig::|kinema/config/)re");
+  const fs::path src = fs::path(KINEMA_SOURCE_DIR) / "src/kinema";
+  for (const auto& entry : fs::recursive_directory_iterator(src)) {
+    if (!is_source(entry.path()) || kReaders.contains(room_of(fs::relative(entry.path(), src)))) {
+      continue;
+    }
+    std::ifstream in(entry.path());
+    for (std::string line; std::getline(in, line);) {
+      EXPECT_FALSE(std::regex_search(line, name)) << entry.path() << ": " << line;
+    }
+  }
 }
 
 TEST(Layering, TheTableItselfHasNoCycle) {

@@ -1,7 +1,7 @@
 #include "kinema/kinema.h"
 
 #include "kinema/core/folders.h"
-#include "kinema/runs/load.h"
+#include "kinema/resolve/load.h"
 
 namespace kinema {
 
@@ -15,39 +15,39 @@ Config load_config(const std::string& file, const std::vector<std::string>& over
   std::vector<std::string> words{file};
   words.insert(words.end(), overrides.begin(), overrides.end());
   return with_file_errors(
-      [&] { return Config(runs::load_generation(words, {}, runs::Job(observer, {}))); });
+      [&] { return Config(resolve::load_generation(words, {}, Job(observer, {}))); });
 }
 
 TrainResult train(const Config& config, const TrainObserver& observer, const JobOptions& options) {
-  return with_file_errors([&] { return runs::train(config.loaded(), observer, options); });
+  return with_file_errors([&] { return jobs::train(config.loaded(), observer, options); });
 }
 
 GenerateResult generate(const Config& config, const GenerateObserver& observer,
                         const JobOptions& options) {
-  return with_file_errors([&] { return runs::generate(config.loaded(), observer, options); });
+  return with_file_errors([&] { return jobs::generate(config.loaded(), observer, options); });
 }
 
 PrepareResult prepare(const Config& config, const PrepareObserver& observer,
                       const JobOptions& options) {
-  return with_file_errors([&] { return runs::prepare(config.loaded(), observer, options); });
+  return with_file_errors([&] { return jobs::prepare(config.loaded(), observer, options); });
 }
 
 EvaluateResult evaluate(const Config& config, const Observer& observer, const JobOptions& options) {
-  return with_file_errors([&] { return runs::evaluate(config.loaded(), observer, options); });
+  return with_file_errors([&] { return jobs::evaluate(config.loaded(), observer, options); });
 }
 
 planning::Report plan(const Config& config, const PlanOptions& options, const Observer& observer) {
-  return with_file_errors([&] { return runs::plan(config.loaded(), options, observer); });
+  return with_file_errors([&] { return jobs::plan(config.loaded(), options, observer); });
 }
 
 verification::Report verify(const std::string& folder, const Config& config,
                             const VerifyOptions& options, const VerifyObserver& observer) {
-  return with_file_errors([&] { return runs::verify(folder, config.loaded(), options, observer); });
+  return with_file_errors([&] { return jobs::verify(folder, config.loaded(), options, observer); });
 }
 
 ConvertResult convert(const std::string& source, const std::string& target,
                       const ConvertOptions& options, const Observer& observer) {
-  return with_file_errors([&] { return runs::convert(source, target, options, observer); });
+  return with_file_errors([&] { return jobs::convert(source, target, options, observer); });
 }
 
 }  // namespace kinema

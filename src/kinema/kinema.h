@@ -9,14 +9,14 @@
 
 #include "kinema/config/config.h"
 #include "kinema/core/error.h"
-#include "kinema/runs/convert.h"
-#include "kinema/runs/evaluate.h"
-#include "kinema/runs/generate.h"
-#include "kinema/runs/plan.h"
-#include "kinema/runs/prepare.h"
-#include "kinema/runs/process_setup.h"
-#include "kinema/runs/train.h"
-#include "kinema/runs/verify.h"
+#include "kinema/jobs/convert.h"
+#include "kinema/jobs/evaluate.h"
+#include "kinema/jobs/generate.h"
+#include "kinema/jobs/plan.h"
+#include "kinema/jobs/prepare.h"
+#include "kinema/jobs/process_setup.h"
+#include "kinema/jobs/train.h"
+#include "kinema/jobs/verify.h"
 #include "kinema/runtime/client.h"
 
 /// What the program `kinema` does, as calls: each takes a configuration and an observer, gives a
@@ -61,29 +61,26 @@ class Config {
 /// to the working directory; those of the configurations that are installed with kinema lie in its
 /// share/kinema, which a CMake project has as kinema_DATADIR.
 Config load_config(const std::string& file, const std::vector<std::string>& overrides = {},
-                   const runs::Observer& observer = {});
+                   const Observer& observer = {});
 
-using runs::ConvertOptions;
-using runs::ConvertResult;
-using runs::EvaluateResult;
-using runs::GenerateObserver;
-using runs::GenerateResult;
-using runs::GenerateStart;
-using runs::JobOptions;
-using runs::Observer;
-using runs::PlanMode;
-using runs::PlanOptions;
-using runs::PreparedFolder;
-using runs::PrepareObserver;
-using runs::PrepareResult;
-using runs::ProcessSetup;
-using runs::StepRecord;
-using runs::Task;
-using runs::TrainObserver;
-using runs::TrainResult;
-using runs::TrainStart;
-using runs::VerifyObserver;
-using runs::VerifyOptions;
+using jobs::ConvertOptions;
+using jobs::ConvertResult;
+using jobs::EvaluateResult;
+using jobs::GenerateObserver;
+using jobs::GenerateResult;
+using jobs::GenerateStart;
+using jobs::PlanMode;
+using jobs::PlanOptions;
+using jobs::PreparedFolder;
+using jobs::PrepareObserver;
+using jobs::PrepareResult;
+using jobs::ProcessSetup;
+using jobs::StepRecord;
+using jobs::TrainObserver;
+using jobs::TrainResult;
+using jobs::TrainStart;
+using jobs::VerifyObserver;
+using jobs::VerifyOptions;
 
 /// Trains, or goes on with the run of that name: `kinema train`.
 TrainResult train(const Config& config, const TrainObserver& observer = {},

@@ -32,12 +32,12 @@ std::vector<metrics::MetricsRow> rows(int count) {
 
 class RunScreenTest : public testing::Test {
  protected:
-  runs::RunOverview screen(int steps, int64_t max_steps, bool is_running = true) {
-    runs::RunFiles files(scratch_.path());
+  reports::RunOverview screen(int steps, int64_t max_steps, bool is_running = true) {
+    reports::RunFiles files(scratch_.path());
     files.max_steps = max_steps;
     return {.files = files, .rows = rows(steps), .is_running = is_running};
   }
-  std::string text(const runs::RunOverview& screen, int columns = 80) {
+  std::string text(const reports::RunOverview& screen, int columns = 80) {
     std::string out;
     for (const std::string& line : screen_lines(screen, {columns, 24}, false)) {
       out += line + "\n";

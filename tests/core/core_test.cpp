@@ -27,9 +27,9 @@ TEST(Shape, PrintsForMessagesAndForStableHlo) {
 TEST(Shape, ResolvesAxesFromBothEnds) {
   const Shape shape{DType::F32, {2, 3, 4}};
 
-  EXPECT_EQ(resolve(Axis(-1), shape, "sum"), 2);
-  EXPECT_EQ(resolve(Axis(0), shape, "sum"), 0);
-  EXPECT_THAT([&] { resolve(Axis(3), shape, "sum"); },
+  EXPECT_EQ(resolve_axis(Axis(-1), shape, "sum"), 2);
+  EXPECT_EQ(resolve_axis(Axis(0), shape, "sum"), 0);
+  EXPECT_THAT([&] { resolve_axis(Axis(3), shape, "sum"); },
               ThrowsMessage<Error>(AllOf(HasSubstr("[sum] axis 3"), HasSubstr("f32[2,3,4]"))));
 }
 

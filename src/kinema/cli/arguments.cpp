@@ -7,7 +7,7 @@
 #include "kinema/cli/commands.h"
 #include "kinema/cli/observing.h"
 #include "kinema/core/error.h"
-#include "kinema/runs/load.h"
+#include "kinema/resolve/load.h"
 
 extern char** environ;
 
@@ -27,7 +27,7 @@ config::Loaded load_arguments(std::span<const std::string> words, bool need_file
     (void)config::load_defaults(words, {});  // throws where a key is not known
     fail("which configuration? give a YAML file before the keys, e.g. configs/shapes.yml");
   }
-  return runs::load_words(words, variables(), console_job());
+  return resolve::load_words(words, variables(), console_job());
 }
 
 }  // namespace kinema::cli

@@ -9,12 +9,12 @@
 #include "kinema/cli/drawing.h"
 #include "kinema/io/atomic_write.h"
 #include "kinema/io/folder.h"
-#include "kinema/runs/compare.h"
+#include "kinema/reports/compare.h"
 
 namespace kinema::cli {
 namespace {
 
-using runs::Comparison;
+using reports::Comparison;
 
 struct CompareOptions {
   std::vector<std::string> runs;
@@ -46,7 +46,7 @@ void print_curves(const Comparison& all) {
   constexpr int kNarrowest = 24;
   const auto count = static_cast<int>(all.runs.size());
   const int width = std::max(kNarrowest, terminal_size().columns / count);
-  for (const runs::ComparedCurve& curve : all.curves) {
+  for (const reports::ComparedCurve& curve : all.curves) {
     print_line("\n" + curve.title);
     std::vector<std::string> lines(kRows + 1);
     for (size_t i = 0; i < curve.runs.size(); ++i) {
@@ -69,7 +69,7 @@ int compare(const CompareOptions& options) {
     io::check_replaceable(options.svg, "<svg", "an SVG picture");
   }
   const std::vector<std::filesystem::path> folders(options.runs.begin(), options.runs.end());
-  const Comparison found = runs::compare(folders);
+  const Comparison found = reports::compare(folders);
   if (!options.svg.empty()) {
     io::write_file(options.svg, found.svg());
   }
@@ -78,7 +78,7 @@ int compare(const CompareOptions& options) {
     return 0;
   }
   std::vector<Comparison::Row> rows{{.name = "", .cells = {}}};
-  for (const runs::RunSummary& run : found.runs) {
+  for (const reports::RunSummary& run : found.runs) {
     rows[0].cells.push_back(run.name);
   }
   const std::vector<Comparison::Row> table = found.table();

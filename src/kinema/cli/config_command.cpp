@@ -9,7 +9,7 @@
 #include "kinema/config/keys.h"
 #include "kinema/core/error.h"
 #include "kinema/io/json.h"
-#include "kinema/runs/load.h"
+#include "kinema/resolve/load.h"
 
 namespace kinema::cli {
 namespace {
@@ -126,7 +126,7 @@ int show_config(const ConfigOptions& options) {
     return explain(options.words[0], options.json);
   }
   const config::Loaded loaded = load_arguments(options.words, /*need_file=*/false);
-  runs::check_values(loaded);
+  resolve::check_values(loaded);
   if (options.json) {
     print_json(loaded);
   } else {

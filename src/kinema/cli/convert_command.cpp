@@ -7,7 +7,7 @@
 #include "kinema/cli/commands.h"
 #include "kinema/cli/observing.h"
 #include "kinema/core/error.h"
-#include "kinema/runs/convert.h"
+#include "kinema/jobs/convert.h"
 
 namespace kinema::cli {
 namespace {
@@ -35,10 +35,10 @@ int convert(const Words& words) {
   check(words.shard_gib > 0, "[convert] --shard-gib is {}, expected a positive number",
         words.shard_gib);
   constexpr double kGiB = 1024.0 * 1024.0 * 1024.0;
-  runs::Observer observer;
+  Observer observer;
   show_on_console(observer, /*with_lines=*/true);
-  const runs::ConvertResult made =
-      runs::convert(words.source, words.target,
+  const jobs::ConvertResult made =
+      jobs::convert(words.source, words.target,
                     {.to = words.to,
                      .dtype = dtype,
                      .max_shard_bytes = static_cast<int64_t>(words.shard_gib * kGiB),

@@ -11,9 +11,9 @@
 #include "kinema/cli/processes.h"
 #include "kinema/core/error.h"
 #include "kinema/io/json.h"
+#include "kinema/jobs/diagnose.h"
 #include "kinema/planning/install.h"
-#include "kinema/runs/compiler_flags.h"
-#include "kinema/runs/diagnose.h"
+#include "kinema/resolve/compiler_flags.h"
 #include "kinema/runtime/client.h"
 
 namespace kinema::cli {
@@ -35,9 +35,9 @@ int diagnose(const std::vector<std::string>& words, bool json) {
   joined_world("doctor", words);  // first, so that what is wrong with the words is said once
   const config::Loaded loaded = load_arguments(words, /*need_file=*/false);
   const std::shared_ptr<world::World> world = joined_world(loaded.config);
-  const runs::Job job = console_job(world);
-  runs::check_flags(loaded, job);
-  const runs::Diagnosis found = runs::diagnose(loaded.config, job);
+  const Job job = console_job(world);
+  resolve::check_flags(loaded, job);
+  const jobs::Diagnosis found = jobs::diagnose(loaded, job);
   if (json) {
     io::Json report = io::Json::object();
     for (const auto& line : found.lines) {

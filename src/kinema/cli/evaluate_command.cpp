@@ -12,16 +12,16 @@
 #include "kinema/core/error.h"
 #include "kinema/core/quantities.h"
 #include "kinema/io/json.h"
-#include "kinema/runs/evaluate.h"
-#include "kinema/runs/load.h"
+#include "kinema/jobs/evaluate.h"
+#include "kinema/resolve/load.h"
 
 namespace kinema::cli {
 namespace {
 
 int evaluate(const std::vector<std::string>& words, bool json) {
-  runs::Observer observer;
+  Observer observer;
   show_on_console(observer, !json);
-  runs::JobOptions job = job_options();
+  JobOptions job = job_options();
   job.world = joined_world("evaluate", words);
   const bool any = !std::ranges::all_of(
       words, [](const std::string& word) { return word.find('=') != std::string::npos; });
@@ -29,8 +29,8 @@ int evaluate(const std::vector<std::string>& words, bool json) {
     (void)config::load_defaults(words, {});  // throws where a key is not known
     fail("which configuration, or model? give a YAML file or a folder, e.g. configs/shapes.yml");
   }
-  const runs::EvaluateResult result =
-      runs::evaluate(runs::load_generation(words, variables(), console_job()), observer, job);
+  const jobs::EvaluateResult result =
+      jobs::evaluate(resolve::load_generation(words, variables(), console_job()), observer, job);
   const training::Evaluation& made = result.evaluation;
   if (json) {
     io::Json timesteps = io::Json::object();

@@ -10,7 +10,7 @@
 #include "kinema/flags/docs.h"
 #include "kinema/flags/guard.h"
 #include "kinema/flags/profile.h"
-#include "kinema/runs/compiler_flags.h"
+#include "kinema/resolve/compiler_flags.h"
 
 namespace kinema::cli {
 namespace {
@@ -31,7 +31,7 @@ constexpr std::string_view kXla = "XLA_FLAGS";
 struct Words {
   std::string target;
   std::vector<std::string> config;
-  std::optional<runs::FlagLists> lists;
+  std::optional<resolve::FlagLists> lists;
 };
 
 /// Flags, rather than a file or `key=value`: begins with a dash, a quote or a flag's name, or has
@@ -47,7 +47,7 @@ bool is_list(const std::string& word) {
 
 Words sort_words(const std::vector<std::string>& words) {
   Words out;
-  const auto lists = [&]() -> runs::FlagLists& {
+  const auto lists = [&]() -> resolve::FlagLists& {
     return out.lists ? *out.lists : out.lists.emplace();
   };
   std::string rest;
@@ -66,7 +66,7 @@ Words sort_words(const std::vector<std::string>& words) {
   }
   if (!rest.empty()) {
     const bool tpu =
-        !out.target.empty() && runs::platform_of(out.target).backend == flags::Backend::TPU;
+        !out.target.empty() && resolve::platform_of(out.target).backend == flags::Backend::TPU;
     (tpu ? lists().libtpu_init_args : lists().xla_flags) = rest;
   }
   return out;
@@ -82,10 +82,10 @@ void print_findings(const flags::Effective& effective) {
 }
 
 /// Prints the lists as errors' remedies have them.
-int print_fixed(const config::Loaded& loaded, const runs::FlagsFor& what,
+int print_fixed(const config::Loaded& loaded, const resolve::FlagsFor& what,
                 const flags::Effective& first) {
-  const runs::FlagLists given = what.lists.value_or(runs::FlagLists::of_environment());
-  const runs::FlagLists fixed = runs::fix_flags(loaded, what);
+  const resolve::FlagLists given = what.lists.value_or(resolve::FlagLists::of_environment());
+  const resolve::FlagLists fixed = resolve::fix_flags(loaded, what);
   const auto print = [](std::string_view variable, const std::string& before,
                         const std::string& now) {
     if (!before.empty() || !now.empty()) {
@@ -105,9 +105,9 @@ int check_list(const FlagsOptions& options) {
   config::Loaded loaded = load_arguments(words.config, /*need_file=*/false);
   loaded.config.run.allow_flags.insert(loaded.config.run.allow_flags.end(), options.allow.begin(),
                                        options.allow.end());
-  const runs::FlagsFor what{
+  const resolve::FlagsFor what{
       .target = words.target, .program = job_options().program, .lists = words.lists};
-  const flags::Effective effective = runs::resolve_flags(loaded, what);
+  const flags::Effective effective = resolve::resolve_flags(loaded, what);
   const bool wrong = !effective.errors().empty();
   if (options.fix) {
     return print_fixed(loaded, what, effective);
@@ -130,7 +130,7 @@ int dump(const FlagsOptions& options) {
         words.lists ? words.lists->libtpu_init_args + words.lists->xla_flags : "");
   const config::Loaded loaded = load_arguments(words.config, /*need_file=*/false);
   const flags::Effective effective =
-      runs::resolve_flags(loaded, {.target = words.target, .program = job_options().program});
+      resolve::resolve_flags(loaded, {.target = words.target, .program = job_options().program});
   fmt::print("{}", options.json ? flags::to_json(effective).dump() + "\n"
                                 : flags::to_text(effective, /*all=*/true));
   for (const flags::Finding& finding : effective.findings) {
@@ -150,7 +150,7 @@ int list_profiles() {
 
 int show_profile(const std::string& name) {
   const flags::Profile& profile = flags::find_profile(name);
-  fmt::print("{}", flags::to_text(profile, runs::platform_of(std::string(profile.target))));
+  fmt::print("{}", flags::to_text(profile, resolve::platform_of(std::string(profile.target))));
   return 0;
 }
 

@@ -14,8 +14,8 @@
 #include "kinema/core/error.h"
 #include "kinema/core/quantities.h"
 #include "kinema/io/json.h"
-#include "kinema/runs/generate.h"
-#include "kinema/runs/load.h"
+#include "kinema/jobs/generate.h"
+#include "kinema/resolve/load.h"
 #include "kinema/sample/output.h"
 
 namespace kinema::cli {
@@ -23,7 +23,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-void print_result(const runs::GenerateResult& result) {
+void print_result(const jobs::GenerateResult& result) {
   fmt::print("{}", sample::timing_table(result.made));
   const sample::Generated& made = result.made;
   if (made.peak_bytes > 0) {
@@ -42,7 +42,7 @@ void print_result(const runs::GenerateResult& result) {
   }
 }
 
-io::Json to_json(const runs::GenerateResult& result) {
+io::Json to_json(const jobs::GenerateResult& result) {
   const sample::Generated& made = result.made;
   io::Json videos = io::Json::array();
   for (const auto& each : result.videos) {
@@ -78,10 +78,10 @@ io::Json to_json(const runs::GenerateResult& result) {
 
 /// What is finished first once a stop is asked for: at each step it is looked at, and what is made
 /// is written at the end, all of it.
-void meet_stops(runs::GenerateObserver& observer, std::optional<Stopping>& stopping,
+void meet_stops(jobs::GenerateObserver& observer, std::optional<Stopping>& stopping,
                 const std::stop_source& stop) {
   observer.on_begin = [&] { stopping.emplace("what has begun; nothing is written yet", stop); };
-  observer.on_start = [&, show = observer.on_start](const runs::GenerateStart& start) {
+  observer.on_start = [&, show = observer.on_start](const jobs::GenerateStart& start) {
     stopping.emplace("this step of the sampler; nothing is written yet", stop);
     if (show) {
       show(start);
@@ -97,15 +97,16 @@ void meet_stops(runs::GenerateObserver& observer, std::optional<Stopping>& stopp
 int generate(const std::vector<std::string>& words, bool json) {
   const std::stop_source stop;
   std::optional<Stopping> stopping;
-  runs::JobOptions job = job_options(stop.get_token());
+  JobOptions job = job_options(stop.get_token());
   job.world =
       joined_world("generate", words);  // first, so that what is wrong with the words is said once
-  const config::Loaded loaded = runs::load_generation(words, variables(), console_job(job.world));
+  const config::Loaded loaded =
+      resolve::load_generation(words, variables(), console_job(job.world));
   job.world = joined_world(loaded.config);
-  runs::GenerateObserver observer;
+  jobs::GenerateObserver observer;
   show_on_console(observer, !json);
   if (!json) {  // a step of a large model takes minutes, and the bar comes with the first
-    observer.on_start = [](const runs::GenerateStart& start) {
+    observer.on_start = [](const jobs::GenerateStart& start) {
       const std::string what =
           start.num_frames == 1
               ? counted(start.videos, "image")
@@ -118,9 +119,9 @@ int generate(const std::vector<std::string>& words, bool json) {
     fmt::print(json ? stderr : stdout, "{}\n", fmt::join(lines, "\n"));
   };
   meet_stops(observer, stopping, stop);
-  runs::GenerateResult result;
+  jobs::GenerateResult result;
   try {
-    result = runs::generate(loaded, observer, job);
+    result = jobs::generate(loaded, observer, job);
   } catch (const Stopped&) {
     warn("stopped: nothing is written; the same command starts over, with the same result");
     return 0;

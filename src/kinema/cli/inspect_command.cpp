@@ -19,8 +19,8 @@
 #include "kinema/io/folder.h"
 #include "kinema/io/image.h"
 #include "kinema/io/json.h"
-#include "kinema/runs/preview.h"
-#include "kinema/runs/stores.h"
+#include "kinema/jobs/preview.h"
+#include "kinema/stores/local_copies.h"
 #include "kinema/weights/checkpoint.h"
 
 namespace kinema::cli {
@@ -61,8 +61,8 @@ int check_clips(const std::string& path, const inspection::ClipTable& table, boo
 }
 
 int check_path(const std::string& path, bool json) {
-  const runs::Job job = console_job();
-  const fs::path local = runs::local_copy(path, job);
+  const Job job = console_job();
+  const fs::path local = stores::local_copy(path, job);
   if (inspection::may_be_clips(local)) {
     weights::refuse_other_formats(local);
     if (const auto table =
@@ -82,9 +82,9 @@ int check_path(const std::string& path, bool json) {
 }
 
 int print_contents(const std::string& path, bool json) {
-  const runs::Job job = console_job();
+  const Job job = console_job();
   const inspection::Contents contents =
-      inspection::contents(runs::local_copy(path, job), job.progress("looking at clips"));
+      inspection::contents(stores::local_copy(path, job), job.progress("looking at clips"));
   if (json) {
     Json report = Json::object();
     report.set("path", path).set("summary", contents.summary).set("parts", contents.parts);
@@ -112,10 +112,10 @@ int write_preview(const std::string& path, std::vector<std::string> words, const
     }
   }
   io::check_replaceable(file, "\x89PNG", "a PNG picture");
-  runs::Observer observer;
+  Observer observer;
   show_on_console(observer, !json);
-  const runs::Preview preview =
-      runs::preview(load_arguments(words, /*need_file=*/false), path, samples, observer);
+  const jobs::Preview preview =
+      jobs::preview(load_arguments(words, /*need_file=*/false), path, samples, observer);
   io::write_png(file, preview.sheet);
   if (json) {
     Json report = Json::object();

@@ -20,7 +20,7 @@
 #include "kinema/cli/waiting.h"
 #include "kinema/core/error.h"
 #include "kinema/core/folders.h"
-#include "kinema/runs/process_setup.h"
+#include "kinema/jobs/process_setup.h"
 #include "kinema/runtime/compilation_watch.h"
 
 namespace {
@@ -95,7 +95,7 @@ int main(int argc, char** argv) {
   // A limit of file sizes (`ulimit -f`) is then an error of the write, which names the file.
   std::signal(SIGXFSZ, SIG_IGN);
   kinema::allocator::keep_large_blocks();
-  kinema::runs::ProcessSetup().apply();
+  kinema::jobs::ProcessSetup().apply();
   kinema::runtime::set_compilation_watch(kinema::cli::compiling);
   try {
     const int status = run(argc, argv);

@@ -10,7 +10,7 @@
 namespace kinema::cli {
 namespace {
 
-class Bar : public runs::Task {
+class Bar : public Task {
  public:
   Bar(const std::string& what, int64_t total) : progress_(what, total) {}
   void update(int64_t done, const std::string& note) override { progress_.update(done, note); }
@@ -19,7 +19,7 @@ class Bar : public runs::Task {
   Progress progress_;
 };
 
-class Wait : public runs::Task {
+class Wait : public Task {
  public:
   explicit Wait(const std::string& what) : waiting_(what) {}
 
@@ -29,12 +29,12 @@ class Wait : public runs::Task {
 
 }  // namespace
 
-void show_on_console(runs::Observer& observer, bool with_lines) {
+void show_on_console(Observer& observer, bool with_lines) {
   observer.on_notice = warn;
   if (with_lines) {
     observer.on_line = print_line;
   }
-  observer.on_task = [](const std::string& what, int64_t total) -> std::unique_ptr<runs::Task> {
+  observer.on_task = [](const std::string& what, int64_t total) -> std::unique_ptr<Task> {
     if (total > 0) {
       return std::make_unique<Bar>(what, total);
     }
@@ -42,16 +42,16 @@ void show_on_console(runs::Observer& observer, bool with_lines) {
   };
 }
 
-runs::JobOptions job_options(std::stop_token stop) {
+JobOptions job_options(std::stop_token stop) {
   return {.stop = std::move(stop), .program = "/proc/self/exe"};
 }
 
-runs::Job console_job(std::shared_ptr<world::World> world) {
-  runs::Observer observer;
+Job console_job(std::shared_ptr<world::World> world) {
+  Observer observer;
   if (!world || world->is_first()) {
     show_on_console(observer, /*with_lines=*/true);
   }
-  runs::JobOptions options = job_options();
+  JobOptions options = job_options();
   options.world = std::move(world);
   return {observer, std::move(options)};
 }

@@ -9,8 +9,8 @@
 #include "kinema/cli/stopping.h"
 #include "kinema/core/error.h"
 #include "kinema/io/folder.h"
+#include "kinema/jobs/plan.h"
 #include "kinema/planning/compile_job.h"
-#include "kinema/runs/plan.h"
 #include "kinema/runtime/executable_file.h"
 
 namespace kinema::cli {
@@ -26,7 +26,7 @@ struct Words {
   bool sweep = false;
   bool tiles = false;
   bool no_remedies = false;
-  runs::SweepChoices choices;
+  jobs::SweepChoices choices;
 };
 
 /// Takes `key=value` out of the words; empty when it is not among them.
@@ -40,14 +40,14 @@ std::string take(std::vector<std::string>& words, const std::string& key) {
   return value;
 }
 
-runs::PlanOptions read_words(std::vector<std::string>& words) {
+jobs::PlanOptions read_words(std::vector<std::string>& words) {
   const std::string target = take(words, "target");
   check(!target.empty(), "[plan] for which devices? give target=, e.g. target=v6e:4x4 or h100:8");
-  runs::PlanOptions options{.target = planning::parse_target(target), .job = job_options()};
+  jobs::PlanOptions options{.target = planning::parse_target(target), .job = job_options()};
   const std::string mode = take(words, "mode");
   check(mode.empty() || mode == "train" || mode == "generate",
         "[plan] mode is `{}` but must be train or generate", mode);
-  options.mode = mode == "generate" ? runs::PlanMode::GENERATE : runs::PlanMode::TRAIN;
+  options.mode = mode == "generate" ? jobs::PlanMode::GENERATE : jobs::PlanMode::TRAIN;
   options.save_executable = take(words, "save_executable");
   io::check_replaceable(options.save_executable, runtime::kExecutableMagic,
                         "a program that kinema plan saved");
@@ -63,11 +63,11 @@ runs::PlanOptions read_words(std::vector<std::string>& words) {
   return options;
 }
 
-int make_sweep(const config::Loaded& loaded, const runs::PlanOptions& options, const Words& given) {
-  runs::Observer observer;
+int make_sweep(const config::Loaded& loaded, const jobs::PlanOptions& options, const Words& given) {
+  Observer observer;
   show_on_console(observer, /*with_lines=*/false);
   const std::vector<planning::Outcome> outcomes =
-      runs::sweep(loaded, options, given.choices, observer,
+      jobs::sweep(loaded, options, given.choices, observer,
                   [](const planning::Outcome& outcome, int64_t done, int64_t total) {
                     warn(fmt::format("{}/{} {}", done, total, planning::outcome_line(outcome)));
                   });
@@ -89,7 +89,7 @@ int make_sweep(const config::Loaded& loaded, const runs::PlanOptions& options, c
 int make_plan(Words given) {
   const std::stop_source stop;
   const Stopping stopping("", stop);  // what the compiling process was given is removed
-  runs::PlanOptions options = read_words(given.words);
+  jobs::PlanOptions options = read_words(given.words);
   options.job.stop = stop.get_token();
   options.flags = given.flags;
   options.tiles = given.tiles;
@@ -101,9 +101,9 @@ int make_plan(Words given) {
   if (given.sweep) {
     return make_sweep(loaded, options, given);
   }
-  runs::Observer observer;
+  Observer observer;
   show_on_console(observer, /*with_lines=*/false);
-  const planning::Report report = runs::plan(loaded, options, observer);
+  const planning::Report report = jobs::plan(loaded, options, observer);
   fmt::print("{}",
              given.json ? planning::to_json(report).dump() + "\n" : planning::to_text(report));
   std::fflush(stdout);

@@ -11,7 +11,7 @@
 #include "kinema/cli/stopping.h"
 #include "kinema/core/quantities.h"
 #include "kinema/io/json.h"
-#include "kinema/runs/prepare.h"
+#include "kinema/jobs/prepare.h"
 
 namespace kinema::cli {
 namespace {
@@ -31,7 +31,7 @@ std::string of_images(const preparation::Prepared& made) {
 }
 
 /// What a folder of records is and how long a record took.
-void print_folder(const runs::PreparedFolder& folder) {
+void print_folder(const jobs::PreparedFolder& folder) {
   const preparation::Prepared& made = folder.made;
   const auto made_now = static_cast<double>(made.records - made.records_found);
   print_line(
@@ -57,7 +57,7 @@ void print_folder(const runs::PreparedFolder& folder) {
   }
 }
 
-io::Json to_json(const runs::PreparedFolder& folder) {
+io::Json to_json(const jobs::PreparedFolder& folder) {
   const preparation::Prepared& made = folder.made;
   io::Json skipped = io::Json::array();
   for (const preparation::SkippedClip& clip : made.skipped) {
@@ -89,7 +89,7 @@ io::Json to_json(const runs::PreparedFolder& folder) {
 int prepare_run(const std::vector<std::string>& words, bool json) {
   const std::stop_source stop;
   std::optional<Stopping> stopping;
-  runs::PrepareObserver observer;
+  jobs::PrepareObserver observer;
   show_on_console(observer, !json);
   observer.on_begin = [&] { stopping.emplace("this clip; what is prepared stays", stop); };
   observer.on_skip = [](const preparation::SkippedClip& clip) {
@@ -106,14 +106,14 @@ int prepare_run(const std::vector<std::string>& words, bool json) {
     };
     observer.on_folder = print_folder;
   }
-  runs::JobOptions job = job_options(stop.get_token());
+  JobOptions job = job_options(stop.get_token());
   job.world =
       joined_world("prepare", words);  // first, so that what is wrong with the words is said once
   const config::Loaded loaded = load_arguments(words, /*need_file=*/true);
   job.world = joined_world(loaded.config);
-  const runs::PrepareResult result = runs::prepare(loaded, observer, job);
+  const jobs::PrepareResult result = jobs::prepare(loaded, observer, job);
   if (json) {
-    for (const runs::PreparedFolder& folder : result.folders) {
+    for (const jobs::PreparedFolder& folder : result.folders) {
       folders.append(to_json(folder));
     }
     io::Json left_out = io::Json::object();

@@ -16,7 +16,7 @@
 #include "kinema/core/printable.h"
 #include "kinema/core/stopwatch.h"
 #include "kinema/io/json.h"
-#include "kinema/runs/place.h"
+#include "kinema/resolve/place.h"
 #include "kinema/world/agreement.h"
 
 namespace kinema::cli {
@@ -151,7 +151,7 @@ std::shared_ptr<world::World> joined_world(const config::Config& config) {
   check(joined() != nullptr, "[world] the words come before the configuration");
   const world::Place& met = joined()->place();
   if (joined()->is_alone()) {
-    const world::Place place = runs::place_of(config, met);
+    const world::Place place = resolve::place_of(config, met);
     if (place.size > 1) {
       join(place);
     }

@@ -18,7 +18,7 @@ namespace kinema::cli {
 namespace {
 
 namespace fs = std::filesystem;
-using runs::RunOverview;
+using reports::RunOverview;
 
 /// The contact sheet that was written last below `samples`.
 std::optional<fs::path> newest_sheet(const fs::path& samples) {
@@ -107,7 +107,7 @@ std::vector<std::string> screen_lines(const RunOverview& run, const TerminalSize
   const int room = size.rows - static_cast<int>(out.size()) - (sheet ? 8 : 6);
   const int curve_rows = std::clamp(sheet && pictures ? room / 3 : 2 * room / 3, 3, 16);
   const metrics::Smoothed loss =
-      metrics::smoothed(runs::finite(run.column(&metrics::MetricsRow::loss)));
+      metrics::smoothed(reports::finite(run.column(&metrics::MetricsRow::loss)));
   add(loss.width > 1 ? fmt::format("loss, mean of {} steps", loss.width) : "loss",
       curve_lines(loss.values, size.columns, curve_rows));
   // The first step waits for the data to come in.

@@ -12,7 +12,7 @@
 #include "kinema/cli/stopping.h"
 #include "kinema/cli/train_console.h"
 #include "kinema/core/quantities.h"
-#include "kinema/runs/train.h"
+#include "kinema/jobs/train.h"
 
 namespace kinema::cli {
 namespace {
@@ -25,7 +25,7 @@ std::string timings_line(std::span<const training::Timings::Phase> phases) {
   return out;
 }
 
-void print_result(const runs::TrainResult& result) {
+void print_result(const jobs::TrainResult& result) {
   if (!result.stopped_in.empty()) {
     print_line(fmt::format("stopped {}; the same command goes on", result.stopped_in));
     return;
@@ -53,19 +53,19 @@ int train_run(const TrainWords& given) {
   const std::stop_source stop;
   std::optional<Stopping> stopping;
   TrainConsole console(given.json);
-  runs::TrainObserver observer = console.observer();
+  jobs::TrainObserver observer = console.observer();
   observer.on_begin = [&] { stopping.emplace("what has begun, before the first step", stop); };
-  observer.on_start = [&, show = observer.on_start](const runs::TrainStart& start) {
+  observer.on_start = [&, show = observer.on_start](const jobs::TrainStart& start) {
     stopping.emplace("this step, with a checkpoint", stop);
     show(start);
   };
   observer.checksums = given.verbose;
-  runs::JobOptions job = job_options(stop.get_token());
+  JobOptions job = job_options(stop.get_token());
   job.world = joined_world(
       "train", given.words);  // first, so that what is wrong with the words is said once
   const config::Loaded loaded = load_arguments(given.words, /*need_file=*/true);
   job.world = joined_world(loaded.config);
-  const runs::TrainResult result = runs::train(loaded, observer, job);
+  const jobs::TrainResult result = jobs::train(loaded, observer, job);
   console.finish();
   if (given.json && result.stopped_in.empty()) {
     print_line(result.json().dump());

@@ -19,7 +19,7 @@ std::string also(const char* name, const std::optional<Shape>& shape) {
 }
 
 /// What stands before the first step.
-void announce(const runs::TrainStart& start) {
+void announce(const jobs::TrainStart& start) {
   fmt::print("run folder: {}\n", start.run_folder);
   fmt::print("model: {} parameters, {}\n", count_text(start.parameters),
              start.first_step > 0       ? fmt::format("resumed after step {}", start.first_step)
@@ -66,30 +66,30 @@ void announce(const runs::TrainStart& start) {
 
 }  // namespace
 
-runs::TrainObserver TrainConsole::observer() {
-  runs::TrainObserver out;
+jobs::TrainObserver TrainConsole::observer() {
+  jobs::TrainObserver out;
   show_on_console(out, !quiet_);
-  out.on_start = [this](const runs::TrainStart& begun) { start(begun); };
-  out.on_step = [this](const runs::StepRecord& record) { step(record); };
-  out.on_evaluation = [this](int64_t step, const runs::Evaluation& evaluation, double seconds) {
+  out.on_start = [this](const jobs::TrainStart& begun) { start(begun); };
+  out.on_step = [this](const jobs::StepRecord& record) { step(record); };
+  out.on_evaluation = [this](int64_t step, const jobs::Evaluation& evaluation, double seconds) {
     for (const std::string& text : training::evaluation_lines(step, evaluation, seconds)) {
       line(text);
     }
   };
-  out.on_videos = [this](const runs::VideosMade& made) {
+  out.on_videos = [this](const jobs::VideosMade& made) {
     line(fmt::format(
         "{} {}: {}, {:.1f} s", counted(static_cast<int64_t>(made.files.size()), made.noun),
         made.step < 0 ? "before training" : fmt::format("after step {}", made.step + 1),
         made.files.front().parent_path().string(), made.seconds));
   };
-  out.on_comparison = [this](const runs::VideosCompared& made) {
+  out.on_comparison = [this](const jobs::VideosCompared& made) {
     line(fmt::format("first {} after step {} against before training: SSIM {:.4f}, PSNR {:.2f} dB",
                      made.noun, made.step + 1, made.ssim, made.psnr));
   };
   return out;
 }
 
-void TrainConsole::start(const runs::TrainStart& start) {
+void TrainConsole::start(const jobs::TrainStart& start) {
   if (!quiet_) {
     announce(start);
   }
@@ -100,7 +100,7 @@ void TrainConsole::start(const runs::TrainStart& start) {
   progress_.emplace("training", start.max_steps, Progress::Elsewhere::NOTHING);
 }
 
-void TrainConsole::step(const runs::StepRecord& record) {
+void TrainConsole::step(const jobs::StepRecord& record) {
   progress_->update(record.step + 1, fmt::format("loss {:.3f}", record.loss));
   if (!pace_->is_due(record.step, since_start_.seconds()) && record.finite) {
     return;

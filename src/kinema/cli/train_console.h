@@ -7,7 +7,7 @@
 #include "kinema/cli/log_pace.h"
 #include "kinema/cli/progress.h"
 #include "kinema/core/stopwatch.h"
-#include "kinema/runs/train.h"
+#include "kinema/jobs/train.h"
 
 namespace kinema::cli {
 
@@ -21,13 +21,13 @@ class TrainConsole {
   TrainConsole& operator=(const TrainConsole&) = delete;
 
   /// Refers to this object.
-  runs::TrainObserver observer();
+  jobs::TrainObserver observer();
   /// Takes the bar away.
   void finish() { progress_.reset(); }
 
  private:
-  void start(const runs::TrainStart& start);
-  void step(const runs::StepRecord& record);
+  void start(const jobs::TrainStart& start);
+  void step(const jobs::StepRecord& record);
   void line(const std::string& text) const;
 
   bool quiet_;

@@ -7,7 +7,7 @@
 
 #include "kinema/cli/commands.h"
 #include "kinema/cli/observing.h"
-#include "kinema/runs/verify.h"
+#include "kinema/jobs/verify.h"
 
 namespace kinema::cli {
 namespace {
@@ -29,7 +29,7 @@ int show(const verification::Report& report, bool json) {
 }
 
 int verify_folder(const Words& given) {
-  runs::VerifyObserver observer;
+  jobs::VerifyObserver observer;
   show_on_console(observer, !given.json);
   if (given.kernels) {
     std::vector<std::string> words = given.words;  // there is no folder
@@ -39,7 +39,7 @@ int verify_folder(const Words& given) {
       words.insert(words.begin(), given.folder);
     }
     return show(
-        runs::verify_kernels(load_arguments(words, /*need_file=*/false), job_options(), observer),
+        jobs::verify_kernels(load_arguments(words, /*need_file=*/false), job_options(), observer),
         given.json);
   }
   check(!given.folder.empty(), "[verify] FOLDER is missing: a folder with io/ and model folders");
@@ -52,7 +52,7 @@ int verify_folder(const Words& given) {
     }
   };
   const verification::Report report =
-      runs::verify(given.folder, load_arguments(given.words, /*need_file=*/false),
+      jobs::verify(given.folder, load_arguments(given.words, /*need_file=*/false),
                    {.filter = given.filter,
                     .scan_on = given.scan != "off",
                     .scan_off = given.scan != "on",

@@ -14,7 +14,7 @@
 #include "kinema/core/error.h"
 #include "kinema/core/quantities.h"
 #include "kinema/core/stopwatch.h"
-#include "kinema/runs/stores.h"
+#include "kinema/stores/local_copies.h"
 
 namespace kinema::cli {
 namespace {
@@ -32,13 +32,13 @@ struct WatchOptions {
 class WatchedRun {
  public:
   explicit WatchedRun(std::string given)
-      : given_(std::move(given)), files_(runs::watched_copy(given_)), reader_(files_.metrics) {
+      : given_(std::move(given)), files_(stores::watched_copy(given_)), reader_(files_.metrics) {
     reader_.poll();
   }
 
-  const runs::RunFiles& files() const { return files_; }
+  const reports::RunFiles& files() const { return files_; }
   bool has_steps() const { return !reader_.rows().empty(); }
-  runs::RunOverview overview() const {
+  reports::RunOverview overview() const {
     // Who holds a folder in a store is not known.
     const bool is_running = remote::is_store_path(given_) || checkpoints::is_training(files_.run);
     return {.files = files_, .rows = reader_.rows(), .is_running = is_running};
@@ -47,7 +47,7 @@ class WatchedRun {
   /// What cannot be read now stays as it was: a store may not answer, a run may be removed.
   void read() {
     try {
-      const runs::RunFiles now(runs::watched_copy(given_));
+      const reports::RunFiles now(stores::watched_copy(given_));
       if (now.metrics != files_.metrics) {
         reader_ = metrics::MetricsReader(now.metrics);
       }
@@ -59,7 +59,7 @@ class WatchedRun {
 
  private:
   std::string given_;
-  runs::RunFiles files_;
+  reports::RunFiles files_;
   metrics::MetricsReader reader_;
 };
 
@@ -87,9 +87,9 @@ void follow(WatchedRun& run, const WatchOptions& options) {
   while (!over) {
     const TerminalSize size = terminal_size();
     if (run.has_steps()) {
-      const runs::RunOverview now = run.overview();
+      const reports::RunOverview now = run.overview();
       draw(screen_lines(now, size, /*pictures=*/true), size);
-      over = now.state() == runs::RunOverview::State::DONE;
+      over = now.state() == reports::RunOverview::State::DONE;
     } else {
       const bool begun = checkpoints::is_training(run.files().run);
       draw(flowed(
@@ -122,7 +122,7 @@ int watch_run(const WatchOptions& options) {
         "[watch] {} holds no step yet\n  without --once and --json, on a terminal, "
         "the first one is waited for",
         run.files().metrics.string());
-  const runs::RunOverview now = run.overview();
+  const reports::RunOverview now = run.overview();
   if (options.json) {
     print_line(now.json().dump());
   } else {

@@ -31,7 +31,7 @@ std::string mlir_type(const Shape& shape) {
   return out;
 }
 
-int64_t resolve(Axis axis, const Shape& shape, const char* op) {
+int64_t resolve_axis(Axis axis, const Shape& shape, const char* op) {
   const int64_t rank = shape.rank();
   const int64_t i = axis.index < 0 ? axis.index + rank : axis.index;
   check(i >= 0 && i < rank, "[{}] axis {} is outside {}, which has {} axes", op, axis.index,

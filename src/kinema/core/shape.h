@@ -39,7 +39,7 @@ std::string to_string(const Dims& dims);
 std::string mlir_type(const Shape& shape);
 
 /// The axis as 0 <= i < rank; throws an Error that names `op` and the shape when it is outside.
-int64_t resolve(Axis axis, const Shape& shape, const char* op);
+int64_t resolve_axis(Axis axis, const Shape& shape, const char* op);
 
 /// Product of sizes; throws an Error when one is negative or the product leaves int64.
 int64_t checked_elements(const Dims& dims);

@@ -29,7 +29,7 @@ class Tensor {
   int64_t rank() const { return shape().rank(); }
   /// Size along an axis; negative axes count from the end.
   int64_t dim(int64_t axis) const {
-    return shape().dims[static_cast<size_t>(resolve(Axis(axis), shape(), "dim"))];
+    return shape().dims[static_cast<size_t>(resolve_axis(Axis(axis), shape(), "dim"))];
   }
 
  private:

@@ -192,7 +192,7 @@ constexpr Op kRingShift{
         },
 };
 
-int64_t resolved(Axis axis, Tensor x, const char* op) { return resolve(axis, x.shape(), op); }
+int64_t resolved(Axis axis, Tensor x, const char* op) { return resolve_axis(axis, x.shape(), op); }
 
 }  // namespace
 

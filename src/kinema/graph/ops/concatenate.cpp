@@ -56,7 +56,7 @@ std::span<const Op* const> concatenate_ops() { return kOps; }
 
 Tensor concatenate(std::vector<Tensor> xs, Axis axis) {
   check(!xs.empty(), "[concatenate] no operands given");
-  const int64_t at = resolve(axis, xs[0].shape(), "concatenate");
+  const int64_t at = resolve_axis(axis, xs[0].shape(), "concatenate");
   return xs.size() == 1 ? xs[0] : apply(kConcatenate, std::move(xs), ConcatenateAttrs{at});
 }
 

@@ -120,7 +120,7 @@ Tensor constant_f32(Graph& graph, Dims dims, std::span<const float> values) {
 Tensor iota(Graph& graph, Shape shape, Axis axis) {
   checked_elements(shape.dims);
   check(shape.dtype != DType::PRED, "[iota] {} has no order", to_string(shape));
-  const int64_t at = resolve(axis, shape, "iota");
+  const int64_t at = resolve_axis(axis, shape, "iota");
   return graph.add(kIota, {}, IotaAttrs{std::move(shape), at});
 }
 

@@ -212,7 +212,7 @@ Tensor all(Tensor x, std::vector<int64_t> axes) { return reduce(kAll, x, std::mo
 Tensor any(Tensor x, std::vector<int64_t> axes) { return reduce(kAny, x, std::move(axes), false); }
 
 Tensor argmax(Tensor x, Axis axis) {
-  const int64_t at = resolve(axis, x.shape(), "argmax");
+  const int64_t at = resolve_axis(axis, x.shape(), "argmax");
   const Shape index{DType::S32, x.shape().dims};
   const Tensor is_largest = compare(x, Comparison::EQ, max(x, {at}, true));
   const Tensor position = iota(x.graph(), index, Axis(at));

@@ -170,13 +170,13 @@ Tensor expand_dims(Tensor x, Axis axis) {
   Dims dims = x.shape().dims;
   // Counted in the result, so that -1 appends.
   const Shape out{x.dtype(), Dims(dims.size() + 1, 1)};
-  dims.insert(dims.begin() + resolve(axis, out, "expand_dims"), 1);
+  dims.insert(dims.begin() + resolve_axis(axis, out, "expand_dims"), 1);
   return reshape(x, std::move(dims));
 }
 
 Tensor squeeze(Tensor x, Axis axis) {
   Dims dims = x.shape().dims;
-  const int64_t at = resolve(axis, x.shape(), "squeeze");
+  const int64_t at = resolve_axis(axis, x.shape(), "squeeze");
   check(dims[static_cast<size_t>(at)] == 1, "[squeeze] axis {} of {} is not of size 1", axis.index,
         to_string(x.shape()));
   dims.erase(dims.begin() + at);

@@ -71,7 +71,7 @@ std::vector<int64_t> resolve_axes(const char* op, const Shape& shape, std::vecto
     return axes;
   }
   for (int64_t& axis : axes) {
-    axis = resolve(Axis(axis), shape, op);
+    axis = resolve_axis(Axis(axis), shape, op);
   }
   std::ranges::sort(axes);
   check(std::ranges::adjacent_find(axes) == axes.end(), "[{}] an axis of {} is named twice: {}", op,

@@ -211,7 +211,7 @@ constexpr const Op* kOps[] = {&kSlice, &kPad, &kReverse, &kDynamicSlice, &kDynam
 std::span<const Op* const> slice_ops() { return kOps; }
 
 Tensor slice(Tensor x, Axis axis, int64_t start, int64_t size, int64_t stride) {
-  const int64_t i = resolve(axis, x.shape(), "slice");
+  const int64_t i = resolve_axis(axis, x.shape(), "slice");
   if (start == 0 && stride == 1 && size == x.dim(i)) {
     return x;
   }
@@ -219,7 +219,7 @@ Tensor slice(Tensor x, Axis axis, int64_t start, int64_t size, int64_t stride) {
 }
 
 std::vector<Tensor> split(Tensor x, Axis axis, int64_t parts) {
-  const int64_t i = resolve(axis, x.shape(), "split");
+  const int64_t i = resolve_axis(axis, x.shape(), "split");
   check(parts > 0 && x.dim(i) % parts == 0, "[split] axis {} of {} does not divide into {} parts",
         i, to_string(x.shape()), parts);
   const int64_t size = x.dim(i) / parts;
@@ -231,7 +231,7 @@ std::vector<Tensor> split(Tensor x, Axis axis, int64_t parts) {
 }
 
 Tensor pad(Tensor x, Axis axis, int64_t low, int64_t high, double value, int64_t interior) {
-  const int64_t i = resolve(axis, x.shape(), "pad");
+  const int64_t i = resolve_axis(axis, x.shape(), "pad");
   if (low == 0 && high == 0 && interior == 0) {
     return x;
   }
@@ -240,17 +240,17 @@ Tensor pad(Tensor x, Axis axis, int64_t low, int64_t high, double value, int64_t
 }
 
 Tensor reverse(Tensor x, Axis axis) {
-  return apply(kReverse, {x}, ReverseAttrs{resolve(axis, x.shape(), "reverse")});
+  return apply(kReverse, {x}, ReverseAttrs{resolve_axis(axis, x.shape(), "reverse")});
 }
 
 Tensor dynamic_slice(Tensor x, Axis axis, Tensor start, int64_t size) {
   return apply(kDynamicSlice, {x, start},
-               DynamicAttrs{resolve(axis, x.shape(), "dynamic_slice"), size});
+               DynamicAttrs{resolve_axis(axis, x.shape(), "dynamic_slice"), size});
 }
 
 Tensor dynamic_update_slice(Tensor x, Axis axis, Tensor start, Tensor update) {
   return apply(kDynamicUpdateSlice, {x, update, start},
-               AxisAttrs{resolve(axis, x.shape(), "dynamic_update_slice")});
+               AxisAttrs{resolve_axis(axis, x.shape(), "dynamic_update_slice")});
 }
 
 }  // namespace kinema

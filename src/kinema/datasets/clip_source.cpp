@@ -1,0 +1,287 @@
+#include "kinema/datasets/clip_source.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <span>
+#include <utility>
+
+#include "kinema/core/error.h"
+#include "kinema/core/quantities.h"
+#include "kinema/data/survey.h"
+#include "kinema/encoders/clip_sizes.h"
+#include "kinema/encoders/image_condition.h"
+#include "kinema/io/folder.h"
+#include "kinema/preparation/encode_once.h"
+#include "kinema/preparation/prepare.h"
+
+namespace kinema::datasets {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::unique_ptr<encoders::Autoencoder> checked_autoencoder(const ClipEncoders& makes,
+                                                           const networks::Sizes& model) {
+  auto autoencoder = makes.autoencoder();
+  const encoders::LatentLayout layout = autoencoder->layout();
+  check(layout.channels == model.out_channels,
+        "[data] the autoencoder {} makes {} channels but the transformer takes {}",
+        autoencoder->name(), layout.channels, model.out_channels);
+  const int64_t condition = layout.temporal + layout.channels;
+  check(model.condition_channels() == 0 || model.condition_channels() == condition,
+        "[data] the autoencoder {} makes image conditions of {} channels but the transformer takes "
+        "{}",
+        autoencoder->name(), condition, model.condition_channels());
+  return autoencoder;
+}
+
+/// CLIP, where the transformer looks at its images through it.
+std::unique_ptr<encoders::ImageEncoder> needed_image_encoder(const ClipEncoders& makes,
+                                                             const networks::Sizes& model) {
+  if (model.image_dim == 0) {
+    return nullptr;
+  }
+  auto out = makes.image(model.image_dim);
+  check(out != nullptr,
+        "[data] the transformer looks at its images through CLIP (image_dim {}), but "
+        "pretrained_model_name_or_path is no pipeline with image_encoder/ and image_processor/",
+        model.image_dim);
+  return out;
+}
+
+/// What a sample takes from pixels; with `condition`, of their first frame too.
+data::Sample encode_pixels(const HostArray& pixels, const encoders::Autoencoder& autoencoder,
+                           bool condition, const encoders::ImageEncoder* image) {
+  data::Sample out;
+  out.latents = autoencoder.encode(pixels);
+  if (condition) {
+    const Dims& dims = pixels.shape.dims;
+    const encoders::GivenImages images{.first = data::first_frame(pixels), .last = {}};
+    out.condition = encoders::image_condition(
+        images, {.num_frames = dims[1], .height = dims[2], .width = dims[3]}, autoencoder);
+    if (image != nullptr) {
+      out.image_states = encoders::image_tokens(images, *image);
+    }
+  }
+  return out;
+}
+
+/// That every size divides into latents and patches, before the first clip is encoded.
+void check_sizes(const ClipSettings& settings, const encoders::LatentLayout& layout,
+                 const networks::Sizes& model) {
+  const data::ClipFormat& format = settings.order.format;
+  std::vector<data::Bucket> sizes = settings.buckets;
+  if (sizes.empty()) {
+    sizes.push_back({format.num_frames, format.height, format.width});
+  }
+  for (const data::Bucket& size : sizes) {
+    encoders::check_clip_sizes(size.frames, size.height, size.width, layout, model.patch_size,
+                               model.max_positions);
+  }
+}
+
+encoders::TextStates encode_caption(const encoders::TextEncoder& encoder,
+                                    const std::string& caption) {
+  return encoders::row(encoder.encode(std::span(&caption, 1)), 0);
+}
+
+/// Encoders that are loaded when they are first used.
+class LazyEncoders {
+ public:
+  LazyEncoders(const ClipEncoders& makes, const networks::Sizes& model)
+      : makes_(makes), model_(model) {}
+
+  preparation::EncodeWith with() {
+    return {.pixels =
+                [this](const HostArray& pixels) {
+                  if (!autoencoder_) {
+                    autoencoder_ = checked_autoencoder(makes_, model_);
+                    image_ = needed_image_encoder(makes_, model_);
+                  }
+                  return encode_pixels(pixels, *autoencoder_, makes_.image_condition, image_.get());
+                },
+            .text =
+                [this](std::span<const std::string> captions) {
+                  if (!text_) {
+                    text_ = makes_.text();
+                  }
+                  return text_->encode(captions);
+                },
+            .release_text = [this] { text_.reset(); }};
+  }
+
+ private:
+  const ClipEncoders& makes_;
+  const networks::Sizes& model_;
+  std::unique_ptr<encoders::Autoencoder> autoencoder_;
+  std::unique_ptr<encoders::ImageEncoder> image_;
+  std::unique_ptr<encoders::TextEncoder> text_;
+};
+
+/// A task for the captions, then one for the clips.
+class EncodingTask {
+ public:
+  /// `noun`: what a clip is called.
+  EncodingTask(const Job& job, std::string noun) : job_(job), noun_(std::move(noun)) {}
+
+  void update(const std::string& what, int64_t done, int64_t total) {
+    if (what != what_) {
+      task_.reset();
+      task_ = job_.task("encoding " + (what == "clips" ? noun_ + "s" : what), total);
+      what_ = what;
+    }
+    task_->update(done);
+  }
+
+ private:
+  const Job& job_;
+  std::string noun_;
+  std::string what_;
+  std::unique_ptr<Task> task_;
+};
+
+/// Does what may write to dataset_save_location. Where that cannot be written to, an Error says so
+/// too; a folder that holds all is read alone.
+template <typename Work>
+auto keeping(const fs::path& folder, const Work& work) {
+  try {
+    return work();
+  } catch (const Error& error) {
+    try {
+      io::check_writable(folder);
+    } catch (const Error&) {
+      fail(
+          "{}\n  dataset_save_location={} cannot be written to: name another folder, or "
+          "dataset_save_location='' (in memory, recomputed in each run)",
+          error.what(), folder.string());
+    }
+    throw;
+  }
+}
+
+/// Of the models that made what is kept.
+preparation::ContentIndex kept_models(const KeptEncodings& kept) {
+  return preparation::ContentIndex(kept.folder / "models.json");
+}
+
+std::unique_ptr<data::Source> make_encoded_source(const ClipSettings& settings,
+                                                  const networks::Sizes& model,
+                                                  std::shared_ptr<const data::ClipSet> clips,
+                                                  data::VideoOptions options,
+                                                  const ClipEncoders& makes, const Job& job) {
+  check(!options.random_start,
+        "[config] random_start makes another clip each time: none can be kept in "
+        "dataset_save_location\n  set dataset_save_location='' or random_start=false");
+  const fs::path folder = settings.kept->folder;
+  preparation::ContentIndex models = kept_models(*settings.kept);
+  const auto encoded = keeping(folder, [&] {
+    return std::make_shared<preparation::EncodedClips>(
+        clips, folder,
+        preparation::EncodeOnceOptions{
+            .format = options.format,
+            .buckets = options.buckets,
+            .max_clips = options.max_samples,
+            .flips = options.random_flip,
+            .crop_seed = options.center_crop ? std::nullopt : std::optional(options.seed),
+            .sizes = options.sizes,
+            .dtype = settings.kept->dtype,
+            .pixels_settings = makes.pixels_settings(models),
+            .text_settings = makes.text_settings(models),
+            .problems = options.problems,
+            .bad_clip = options.bad_clip,
+            .threads = settings.threads,
+            .decode_ahead = settings.decode_ahead});
+  });
+  LazyEncoders encoders(makes, model);
+  std::optional<EncodingTask> task(std::in_place, job, clip_noun(settings));
+  const preparation::EncodedNow now = keeping(folder, [&] {
+    return encoded->encode(encoders.with(),
+                           {.on_progress = [&](const char* what, int64_t done,
+                                               int64_t total) { task->update(what, done, total); },
+                            .on_skip = options.on_skip,
+                            .on_damage =
+                                [&](const std::string& damage) {
+                                  job.notice(damage + "; what it held is encoded again");
+                                },
+                            .stop_requested = [&] { return job.stop_requested(); }});
+  });
+  task.reset();
+  if (now.encoded > 0 || now.captions > 0) {
+    job.notice(fmt::format("encoded {} and {}, kept in {}",
+                           counted(now.encoded, clip_noun(settings)),
+                           counted(now.captions, "caption"), folder.string()));
+  }
+  if (now.stopped) {
+    return nullptr;
+  }
+  options.center_crop = true;  // where they were cropped was chosen
+  options.on_skip = {};        // they were named
+  return data::encoded_source(
+      std::move(clips), options,
+      [encoded](int64_t clip, const data::ClipFormat& format, bool flipped) {
+        return encoded->find(clip, format, flipped);
+      });
+}
+
+}  // namespace
+
+std::unique_ptr<data::Source> make_clip_source(const ClipSettings& settings,
+                                               const networks::Sizes& model, int64_t batch,
+                                               const ClipEncoders& makes, const ClipReport& report,
+                                               const Job& job) {
+  data::VideoOptions options = settings.order;
+  // Its weights are read when it is first used, so that this costs next to nothing.
+  std::shared_ptr<const encoders::Autoencoder> autoencoder = checked_autoencoder(makes, model);
+  check_sizes(settings, autoencoder->layout(), model);
+  std::shared_ptr<const data::ClipSet> clips = open_clips(settings, job);
+  data::Survey survey = look_at_clips(settings, *clips, job);
+  const LeftOutFile left_out = report_clips(settings, *clips, survey, report,
+                                            fits_frames(settings, autoencoder->layout()), job);
+  options.buckets = std::move(survey.buckets);
+  options.problems = std::move(survey.problems);
+  options.on_skip = [job, clips, left_out](int64_t clip, const std::string& why) {
+    job.notice("skipped: " + why);
+    left_out.add(*clips, clip, why);
+  };
+  options.batch = batch;
+  options.sizes = model.size_ids > 0;
+  if (settings.kept) {
+    autoencoder.reset();
+    return make_encoded_source(settings, model, std::move(clips), options, makes, job);
+  }
+  const std::shared_ptr<const encoders::TextEncoder> words = makes.text();
+  const std::shared_ptr<const encoders::ImageEncoder> image = needed_image_encoder(makes, model);
+  return data::video_source(
+      std::move(clips), options,
+      [autoencoder, words, image, condition = makes.image_condition](const data::Clip& clip) {
+        data::Sample out = encode_pixels(clip.pixels, *autoencoder, condition, image.get());
+        encoders::TextStates text = encode_caption(*words, clip.caption);
+        out.encoder_hidden_states = std::move(text.states);
+        out.pooled = std::move(text.pooled);
+        out.size_ids = clip.size_ids;
+        return out;
+      });
+}
+
+int64_t kept_in_memory(const ClipSettings& settings, int64_t samples, int64_t bytes) {
+  if (settings.kept || settings.order.varies()) {
+    return 0;
+  }
+  const int64_t each = bytes * (settings.order.random_flip ? 2 : 1);  // either way round
+  return std::min(settings.order.cache_bytes, samples * each);
+}
+
+encoders::TextStates caption_states(const ClipEncoders& makes,
+                                    const std::optional<KeptEncodings>& kept,
+                                    const std::string& caption) {
+  const auto encode = [&](const std::string& text) { return encode_caption(*makes.text(), text); };
+  if (!kept) {
+    return encode(caption);
+  }
+  preparation::ContentIndex models = kept_models(*kept);
+  const preparation::EncodedText states(kept->folder / "text", makes.text_settings(models),
+                                        kept->dtype);
+  return states.read_or(caption, encode);
+}
+
+}  // namespace kinema::datasets

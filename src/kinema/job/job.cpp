@@ -1,0 +1,87 @@
+#include "kinema/job/job.h"
+
+#include <utility>
+
+#include "kinema/core/error.h"
+
+namespace kinema {
+
+Job::Job() : Job(Observer(), {}) {}
+
+Job::Job(const Observer& observer, JobOptions options)
+    : observer_(std::make_shared<const Observer>(observer)),
+      options_(std::move(options)),
+      asked_(options_.stop) {
+  if (!options_.world) {
+    options_.world = std::make_shared<world::World>();
+  }
+  if (!world().is_alone()) {
+    options_.stop = agreed_.get_token();
+  }
+}
+
+void Job::sync_stop(const std::string& where) const {
+  if (world().is_alone()) {
+    return;
+  }
+  constexpr double kLong = 30 * 24 * 3600;  // seconds; the pulse ends what does not come
+  for (const std::string& each :
+       world().talk().gather(stop_asked() ? "stop" : "", {.what = where, .seconds = kLong})) {
+    if (!each.empty()) {
+      agree_to_stop();
+    }
+  }
+}
+
+void Job::notice(const std::string& line) const {
+  if (world::Pulse* const pulse = world().pulse()) {
+    pulse->notice(line);
+  }
+  if (observer_ && observer_->on_notice) {
+    observer_->on_notice(line);
+  }
+}
+
+void Job::notice(std::span<const std::string> lines) const {
+  for (const std::string& line : lines) {
+    notice(line);
+  }
+}
+
+void Job::line(const std::string& line) const {
+  if (observer_ && observer_->on_line) {
+    observer_->on_line(line);
+  }
+}
+
+std::unique_ptr<Task> Job::task(const std::string& what, int64_t total) const {
+  std::unique_ptr<Task> out;
+  if (observer_ && observer_->on_task) {
+    out = observer_->on_task(what, total);
+  }
+  return out ? std::move(out) : std::make_unique<Task>();
+}
+
+std::function<void(int64_t, int64_t)> Job::progress(const std::string& what) const {
+  // Shared: std::function wants to copy what it holds.
+  return [job = *this, what, task = std::shared_ptr<Task>()](int64_t done, int64_t total) mutable {
+    if (!task) {
+      task = job.task(what, total);
+    }
+    task->update(done);
+  };
+}
+
+void Job::check_stop() const {
+  if (stop_requested()) {
+    throw Stopped();
+  }
+}
+
+void Job::begin() const {
+  if (observer_ && observer_->on_begin) {
+    observer_->on_begin();
+  }
+}
+
+}  // namespace kinema

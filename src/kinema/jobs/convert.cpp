@@ -1,0 +1,202 @@
+#include "kinema/jobs/convert.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <span>
+#include <vector>
+
+#include "kinema/checkpoints/checkpoint_folder.h"
+#include "kinema/core/error.h"
+#include "kinema/io/folder.h"
+#include "kinema/jobs/convert_pipeline.h"
+#include "kinema/networks/convert.h"
+#include "kinema/resolve/model_schedule.h"
+#include "kinema/sample/pipeline_folder.h"
+#include "kinema/training/checkpoint.h"
+#include "kinema/weights/convert_lora.h"
+#include "kinema/weights/lora.h"
+#include "kinema/weights/model_kind.h"
+#include "kinema/weights/single_file.h"
+#include "kinema/weights/weights.h"
+
+namespace kinema::jobs {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// The transformer of a pipeline's folder, a checkpoint's or a run's step; else the path itself.
+fs::path transformer_of(const fs::path& source) {
+  std::error_code ignored;
+  for (const char* part : {"transformer", "unet"}) {
+    if (const fs::path inside = source / part; fs::is_directory(inside, ignored)) {
+      return inside;
+    }
+  }
+  return source;
+}
+
+/// A file of low-rank or other differences, or PEFT's folder of one.
+bool is_lora(const fs::path& source) {
+  std::error_code ignored;
+  return fs::exists(source / weights::kPeftFile, ignored) ||
+         (fs::is_regular_file(source, ignored) &&
+          weights::file_kind(source) == weights::FileKind::LORA);
+}
+
+/// The file in the folder that diffusers' save_lora_weights writes, or in a checkpoint's adapter/;
+/// else the path itself.
+std::string lora_file_in(const std::string& source) {
+  std::error_code ignored;
+  for (const fs::path& folder : {fs::path(source), fs::path(source) / "adapter"}) {
+    if (const fs::path inside = folder / weights::kLoraFile; fs::exists(inside, ignored)) {
+      return inside.string();
+    }
+  }
+  return source;
+}
+
+/// The folders of a checkpoint's parameters; empty where the path is none.
+std::vector<std::string> checkpoint_parts(const fs::path& source) {
+  std::error_code ignored;
+  return fs::exists(source / "train_state.json", ignored) ? training::weights_parts(source)
+                                                          : std::vector<std::string>();
+}
+
+/// `high.safetensors` as `high_2.safetensors`.
+std::string second_target(const fs::path& target) {
+  fs::path out = target;
+  if (!out.has_filename()) {  // NAME/
+    out = out.parent_path();
+  }
+  out.replace_filename(out.stem().string() + "_2" + out.extension().string());
+  return out.string();
+}
+
+/// Tells which transformers or adapters of a pipeline or checkpoint stay as they are.
+void name_others(const fs::path& folder, std::span<const fs::path> converted, const Job& job) {
+  std::vector<std::string> names = training::weights_parts(folder);
+  for (const std::string& part : training::weights_parts(folder)) {
+    names.push_back(training::average_part(part));
+  }
+  for (const std::string& name : names) {
+    std::error_code ignored;
+    const fs::path other = folder / name;
+    if (std::ranges::find(converted, other) == converted.end() &&
+        fs::is_directory(other, ignored)) {
+      job.notice(fmt::format("{0} is there too and is not converted: kinema convert {0} does it",
+                             other.string()));
+    }
+  }
+}
+
+/// Throws an Error where generate and train would refuse the scheduler of a pipeline or checkpoint:
+/// what is written would not say that its network was trained otherwise.
+void check_schedule_of(const fs::path& source) {
+  std::error_code ignored;
+  if (const fs::path beside = resolve::scheduler_config_beside(source); !beside.empty()) {
+    sample::read_scheduler_config(beside);
+  } else if (fs::exists(source / "model_index.json", ignored)) {
+    sample::read_pipeline_folder(source, sample::PartsThere::SOME);
+  } else if (fs::exists(source / sample::kSchedulerConfig, ignored)) {
+    sample::read_scheduler_config(source / sample::kSchedulerConfig);
+  }
+}
+
+ConvertResult convert_one(const std::string& given, const std::string& target,
+                          const ConvertOptions& options, const Job& job) {
+  const std::string named = lora_file_in(given);
+  using weights::Role;
+  weights::check_role(named, {Role::NETWORK, Role::PIPELINE, Role::ADAPTER});
+  if (is_lora(named)) {
+    const weights::LoraFormat to = weights::lora_format_from_string(options.to);
+    io::make_folder(fs::path(target).parent_path());
+    weights::convert_lora(named, target, to, options.dtype);
+    if (const fs::path folder = fs::path(named).parent_path();
+        folder == fs::path(given) / "adapter") {
+      name_others(given, std::array{folder}, job);
+    }
+    return {.source = named, .target = target};
+  }
+  const fs::path source = transformer_of(named);
+  check_schedule_of(named);
+  // With another dtype, or in other shards, the network is written anew.
+  check(options.to != "diffusers" || options.dtype ||
+            options.max_shard_bytes != ConvertOptions{}.max_shard_bytes ||
+            !fs::exists(fs::path(named) / "model_index.json"),
+        "[convert] {} is a folder of diffusers already: there is nothing to convert\n  --dtype or "
+        "--shard-gib writes its {} anew, a copy of the folder is `cp -r`",
+        named, source.filename().string());
+  const networks::ConvertOptions settings{
+      .to = networks::format_from_string(options.to),
+      .dtype = options.dtype,
+      .max_shard_bytes = options.max_shard_bytes,
+      .progress = [job, told = job.progress("converting")](int64_t done, int64_t total) {
+        job.check_stop();  // what was begun is removed
+        told(done, total);
+      }};
+  io::make_folder(fs::path(target).parent_path());
+  job.notice(resolve::file_notices(source));
+  if (holds_pipeline(source)) {
+    if (settings.to == networks::Format::DIFFUSERS) {
+      convert_pipeline(source, target, settings, job);
+      return {.source = source.string(), .target = target};
+    }
+    job.notice(fmt::format(
+        "of {} the network alone is converted: {} stay, which --to diffusers writes too",
+        source.string(), fmt::join(weights::parts_in(source), ", ")));
+  }
+  networks::convert_transformer(source, target, settings);
+  if (source != fs::path(named)) {
+    name_others(named, std::array{source}, job);
+  }
+  return {.source = source.string(), .target = target};
+}
+
+}  // namespace
+
+ConvertResult convert(const std::string& given, const std::string& target,
+                      const ConvertOptions& options, const Observer& observer) {
+  const Job job(observer, options.job);
+  job.check_stop();
+  check(!given.empty() && !target.empty(),
+        "[convert] the {} has no name: a file or folder was expected",
+        given.empty() ? "source" : "target");
+  for (fs::path above = fs::absolute(target).lexically_normal(); above.has_relative_path();
+       above = above.parent_path()) {
+    check(checkpoint_parts(above.parent_path()).empty(),
+          "[convert] {} lies within the checkpoint {}, which is valid with its own files alone\n"
+          "  name a place outside",
+          target, above.parent_path().string());
+  }
+  const fs::path checkpoints = fs::path(given) / "checkpoints";
+  const std::vector<int64_t> steps = checkpoints::CheckpointFolder(checkpoints).steps();
+  check(steps.empty(), "[convert] {} is a run's folder, expected a checkpoint\n  {} is its newest",
+        given, (checkpoints / fmt::format("{}", steps.empty() ? 0 : steps.back())).string());
+  check(options.max_shard_bytes > 0, "[convert] shards of {} bytes: at least 1 was expected",
+        options.max_shard_bytes);
+  const std::vector<std::string> parts = checkpoint_parts(given);
+  if (parts.size() < 2) {
+    return convert_one(given, target, options, job);
+  }
+  const std::string second = second_target(target);
+  std::error_code ignored;
+  check(
+      !fs::exists(fs::symlink_status(second, ignored)),
+      "[convert] {} is there already, where the low-noise expert of {} goes\n  remove it, or name "
+      "another place",
+      second, given);
+  const auto of_part = [&](size_t place, const std::string& to) {
+    return convert_one((fs::path(given) / parts[place]).string(), to, options, job);
+  };
+  ConvertResult out = of_part(0, target);
+  const ConvertResult low = of_part(1, second);
+  job.line(fmt::format("{} -> {}", low.source, low.target));
+  name_others(given, std::array{fs::path(given) / parts[0], fs::path(given) / parts[1]}, job);
+  return out;
+}
+
+}  // namespace kinema::jobs

@@ -1,0 +1,79 @@
+#include "kinema/jobs/convert_pipeline.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "kinema/io/atomic_write.h"
+#include "kinema/io/folder.h"
+#include "kinema/networks/open.h"
+#include "kinema/resolve/model_schedule.h"
+#include "kinema/sample/pipeline_folder.h"
+#include "kinema/weights/checkpoint.h"
+#include "kinema/weights/family.h"
+#include "kinema/weights/single_file.h"
+
+namespace kinema::jobs {
+namespace {
+
+namespace fs = std::filesystem;
+using io::Json;
+
+/// Copies the tokenizers that lie beside the file, and returns what the pipeline lists and the
+/// folder has not.
+std::vector<std::string> complete(const fs::path& source, const fs::path& target,
+                                  const Json& index) {
+  std::vector<std::string> missing;
+  for (const auto& [name, value] : index.members()) {
+    if (!value.is_array() || fs::is_directory(target / name)) {
+      continue;
+    }
+    const fs::path beside = source.parent_path() / name;
+    if (name.starts_with("tokenizer") && fs::is_directory(beside)) {
+      fs::copy(beside, target / name, fs::copy_options::recursive);
+    } else {
+      missing.push_back(name + "/");
+    }
+  }
+  return missing;
+}
+
+}  // namespace
+
+bool holds_pipeline(const fs::path& source) {
+  weights::refuse_other_formats(source);
+  return !weights::parts_in(source).empty() &&
+         weights::is_transformer(weights::Checkpoint::open(source));
+}
+
+void convert_pipeline(const fs::path& source, const fs::path& target,
+                      const networks::ConvertOptions& options, const Job& job) {
+  const weights::Family& family = *weights::family_of(weights::Checkpoint::open(source));
+  const Json scheduler = resolve::read_model_schedule(
+                             {.path = resolve::scheduler_config_beside(source), .class_name = ""},
+                             source, networks::open(source))
+                             .file;
+  networks::convert_parts(source, target, options);
+  std::vector<std::string> missing;
+  try {
+    io::make_folder(target / "scheduler");
+    io::write_file(target / sample::kSchedulerConfig, scheduler.dump() + "\n");
+    const Json index = weights::model_index(family, scheduler.at("_class_name").as_string());
+    io::write_file(target / "model_index.json", index.dump() + "\n");
+    missing = complete(source, target, index);
+  } catch (...) {
+    std::error_code ignored;
+    fs::remove_all(target, ignored);
+    throw;
+  }
+  if (!missing.empty()) {
+    job.notice(
+        fmt::format("{} lacks {}, which {} does not hold: copy {} from another folder of a {}",
+                    target.string(), fmt::join(missing, ", "), source.string(),
+                    missing.size() == 1 ? "it" : "them", family.pipelines.front().name));
+  }
+}
+
+}  // namespace kinema::jobs

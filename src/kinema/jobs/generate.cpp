@@ -1,0 +1,321 @@
+#include "kinema/jobs/generate.h"
+
+#include <fmt/format.h>
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "kinema/core/error.h"
+#include "kinema/io/folder.h"
+#include "kinema/jobs/kernel_check.h"
+#include "kinema/jobs/shared_generation.h"
+#include "kinema/jobs/shared_start.h"
+#include "kinema/jobs/tile_search.h"
+#include "kinema/networks/open.h"
+#include "kinema/resolve/compiler_flags.h"
+#include "kinema/resolve/device.h"
+#include "kinema/resolve/generation.h"
+#include "kinema/resolve/lora.h"
+#include "kinema/resolve/missing_features.h"
+#include "kinema/resolve/model_options.h"
+#include "kinema/resolve/model_schedule.h"
+#include "kinema/resolve/models.h"
+#include "kinema/resolve/shared_start.h"
+#include "kinema/resolve/stored_paths.h"
+#include "kinema/sample/output.h"
+#include "kinema/stores/output_stores.h"
+#include "kinema/weights/weights.h"
+
+namespace kinema::jobs {
+namespace {
+
+namespace fs = std::filesystem;
+
+GenerateStart start_of(const sample::GenerateRequest& request,
+                       std::span<const sample::DenoiseBatch> batches, int64_t num_frames) {
+  GenerateStart out{.num_frames = num_frames,
+                    .height = request.height,
+                    .width = request.width,
+                    .num_inference_steps = request.num_inference_steps};
+  for (const sample::DenoiseBatch& batch : batches) {
+    out.videos += batch.latents.shape.dims.front();
+  }
+  return out;
+}
+
+/// What the sampling room tells, in this room's terms. `output` is made once it is known that there
+/// will be something to write. `meet`: see generate; none where videos are made together.
+sample::GenerateObserver listening(const GenerateObserver& observer, const Job& job,
+                                   const resolve::Settings& config,
+                                   const sample::GenerateRequest& request, io::FolderToFill& output,
+                                   const std::string& allowed_flags,
+                                   const std::function<void()>& meet) {
+  const bool together = meet == nullptr && !job.world().is_alone();
+  sample::GenerateObserver out;
+  out.note = [&job](const std::string& line) { job.notice(line); };
+  out.layout = [&job](const std::string& text) { job.line("batch: " + text); };
+  if (resolve::debug_sharding(config) && observer.on_sharding) {
+    out.sharding = observer.on_sharding;
+  }
+  // Again before the long part: some folders say only then that nothing can be made there.
+  out.encoded = [&observer, &job, &request, &output](std::span<const sample::DenoiseBatch> batches,
+                                                     int64_t num_frames) {
+    job.check_stop();
+    output.make();
+    if (observer.on_start) {
+      observer.on_start(start_of(request, batches, num_frames));
+    }
+  };
+  out.step = [&observer, &job, allowed_flags, together,
+              task = std::shared_ptr<Task>()](const sample::DenoiseStep& step) mutable {
+    if (together) {
+      job.sync_stop("a step of the sampler");
+      job.check_stop();
+    } else if (job.stop_asked()) {  // the others hear of it when they are done
+      throw Stopped();
+    }
+    if (!task) {
+      task = job.task("sampling", step.total);
+      if (!allowed_flags.empty()) {
+        job.notice("step 1" + allowed_flags);
+      }
+    }
+    task->update(step.done);
+    if (observer.on_step) {
+      observer.on_step(step.done, step.total);
+    }
+  };
+  if (meet && !job.world().is_alone() && !request.save_latents.empty()) {
+    out.denoised = [&job, &request, meet](std::span<const sample::GeneratedVideo> videos) {
+      meet();
+      write_latents_of_all(request.save_latents, videos, job);
+    };
+  }
+  return out;
+}
+
+/// The videos' own files, and what process 0 writes of all; `pipeline` is null where this process
+/// writes none. `apart`: each has made its own.
+void write(const fs::path& output, const sample::GenerateRequest& request,
+           const sample::Pipeline* pipeline, const sample::OutputOptions& options,
+           stores::VideoStore& store, bool apart, GenerateResult& result, const Job& job) {
+  std::vector<sample::ListedVideo> listed;
+  if (pipeline != nullptr) {
+    const sample::OutputFiles files =
+        sample::write_videos(output, request, result.made, *pipeline, options);
+    for (size_t i = 0; i < files.videos.size(); ++i) {
+      sample::GeneratedVideo& video = result.made.videos[i];
+      listed.push_back(sample::listed_video(files.videos[i], video, options));
+      result.videos.push_back(
+          {.path = store.path(files.videos[i]),
+           .prompt = video.prompt,
+           .index = video.index,
+           .frames = std::move(video.frames),
+           .latents = std::move(video.latents),
+           .frames_folder = files.frames.empty() ? "" : store.path(files.frames[i])});
+    }
+  }
+  result.made.videos.clear();
+  if (apart) {
+    gather_videos(result, listed, job);
+  }
+  if (job.world().is_first()) {
+    const fs::path sheet = sample::write_list(output, listed, result.made.sizes.height, options);
+    result.contact_sheet = sheet.empty() ? "" : store.path(sheet);
+  }
+  store.finish();
+}
+
+/// The model that is sampled, as its files say it.
+struct SampledModel {
+  resolve::ModelToUse model;
+  networks::Network network;
+  nn::ModelOptions options;
+  std::vector<std::string> adapters;  // a line about each LoRA
+};
+
+SampledModel open_model(const resolve::Settings& loaded, fs::path& checkpoint, const Job& job) {
+  SampledModel out{.options = resolve::model_options(loaded)};
+  read_together(
+      checkpoint,
+      [&] {
+        out.model = resolve::find_model(loaded, job);
+        checkpoint = out.model.checkpoint();
+        out.adapters = resolve::add_lora(loaded, out.options, out.model, job);
+        out.network = networks::open(out.model.folder.transformer);
+      },
+      job);
+  job.notice(sample::warnings(out.model.folder));
+  job.notice(resolve::file_notices(out.model.folder.transformer));
+  return out;
+}
+
+/// The configuration with what the processes sample, found on this machine. `checkpoint` becomes
+/// the run's that all of them take.
+resolve::Settings with_local_inputs(const resolve::Settings& given, fs::path& checkpoint,
+                                    const Job& job) {
+  resolve::Settings loaded = resolve::with_local_checkpoint(given, job);
+  job.notice(resolve::check_run(loaded));
+  const bool from_run = resolve::has_checkpoint(loaded) && !resolve::has_adapter(loaded);
+  loaded = resolve::with_local_models(
+      std::move(loaded), from_run ? resolve::Use::GENERATE_FROM_RUN : resolve::Use::GENERATE, job);
+  if (const auto step =
+          agree_on_checkpoint([&] { return resolve::find_model(loaded, job); }, job)) {
+    loaded = resolve::with_checkpoint_step(loaded, *step);
+    checkpoint = resolve::checkpoint_folder(loaded, *step);
+  }
+  return loaded;
+}
+
+/// Makes the videos of this process's share, which may be none.
+class Making {
+ public:
+  Making(const fs::path& checkpoint, bool together, const Job& job)
+      : checkpoint_(checkpoint), together_(together), job_(job) {}
+
+  /// Of several processes nobody writes before all have made theirs, or after one was stopped.
+  /// `removed`: the checkpoint was, for this one.
+  void meet(bool removed = false) {
+    if (job_.world().is_alone()) {
+      return;
+    }
+    if (!std::exchange(met_, true)) {
+      check_still_there(checkpoint_, removed, job_);
+      job_.sync_stop("the results");
+    }
+    job_.check_stop();
+  }
+
+  /// Opens the pipeline by `open` and makes the request's videos.
+  sample::Generated run(const std::function<sample::Pipeline&()>& open,
+                        const sample::GenerateRequest& request,
+                        const sample::GenerateObserver& observer) {
+    try {
+      sample::Pipeline* pipeline = nullptr;
+      const auto open_now = [&] { pipeline = &open(); };
+      if (together_) {
+        read_together(checkpoint_, open_now, job_);
+      } else {
+        open_now();
+      }
+      return pipeline->generate(request, observer);
+    } catch (const Stopped&) {
+      if (!together_) {
+        meet();
+      }
+      throw;
+    } catch (const Error&) {
+      if (!together_ && !met_ && resolve::was_removed(checkpoint_)) {
+        meet(/*removed=*/true);
+      }
+      throw;
+    }
+  }
+
+  /// What PipelineOptions::agree is, where the processes make each video together.
+  std::function<std::string(const std::string&)> agree() const {
+    if (!together_) {
+      return nullptr;
+    }
+    return [this](const std::string& problem) {
+      check_still_there(checkpoint_, !problem.empty() && resolve::was_removed(checkpoint_), job_);
+      return agree_on_problem(problem, job_);
+    };
+  }
+
+ private:
+  const fs::path& checkpoint_;
+  bool together_;
+  const Job& job_;
+  bool met_ = false;
+};
+
+/// `checkpoint` becomes the one that is sampled.
+GenerateResult generate_newest(const resolve::Settings& given, fs::path& checkpoint,
+                               const flags::Effective& flags, const GenerateObserver& observer,
+                               const Job& job) {
+  const resolve::Settings settings = with_local_inputs(given, checkpoint, job);
+  stores::VideoStore store(resolve::video_folder(settings), job);
+  const SampledModel sampled = open_model(settings, checkpoint, job);
+  const resolve::ModelToUse& model = sampled.model;
+  const networks::Network& network = sampled.network;
+  sample::OutputOptions output_settings =
+      resolve::output_options(settings, model, flags::given_json(flags));
+  output_settings.taken = store.names();
+  for (const std::string& line : sampled.adapters) {
+    job.notice("lora: " + line);
+  }
+  io::FolderToFill output(store.local().empty() ? model.output : fs::path(store.local()));
+  io::check_writable(output.path());
+  sample::check_family(model.folder, network);
+  sample::GenerateRequest request = resolve::make_request(settings, model, network, job);
+  job.notice(resolve::model_notices(settings, network, model.folder.has_two_experts(), request));
+  check_same_request(request, store.is_remote() ? fs::path() : output.path(), job);
+  job.begin();
+  job.check_stop();
+  const VideoDevices over = open_for_videos(settings, job);
+  const pjrt::Client& client = over.client;
+  const resolve::Settings tuned = with_fastest_tiles(with_checked_kernels(settings, client, job),
+                                                     PlanMode::GENERATE, client, job);
+  const runtime::Devices devices(client, over.place);
+  if (const mesh::Placement& place = devices.placement(); place.active()) {
+    job.line(fmt::format("devices: {}, {}", devices.total(), mesh::axes_text(place.mesh().axes)));
+  }
+  if (const auto line = resolve::apply_batch(settings, devices.placement(), request)) {
+    job.line(*line);
+  }
+  log_shares(request, over.together, job);
+  set_share(request, over.together, job);
+  GenerateResult result{.transformer = model.folder.transformer};
+  std::optional<sample::Pipeline> pipeline;
+  job.world().begin(0, fmt::format("making {}s", request.noun), /*is_long=*/true);
+  Making making(checkpoint, over.together, job);
+  const std::function<void()> meet = [&] { making.meet(); };
+  if (sample::videos_of_share(request, request.share.index).count > 0) {
+    const auto open = [&]() -> sample::Pipeline& {
+      sample::PipelineOptions how{
+          .model = sampled.options,
+          .program = trying_kernels(resolve::step_program_options(tuned), devices, job),
+          .releases_encoders = true,
+          .agree = making.agree()};
+      how.model.attention = resolve::model_options(tuned).attention;
+      return pipeline.emplace(devices, model.folder,
+                              resolve::make_parts(tuned, model, network.sizes(), client, job),
+                              std::move(how));
+    };
+    result.made =
+        making.run(open, request,
+                   listening(observer, job, settings, request, output, resolve::allowed_text(flags),
+                             over.together ? nullptr : meet));
+  } else if (!request.save_latents.empty()) {
+    meet();
+    write_latents_of_all(request.save_latents, {}, job);
+  }
+  meet();
+  const bool writes = pipeline && request.decodes;
+  write(output.path(), request, writes ? &*pipeline : nullptr, output_settings, store,
+        !over.together, result, job);
+  return result;
+}
+
+}  // namespace
+
+GenerateResult generate(const resolve::Settings& settings, const GenerateObserver& observer,
+                        JobOptions given_options) {
+  const Job job(observer, std::move(given_options));
+  job.check_stop();
+  job.notice(resolve::notices(settings, "generate"));
+  job.notice(resolve::default_prompt_notice(settings));
+  job.notice(resolve::prompt_notices(settings));
+  job.notice(resolve::device_notices(settings));
+  const std::shared_ptr<void> together = resolve::start_heartbeat(settings, job);
+  const flags::Effective flags = resolve::check_flags(settings, job);
+  resolve::check_same_start(settings, flags, job);
+  return resolve::with_newest_checkpoint(settings, job, [&](fs::path& checkpoint) {
+    return generate_newest(settings, checkpoint, flags, observer, job);
+  });
+}
+
+}  // namespace kinema::jobs

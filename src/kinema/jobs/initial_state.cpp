@@ -1,0 +1,143 @@
+#include "kinema/jobs/initial_state.h"
+
+#include <fmt/core.h>
+
+#include <atomic>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "kinema/core/error.h"
+#include "kinema/resolve/continued_run.h"
+#include "kinema/resolve/model_to_use.h"
+#include "kinema/resolve/two_experts.h"
+#include "kinema/training/checkpoint.h"
+#include "kinema/weights/weights.h"
+
+namespace kinema::jobs {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// `specs` in the dtypes that the state is kept in; of the network at this place.
+training::State first_state(const Training& training, size_t place, const InitialState& what,
+                            const runtime::Devices& devices) {
+  const std::span<const nn::ParamSpec> specs = what.specs;
+  const fs::path& pretrained = training.pretrained.at(place);
+  const auto seed = static_cast<uint64_t>(training.settings.seed);
+  if (!pretrained.empty()) {
+    weights::check_folder(pretrained, specs);
+  }
+  const std::vector<resolve::TrainedAdapter>& adapters = training.step.adapters;
+  std::vector<runtime::Array> params =
+      !adapters.empty()    ? weights::load_adapted(pretrained, adapters.at(place).merged,
+                                                   adapters[place].start, seed, specs, devices)
+      : pretrained.empty() ? weights::initialise(specs, seed, devices)
+                           : weights::load(pretrained, specs, devices);
+  return training::fresh_state(std::move(params), specs, what.ema, devices, what.optimizer);
+}
+
+/// That of a checkpoint, of the network at this place.
+training::State saved_state(const Training& training, size_t place, const fs::path& checkpoint,
+                            const InitialState& what, const runtime::Devices& devices) {
+  const std::span<const nn::ParamSpec> specs = what.specs;
+  resolve::check_same_class(training.step.network, checkpoint);
+  std::optional<training::AdapterBase> base;
+  if (const std::vector<resolve::TrainedAdapter>& adapters = training.step.adapters;
+      !adapters.empty()) {
+    base = training::AdapterBase{.folder = training.pretrained.at(place),
+                                 .merged = adapters.at(place).merged};
+  }
+  const resolve::Expert& expert = training.step.expert;
+  return training::load_state(
+      checkpoint, specs, what.ema, devices, what.optimizer, base,
+      resolve::weights_part_for(checkpoint, expert.each().at(place), expert.is_both()));
+}
+
+/// What all processes together read of a checkpoint, and who read how much.
+std::string read_once_line(int64_t own, const Job& job) {
+  double sum = 0;
+  std::string each;
+  const std::vector<std::string> all =
+      job.world().talk().gather(std::to_string(own), {.what = "the restored state"});
+  for (size_t rank = 0; rank < all.size(); ++rank) {
+    constexpr double kMega = 1e6;
+    const double read = std::stod(all[rank]) / kMega;
+    sum += read;
+    if (read > 0 && rank < 8) {
+      each += fmt::format("{}process {} {:.1f} MB", each.empty() ? "" : ", ", rank, read);
+    }
+  }
+  return fmt::format("checkpoint read by one replica: {:.1f} MB in all ({})", sum, each);
+}
+
+}  // namespace
+
+void check_optimizer_of(const fs::path& checkpoint, std::string_view optimizer) {
+  check(training::has_optimizer(checkpoint),
+        "[train] init_optimizer: {} holds no optimizer (save_optimizer=false)\n  "
+        "init_optimizer=false takes its weights alone",
+        checkpoint.string());
+  const std::string before = training::read_train_state(checkpoint).setting("optimizer");
+  check(before.empty() || before == optimizer,
+        "[train] init_optimizer: {} holds {}'s state, and this run's optimizer is {}\n  "
+        "init_optimizer=false takes its weights alone",
+        checkpoint.string(), before, optimizer);
+}
+
+void begin_from(const fs::path& checkpoint, size_t place, Training& out) {
+  const resolve::Expert& expert = out.step.expert;
+  const std::vector<std::string> parts = training::weights_parts(checkpoint);
+  const fs::path weights =
+      checkpoint / parts.at(static_cast<size_t>(resolve::weights_part_for(
+                       checkpoint, expert.each().at(place), expert.is_both())));
+  if (parts.front() != training::kAdapter) {
+    resolve::check_same_network(out.step.network, checkpoint);
+    out.pretrained.at(place) = weights;
+    return;
+  }
+  check(
+      !out.step.adapters.empty(),
+      "[train] init_from: {} holds an adapter, but a whole network is trained\n  enable_lora=true "
+      "trains an adapter that begins as it",
+      checkpoint.string());
+  resolve::TrainedAdapter& adapter = out.step.adapters.at(place);
+  adapter.start = {{.lora = std::make_shared<const weights::Lora>(weights::Lora::open(weights))}};
+  const weights::UniformRank before = weights::uniform_rank(adapter.start.front());
+  check(before.rank == adapter.config.rank && before.factor == adapter.config.scale(),
+        "[train] init_from: the adapter of {} has rank {} and counts {:g} times, this run's {} and "
+        "{:g}\n  lora_rank and lora_alpha must be the same",
+        checkpoint.string(), before.rank, before.factor, adapter.config.rank,
+        adapter.config.scale());
+}
+
+void load_states(const InitialState& what, const runtime::Devices& devices, const Job& job,
+                 Training& out) {
+  const auto span = out.timings.measure("loading weights");
+  const auto loading = job.task("loading the weights");
+  const bool with_optimizer = !what.start.init.empty() && what.with_init_optimizer;
+  const auto bytes_read = std::make_shared<std::atomic<int64_t>>(0);
+  const bool once = what.one_reader && devices.is_shared();
+  const runtime::Devices readers = once ? devices.with_one_reader(bytes_read) : devices;
+  const fs::path& from = what.start.resumes() ? what.start.folder : what.start.init;
+  try {
+    for (size_t place = out.pretrained.size(); place-- > 0;) {
+      out.experts->set_state(static_cast<int64_t>(place),
+                             what.start.resumes() || with_optimizer
+                                 ? saved_state(out, place, from, what, readers)
+                                 : first_state(out, place, what, devices));
+    }
+  } catch (const Error&) {
+    check(!resolve::was_removed(from),
+          "[train] the checkpoint {} was removed while it was read, as by a training that goes "
+          "on\n  the same command takes the newest of that run",
+          from.string());
+    throw;
+  }
+  if (once && (what.start.resumes() || with_optimizer)) {
+    job.line(read_once_line(*bytes_read, job));
+  }
+}
+
+}  // namespace kinema::jobs

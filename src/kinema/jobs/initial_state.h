@@ -1,0 +1,39 @@
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <span>
+#include <string_view>
+
+#include "kinema/job/job.h"
+#include "kinema/jobs/training.h"
+#include "kinema/nn/params.h"
+#include "kinema/resolve/resume.h"
+#include "kinema/runtime/array.h"
+#include "kinema/training/optimizer.h"
+
+/// The state that a training run begins with: of a checkpoint, of pretrained weights, or from
+/// scratch.
+namespace kinema::jobs {
+
+/// Throws an Error where a checkpoint has no state of this optimizer.
+void check_optimizer_of(const std::filesystem::path& checkpoint, std::string_view optimizer);
+
+/// Has the network at this place begin with the weights of another run's checkpoint: a network, or
+/// the adapter of one.
+void begin_from(const std::filesystem::path& checkpoint, size_t place, Training& out);
+
+struct InitialState {
+  const resolve::Start& start;
+  std::span<const nn::ParamSpec> specs;  // in the dtypes that the state is kept in
+  bool ema = false;
+  const training::Optimizer& optimizer;
+  bool with_init_optimizer = false;  // init_from's checkpoint gives the optimizer's state too
+  bool one_reader = false;           // one process reads a checkpoint and sends it to the others
+};
+
+/// Loads the state of each network onto the devices.
+void load_states(const InitialState& what, const runtime::Devices& devices, const Job& job,
+                 Training& out);
+
+}  // namespace kinema::jobs

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "kinema/graph/graph.h"
+#include "kinema/job/job.h"
+#include "kinema/jobs/plan.h"
+#include "kinema/kernels/kernel_set.h"
+#include "kinema/mesh/placement.h"
+#include "kinema/planning/target.h"
+#include "kinema/resolve/settings.h"
+#include "kinema/runtime/emit_for.h"
+#include "kinema/training/experts.h"
+
+namespace kinema::jobs {
+
+/// The program that a run with this configuration would compile, as a graph.
+struct PlannedStep {
+  std::shared_ptr<const void> owner;  // keeps `graph`; shared: two kinds of steps own one
+  const Graph* graph = nullptr;
+  std::vector<Tensor> outputs;
+  kernels::Target target;
+  runtime::ProgramOptions program;
+  mesh::Placement place;
+  std::string what;
+  std::string model;
+  std::string inputs;
+  std::string layout;        // of the batch over the mesh; empty on one device
+  training::IdleBytes idle;  // of the expert whose turn the step is not
+  double model_flops = 0;  // on all devices, by the formula of Architecture::forward_flops; 0: none
+
+  /// The program's text and kernels, as a run on these devices would emit them.
+  runtime::Emitted emitted() const { return emit_for(target, *graph, outputs, program); }
+};
+
+/// Builds the step for a target's devices. Throws an Error where a run would.
+PlannedStep build_planned_step(const resolve::Settings& loaded, const planning::Target& target,
+                               PlanMode mode, const Job& job);
+
+}  // namespace kinema::jobs

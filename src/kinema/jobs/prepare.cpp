@@ -1,0 +1,148 @@
+#include "kinema/jobs/prepare.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "kinema/core/error.h"
+#include "kinema/datasets/clip_report.h"
+#include "kinema/datasets/clips.h"
+#include "kinema/jobs/shared_start.h"
+#include "kinema/networks/open.h"
+#include "kinema/resolve/compiler_flags.h"
+#include "kinema/resolve/dataset.h"
+#include "kinema/resolve/device.h"
+#include "kinema/resolve/encoder_settings.h"
+#include "kinema/resolve/encoders.h"
+#include "kinema/resolve/missing_features.h"
+#include "kinema/resolve/model_options.h"
+#include "kinema/resolve/model_places.h"
+#include "kinema/resolve/models.h"
+#include "kinema/resolve/network.h"
+#include "kinema/resolve/pictures.h"
+#include "kinema/resolve/preparation.h"
+#include "kinema/resolve/shared_start.h"
+#include "kinema/resolve/trained_model.h"
+#include "kinema/stores/local_copies.h"
+#include "kinema/stores/output_stores.h"
+#include "kinema/training/objective.h"
+#include "kinema/weights/weights.h"
+
+namespace kinema::jobs {
+namespace {
+
+namespace fs = std::filesystem;
+
+preparation::Hooks hooks_of(const PrepareObserver& observer, const Job& job,
+                            stores::RecordStore* store) {
+  return {.on_clip = job.progress("preparing"),
+          .on_skip =
+              [&](const preparation::SkippedClip& clip) {
+                if (observer.on_skip) {
+                  observer.on_skip(clip);
+                } else {
+                  job.notice(fmt::format("skipped: {}: {}", clip.file, clip.reason));
+                }
+              },
+          .on_shard =
+              [&observer, store](const preparation::Shard& shard) {
+                store->hint();
+                if (observer.on_shard) {
+                  observer.on_shard(shard);
+                }
+              },
+          .stop_requested = [&job] { return job.stop_asked(); }};
+}
+
+}  // namespace
+
+PrepareResult prepare(const resolve::Settings& given, const PrepareObserver& observer,
+                      JobOptions options) {
+  const Job job(observer, std::move(options));
+  job.notice(resolve::notices(given, "prepare"));
+  const std::shared_ptr<void> together = resolve::start_heartbeat(given, job);
+  const flags::Effective flags = resolve::check_flags(given, job);
+  const resolve::Settings fetched = resolve::with_local_models(given, resolve::Use::PREPARE, job);
+  resolve::check_same_start(fetched, flags, job);
+  const resolve::PreparationFolders named = resolve::preparation_folders(fetched);
+  resolve::PreparationFolders local = named;
+  local.clips = stores::local_copy(named.clips, job);
+  const bool writes = job.world().is_first();
+  std::optional<stores::RecordStore> records;
+  std::optional<stores::RecordStore> eval_records;
+  if (writes) {
+    records.emplace(named.records, job);
+    eval_records.emplace(named.eval_records, job);
+    local.records = records->local();
+    local.eval_records = eval_records->local();
+  }
+  job.begin();
+  const resolve::Pictures pictures = resolve::pictures_of(fetched);
+  const resolve::Settings settings =
+      resolve::with_image_keys(resolve::with_folders(fetched, local), pictures);
+  const datasets::ClipSettings clip_settings = resolve::clip_settings(settings);
+  const resolve::TextWidths widths = resolve::text_widths_to_prepare(settings);
+  const std::shared_ptr<const data::ClipSet> clips = datasets::open_clips(clip_settings, job);
+  std::vector<resolve::PreparedPart> parts = resolve::preparation_parts(
+      settings, clip_settings, {.text = widths, .sizes = pictures.sizes, .writes = writes});
+  const pjrt::Client client = resolve::open_own_client(settings, job);
+  check_same_devices(client, job);
+  const auto autoencoder = resolve::make_autoencoder(settings, client);
+  PrepareResult result;
+  int64_t found_when_decoded = 0;
+  if (writes) {
+    const data::Survey survey = datasets::look_at_clips(clip_settings, *clips, job);
+    datasets::check_enough(clip_settings, *clips, survey,
+                           datasets::fits_frames(clip_settings, autoencoder->layout()));
+    const fs::path folder = fs::path(records->path()) / "";  // with or without a slash at its end
+    const std::string list = folder.parent_path().string() + ".skipped.jsonl";
+    job.notice(datasets::report_lines(clip_settings, *clips, survey, {}, list));
+    result.left_out = data::causes_of(survey);
+    found_when_decoded = -survey.bad();
+  }
+  const auto text_encoder =
+      resolve::make_text_encoder(settings, widths, client, job, resolve::TextUse::CAPTIONS);
+  const auto clip = resolve::image_encoder_to_prepare(settings, client);
+  const preparation::Encoders models{.autoencoder = *autoencoder,
+                                     .text = *text_encoder,
+                                     .image_condition = resolve::has_image_condition(settings),
+                                     .sizes = pictures.sizes,
+                                     .image = clip.get()};
+  int64_t first_clip = 0;
+  for (resolve::PreparedPart& part : parts) {
+    stores::RecordStore* store = !writes               ? nullptr
+                                 : part.in_eval_folder ? &*eval_records
+                                                       : &*records;
+    part.options.clips = clips;
+    part.options.first_clip = first_clip;
+    part.options.world = &job.world();
+    PreparedFolder made{
+        .kind = part.kind,
+        .path = store == nullptr ? "" : store->path(),
+        .has_buckets = !part.options.buckets.empty(),
+        .noun = datasets::clip_noun(clip_settings),
+        .made = prepare_records(part.options, models, hooks_of(observer, job, store))};
+    if (store != nullptr) {
+      store->finish();
+      if (observer.on_folder) {
+        observer.on_folder(made);
+      }
+    }
+    first_clip = made.made.end_clip;
+    found_when_decoded += std::ssize(made.made.skipped);
+    result.stopped = made.made.stopped;
+    result.folders.push_back(std::move(made));
+    if (result.stopped) {
+      break;
+    }
+  }
+  if (found_when_decoded > 0) {
+    result.left_out.push_back({"damaged", found_when_decoded});
+  }
+  return result;
+}
+
+}  // namespace kinema::jobs

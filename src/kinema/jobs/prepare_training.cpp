@@ -1,0 +1,322 @@
+#include "kinema/jobs/training.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <atomic>
+#include <memory>
+
+#include "kinema/core/error.h"
+#include "kinema/io/json.h"
+#include "kinema/jobs/compiled_trainer.h"
+#include "kinema/jobs/initial_state.h"
+#include "kinema/jobs/kernel_check.h"
+#include "kinema/jobs/memory_advice.h"
+#include "kinema/jobs/run_evaluation.h"
+#include "kinema/jobs/shared_start.h"
+#include "kinema/networks/open.h"
+#include "kinema/planning/target.h"
+#include "kinema/resolve/continued_run.h"
+#include "kinema/resolve/dataset.h"
+#include "kinema/resolve/device.h"
+#include "kinema/resolve/encoders.h"
+#include "kinema/resolve/generation.h"
+#include "kinema/resolve/missing_features.h"
+#include "kinema/resolve/model_places.h"
+#include "kinema/resolve/model_schedule.h"
+#include "kinema/resolve/model_to_use.h"
+#include "kinema/resolve/network.h"
+#include "kinema/resolve/open_run.h"
+#include "kinema/resolve/pictures.h"
+#include "kinema/resolve/resume.h"
+#include "kinema/resolve/two_experts.h"
+#include "kinema/training/flops.h"
+#include "kinema/weights/weights.h"
+
+namespace kinema::jobs {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// What caption dropout trains with: the empty caption's text states [t, d], pooled [p] where a
+/// batch has them.
+void add_empty_text(const resolve::Settings& settings, const Training& run,
+                    const pjrt::Client& client, const Job& job, training::TrainerOptions& out) {
+  if (run.settings.caption_dropout <= 0) {
+    return;
+  }
+  const networks::Sizes& model = run.step.network.sizes();
+  const training::BatchShapes& batch = run.batches[0];
+  const encoders::TextStates text =
+      datasets::caption_states(resolve::clip_encoders(settings, model, client, job),
+                               run.clips ? run.clips->kept : std::nullopt, "");
+  const Dims wanted{batch.text.dims[1], batch.text.dims[2]};
+  check(text.states.shape.dims == wanted,
+        "[train] caption_dropout: the empty caption's text states are {}, those of the data {}\n  "
+        "max_sequence_length must be that of the data, or caption_dropout=0",
+        to_string(text.states.shape), to_string(wanted));
+  out.empty_text = convert(text.states, batch.text.dtype);
+  if (batch.pooled) {
+    out.empty_pooled = convert(text.pooled, batch.pooled->dtype);
+  }
+}
+
+int64_t count(std::span<const nn::ParamSpec> specs) {
+  int64_t sum = 0;
+  for (const nn::ParamSpec& spec : specs) {
+    sum += spec.shape.elements();
+  }
+  return sum;
+}
+
+/// A network's own, without adapters and the scales of codes.
+std::vector<nn::ParamSpec> own_of(std::span<const nn::ParamSpec> specs) {
+  std::vector<nn::ParamSpec> own(specs.begin(), specs.end());
+  std::erase_if(
+      own, [](const nn::ParamSpec& spec) { return spec.is_low_rank() || spec.is_stored_scale(); });
+  return own;
+}
+
+/// Opens the evaluation's samples and the training's. False when the job was told to stop before
+/// there was data.
+bool open_data(const resolve::Settings& settings, const pjrt::Client& client, const Job& job,
+               Training& out) {
+  const resolve::TrainingStep& what = out.step;
+  const networks::Sizes& model = what.network.sizes();
+  const datasets::ClipEncoders encoders = resolve::clip_encoders(settings, model, client, job);
+  // Before the state is there: encoders take memory too. The few samples of an evaluation first, so
+  // that one that cannot work is known before all the others are encoded.
+  const auto span = out.timings.measure("opening data");
+  if (out.settings.evaluates) {
+    out.eval_source =
+        datasets::make_source(resolve::evaluation_dataset(settings, model, what.samples), model,
+                              what.samples, encoders, resolve::evaluation_report(), job);
+  }
+  if (out.eval_source) {
+    training::check_evaluation(resolve::evaluation_options(settings, what.expert),
+                               what.step.objective, *out.eval_source);
+  }
+  if (!out.settings.evaluates || out.eval_source) {
+    const datasets::Dataset dataset = resolve::training_dataset(settings, model, what.batch);
+    if (const datasets::ClipSettings* clips = datasets::clips_in(dataset)) {
+      out.clips = *clips;
+    }
+    out.source = datasets::make_source(dataset, model, what.batch, encoders, {}, job);
+  }
+  return out.source != nullptr;
+}
+
+/// What data, checkpoint and configuration say of the steps to come: how many, at which rates, of
+/// which shapes. `known`: the settings with what devices and model decide.
+void plan_steps(const resolve::Settings& known, const resolve::Start& start,
+                const runtime::Devices& devices, Training& out) {
+  const resolve::TrainingStep& what = out.step;
+  resolve::RunLength length = resolve::run_length(known, start, out.source->size(), what.batch);
+  out.schedules = resolve::schedules_of(length.schedule, out.two);
+  out.record = std::move(length.record);
+  out.notes = std::move(length.notes);
+  if (start.resumes()) {
+    out.first_step = start.saved.step;
+    out.first_position = start.saved.data_position;
+    out.gain = start.saved.gain;
+    out.resumed = start.folder;
+  }
+  for (const data::Sample& sample : out.source->examples()) {
+    out.batches.push_back(resolve::batch_shapes(sample, what.network.sizes(), what.batch));
+  }
+  check(out.batches.size() == 1 || !out.settings.compiled_step,
+        "[train] compiled_step is one program, but the data has {} sizes", out.batches.size());
+  for (const training::BatchShapes& shapes : out.batches) {
+    const Dims& latents = shapes.latents.dims;
+    out.tflops.push_back(training::training_tflops(
+        what.network, {latents[1], latents[2], latents[3], latents[4]}, shapes.text.dims[1],
+        static_cast<double>(what.batch) / static_cast<double>(devices.total()),
+        what.adapters.empty() ? training::Trained::NETWORK : training::Trained::ADDITIONS));
+  }
+  constexpr double kTera = 1e12;
+  out.loop = length.loop;
+  out.loop.first_step = out.first_step;
+  out.loop.peak_tflops = planning::peak_flops(devices[0].description().kind) / kTera;
+}
+
+/// What else of a run lies in the host's memory: samples that stay there, and the copies that a
+/// checkpoint is written from while steps go on.
+int64_t held_beside_steps(const Training& run) {
+  const training::BatchShapes& batch = run.batches.front();
+  const int64_t samples = std::max<int64_t>(1, batch.latents.dims[0]);
+  const int64_t bytes = (batch.latents.bytes() + batch.text.bytes()) / samples;
+  const int64_t kept =
+      run.clips ? datasets::kept_in_memory(*run.clips, run.source->size(), bytes) : 0;
+  const bool copies = run.settings.background_checkpoints && run.loop.checkpoint_every > 0 &&
+                      run.loop.checkpoint_every < run.loop.max_steps;
+  return kept +
+         (copies ? run.experts->size() *
+                       training::checkpoint_bytes(run.experts->trainer().state_parts(), run.held())
+                 : 0);
+}
+
+/// The trainer without its state, and what it will take. False when the job was told to stop.
+bool compile(const resolve::Settings& config, const runtime::Devices& devices, const Job& job,
+             Training& out) {
+  const auto span = out.timings.measure("compiling");
+  runtime::ProgramOptions program =
+      trying_kernels(resolve::step_program_options(config), devices, job);
+  program.trace_kernels = out.settings.trace_kernels;
+  TrainerParts parts{.devices = devices,
+                     .what = out.step,
+                     .batches = out.batches,
+                     .trainer = {.seed = static_cast<uint64_t>(out.settings.seed),
+                                 .empty_text = {},
+                                 .program = program},
+                     .two = out.two};
+  add_empty_text(config, out, devices.client(), job, parts.trainer);
+  parts.trainer.before_compile = [&](const training::StepGraph& step) {
+    check_step_may_fit(step, config, parts, job);
+  };
+  std::unique_ptr<training::Trainer> trainer = compiled(parts, job);
+  job.sync_stop("the compiled step");
+  if (job.stop_requested()) {
+    return false;
+  }
+  check_step_fits(*trainer, config, parts, job);
+  if (const std::string line = waiting_text(*trainer); !line.empty()) {
+    job.line(line);
+  }
+  out.experts = out.two ? std::make_unique<training::Experts>(std::move(trainer), *out.two)
+                        : std::make_unique<training::Experts>(std::move(trainer));
+  out.memory = training::memory_use(out.experts->trainer(), devices, out.prefetch.depth,
+                                    out.experts->idle_bytes());
+  if (!runtime::has_own_memory(devices.client())) {
+    out.memory.data += held_beside_steps(out);
+  }
+  return true;
+}
+
+void tell_adapters(std::span<const resolve::TrainedAdapter> adapters, const Job& job) {
+  for (const resolve::TrainedAdapter& adapter : adapters) {
+    for (const std::string& line : adapter.lines) {
+      job.line("lora: " + line);
+    }
+  }
+}
+
+/// Several processes write checkpoints together.
+void share_state(const runtime::Devices& devices, const Job& job, Training& out) {
+  if (devices.is_shared()) {
+    const world::World& world = job.world();
+    out.shared = std::make_unique<training::SharedState>(devices, world.rank(), world.size());
+    out.writers = std::make_unique<world::Communicator>(world.communicator());
+  }
+}
+
+/// How large the run's checkpoints are and how many fit. Throws an Error where none does.
+void plan_checkpoints(const resolve::Settings& config, const resolve::Start& start,
+                      const checkpoints::Keep& keep,
+                      const training::StateParts<nn::ParamSpec>& state, const Job& job,
+                      Training& out) {
+  out.space = checkpoints::checkpoint_space(
+      out.checkpoints->path(),
+      std::ssize(out.pretrained) * training::checkpoint_bytes(state, out.held()),
+      resolve::saved_steps(config, start), keep);
+  job.notice(checkpoints::check_space(out.space));
+}
+
+/// Checks what the run resumes from, or begins with.
+void check_start(const resolve::Settings& resolved, const resolve::Start& start, Training& out) {
+  if (start.resumes()) {
+    resolve::check_resumes(start, resolved);
+  } else if (!start.init.empty()) {
+    if (out.settings.init_optimizer) {
+      check_optimizer_of(start.init, out.settings.optimizer);
+    }
+    for (size_t place = 0; place < out.pretrained.size(); ++place) {
+      begin_from(start.init, place, out);
+    }
+  }
+}
+
+}  // namespace
+
+Training prepare_training(const resolve::Settings& given, const pjrt::Client& client,
+                          const fs::path& run, const resolve::Start& start,
+                          checkpoints::StoredCheckpoints* stored, const Job& job) {
+  const resolve::Expert expert = resolve::trained_expert(given);
+  const std::vector<fs::path> pretrained = resolve::pretrained_networks(given, expert);
+  const networks::Network network = pretrained.front().empty() ? resolve::scratch_network(given)
+                                                               : networks::open(pretrained.front());
+  const resolve::Settings settings = resolve::with_image_keys(given, resolve::pictures_of(network));
+  Training out;
+  out.run = run;
+  out.stored = stored;
+  out.settings = resolve::training_settings(settings);
+  out.prefetch = resolve::prefetch_options(settings);
+  // Those that are sent to a store go from here when they are there.
+  const checkpoints::Keep keep = resolve::keep_of(settings, start);
+  out.checkpoints = std::make_unique<checkpoints::CheckpointFolder>(
+      resolve::run_checkpoints(settings, run), stored == nullptr ? keep : checkpoints::Keep{});
+  out.writer = std::make_unique<training::Background>();
+
+  const mesh::Placement asked = resolve::placement(settings, client, job.world().hosts());
+  resolve::check_videos(settings, expert);
+  out.pretrained = pretrained;
+  if (const auto pipeline = resolve::pipeline_index(settings)) {
+    sample::check_family(*pipeline, network);
+  }
+  job.notice(resolve::file_notices(pretrained.front()));
+  if (out.settings.sizes_only) {
+    std::ranges::fill(out.pretrained, fs::path());  // of which only the sizes are taken
+  }
+  resolve::check_sampler(settings, network);
+  out.two = resolve::two_experts(settings, network, expert);
+  out.step = resolve::training_step(
+      settings, network, expert, resolve::trained_adapters(settings, network, expert, job), asked);
+  const resolve::TrainingStep& what = out.step;
+  tell_adapters(what.adapters, job);
+  const mesh::Placement& place = what.options.place;
+  const runtime::Devices devices(client, place);
+  job.notice(what.warnings);
+  job.notice(resolve::model_notices(settings, network, expert.is_of_two()));
+  const int64_t networks = std::ssize(out.pretrained);
+  out.parameters = networks * count(own_of(what.specs));
+  out.trained_parameters = networks * count(training::trained_of(what.specs));
+  out.scheduler_config = resolve::scheduler_config(settings, network, what.step.objective);
+  const resolve::Settings known = resolve::with_resolved(settings, what, expert);
+  check_start(known, start, out);
+  share_state(devices, job, out);
+  const bool ema = what.step.ema.is_on();
+  const std::vector<nn::ParamSpec> kept = training::state_specs(what.specs, what.step.state);
+  const auto optimizer = training::optimizer_of(what.step);
+  plan_checkpoints(settings, start, keep, training::state_parts(kept, ema, *optimizer), job, out);
+  // What cannot fit at all is told before clips are encoded.
+  check_state_fits(what, out.two, devices);
+  if (!open_data(settings, client, job, out)) {
+    return out;
+  }
+  job.sync_stop("the data");
+  if (job.stop_requested()) {
+    return out;
+  }
+  check_same_data(*out.source, start.saved.data_position, job);
+  plan_steps(known, start, devices, out);
+  job.notice(resolve::turn_notices(out.two, out.loop.max_steps));
+  if (!compile(settings, devices, job, out)) {
+    return out;
+  }
+  load_states({.start = start,
+               .specs = kept,
+               .ema = ema,
+               .optimizer = *optimizer,
+               .with_init_optimizer = out.settings.init_optimizer,
+               .one_reader = out.settings.one_reader},
+              devices, job, out);
+  if (out.eval_source) {
+    add_evaluation(settings, devices, job, out);
+  }
+  out.prefetch.batch_size = what.batch;
+  out.prefetch.start = out.first_position;
+  out.prefetch.rows = out.experts->trainer().rows();
+  out.prefetcher = std::make_unique<data::Prefetcher>(*out.source, out.prefetch);
+  return out;
+}
+
+}  // namespace kinema::jobs

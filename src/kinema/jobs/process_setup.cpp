@@ -1,0 +1,41 @@
+#include "kinema/jobs/process_setup.h"
+
+#include <sys/resource.h>
+
+#include <csignal>
+#include <cstdlib>
+
+#include "kinema/io/example_proto.h"
+#include "kinema/io/mapped_file.h"
+#include "kinema/remote/store.h"
+
+namespace kinema::jobs {
+
+void ProcessSetup::apply() const {
+  if (ignore_sigpipe) {
+    std::signal(SIGPIPE, SIG_IGN);
+  }
+  if (notice_children) {
+    std::signal(SIGCHLD, SIG_DFL);
+  }
+  if (rlimit limit{}; many_open_files && ::getrlimit(RLIMIT_NOFILE, &limit) == 0) {
+    limit.rlim_cur = limit.rlim_max;
+    ::setrlimit(RLIMIT_NOFILE, &limit);  // where it may not, connections say so
+  }
+  if (quiet_plugins) {
+    // Plugins look it up when they are loaded. 3 leaves lines before an abort; errors come back to
+    // the caller.
+    ::setenv("TF_CPP_MIN_LOG_LEVEL", "3", /*replace=*/0);
+  }
+  if (guard_mapped_files) {
+    io::guard_mappings();
+  }
+  if (quiet_protobuf) {
+    io::quiet_protobuf();
+  }
+  if (no_metadata_server) {
+    remote::without_metadata_server();
+  }
+}
+
+}  // namespace kinema::jobs

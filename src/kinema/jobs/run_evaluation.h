@@ -1,0 +1,26 @@
+#pragma once
+
+#include <memory>
+
+#include "kinema/job/job.h"
+#include "kinema/jobs/training.h"
+#include "kinema/resolve/expert.h"
+#include "kinema/resolve/settings.h"
+#include "kinema/training/evaluation.h"
+
+/// The evaluations of a training run.
+namespace kinema::jobs {
+
+/// The loss on samples of these shapes, without gradients.
+std::unique_ptr<training::Evaluator> make_evaluator(const resolve::Settings& config,
+                                                    const resolve::TrainingStep& what,
+                                                    const training::BatchShapes& shapes,
+                                                    const runtime::Devices& devices,
+                                                    const Job& job);
+
+/// Sets the run's evaluator, for batches of its `eval_source`. Throws an Error where their shapes
+/// differ from those of the training.
+void add_evaluation(const resolve::Settings& config, const runtime::Devices& devices,
+                    const Job& job, Training& out);
+
+}  // namespace kinema::jobs

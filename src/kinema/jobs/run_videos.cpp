@@ -1,0 +1,231 @@
+#include "kinema/jobs/run_videos.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "kinema/core/error.h"
+#include "kinema/core/stopwatch.h"
+#include "kinema/io/folder.h"
+#include "kinema/io/image.h"
+#include "kinema/io/safetensors.h"
+#include "kinema/io/video.h"
+#include "kinema/jobs/kernel_check.h"
+#include "kinema/jobs/shared_generation.h"
+#include "kinema/pjrt/transfers.h"
+#include "kinema/resolve/device.h"
+#include "kinema/sample/similarity.h"
+
+namespace kinema::jobs {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Thrown out of a generation that somebody wants to end.
+struct Stopped {};
+
+/// Those of generate's steps: what compiled_step names is the training's.
+runtime::ProgramOptions programs_of(const resolve::Settings& config,
+                                    const runtime::Devices& devices, const Job& job) {
+  return trying_kernels(resolve::program_options(config), devices, job);
+}
+
+sample::PipelineParts remembered(sample::PipelineParts parts) {
+  parts.text_encoder = encoders::remembering(std::move(parts.text_encoder));
+  return parts;
+}
+
+/// Frames of a height that a page of pictures has use for.
+HostArray preview(const HostArray& frames) {
+  constexpr int64_t kTallest = 240;
+  const Dims& dims = frames.shape.dims;
+  if (dims[1] <= kTallest) {
+    return frames;
+  }
+  const int64_t width = std::max<int64_t>(1, dims[2] * kTallest / dims[1]);
+  HostArray out(Shape{DType::U8, {dims[0], kTallest, width, 3}});
+  HostArray frame(Shape{DType::U8, {dims[1], dims[2], 3}});
+  const auto size = static_cast<int64_t>(frame.bytes.size());
+  auto to = out.bytes.begin();
+  for (int64_t i = 0; i < dims[0]; ++i) {
+    std::copy_n(frames.bytes.begin() + i * size, size, frame.bytes.begin());
+    to = std::ranges::copy(io::resize_image(frame, kTallest, width).bytes, to).out;
+  }
+  return out;
+}
+
+}  // namespace
+
+RunVideos::RunVideos(const resolve::Settings& loaded, const runtime::Devices& devices,
+                     VideoModel model, io::Json flags, Job job)
+    : loaded_(loaded),
+      devices_(devices),
+      model_(std::move(model)),
+      flags_(std::move(flags)),
+      job_(std::move(job)),
+      weights_(devices, model_.network->parameters(model_.options),
+               programs_of(loaded, devices, job_)),
+      parts_(remembered(resolve::make_parts(loaded, model_at(0), model_.network.sizes(),
+                                            devices.client(), job_))),
+      programs_(
+          std::make_shared<sample::StepPrograms>(devices, programs_of(loaded, devices, job_))),
+      request_(resolve::make_request(loaded, model_at(0), model_.network, job_)) {
+  if (writes()) {
+    io::check_writable(model_at(0).output);
+  } else {
+    request_.decodes = false;
+    request_.save_latents.clear();
+  }
+  pipeline_at(0)->verify(request_,
+                         {.note = [this](const std::string& line) { job_.notice(line); }});
+}
+
+resolve::ModelToUse RunVideos::model_at(int64_t steps) const {
+  resolve::ModelToUse out =
+      resolve::model_of_checkpoint(loaded_, model_.run,
+                                   {.folder = model_.checkpoints / std::to_string(steps),
+                                    .model_type = resolve::model_type(loaded_),
+                                    .train_expert = model_.expert.which,
+                                    .average = model_.average,
+                                    .adapter = model_.adapter,
+                                    .part = resolve::trained_part(model_.network, model_.expert)});
+  out.folder.boundary_ratio = model_.expert.boundary_ratio;
+  return out;
+}
+
+std::unique_ptr<sample::Pipeline> RunVideos::pipeline_at(int64_t steps) {
+  std::vector<sample::LentTransformer> lent;
+  for (const resolve::Expert& one : model_.expert.each()) {
+    lent.push_back({.network = model_.network, .expert = one.is_low_noise() ? 1 : 0});
+  }
+  sample::PipelineOptions options{
+      .model = model_.options, .programs = programs_, .lent = std::move(lent)};
+  if (!job_.world().is_alone()) {
+    options.agree = [this](const std::string& problem) {
+      std::string out = agree_on_problem(problem, job_);
+      together_ = !out.empty();
+      return out;
+    };
+  }
+  return std::make_unique<sample::Pipeline>(devices_, model_at(steps).folder, parts_,
+                                            std::move(options));
+}
+
+std::optional<RunVideos::Made> RunVideos::make(
+    const std::function<training::StateView(int64_t place)>& state, int64_t steps) {
+  const pjrt::AllowTransfers all;
+  const Stopwatch watch;
+  const bool average = model_.average && resolve::samples_average(loaded_);
+  const std::unique_ptr<sample::Pipeline> pipeline = pipeline_at(steps);
+  Made out;
+  const auto give_back = [&] {  // the steps need the memory
+    weights_.clear();
+    parts_.autoencoder->release();
+    if (parts_.image_encoder) {
+      parts_.image_encoder->release();
+    }
+  };
+  try {
+    pipeline->lend([&](int64_t expert) {
+      const training::StateView lent = state(model_.expert.is_both() ? expert : 0);
+      return weights_.of(average ? lent.averages() : lent.params());
+    });
+    together_ = job_.world().is_alone();
+    const auto step = [&](const sample::DenoiseStep&) {
+      job_.sync_stop("a step of the sampler");
+      if (job_.stop_requested()) {
+        throw Stopped();
+      }
+    };
+    // What follows is process 0's alone.
+    const auto denoised = [&](std::span<const sample::GeneratedVideo>) { together_ = true; };
+    out.generated = pipeline->generate(request_, {.step = step, .denoised = denoised});
+  } catch (const Stopped&) {
+    give_back();
+    return std::nullopt;
+  } catch (const Error& error) {
+    give_back();
+    if (!together_) {
+      find_out_together(error.what());
+    }
+    throw;
+  } catch (...) {
+    give_back();
+    throw;
+  }
+  give_back();
+  if (!writes()) {
+    return out;
+  }
+  const resolve::ModelToUse model = model_at(steps);
+  sample::OutputOptions options = resolve::output_options(loaded_, model, flags_);
+  options.keep_existing = false;  // a step that is made again makes its videos again
+  out.files = sample::write_outputs(model.output, request_, out.generated, *pipeline, options);
+  out.seconds = watch.seconds();
+  return out;
+}
+
+/// Within the steps all mostly fail alike, as all have the same latents; a process that fails alone
+/// has left the others waiting in a step.
+void RunVideos::find_out_together(const std::string& problem) {
+  constexpr double kSoon = 60;  // seconds
+  try {
+    first_problem(problem, job_, kSoon);
+    together_ = true;
+  } catch (const Error&) {
+  }
+}
+
+std::vector<metrics::EventImage> pictures(const RunVideos::Made& made, double fps) {
+  std::vector<metrics::EventImage> out;
+  for (size_t i = 0; i < made.generated.videos.size(); ++i) {
+    const HostArray frames = preview(made.generated.videos[i].frames);
+    const Dims& dims = frames.shape.dims;
+    constexpr int64_t kVisible = 96;  // rows that one can make out
+    const int64_t enlarge = std::min<int64_t>(64, (kVisible + dims[1] - 1) / dims[1]);
+    out.push_back(
+        {.name = "samples/" + made.files.videos[i].stem().string(),
+         .height = dims[1] * enlarge,
+         .width = dims[2] * enlarge,
+         .encoded = io::encode_gif(frames, {.fps = fps, .enlarge = static_cast<int>(enlarge)})});
+  }
+  return out;
+}
+
+BeforeTraining::BeforeTraining(const fs::path& run, const std::string& prompt, const Job& job)
+    : file_(run / "samples" / "0" / "frames.safetensors"), prompt_(prompt) {
+  std::error_code ignored;
+  if (!fs::exists(file_, ignored)) {
+    return;
+  }
+  try {
+    const io::SafetensorsFile file = io::SafetensorsFile::open(file_);
+    const auto found = file.metadata().find("prompt");
+    if (found != file.metadata().end() && found->second == prompt_) {
+      frames_ = file.at("frames").copy();
+    }
+  } catch (const Error& error) {
+    job.notice(error.what());  // a comparison is not worth a run
+  }
+}
+
+void BeforeTraining::keep(const RunVideos::Made& made) {
+  frames_ = made.generated.videos.front().frames;
+  const std::vector<io::TensorEntry> entries{io::TensorEntry::of("frames", *frames_)};
+  io::make_folder(file_.parent_path());  // of a resumed run, the video's own is another
+  io::write_safetensors(file_, entries, {{"prompt", prompt_}});
+}
+
+std::optional<BeforeTraining::Likeness> BeforeTraining::compare(const RunVideos::Made& made) const {
+  const HostArray& now = made.generated.videos.front().frames;
+  if (!frames_ || frames_->shape != now.shape) {
+    return std::nullopt;
+  }
+  return Likeness{.ssim = sample::structural_similarity(*frames_, now),
+                  .psnr = sample::peak_signal_to_noise(*frames_, now)};
+}
+
+}  // namespace kinema::jobs

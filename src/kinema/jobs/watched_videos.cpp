@@ -1,0 +1,110 @@
+#include "kinema/jobs/watched_videos.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "kinema/core/error.h"
+
+namespace kinema::jobs {
+
+WatchedVideos::WatchedVideos(const resolve::Settings& loaded, const Training& training,
+                             const pjrt::Client& client, io::Json flags, const Listeners& listeners)
+    : training_(training), listeners_(listeners) {
+  const resolve::VideoMoments when = resolve::video_moments(loaded);
+  at_evaluations_ = when.at_evaluations;
+  if (!when.any) {
+    return;
+  }
+  videos_.emplace(loaded, runtime::Devices(client, training.step.options.place),
+                  VideoModel{.network = training.step.network,
+                             .expert = training.step.expert,
+                             .options = training.step.options,
+                             .average = training.step.step.ema.is_on(),
+                             .adapter = !training.step.adapters.empty(),
+                             .run = training.run,
+                             .checkpoints = training.checkpoints->path()},
+                  std::move(flags), listeners_.job);
+  if (when.compares) {
+    world::World& world = listeners_.job.world();
+    compares_ = true;
+    if (world.is_first()) {
+      before_.emplace(training.run, videos_->first_prompt(), listeners_.job);
+      knows_before_ = before_->is_known();
+    }
+    knows_before_ =
+        world.talk().broadcast(knows_before_ ? "known" : "",
+                               {.what = "what was made before the training"}) == "known";
+  }
+}
+
+void WatchedVideos::before_training() {
+  if (!compares_ || knows_before_) {
+    return;
+  }
+  if (training_.first_step > 0) {
+    listeners_.job.notice(fmt::format(
+        "no {0} from before the training is kept: enable_ssim compares with one after {1} steps",
+        noun(), training_.first_step));
+  }
+  if (const auto made = make(training_.first_step)) {
+    knows_before_ = true;
+    if (before_) {
+      before_->keep(*made);
+    }
+  }
+}
+
+void WatchedVideos::after_evaluation(int64_t step) {
+  if (at_evaluations_) {
+    compare(step + 1);
+  }
+}
+
+void WatchedVideos::after_training(int64_t steps) {
+  if ((at_evaluations_ || knows_before_) && compared_ != steps) {
+    compare(steps);
+  }
+  if (likeness_ && compared_ == steps) {
+    listeners_.job.line(fmt::format("SSIM score after training is {}", likeness_->ssim));
+  }
+}
+
+std::optional<RunVideos::Made> WatchedVideos::make(int64_t steps) {
+  listeners_.job.world().begin(steps, fmt::format("making {}s", noun()), /*is_long=*/true);
+  auto made =
+      videos_->make([this](int64_t place) { return training_.experts->state(place); }, steps);
+  if (made && listeners_.job.world().is_first()) {
+    listeners_.records.videos(steps - 1, *made);
+    if (listeners_.observer.on_videos) {
+      listeners_.observer.on_videos({.noun = noun(),
+                                     .step = steps - 1,
+                                     .files = made->files.videos,
+                                     .seconds = made->seconds});
+    }
+  }
+  return made;
+}
+
+void WatchedVideos::compare(int64_t steps) {
+  compared_ = steps;
+  likeness_.reset();
+  try {
+    const auto made = make(steps);
+    likeness_ = made && before_ ? before_->compare(*made) : std::nullopt;
+    if (likeness_) {
+      listeners_.records.likeness(steps - 1, *likeness_);
+      if (listeners_.observer.on_comparison) {
+        listeners_.observer.on_comparison(
+            {.noun = noun(), .step = steps - 1, .ssim = likeness_->ssim, .psnr = likeness_->psnr});
+      }
+    }
+  } catch (const Error& error) {  // a video is not worth a run
+    if (!videos_->is_together()) {
+      throw;
+    }
+    listeners_.job.notice(fmt::format("no {}s after step {}: {}", noun(), steps, error.what()));
+  }
+}
+
+}  // namespace kinema::jobs

@@ -1,0 +1,174 @@
+#include "kinema/resolve/encoders.h"
+
+#include "kinema/core/error.h"
+#include "kinema/encoders/flux_encoder.h"
+#include "kinema/encoders/kl_autoencoder.h"
+#include "kinema/encoders/sdxl_encoder.h"
+#include "kinema/encoders/umt5_encoder.h"
+#include "kinema/encoders/wan_autoencoder.h"
+#include "kinema/io/json.h"
+#include "kinema/resolve/device.h"
+#include "kinema/resolve/model_options.h"
+#include "kinema/resolve/model_places.h"
+#include "kinema/weights/t5.h"
+
+namespace kinema::resolve {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Of T5 and UMT5.
+t5::EncoderOptions t5_options(const config::ModelConfig& m) {
+  const DType type = dtype(m.text_encoder_dtype);
+  return {.weights_dtype = type,
+          .activations_dtype = type,
+          .precision = precision(m.precision),
+          .scan_layers = m.scan_layers};
+}
+
+/// Of a pipeline with two text encoders: Flux's, whose second is T5, or Stable Diffusion XL's.
+std::unique_ptr<encoders::TextEncoder> image_text_encoder(
+    const config::Config& config, const fs::path& folder, const TextWidths& widths,
+    const pjrt::Client& client, const Job& job, TextUse use, const TextAdapters& adapters) {
+  const config::ModelConfig& m = config.model;
+  const DType type = dtype(m.text_encoder_dtype);
+  const auto on_note = [job](const std::string& note) { job.notice(note); };
+  std::error_code ignored;
+  check(fs::is_directory(folder / "tokenizer_2", ignored),
+        "[config] there is no tokenizer_2/ in {}, for its text_encoder_2", folder.string());
+  const fs::path file = text_encoder_file(config);
+  if (file.empty() && weights::is_t5(io::Json::read(folder / "text_encoder_2" / "config.json"))) {
+    return encoders::flux_text_encoder(
+        client, {.pipeline = folder,
+                 .max_sequence_length = m.max_sequence_length,
+                 .width = widths.states,
+                 .pooled_width = widths.pooled,
+                 .batched = use == TextUse::PROMPTS && m.use_batched_text_encoder,
+                 .memory = encoders::text_encoder_memory(m.text_encoder_memory),
+                 .options = t5_options(m),
+                 .clip_dtype = type,
+                 .clip_adapters = adapters.first,
+                 .t5_adapters = adapters.second,
+                 .program = program_options(config),
+                 .on_note = on_note});
+  }
+  return encoders::sdxl_text_encoder(client, {.pipeline = folder,
+                                              .file = file,
+                                              .clip_skip = config.generate.clip_skip,
+                                              .width = widths.states,
+                                              .pooled_width = widths.pooled,
+                                              .dtype = type,
+                                              .precision = precision(m.precision),
+                                              .scan_layers = m.scan_layers,
+                                              .program = program_options(config),
+                                              .adapters = adapters.first,
+                                              .adapters_2 = adapters.second,
+                                              .on_note = on_note});
+}
+
+}  // namespace
+
+data::SpaceToDepth space_to_depth(const config::Config& config) {
+  data::SpaceToDepth out;
+  out.block = config.model.space_to_depth_block;
+  out.temporal = config.model.space_to_depth_temporal;
+  out.regions = config.model.space_to_depth_regions;
+  out.temporal_regions = config.model.space_to_depth_temporal_regions;
+  out.shift = config.model.space_to_depth_mean;
+  out.scale = 1.0 / config.model.space_to_depth_std;
+  return out;
+}
+
+encoders::LatentLayout latent_layout(const config::Config& config, const networks::Sizes& model) {
+  if (config.model.autoencoder == config::Autoencoder::SPACE_TO_DEPTH) {
+    const data::SpaceToDepth blocks = space_to_depth(config);
+    return {.channels = model.out_channels,
+            .spatial = blocks.side(),
+            .temporal = blocks.frames(),
+            .first_frame_alone = false};
+  }
+  constexpr int64_t kTi2vChannels = 48;  // Wan 2.2's VAE for TI2V has cells of twice the side
+  return {.channels = model.out_channels, .spatial = model.out_channels == kTi2vChannels ? 16 : 8};
+}
+
+TextWidths text_widths(const networks::Sizes& network) {
+  return {.states = network.text_dim, .pooled = network.pooled_dim};
+}
+
+int64_t text_tokens(const config::Config& config, const networks::Sizes& network) {
+  const bool own = config.model.text_encoder != config::TextEncoder::HASHED;
+  return own && network.encoder_tokens > 0 ? network.encoder_tokens
+                                           : config.model.max_sequence_length;
+}
+
+text::HashedEncoder hashed_encoder(const config::Config& config, const TextWidths& widths) {
+  text::HashedEncoder out;
+  out.max_sequence_length = config.model.max_sequence_length;
+  out.text_dim = widths.states;
+  out.pooled_dim = widths.pooled;
+  return out;
+}
+
+std::unique_ptr<encoders::Autoencoder> make_autoencoder(const config::Config& config,
+                                                        const runtime::Devices& devices) {
+  const config::ModelConfig& m = config.model;
+  if (m.autoencoder == config::Autoencoder::SPACE_TO_DEPTH) {
+    return encoders::space_to_depth_autoencoder(space_to_depth(config));
+  }
+  std::optional<encoders::Tiling> tiling;
+  if (m.vae_tiling) {
+    tiling = encoders::Tiling{.height = m.vae_tile_height,
+                              .width = m.vae_tile_width,
+                              .stride_height = m.vae_tile_stride_height,
+                              .stride_width = m.vae_tile_stride_width};
+  }
+  const fs::path folder = vae_folder(config);
+  if (encoders::is_kl_autoencoder(folder)) {
+    return std::make_unique<encoders::KlAutoencoder>(
+        devices, folder,
+        encoders::KlAutoencoderOptions{.model = {.weights_dtype = dtype(m.vae_weights_dtype),
+                                                 .activations_dtype = dtype(m.vae_dtype),
+                                                 .precision = precision(m.precision)},
+                                       .tiling = tiling,
+                                       .program = program_options(config)});
+  }
+  encoders::WanAutoencoderOptions options;
+  options.model = {.weights_dtype = dtype(m.vae_weights_dtype),
+                   .activations_dtype = dtype(m.vae_dtype),
+                   .precision = precision(m.precision)};
+  options.replicate = m.replicate_vae;
+  options.encode_chunk = m.vae_encode_chunk;
+  options.decode_chunk = m.vae_decode_chunk;
+  options.tiling = tiling;
+  options.program = program_options(config);
+  return std::make_unique<encoders::WanAutoencoder>(devices, folder, options);
+}
+
+std::unique_ptr<encoders::TextEncoder> make_text_encoder(const config::Config& config,
+                                                         const TextWidths& widths,
+                                                         const pjrt::Client& client, const Job& job,
+                                                         TextUse use,
+                                                         const TextAdapters& adapters) {
+  const config::ModelConfig& m = config.model;
+  const auto on_note = [job](const std::string& note) { job.notice(note); };
+  if (m.text_encoder == config::TextEncoder::HASHED) {
+    return encoders::hashed_text_encoder(hashed_encoder(config, widths), on_note);
+  }
+  const fs::path folder = text_encoder_folder(config);
+  std::error_code ignored;
+  if (fs::is_directory(folder / "text_encoder_2", ignored) || !text_encoder_file(config).empty()) {
+    return image_text_encoder(config, folder, widths, client, job, use, adapters);
+  }
+  return encoders::umt5_text_encoder(
+      client, {.model = folder / "text_encoder",
+               .tokenizer = folder / "tokenizer",
+               .max_sequence_length = m.max_sequence_length,
+               .width = widths.states,
+               .batched = use == TextUse::PROMPTS && m.use_batched_text_encoder,
+               .memory = encoders::text_encoder_memory(m.text_encoder_memory),
+               .options = t5_options(m),
+               .program = program_options(config),
+               .on_note = on_note});
+}
+
+}  // namespace kinema::resolve

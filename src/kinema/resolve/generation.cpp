@@ -1,0 +1,462 @@
+#include "kinema/resolve/generation.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <fstream>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "kinema/config/keys.h"
+#include "kinema/core/error.h"
+#include "kinema/io/image.h"
+#include "kinema/io/mapped_file.h"
+#include "kinema/io/media_name.h"
+#include "kinema/remote/web_file.h"
+#include "kinema/resolve/device.h"
+#include "kinema/resolve/encoders.h"
+#include "kinema/resolve/load.h"
+#include "kinema/resolve/model_schedule.h"
+#include "kinema/resolve/pictures.h"
+#include "kinema/resolve/trained_model.h"
+#include "kinema/sample/scheduler_config.h"
+#include "kinema/text/prompt_syntax.h"
+#include "kinema/text/unicode.h"
+#include "kinema/weights/family.h"
+
+namespace kinema::resolve {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// True when `prompt` was asked for later than the `prompt_file` of a configuration.
+bool prompt_wins(const config::Loaded& loaded) {
+  return wins_over_files(loaded, "prompt") && !on_command_line(loaded, "prompt_file");
+}
+
+/// A diffusion's schedule with what diffusion_scheduler_config says in its place.
+schedulers::ScheduleConfig with_scheduler_config(schedulers::ScheduleConfig out,
+                                                 const config::GenerateConfig& g) {
+  const io::Json given =
+      io::Json::parse(g.diffusion_scheduler_config.json, "diffusion_scheduler_config");
+  if (given.is_null()) {
+    return out;
+  }
+  check(given.is_object(),
+        "[config] diffusion_scheduler_config is {}, expected {{_class_name: ...}}",
+        given.describe());
+  for (const auto& [key, value] : given.members()) {
+    if (value.is_null() || (value.is_string() && value.as_string().empty())) {
+      continue;  // the model's own
+    }
+    if (key == "_class_name") {
+      out = sample::with_sampler(
+          std::move(out), schedulers::sampler_from_string(value.as_string(), /*flow=*/false));
+    } else if (key == "prediction_type") {
+      out.diffusion.prediction_type = schedulers::prediction_from_string(value.as_string());
+    } else if (key == "rescale_zero_terminal_snr" || key == "rescale_betas_zero_snr") {
+      out.diffusion.rescale_betas_zero_snr = value.as_bool();
+    } else if (key == "timestep_spacing") {
+      out.diffusion.timestep_spacing = schedulers::spacing_from_string(value.as_string());
+    } else if (key == "clip_sample") {
+      out.diffusion.clip_sample = value.as_bool();
+    } else if (key == "set_alpha_to_one") {
+      out.diffusion.set_alpha_to_one = value.as_bool();
+    } else {
+      fail(
+          "[config] diffusion_scheduler_config has no `{}`: it has _class_name, prediction_type, "
+          "rescale_betas_zero_snr (rescale_zero_terminal_snr), timestep_spacing, clip_sample, "
+          "set_alpha_to_one",
+          key);
+    }
+  }
+  return out;
+}
+
+/// The model's own schedule, with what was given on top.
+schedulers::ScheduleConfig schedule(const config::Loaded& loaded, const ModelToUse& model,
+                                    const networks::Network& network, const Job& job) {
+  const schedulers::ScheduleConfig usual = network->learned().sampled;
+  schedulers::ScheduleConfig own = model.folder.schedule.value_or(usual);
+  if (!model.step) {  // a run's checkpoint says what it learned
+    own = with_marks(std::move(own), model.folder.transformer, model.folder.schedule.has_value());
+  }
+  const bool is_flow = schedulers::is_flow(own.sampler);
+  const config::GenerateConfig& g = loaded.config.generate;
+  schedulers::ScheduleConfig out = own;
+  if (!is_flow) {
+    if (const auto& given = loaded.config.optimizer.prediction_type; given.given) {
+      out.diffusion.prediction_type = prediction(given);
+    }
+    out = with_scheduler_config(std::move(out), g);
+    if (out.diffusion.prediction_type != own.diffusion.prediction_type) {
+      job.notice(other_prediction(out.diffusion.prediction_type, own.diffusion.prediction_type));
+    }
+  }
+  if (g.scheduler.given) {
+    out = sample::with_sampler(std::move(out),
+                               schedulers::sampler_from_string(g.scheduler.value, is_flow));
+  }
+  schedulers::check_class(out);
+  check(schedulers::is_flow(out.sampler) == is_flow,
+        "[scheduler] {} is a sampler of {}, but this model was trained as {}\n  the model's own is "
+        "{}",
+        g.scheduler.value, is_flow ? "diffusions" : "rectified flows",
+        is_flow ? "a rectified flow" : "a diffusion",
+        own.unknown_class.empty() ? std::string(class_name(own.sampler)) : own.unknown_class);
+  out.even_sigmas = usual.even_sigmas && out.sampler == usual.sampler;
+  if (g.flow_shift.given) {
+    out.shift = g.flow_shift;
+    out.dynamic_shift.reset();
+  }
+  return out;
+}
+
+/// What is told of a picture that is shown otherwise than it is stored.
+void tell_what_changes(const io::MappedFile& file, const std::string& name,
+                       const io::Background& background, const Job& job) {
+  const io::ImageSize size = io::measure_image(file.bytes(), name);
+  if (size.has_alpha) {
+    job.notice(fmt::format("{} has an alpha channel: {} (alpha_background)", name,
+                           background.drop
+                               ? "it is dropped, and the colours behind it are seen"
+                               : "transparent parts become " + io::background_name(background)));
+  }
+  if (size.is_hdr) {
+    job.notice(fmt::format("{} is HDR (PQ or HLG): tone-mapped to SDR (BT.2390)", name));
+  }
+}
+
+/// An image of this machine, `file://` before its path or not, or of the web; `key` gives it.
+HostArray read_given_image(const std::string& url, std::string_view key,
+                           const config::Config& config, const Job& job) {
+  if (url.empty()) {
+    return {};
+  }
+  check(!io::is_video_name(url),
+        "[generate] {} is the video {}, but a picture is wanted\n  give one of its frames as PNG, "
+        "JPEG or WebP",
+        key, url);
+  const io::Background background = io::read_background(config.data.alpha_background);
+  const auto read = [&](const fs::path& path, const std::string& name) {
+    const io::MappedFile file = io::MappedFile::open(path);
+    HostArray out = io::read_image(file.bytes(), name, background);
+    tell_what_changes(file, name, background, job);
+    file.check_intact();
+    return out;
+  };
+  if (remote::is_web_url(url)) {
+    const remote::WebFile file(url);
+    return read(file.path(), file.name());
+  }
+  constexpr std::string_view kFile = "file://";
+  const std::string path = url.starts_with(kFile) ? url.substr(kFile.size()) : url;
+  return read(path, path);
+}
+
+/// The scale of an expert: its own key where that was given, else guidance_scale where that was,
+/// else its own key's default.
+double guidance_of(const config::Given<double>& own, const config::Given<double>& of_both) {
+  return !own.given && of_both.given ? of_both : own;
+}
+
+/// What steps take from earlier ones.
+sample::ReuseSettings reuse_of(const config::GenerateConfig& g) {
+  sample::ReuseSettings out;
+  out.keys = g.use_kv_cache;
+  out.sencache = g.use_sen_cache;
+  if (g.use_cfg_cache) {
+    out.guidance = sample::GuidanceCache{};
+  }
+  if (g.use_magcache) {
+    const std::vector<double>& by_height =
+        g.height >= 720 ? g.mag_ratios_base_720p : g.mag_ratios_base_480p;
+    const std::vector<double>& table = g.mag_ratios_base.empty() ? by_height : g.mag_ratios_base;
+    check(!table.empty(),
+          "[generate] use_magcache needs the model's table: mag_ratios_base, two numbers a step\n"
+          "  configs/wan21_t2v_14b.yml, wan22_t2v_a14b.yml and wan22_i2v_a14b.yml hold those of "
+          "their models");
+    out.magcache = sample::MagCache{.ratios = table,
+                                    .threshold = g.magcache_thresh,
+                                    .longest_skip = g.magcache_K,
+                                    .retention = g.retention_ratio};
+  }
+  return out;
+}
+
+/// A key's two numbers; nothing where it is empty. Throws an Error naming the key for others.
+std::optional<std::array<int64_t, 2>> pair_of(const std::vector<int64_t>& values,
+                                              std::string_view key) {
+  if (values.empty()) {
+    return std::nullopt;
+  }
+  constexpr int64_t kMost = 1 << 20;
+  check(
+      values.size() == 2 &&
+          std::ranges::all_of(values, [](int64_t value) { return value >= 0 && value <= kMost; }),
+      "[config] {} is [{}], expected two numbers of pixels from 0 to {}, [height, width] or [top, "
+      "left]",
+      key, fmt::join(values, ", "), kMost);
+  return std::array<int64_t, 2>{values[0], values[1]};
+}
+
+/// What pipelines that make images are asked beside, and in their own way where nothing else is
+/// said.
+void ask_for_images(const config::Loaded& loaded, const weights::ImageDefaults& defaults,
+                    sample::GenerateRequest& request) {
+  const config::GenerateConfig& g = loaded.config.generate;
+  request.height = loaded.gives("height") ? g.height : defaults.side;
+  request.width = loaded.gives("width") ? g.width : defaults.side;
+  request.num_inference_steps =
+      loaded.gives("num_inference_steps") ? g.num_inference_steps : defaults.num_inference_steps;
+  request.num_frames = 1;
+  const bool images = on_command_line(loaded, "num_images_per_prompt");
+  const bool videos = on_command_line(loaded, "num_videos_per_prompt");
+  if (g.num_images_per_prompt.given && (images || !videos)) {
+    check(!images || !videos || g.num_images_per_prompt.value == g.num_videos_per_prompt.value,
+          "[generate] num_images_per_prompt is {}, num_videos_per_prompt {}: they are two names "
+          "for the same\n  give one of them",
+          g.num_images_per_prompt.value, g.num_videos_per_prompt.value);
+    request.num_videos_per_prompt = g.num_images_per_prompt;
+  }
+  if (g.prompt_2.given) {
+    request.prompts_2.assign(request.prompts.size(), g.prompt_2.value);
+  }
+  constexpr std::array<int64_t, 2> kCorner{0, 0};
+  request.picture_sizes = {
+      .original = pair_of(g.original_size, "original_size"),
+      .crop = pair_of(g.crops_coords_top_left, "crops_coords_top_left").value_or(kCorner),
+      .target = pair_of(g.target_size, "target_size")};
+  const auto original = pair_of(g.negative_original_size, "negative_original_size");
+  const auto target = pair_of(g.negative_target_size, "negative_target_size");
+  const auto crop = pair_of(g.negative_crops_coords_top_left, "negative_crops_coords_top_left");
+  if (original && target) {
+    request.negative_picture_sizes = {
+        .original = original, .crop = crop.value_or(kCorner), .target = target};
+  }
+}
+
+void turn_guidance_off(const networks::Sizes& network, sample::GenerateRequest& request) {
+  request.true_cfg_scale = 1.0;
+  if (!network.guidance_distilled) {  // else it is told the scale, and not guided by it
+    request.guidance_scale = 1.0;
+    request.guidance_scale_2 = 1.0;
+  }
+}
+
+}  // namespace
+
+void ask_for_guidance(const config::Loaded& loaded, const networks::Network& network,
+                      bool has_two_experts, sample::GenerateRequest& request) {
+  const config::GenerateConfig& g = loaded.config.generate;
+  if (loaded.gives("negative_prompt") || !g.negative_prompt.empty()) {
+    request.negative_prompt = g.negative_prompt;
+  }
+  request.guidance_scale = g.guidance_scale;
+  if (has_two_experts) {
+    request.guidance_scale = guidance_of(g.guidance_scale_high, g.guidance_scale);
+    request.guidance_scale_2 = guidance_of(g.guidance_scale_low, g.guidance_scale);
+  }
+  if (network.sizes().makes_images) {
+    if (!loaded.gives("guidance_scale")) {
+      request.guidance_scale = image_defaults(network).guidance_scale;
+    }
+    if (g.negative_prompt_2.given) {
+      request.negative_prompt_2 = g.negative_prompt_2.value;
+      request.negative_prompt = request.negative_prompt.value_or("");
+    }
+    request.true_cfg_scale = g.true_cfg_scale;
+  }
+  request.guidance_rescale = std::max(0.0, g.guidance_rescale);
+  if (!g.do_classifier_free_guidance) {
+    turn_guidance_off(network.sizes(), request);
+  }
+}
+
+std::vector<std::string> read_prompts(const config::Loaded& loaded) {
+  const config::Config& config = loaded.config;
+  const std::string& path = config.generate.prompt_file;
+  check(
+      !on_command_line(loaded, "prompt") || !on_command_line(loaded, "prompt_file") || path.empty(),
+      "[generate] prompt and prompt_file are both on the command line: one of them");
+  if (path.empty() || prompt_wins(loaded)) {
+    return {config.generate.prompt};
+  }
+  std::error_code ignored;
+  const bool is_file = fs::is_regular_file(path, ignored);  // a pipe would wait for its other end
+  std::ifstream in(is_file ? path : "");
+  check(is_file && in.good(), "[generate] prompt_file {} cannot be read{}", path,
+        !is_file && fs::exists(path, ignored) ? ": it is no regular file" : "");
+  std::vector<std::string> prompts;
+  int64_t number = 0;
+  for (std::string line; std::getline(in, line);) {
+    constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
+    if (++number == 1 && line.starts_with(kByteOrderMark)) {
+      line.erase(0, kByteOrderMark.size());
+    }
+    if (line.ends_with('\r')) {
+      line.pop_back();
+    }
+    check(text::invalid_utf8_at(line) == std::string_view::npos,
+          "[generate] prompt_file {}:{} is not text in UTF-8", path, number);
+    if (line.find_first_not_of(" \t") != std::string::npos) {
+      prompts.push_back(line);
+    }
+  }
+  check(!prompts.empty(), "[generate] prompt_file {} holds no prompt", path);
+  return prompts;
+}
+
+std::vector<std::string> prompt_notices(const config::Loaded& loaded) {
+  const config::GenerateConfig& g = loaded.config.generate;
+  std::vector<std::string> prompts = read_prompts(loaded);
+  prompts.insert(prompts.end(), {g.negative_prompt, g.prompt_2.value, g.negative_prompt_2.value});
+  std::vector<std::string> found;
+  for (const std::string& prompt : prompts) {
+    for (const std::string& each : text::prompt_syntax(prompt)) {
+      if (std::ranges::find(found, each) == found.end()) {
+        found.push_back(each);
+      }
+    }
+  }
+  constexpr size_t kNamed = 4;
+  if (found.empty()) {
+    return {};
+  }
+  const size_t named = std::min(kNamed, found.size());
+  return {fmt::format(
+      "`{}`{} in prompts {} taken as letters: weights, BREAK and names of files have no meaning "
+      "there (lora=FILE:0.8 adds a LoRA)",
+      fmt::join(std::span(found).first(named), "`, `"), found.size() > named ? " and others" : "",
+      found.size() == 1 ? "is" : "are")};
+}
+
+sample::GenerateRequest make_request(const config::Loaded& loaded, const ModelToUse& model,
+                                     const networks::Network& network, const Job& job) {
+  const config::GenerateConfig& g = loaded.config.generate;
+  sample::GenerateRequest request{.noun = network.sizes().noun()};
+  request.prompts = read_prompts(loaded);
+  ask_for_guidance(loaded, network, model.folder.has_two_experts(), request);
+  request.images = {
+      .first = read_given_image(g.image_url, "image_url", loaded.config, job),
+      .last = read_given_image(g.last_image_url, "last_image_url", loaded.config, job)};
+  request.num_videos_per_prompt = g.num_videos_per_prompt;
+  request.first_index = g.first_video_index;
+  request.num_frames = g.num_frames;
+  request.height = g.height;
+  request.width = g.width;
+  request.num_inference_steps = g.num_inference_steps;
+  request.seed = static_cast<uint64_t>(loaded.config.run.seed);
+  request.batch_size = g.generate_batch_size;
+  request.two_passes = g.guidance_in_two_passes;
+  request.share.all_texts = loaded.config.model.use_batched_text_encoder;
+  request.reuse = reuse_of(g);
+  request.schedule = schedule(loaded, model, network, job);
+  request.initial_latents = g.initial_latents;
+  request.save_latents = g.save_latents;
+  if (network.sizes().makes_images) {
+    ask_for_images(loaded, image_defaults(network), request);
+  }
+  check_sampler_steps(request.num_inference_steps,
+                      request.schedule.value_or(network->learned().sampled));
+  return request;
+}
+
+void check_sampler_steps(int64_t steps, const schedulers::ScheduleConfig& schedule) {
+  check(steps >= 1 && steps <= schedule.num_train_timesteps,
+        "[config] num_inference_steps is {}, expected 1 to {}: the model's schedule has so many "
+        "timesteps",
+        steps, schedule.num_train_timesteps);
+}
+
+std::optional<int64_t> videos_of_batch(const config::Loaded& loaded, int64_t devices) {
+  const bool asked = on_command_line(loaded, "per_device_batch_size") ||
+                     on_command_line(loaded, "global_batch_size");
+  if (!asked || loaded.config.generate.num_videos_per_prompt.given) {
+    return std::nullopt;
+  }
+  return batch_sizes(loaded.config, devices).train;
+}
+
+std::optional<std::string> apply_batch(const config::Loaded& loaded, const mesh::Placement& place,
+                                       sample::GenerateRequest& request) {
+  const auto videos = videos_of_batch(loaded, place.devices());
+  if (!videos) {
+    return std::nullopt;
+  }
+  request.num_videos_per_prompt = *videos;
+  if (!loaded.config.generate.generate_batch_size.given) {
+    request.batch_size = *videos;
+  }
+  return fmt::format("{}s of each prompt: {} ({})", request.noun, *videos,
+                     batch_origin(loaded.config, place));
+}
+
+std::vector<std::string> default_prompt_notice(const config::Loaded& loaded) {
+  const config::GenerateConfig& keys = loaded.config.generate;
+  if (!keys.prompt_file.empty() || loaded.gives("prompt")) {
+    return {};
+  }
+  return {fmt::format("no prompt is given: `{}` is taken", keys.prompt)};
+}
+
+std::string video_folder(const config::Config& config) { return config.generate.video_folder; }
+
+bool debug_sharding(const config::Config& config) { return config.parallel.debug_sharding; }
+
+DenoisingSettings denoising_settings(const config::Config& config) {
+  const config::GenerateConfig& g = config.generate;
+  return {.batch = g.generate_batch_size,
+          .two_passes = g.guidance_in_two_passes,
+          .keeps_keys = g.use_kv_cache};
+}
+
+VideoFormat video_format(const config::Config& config) {
+  const config::GenerateConfig& g = config.generate;
+  return {.num_frames = g.num_frames, .height = g.height, .width = g.width};
+}
+
+sample::PipelineParts make_parts(const config::Config& config, const ModelToUse& model,
+                                 const networks::Sizes& transformer, const pjrt::Client& client,
+                                 const Job& job) {
+  sample::PipelineParts parts;
+  parts.autoencoder = make_autoencoder(config, {client, vae_placement(config, client)});
+  parts.text_encoder = make_text_encoder(config, text_widths(transformer), client, job,
+                                         TextUse::PROMPTS, model.text_adapters);
+  if (transformer.image_dim > 0) {
+    parts.image_encoder = make_image_encoder(config, model.folder, transformer.image_dim, client);
+  }
+  return parts;
+}
+
+sample::OutputOptions output_options(const config::Loaded& loaded, const ModelToUse& model,
+                                     io::Json flags) {
+  const config::GenerateConfig& g = loaded.config.generate;
+  io::Json settings = given_settings(loaded);
+  if (model.step) {  // a run that went on has others by now
+    settings.set("generate_checkpoint_step", *model.step);
+  }
+  return {.fps = static_cast<double>(g.fps),
+          .enlarge = static_cast<int>(g.video_enlarge),
+          .contact_sheet = g.contact_sheet,
+          .contact_sheet_columns = g.contact_sheet_columns,
+          .frames = g.save_frames,
+          .version = KINEMA_VERSION,
+          .settings = std::move(settings),
+          .flags = std::move(flags)};
+}
+
+io::Json given_settings(const config::Loaded& loaded) {
+  io::Json out = io::Json::object();
+  for (const config::KeyValue& each : config::describe(loaded.config)) {
+    if (each.field.of == config::Of::RUN && loaded.gives(std::string(each.key))) {
+      out.set(each.key, io::Json::parse(each.value, each.key));
+    }
+  }
+  return out;
+}
+
+}  // namespace kinema::resolve

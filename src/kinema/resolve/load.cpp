@@ -1,0 +1,147 @@
+#include "kinema/resolve/load.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "kinema/core/error.h"
+#include "kinema/core/folders.h"
+#include "kinema/io/media_name.h"
+#include "kinema/resolve/shared_settings.h"
+#include "kinema/resolve/stored_paths.h"
+#include "kinema/stores/local_copies.h"
+
+namespace kinema::resolve {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// The configurations that come with an installed program lie in its share/kinema.
+std::string configuration_file(const std::string& path) {
+  std::error_code error;
+  const fs::path shipped = program_folder() / "../share/kinema" / path;
+  const bool use_shipped = fs::path(path).is_relative() && !fs::exists(path, error) &&
+                           fs::is_regular_file(shipped, error);
+  return use_shipped ? shipped.lexically_normal().string() : path;
+}
+
+bool exists(const std::string& path) {
+  std::error_code ignored;  // then it cannot be read either, which is told where it is opened
+  return fs::exists(path, ignored);
+}
+
+bool is_folder(const std::string& path) {
+  std::error_code ignored;
+  return fs::is_directory(path, ignored);
+}
+
+/// `org/name`, perhaps with a revision, and no file of this machine.
+bool is_hub_id(const std::string& word) {
+  return std::ranges::count(word, '/') == 1 && !word.starts_with('/') && !word.starts_with('.') &&
+         !word.ends_with(".yml") && !word.ends_with(".yaml") && !may_hold_settings(word) &&
+         !exists(word);
+}
+
+/// A file of weights, which may hold a whole pipeline.
+bool is_weights(const std::string& word) {
+  std::error_code ignored;
+  return word.ends_with(".safetensors") && fs::is_regular_file(word, ignored);
+}
+
+bool is_key(const std::string& word) { return word.find('=') != std::string::npos; }
+
+/// The configuration with a file's settings where the command line gives no others.
+config::Loaded with_settings(config::Loaded loaded, const SharedSettings& video) {
+  for (const std::string& word : video.words) {
+    const size_t equals = word.find('=');
+    const std::string key = word.substr(0, equals);
+    if (!on_command_line(loaded, key)) {
+      config::set(loaded, key, word.substr(equals + 1), video.file.string());
+    }
+  }
+  return loaded;
+}
+
+}  // namespace
+
+config::Loaded load(const std::string& file, std::span<const std::string> overrides,
+                    std::span<const std::string> environment, const Job& job) {
+  config::Loaded loaded =
+      file.empty()
+          ? config::load_defaults(overrides, environment)
+          : config::load(configuration_file(stores::local_copy(file, job)), overrides, environment);
+  check_store_keys(loaded);
+  return loaded;
+}
+
+config::Loaded load_words(std::span<const std::string> words,
+                          std::span<const std::string> environment, const Job& job) {
+  std::string file;
+  std::vector<std::string> overrides;
+  std::set<std::string> keys;
+  for (const std::string& word : words) {
+    if (is_key(word)) {
+      const std::string key = word.substr(0, word.find('='));
+      if (!keys.insert(key).second) {
+        job.notice(fmt::format("{} is given more than once: the last value is used", key));
+      }
+      overrides.push_back(word);
+      continue;
+    }
+    check(file.empty(), "[config] `{}` is neither key=value nor the configuration, which is `{}`",
+          word, file);
+    check(!is_folder(word) && !is_weights(word),
+          "[config] {0} is {1}, expected a configuration (YAML)\n  a model is given beside one, by "
+          "pretrained_model_name_or_path={0}",
+          word, is_folder(word) ? "a folder" : "a file of weights");
+    file = word;
+  }
+  return load(file, overrides, environment, job);
+}
+
+config::Loaded load_generation(std::span<const std::string> words,
+                               std::span<const std::string> environment, const Job& job) {
+  std::vector<std::string> own;
+  std::vector<std::string> keys;  // which win over what stands for one
+  std::vector<SharedSettings> videos;
+  for (const std::string& word : words) {
+    if (!is_key(word) && (is_folder(word) || is_weights(word) || is_hub_id(word))) {
+      own.push_back("pretrained_model_name_or_path=" + word);
+    } else if (!is_key(word) && (io::is_video_name(word) || io::is_image_name(word)) &&
+               !may_hold_settings(word) && exists(word)) {
+      const std::string about = fs::path(word).replace_extension(".json").string();
+      fail("[generate] {} holds no settings to generate it again\n  {}", word,
+           exists(about) ? fmt::format("they are in {0}: kinema generate {0}", about)
+                         : "kinema writes them to a .json beside each video, or into a PNG");
+    } else if (!is_key(word) && may_hold_settings(word)) {
+      videos.push_back(read_shared_settings(word));
+    } else {
+      keys.push_back(word);
+    }
+  }
+  own.insert(own.end(), keys.begin(), keys.end());
+  config::Loaded loaded = load_words(own, environment, job);
+  for (const SharedSettings& video : videos) {
+    loaded = with_settings(std::move(loaded), video);
+  }
+  for (const SharedSettings& video : videos) {
+    job.notice(check_given(video, loaded));
+  }
+  return loaded;
+}
+
+bool on_command_line(const config::Loaded& loaded, const std::string& key) {
+  const auto found = loaded.origin.find(key);
+  return found != loaded.origin.end() && found->second == config::kCommandLine;
+}
+
+bool wins_over_files(const config::Loaded& loaded, const std::string& key) {
+  const auto found = loaded.origin.find(key);
+  return found != loaded.origin.end() &&
+         (found->second == config::kCommandLine || may_hold_settings(found->second));
+}
+
+}  // namespace kinema::resolve

@@ -1,0 +1,19 @@
+#pragma once
+
+#include "kinema/config/config.h"
+#include "kinema/nn/init.h"
+#include "kinema/nn/model_options.h"
+
+/// From configuration keys to the settings of the models.
+namespace kinema::resolve {
+
+DType dtype(config::Dtype given);
+Precision precision(config::MatmulPrecision given);
+nn::ModelOptions model_options(const config::Config& config);
+/// Whether the blocks of a network are one loop of a compiled program.
+bool runs_blocks_as_loop(const config::Config& config);
+/// The policy of rematerialisation, as the key has it.
+std::string remat_policy_name(const config::Config& config);
+nn::InitOptions init_options(const config::Config& config);
+
+}  // namespace kinema::resolve

@@ -1,0 +1,118 @@
+#include "kinema/resolve/model_schedule.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "kinema/core/quantities.h"
+#include "kinema/resolve/model_places.h"
+#include "kinema/resolve/trained_model.h"
+#include "kinema/weights/single_file.h"
+
+namespace kinema::resolve {
+
+namespace fs = std::filesystem;
+
+fs::path scheduler_config_beside(const fs::path& model) {
+  std::error_code ignored;
+  const fs::path file = model.parent_path() / sample::kSchedulerConfig;
+  return fs::is_regular_file(model, ignored) && fs::exists(file, ignored) ? file : fs::path();
+}
+
+fs::path scheduler_config_of_checkpoint(const fs::path& network) {
+  std::error_code ignored;
+  const fs::path file = network.parent_path() / sample::kSchedulerConfig;
+  const bool is_checkpoint =
+      !network.empty() && fs::exists(network.parent_path() / "train_state.json", ignored);
+  return is_checkpoint && fs::exists(file, ignored) ? file : fs::path();
+}
+
+ScheduleFile schedule_file_of(const config::Config& config) {
+  if (fs::path own = scheduler_config_of_checkpoint(local_transformer(config)); !own.empty()) {
+    return {.path = std::move(own), .class_name = ""};
+  }
+  const std::optional<sample::PipelineFolder> pipeline = pipeline_index(config);
+  if (pipeline && pipeline->schedule) {
+    return {.path = pipeline->folder / sample::kSchedulerConfig,
+            .class_name = pipeline->scheduler_class};
+  }
+  return {.path = scheduler_config_beside(config.model.pretrained_model_name_or_path),
+          .class_name = ""};
+}
+
+schedulers::ScheduleConfig with_marks(schedulers::ScheduleConfig schedule, const fs::path& network,
+                                      bool is_said) {
+  const weights::ObjectiveMarks marks = weights::objective_marks(network);
+  if (!marks.any() || schedulers::is_flow(schedule.sampler)) {
+    return schedule;
+  }
+  if (marks.v_prediction) {
+    schedule.diffusion.prediction_type = schedulers::Prediction::V_PREDICTION;
+  }
+  if (marks.zero_terminal_snr) {
+    schedule.diffusion.rescale_betas_zero_snr = true;
+    if (!is_said) {  // others never visit the timestep that is noise alone
+      schedule.diffusion.timestep_spacing = schedulers::Spacing::TRAILING;
+    }
+  }
+  return schedule;
+}
+
+ModelSchedule read_model_schedule(const ScheduleFile& file, const fs::path& network_file,
+                                  const networks::Network& network) {
+  ModelSchedule out;
+  const bool is_said = !file.path.empty();
+  if (is_said) {
+    out.schedule = sample::read_scheduler_config(file.path, file.class_name);
+    out.file = sample::scheduler_file(file.path, file.class_name);
+  } else {
+    out.schedule = network->learned().sampled;
+  }
+  const schedulers::ScheduleConfig marked = with_marks(out.schedule, network_file, is_said);
+  const io::Json written = sample::scheduler_json(marked);
+  if (!is_said) {
+    out.file = written;
+  } else if (!(marked == out.schedule)) {
+    for (const char* key : {"prediction_type", "rescale_betas_zero_snr"}) {
+      out.file.set(key, written.at(key));
+    }
+  }
+  out.schedule = marked;
+  return out;
+}
+
+schedulers::Prediction prediction(config::PredictionType given) {
+  return given == config::PredictionType::EPSILON ? schedulers::Prediction::EPSILON
+                                                  : schedulers::Prediction::V_PREDICTION;
+}
+
+std::string other_prediction(schedulers::Prediction used, schedulers::Prediction own) {
+  return fmt::format(
+      "the network is taken to predict {}, as was asked for, not {}, as its own "
+      "files say",
+      schedulers::name_of(used), schedulers::name_of(own));
+}
+
+std::vector<std::string> file_notices(const fs::path& network) {
+  std::vector<std::string> out;
+  const weights::ObjectiveMarks marks = weights::objective_marks(network);
+  if (marks.any()) {
+    out.push_back(fmt::format("{} says itself what its network learned: {}", network.string(),
+                              to_string(marks)));
+  }
+  const std::vector<std::string> unread = weights::left_overs(network);
+  if (!unread.empty()) {
+    constexpr size_t kNamed = 3;
+    const std::vector<std::string> first(
+        unread.begin(),
+        unread.begin() + static_cast<std::ptrdiff_t>(std::min(kNamed, unread.size())));
+    out.push_back(fmt::format("{}: {} of its training that no model reads: {}{}", network.string(),
+                              counted(static_cast<int64_t>(unread.size()), "tensor"),
+                              fmt::join(first, ", "), unread.size() > kNamed ? ", ..." : ""));
+  }
+  return out;
+}
+
+}  // namespace kinema::resolve

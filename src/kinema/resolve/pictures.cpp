@@ -1,0 +1,72 @@
+#include "kinema/resolve/pictures.h"
+
+#include <optional>
+
+#include "kinema/config/buckets.h"
+#include "kinema/core/error.h"
+#include "kinema/networks/open.h"
+#include "kinema/resolve/model_places.h"
+#include "kinema/resolve/network.h"
+#include "kinema/resolve/trained_model.h"
+
+namespace kinema::resolve {
+
+weights::ImageDefaults image_defaults(const networks::Network& network) {
+  const weights::Family* family = weights::family_of_config(network->config());
+  check(family != nullptr, "[config] a network of no known family");
+  weights::ImageDefaults out = family->pipelines.front().images;
+  constexpr int64_t kCell = 8;  // pixels a latent, of all autoencoders of images
+  if (network.sizes().sample_size > 0) {
+    out.side = network.sizes().sample_size * kCell;
+  }
+  return out;
+}
+
+Pictures pictures_of(const networks::Network& network) {
+  const networks::Sizes& sizes = network.sizes();
+  return {.images = sizes.makes_images,
+          .sizes = sizes.size_ids > 0,
+          .side = sizes.makes_images ? image_defaults(network).side : 0};
+}
+
+Pictures pictures_of(const config::Loaded& loaded) {
+  const config::Config& config = loaded.config;
+  const std::optional<sample::PipelineFolder> pipeline = pipeline_index(config);
+  std::error_code ignored;
+  if (pipeline && !std::filesystem::exists(pipeline->transformer / "config.json", ignored)) {
+    const weights::PipelineClass* known = weights::pipeline_class(pipeline->class_name);
+    return known == nullptr ? Pictures{}
+                            : Pictures{.images = known->images.side > 0,
+                                       .sizes = known->images.told_sizes,
+                                       .side = known->images.side};
+  }
+  const std::filesystem::path here = trained_transformer(config);
+  return pictures_of(here.empty() ? scratch_network(loaded) : networks::open(here));
+}
+
+config::Loaded with_image_keys(config::Loaded loaded, const Pictures& pictures) {
+  if (!pictures.images) {
+    return loaded;
+  }
+  config::GenerateConfig& g = loaded.config.generate;
+  check(!loaded.gives("num_frames") || g.num_frames == 1,
+        "[config] num_frames is {}, but this model makes images\n  num_frames=1, or leave it out",
+        g.num_frames);
+  for (const auto& [frames, height, width] : config::read_buckets(loaded.config.data).sizes) {
+    check(frames == 1,
+          "[config] buckets has [{0}, {1}, {2}], but this model makes images\n  [1, {1}, {2}] "
+          "is that size of one frame",
+          frames, height, width);
+  }
+  g.num_frames = 1;
+  if (!loaded.gives("height") && !loaded.gives("width")) {
+    g.height = pictures.side;
+    g.width = pictures.side;
+  }
+  check(loaded.gives("height") == loaded.gives("width"),
+        "[config] {} is given without {}\n  resolution=... sets both",
+        loaded.gives("height") ? "height" : "width", loaded.gives("height") ? "width" : "height");
+  return loaded;
+}
+
+}  // namespace kinema::resolve

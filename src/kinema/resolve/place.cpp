@@ -1,0 +1,49 @@
+#include "kinema/resolve/place.h"
+
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <optional>
+#include <string>
+
+#include "kinema/core/error.h"
+#include "kinema/remote/http.h"
+#include "kinema/resolve/device.h"
+#include "kinema/runtime/client.h"
+
+namespace kinema::resolve {
+namespace {
+
+/// What the metadata server of Google's machines says of this one.
+std::optional<std::string> instance_attribute(std::string_view name) {
+  const char* const host = std::getenv("GCE_METADATA_HOST");
+  try {
+    const remote::Response answer =
+        remote::send({.url = fmt::format(
+                          "http://{}/computeMetadata/v1/instance/attributes/{}",
+                          host == nullptr || *host == 0 ? "metadata.google.internal" : host, name),
+                      .headers = {"Metadata-Flavor: Google"}},
+                     {.connect_s = 3, .stall_s = 3, .retries = 0});
+    return answer.status == 200 ? std::optional(answer.body) : std::nullopt;
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
+}  // namespace
+
+world::Place place_of(const config::Config& config, const world::Place& launched) {
+  world::Place found = launched;
+  if (config.run.hardware == config::Hardware::TPU && !has_mock_devices(config)) {
+    const world::Environment own = world::own_environment();
+    found = world::find_tpu_place(
+        runtime::shows_tpu() ? world::with_tpu_metadata(own, instance_attribute) : own);
+  }
+  const config::RuntimeConfig& keys = config.runtime;
+  return world::told_place(
+      found, keys.process_id,
+      keys.num_processes.given ? std::optional(keys.num_processes.value) : std::nullopt,
+      keys.coordinator_address);
+}
+
+}  // namespace kinema::resolve

@@ -1,0 +1,166 @@
+#include "kinema/resolve/resume.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <optional>
+
+#include "kinema/config/buckets.h"
+#include "kinema/core/error.h"
+#include "kinema/resolve/continued_run.h"
+#include "kinema/resolve/network.h"
+
+namespace kinema::resolve {
+namespace {
+
+/// An integer of a checkpoint's settings.
+std::optional<int64_t> saved_number(const training::TrainState& saved, const std::string& key) {
+  const std::string text = saved.setting(key);
+  int64_t out = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), out);
+  return error == std::errc() && !text.empty() ? std::optional(out) : std::nullopt;
+}
+
+/// What process 0 finds, which alone reads every byte, in the folder that it writes from now on.
+/// Throws an Error in a process that does not see it.
+checkpoints::Found newest_of(const checkpoints::CheckpointFolder& checkpoints,
+                             world::World& world) {
+  checkpoints::Found found;
+  if (world.is_first()) {
+    checkpoints.clean();
+    found = checkpoints.newest();
+  }
+  const std::string step =
+      world.talk().broadcast(found.step ? std::to_string(*found.step) : "",
+                             {.what = "the newest checkpoint", .seconds = 3600});
+  if (!world.is_first() && !step.empty()) {
+    found.step = std::stoll(step);
+    found.folder = checkpoints.path(*found.step);
+    check(std::filesystem::is_directory(found.folder),
+          "[train] process 0 goes on from {}, which {} does not see\n  the run folder must lie on "
+          "a disk that all hosts share, or in a store",
+          found.folder.string(), world.name_of(world.rank()));
+  }
+  return found;
+}
+
+}  // namespace
+
+Start find_start(const config::Config& config, const std::filesystem::path& run, const Job& job) {
+  const checkpoints::CheckpointFolder checkpoints(config::checkpoints_folder(config, run));
+  checkpoints::Found found = newest_of(checkpoints, job.world());
+  for (const checkpoints::Damage& each : found.damaged) {
+    job.notice(fmt::format("{} is skipped: {}", each.folder.string(), each.reason));
+  }
+  if (found.step) {
+    Start start{.folder = found.folder, .saved = training::read_train_state(found.folder)};
+    for (const checkpoints::Damage& each : found.damaged) {
+      start.skipped.insert(*checkpoints::step_of(each.folder.stem().string()));
+    }
+    return start;
+  }
+  check(found.damaged.empty(),
+        "[train] the run's checkpoints are all corrupt: refusing to start over\n  {}: {}; bring it "
+        "back whole, remove the folder, or take another run_name",
+        found.damaged.empty() ? "" : found.damaged.front().folder.string(),
+        found.damaged.empty() ? "" : found.damaged.front().reason);
+  if (!config.run.init_from.empty()) {
+    check(config.run.resume_from.empty(),
+          "[config] init_from begins a run at step 0, resume_from goes on with another: set one");
+    return {.folder = {}, .init = init_checkpoint(config.run)};
+  }
+  if (config.run.resume_from.empty()) {
+    return {};
+  }
+  const std::filesystem::path other = checkpoint_of(config.run.resume_from);
+  return {.folder = other, .saved = training::read_train_state(other)};
+}
+
+config::Config resolved_config(const config::Config& config, const TrainingStep& step,
+                               const Expert& expert) {
+  config::Config out = config;
+  out.optimizer.global_batch_size = step.samples;
+  out.optimizer.min_timestep = expert.min_timestep;
+  out.optimizer.max_timestep = expert.max_timestep;
+  // Decides whose turn a step is; of one expert the timesteps say it.
+  out.generate.boundary_ratio =
+      expert.is_both() ? *expert.boundary_ratio : config::GenerateConfig{}.boundary_ratio.value;
+  if (out.data.dataset_type == config::DatasetType::TF ||
+      out.data.dataset_type == config::DatasetType::GRAIN) {
+    out.data.dataset_type = config::DatasetType::TFRECORD;  // other names of it
+  }
+  if (!config::read_buckets(config.data).on) {
+    out.data.buckets = {"[]"};
+  }
+  if (!step.adapters.empty()) {
+    out.model.lora_rank = step.adapters.front().config.rank;
+    out.model.lora_alpha = step.adapters.front().config.alpha;
+  }
+  set_sizes(out.model, step.network);
+  return out;
+}
+
+config::Config with_schedule(config::Config resolved, const Start& start) {
+  int64_t& steps = resolved.optimizer.learning_rate_schedule_steps;
+  if (steps < 0) {
+    steps = saved_number(start.saved, "learning_rate_schedule_steps")
+                .value_or(resolved.optimizer.max_train_steps);
+  }
+  // Behind the rise of a line or half a cosine, -1 stays: its length is not a share of decimals.
+  resolved.optimizer.lr_decay_fraction = config::decay_fraction(resolved.optimizer);
+  return resolved;
+}
+
+void check_rate(const training::Schedule& schedule, const Start& start, int64_t max_steps) {
+  const std::optional<int64_t> before = saved_number(start.saved, "max_train_steps");
+  const bool is_longer = before && *before < max_steps && start.saved.step < max_steps;
+  const bool falls_to_zero = schedule.learning_rate > 0 && schedule(schedule.steps) == 0;
+  check(
+      !is_longer || !falls_to_zero || schedule.steps >= max_steps,
+      "[train] the run's learning rate falls to 0 at step {}, where its schedule ends: steps from "
+      "there up to {} would change nothing\n  learning_rate_schedule_steps={} makes the schedule "
+      "as "
+      "long, final_lr_fraction=0.1 goes on at a tenth of the rate",
+      schedule.steps, max_steps, max_steps);
+}
+
+checkpoints::Keep keep_of(const config::Loaded& loaded, const Start& start) {
+  const config::RunConfig& run = loaded.config.run;
+  const bool is_older = start.resumes() && !start.saved.settings.contains("max_train_steps");
+  return {.newest = is_older && !run.checkpoints_to_keep.given ? 0 : run.checkpoints_to_keep.value,
+          .period = run.checkpoint_keep_period,
+          .damaged = start.skipped};
+}
+
+std::vector<std::string> resume_lines(const Start& start, const config::Config& resolved) {
+  std::vector<std::string> out;
+  if (!start.resumes()) {
+    return out;
+  }
+  for (const std::string& change :
+       config::changes(start.saved.settings, config::record_of(resolved))) {
+    out.push_back("changed: " + change);
+  }
+  if (!training::has_optimizer(start.folder)) {
+    out.push_back(
+        "the checkpoint holds no optimizer (save_optimizer=false): its moments begin at zero");
+  }
+  const config::OptimizerConfig& o = resolved.optimizer;
+  if (o.ema_decay > 0 &&
+      !training::has_average(start.folder, training::weights_part(start.folder))) {
+    out.emplace_back(
+        "the checkpoint holds no average (ema_decay was 0): it begins as the weights are now");
+  }
+  const std::optional<int64_t> steps = saved_number(start.saved, "max_train_steps");
+  if (steps && steps != o.max_train_steps && o.learning_rate_schedule_steps != o.max_train_steps &&
+      saved_number(start.saved, "learning_rate_schedule_steps") == o.learning_rate_schedule_steps) {
+    out.push_back(
+        fmt::format("the learning rate keeps the schedule of {} steps that the run began with; "
+                    "learning_rate_schedule_steps={} makes it as long as the run",
+                    o.learning_rate_schedule_steps, o.max_train_steps));
+  }
+  return out;
+}
+
+}  // namespace kinema::resolve

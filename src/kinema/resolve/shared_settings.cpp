@@ -1,0 +1,134 @@
+#include "kinema/resolve/shared_settings.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <iterator>
+#include <system_error>
+
+#include "kinema/config/keys.h"
+#include "kinema/core/error.h"
+#include "kinema/io/json.h"
+#include "kinema/io/mapped_file.h"
+#include "kinema/io/png_text.h"
+#include "kinema/remote/hub.h"
+
+namespace kinema::resolve {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Those of the keys that nobody gave.
+std::vector<std::string> missing(const std::vector<std::string>& keys,
+                                 const config::Loaded& loaded) {
+  std::vector<std::string> out;
+  std::ranges::copy_if(keys, std::back_inserter(out),
+                       [&](const std::string& key) { return !loaded.gives(key); });
+  return out;
+}
+
+/// True for what names nothing on this machine: an id of the hub, or no model.
+bool is_no_path(const std::string& model) {
+  std::error_code ignored;
+  return model.empty() || (remote::read_hub_id(model) && !fs::exists(model, ignored));
+}
+
+/// The folder of runs, where the file lies in `samples` of the run that it names; else empty.
+fs::path folder_of_runs(const fs::path& file, const fs::path& run_name) {
+  for (fs::path at = fs::absolute(file).lexically_normal().parent_path(); at != at.root_path();
+       at = at.parent_path()) {
+    fs::path runs = at.parent_path();
+    for ([[maybe_unused]] const fs::path& part : run_name) {
+      runs = runs.parent_path();
+    }
+    if (at.filename() == "samples" && runs / run_name == at.parent_path()) {
+      return runs;
+    }
+  }
+  return {};
+}
+
+/// The text that a picture of ours holds, which is that of the `.json` beside it.
+io::Json words_in_picture(const fs::path& file) {
+  const io::MappedFile mapped = io::MappedFile::open(file);
+  const std::vector<io::PngText> texts =
+      mapped.parsed([&](auto bytes) { return io::read_png_texts(bytes, file.string()); });
+  const auto found = std::ranges::find(texts, "kinema", &io::PngText::keyword);
+  check(found != texts.end(),
+        "[generate] {} has no settings of kinema inside: another program made or saved it\n"
+        "  to begin from a picture, give it as image_url={} to a model that takes one",
+        file.string(), file.string());
+  return io::Json::parse(found->text, fmt::format("{} (`kinema`)", file.string()));
+}
+
+}  // namespace
+
+bool may_hold_settings(const fs::path& file) {
+  return file.extension() == ".json" || file.extension() == ".png";
+}
+
+SharedSettings read_shared_settings(const fs::path& file) {
+  const bool is_picture = file.extension() == ".png";
+  const io::Json json = is_picture ? words_in_picture(file) : io::Json::read(file);
+  const io::Json* settings = json.is_object() ? json.find("settings") : nullptr;
+  check(settings != nullptr && settings->is_object(),
+        "[generate] {} is not {}: it has no `settings`", file.string(),
+        is_picture ? "a picture of kinema" : "the .json beside a video or an image");
+  const std::vector<config::KeyValue> known = config::describe({});
+  SharedSettings out{.file = file};
+  for (const auto& [key, value] : settings->members()) {
+    const auto found = std::ranges::find(known, key, &config::KeyValue::key);
+    check(found != known.end(), "[generate] {}: there is no key `{}`; {}", file.string(), key,
+          config::unknown_key_hint(key));
+    const std::string text = value.is_string() ? value.as_string() : value.dump(-1);
+    const bool empty = text.empty() || text == "null";
+    switch (found->field.share) {
+      case config::Share::MODEL:
+        if (!is_no_path(text)) {
+          out.made_of.push_back(key);
+          break;
+        }
+        [[fallthrough]];
+      case config::Share::YES:
+        out.words.push_back(fmt::format("{}={}", key, text));
+        break;
+      case config::Share::FILE:
+        if (!empty) {
+          out.made_of.push_back(key);
+        }
+        break;
+      case config::Share::NO:
+        if (!empty) {
+          out.left_out.push_back(key);
+        }
+        break;
+    }
+  }
+  const io::Json* run = settings->find("run_name");
+  if (run != nullptr && run->is_string() && !run->as_string().empty()) {
+    if (const fs::path runs = folder_of_runs(file, run->as_string()); !runs.empty()) {
+      out.words.push_back("output_dir=" + runs.string());
+    }
+  }
+  return out;
+}
+
+std::vector<std::string> check_given(const SharedSettings& shared, const config::Loaded& loaded) {
+  const std::vector<std::string> wanted = missing(shared.made_of, loaded);
+  check(wanted.empty(),
+        "[generate] {} was made with {}, whose paths are not taken from a file that may be "
+        "somebody else's\n  name what they are here: {}=PATH, or a configuration that does (of a "
+        "run's own samples, its config.yml)",
+        shared.file.string(), fmt::join(wanted, ", "), wanted.empty() ? "" : wanted.front());
+  const std::vector<std::string> left = missing(shared.left_out, loaded);
+  if (left.empty()) {
+    return {};
+  }
+  return {
+      fmt::format("of the settings in {} these are not used, as they are of the machine that "
+                  "it was made on: {}",
+                  shared.file.string(), fmt::join(left, ", "))};
+}
+
+}  // namespace kinema::resolve

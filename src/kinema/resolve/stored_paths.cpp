@@ -1,0 +1,147 @@
+#include "kinema/resolve/stored_paths.h"
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+
+#include "kinema/config/keys.h"
+#include "kinema/core/error.h"
+#include "kinema/remote/store.h"
+#include "kinema/stores/local_copies.h"
+
+namespace kinema::resolve {
+namespace {
+
+// Keys that take the path of a store.
+constexpr std::array<std::string_view, 21> kStoreKeys = {
+    "train_data_dir",
+    "eval_data_dir",
+    "dataset_save_location",
+    "tfrecords_dir",
+    "eval_tfrecords_dir",
+    "output_dir",
+    "checkpoint_dir",
+    "tensorboard_dir",
+    "metrics_file",
+    "timing_metrics_file",
+    "metrics_dir",
+    "base_output_directory",
+    "video_folder",
+    "pretrained_model_name_or_path",
+    "wan_transformer_pretrained_model_name_or_path",
+    "wan_vae_pretrained_model_name_or_path",
+    "wan_text_encoder_pretrained_model_name_or_path",
+    "lora_model_name_or_path",
+    "prompt",
+    "negative_prompt",
+    "run_name"};
+
+/// Brings the newest checkpoint of a store here, and again a newer one where a training that goes
+/// on removes it meanwhile. Its step; -1: there is none.
+int64_t bring_newest(const std::string& checkpoints, const remote::StorePath& stored,
+                     const Job& job) {
+  const auto newest = [&] { return checkpoints::newest_step(remote::Store(stored)).value_or(-1); };
+  for (int64_t step = newest(); step >= 0;) {
+    try {
+      if (checkpoints::is_there(
+              stores::local_copy(stores::below(checkpoints, std::to_string(step)), job))) {
+        return step;
+      }
+    } catch (const Error&) {
+      if (newest() == step) {
+        throw;
+      }
+    }
+    const int64_t now = newest();
+    if (now == step) {
+      return step;  // who uses it says what is wrong with it
+    }
+    step = now;
+  }
+  return -1;
+}
+
+}  // namespace
+
+void check_store_keys(const config::Loaded& loaded) {
+  for (const config::KeyValue& each : config::describe(loaded.config)) {
+    std::string value = each.value;
+    value.erase(0, value.find_first_not_of("'\"[ "));
+    check(!remote::is_store_path(value) || std::ranges::count(kStoreKeys, each.key) > 0,
+          "[config] {} is {}: expected a path of this machine", each.key, each.value);
+  }
+}
+
+stores::RunOutputs run_outputs(const config::Config& config) {
+  const config::RunConfig& run = config.run;
+  check(!run.save_config_to_gcs || !run.base_output_directory.empty(),
+        "[config] save_config_to_gcs writes to base_output_directory, which is empty");
+  return {.output_dir = run.output_dir,
+          .run_name = run.run_name,
+          .checkpoint_dir = run.checkpoint_dir,
+          .metrics_file = run.metrics_file,
+          .timings_file = run.timing_metrics_file,
+          .tensorboard_dir = run.tensorboard_dir,
+          .metrics_dir = run.metrics_dir,
+          .encoded_clips = config.data.dataset_save_location,
+          .config_copy =
+              run.save_config_to_gcs ? stores::below(run.base_output_directory, run.run_name) : "",
+          .keep = {.newest = run.checkpoints_to_keep, .period = run.checkpoint_keep_period}};
+}
+
+config::Loaded with_outputs(config::Loaded loaded, const stores::RunOutputs& outputs) {
+  config::RunConfig& run = loaded.config.run;
+  run.output_dir = outputs.output_dir;
+  run.checkpoint_dir = outputs.checkpoint_dir;
+  run.metrics_file = outputs.metrics_file;
+  run.timing_metrics_file = outputs.timings_file;
+  run.tensorboard_dir = outputs.tensorboard_dir;
+  run.metrics_dir = outputs.metrics_dir;
+  loaded.config.data.dataset_save_location = outputs.encoded_clips;
+  return loaded;
+}
+
+config::Loaded with_local_checkpoint(config::Loaded loaded, const Job& job) {
+  config::RunConfig& run = loaded.config.run;
+  config::GenerateConfig& generate = loaded.config.generate;
+  const bool output = remote::is_store_path(run.output_dir);
+  if (run.run_name.empty() || (!output && !remote::is_store_path(run.checkpoint_dir))) {
+    check(!output, "[config] output_dir is {}: run_name says which run of it", run.output_dir);
+    return loaded;
+  }
+  const std::string folder = stores::below(run.output_dir, run.run_name);
+  const std::string checkpoints =
+      run.checkpoint_dir.empty() ? stores::below(folder, "checkpoints") : run.checkpoint_dir;
+  if (const auto stored = remote::read_store_path(checkpoints)) {
+    const int64_t asked = generate.generate_checkpoint_step;
+    const int64_t step = asked >= 0 ? asked : bring_newest(checkpoints, *stored, job);
+    check(step >= 0 || !loaded.config.model.pretrained_model_name_or_path.empty(),
+          "[generate] {} holds no checkpoint", checkpoints);
+    generate.generate_checkpoint_step = step;
+    if (const auto unsent = checkpoints::newest_unsent(stores::staging_of(checkpoints));
+        asked < 0 && unsent > step) {
+      job.notice(
+          fmt::format("checkpoint {} of this machine was not sent to {}, whose newest is {}; "
+                      "`kinema train` of the run sends it",
+                      *unsent, checkpoints, step));
+    }
+    run.checkpoint_dir =
+        (stores::stores_folder() / "read" / stored->scheme / stored->bucket / stored->name)
+            .string();
+    if (asked >= 0) {
+      stores::local_copy(stores::below(checkpoints, std::to_string(asked)), job);
+    }
+  }
+  if (output) {
+    std::string& videos = generate.video_folder;
+    const int64_t step = generate.generate_checkpoint_step;
+    videos = videos.empty()
+                 ? stores::below(folder, "samples/" + (step < 0 ? std::string("pretrained")
+                                                                : std::to_string(step)))
+                 : videos;
+    run.output_dir = stores::staging_of(run.output_dir);
+  }
+  return loaded;
+}
+
+}  // namespace kinema::resolve

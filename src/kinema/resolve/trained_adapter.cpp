@@ -1,0 +1,161 @@
+#include "kinema/resolve/trained_adapter.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+#include <set>
+#include <span>
+#include <string_view>
+#include <utility>
+
+#include "kinema/core/error.h"
+#include "kinema/resolve/lora.h"
+#include "kinema/resolve/model_options.h"
+#include "kinema/resolve/trained_model.h"
+
+namespace kinema::resolve {
+namespace {
+
+/// Takes rank and alpha of a file that is gone on from, where they were not given.
+void take_rank(const config::ModelConfig& model, const weights::Adapter& file,
+               weights::AdapterConfig& out) {
+  const std::string& path = file.lora->path();
+  check(
+      file.scale == 1,
+      "[lora] scale of {} is {:g}, but how much a trained adapter counts is lora_alpha / lora_rank"
+      "\n  leave scale out, or give 1",
+      path, file.scale);
+  const weights::UniformRank of_file = weights::uniform_rank(file);
+  check(!model.lora_rank.given || model.lora_rank == of_file.rank,
+        "[lora] {} has rank {}, but lora_rank is {}\n  lora_rank={} goes on with it", path,
+        of_file.rank, model.lora_rank.value, of_file.rank);
+  out.rank = of_file.rank;
+  const bool has_alpha = model.lora_alpha.given && model.lora_alpha > 0;
+  if (!has_alpha) {
+    weights::AdapterConfig one = out;
+    one.alpha = 1;
+    out.alpha = of_file.factor / one.scale();
+    return;
+  }
+  out.alpha = model.lora_alpha;
+  check(out.scale() == of_file.factor,
+        "[lora] {} counts {:g} times, but lora_alpha {:g} and lora_rank {} make that {:g}\n  leave "
+        "lora_alpha out to go on with it",
+        path, of_file.factor, out.alpha, out.rank, out.scale());
+}
+
+/// Checks that all of the file that is gone on from is trained, and says how many of the trained
+/// layers are not in it. `specs` are those with room for the adapter.
+void check_start(const weights::Adapter& file, std::span<const nn::ParamSpec> specs,
+                 TrainedAdapter& out) {
+  const weights::Lora::Targets& targets = file.lora->targets(file.expert);
+  const std::vector<std::string> modules = weights::added_modules(specs);
+  const std::set<std::string, std::less<>> trained(modules.begin(), modules.end());
+  const auto missing = std::ranges::count_if(
+      trained, [&](const std::string& module) { return !targets.contains(module); });
+  for (const auto& [module, target] : targets) {
+    check(trained.contains(module),
+          "[lora] {} changes {}, which is no linear layer that lora_target_modules names\n  name "
+          "it too, or put another file first: those behind the first are merged into the "
+          "model",
+          file.lora->path(), module);
+  }
+  if (missing > 0) {
+    out.lines.push_back(fmt::format(
+        "{} of the {} trained layers are not in {}: they start from their initialisation", missing,
+        trained.size(), file.lora->path()));
+  }
+}
+
+}  // namespace
+
+std::string TrainedAdapter::text() const {
+  return fmt::format("LoRA of rank {}, alpha {:g}{}, on {} kinds of linear layers", config.rank,
+                     config.alpha, config.use_rslora ? " (rank-stabilised)" : "",
+                     config.modules.size());
+}
+
+std::optional<TrainedAdapter> trained_adapter(const config::Config& config,
+                                              const networks::Network& network,
+                                              const Expert& expert, const Job& job) {
+  const config::ModelConfig& model = config.model;
+  if (!model.enable_lora) {
+    return std::nullopt;
+  }
+  TrainedAdapter out;
+  out.config = {
+      .rank = model.lora_rank,
+      .alpha = model.lora_alpha > 0 ? model.lora_alpha.value
+                                    : static_cast<double>(model.lora_rank.value),
+      .use_rslora = model.use_rslora,
+      .part = part_of_one(network),
+      .expert = expert.which == config::TrainExpert::NONE ? "" : std::string(expert.name()),
+      .base_model = model.pretrained_model_name_or_path,
+      .dropout = model.lora_dropout,
+      .init = model.lora_init == config::LoraInit::GAUSSIAN ? weights::AdapterInit::GAUSSIAN
+                                                            : weights::AdapterInit::KAIMING};
+  std::vector<weights::Adapter> files = open_adapters(config, expert, job);
+  if (!files.empty()) {
+    take_rank(model, files.front(), out.config);
+    out.start.push_back(files.front());
+    out.merged.assign(files.begin() + 1, files.end());
+  }
+  nn::ModelOptions options = model_options(config);
+  const std::vector<nn::ParamSpec> plain = network->parameters(options);
+  out.config.modules = weights::adapter_modules(plain, model.lora_target_modules, out.config.rank);
+  // Checked before anything large is read.
+  const auto note = [&](const char* use, std::span<const weights::Adapter> adapters,
+                        std::span<const nn::ParamSpec> specs) {
+    const weights::Adapters fitted(adapters, specs);
+    for (const std::string& line : fitted.report()) {
+      out.lines.push_back(fmt::format("{}: {}", use, line));
+    }
+  };
+  note("merged", out.merged, plain);
+  if (!out.start.empty()) {
+    options.low_ranks = out.config.modules;
+    const std::vector<nn::ParamSpec> specs = network->parameters(options);
+    note("gone on from", out.start, specs);
+    check_start(out.start.front(), specs, out);
+  }
+  if (expert.which != config::TrainExpert::NONE) {
+    for (std::span<const weights::Adapter> files_of : {out.start, out.merged}) {
+      for (std::string& line : of_other_expert(files_of, expert.is_low_noise() ? 1 : 0)) {
+        out.lines.push_back(std::move(line));
+      }
+    }
+  }
+  return out;
+}
+
+std::vector<TrainedAdapter> trained_adapters(const config::Config& config,
+                                             const networks::Network& network, const Expert& expert,
+                                             const Job& job) {
+  std::vector<TrainedAdapter> out;
+  for (const Expert& one : expert.each()) {
+    if (std::optional<TrainedAdapter> adapter = trained_adapter(config, network, one, job)) {
+      out.push_back(std::move(*adapter));
+    }
+  }
+  // One without a file of its own is as the other's.
+  const auto gone_on =
+      std::ranges::find_if(out, [](const auto& each) { return !each.start.empty(); });
+  for (TrainedAdapter& each : out) {
+    if (gone_on != out.end() && each.start.empty()) {
+      each.config.rank = gone_on->config.rank;
+      each.config.alpha = gone_on->config.alpha;
+      each.config.modules = gone_on->config.modules;
+    }
+  }
+  for (const TrainedAdapter& each : out) {
+    const weights::AdapterConfig& first = out.front().config;
+    check(each.config.rank == first.rank && each.config.alpha == first.alpha,
+          "[lora] the file for the high-noise expert has rank {} and alpha {:g}, that for the "
+          "low-noise one {} and {:g}\n  files of the same go on together, others in a run each",
+          first.rank, first.alpha, each.config.rank, each.config.alpha);
+  }
+  return out;
+}
+
+}  // namespace kinema::resolve

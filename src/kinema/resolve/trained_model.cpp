@@ -1,0 +1,294 @@
+#include "kinema/resolve/trained_model.h"
+
+#include <fmt/format.h>
+
+#include "kinema/core/error.h"
+#include "kinema/encoders/clip_encoder.h"
+#include "kinema/resolve/device.h"
+#include "kinema/resolve/encoders.h"
+#include "kinema/weights/family.h"
+
+namespace kinema::resolve {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Where the named pipeline's timesteps are divided: as given, as the pipeline says, or the
+/// default.
+double boundary_of(const config::Config& config,
+                   const std::optional<sample::PipelineFolder>& pipeline) {
+  const config::Given<double>& ratio = config.generate.boundary_ratio;
+  return !ratio.given && pipeline && pipeline->boundary_ratio ? *pipeline->boundary_ratio
+                                                              : ratio.value;
+}
+
+Shape batched(const Shape& sample, int64_t batch) {
+  Shape out = sample;
+  out.dims.insert(out.dims.begin(), batch);
+  return out;
+}
+
+/// The image condition and image states of a batch, which must be there exactly where the model
+/// takes them.
+void add_images(const data::Sample& sample, const networks::Sizes& model, int64_t batch,
+                training::BatchShapes& out) {
+  const int64_t channels = model.condition_channels();
+  const Shape& condition = sample.condition.shape;
+  const Shape& states = sample.image_states.shape;
+  const bool has_condition = !sample.condition.bytes.empty();
+  const bool has_states = !sample.image_states.bytes.empty();
+  check(has_condition || channels == 0,
+        "[train] {} has no image condition, which this model is shown\n"
+        "  `kinema prepare` with this model and model_type=I2V writes records that have one",
+        sample.id);
+  check(!has_condition || channels > 0,
+        "[train] {} has an image condition, but this model makes {}s of text alone\n"
+        "  give records that were prepared for it, or an image-to-video model",
+        sample.id, model.noun());
+  check(has_states || model.image_dim == 0,
+        "[train] {} has no image states, which this model takes from CLIP (image_dim {})\n  "
+        "`kinema prepare` with this model and model_type=I2V writes records that have them",
+        sample.id, model.image_dim);
+  check(!has_states || model.image_dim > 0,
+        "[train] {} has image states of CLIP, but this model has no place for them (image_dim 0)\n"
+        "  give records that were prepared for it",
+        sample.id);
+  if (has_condition) {
+    Dims wanted = sample.latents.shape.dims;
+    wanted[0] = channels;
+    check(condition.dims == wanted,
+          "[train] the image condition of {} is {}, but the model takes {}", sample.id,
+          to_string(condition), to_string(wanted));
+    out.condition = batched(condition, batch);
+  }
+  if (has_states) {
+    check(states.dims.size() == 2 && states.dims[1] == model.image_dim,
+          "[train] the image states of {} are {}, but the model takes [n, {}]", sample.id,
+          to_string(states), model.image_dim);
+    out.image_states = batched(states, batch);
+    const int64_t text = sample.encoder_hidden_states.shape.dims[0];
+    check(model.text_tokens == 0 || text == model.text_tokens,
+          "[train] this model takes {0} text tokens, but {1} has {2}\n  max_sequence_length={0} is "
+          "needed",
+          model.text_tokens, sample.id, text);
+  }
+}
+
+/// What a model is told of the prompt as one vector, and of the picture's sizes.
+void add_vectors(const data::Sample& sample, const networks::Sizes& model, int64_t batch,
+                 training::BatchShapes& out) {
+  const auto add = [&](const HostArray& array, int64_t wanted, std::string_view what,
+                       std::optional<Shape>& shape) {
+    check(!array.bytes.empty() || wanted == 0,
+          "[train] {} has no {}, which this model takes\n  `kinema prepare` with this model writes "
+          "records that have it",
+          sample.id, what);
+    check(array.bytes.empty() || wanted > 0,
+          "[train] {} has {}, but this model takes none\n  give records that were prepared for it",
+          sample.id, what);
+    if (wanted > 0) {
+      check(array.shape.dims == Dims({wanted}),
+            "[train] the {} of {} is {}, but the model takes [{}]", what, sample.id,
+            to_string(array.shape), wanted);
+      shape = batched(array.shape, batch);
+    }
+  };
+  add(sample.pooled, model.pooled_dim, "pooled text", out.pooled);
+  add(sample.size_ids, model.size_ids, "picture's sizes", out.size_ids);
+}
+
+}  // namespace
+
+std::optional<sample::PipelineFolder> pipeline_index(const config::Config& config) {
+  const fs::path folder = config.model.pretrained_model_name_or_path;
+  std::error_code ignored;
+  if (folder.empty() || !fs::exists(folder / "model_index.json", ignored)) {
+    return std::nullopt;
+  }
+  return sample::read_pipeline_folder(folder, sample::PartsThere::SOME);
+}
+
+bool makes_videos(const config::RunConfig& run) {
+  return run.enable_ssim || (run.enable_generate_video_for_eval && run.eval_every > 0);
+}
+
+std::string Expert::part() const { return is_low_noise() ? "transformer_2" : "transformer"; }
+std::string Expert::other_part() const { return is_low_noise() ? "transformer" : "transformer_2"; }
+
+std::string part_of_one(const networks::Network& network) {
+  const weights::Family* family = weights::family_of_config(network->config());
+  return std::string(family == nullptr ? weights::Family().part : family->part);
+}
+
+std::string trained_part(const networks::Network& network, const Expert& expert) {
+  return expert.is_low_noise() ? expert.part() : part_of_one(network);
+}
+
+std::vector<Expert> Expert::each() const {
+  if (!is_both()) {
+    return {*this};
+  }
+  Expert high{.which = config::TrainExpert::HIGH_NOISE,
+              .min_timestep = boundary(),
+              .max_timestep = max_timestep,
+              .boundary_ratio = boundary_ratio};
+  Expert low{.which = config::TrainExpert::LOW_NOISE,
+             .min_timestep = min_timestep,
+             .max_timestep = high.min_timestep,
+             .boundary_ratio = boundary_ratio};
+  return {high, low};
+}
+
+std::string Expert::timesteps() const {
+  const std::string all = fmt::format("timesteps {:g} to {:g}", min_timestep, max_timestep);
+  return is_both() ? fmt::format("{}, {} from {:g} up", all,
+                                 config::word_of(config::TrainExpert::HIGH_NOISE), boundary())
+                   : all;
+}
+
+Expert trained_expert(const config::Config& config) {
+  const config::OptimizerConfig& o = config.optimizer;
+  Expert out{.which = o.train_expert};
+  const std::optional<sample::PipelineFolder> pipeline = pipeline_index(config);
+  if (out.which == config::TrainExpert::NONE) {
+    check(!pipeline || !pipeline->has_two_experts(),
+          "[config] {} has two experts: which does the run train?\n"
+          "  train_expert=high_noise or train_expert=low_noise, train_expert=both in turn",
+          config.model.pretrained_model_name_or_path);
+  } else {
+    check(!pipeline || pipeline->has_two_experts() ||
+              !config.model.wan_transformer_pretrained_model_name_or_path.empty(),
+          "[config] train_expert is {}, but {} has one transformer\n  train_expert=none",
+          out.name(), config.model.pretrained_model_name_or_path);
+    out.boundary_ratio = boundary_of(config, pipeline);
+    if (!out.is_both()) {
+      (out.is_low_noise() ? out.max_timestep : out.min_timestep) = out.boundary();
+    }
+  }
+  const Expert whole = out;
+  out.min_timestep = o.min_timestep < 0 ? out.min_timestep : o.min_timestep;
+  out.max_timestep = o.max_timestep < 0 ? out.max_timestep : o.max_timestep;
+  check(out.min_timestep >= whole.min_timestep && out.max_timestep <= whole.max_timestep,
+        "[config] {} cross the boundary of the experts: the {} expert is used at {}\n  "
+        "min_timestep and max_timestep must lie there",
+        out.timesteps(), out.name(), whole.timesteps());
+  check(out.min_timestep < out.max_timestep,
+        "[config] there are no timesteps from min_timestep {:g} to max_timestep {:g}",
+        out.min_timestep, out.max_timestep);
+  for (const Expert& one : out.each()) {
+    check(one.min_timestep < one.max_timestep,
+          "[config] of the timesteps {:g} to {:g} none is the {} expert's, which train_expert=both "
+          "trains too\n  the boundary is at {:g}: another range, or train_expert={}",
+          out.min_timestep, out.max_timestep, one.name(), out.boundary(),
+          config::word_of(one.is_low_noise() ? config::TrainExpert::HIGH_NOISE
+                                             : config::TrainExpert::LOW_NOISE));
+  }
+  return out;
+}
+
+void check_videos(const config::Config& config, const Expert& expert) {
+  if (expert.which == config::TrainExpert::NONE || expert.is_both() || !makes_videos(config.run)) {
+    return;  // the run has all that it makes them with
+  }
+  const std::optional<sample::PipelineFolder> pipeline = pipeline_index(config);
+  std::error_code ignored;
+  check(pipeline && fs::is_directory(pipeline->folder / expert.other_part(), ignored),
+        "[config] videos of the run want both experts, but pretrained_model_name_or_path `{}` is "
+        "no pipeline with {}/\n  enable_generate_video_for_eval=false enable_ssim=false makes none",
+        config.model.pretrained_model_name_or_path, expert.other_part());
+}
+
+bool has_image_condition(const config::Config& config) {
+  return config.model.model_type == config::ModelType::I2V;
+}
+
+std::vector<std::string> check_model_type(const config::Config& config,
+                                          const networks::Sizes& model) {
+  const config::ModelType type = config.model.model_type;
+  const int64_t channels = model.condition_channels();
+  check(channels >= 0, "[train] a model that takes {} channels and makes {} cannot be trained",
+        model.in_channels, model.out_channels);
+  check(channels == 0 || has_image_condition(config),
+        "[train] model_type is {}, but the transformer takes {} channels behind the latents, which "
+        "show it images\n  model_type=I2V trains it",
+        config::word_of(type), channels);
+  check(channels > 0 || !has_image_condition(config),
+        "[train] model_type is I2V, but the transformer takes {} channels and makes as many: it is "
+        "not shown images so\n  model_type=T2V, or TI2V for one that takes a first frame",
+        model.in_channels);
+  check(!model.makes_images || type == config::ModelType::T2V,
+        "[train] model_type is {}, but this model makes images of text\n  leave "
+        "model_type out",
+        config::word_of(type));
+  check(!model.takes_last_image,
+        "[train] models that take a first and a last image (pos_embed_seq_len above 0) cannot be "
+        "trained yet");
+  const std::optional<sample::PipelineFolder> pipeline = pipeline_index(config);
+  if (type != config::ModelType::TI2V) {
+    if (type == config::ModelType::T2V && pipeline && pipeline->expand_timesteps) {
+      return {
+          fmt::format("{} makes videos of images too; model_type=T2V trains it on text alone, "
+                      "TI2V on both",
+                      config.model.pretrained_model_name_or_path)};
+    }
+    return {};
+  }
+  check(model.patch_size[0] == 1,
+        "[train] model_type TI2V takes patches of one latent frame, not of {}",
+        model.patch_size[0]);
+  if (config.model.autoencoder == config::Autoencoder::SPACE_TO_DEPTH) {
+    const int64_t frames = space_to_depth(config).frames();
+    check(frames == 1,
+          "[train] model_type TI2V takes an autoencoder whose first latent frame is one frame, but "
+          "space_to_depth makes it of {}",
+          frames);
+  }
+  if (pipeline && !pipeline->expand_timesteps) {
+    return {
+        fmt::format("the pipeline in {} has not expand_timesteps in its model_index.json, which "
+                    "TI2V is sampled with",
+                    config.model.pretrained_model_name_or_path)};
+  }
+  return {};
+}
+
+std::unique_ptr<encoders::ImageEncoder> make_image_encoder(const config::Config& config,
+                                                           const sample::PipelineFolder& pipeline,
+                                                           int64_t image_dim,
+                                                           const pjrt::Client& client) {
+  if (pipeline.image_encoder.empty() || pipeline.image_processor.empty()) {
+    return nullptr;
+  }
+  auto clip = std::make_unique<encoders::ClipEncoder>(
+      client, pipeline.image_encoder, pipeline.image_processor,
+      encoders::ClipOptions{.program = program_options(config)});
+  check(image_dim == 0 || clip->config().hidden_size == image_dim,
+        "[image] the image encoder in {} makes tokens of width {}, but the transformer takes {}",
+        pipeline.image_encoder.string(), clip->config().hidden_size, image_dim);
+  return clip;
+}
+
+training::BatchShapes batch_shapes(const data::Sample& sample, const networks::Sizes& model,
+                                   int64_t batch) {
+  const Shape& latents = sample.latents.shape;
+  const Shape& text = sample.encoder_hidden_states.shape;
+  check(latents.dims.size() == 4 && latents.dims[0] == model.out_channels,
+        "[train] the latents of {} are {}, but the model takes [{}, f, h, w]", sample.id,
+        to_string(latents), model.out_channels);
+  check(text.dims.size() == 2 && text.dims[1] == model.text_dim,
+        "[train] the text states of {} are {}, but the model takes [t, {}]", sample.id,
+        to_string(text), model.text_dim);
+  for (size_t i = 0; i < 3; ++i) {
+    check(latents.dims[i + 1] % model.patch_size[i] == 0,
+          "[train] the latents of {} are {}, which patches of {}x{}x{} do not divide", sample.id,
+          to_string(latents), model.patch_size[0], model.patch_size[1], model.patch_size[2]);
+  }
+  training::BatchShapes out{.latents = batched(latents, batch), .text = batched(text, batch)};
+  check(latents.dims[1] == 1 || !model.makes_images,
+        "[train] {} has {} latent frames, but this model makes images", sample.id, latents.dims[1]);
+  add_images(sample, model, batch, out);
+  add_vectors(sample, model, batch, out);
+  return out;
+}
+
+}  // namespace kinema::resolve

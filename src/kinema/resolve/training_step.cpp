@@ -1,0 +1,95 @@
+#include "kinema/resolve/training_step.h"
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "kinema/core/error.h"
+#include "kinema/mesh/batch.h"
+#include "kinema/resolve/device.h"
+#include "kinema/resolve/model_options.h"
+#include "kinema/resolve/objective.h"
+#include "kinema/training/network_model.h"
+
+namespace kinema::resolve {
+
+training::StepOptions step_options(const config::Config& config, const networks::Network& network,
+                                   const Expert& expert) {
+  const config::OptimizerConfig& o = config.optimizer;
+  training::StepOptions out;
+  out.optimizer = o.optimizer == config::Optimizer::ADAMW8BIT   ? training::OptimizerKind::ADAMW8BIT
+                  : o.optimizer == config::Optimizer::ADAFACTOR ? training::OptimizerKind::ADAFACTOR
+                                                                : training::OptimizerKind::ADAMW;
+  out.adafactor = {.b1 = o.adafactor_b1,
+                   .decay_power = o.adafactor_decay_power,
+                   .eps = o.adafactor_eps,
+                   .clip = o.adafactor_clip,
+                   .weight_decay = o.adam_weight_decay,
+                   .decay_min_rank = o.weight_decay_min_rank};
+  out.adamw.b1 = o.adam_b1;
+  out.adamw.b2 = o.adam_b2;
+  out.adamw.eps = o.adam_eps;
+  out.adamw.weight_decay = o.adam_weight_decay;
+  out.adamw.decay_min_rank = o.weight_decay_min_rank;
+  if (o.opt_enable_grad_clipping) {
+    out.adamw.max_value = o.max_grad_value;
+  }
+  if (o.opt_enable_grad_global_norm_clipping) {
+    out.adamw.max_norm = o.max_grad_norm;
+  }
+  out.objective = objective_of(config, network, expert);
+  out.accumulation = o.gradient_accumulation_steps;
+  out.ema = {.decay = o.ema_decay,
+             .update_after_step = o.ema_update_after_step,
+             .warmup = o.use_ema_warmup,
+             .inv_gamma = o.ema_inv_gamma,
+             .power = o.ema_power};
+  out.state = o.train_state_dtype == config::StateDtype::WEIGHTS_DTYPE
+                  ? training::StateDType::WEIGHTS
+                  : training::StateDType::F32;
+  if (o.optimizer_memory == config::OptimizerMemory::HOST) {
+    check(config.runtime.jit,
+          "[config] optimizer_memory is `host`, but jit is false, which runs every block alone\n  "
+          "jit=true, or optimizer_memory=device");
+    out.optimizer_memory = Memory::HOST;
+  }
+  return out;
+}
+
+training::StepGraph TrainingStep::build(const training::BatchShapes& shapes) const {
+  return training::build_step(specs, training::network_model(network, options), shapes, step);
+}
+
+TrainingStep training_step(const config::Config& config, const networks::Network& network,
+                           const Expert& expert, std::vector<TrainedAdapter> adapters,
+                           const mesh::Placement& asked) {
+  const config::OptimizerConfig& o = config.optimizer;
+  TrainingStep out{.expert = expert,
+                   .network = network,
+                   .options = model_options(config),
+                   .step = step_options(config, network, expert),
+                   .adapters = std::move(adapters)};
+  out.samples = batch_sizes(config, asked.devices()).train;
+  out.batch = out.samples * o.gradient_accumulation_steps;
+  const mesh::Placement place = asked.for_samples(out.samples);
+  mesh::check_batch(place, out.samples, o.global_batch_size > 0 ? 0 : o.per_device_batch_size);
+  out.batch_text = batch_text(config, asked, out.samples);
+  out.warnings = check_model_type(config, network.sizes());
+  std::ranges::copy(objective_warnings(config, network, out.step.objective),
+                    std::back_inserter(out.warnings));
+  network->check_divides(place);
+  out.options.place = place;
+  if (!out.adapters.empty()) {
+    out.options.low_ranks = out.adapters.front().config.modules;
+    out.options.low_rank_dropout = out.adapters.front().config.dropout;
+  }
+  out.specs = network->parameters(out.options, init_options(config));
+  if (!out.adapters.empty()) {
+    weights::train_alone(out.specs, out.adapters.front().config);
+  }
+  out.step.place = place;
+  out.step.batch_axes = mesh::batch_axes(place, config.parallel.data_sharding, out.batch);
+  return out;
+}
+
+}  // namespace kinema::resolve

@@ -1,0 +1,351 @@
+// Training on videos as a user gives them: encoded once and kept.
+#include <arrow/api.h>
+#include <arrow/io/file.h>
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <parquet/arrow/writer.h>
+
+#include <set>
+#include <string>
+
+#include "cli/served_hub.h"
+#include "jobs/call_kinema.h"
+#include "kinema/core/host_array.h"
+#include "kinema/data/video_source.h"
+#include "kinema/io/json.h"
+#include "kinema/io/video.h"
+
+namespace kinema::jobs_test {
+namespace {
+
+namespace fs = std::filesystem;
+using cli_test::Hub;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class Dataset : public RunsTest {
+ protected:
+  void SetUp() override {
+    KinemaOnCpu::SetUp();
+    if (IsSkipped()) {
+      return;
+    }
+    fs::copy(fs::path(KINEMA_SOURCE_DIR) / "tests/golden/dataset", folder_ / "clips",
+             fs::copy_options::recursive);
+    std::string config = tiny_config();
+    config.replace(config.find("synthetic"), std::string("synthetic").size(), "videos");
+    write("tiny.yml", config + "train_data_dir: clips\n");
+  }
+};
+
+TEST_F(Dataset, IsEncodedOnceAndTrainsTheSame) {
+  const std::vector<std::string> how = {"train", "tiny.yml", "random_flip=true",
+                                        "caption_dropout=0.5", "max_train_steps=8"};
+  const auto train = [&](const std::string& name, std::vector<std::string> more) {
+    more.insert(more.begin(), how.begin(), how.end());
+    more.push_back("run_name=" + name);
+    return run(more);
+  };
+  ASSERT_EQ(train("memory", {}).status, 0);
+  const Outcome first = train("first", {"dataset_save_location=kept"});
+  ASSERT_EQ(first.status, 0) << first.err;
+  EXPECT_THAT(first.err, HasSubstr("encoded 12 clips and 12 captions, kept in kept"));
+  const Outcome second = train("second", {"dataset_save_location=kept"});
+  ASSERT_EQ(second.status, 0) << second.err;
+  EXPECT_THAT(second.err, Not(HasSubstr("encoded")));
+
+  EXPECT_EQ(losses("memory").size(), 8U);
+  EXPECT_EQ(losses("first"), losses("memory"));
+  EXPECT_EQ(losses("second"), losses("memory"));
+  run({"train", "tiny.yml", "dataset_save_location=kept", "random_start=true"})
+      .expect_error("random_start");
+}
+
+TEST_F(Dataset, OfTheEvaluationIsToldByWhatItHolds) {
+  ASSERT_EQ(run({"train", "tiny.yml", "max_train_steps=1"}).status, 0);
+  fs::create_directory(folder_ / "empty");
+  run({"evaluate", "tiny.yml", "eval_data_dir=empty"})
+      .expect_error("empty holds no clips, pictures or records\n  put videos or images there");
+  write("phone/a.heic", "x");
+  run({"evaluate", "tiny.yml", "eval_data_dir=phone"})
+      .expect_error("it holds 1 HEIC picture, which is not read");
+  for (const char* type : {"videos", "tfrecord"}) {
+    run({"train", "tiny.yml", "run_name=other", "train_data_dir=phone",
+         std::string("dataset_type=") + type})
+        .expect_error("it holds 1 HEIC picture, which is not read");
+  }
+  run({"prepare", "tiny.yml", "train_data_dir=phone", "tfrecords_dir=records"})
+      .expect_error("it holds 1 HEIC picture, which is not read");
+}
+
+TEST_F(Dataset, IsCroppedAtPlacesThatAResumedRunFindsAgain) {
+  // Half the width of the clips' shape, so that there is something to choose.
+  const auto train = [&](const std::string& name, const std::string& steps,
+                         std::vector<std::string> more) {
+    more.insert(more.begin(), {"train", "tiny.yml", "width=8", "run_name=" + name,
+                               "max_train_steps=" + steps, "learning_rate_schedule_steps=8"});
+    const Outcome outcome = run(more);
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    return losses(name);
+  };
+  const std::vector<std::string> whole = train("whole", "8", {"center_crop=false"});
+  ASSERT_EQ(whole.size(), 8U);
+  train("parts", "3", {"center_crop=false"});
+  EXPECT_EQ(train("parts", "8", {"center_crop=false", "decode_threads=3"}), whole);
+  EXPECT_NE(train("middle", "8", {}), whole);
+  // What is kept was cropped once.
+  const std::vector<std::string> kept = {"dataset_save_location=kept", "center_crop=false"};
+  const std::vector<std::string> once = train("once", "8", kept);
+  EXPECT_EQ(train("again", "8", kept), once);
+  EXPECT_NE(once, whole);
+}
+
+TEST_F(Dataset, IsEncodedFurtherAfterAKill) {
+  // Killed at other moments each time, until a run ends by itself.
+  write("kill.sh", "cd " + quoted(folder_.string()) +
+                       "\nfor i in $(seq 60); do\n"
+                       "timeout -s KILL $((3 * i / 100)).$(printf %02d $((3 * i % 100))) " +
+                       quoted(std::string(KINEMA_BINARY_DIR) + "/kinema") +
+                       " train tiny.yml dataset_save_location=kept >>.log 2>&1 && exit 0\n"
+                       "done\nexit 1\n");
+  const int status =
+      std::system(("bash " + quoted((folder_ / "kill.sh").string()) + " 2>/dev/null").c_str());
+  ASSERT_EQ(WEXITSTATUS(status), 0) << read_text(folder_ / ".log");
+  ASSERT_EQ(run({"train", "tiny.yml", "run_name=memory"}).status, 0);
+  EXPECT_EQ(losses("tiny"), losses("memory"));
+}
+
+TEST_F(Dataset, StopsWhileItIsEncodedWhenTold) {
+  // Two thousand captions, so that there is time for the signal.
+  std::string list;
+  for (int i = 0; i < 2000; ++i) {
+    list += "{\"file_name\": \"videos/clip_00.mp4\", \"text\": \"" + std::to_string(i) + "\"}\n";
+  }
+  write("clips/metadata.jsonl", list);
+  write("stop.sh", "cd " + quoted(folder_.string()) + "\n" +
+                       quoted(std::string(KINEMA_BINARY_DIR) + "/kinema") +
+                       " train tiny.yml dataset_save_location=kept >.out 2>.err &\n"
+                       "for i in $(seq 600); do [ -e kept/text ] && break; sleep 0.1; done\n"
+                       "kill -TERM $!\nwait $!\n");
+  const int stopped = std::system(("bash " + quoted((folder_ / "stop.sh").string())).c_str());
+  EXPECT_EQ(WEXITSTATUS(stopped), 0) << read_text(folder_ / ".err");
+  EXPECT_THAT(read_text(folder_ / ".out"), HasSubstr("stopped while clips were encoded"));
+}
+
+TEST_F(Dataset, SkipsWhatCannotBeUsedWhenTold) {
+  write("clips/videos/clip_03.mp4", "no video");
+  fs::remove(folder_ / "clips/videos/clip_05.mp4");
+  run({"train", "tiny.yml", "dataset_save_location=kept"}).expect_error("clip_0");
+  const Outcome outcome = run({"train", "tiny.yml", "dataset_save_location=kept",
+                               "skip_bad_clips=true", "max_train_steps=8"});
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_THAT(outcome.err, HasSubstr("encoded 10 clips"));
+  EXPECT_THAT(outcome.err, HasSubstr("clip_03.mp4"));
+  ASSERT_EQ(
+      run({"train", "tiny.yml", "run_name=memory", "skip_bad_clips=true", "max_train_steps=8"})
+          .status,
+      0);
+  EXPECT_EQ(losses("tiny"), losses("memory"));
+}
+
+/// The clips of a folder as a Parquet file, in groups of five rows.
+void write_parquet(const fs::path& clips, const fs::path& path) {
+  arrow::StringBuilder text;
+  arrow::BinaryBuilder bytes;
+  for (const data::CaptionedClip& clip : data::list_clips(clips)) {
+    ASSERT_TRUE(text.Append(clip.caption).ok());
+    ASSERT_TRUE(bytes.Append(read_text(clip.path)).ok());
+  }
+  const auto captions = text.Finish().ValueOrDie();
+  const auto videos =
+      arrow::StructArray::Make({bytes.Finish().ValueOrDie()}, std::vector<std::string>{"bytes"})
+          .ValueOrDie();
+  const auto table = arrow::Table::Make(
+      arrow::schema({arrow::field("text", arrow::utf8()), arrow::field("video", videos->type())}),
+      {captions, videos});
+  fs::create_directories(path.parent_path());
+  const auto out = arrow::io::FileOutputStream::Open(path.string()).ValueOrDie();
+  ASSERT_TRUE(parquet::arrow::WriteTable(*table, arrow::default_memory_pool(), out, 5).ok());
+  ASSERT_TRUE(out->Close().ok());
+}
+
+TEST_F(Dataset, IsTheSameAsParquetOfAFolderOrOfTheHub) {
+  write_parquet(folder_ / "clips", folder_ / "table/data/train-00000-of-00001.parquet");
+  const std::vector<std::string> how = {"train", "tiny.yml", "dataset_type=hf",
+                                        "image_column=video"};
+  const auto train = [&](const std::string& name, std::vector<std::string> more,
+                         const std::string& environment = "") {
+    more.insert(more.begin(), how.begin(), how.end());
+    more.push_back("run_name=" + name);
+    const Outcome outcome = run(more, environment);
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    return losses(name);
+  };
+  ASSERT_EQ(run({"train", "tiny.yml", "run_name=videos"}).status, 0);
+  EXPECT_EQ(train("local", {"train_data_dir=table"}), losses("videos"));
+  EXPECT_EQ(train("kept", {"train_data_dir=table", "dataset_save_location=kept"}),
+            losses("videos"));
+  // The column goes without saying where `image`, the default, is not there and `video` is.
+  EXPECT_EQ(train("unnamed", {"image_column=image", "train_data_dir=table"}), losses("videos"));
+  run({"train", "tiny.yml", "dataset_type=hf", "image_column=clip", "train_data_dir=table"})
+      .expect_error("no column `clip`");
+
+  // Records of the rows are those of the folder.
+  ASSERT_EQ(run({"prepare", "tiny.yml", "tfrecords_dir=of_folder"}).status, 0);
+  const Outcome prepared = run({"prepare", "tiny.yml", "dataset_type=hf", "image_column=video",
+                                "train_data_dir=table", "tfrecords_dir=of_rows"});
+  ASSERT_EQ(prepared.status, 0) << prepared.err;
+  EXPECT_THAT(prepared.out, HasSubstr("12 records in 1 shard of"));
+  EXPECT_EQ(read_text(folder_ / "of_rows/file_00-64.tfrec"),
+            read_text(folder_ / "of_folder/file_00-64.tfrec"));
+
+  const fs::path cached = folder_ / "cache/datasets--some--clips";
+  fs::create_directories(cached / "snapshots/0123");
+  fs::create_directories(cached / "refs");
+  write("cache/datasets--some--clips/refs/main", std::string(40, '1'));
+  fs::create_directories(cached / "snapshots" / std::string(40, '1'));
+  fs::copy(folder_ / "table", cached / "snapshots" / std::string(40, '1'),
+           fs::copy_options::recursive);
+  const std::string offline = "HF_HUB_OFFLINE=1 HF_HUB_CACHE=cache";
+  EXPECT_EQ(train("hub", {"train_data_dir=", "dataset_name=some/clips"}, offline),
+            losses("videos"));
+  run({"train", "tiny.yml", "run_name=others", "dataset_type=hf",
+       "train_data_dir=", "dataset_name=some/others"},
+      offline)
+      .expect_error("some/others is not whole");
+}
+
+TEST_F(Dataset, OfTheHubIsFetchedOnceAndTrainsTheSame) {
+  write_parquet(folder_ / "clips", folder_ / "table/data/train-00000-of-00001.parquet");
+  Hub hub(folder_ / "table", Hub::Kind::DATASET);
+  const auto how = [](const std::string& name) {
+    return std::vector<std::string>{"train",           "tiny.yml",
+                                    "dataset_type=hf", "image_column=video",
+                                    "train_data_dir=", "dataset_name=org/name",
+                                    "run_name=" + name};
+  };
+  ASSERT_EQ(run({"train", "tiny.yml", "run_name=videos"}).status, 0);
+  const std::string cache = hub.environment(folder_ / "cache");
+  const Outcome fetched = run(how("fetched"), cache);
+  EXPECT_EQ(fetched.status, 0) << fetched.err;
+  EXPECT_EQ(losses("fetched"), losses("videos"));
+
+  for (const int status : {401, 403, 404}) {
+    hub.status = status;
+    run(how("none"), hub.environment(folder_ / "empty")).expect_error(std::to_string(status));
+  }
+  EXPECT_EQ(run(how("kept"), cache).status, 0) << "the hub is not asked again";
+  EXPECT_EQ(losses("kept"), losses("videos"));
+  hub.status = 200;
+  std::vector<std::string> split = how("split");
+  split.push_back("train_split=test");
+  run(split, cache).expect_error("no split `test`");
+}
+
+TEST_F(Dataset, SkipsRowsThatCannotBeUsedWhenTold) {
+  write("clips/videos/clip_03.mp4", "no video");
+  write_parquet(folder_ / "clips", folder_ / "table/train.parquet");
+  const std::vector<std::string> how = {"train",
+                                        "tiny.yml",
+                                        "dataset_type=hf",
+                                        "image_column=video",
+                                        "train_data_dir=table",
+                                        "max_train_steps=8"};
+  run(how).expect_error("train.parquet row 3");
+  std::vector<std::string> skip = how;
+  skip.insert(skip.end(), {"skip_bad_clips=true", "run_name=skip"});
+  const Outcome outcome = run(skip);
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_THAT(outcome.err, HasSubstr("train.parquet row 3"));
+
+  std::vector<std::string> prepare = how;
+  prepare[0] = "prepare";
+  prepare.push_back("tfrecords_dir=records");
+  const Outcome prepared = run(prepare);
+  EXPECT_EQ(prepared.status, 0) << prepared.err;
+  EXPECT_THAT(prepared.out, HasSubstr("11 records"));
+  EXPECT_THAT(read_text(folder_ / "records.skipped.jsonl"), HasSubstr("train.parquet row 3"));
+}
+
+TEST_F(Dataset, OfRecordsGoesByOtherNamesToo) {
+  ASSERT_EQ(run({"prepare", "tiny.yml", "tfrecords_dir=records"}).status, 0);
+  for (const char* type : {"tfrecord", "tf", "grain"}) {
+    const Outcome outcome =
+        run({"train", "tiny.yml", "train_data_dir=records", std::string("dataset_type=") + type,
+             std::string("run_name=") + type});
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    EXPECT_EQ(losses(type), losses("tfrecord"));
+  }
+}
+
+class Buckets : public Dataset {
+ protected:
+  void SetUp() override {
+    Dataset::SetUp();
+    if (IsSkipped()) {
+      return;
+    }
+    // Tall clips and short ones beside the wide ones of 17 frames.
+    for (int i = 0; i < 12; i += 2) {
+      const bool tall = i % 4 == 0;
+      HostArray frames(Shape{DType::U8, {tall ? 8 : 4, tall ? 48 : 32, tall ? 32 : 48, 3}});
+      for (size_t j = 0; j < frames.bytes.size(); ++j) {
+        frames.bytes[j] = std::byte((j / 3 * static_cast<size_t>(i + 1)) % 251);
+      }
+      const std::string name = fmt::format("clips/videos/clip_{:02}.mp4", i);
+      io::write_mp4(folder_ / name, frames);
+    }
+  }
+
+  std::vector<std::string> train(const std::string& name, std::vector<std::string> more) {
+    more.insert(more.begin(), {"train", "tiny.yml", "run_name=" + name});
+    outcome_ = run(more);
+    EXPECT_EQ(outcome_.status, 0) << outcome_.err;
+    return losses(name);
+  }
+  Outcome outcome_;
+  const std::string sizes_ = "buckets=[[8,16,24],[4,16,24],[4,24,16],[8,24,16]]";
+};
+
+TEST_F(Buckets, HaveAStepEachAndGoOnWhereTheyStopped) {
+  const std::vector<std::string> whole =
+      train("whole", {sizes_, "max_train_steps=10", "learning_rate_schedule_steps=10"});
+  ASSERT_EQ(whole.size(), 10U);
+  // Three sizes are there, and each is announced.
+  for (const char* batch :
+       {"f32[2,48,8,4,6] with", "f32[2,48,4,4,6] with", "f32[2,48,8,6,4] with"}) {
+    EXPECT_THAT(outcome_.out, HasSubstr(batch));
+  }
+  // Twelve clips make six batches an epoch: the second part begins in the middle of the first.
+  train("parts", {sizes_, "max_train_steps=3", "learning_rate_schedule_steps=10"});
+  EXPECT_EQ(train("parts", {sizes_, "max_train_steps=10", "learning_rate_schedule_steps=10",
+                            "decode_threads=3"}),
+            whole);
+  EXPECT_THAT(outcome_.out, HasSubstr("resumed after step 3"));
+  EXPECT_EQ(train("kept", {sizes_, "max_train_steps=10", "learning_rate_schedule_steps=10",
+                           "dataset_save_location=kept"}),
+            whole);
+  run({"train", "tiny.yml", "run_name=parts", "max_train_steps=11"}).expect_error("buckets");
+
+  // Operations are counted for the size of each step.
+  std::set<std::string> tflops;
+  std::ifstream in(folder_ / "out/whole/metrics.jsonl");
+  for (std::string line; std::getline(in, line);) {
+    tflops.insert(io::Json::parse(line, "metrics").at("perf/per_device_tflops").dump());
+  }
+  EXPECT_EQ(tflops.size(), 2U);  // 8x16x24 and 8x24x16 have as many tokens
+}
+
+TEST_F(Buckets, RefuseWhatFitsNone) {
+  run({"train", "tiny.yml", "buckets=[[8,16,24],[8,24,16]]"}).expect_error("need 8 frames");
+  const Outcome skipped =
+      run({"train", "tiny.yml", "buckets=[[8,16,24],[8,24,16]]", "skip_bad_clips=true"});
+  EXPECT_EQ(skipped.status, 0) << skipped.err;
+  EXPECT_THAT(skipped.err, HasSubstr("need 8 frames"));
+  run({"train", "tiny.yml", "run_name=new", "buckets=[[8,16,23]]"}).expect_error("width is 23");
+  run({"train", "tiny.yml", "run_name=new", "buckets=auto"}).expect_error("clips need a list");
+  run({"train", "tiny.yml", "run_name=new", "buckets=8x16"}).expect_error("is no size");
+}
+
+}  // namespace
+}  // namespace kinema::jobs_test

@@ -1,0 +1,388 @@
+// Files that are not what they seem, or that nothing takes, as every command meets them: what says
+// itself how it was trained, variants of a known network, other adapters, schedulers of other
+// models.
+#include <gmock/gmock.h>
+
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "io/scratch.h"
+#include "jobs/one_pipeline_file.h"
+#include "kinema/core/host_array.h"
+#include "kinema/io/json.h"
+#include "kinema/io/safetensors.h"
+
+namespace kinema::jobs_test {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+using Arrays = std::map<std::string, HostArray>;
+
+class ModelFiles : public OnePipelineFile {
+ protected:
+  void SetUp() override {
+    OnePipelineFile::SetUp();
+    if (!IsSkipped()) {
+      bring_tokenizers(folder_);
+    }
+  }
+
+  /// The tiny SDXL's file with other tensors in it.
+  void write_model(const std::string& name, Arrays more,
+                   const std::map<std::string, std::string>& metadata = {},
+                   const std::string& without = "") {
+    const io::SafetensorsFile file =
+        io::SafetensorsFile::open(io::golden("single/sdxl.safetensors"));
+    std::vector<io::TensorEntry> entries;
+    for (const io::TensorView& tensor : file.tensors()) {
+      if (!more.contains(tensor.name) && (without.empty() || !tensor.name.starts_with(without))) {
+        entries.push_back(io::TensorEntry::of(tensor.name, tensor));
+      }
+    }
+    for (const auto& [key, array] : more) {
+      entries.push_back(io::TensorEntry::of(key, array));
+    }
+    io::write_safetensors(folder_ / name, entries, metadata);
+  }
+  void write_tensors(const std::string& name, const Arrays& arrays) {
+    std::vector<io::TensorEntry> entries;
+    for (const auto& [key, array] : arrays) {
+      entries.push_back(io::TensorEntry::of(key, array));
+    }
+    io::write_safetensors(folder_ / name, entries);
+  }
+  static HostArray zeros(Dims dims) { return HostArray(Shape{DType::F32, std::move(dims)}); }
+
+  /// The reference's folder of SDXL, with another scheduler.
+  void bring_folder(const std::string& name, const std::string& scheduler) {
+    fs::copy(io::golden("sdxl"), folder_ / name, fs::copy_options::recursive);
+    io::Json index = io::Json::read(folder_ / name / "model_index.json");
+    const std::string class_name =
+        io::Json::parse(scheduler, "scheduler").at("_class_name").as_string();
+    index.set("scheduler", io::Json::array({io::Json("diffusers"), io::Json(class_name)}));
+    write(name + "/model_index.json", index.dump());
+    write(name + "/scheduler/scheduler_config.json", scheduler);
+  }
+  Outcome train(const std::string& model, const std::string& name,
+                std::vector<std::string> more = {}) {
+    write("train.yml",
+          "output_dir: out\ndataset_type: images\nresolution: 32\nmax_train_steps: 1\n"
+          "weights_dtype: float32\nactivations_dtype: float32\ntrain_data_dir: " +
+              io::golden("dataset").string() + "\n");
+    more.insert(more.begin(), {"train", "train.yml", "pretrained_model_name_or_path=" + model,
+                               "run_name=" + name});
+    return run(more);
+  }
+  /// In every command that could take it.
+  void expect_refused(const std::string& model, const std::string& kind) {
+    const auto refuses = [&](const Outcome& outcome) {
+      EXPECT_EQ(outcome.status, 1) << outcome.out;
+      EXPECT_THAT(outcome.err, AllOf(HasSubstr(kind), Not(HasSubstr("scheduler="))));
+    };
+    refuses(generate({}, model));
+    refuses(generate({"scheduler=euler"}, model));
+    refuses(generate({"image_url=" + io::golden("images/orientation_5.jpg").string()}, model));
+    refuses(train(model, "refused"));
+    refuses(run({"inspect", model, "--check"}));
+    for (const std::string to : {"diffusers", "comfyui"}) {
+      refuses(run({"convert", model, "made.safetensors", "--to", to, "--dtype", "bfloat16"}));
+    }
+    EXPECT_FALSE(fs::exists(folder_ / "made.safetensors"));
+    EXPECT_FALSE(fs::exists(folder_ / "out/samples"));
+  }
+  io::Json scheduler_of(const std::string& folder) const {
+    return io::Json::read(folder_ / folder / "scheduler/scheduler_config.json");
+  }
+};
+
+constexpr const char* kZeroSnr =
+    "diffusion_scheduler_config={_class_name: EulerDiscreteScheduler, prediction_type: "
+    "v_prediction, rescale_zero_terminal_snr: true, timestep_spacing: trailing}";
+
+TEST_F(ModelFiles, ThatMarkThemselvesAreSampledAsTheySay) {
+  write_model("noob.safetensors", {{"v_pred", zeros({0})}, {"ztsnr", zeros({0})}});
+  write_model("spec.safetensors", {}, {{"modelspec.prediction_type", "v"}});
+  const HostArray plain = latents({}, "sdxl.safetensors");
+  const HostArray zero_snr = latents({kZeroSnr}, "sdxl.safetensors");
+  const HostArray velocity =
+      latents({"diffusion_scheduler_config={prediction_type: v_prediction}"}, "sdxl.safetensors");
+  ASSERT_NE(plain.bytes, velocity.bytes);
+  ASSERT_NE(velocity.bytes, zero_snr.bytes);
+  EXPECT_EQ(latents({}, "noob.safetensors").bytes, zero_snr.bytes);
+  EXPECT_EQ(latents({}, "spec.safetensors").bytes, velocity.bytes);
+  EXPECT_THAT(generate({}, "noob.safetensors").err,
+              HasSubstr("v-prediction, zero terminal SNR (by `v_pred`, `ztsnr`)"));
+  EXPECT_THAT(generate({}, "spec.safetensors").err,
+              HasSubstr("v-prediction (by modelspec.prediction_type `v`)"));
+  EXPECT_THAT(run({"inspect", "noob.safetensors", "--check"}).out,
+              HasSubstr("; it learned v-prediction, zero terminal SNR"));
+  // Keys win, and it is said.
+  EXPECT_EQ(latents({"prediction_type=epsilon"}, "spec.safetensors").bytes, plain.bytes);
+  EXPECT_EQ(latents({"prediction_type=v_prediction"}, "sdxl.safetensors").bytes, velocity.bytes);
+  EXPECT_THAT(generate({"prediction_type=epsilon"}, "spec.safetensors").err,
+              HasSubstr("taken to predict epsilon, as was asked for, not v_prediction"));
+  EXPECT_EQ(
+      latents({"diffusion_scheduler_config={prediction_type: epsilon}"}, "spec.safetensors").bytes,
+      plain.bytes);
+  // The network's file says it beside a pipeline's folder too.
+  fs::copy(io::golden("sdxl"), folder_ / "whole", fs::copy_options::recursive);
+  EXPECT_EQ(scheduler_of("whole").at("prediction_type").as_string(), "epsilon");
+  EXPECT_EQ(
+      latents({"wan_transformer_pretrained_model_name_or_path=spec.safetensors"}, "whole").bytes,
+      latents({"wan_transformer_pretrained_model_name_or_path=sdxl.safetensors",
+               "diffusion_scheduler_config={prediction_type: v_prediction}"},
+              "whole")
+          .bytes);
+}
+
+TEST_F(ModelFiles, ThatMarkThemselvesAreConvertedAndTrainedAsTheySay) {
+  write_model("noob.safetensors", {{"v_pred", zeros({0})}, {"ztsnr", zeros({0})}});
+  ASSERT_EQ(run({"convert", "noob.safetensors", "noob", "--to", "diffusers"}).status, 0);
+  const io::Json converted = scheduler_of("noob");
+  EXPECT_EQ(converted.at("prediction_type").as_string(), "v_prediction");
+  EXPECT_TRUE(converted.at("rescale_betas_zero_snr").as_bool());
+  EXPECT_EQ(converted.at("timestep_spacing").as_string(), "trailing");
+  EXPECT_EQ(latents({}, "noob").bytes, latents({}, "noob.safetensors").bytes);
+
+  for (const char* model : {"noob.safetensors", "noob"}) {
+    const Outcome outcome = train(model, model);
+    ASSERT_EQ(outcome.status, 0) << outcome.err;
+  }
+  // Keys win, and it is said as `generate` says it.
+  constexpr const char* kOther = "taken to predict epsilon, as was asked for, not v_prediction";
+  const std::vector<std::string> epsilon{"prediction_type=epsilon"};
+  EXPECT_THAT(train("noob", "asked", epsilon).err, HasSubstr(kOther));
+  EXPECT_THAT(train("sdxl.safetensors", "sdxl.safetensors", epsilon).err, Not(HasSubstr(kOther)));
+  EXPECT_EQ(losses("noob.safetensors"), losses("noob"));
+  EXPECT_NE(losses("noob.safetensors"), losses("sdxl.safetensors"));
+  const io::Json kept = scheduler_of("out/noob.safetensors/checkpoints/1");
+  EXPECT_EQ(kept.at("prediction_type").as_string(), "v_prediction");
+  EXPECT_TRUE(kept.at("rescale_betas_zero_snr").as_bool());
+  // A scheduler beside the file counts for training as it does for sampling.
+  write("scheduler/scheduler_config.json",
+        R"({"_class_name": "EulerDiscreteScheduler", "prediction_type": "v_prediction",
+            "beta_start": 0.00085, "beta_end": 0.012, "beta_schedule": "scaled_linear",
+            "rescale_betas_zero_snr": true})");
+  ASSERT_EQ(train("sdxl.safetensors", "beside").status, 0);
+  EXPECT_EQ(losses("beside"), losses("noob"));
+}
+
+TEST_F(ModelFiles, WithTensorsThatNoModelReadsAreReadPastThem) {
+  write_model("left.safetensors", {{"alphas_cumprod", zeros({1000})},
+                                   {"loss.logvar", zeros({1})},
+                                   {"model_ema.decay", zeros({1})}});
+  EXPECT_EQ(latents({}, "left.safetensors").bytes, latents({}, "sdxl.safetensors").bytes);
+  const std::string line =
+      "3 tensors of its training that no model reads: alphas_cumprod, "
+      "loss.logvar, model_ema.decay";
+  EXPECT_THAT(generate({}, "left.safetensors").err, HasSubstr(line));
+  const Outcome made = run({"convert", "left.safetensors", "left", "--to", "diffusers"});
+  EXPECT_EQ(made.status, 0) << made.err;
+  EXPECT_THAT(made.err, HasSubstr(line));
+  EXPECT_THAT(run({"inspect", "left.safetensors", "--check"}).out,
+              HasSubstr("3 left-over tensors are not read: alphas_cumprod"));
+  write_model("unknown.safetensors", {{"no_such_tensor", zeros({1})}});
+  EXPECT_THAT(generate({}, "unknown.safetensors").err, HasSubstr("`no_such_tensor`"));
+}
+
+TEST_F(ModelFiles, OfUNetsThatTakeMoreThanLatentsAreRefused) {
+  const std::string first = "model.diffusion_model.input_blocks.0.0.weight";
+  write_model("inpaint.safetensors", {{first, zeros({4, 9, 3, 3})}});
+  expect_refused("inpaint.safetensors", "SDXL inpainting UNet");
+  write_model("pix2pix.safetensors", {{first, zeros({4, 8, 3, 3})}});
+  expect_refused("pix2pix.safetensors", "SDXL InstructPix2Pix UNet");
+  fs::copy(io::golden("sdxl"), folder_ / "inpaint", fs::copy_options::recursive);
+  io::Json config = io::Json::read(folder_ / "inpaint/unet/config.json");
+  config.set("in_channels", 9);
+  write("inpaint/unet/config.json", config.dump());
+  expect_refused("inpaint", "SDXL inpainting UNet");
+  write_model("cosxl.safetensors", {{"edm_vpred.sigma_max", zeros({})}});
+  expect_refused("cosxl.safetensors", "CosXL / EDM v-prediction");
+}
+
+TEST_F(ModelFiles, OfSchedulersOfOtherModelsAreRefused) {
+  for (const std::string name : {"EDMDPMSolverMultistepScheduler", "EDMEulerScheduler"}) {
+    bring_folder(name, R"({"_class_name": ")" + name + R"(", "sigma_data": 0.5})");
+    expect_refused(name, name);
+  }
+  bring_folder("other", R"({"_class_name": "NoSuchScheduler", "beta_start": 0.001})");
+  expect_refused("other", "NoSuchScheduler");
+  // Beside a single file too.
+  write("scheduler/scheduler_config.json", R"({"_class_name": "EDMEulerScheduler"})");
+  const auto refused = [&](const Outcome& outcome) {
+    EXPECT_EQ(outcome.status, 1);
+    EXPECT_THAT(outcome.err, HasSubstr("EDMEulerScheduler"));
+  };
+  refused(generate({"scheduler=euler"}));
+  refused(train("sdxl.safetensors", "refused"));
+  refused(run({"convert", "sdxl.safetensors", "made", "--to", "diffusers"}));
+  EXPECT_FALSE(fs::exists(folder_ / "made"));
+}
+
+TEST_F(ModelFiles, WithSigmasOfTheirOwnAreTrainedAndSampledWithoutThem) {
+  io::Json scheduler = io::Json::read(io::golden("sdxl/scheduler/scheduler_config.json"));
+  scheduler.set("use_karras_sigmas", true);
+  bring_folder("karras", scheduler.dump());
+  generate({}, "karras").expect_error("use_karras_sigmas");
+  EXPECT_EQ(latents({"scheduler=euler"}, "karras").bytes,
+            latents({}, io::golden("sdxl").string()).bytes);
+  EXPECT_EQ(train("karras", "karras").status, 0);
+  const Outcome check = run({"inspect", "karras", "--check"});
+  EXPECT_EQ(check.status, 0) << check.err;
+  EXPECT_THAT(check.out,
+              AllOf(HasSubstr("use_karras_sigmas"), HasSubstr("generate wants scheduler=euler;")));
+}
+
+TEST_F(ModelFiles, AreSampledByTheSchedulerOfTheirIndex) {
+  io::Json scheduler = io::Json::read(io::golden("sdxl/scheduler/scheduler_config.json"));
+  scheduler.set("_class_name", "DDIMScheduler").set("clip_sample", false);
+  bring_folder("m", scheduler.dump());
+  const HostArray ddim = latents({}, "m");
+  scheduler.set("_class_name", "EulerDiscreteScheduler");
+  write("m/scheduler/scheduler_config.json", scheduler.dump());
+  EXPECT_EQ(latents({}, "m").bytes, ddim.bytes);
+  EXPECT_THAT(generate({}, "m").err,
+              HasSubstr("is DDIMScheduler, as its model_index.json says; its scheduler_config.json "
+                        "names EulerDiscreteScheduler"));
+  ASSERT_EQ(train("m", "run").status, 0);
+  EXPECT_EQ(scheduler_of("out/run/checkpoints/1").at("_class_name").as_string(), "DDIMScheduler");
+}
+
+TEST_F(ModelFiles, OfOtherAdaptersAreRefusedByName) {
+  const std::string module = "lora_unet_input_blocks_4_1_proj_in.";
+  const std::map<std::string, std::vector<std::string>> adapters{
+      {"LoHa", {"hada_w1_a", "hada_w1_b", "hada_w2_a", "hada_w2_b", "alpha"}},
+      {"OFT", {"oft_blocks", "alpha"}},
+      {"GLoRA", {"a1.weight", "a2.weight", "b1.weight", "b2.weight", "alpha"}},
+      {"IA3", {"weight", "on_input"}}};
+  for (const auto& [kind, endings] : adapters) {
+    Arrays arrays;
+    for (const std::string& ending : endings) {
+      arrays.emplace(module + ending, zeros({2, 2}));
+    }
+    write_tensors("x.safetensors", arrays);
+    for (const Outcome& outcome :
+         {generate({"lora=x.safetensors"}), run({"inspect", "x.safetensors", "--check"}),
+          run({"convert", "x.safetensors", "y.safetensors", "--to", "comfyui"})}) {
+      EXPECT_EQ(outcome.status, 1) << kind;
+      EXPECT_THAT(outcome.err, AllOf(HasSubstr(kind), HasSubstr("not supported")));
+    }
+  }
+}
+
+TEST_F(ModelFiles, ThatNoCommandTakesAreSaidByName) {
+  const std::map<std::string, Arrays> files{
+      {"T5-XXL encoder", {{"encoder.block.0.layer.0.SelfAttention.q.weight", zeros({8, 8})}}},
+      {"CLIP-L", {{"text_model.embeddings.token_embedding.weight", zeros({610, 16})}}},
+      {"textual inversion embedding", {{"clip_l", zeros({2, 16})}, {"clip_g", zeros({2, 20})}}},
+      {"SD 1.5 or SD 2.x LoRA",
+       {{"lora_unet_down_blocks_0_attentions_0_transformer_blocks_0_attn1_to_k.lora_down.weight",
+         zeros({2, 320})},
+        {"lora_unet_down_blocks_0_attentions_0_transformer_blocks_0_attn1_to_k.lora_up.weight",
+         zeros({320, 2})}}},
+      {"ControlNet", {{"controlnet_cond_embedding.conv_in.weight", zeros({4, 3, 3, 3})}}},
+      {"no model, LoRA or latents", {{"a", zeros({2})}}}};
+  for (const auto& [kind, arrays] : files) {
+    write_tensors("x.safetensors", arrays);
+    run({"inspect", "x.safetensors", "--check"}).expect_error(kind);
+    EXPECT_EQ(run({"inspect", "x.safetensors"}).status, 0);
+    const Outcome sampled = generate({}, "x.safetensors");
+    EXPECT_EQ(sampled.status, 1);
+    const Outcome named = generate({"wan_vae_pretrained_model_name_or_path=x.safetensors"});
+    EXPECT_EQ(named.status, 1);
+    if (kind != "no model, LoRA or latents") {
+      EXPECT_THAT(sampled.err, HasSubstr(kind));
+      EXPECT_THAT(named.err, HasSubstr(kind));
+    }
+  }
+}
+
+TEST_F(ModelFiles, AreSaidWithWhatTakesThem) {
+  const auto said = [&](const std::string& path) {
+    const Outcome outcome = run({"inspect", path, "--check"});
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    return outcome.out;
+  };
+  EXPECT_THAT(said("sdxl.safetensors"),
+              AllOf(HasSubstr("accepted: SDXL checkpoint: "),
+                    HasSubstr("; taken by generate sdxl.safetensors, train pretrained")));
+  write_model("no_vae.safetensors", {}, {}, "first_stage_model.");
+  EXPECT_THAT(said("no_vae.safetensors"),
+              AllOf(HasSubstr("it holds no autoencoder: wan_vae_pretrained_model_name_or_path="),
+                    Not(HasSubstr("; wan_vae_pretrained_model_name_or_path=no_vae"))));
+  const std::string lora = io::golden("lora/sdxl_kohya.safetensors").string();
+  EXPECT_THAT(said(lora), AllOf(HasSubstr("accepted: LoRA: kohya"), HasSubstr("lora=" + lora)));
+  // With its configuration beside it: 2 groups of a norm, where published ones have 32, are in no
+  // shape.
+  fs::create_directory(folder_ / "flux");
+  fs::copy_file(io::golden("single/flux_ae.safetensors"), folder_ / "flux/ae.safetensors");
+  fs::copy_file(io::golden("flux_dev/vae/config.json"), folder_ / "flux/config.json");
+  EXPECT_THAT(said("flux/ae.safetensors"),
+              HasSubstr("wan_vae_pretrained_model_name_or_path=flux/ae.safetensors"));
+  ASSERT_EQ(generate({"save_latents=l.safetensors"}).status, 0);
+  EXPECT_THAT(said("l.safetensors"), HasSubstr("initial_latents=l.safetensors"));
+}
+
+TEST_F(ModelFiles, OfAdaptersHaveAShortForm) {
+  const std::string lora = io::golden("lora/sdxl_kohya.safetensors").string();
+  const HostArray plain = latents({}, "sdxl.safetensors");
+  const HostArray half = latents({"lora=" + lora + ":0.5"}, "sdxl.safetensors");
+  EXPECT_NE(half.bytes, plain.bytes);
+  EXPECT_EQ(half.bytes, latents({"enable_lora=true", "lora_config={lora_model_name_or_path: [" +
+                                                         lora + "], scale: [0.5]}"},
+                                "sdxl.safetensors")
+                            .bytes);
+}
+
+// As ComfyUI's files of Flux have them.
+TEST_F(ModelFiles, OfFluxWithBothTextEncodersBecomeThem) {
+  std::vector<io::SafetensorsFile> files;
+  std::vector<io::TensorEntry> entries;
+  fs::create_directory(folder_ / "flux");
+  for (const auto& [file, prefix, part] :
+       {std::tuple{"single/flux_schnell.safetensors", "model.diffusion_model.", "transformer"},
+        std::tuple{"single/flux_ae.safetensors", "vae.", "vae"},
+        std::tuple{"flux_schnell/text_encoder/model.safetensors",
+                   "text_encoders.clip_l.transformer.", "text_encoder"},
+        std::tuple{"flux_schnell/text_encoder_2/model.safetensors",
+                   "text_encoders.t5xxl.transformer.", "text_encoder_2"}}) {
+    files.push_back(io::SafetensorsFile::open(io::golden(file)));
+    for (const io::TensorView& tensor : files.back().tensors()) {
+      entries.push_back(io::TensorEntry::of(prefix + tensor.name, tensor));
+    }
+    fs::create_directory(folder_ / "flux" / part);
+    if (part != std::string("text_encoder_2")) {  // whose sizes are in the shapes
+      fs::copy_file(io::golden(std::string("flux_schnell/") + part + "/config.json"),
+                    folder_ / "flux" / part / "config.json");
+    }
+  }
+  io::write_safetensors(folder_ / "flux/aio.safetensors", entries);
+  const Outcome whole = generate({}, "flux/aio.safetensors");
+  EXPECT_EQ(whole.status, 1);
+  EXPECT_THAT(whole.err, AllOf(HasSubstr("Flux all-in-one"), HasSubstr("convert")));
+
+  const Outcome made = run({"convert", "flux/aio.safetensors", "whole", "--to", "diffusers"});
+  ASSERT_EQ(made.status, 0) << made.err;
+  EXPECT_THAT(made.err, HasSubstr("whole lacks tokenizer/, tokenizer_2/, which"));
+  for (const char* part : {"tokenizer", "tokenizer_2"}) {
+    fs::copy(io::golden(std::string("flux_schnell/") + part), folder_ / "whole" / part,
+             fs::copy_options::recursive);
+  }
+  EXPECT_EQ(run({"inspect", "whole", "--check"}).status, 0);
+  const HostArray with_own = latents({"max_sequence_length=16"}, "whole");
+  const HostArray with_released =
+      latents({"max_sequence_length=16", "wan_text_encoder_pretrained_model_name_or_path=" +
+                                             io::golden("flux_schnell").string()},
+              "whole");
+  EXPECT_EQ(with_own.bytes, with_released.bytes);
+}
+
+}  // namespace
+}  // namespace kinema::jobs_test
