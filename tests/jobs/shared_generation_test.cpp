@@ -123,7 +123,7 @@ TEST_F(SharedGeneration, IsToldInAllThatOneOfThemLostTheCheckpoint) {
   const Job job({}, {.world = shared()});
   const auto fails_in_one = [] { check(is_first(), "it cannot be read"); };
   EXPECT_THROW(jobs::read_together(checkpoints() / "7", fails_in_one, job),
-               resolve::CheckpointRemoved);
+               model_source::CheckpointRemoved);
   const auto read = [&] { jobs::read_together(checkpoints() / "2", fails_in_one, job); };
   if (is_first()) {
     EXPECT_NO_THROW(read());

@@ -6,7 +6,7 @@
 #include "io/scratch.h"
 #include "kinema/io/json.h"
 #include "kinema/kernels/block_sizes.h"
-#include "kinema/resolve/model_options.h"
+#include "kinema/model_source/model_options.h"
 #include "pjrt/cpu_plugin.h"
 
 namespace kinema::jobs {
@@ -53,7 +53,8 @@ TEST(TileSearch, TakesTheFastestOfWhatItTimed) {
   const config::Loaded loaded =
       with_fastest_tiles(given, PlanMode::TRAIN, client, Job(observer, {}));
 
-  const kernels::FlashBlockSizes sizes = resolve::model_options(loaded.config).attention.blocks;
+  const kernels::FlashBlockSizes sizes =
+      model_source::model_options(loaded.config).attention.blocks;
   EXPECT_TRUE(sizes.asked);
   EXPECT_THAT(said, HasSubstr(kernels::to_string(sizes)));
   const io::Json tables = io::Json::read(scratch / "tiles" / "tiles.json");
@@ -76,7 +77,7 @@ TEST(TileSearch, SaysWhereThereIsNothingToChoose) {
   const config::Loaded loaded =
       with_fastest_tiles(given, PlanMode::TRAIN, client, Job(observer, {}));
   EXPECT_THAT(said, HasSubstr("dot_product has no blocks"));
-  EXPECT_FALSE(resolve::model_options(loaded.config).attention.blocks.asked);
+  EXPECT_FALSE(model_source::model_options(loaded.config).attention.blocks.asked);
 }
 
 }  // namespace

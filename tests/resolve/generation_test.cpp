@@ -67,7 +67,7 @@ class RunOfAPipeline : public testing::Test {
   }
   static networks::Network wan() { return networks::from_config(networks::default_config()); }
   static ScheduleConfig schedule(const config::Loaded& loaded) {
-    return *make_request(loaded, find_model(loaded, {}), wan()).schedule;
+    return *make_request(loaded, model_source::find_model(loaded, {}), wan()).schedule;
   }
 
   io::Scratch scratch_;
@@ -88,7 +88,7 @@ TEST_F(RunOfAPipeline, IsSampledAsThePipelineSays) {
     const config::Loaded again = config::load(scratch_ / "config.yml");
     EXPECT_EQ(again.config, loaded.config);
     EXPECT_EQ(schedule(again), schedule(loaded));
-    const ModelToUse trained = model_of_checkpoint(
+    const model_source::ModelToUse trained = model_source::model_of_checkpoint(
         again.config, scratch_ / "out" / run,
         {.folder = scratch_ / "out" / run / "checkpoints/4", .model_type = config::ModelType::T2V});
     EXPECT_EQ(*make_request(again, trained, wan()).schedule, schedule(loaded));
@@ -147,7 +147,7 @@ TEST_F(RunOfAPipeline, PutsSamplesOfAPretrainedModelWhereItsNameIs) {
   write("hub/models--Wan-AI--Wan2.1/snapshots/0a/transformer/config.json",
         networks::default_config().dump());
   const auto output = [&](const std::string& key, const std::string& model) {
-    return find_model(load({key + "=" + (scratch_ / model).string()}), {})
+    return model_source::find_model(load({key + "=" + (scratch_ / model).string()}), {})
         .output.lexically_relative(scratch_.path())
         .string();
   };
@@ -193,7 +193,7 @@ TEST_F(RunOfAPipeline, ThatIsNotThereIsNoOtherModel) {
   checkpoint("kites");
   checkpoint("team/boats");
   const auto said = [&](const std::string& run) {
-    return check_run(load({"run_name=" + run}).config);
+    return model_source::check_run(load({"run_name=" + run}).config);
   };
 
   EXPECT_THAT(said("kites"), IsEmpty());
@@ -207,7 +207,8 @@ TEST_F(RunOfAPipeline, ThatIsNotThereIsNoOtherModel) {
   const std::string run = (scratch_ / "out/kites").string();
   EXPECT_THAT(
       [&] {
-        check_run(load({"run_name=kitse", "pretrained_model_name_or_path=" + run}).config);
+        model_source::check_run(
+            load({"run_name=kitse", "pretrained_model_name_or_path=" + run}).config);
       },
       ThrowsMessage<Error>(HasSubstr(run + "/config.yml as the configuration takes that run")));
   write("out/begun/config.yml", "seed: 0\n");
@@ -219,14 +220,15 @@ TEST_F(RunOfAPipeline, MayBeANameForVideosWhereThereAreNoRuns) {
   pipeline(kUniPc3);
   const config::Loaded loaded = load({"run_name=wan-inference"});
 
-  const std::vector<std::string> said = check_run(loaded.config);
+  const std::vector<std::string> said = model_source::check_run(loaded.config);
 
   ASSERT_EQ(said.size(), 1U);
   EXPECT_THAT(said[0], HasSubstr("there are no runs in"));
-  EXPECT_EQ(find_model(loaded, {}).output, scratch_ / "out/wan-inference/samples/pretrained");
+  EXPECT_EQ(model_source::find_model(loaded, {}).output,
+            scratch_ / "out/wan-inference/samples/pretrained");
   EXPECT_THAT(
       [&] {
-        check_run(load({"run_name=x", "pretrained_model_name_or_path="}).config);
+        model_source::check_run(load({"run_name=x", "pretrained_model_name_or_path="}).config);
       },
       ThrowsMessage<Error>(HasSubstr("train first")));
 }

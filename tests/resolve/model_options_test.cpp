@@ -1,5 +1,5 @@
-#include "kinema/resolve/model_options.h"
-#include "kinema/resolve/model_places.h"
+#include "kinema/model_source/model_options.h"
+#include "kinema/model_source/model_places.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -33,7 +33,7 @@ TEST(AttentionOptions, FollowTheConfiguration) {
       R"({"block_q": 1024, "block_kv_dkv": 256, "block_q_dq": null, "heads_per_tile": 1,
           "use_fused_bwd_kernel": true})";
 
-  const nn::AttentionOptions options = model_options(config).attention;
+  const nn::AttentionOptions options = model_source::model_options(config).attention;
 
   EXPECT_EQ(options.kind, nn::AttentionKind::ULYSSES_RING);
   EXPECT_EQ(options.min_length, 77);
@@ -62,19 +62,20 @@ TEST(AttentionKernel, OfGpusReachesProgramsUnderItsName) {
 
 TEST(QuantizationOptions, FollowTheConfiguration) {
   config::Config config;
-  EXPECT_EQ(model_options(config).quantization, nn::Quantization{});
+  EXPECT_EQ(model_source::model_options(config).quantization, nn::Quantization{});
   config.model.quantization = "fp8";
-  EXPECT_EQ(model_options(config).quantization, nn::Quantization{}) << "it is not switched on";
+  EXPECT_EQ(model_source::model_options(config).quantization, nn::Quantization{})
+      << "it is not switched on";
   config.model.use_qwix_quantization = true;
   config.model.qwix_module_path = "blocks/.*";
   config.model.weight_quantization_calibration_method = "fixed,-224,224";
   config.model.act_quantization_calibration_method = "rms,3";
-  EXPECT_EQ(model_options(config).quantization,
+  EXPECT_EQ(model_source::model_options(config).quantization,
             (nn::Quantization{.mode = nn::Quantization::Mode::FP8, .module_path = "blocks/.*"}))
       << "int8 and fp8 do not read the calibrations";
   config.model.quantization = "fp8_full";
   config.model.qwix_use_original_residuals = true;
-  const nn::Quantization full = model_options(config).quantization;
+  const nn::Quantization full = model_source::model_options(config).quantization;
   EXPECT_EQ(full.mode, nn::Quantization::Mode::FP8_FULL);
   EXPECT_EQ(full.weight, nn::calibration("fixed,224"));
   EXPECT_EQ(full.activation, nn::calibration("rms,3"));
@@ -84,27 +85,27 @@ TEST(QuantizationOptions, FollowTheConfiguration) {
 
 TEST(WeightsStorage, IsWhatItsWordSays) {
   config::Config config;
-  EXPECT_EQ(model_options(config).weights_storage, std::nullopt);
+  EXPECT_EQ(model_source::model_options(config).weights_storage, std::nullopt);
   config.model.weights_storage = config::WeightsStorage::INT8;
-  EXPECT_EQ(model_options(config).weights_storage, DType::S8);
+  EXPECT_EQ(model_source::model_options(config).weights_storage, DType::S8);
   config.model.weights_storage = config::WeightsStorage::FLOAT8_E4M3FN;
-  EXPECT_EQ(model_options(config).weights_storage, DType::F8E4M3FN);
+  EXPECT_EQ(model_source::model_options(config).weights_storage, DType::F8E4M3FN);
 }
 
 TEST(WeightsMemory, IsWhatItsWordSaysWhereALoopFetchesLayers) {
   config::Config config;
-  EXPECT_EQ(model_options(config).weights_memory, Memory::DEVICE);
+  EXPECT_EQ(model_source::model_options(config).weights_memory, Memory::DEVICE);
   config.model.weights_memory = config::WeightsMemory::HOST;
-  EXPECT_EQ(model_options(config).weights_memory, Memory::HOST);
+  EXPECT_EQ(model_source::model_options(config).weights_memory, Memory::HOST);
   config.model.weights_memory = config::WeightsMemory::STREAMED;
-  EXPECT_EQ(model_options(config).weights_memory, Memory::STREAMED);
+  EXPECT_EQ(model_source::model_options(config).weights_memory, Memory::STREAMED);
 
   config.runtime.jit = false;
-  EXPECT_THAT([&] { model_options(config); },
+  EXPECT_THAT([&] { model_source::model_options(config); },
               ThrowsMessage<Error>(AllOf(HasSubstr("weights_memory is `streamed`"),
                                          HasSubstr("jit is false"), HasSubstr("jit=true"))));
   config.model.scan_layers = false;
-  EXPECT_THAT([&] { model_options(config); },
+  EXPECT_THAT([&] { model_source::model_options(config); },
               ThrowsMessage<Error>(
                   AllOf(HasSubstr("scan_layers is false"), HasSubstr("weights_memory=device"))));
 }
@@ -138,16 +139,16 @@ TEST(QuantizationOptions, NameTheKeyThatCannotBeUsed) {
 }
 
 TEST(AttentionOptions, DefaultsAreTheOnesOfTheFields) {
-  EXPECT_EQ(model_options({}).attention.blocks, kernels::FlashBlockSizes{});
+  EXPECT_EQ(model_source::model_options({}).attention.blocks, kernels::FlashBlockSizes{});
 }
 
 TEST(AttentionOptions, RefuseBlockSizesThatNobodyKnows) {
   config::Config config;
   config.model.flash_block_sizes.value.json = R"({"block_k": 512})";
-  EXPECT_THAT([&] { model_options(config); },
+  EXPECT_THAT([&] { model_source::model_options(config); },
               ThrowsMessage<Error>(HasSubstr("flash_block_sizes has no `block_k`")));
   config.model.flash_block_sizes.value.json = R"({"block_q": "512"})";
-  EXPECT_THAT([&] { model_options(config); },
+  EXPECT_THAT([&] { model_source::model_options(config); },
               ThrowsMessage<Error>(HasSubstr("must be an integer")));
 }
 
@@ -176,8 +177,8 @@ class NamedModel : public testing::Test {
     config::Config config;
     config.model.pretrained_model_name_or_path = (scratch_ / folder).string();
     try {
-      pretrained_transformer(config);
-      vae_folder(config);
+      model_source::pretrained_transformer(config);
+      model_source::vae_folder(config);
     } catch (const Error& error) {
       return error.what();
     }

@@ -87,6 +87,9 @@ Loaded load_defaults(std::span<const std::string> overrides = {},
 void set(Loaded& loaded, const std::string& key, const std::string& value,
          const std::string& origin = std::string(kCommandLine));
 
+/// Whether the key was given on the command line, and in no file or variable alone.
+bool on_command_line(const Loaded& loaded, const std::string& key);
+
 /// What is the run's own: keys of this start (Of) have their defaults, and nobody gave them.
 Loaded of_run(Loaded loaded);
 

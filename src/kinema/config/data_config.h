@@ -183,4 +183,9 @@ struct DataConfig {
   }
 };
 
+/// Whether samples are clips that are encoded here.
+inline bool has_clips(const DataConfig& data) {
+  return data.dataset_type == DatasetType::VIDEOS || data.dataset_type == DatasetType::HF;
+}
+
 }  // namespace kinema::config

@@ -367,4 +367,9 @@ std::string to_yaml(const Loaded& loaded) {
   return rest.empty() ? out : out + fmt::format("\n{}:\n", kDefaults) + rest.substr(1);
 }
 
+bool on_command_line(const Loaded& loaded, const std::string& key) {
+  const auto found = loaded.origin.find(key);
+  return found != loaded.origin.end() && found->second == kCommandLine;
+}
+
 }  // namespace kinema::config

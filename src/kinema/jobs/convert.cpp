@@ -13,8 +13,8 @@
 #include "kinema/core/error.h"
 #include "kinema/io/folder.h"
 #include "kinema/jobs/convert_pipeline.h"
+#include "kinema/model_source/model_schedule.h"
 #include "kinema/networks/convert.h"
-#include "kinema/resolve/model_schedule.h"
 #include "kinema/sample/pipeline_folder.h"
 #include "kinema/training/checkpoint.h"
 #include "kinema/weights/convert_lora.h"
@@ -97,7 +97,7 @@ void name_others(const fs::path& folder, std::span<const fs::path> converted, co
 /// what is written would not say that its network was trained otherwise.
 void check_schedule_of(const fs::path& source) {
   std::error_code ignored;
-  if (const fs::path beside = resolve::scheduler_config_beside(source); !beside.empty()) {
+  if (const fs::path beside = model_source::scheduler_config_beside(source); !beside.empty()) {
     sample::read_scheduler_config(beside);
   } else if (fs::exists(source / "model_index.json", ignored)) {
     sample::read_pipeline_folder(source, sample::PartsThere::SOME);
@@ -139,7 +139,7 @@ ConvertResult convert_one(const std::string& given, const std::string& target,
         told(done, total);
       }};
   io::make_folder(fs::path(target).parent_path());
-  job.notice(resolve::file_notices(source));
+  job.notice(model_source::file_notices(source));
   if (holds_pipeline(source)) {
     if (settings.to == networks::Format::DIFFUSERS) {
       convert_pipeline(source, target, settings, job);

@@ -8,8 +8,8 @@
 
 #include "kinema/io/atomic_write.h"
 #include "kinema/io/folder.h"
+#include "kinema/model_source/model_schedule.h"
 #include "kinema/networks/open.h"
-#include "kinema/resolve/model_schedule.h"
 #include "kinema/sample/pipeline_folder.h"
 #include "kinema/weights/checkpoint.h"
 #include "kinema/weights/family.h"
@@ -51,10 +51,11 @@ bool holds_pipeline(const fs::path& source) {
 void convert_pipeline(const fs::path& source, const fs::path& target,
                       const networks::ConvertOptions& options, const Job& job) {
   const weights::Family& family = *weights::family_of(weights::Checkpoint::open(source));
-  const Json scheduler = resolve::read_model_schedule(
-                             {.path = resolve::scheduler_config_beside(source), .class_name = ""},
-                             source, networks::open(source))
-                             .file;
+  const Json scheduler =
+      model_source::read_model_schedule(
+          {.path = model_source::scheduler_config_beside(source), .class_name = ""}, source,
+          networks::open(source))
+          .file;
   networks::convert_parts(source, target, options);
   std::vector<std::string> missing;
   try {

@@ -13,15 +13,16 @@
 #include "kinema/jobs/kernel_check.h"
 #include "kinema/jobs/run_evaluation.h"
 #include "kinema/jobs/training.h"
+#include "kinema/model_source/models.h"
+#include "kinema/model_source/pictures.h"
 #include "kinema/networks/open.h"
 #include "kinema/resolve/compiler_flags.h"
 #include "kinema/resolve/dataset.h"
 #include "kinema/resolve/device.h"
 #include "kinema/resolve/evaluated_model.h"
 #include "kinema/resolve/generation.h"
-#include "kinema/resolve/models.h"
-#include "kinema/resolve/pictures.h"
 #include "kinema/resolve/two_experts.h"
+#include "kinema/training/batch_shapes.h"
 #include "kinema/training/checkpoint.h"
 #include "kinema/weights/weights.h"
 
@@ -35,11 +36,11 @@ namespace fs = std::filesystem;
 EvaluateResult evaluate_newest(const resolve::Settings& given, fs::path& checkpoint,
                                const Job& job) {
   const resolve::Settings local = resolve::with_evaluated_inputs(given, job);
-  const resolve::Expert expert = resolve::trained_expert(local);
-  const resolve::ModelToUse model = resolve::find_model(local, job);
+  const model_source::Expert expert = model_source::trained_expert(local);
+  const model_source::ModelToUse model = model_source::find_model(local, job);
   checkpoint = model.checkpoint();
   std::vector<fs::path> transformers;
-  for (const resolve::Expert& one : expert.each()) {
+  for (const model_source::Expert& one : expert.each()) {
     transformers.push_back(one.is_low_noise() ? model.folder.transformer_2
                                               : model.folder.transformer);
   }
@@ -50,8 +51,8 @@ EvaluateResult evaluate_newest(const resolve::Settings& given, fs::path& checkpo
                        [](const fs::path& own) { return !own.empty(); });
   const pjrt::Client client = resolve::open_client(local, job);
   const networks::Network network = networks::open(transformers.front());
-  const resolve::Settings config = resolve::with_image_keys(
-      with_checked_kernels(local, client, job), resolve::pictures_of(network));
+  const resolve::Settings config = model_source::with_image_keys(
+      with_checked_kernels(local, client, job), model_source::pictures_of(network));
   const resolve::TrainingStep what = resolve::training_step(
       config, network, expert, resolve::evaluated_adapters(config, model, network, expert, job),
       resolve::placement(config, client));
@@ -65,7 +66,7 @@ EvaluateResult evaluate_newest(const resolve::Settings& given, fs::path& checkpo
   const auto evaluating = job.task("evaluating");
   const Stopwatch watch;
   const auto evaluator = make_evaluator(
-      config, what, resolve::batch_shapes(source->at(0), what.network.sizes(), what.samples),
+      config, what, training::batch_shapes(source->at(0), what.network.sizes(), what.samples),
       devices, job);
   const std::vector<nn::ParamSpec> kept = training::state_specs(what.specs, what.step.state);
   std::vector<runtime::Array> params;  // of one network at a time
@@ -92,7 +93,7 @@ EvaluateResult evaluate(const resolve::Settings& loaded, const Observer& observe
   job.notice(resolve::device_notices(loaded));
   resolve::check_evaluation_data(loaded);
   resolve::check_flags(loaded, job);
-  return resolve::with_newest_checkpoint(
+  return model_source::with_newest_checkpoint(
       loaded, job, [&](fs::path& checkpoint) { return evaluate_newest(loaded, checkpoint, job); });
 }
 

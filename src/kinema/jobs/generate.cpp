@@ -13,15 +13,15 @@
 #include "kinema/jobs/shared_generation.h"
 #include "kinema/jobs/shared_start.h"
 #include "kinema/jobs/tile_search.h"
+#include "kinema/model_source/lora.h"
+#include "kinema/model_source/model_options.h"
+#include "kinema/model_source/model_schedule.h"
+#include "kinema/model_source/models.h"
 #include "kinema/networks/open.h"
 #include "kinema/resolve/compiler_flags.h"
 #include "kinema/resolve/device.h"
 #include "kinema/resolve/generation.h"
-#include "kinema/resolve/lora.h"
 #include "kinema/resolve/missing_features.h"
-#include "kinema/resolve/model_options.h"
-#include "kinema/resolve/model_schedule.h"
-#include "kinema/resolve/models.h"
 #include "kinema/resolve/shared_start.h"
 #include "kinema/resolve/stored_paths.h"
 #include "kinema/sample/output.h"
@@ -130,25 +130,25 @@ void write(const fs::path& output, const sample::GenerateRequest& request,
 
 /// The model that is sampled, as its files say it.
 struct SampledModel {
-  resolve::ModelToUse model;
+  model_source::ModelToUse model;
   networks::Network network;
   nn::ModelOptions options;
   std::vector<std::string> adapters;  // a line about each LoRA
 };
 
 SampledModel open_model(const resolve::Settings& loaded, fs::path& checkpoint, const Job& job) {
-  SampledModel out{.options = resolve::model_options(loaded)};
+  SampledModel out{.options = model_source::model_options(loaded)};
   read_together(
       checkpoint,
       [&] {
-        out.model = resolve::find_model(loaded, job);
+        out.model = model_source::find_model(loaded, job);
         checkpoint = out.model.checkpoint();
-        out.adapters = resolve::add_lora(loaded, out.options, out.model, job);
+        out.adapters = model_source::add_lora(loaded, out.options, out.model, job);
         out.network = networks::open(out.model.folder.transformer);
       },
       job);
   job.notice(sample::warnings(out.model.folder));
-  job.notice(resolve::file_notices(out.model.folder.transformer));
+  job.notice(model_source::file_notices(out.model.folder.transformer));
   return out;
 }
 
@@ -157,14 +157,15 @@ SampledModel open_model(const resolve::Settings& loaded, fs::path& checkpoint, c
 resolve::Settings with_local_inputs(const resolve::Settings& given, fs::path& checkpoint,
                                     const Job& job) {
   resolve::Settings loaded = resolve::with_local_checkpoint(given, job);
-  job.notice(resolve::check_run(loaded));
-  const bool from_run = resolve::has_checkpoint(loaded) && !resolve::has_adapter(loaded);
-  loaded = resolve::with_local_models(
-      std::move(loaded), from_run ? resolve::Use::GENERATE_FROM_RUN : resolve::Use::GENERATE, job);
+  job.notice(model_source::check_run(loaded));
+  const bool from_run = model_source::has_checkpoint(loaded) && !model_source::has_adapter(loaded);
+  loaded = model_source::with_local_models(
+      std::move(loaded),
+      from_run ? model_source::Use::GENERATE_FROM_RUN : model_source::Use::GENERATE, job);
   if (const auto step =
-          agree_on_checkpoint([&] { return resolve::find_model(loaded, job); }, job)) {
-    loaded = resolve::with_checkpoint_step(loaded, *step);
-    checkpoint = resolve::checkpoint_folder(loaded, *step);
+          agree_on_checkpoint([&] { return model_source::find_model(loaded, job); }, job)) {
+    loaded = model_source::with_checkpoint_step(loaded, *step);
+    checkpoint = model_source::checkpoint_folder(loaded, *step);
   }
   return loaded;
 }
@@ -207,7 +208,7 @@ class Making {
       }
       throw;
     } catch (const Error&) {
-      if (!together_ && !met_ && resolve::was_removed(checkpoint_)) {
+      if (!together_ && !met_ && model_source::was_removed(checkpoint_)) {
         meet(/*removed=*/true);
       }
       throw;
@@ -220,7 +221,8 @@ class Making {
       return nullptr;
     }
     return [this](const std::string& problem) {
-      check_still_there(checkpoint_, !problem.empty() && resolve::was_removed(checkpoint_), job_);
+      check_still_there(checkpoint_, !problem.empty() && model_source::was_removed(checkpoint_),
+                        job_);
       return agree_on_problem(problem, job_);
     };
   }
@@ -239,7 +241,7 @@ GenerateResult generate_newest(const resolve::Settings& given, fs::path& checkpo
   const resolve::Settings settings = with_local_inputs(given, checkpoint, job);
   stores::VideoStore store(resolve::video_folder(settings), job);
   const SampledModel sampled = open_model(settings, checkpoint, job);
-  const resolve::ModelToUse& model = sampled.model;
+  const model_source::ModelToUse& model = sampled.model;
   const networks::Network& network = sampled.network;
   sample::OutputOptions output_settings =
       resolve::output_options(settings, model, flags::given_json(flags));
@@ -280,7 +282,7 @@ GenerateResult generate_newest(const resolve::Settings& given, fs::path& checkpo
           .program = trying_kernels(resolve::step_program_options(tuned), devices, job),
           .releases_encoders = true,
           .agree = making.agree()};
-      how.model.attention = resolve::model_options(tuned).attention;
+      how.model.attention = model_source::model_options(tuned).attention;
       return pipeline.emplace(devices, model.folder,
                               resolve::make_parts(tuned, model, network.sizes(), client, job),
                               std::move(how));
@@ -313,7 +315,7 @@ GenerateResult generate(const resolve::Settings& settings, const GenerateObserve
   const std::shared_ptr<void> together = resolve::start_heartbeat(settings, job);
   const flags::Effective flags = resolve::check_flags(settings, job);
   resolve::check_same_start(settings, flags, job);
-  return resolve::with_newest_checkpoint(settings, job, [&](fs::path& checkpoint) {
+  return model_source::with_newest_checkpoint(settings, job, [&](fs::path& checkpoint) {
     return generate_newest(settings, checkpoint, flags, observer, job);
   });
 }

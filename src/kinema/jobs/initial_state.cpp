@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "kinema/core/error.h"
-#include "kinema/resolve/continued_run.h"
-#include "kinema/resolve/model_to_use.h"
+#include "kinema/model_source/continued_run.h"
+#include "kinema/model_source/model_to_use.h"
 #include "kinema/resolve/two_experts.h"
 #include "kinema/training/checkpoint.h"
 #include "kinema/weights/weights.h"
@@ -29,7 +29,7 @@ training::State first_state(const Training& training, size_t place, const Initia
   if (!pretrained.empty()) {
     weights::check_folder(pretrained, specs);
   }
-  const std::vector<resolve::TrainedAdapter>& adapters = training.step.adapters;
+  const std::vector<model_source::TrainedAdapter>& adapters = training.step.adapters;
   std::vector<runtime::Array> params =
       !adapters.empty()    ? weights::load_adapted(pretrained, adapters.at(place).merged,
                                                    adapters[place].start, seed, specs, devices)
@@ -42,14 +42,14 @@ training::State first_state(const Training& training, size_t place, const Initia
 training::State saved_state(const Training& training, size_t place, const fs::path& checkpoint,
                             const InitialState& what, const runtime::Devices& devices) {
   const std::span<const nn::ParamSpec> specs = what.specs;
-  resolve::check_same_class(training.step.network, checkpoint);
+  model_source::check_same_class(training.step.network, checkpoint);
   std::optional<training::AdapterBase> base;
-  if (const std::vector<resolve::TrainedAdapter>& adapters = training.step.adapters;
+  if (const std::vector<model_source::TrainedAdapter>& adapters = training.step.adapters;
       !adapters.empty()) {
     base = training::AdapterBase{.folder = training.pretrained.at(place),
                                  .merged = adapters.at(place).merged};
   }
-  const resolve::Expert& expert = training.step.expert;
+  const model_source::Expert& expert = training.step.expert;
   return training::load_state(
       checkpoint, specs, what.ema, devices, what.optimizer, base,
       resolve::weights_part_for(checkpoint, expert.each().at(place), expert.is_both()));
@@ -87,13 +87,13 @@ void check_optimizer_of(const fs::path& checkpoint, std::string_view optimizer) 
 }
 
 void begin_from(const fs::path& checkpoint, size_t place, Training& out) {
-  const resolve::Expert& expert = out.step.expert;
+  const model_source::Expert& expert = out.step.expert;
   const std::vector<std::string> parts = training::weights_parts(checkpoint);
   const fs::path weights =
       checkpoint / parts.at(static_cast<size_t>(resolve::weights_part_for(
                        checkpoint, expert.each().at(place), expert.is_both())));
   if (parts.front() != training::kAdapter) {
-    resolve::check_same_network(out.step.network, checkpoint);
+    model_source::check_same_network(out.step.network, checkpoint);
     out.pretrained.at(place) = weights;
     return;
   }
@@ -102,7 +102,7 @@ void begin_from(const fs::path& checkpoint, size_t place, Training& out) {
       "[train] init_from: {} holds an adapter, but a whole network is trained\n  enable_lora=true "
       "trains an adapter that begins as it",
       checkpoint.string());
-  resolve::TrainedAdapter& adapter = out.step.adapters.at(place);
+  model_source::TrainedAdapter& adapter = out.step.adapters.at(place);
   adapter.start = {{.lora = std::make_shared<const weights::Lora>(weights::Lora::open(weights))}};
   const weights::UniformRank before = weights::uniform_rank(adapter.start.front());
   check(before.rank == adapter.config.rank && before.factor == adapter.config.scale(),
@@ -129,7 +129,7 @@ void load_states(const InitialState& what, const runtime::Devices& devices, cons
                                  : first_state(out, place, what, devices));
     }
   } catch (const Error&) {
-    check(!resolve::was_removed(from),
+    check(!model_source::was_removed(from),
           "[train] the checkpoint {} was removed while it was read, as by a training that goes "
           "on\n  the same command takes the newest of that run",
           from.string());

@@ -144,7 +144,7 @@ std::vector<training::Alternative> smaller_steps(const resolve::Settings& config
     add("remat_policy=FULL");
   }
   const bool adapts = !parts.what.adapters.empty();
-  const bool may_wait = has_own_memory(parts.devices) && resolve::runs_blocks_as_loop(config);
+  const bool may_wait = has_own_memory(parts.devices) && model_source::runs_blocks_as_loop(config);
   if (may_wait && adapts && parts.what.options.weights_memory == Memory::DEVICE) {
     keep_weights_on_host(now.what);
     add("weights_memory=host");

@@ -19,13 +19,13 @@
 #include "kinema/jobs/smaller_plans.h"
 #include "kinema/jobs/tile_search.h"
 #include "kinema/kernels/block_sizes.h"
+#include "kinema/model_source/network.h"
 #include "kinema/planning/compiler_error.h"
 #include "kinema/planning/flops.h"
 #include "kinema/planning/tile_search.h"
 #include "kinema/resolve/attention_notices.h"
 #include "kinema/resolve/compiler_flags.h"
 #include "kinema/resolve/device.h"
-#include "kinema/resolve/network.h"
 #include "kinema/resolve/variations.h"
 #include "kinema/runtime/client.h"
 #include "kinema/runtime/environment.h"
@@ -168,7 +168,8 @@ Prepared prepared(const resolve::Settings& given, const PlanOptions& options, co
   if (step.place.active()) {
     report.mesh = step.place.mesh().axes.axes;
   }
-  report.remat = options.mode == PlanMode::TRAIN ? resolve::remat_policy_name(settings) : "none";
+  report.remat =
+      options.mode == PlanMode::TRAIN ? model_source::remat_policy_name(settings) : "none";
   report.options = out.compile.options;
   report.flops = planning::matrix_flops(*step.graph, step.outputs);
   report.model_flops = step.model_flops;
@@ -213,7 +214,7 @@ planning::Report planned_or_refused(Prepared& out, const PlanOptions& options, c
 /// neighbours.
 planning::SweepSpace sweep_space(const resolve::Settings& settings, const PlanOptions& options,
                                  const SweepChoices& choices) {
-  const networks::Network network = resolve::planned_network(settings);
+  const networks::Network network = model_source::planned_network(settings);
   planning::SweepSpace space{.devices = options.target.devices,
                              .remat = choices.remat,
                              .batches = choices.batches,

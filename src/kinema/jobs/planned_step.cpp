@@ -6,14 +6,14 @@
 
 #include "kinema/core/error.h"
 #include "kinema/core/quantities.h"
+#include "kinema/model_source/lora.h"
+#include "kinema/model_source/model_options.h"
+#include "kinema/model_source/network.h"
+#include "kinema/model_source/pictures.h"
+#include "kinema/model_source/trained_model.h"
 #include "kinema/resolve/device.h"
 #include "kinema/resolve/encoders.h"
 #include "kinema/resolve/generation.h"
-#include "kinema/resolve/lora.h"
-#include "kinema/resolve/model_options.h"
-#include "kinema/resolve/network.h"
-#include "kinema/resolve/pictures.h"
-#include "kinema/resolve/trained_model.h"
 #include "kinema/resolve/training_step.h"
 #include "kinema/resolve/two_experts.h"
 #include "kinema/runtime/client.h"
@@ -57,9 +57,9 @@ PlannedStep training(const resolve::Settings& loaded, const networks::Network& n
                      const Dims& sample, const mesh::Placement& asked,
                      const planning::Target& target, const Job& job) {
   const networks::Sizes& model = network.sizes();
-  const resolve::Expert expert = resolve::trained_expert(loaded);
+  const model_source::Expert expert = model_source::trained_expert(loaded);
   resolve::TrainingStep what = resolve::training_step(
-      loaded, network, expert, resolve::trained_adapters(loaded, network, expert, job), asked);
+      loaded, network, expert, model_source::trained_adapters(loaded, network, expert, job), asked);
   what.step = training::for_platform(std::move(what.step), target.platform());
   Dims latents = sample;
   latents.insert(latents.begin(), what.batch);
@@ -114,9 +114,9 @@ PlannedStep denoising(const resolve::Settings& loaded, const networks::Network& 
                       const Dims& sample, const mesh::Placement& asked, const Job& job) {
   const networks::Sizes& model = network.sizes();
   const resolve::DenoisingSettings settings = resolve::denoising_settings(loaded);
-  sample::StepSpec spec{.network = network, .options = resolve::model_options(loaded)};
+  sample::StepSpec spec{.network = network, .options = model_source::model_options(loaded)};
   spec.options.place = asked;
-  resolve::plan_lora(loaded, network, spec.options, job);
+  model_source::plan_lora(loaded, network, spec.options, job);
   spec.latents = sample;
   spec.latents.insert(spec.latents.begin(),
                       resolve::videos_of_batch(loaded, asked.devices()).value_or(settings.batch));
@@ -154,8 +154,9 @@ PlannedStep denoising(const resolve::Settings& loaded, const networks::Network& 
 
 PlannedStep build_planned_step(const resolve::Settings& given, const planning::Target& target,
                                PlanMode mode, const Job& job) {
-  const networks::Network network = resolve::planned_network(given);
-  const resolve::Settings loaded = resolve::with_image_keys(given, resolve::pictures_of(network));
+  const networks::Network network = model_source::planned_network(given);
+  const resolve::Settings loaded =
+      model_source::with_image_keys(given, model_source::pictures_of(network));
   const networks::Sizes& model = network.sizes();
   const resolve::VideoFormat video = resolve::video_format(loaded);
   const sample::VideoSizes sizes = sample::video_sizes(video.num_frames, video.height, video.width,

@@ -11,6 +11,12 @@
 #include "kinema/datasets/clip_report.h"
 #include "kinema/datasets/clips.h"
 #include "kinema/jobs/shared_start.h"
+#include "kinema/model_source/model_options.h"
+#include "kinema/model_source/model_places.h"
+#include "kinema/model_source/models.h"
+#include "kinema/model_source/network.h"
+#include "kinema/model_source/pictures.h"
+#include "kinema/model_source/trained_model.h"
 #include "kinema/networks/open.h"
 #include "kinema/resolve/compiler_flags.h"
 #include "kinema/resolve/dataset.h"
@@ -18,14 +24,8 @@
 #include "kinema/resolve/encoder_settings.h"
 #include "kinema/resolve/encoders.h"
 #include "kinema/resolve/missing_features.h"
-#include "kinema/resolve/model_options.h"
-#include "kinema/resolve/model_places.h"
-#include "kinema/resolve/models.h"
-#include "kinema/resolve/network.h"
-#include "kinema/resolve/pictures.h"
 #include "kinema/resolve/preparation.h"
 #include "kinema/resolve/shared_start.h"
-#include "kinema/resolve/trained_model.h"
 #include "kinema/stores/local_copies.h"
 #include "kinema/stores/output_stores.h"
 #include "kinema/training/objective.h"
@@ -65,7 +65,8 @@ PrepareResult prepare(const resolve::Settings& given, const PrepareObserver& obs
   job.notice(resolve::notices(given, "prepare"));
   const std::shared_ptr<void> together = resolve::start_heartbeat(given, job);
   const flags::Effective flags = resolve::check_flags(given, job);
-  const resolve::Settings fetched = resolve::with_local_models(given, resolve::Use::PREPARE, job);
+  const resolve::Settings fetched =
+      model_source::with_local_models(given, model_source::Use::PREPARE, job);
   resolve::check_same_start(fetched, flags, job);
   const resolve::PreparationFolders named = resolve::preparation_folders(fetched);
   resolve::PreparationFolders local = named;
@@ -80,9 +81,9 @@ PrepareResult prepare(const resolve::Settings& given, const PrepareObserver& obs
     local.eval_records = eval_records->local();
   }
   job.begin();
-  const resolve::Pictures pictures = resolve::pictures_of(fetched);
+  const model_source::Pictures pictures = model_source::pictures_of(fetched);
   const resolve::Settings settings =
-      resolve::with_image_keys(resolve::with_folders(fetched, local), pictures);
+      model_source::with_image_keys(resolve::with_folders(fetched, local), pictures);
   const datasets::ClipSettings clip_settings = resolve::clip_settings(settings);
   const resolve::TextWidths widths = resolve::text_widths_to_prepare(settings);
   const std::shared_ptr<const data::ClipSet> clips = datasets::open_clips(clip_settings, job);
@@ -108,7 +109,7 @@ PrepareResult prepare(const resolve::Settings& given, const PrepareObserver& obs
   const auto clip = resolve::image_encoder_to_prepare(settings, client);
   const preparation::Encoders models{.autoencoder = *autoencoder,
                                      .text = *text_encoder,
-                                     .image_condition = resolve::has_image_condition(settings),
+                                     .image_condition = model_source::has_image_condition(settings),
                                      .sizes = pictures.sizes,
                                      .image = clip.get()};
   int64_t first_clip = 0;

@@ -14,22 +14,23 @@
 #include "kinema/jobs/memory_advice.h"
 #include "kinema/jobs/run_evaluation.h"
 #include "kinema/jobs/shared_start.h"
+#include "kinema/model_source/continued_run.h"
+#include "kinema/model_source/model_places.h"
+#include "kinema/model_source/model_schedule.h"
+#include "kinema/model_source/model_to_use.h"
+#include "kinema/model_source/network.h"
+#include "kinema/model_source/pictures.h"
 #include "kinema/networks/open.h"
 #include "kinema/planning/target.h"
-#include "kinema/resolve/continued_run.h"
 #include "kinema/resolve/dataset.h"
 #include "kinema/resolve/device.h"
 #include "kinema/resolve/encoders.h"
 #include "kinema/resolve/generation.h"
 #include "kinema/resolve/missing_features.h"
-#include "kinema/resolve/model_places.h"
-#include "kinema/resolve/model_schedule.h"
-#include "kinema/resolve/model_to_use.h"
-#include "kinema/resolve/network.h"
 #include "kinema/resolve/open_run.h"
-#include "kinema/resolve/pictures.h"
 #include "kinema/resolve/resume.h"
 #include "kinema/resolve/two_experts.h"
+#include "kinema/training/batch_shapes.h"
 #include "kinema/training/flops.h"
 #include "kinema/weights/weights.h"
 
@@ -122,7 +123,7 @@ void plan_steps(const resolve::Settings& known, const resolve::Start& start,
     out.resumed = start.folder;
   }
   for (const data::Sample& sample : out.source->examples()) {
-    out.batches.push_back(resolve::batch_shapes(sample, what.network.sizes(), what.batch));
+    out.batches.push_back(training::batch_shapes(sample, what.network.sizes(), what.batch));
   }
   check(out.batches.size() == 1 || !out.settings.compiled_step,
         "[train] compiled_step is one program, but the data has {} sizes", out.batches.size());
@@ -192,8 +193,8 @@ bool compile(const resolve::Settings& config, const runtime::Devices& devices, c
   return true;
 }
 
-void tell_adapters(std::span<const resolve::TrainedAdapter> adapters, const Job& job) {
-  for (const resolve::TrainedAdapter& adapter : adapters) {
+void tell_adapters(std::span<const model_source::TrainedAdapter> adapters, const Job& job) {
+  for (const model_source::TrainedAdapter& adapter : adapters) {
     for (const std::string& line : adapter.lines) {
       job.line("lora: " + line);
     }
@@ -240,11 +241,13 @@ void check_start(const resolve::Settings& resolved, const resolve::Start& start,
 Training prepare_training(const resolve::Settings& given, const pjrt::Client& client,
                           const fs::path& run, const resolve::Start& start,
                           checkpoints::StoredCheckpoints* stored, const Job& job) {
-  const resolve::Expert expert = resolve::trained_expert(given);
+  const model_source::Expert expert = model_source::trained_expert(given);
   const std::vector<fs::path> pretrained = resolve::pretrained_networks(given, expert);
-  const networks::Network network = pretrained.front().empty() ? resolve::scratch_network(given)
-                                                               : networks::open(pretrained.front());
-  const resolve::Settings settings = resolve::with_image_keys(given, resolve::pictures_of(network));
+  const networks::Network network = pretrained.front().empty()
+                                        ? model_source::scratch_network(given)
+                                        : networks::open(pretrained.front());
+  const resolve::Settings settings =
+      model_source::with_image_keys(given, model_source::pictures_of(network));
   Training out;
   out.run = run;
   out.stored = stored;
@@ -257,19 +260,20 @@ Training prepare_training(const resolve::Settings& given, const pjrt::Client& cl
   out.writer = std::make_unique<training::Background>();
 
   const mesh::Placement asked = resolve::placement(settings, client, job.world().hosts());
-  resolve::check_videos(settings, expert);
+  model_source::check_videos(settings, expert);
   out.pretrained = pretrained;
-  if (const auto pipeline = resolve::pipeline_index(settings)) {
+  if (const auto pipeline = model_source::pipeline_index(settings)) {
     sample::check_family(*pipeline, network);
   }
-  job.notice(resolve::file_notices(pretrained.front()));
+  job.notice(model_source::file_notices(pretrained.front()));
   if (out.settings.sizes_only) {
     std::ranges::fill(out.pretrained, fs::path());  // of which only the sizes are taken
   }
   resolve::check_sampler(settings, network);
   out.two = resolve::two_experts(settings, network, expert);
-  out.step = resolve::training_step(
-      settings, network, expert, resolve::trained_adapters(settings, network, expert, job), asked);
+  out.step =
+      resolve::training_step(settings, network, expert,
+                             model_source::trained_adapters(settings, network, expert, job), asked);
   const resolve::TrainingStep& what = out.step;
   tell_adapters(what.adapters, job);
   const mesh::Placement& place = what.options.place;

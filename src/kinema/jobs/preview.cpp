@@ -14,8 +14,8 @@
 #include "kinema/datasets/clip_report.h"
 #include "kinema/datasets/clips.h"
 #include "kinema/io/sample_sheet.h"
+#include "kinema/model_source/pictures.h"
 #include "kinema/resolve/dataset.h"
-#include "kinema/resolve/pictures.h"
 #include "kinema/stores/local_copies.h"
 #include "kinema/text/unicode.h"
 
@@ -68,7 +68,7 @@ std::string title_of(const std::string& where, const Shape& pixels, const data::
 /// it is.
 resolve::Settings with_sizes(const resolve::Settings& loaded, const Job& job) {
   try {
-    return resolve::with_image_keys(loaded, resolve::pictures_of(loaded));
+    return model_source::with_image_keys(loaded, model_source::pictures_of(loaded));
   } catch (const Error& error) {
     const std::string why = error.what();
     job.notice("sizes are the configuration's, the model is not asked: " +

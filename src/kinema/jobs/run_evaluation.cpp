@@ -8,6 +8,7 @@
 #include "kinema/jobs/kernel_check.h"
 #include "kinema/mesh/batch.h"
 #include "kinema/resolve/device.h"
+#include "kinema/training/batch_shapes.h"
 #include "kinema/training/network_model.h"
 
 namespace kinema::jobs {
@@ -44,7 +45,7 @@ void add_evaluation(const resolve::Settings& config, const runtime::Devices& dev
                     const Job& job, Training& out) {
   const resolve::TrainingStep& what = out.step;
   const training::BatchShapes shapes =
-      resolve::batch_shapes(out.eval_source->at(0), what.network.sizes(), what.samples);
+      training::batch_shapes(out.eval_source->at(0), what.network.sizes(), what.samples);
   const auto is_like = [&](const training::BatchShapes& training) {
     return shapes.latents.dims == batched_like(training.latents, what.samples) &&
            shapes.text.dims == batched_like(training.text, what.samples);

@@ -4,7 +4,7 @@
 
 #include "kinema/job/job.h"
 #include "kinema/jobs/training.h"
-#include "kinema/resolve/expert.h"
+#include "kinema/model_source/expert.h"
 #include "kinema/resolve/settings.h"
 #include "kinema/training/evaluation.h"
 

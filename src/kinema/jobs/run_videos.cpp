@@ -83,22 +83,22 @@ RunVideos::RunVideos(const resolve::Settings& loaded, const runtime::Devices& de
                          {.note = [this](const std::string& line) { job_.notice(line); }});
 }
 
-resolve::ModelToUse RunVideos::model_at(int64_t steps) const {
-  resolve::ModelToUse out =
-      resolve::model_of_checkpoint(loaded_, model_.run,
-                                   {.folder = model_.checkpoints / std::to_string(steps),
-                                    .model_type = resolve::model_type(loaded_),
-                                    .train_expert = model_.expert.which,
-                                    .average = model_.average,
-                                    .adapter = model_.adapter,
-                                    .part = resolve::trained_part(model_.network, model_.expert)});
+model_source::ModelToUse RunVideos::model_at(int64_t steps) const {
+  model_source::ModelToUse out = model_source::model_of_checkpoint(
+      loaded_, model_.run,
+      {.folder = model_.checkpoints / std::to_string(steps),
+       .model_type = model_source::model_type(loaded_),
+       .train_expert = model_.expert.which,
+       .average = model_.average,
+       .adapter = model_.adapter,
+       .part = model_source::trained_part(model_.network, model_.expert)});
   out.folder.boundary_ratio = model_.expert.boundary_ratio;
   return out;
 }
 
 std::unique_ptr<sample::Pipeline> RunVideos::pipeline_at(int64_t steps) {
   std::vector<sample::LentTransformer> lent;
-  for (const resolve::Expert& one : model_.expert.each()) {
+  for (const model_source::Expert& one : model_.expert.each()) {
     lent.push_back({.network = model_.network, .expert = one.is_low_noise() ? 1 : 0});
   }
   sample::PipelineOptions options{
@@ -118,7 +118,7 @@ std::optional<RunVideos::Made> RunVideos::make(
     const std::function<training::StateView(int64_t place)>& state, int64_t steps) {
   const pjrt::AllowTransfers all;
   const Stopwatch watch;
-  const bool average = model_.average && resolve::samples_average(loaded_);
+  const bool average = model_.average && model_source::samples_average(loaded_);
   const std::unique_ptr<sample::Pipeline> pipeline = pipeline_at(steps);
   Made out;
   const auto give_back = [&] {  // the steps need the memory
@@ -160,7 +160,7 @@ std::optional<RunVideos::Made> RunVideos::make(
   if (!writes()) {
     return out;
   }
-  const resolve::ModelToUse model = model_at(steps);
+  const model_source::ModelToUse model = model_at(steps);
   sample::OutputOptions options = resolve::output_options(loaded_, model, flags_);
   options.keep_existing = false;  // a step that is made again makes its videos again
   out.files = sample::write_outputs(model.output, request_, out.generated, *pipeline, options);

@@ -8,10 +8,10 @@
 
 #include "kinema/job/job.h"
 #include "kinema/metrics/tensorboard.h"
+#include "kinema/model_source/trained_model.h"
 #include "kinema/networks/network.h"
 #include "kinema/resolve/generation.h"
 #include "kinema/resolve/settings.h"
-#include "kinema/resolve/trained_model.h"
 #include "kinema/sample/output.h"
 #include "kinema/sample/pipeline.h"
 #include "kinema/training/checkpoint.h"
@@ -22,7 +22,7 @@ namespace kinema::jobs {
 /// What of a training run its videos depend on.
 struct VideoModel {
   networks::Network network;
-  resolve::Expert expert;
+  model_source::Expert expert;
   nn::ModelOptions options;  // placed on the devices
   bool average = false;      // the run keeps an average of its parameters
   bool adapter = false;      // it trains one
@@ -57,7 +57,7 @@ class RunVideos {
 
  private:
   bool writes() const { return job_.world().is_first(); }
-  resolve::ModelToUse model_at(int64_t steps) const;
+  model_source::ModelToUse model_at(int64_t steps) const;
   std::unique_ptr<sample::Pipeline> pipeline_at(int64_t steps);
   void find_out_together(const std::string& problem);
 

@@ -105,7 +105,7 @@ void add(const io::Json& told, GenerateResult& result, std::vector<sample::Liste
 
 }  // namespace
 
-std::optional<int64_t> agree_on_checkpoint(const std::function<resolve::ModelToUse()>& find,
+std::optional<int64_t> agree_on_checkpoint(const std::function<model_source::ModelToUse()>& find,
                                            const Job& job) {
   world::World& world = job.world();
   if (world.is_alone()) {
@@ -121,7 +121,7 @@ void check_still_there(const fs::path& checkpoint, bool removed, const Job& job)
   const std::vector<std::string> all =
       job.world().talk().gather(removed ? "removed" : "", for_what("the checkpoint"));
   if (std::ranges::any_of(all, [](const std::string& each) { return !each.empty(); })) {
-    throw resolve::CheckpointRemoved(checkpoint);
+    throw model_source::CheckpointRemoved(checkpoint);
   }
 }
 
@@ -136,7 +136,7 @@ void read_together(const fs::path& checkpoint, const std::function<void()>& read
   } catch (const Error&) {
     problem = std::current_exception();
   }
-  check_still_there(checkpoint, problem && resolve::was_removed(checkpoint), job);
+  check_still_there(checkpoint, problem && model_source::was_removed(checkpoint), job);
   if (problem) {
     std::rethrow_exception(problem);
   }

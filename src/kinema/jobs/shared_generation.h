@@ -9,8 +9,8 @@
 #include "kinema/job/job.h"
 #include "kinema/jobs/generate.h"
 #include "kinema/mesh/placement.h"
+#include "kinema/model_source/model_to_use.h"
 #include "kinema/pjrt/client.h"
-#include "kinema/resolve/model_to_use.h"
 #include "kinema/sample/output.h"
 
 /// Videos of one job by several processes. Either they share them out: each makes some, all of a
@@ -21,7 +21,7 @@ namespace kinema::jobs {
 
 /// The step of process 0's newest checkpoint, which all processes use: a process that looks a
 /// moment later may find a newer one. Nothing in one process, or where there is none.
-std::optional<int64_t> agree_on_checkpoint(const std::function<resolve::ModelToUse()>& find,
+std::optional<int64_t> agree_on_checkpoint(const std::function<model_source::ModelToUse()>& find,
                                            const Job& job);
 
 /// Throws CheckpointRemoved in all processes where it was `removed` for any of them.

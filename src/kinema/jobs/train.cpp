@@ -16,16 +16,16 @@
 #include "kinema/jobs/tile_search.h"
 #include "kinema/jobs/training.h"
 #include "kinema/jobs/watched_videos.h"
+#include "kinema/model_source/continued_run.h"
+#include "kinema/model_source/models.h"
+#include "kinema/model_source/pictures.h"
 #include "kinema/resolve/compiler_flags.h"
-#include "kinema/resolve/continued_run.h"
 #include "kinema/resolve/dataset.h"
 #include "kinema/resolve/device.h"
 #include "kinema/resolve/generation.h"
 #include "kinema/resolve/load.h"
 #include "kinema/resolve/missing_features.h"
-#include "kinema/resolve/models.h"
 #include "kinema/resolve/open_run.h"
-#include "kinema/resolve/pictures.h"
 #include "kinema/resolve/shared_start.h"
 #include "kinema/resolve/two_experts.h"
 #include "kinema/runtime/device_memory.h"
@@ -172,7 +172,7 @@ TrainResult train(const resolve::Settings& given, const TrainObserver& observer,
   const std::shared_ptr<void> together = resolve::start_heartbeat(given, job);
   const flags::Effective flags = resolve::check_flags(given, job);
   trace::name_thread("main");
-  resolve::OpenRun run(resolve::with_run_as_model(given), job);
+  resolve::OpenRun run(model_source::with_run_as_model(given), job);
   if (const auto lines = run.nothing_left()) {
     const TrainResult result = ended_before_steps(run, {});
     job.notice(*lines);
@@ -188,8 +188,8 @@ TrainResult train(const resolve::Settings& given, const TrainObserver& observer,
     return result;
   }
   resolve::check_before_loading(named, run.folder(), job);
-  const resolve::Settings local =
-      resolve::with_local_data(resolve::with_local_models(named, resolve::Use::TRAIN, job), job);
+  const resolve::Settings local = resolve::with_local_data(
+      model_source::with_local_models(named, model_source::Use::TRAIN, job), job);
   job.begin();
   resolve::check_same_start(run.record(), flags, job);
   if (run.stores().checkpoints() == nullptr) {
@@ -210,10 +210,10 @@ TrainResult train(const resolve::Settings& given, const TrainObserver& observer,
                          training.source ? "before the first step" : "while clips were encoded");
   }
   training.checksums = observer.checksums;
-  const resolve::Pictures pictures = resolve::pictures_of(training.step.network);
-  const resolve::Settings ready = resolve::with_image_keys(tuned, pictures);
+  const model_source::Pictures pictures = model_source::pictures_of(training.step.network);
+  const resolve::Settings ready = model_source::with_image_keys(tuned, pictures);
   if (job.world().is_first()) {
-    resolve::write_run_files(resolve::with_image_keys(run.record(), pictures), ready,
+    resolve::write_run_files(model_source::with_image_keys(run.record(), pictures), ready,
                              training.step.expert, training.run,
                              /*one_device=*/!training.step.options.place.active(), job);
   }

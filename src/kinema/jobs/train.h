@@ -9,7 +9,7 @@
 
 #include "kinema/io/json.h"
 #include "kinema/job/job.h"
-#include "kinema/resolve/expert.h"
+#include "kinema/model_source/expert.h"
 #include "kinema/resolve/settings.h"
 #include "kinema/runtime/program.h"
 #include "kinema/training/evaluation.h"
@@ -46,7 +46,7 @@ struct TrainStart {
     runtime::ProgramReport report;
   };
   std::vector<Step> steps;
-  resolve::Expert expert;
+  model_source::Expert expert;
   training::MemoryUse memory;
   std::string schedule;
   std::string checkpoints;            // how large they are and which stay; empty: none is written

@@ -119,7 +119,7 @@ void Training::save(int64_t steps, bool go_on) {
       .data_position = position(steps),
       .seed = settings.seed,
       .settings = record,
-      .weights = step.adapters.empty() ? resolve::trained_part(step.network, step.expert)
+      .weights = step.adapters.empty() ? model_source::trained_part(step.network, step.expert)
                                        : training::kAdapter,
       .adapter = step.adapters.empty() ? std::nullopt : std::optional(step.adapters.front().config),
       .gain = gain};

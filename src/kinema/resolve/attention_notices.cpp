@@ -4,15 +4,15 @@
 
 #include "kinema/kernels/block_sizes.h"
 #include "kinema/kernels/tpu/tiles.h"
+#include "kinema/model_source/model_options.h"
 #include "kinema/nn/attention.h"
-#include "kinema/resolve/model_options.h"
 
 namespace kinema::resolve {
 
 std::vector<std::string> attention_notices(const config::Config& config, std::string_view chip) {
   std::vector<std::string> out;
   const config::ModelConfig& model = config.model;
-  const nn::ModelOptions options = model_options(config);
+  const nn::ModelOptions options = model_source::model_options(config);
   const std::string_view kind = nn::name_of(options.attention.kind);
   if (kind != model.attention) {
     out.push_back(fmt::format("attention: {} is {}, whose kernel is used for all its variants",

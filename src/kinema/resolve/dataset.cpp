@@ -12,12 +12,12 @@
 #include "kinema/data/dataset_type.h"
 #include "kinema/encoders/clip_sizes.h"
 #include "kinema/io/tfrecord.h"
+#include "kinema/model_source/model_options.h"
+#include "kinema/model_source/trained_model.h"
 #include "kinema/remote/store.h"
 #include "kinema/remote/store_records.h"
 #include "kinema/resolve/encoder_settings.h"
 #include "kinema/resolve/encoders.h"
-#include "kinema/resolve/model_options.h"
-#include "kinema/resolve/trained_model.h"
 #include "kinema/stores/local_copies.h"
 
 namespace kinema::resolve {
@@ -100,7 +100,7 @@ data::Split split_of(const config::Config& config, data::Split::Part part) {
 int64_t cell_side(const config::Config& config) {
   constexpr int64_t kVae = 8;
   return config.model.autoencoder == config::Autoencoder::SPACE_TO_DEPTH
-             ? space_to_depth(config).side()
+             ? model_source::space_to_depth(config).side()
              : kVae;
 }
 
@@ -129,9 +129,9 @@ data::SyntheticOptions synthetic(const config::Config& config, const networks::S
   options.sizes = model.size_ids > 0;
   options.vae_scale_factor_spatial =
       or_else(d.synthetic_override_vae_scale_factor_spatial, cell_side(config));
-  options.vae_scale_factor_temporal =
-      or_else(d.synthetic_override_vae_scale_factor_temporal,
-              blocks ? space_to_depth(config).frames() : options.vae_scale_factor_temporal);
+  options.vae_scale_factor_temporal = or_else(
+      d.synthetic_override_vae_scale_factor_temporal,
+      blocks ? model_source::space_to_depth(config).frames() : options.vae_scale_factor_temporal);
   options.first_frame_alone = !blocks;
   encoders::check_clip_sizes(options.num_frames, options.height, options.width,
                              {.spatial = options.vae_scale_factor_spatial,
@@ -176,7 +176,7 @@ datasets::Dataset dataset(const config::Config& config, const networks::Sizes& m
   check(d.dataset_type == config::DatasetType::HF || !d.train_data_dir.empty(),
         "[config] train_data_dir is empty: where are the {}?",
         d.dataset_type == config::DatasetType::VIDEOS ? "clips or pictures" : "TFRecords");
-  if (has_clips(d)) {
+  if (config::has_clips(d)) {
     return clip_settings(config, part);
   }
   // tfrecord, tf or grain: other programs' names for how the same files are read.
@@ -190,8 +190,6 @@ datasets::Dataset dataset(const config::Config& config, const networks::Sizes& m
 }
 
 }  // namespace
-
-bool has_clips(const config::DataConfig& data) { return is_clips(data.dataset_type); }
 
 datasets::ClipSettings clip_settings(const config::Config& config, data::Split::Part part) {
   const config::DataConfig& d = config.data;
@@ -225,7 +223,7 @@ datasets::ClipSettings clip_settings(const config::Config& config, data::Split::
     out.downloads = named && !fs::exists(out.name, ignored);
   }
   if (!d.dataset_save_location.empty() && d.cache_latents_text_encoder_outputs) {
-    out.kept = {.folder = d.dataset_save_location, .dtype = dtype(d.records_dtype)};
+    out.kept = {.folder = d.dataset_save_location, .dtype = model_source::dtype(d.records_dtype)};
   }
   return out;
 }
@@ -278,7 +276,7 @@ datasets::Dataset evaluation_dataset(const config::Config& config, const network
   eval.data.center_crop = true;
   eval.data.random_flip = false;
   // Clips have no timesteps of their own: those behind the first num_eval_samples have no part.
-  eval.data.max_train_samples = has_clips(eval.data) ? config.data.num_eval_samples : -1;
+  eval.data.max_train_samples = config::has_clips(eval.data) ? config.data.num_eval_samples : -1;
   eval.data.buckets = {"[]"};
   return dataset(eval, model, batch,
                  is_split ? data::Split::Part::KEPT_OUT : data::Split::Part::ALL);
@@ -297,10 +295,10 @@ datasets::ClipEncoders clip_encoders(const config::Config& config, const network
       .text = [keys, widths, client,
                job] { return make_text_encoder(*keys, widths, client, job, TextUse::CAPTIONS); },
       .image = [keys, client](int64_t image_dim) -> std::unique_ptr<encoders::ImageEncoder> {
-        const std::optional<sample::PipelineFolder> pipeline = pipeline_index(*keys);
+        const std::optional<sample::PipelineFolder> pipeline = model_source::pipeline_index(*keys);
         return pipeline ? make_image_encoder(*keys, *pipeline, image_dim, client) : nullptr;
       },
-      .image_condition = has_image_condition(config),
+      .image_condition = model_source::has_image_condition(config),
       .pixels_settings =
           [keys](preparation::ContentIndex& models) { return pixels_settings(*keys, models); },
       .text_settings =

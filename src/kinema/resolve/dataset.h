@@ -13,9 +13,6 @@
 /// Which data sets a configuration names.
 namespace kinema::resolve {
 
-/// Whether samples are clips that are encoded here.
-bool has_clips(const config::DataConfig& data);
-
 /// The clips of train_data_dir or, with `dataset_type: hf`, of dataset_name. `part`: of eval_split.
 /// Throws an Error for `buckets: auto`, which is for records.
 datasets::ClipSettings clip_settings(const config::Config& config,

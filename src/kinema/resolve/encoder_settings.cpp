@@ -8,10 +8,10 @@
 #include <string>
 #include <vector>
 
+#include "kinema/model_source/model_places.h"
+#include "kinema/model_source/trained_model.h"
 #include "kinema/preparation/content_index.h"
 #include "kinema/resolve/encoders.h"
-#include "kinema/resolve/model_places.h"
-#include "kinema/resolve/trained_model.h"
 
 namespace kinema::resolve {
 namespace {
@@ -60,12 +60,12 @@ preparation::Settings by_path(const config::Config& config) {
   out["autoencoder"] = config::word_of(m.autoencoder);
   out["alpha_background"] = config.data.alpha_background;
   if (m.autoencoder == config::Autoencoder::SPACE_TO_DEPTH) {
-    const data::SpaceToDepth blocks = space_to_depth(config);
+    const data::SpaceToDepth blocks = model_source::space_to_depth(config);
     out["space_to_depth"] = fmt::format(
         "blocks of {}x{}x{}, regions {}x{}, ({} + x) * {}", blocks.temporal, blocks.block,
         blocks.block, blocks.temporal_regions, blocks.regions, -blocks.shift, blocks.scale);
   } else {
-    out["vae"] = vae_folder(config).string();
+    out["vae"] = model_source::vae_folder(config).string();
     out["vae_weights_dtype"] = config::word_of(m.vae_weights_dtype);
     out["vae_dtype"] = config::word_of(m.vae_dtype);
     out["precision"] = config::word_of(m.precision);
@@ -74,9 +74,9 @@ preparation::Settings by_path(const config::Config& config) {
                                       m.vae_tile_stride_height, m.vae_tile_stride_width);
     }
   }
-  if (has_image_condition(config)) {
+  if (model_source::has_image_condition(config)) {
     out["image condition"] = "of the first frame";
-    const std::optional<sample::PipelineFolder> pipeline = pipeline_index(config);
+    const std::optional<sample::PipelineFolder> pipeline = model_source::pipeline_index(config);
     if (pipeline && !pipeline->image_encoder.empty()) {
       out["image encoder's folder"] = m.pretrained_model_name_or_path;
     }
@@ -97,7 +97,7 @@ preparation::Settings by_path(const config::Config& config, const TextWidths& wi
     }
   } else {
     const std::string& own = m.wan_text_encoder_pretrained_model_name_or_path;
-    const fs::path file = text_encoder_file(config);
+    const fs::path file = model_source::text_encoder_file(config);
     out["text encoder's folder"] = !own.empty()   ? own
                                    : file.empty() ? m.pretrained_model_name_or_path
                                                   : file.parent_path().string();

@@ -1,15 +1,16 @@
 #include "kinema/resolve/encoders.h"
 
 #include "kinema/core/error.h"
+#include "kinema/encoders/clip_encoder.h"
 #include "kinema/encoders/flux_encoder.h"
 #include "kinema/encoders/kl_autoencoder.h"
 #include "kinema/encoders/sdxl_encoder.h"
 #include "kinema/encoders/umt5_encoder.h"
 #include "kinema/encoders/wan_autoencoder.h"
 #include "kinema/io/json.h"
+#include "kinema/model_source/model_options.h"
+#include "kinema/model_source/model_places.h"
 #include "kinema/resolve/device.h"
-#include "kinema/resolve/model_options.h"
-#include "kinema/resolve/model_places.h"
 #include "kinema/weights/t5.h"
 
 namespace kinema::resolve {
@@ -19,24 +20,25 @@ namespace fs = std::filesystem;
 
 /// Of T5 and UMT5.
 t5::EncoderOptions t5_options(const config::ModelConfig& m) {
-  const DType type = dtype(m.text_encoder_dtype);
+  const DType type = model_source::dtype(m.text_encoder_dtype);
   return {.weights_dtype = type,
           .activations_dtype = type,
-          .precision = precision(m.precision),
+          .precision = model_source::precision(m.precision),
           .scan_layers = m.scan_layers};
 }
 
 /// Of a pipeline with two text encoders: Flux's, whose second is T5, or Stable Diffusion XL's.
 std::unique_ptr<encoders::TextEncoder> image_text_encoder(
     const config::Config& config, const fs::path& folder, const TextWidths& widths,
-    const pjrt::Client& client, const Job& job, TextUse use, const TextAdapters& adapters) {
+    const pjrt::Client& client, const Job& job, TextUse use,
+    const model_source::TextAdapters& adapters) {
   const config::ModelConfig& m = config.model;
-  const DType type = dtype(m.text_encoder_dtype);
+  const DType type = model_source::dtype(m.text_encoder_dtype);
   const auto on_note = [job](const std::string& note) { job.notice(note); };
   std::error_code ignored;
   check(fs::is_directory(folder / "tokenizer_2", ignored),
         "[config] there is no tokenizer_2/ in {}, for its text_encoder_2", folder.string());
-  const fs::path file = text_encoder_file(config);
+  const fs::path file = model_source::text_encoder_file(config);
   if (file.empty() && weights::is_t5(io::Json::read(folder / "text_encoder_2" / "config.json"))) {
     return encoders::flux_text_encoder(
         client, {.pipeline = folder,
@@ -58,7 +60,7 @@ std::unique_ptr<encoders::TextEncoder> image_text_encoder(
                                               .width = widths.states,
                                               .pooled_width = widths.pooled,
                                               .dtype = type,
-                                              .precision = precision(m.precision),
+                                              .precision = model_source::precision(m.precision),
                                               .scan_layers = m.scan_layers,
                                               .program = program_options(config),
                                               .adapters = adapters.first,
@@ -68,20 +70,9 @@ std::unique_ptr<encoders::TextEncoder> image_text_encoder(
 
 }  // namespace
 
-data::SpaceToDepth space_to_depth(const config::Config& config) {
-  data::SpaceToDepth out;
-  out.block = config.model.space_to_depth_block;
-  out.temporal = config.model.space_to_depth_temporal;
-  out.regions = config.model.space_to_depth_regions;
-  out.temporal_regions = config.model.space_to_depth_temporal_regions;
-  out.shift = config.model.space_to_depth_mean;
-  out.scale = 1.0 / config.model.space_to_depth_std;
-  return out;
-}
-
 encoders::LatentLayout latent_layout(const config::Config& config, const networks::Sizes& model) {
   if (config.model.autoencoder == config::Autoencoder::SPACE_TO_DEPTH) {
-    const data::SpaceToDepth blocks = space_to_depth(config);
+    const data::SpaceToDepth blocks = model_source::space_to_depth(config);
     return {.channels = model.out_channels,
             .spatial = blocks.side(),
             .temporal = blocks.frames(),
@@ -113,7 +104,7 @@ std::unique_ptr<encoders::Autoencoder> make_autoencoder(const config::Config& co
                                                         const runtime::Devices& devices) {
   const config::ModelConfig& m = config.model;
   if (m.autoencoder == config::Autoencoder::SPACE_TO_DEPTH) {
-    return encoders::space_to_depth_autoencoder(space_to_depth(config));
+    return encoders::space_to_depth_autoencoder(model_source::space_to_depth(config));
   }
   std::optional<encoders::Tiling> tiling;
   if (m.vae_tiling) {
@@ -122,20 +113,21 @@ std::unique_ptr<encoders::Autoencoder> make_autoencoder(const config::Config& co
                               .stride_height = m.vae_tile_stride_height,
                               .stride_width = m.vae_tile_stride_width};
   }
-  const fs::path folder = vae_folder(config);
+  const fs::path folder = model_source::vae_folder(config);
   if (encoders::is_kl_autoencoder(folder)) {
     return std::make_unique<encoders::KlAutoencoder>(
         devices, folder,
-        encoders::KlAutoencoderOptions{.model = {.weights_dtype = dtype(m.vae_weights_dtype),
-                                                 .activations_dtype = dtype(m.vae_dtype),
-                                                 .precision = precision(m.precision)},
-                                       .tiling = tiling,
-                                       .program = program_options(config)});
+        encoders::KlAutoencoderOptions{
+            .model = {.weights_dtype = model_source::dtype(m.vae_weights_dtype),
+                      .activations_dtype = model_source::dtype(m.vae_dtype),
+                      .precision = model_source::precision(m.precision)},
+            .tiling = tiling,
+            .program = program_options(config)});
   }
   encoders::WanAutoencoderOptions options;
-  options.model = {.weights_dtype = dtype(m.vae_weights_dtype),
-                   .activations_dtype = dtype(m.vae_dtype),
-                   .precision = precision(m.precision)};
+  options.model = {.weights_dtype = model_source::dtype(m.vae_weights_dtype),
+                   .activations_dtype = model_source::dtype(m.vae_dtype),
+                   .precision = model_source::precision(m.precision)};
   options.replicate = m.replicate_vae;
   options.encode_chunk = m.vae_encode_chunk;
   options.decode_chunk = m.vae_decode_chunk;
@@ -144,19 +136,18 @@ std::unique_ptr<encoders::Autoencoder> make_autoencoder(const config::Config& co
   return std::make_unique<encoders::WanAutoencoder>(devices, folder, options);
 }
 
-std::unique_ptr<encoders::TextEncoder> make_text_encoder(const config::Config& config,
-                                                         const TextWidths& widths,
-                                                         const pjrt::Client& client, const Job& job,
-                                                         TextUse use,
-                                                         const TextAdapters& adapters) {
+std::unique_ptr<encoders::TextEncoder> make_text_encoder(
+    const config::Config& config, const TextWidths& widths, const pjrt::Client& client,
+    const Job& job, TextUse use, const model_source::TextAdapters& adapters) {
   const config::ModelConfig& m = config.model;
   const auto on_note = [job](const std::string& note) { job.notice(note); };
   if (m.text_encoder == config::TextEncoder::HASHED) {
     return encoders::hashed_text_encoder(hashed_encoder(config, widths), on_note);
   }
-  const fs::path folder = text_encoder_folder(config);
+  const fs::path folder = model_source::text_encoder_folder(config);
   std::error_code ignored;
-  if (fs::is_directory(folder / "text_encoder_2", ignored) || !text_encoder_file(config).empty()) {
+  if (fs::is_directory(folder / "text_encoder_2", ignored) ||
+      !model_source::text_encoder_file(config).empty()) {
     return image_text_encoder(config, folder, widths, client, job, use, adapters);
   }
   return encoders::umt5_text_encoder(
@@ -169,6 +160,22 @@ std::unique_ptr<encoders::TextEncoder> make_text_encoder(const config::Config& c
                .options = t5_options(m),
                .program = program_options(config),
                .on_note = on_note});
+}
+
+std::unique_ptr<encoders::ImageEncoder> make_image_encoder(const config::Config& config,
+                                                           const sample::PipelineFolder& pipeline,
+                                                           int64_t image_dim,
+                                                           const pjrt::Client& client) {
+  if (pipeline.image_encoder.empty() || pipeline.image_processor.empty()) {
+    return nullptr;
+  }
+  auto clip = std::make_unique<encoders::ClipEncoder>(
+      client, pipeline.image_encoder, pipeline.image_processor,
+      encoders::ClipOptions{.program = program_options(config)});
+  check(image_dim == 0 || clip->config().hidden_size == image_dim,
+        "[image] the image encoder in {} makes tokens of width {}, but the transformer takes {}",
+        pipeline.image_encoder.string(), clip->config().hidden_size, image_dim);
+  return clip;
 }
 
 }  // namespace kinema::resolve

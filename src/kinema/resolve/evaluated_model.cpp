@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "kinema/core/error.h"
+#include "kinema/model_source/models.h"
 #include "kinema/resolve/dataset.h"
-#include "kinema/resolve/models.h"
 #include "kinema/resolve/stored_paths.h"
 #include "kinema/stores/local_copies.h"
 
@@ -21,9 +21,9 @@ void check_evaluation_data(const config::Config& config) {
 
 config::Loaded with_evaluated_inputs(const config::Loaded& given, const Job& job) {
   config::Loaded loaded = with_local_checkpoint(given, job);
-  job.notice(check_run(loaded.config));
-  if (!has_checkpoint(loaded.config) || has_adapter(loaded.config)) {
-    loaded = with_local_models(std::move(loaded), Use::TRAIN, job);
+  job.notice(model_source::check_run(loaded.config));
+  if (!model_source::has_checkpoint(loaded.config) || model_source::has_adapter(loaded.config)) {
+    loaded = model_source::with_local_models(std::move(loaded), model_source::Use::TRAIN, job);
   }
   if (loaded.config.run.eval_split > 0 && loaded.config.run.eval_data_dir.empty()) {
     return with_local_data(std::move(loaded), job);
@@ -32,9 +32,11 @@ config::Loaded with_evaluated_inputs(const config::Loaded& given, const Job& job
   return loaded;
 }
 
-std::vector<TrainedAdapter> evaluated_adapters(config::Config config, const ModelToUse& model,
-                                               const networks::Network& network,
-                                               const Expert& expert, const Job& job) {
+std::vector<model_source::TrainedAdapter> evaluated_adapters(config::Config config,
+                                                             const model_source::ModelToUse& model,
+                                                             const networks::Network& network,
+                                                             const model_source::Expert& expert,
+                                                             const Job& job) {
   config.model.enable_lora = config.model.enable_lora || model.has_adapter();
   std::array<std::shared_ptr<const weights::Lora>, 2> own;
   if (model.has_adapter()) {  // its layers are those that it changes, whatever a new run would
@@ -50,8 +52,9 @@ std::vector<TrainedAdapter> evaluated_adapters(config::Config config, const Mode
       }
     }
   }
-  std::vector<TrainedAdapter> out = trained_adapters(config, network, expert, job);
-  const std::vector<Expert> each = expert.each();
+  std::vector<model_source::TrainedAdapter> out =
+      model_source::trained_adapters(config, network, expert, job);
+  const std::vector<model_source::Expert> each = expert.each();
   for (size_t place = 0; place < out.size(); ++place) {
     if (const auto& lora = own[each[place].is_low_noise() ? 1 : 0]) {
       out[place].start = {{.lora = lora}};

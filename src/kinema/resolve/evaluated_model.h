@@ -4,10 +4,10 @@
 
 #include "kinema/config/config.h"
 #include "kinema/job/job.h"
+#include "kinema/model_source/expert.h"
+#include "kinema/model_source/model_to_use.h"
+#include "kinema/model_source/trained_adapter.h"
 #include "kinema/networks/network.h"
-#include "kinema/resolve/expert.h"
-#include "kinema/resolve/model_to_use.h"
-#include "kinema/resolve/trained_adapter.h"
 
 /// What `kinema evaluate` reads.
 namespace kinema::resolve {
@@ -19,8 +19,10 @@ void check_evaluation_data(const config::Config& config);
 config::Loaded with_evaluated_inputs(const config::Loaded& given, const Job& job);
 
 /// The adapters of the checkpoint, or of lora_config's files.
-std::vector<TrainedAdapter> evaluated_adapters(config::Config config, const ModelToUse& model,
-                                               const networks::Network& network,
-                                               const Expert& expert, const Job& job);
+std::vector<model_source::TrainedAdapter> evaluated_adapters(config::Config config,
+                                                             const model_source::ModelToUse& model,
+                                                             const networks::Network& network,
+                                                             const model_source::Expert& expert,
+                                                             const Job& job);
 
 }  // namespace kinema::resolve

@@ -15,13 +15,13 @@
 #include "kinema/io/image.h"
 #include "kinema/io/mapped_file.h"
 #include "kinema/io/media_name.h"
+#include "kinema/model_source/model_schedule.h"
+#include "kinema/model_source/pictures.h"
+#include "kinema/model_source/trained_model.h"
 #include "kinema/remote/web_file.h"
 #include "kinema/resolve/device.h"
 #include "kinema/resolve/encoders.h"
 #include "kinema/resolve/load.h"
-#include "kinema/resolve/model_schedule.h"
-#include "kinema/resolve/pictures.h"
-#include "kinema/resolve/trained_model.h"
 #include "kinema/sample/scheduler_config.h"
 #include "kinema/text/prompt_syntax.h"
 #include "kinema/text/unicode.h"
@@ -77,23 +77,26 @@ schedulers::ScheduleConfig with_scheduler_config(schedulers::ScheduleConfig out,
 }
 
 /// The model's own schedule, with what was given on top.
-schedulers::ScheduleConfig schedule(const config::Loaded& loaded, const ModelToUse& model,
+schedulers::ScheduleConfig schedule(const config::Loaded& loaded,
+                                    const model_source::ModelToUse& model,
                                     const networks::Network& network, const Job& job) {
   const schedulers::ScheduleConfig usual = network->learned().sampled;
   schedulers::ScheduleConfig own = model.folder.schedule.value_or(usual);
   if (!model.step) {  // a run's checkpoint says what it learned
-    own = with_marks(std::move(own), model.folder.transformer, model.folder.schedule.has_value());
+    own = model_source::with_marks(std::move(own), model.folder.transformer,
+                                   model.folder.schedule.has_value());
   }
   const bool is_flow = schedulers::is_flow(own.sampler);
   const config::GenerateConfig& g = loaded.config.generate;
   schedulers::ScheduleConfig out = own;
   if (!is_flow) {
     if (const auto& given = loaded.config.optimizer.prediction_type; given.given) {
-      out.diffusion.prediction_type = prediction(given);
+      out.diffusion.prediction_type = model_source::prediction(given);
     }
     out = with_scheduler_config(std::move(out), g);
     if (out.diffusion.prediction_type != own.diffusion.prediction_type) {
-      job.notice(other_prediction(out.diffusion.prediction_type, own.diffusion.prediction_type));
+      job.notice(model_source::other_prediction(out.diffusion.prediction_type,
+                                                own.diffusion.prediction_type));
     }
   }
   if (g.scheduler.given) {
@@ -262,7 +265,7 @@ void ask_for_guidance(const config::Loaded& loaded, const networks::Network& net
   }
   if (network.sizes().makes_images) {
     if (!loaded.gives("guidance_scale")) {
-      request.guidance_scale = image_defaults(network).guidance_scale;
+      request.guidance_scale = model_source::image_defaults(network).guidance_scale;
     }
     if (g.negative_prompt_2.given) {
       request.negative_prompt_2 = g.negative_prompt_2.value;
@@ -334,7 +337,8 @@ std::vector<std::string> prompt_notices(const config::Loaded& loaded) {
       found.size() == 1 ? "is" : "are")};
 }
 
-sample::GenerateRequest make_request(const config::Loaded& loaded, const ModelToUse& model,
+sample::GenerateRequest make_request(const config::Loaded& loaded,
+                                     const model_source::ModelToUse& model,
                                      const networks::Network& network, const Job& job) {
   const config::GenerateConfig& g = loaded.config.generate;
   sample::GenerateRequest request{.noun = network.sizes().noun()};
@@ -358,7 +362,7 @@ sample::GenerateRequest make_request(const config::Loaded& loaded, const ModelTo
   request.initial_latents = g.initial_latents;
   request.save_latents = g.save_latents;
   if (network.sizes().makes_images) {
-    ask_for_images(loaded, image_defaults(network), request);
+    ask_for_images(loaded, model_source::image_defaults(network), request);
   }
   check_sampler_steps(request.num_inference_steps,
                       request.schedule.value_or(network->learned().sampled));
@@ -419,7 +423,8 @@ VideoFormat video_format(const config::Config& config) {
   return {.num_frames = g.num_frames, .height = g.height, .width = g.width};
 }
 
-sample::PipelineParts make_parts(const config::Config& config, const ModelToUse& model,
+sample::PipelineParts make_parts(const config::Config& config,
+                                 const model_source::ModelToUse& model,
                                  const networks::Sizes& transformer, const pjrt::Client& client,
                                  const Job& job) {
   sample::PipelineParts parts;
@@ -432,8 +437,8 @@ sample::PipelineParts make_parts(const config::Config& config, const ModelToUse&
   return parts;
 }
 
-sample::OutputOptions output_options(const config::Loaded& loaded, const ModelToUse& model,
-                                     io::Json flags) {
+sample::OutputOptions output_options(const config::Loaded& loaded,
+                                     const model_source::ModelToUse& model, io::Json flags) {
   const config::GenerateConfig& g = loaded.config.generate;
   io::Json settings = given_settings(loaded);
   if (model.step) {  // a run that went on has others by now

@@ -7,9 +7,9 @@
 #include "kinema/config/config.h"
 #include "kinema/io/json.h"
 #include "kinema/job/job.h"
+#include "kinema/model_source/model_to_use.h"
 #include "kinema/networks/network.h"
 #include "kinema/pjrt/client.h"
-#include "kinema/resolve/model_to_use.h"
 #include "kinema/sample/output.h"
 #include "kinema/sample/pipeline.h"
 
@@ -29,7 +29,8 @@ void ask_for_guidance(const config::Loaded& loaded, const networks::Network& net
 
 /// Prompts, images, sizes, guidance and schedule. Reads the images, and tells the job what becomes
 /// of those that are transparent or HDR.
-sample::GenerateRequest make_request(const config::Loaded& loaded, const ModelToUse& model,
+sample::GenerateRequest make_request(const config::Loaded& loaded,
+                                     const model_source::ModelToUse& model,
                                      const networks::Network& network, const Job& job = {});
 
 /// Throws an Error where a sampler cannot make so many steps of the schedule.
@@ -69,13 +70,14 @@ struct VideoFormat {
 VideoFormat video_format(const config::Config& config);
 
 /// Autoencoder, text encoder and, where the folder has one, image encoder.
-sample::PipelineParts make_parts(const config::Config& config, const ModelToUse& model,
+sample::PipelineParts make_parts(const config::Config& config,
+                                 const model_source::ModelToUse& model,
                                  const networks::Sizes& transformer, const pjrt::Client& client,
                                  const Job& job);
 
 /// What is written beside the mp4, and how; `flags` are the compiler's that were given.
-sample::OutputOptions output_options(const config::Loaded& loaded, const ModelToUse& model,
-                                     io::Json flags);
+sample::OutputOptions output_options(const config::Loaded& loaded,
+                                     const model_source::ModelToUse& model, io::Json flags);
 
 /// The keys that were given, with their values: read back as key=value words they make the same
 /// configuration.

@@ -7,9 +7,15 @@
 #include <utility>
 #include <vector>
 
+#include "kinema/config/buckets.h"
 #include "kinema/core/error.h"
 #include "kinema/core/folders.h"
 #include "kinema/io/media_name.h"
+#include "kinema/mesh/batch.h"
+#include "kinema/mesh/rules.h"
+#include "kinema/model_source/model_options.h"
+#include "kinema/resolve/compiler_flags.h"
+#include "kinema/resolve/objective.h"
 #include "kinema/resolve/shared_settings.h"
 #include "kinema/resolve/stored_paths.h"
 #include "kinema/stores/local_copies.h"
@@ -133,9 +139,18 @@ config::Loaded load_generation(std::span<const std::string> words,
   return loaded;
 }
 
-bool on_command_line(const config::Loaded& loaded, const std::string& key) {
-  const auto found = loaded.origin.find(key);
-  return found != loaded.origin.end() && found->second == config::kCommandLine;
+void check_values(const config::Loaded& loaded) {
+  const config::Config& config = loaded.config;
+  model_source::check_model_values(config);
+  for (const auto& [rules, key] :
+       {std::pair{&config.parallel.logical_axis_rules, "logical_axis_rules"},
+        std::pair{&config.parallel.vae_logical_axis_rules, "vae_logical_axis_rules"}}) {
+    mesh::AxisRules::parse(*rules, key);
+  }
+  mesh::sample_rules(config.parallel.data_sharding);
+  config::read_buckets(config.data);
+  timestep_bias(config.optimizer.timestep_bias);
+  resolve_flags(loaded, {});
 }
 
 bool wins_over_files(const config::Loaded& loaded, const std::string& key) {

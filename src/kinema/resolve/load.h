@@ -30,9 +30,6 @@ config::Loaded load_generation(std::span<const std::string> words,
 /// as jobs do, without their plugin or files. Throws their Errors.
 void check_values(const config::Loaded& loaded);
 
-/// Whether the key stands on the command line, and in no file or variable alone.
-bool on_command_line(const config::Loaded& loaded, const std::string& key);
-
 /// Whether it stands there, or in what a video or an image was made with.
 bool wins_over_files(const config::Loaded& loaded, const std::string& key);
 

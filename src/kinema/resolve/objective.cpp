@@ -5,8 +5,8 @@
 
 #include "kinema/core/error.h"
 #include "kinema/io/json.h"
-#include "kinema/resolve/model_places.h"
-#include "kinema/resolve/model_schedule.h"
+#include "kinema/model_source/model_places.h"
+#include "kinema/model_source/model_schedule.h"
 
 namespace kinema::resolve {
 namespace {
@@ -55,7 +55,7 @@ void check_flow_keys(const OptimizerConfig& o) {
              "timestep_bias", kDiffusions, kFlow);
 }
 
-void check_diffusion_keys(const OptimizerConfig& o, const Expert& expert) {
+void check_diffusion_keys(const OptimizerConfig& o, const model_source::Expert& expert) {
   constexpr std::string_view kFlows = "rectified flows, such as Wan and Flux";
   constexpr std::string_view kDiffusion = "a diffusion";
   check_only(o.training_shift.given, "training_shift", kFlows, kDiffusion);
@@ -75,13 +75,15 @@ training::DiffusionObjective diffusion_of(const config::Config& config,
                                    .bias = timestep_bias(o.timestep_bias)};
   // Whatever class the model's scheduler is of, its betas are those of the training.
   const schedulers::ScheduleConfig own =
-      read_model_schedule(schedule_file_of(config), local_transformer(config), network).schedule;
+      model_source::read_model_schedule(model_source::schedule_file_of(config),
+                                        model_source::local_transformer(config), network)
+          .schedule;
   if (!schedulers::is_flow(own.sampler)) {
     out.diffusion = own.diffusion;
     out.num_train_timesteps = own.num_train_timesteps;
   }
   if (o.prediction_type.given) {
-    out.diffusion.prediction_type = prediction(o.prediction_type);
+    out.diffusion.prediction_type = model_source::prediction(o.prediction_type);
   }
   return out;
 }
@@ -117,7 +119,8 @@ schedulers::TimestepBias timestep_bias(const config::Tree& given) {
 }
 
 training::ObjectiveOptions objective_of(const config::Config& config,
-                                        const networks::Network& network, const Expert& expert) {
+                                        const networks::Network& network,
+                                        const model_source::Expert& expert) {
   const OptimizerConfig& o = config.optimizer;
   const schedulers::Learned learned = network->learned();
   const networks::Sizes& sizes = network.sizes();
@@ -148,18 +151,19 @@ training::ObjectiveOptions objective_of(const config::Config& config,
 std::vector<std::string> objective_warnings(const config::Config& config,
                                             const networks::Network& network,
                                             const training::ObjectiveOptions& objective) {
-  const std::filesystem::path trained = local_transformer(config);
+  const std::filesystem::path trained = model_source::local_transformer(config);
   const bool is_new = trained.empty() || config.model.train_new_flux || config.model.train_new_unet;
   if (!objective.diffusion || is_new) {
     return {};
   }
   const schedulers::ScheduleConfig own =
-      read_model_schedule(schedule_file_of(config), trained, network).schedule;
+      model_source::read_model_schedule(model_source::schedule_file_of(config), trained, network)
+          .schedule;
   const schedulers::Prediction used = objective.diffusion->diffusion.prediction_type;
   if (schedulers::is_flow(own.sampler) || used == own.diffusion.prediction_type) {
     return {};
   }
-  return {other_prediction(used, own.diffusion.prediction_type)};
+  return {model_source::other_prediction(used, own.diffusion.prediction_type)};
 }
 
 }  // namespace kinema::resolve

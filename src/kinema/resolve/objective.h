@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "kinema/config/config.h"
+#include "kinema/model_source/expert.h"
 #include "kinema/networks/network.h"
-#include "kinema/resolve/expert.h"
 #include "kinema/training/objective.h"
 
 namespace kinema::resolve {
@@ -14,7 +14,8 @@ namespace kinema::resolve {
 /// diffusion, and the configuration's keys on top. Throws an Error for keys that belong to the
 /// other kind of objective.
 training::ObjectiveOptions objective_of(const config::Config& config,
-                                        const networks::Network& network, const Expert& expert);
+                                        const networks::Network& network,
+                                        const model_source::Expert& expert);
 
 /// A line where prediction_type makes a pretrained diffusion learn to predict something else than
 /// its own files say; else nothing.

@@ -6,7 +6,7 @@
 #include "kinema/config/resume.h"
 #include "kinema/core/error.h"
 #include "kinema/core/quantities.h"
-#include "kinema/resolve/continued_run.h"
+#include "kinema/model_source/continued_run.h"
 #include "kinema/resolve/load.h"
 #include "kinema/resolve/stored_paths.h"
 
@@ -25,7 +25,7 @@ bool is_done(const config::Config& config, const Start& start) {
 /// that is done, so files, whose keys may stand for what is derived, are not compared.
 std::vector<std::string> without_effect(const config::Loaded& loaded, const Start& start) {
   config::Record given = config::record_of(loaded.config);
-  for (const std::string& key : model_keys()) {
+  for (const std::string& key : model_source::model_keys()) {
     given.erase(key);  // other_models tells of those, as they were named
   }
   std::erase_if(given, [&](const auto& each) {
@@ -82,7 +82,7 @@ std::optional<std::vector<std::string>> OpenRun::nothing_left() const {
         "[train] the run of resume_from has made {} already, and max_train_steps is {}\n  a "
         "larger max_train_steps goes on with it",
         counted(start_.saved.step, "step"), max_steps);
-  std::vector<std::string> out = other_models(record_, start_.folder);
+  std::vector<std::string> out = model_source::other_models(record_, start_.folder);
   for (std::string& line : without_effect(settings_, start_)) {
     out.push_back(std::move(line));
   }

@@ -5,13 +5,13 @@
 #include <utility>
 
 #include "kinema/core/error.h"
+#include "kinema/model_source/model_options.h"
+#include "kinema/model_source/model_places.h"
+#include "kinema/model_source/network.h"
+#include "kinema/model_source/trained_model.h"
 #include "kinema/networks/open.h"
 #include "kinema/preparation/content_index.h"
 #include "kinema/resolve/encoder_settings.h"
-#include "kinema/resolve/model_options.h"
-#include "kinema/resolve/model_places.h"
-#include "kinema/resolve/network.h"
-#include "kinema/resolve/trained_model.h"
 #include "kinema/training/objective.h"
 
 namespace kinema::resolve {
@@ -39,7 +39,7 @@ preparation::Options record_options(const config::Config& config,
   out.max_clips = d.max_train_samples;
   out.format = clips.order.format;
   out.output = d.tfrecords_dir;
-  out.dtype = dtype(d.records_dtype);
+  out.dtype = model_source::dtype(d.records_dtype);
   out.records_per_shard = d.no_records_per_shard;
   if (with.writes) {
     out.settings = record_encodings(config, with);
@@ -52,7 +52,7 @@ preparation::Options record_options(const config::Config& config,
 /// Throws an Error where timesteps_list has one that the model's schedule lacks.
 void check_timesteps(const config::Config& config) {
   training::ObjectiveOptions model;
-  const std::optional<sample::PipelineFolder> pipeline = pipeline_index(config);
+  const std::optional<sample::PipelineFolder> pipeline = model_source::pipeline_index(config);
   if (pipeline && pipeline->schedule && !schedulers::is_flow(pipeline->schedule->sampler)) {
     model.diffusion = training::DiffusionObjective{
         .diffusion = pipeline->schedule->diffusion,
@@ -83,15 +83,16 @@ TextWidths text_widths_to_prepare(const config::Loaded& loaded) {
   if (loaded.config.model.text_encoder != config::TextEncoder::HASHED) {
     return {};
   }
-  const fs::path transformer = trained_transformer(loaded.config);
+  const fs::path transformer = model_source::trained_transformer(loaded.config);
   return text_widths(
-      (transformer.empty() ? scratch_network(loaded) : networks::open(transformer)).sizes());
+      (transformer.empty() ? model_source::scratch_network(loaded) : networks::open(transformer))
+          .sizes());
 }
 
 std::unique_ptr<encoders::ImageEncoder> image_encoder_to_prepare(const config::Config& config,
                                                                  const pjrt::Client& client) {
-  const std::optional<sample::PipelineFolder> pipeline = pipeline_index(config);
-  if (!has_image_condition(config)) {
+  const std::optional<sample::PipelineFolder> pipeline = model_source::pipeline_index(config);
+  if (!model_source::has_image_condition(config)) {
     const bool of_images = pipeline && pipeline->of_images() && !pipeline->expand_timesteps;
     check(
         !of_images,

@@ -8,8 +8,8 @@
 
 #include "kinema/config/buckets.h"
 #include "kinema/core/error.h"
-#include "kinema/resolve/continued_run.h"
-#include "kinema/resolve/network.h"
+#include "kinema/model_source/continued_run.h"
+#include "kinema/model_source/network.h"
 
 namespace kinema::resolve {
 namespace {
@@ -68,17 +68,17 @@ Start find_start(const config::Config& config, const std::filesystem::path& run,
   if (!config.run.init_from.empty()) {
     check(config.run.resume_from.empty(),
           "[config] init_from begins a run at step 0, resume_from goes on with another: set one");
-    return {.folder = {}, .init = init_checkpoint(config.run)};
+    return {.folder = {}, .init = model_source::init_checkpoint(config.run)};
   }
   if (config.run.resume_from.empty()) {
     return {};
   }
-  const std::filesystem::path other = checkpoint_of(config.run.resume_from);
+  const std::filesystem::path other = model_source::checkpoint_of(config.run.resume_from);
   return {.folder = other, .saved = training::read_train_state(other)};
 }
 
 config::Config resolved_config(const config::Config& config, const TrainingStep& step,
-                               const Expert& expert) {
+                               const model_source::Expert& expert) {
   config::Config out = config;
   out.optimizer.global_batch_size = step.samples;
   out.optimizer.min_timestep = expert.min_timestep;
@@ -97,7 +97,7 @@ config::Config resolved_config(const config::Config& config, const TrainingStep&
     out.model.lora_rank = step.adapters.front().config.rank;
     out.model.lora_alpha = step.adapters.front().config.alpha;
   }
-  set_sizes(out.model, step.network);
+  model_source::set_sizes(out.model, step.network);
   return out;
 }
 

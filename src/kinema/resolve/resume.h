@@ -9,7 +9,7 @@
 #include "kinema/checkpoints/checkpoint_folder.h"
 #include "kinema/config/resume.h"
 #include "kinema/job/job.h"
-#include "kinema/resolve/trained_model.h"
+#include "kinema/model_source/trained_model.h"
 #include "kinema/resolve/training_step.h"
 #include "kinema/training/checkpoint.h"
 #include "kinema/training/schedule.h"
@@ -34,7 +34,7 @@ Start find_start(const config::Config& config, const std::filesystem::path& run,
 /// `config` with what devices, data and model decide in the place of what means "as it comes":
 /// what a checkpoint keeps and a resumed run is compared by.
 config::Config resolved_config(const config::Config& config, const TrainingStep& step,
-                               const Expert& expert);
+                               const model_source::Expert& expert);
 
 /// The configuration with the length of the learning rate schedule: a learning_rate_schedule_steps
 /// of -1 is the length that the run began with, so a run with a larger max_train_steps keeps the

@@ -10,12 +10,12 @@
 #include "kinema/io/json.h"
 #include "kinema/mesh/batch.h"
 #include "kinema/metrics/metrics.h"
+#include "kinema/model_source/model_places.h"
+#include "kinema/model_source/model_schedule.h"
+#include "kinema/model_source/trained_model.h"
 #include "kinema/resolve/compiler_flags.h"
 #include "kinema/resolve/device.h"
 #include "kinema/resolve/generation.h"
-#include "kinema/resolve/model_places.h"
-#include "kinema/resolve/model_schedule.h"
-#include "kinema/resolve/trained_model.h"
 
 namespace kinema::resolve {
 namespace {
@@ -24,7 +24,8 @@ namespace fs = std::filesystem;
 
 /// Those of timesteps_list that are trained, and those that no schedule has, which are refused
 /// where they would be used.
-std::vector<int64_t> trained_timesteps(const config::Config& config, const Expert& expert) {
+std::vector<int64_t> trained_timesteps(const config::Config& config,
+                                       const model_source::Expert& expert) {
   std::vector<int64_t> out;
   for (const int64_t t : config.data.timesteps_list) {
     const auto value = static_cast<double>(t);
@@ -106,7 +107,8 @@ data::PrefetchOptions prefetch_options(const config::Config& config) {
   return out;
 }
 
-training::EvaluationOptions evaluation_options(const config::Config& config, const Expert& expert) {
+training::EvaluationOptions evaluation_options(const config::Config& config,
+                                               const model_source::Expert& expert) {
   return {.timesteps = trained_timesteps(config, expert),
           .samples = config.data.num_eval_samples,
           .most_of_a_timestep = config.run.eval_max_number_of_samples_in_bucket,
@@ -140,7 +142,8 @@ RunLength run_length(const config::Config& known, const Start& start, int64_t sa
   return out;
 }
 
-Settings with_resolved(const Settings& settings, const TrainingStep& step, const Expert& expert) {
+Settings with_resolved(const Settings& settings, const TrainingStep& step,
+                       const model_source::Expert& expert) {
   config::Loaded out = settings;
   out.config = resolved_config(settings, step, expert);
   return out;
@@ -151,8 +154,8 @@ void check_resumes(const Start& start, const config::Config& known) {
 }
 
 void check_sampler(const config::Config& config, const networks::Network& network) {
-  if (makes_videos(config.run)) {
-    const std::optional<sample::PipelineFolder> pipeline = pipeline_index(config);
+  if (model_source::makes_videos(config.run)) {
+    const std::optional<sample::PipelineFolder> pipeline = model_source::pipeline_index(config);
     check_sampler_steps(config.generate.num_inference_steps, pipeline && pipeline->schedule
                                                                  ? *pipeline->schedule
                                                                  : network->learned().sampled);
@@ -161,11 +164,13 @@ void check_sampler(const config::Config& config, const networks::Network& networ
 
 std::string scheduler_config(const config::Config& config, const networks::Network& network,
                              const training::ObjectiveOptions& objective) {
-  const ScheduleFile file = schedule_file_of(config);
+  const model_source::ScheduleFile file = model_source::schedule_file_of(config);
   if (file.path.empty() && !objective.diffusion) {
     return "";
   }
-  io::Json out = read_model_schedule(file, trained_transformer(config), network).file;
+  io::Json out =
+      model_source::read_model_schedule(file, model_source::trained_transformer(config), network)
+          .file;
   if (objective.diffusion) {
     out.set("prediction_type", schedulers::name_of(objective.diffusion->diffusion.prediction_type));
   }
@@ -208,7 +213,7 @@ RecordSettings record_settings(const config::Config& config, const fs::path& run
 
 VideoMoments video_moments(const config::Config& config) {
   const config::RunConfig& run = config.run;
-  return {.any = makes_videos(run),
+  return {.any = model_source::makes_videos(run),
           .at_evaluations = run.enable_generate_video_for_eval && run.eval_every > 0,
           .compares = run.enable_ssim};
 }
@@ -237,7 +242,7 @@ void check_before_loading(const Settings& settings, const fs::path& run_folder, 
     metrics::check_holds_rows(run.timing_metrics_file, R"({"phase")", "timings");
   }
   io::make_folder(run.tensorboard_dir);
-  if (makes_videos(run)) {
+  if (model_source::makes_videos(run)) {
     job.notice(prompt_notices(settings));  // reads them
   }
   if (run.checkpoint_every < 1 && !run.save_final_checkpoint) {
@@ -247,8 +252,9 @@ void check_before_loading(const Settings& settings, const fs::path& run_folder, 
   }
 }
 
-void write_run_files(const Settings& record, const Settings& used, const Expert& expert,
-                     const fs::path& run, bool one_device, const Job& job) {
+void write_run_files(const Settings& record, const Settings& used,
+                     const model_source::Expert& expert, const fs::path& run, bool one_device,
+                     const Job& job) {
   config::Loaded kept = record;
   if (expert.boundary_ratio) {
     kept.config.generate.boundary_ratio = *expert.boundary_ratio;

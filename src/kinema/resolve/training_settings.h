@@ -12,7 +12,7 @@
 #include "kinema/data/prefetch.h"
 #include "kinema/flags/effective.h"
 #include "kinema/job/job.h"
-#include "kinema/resolve/expert.h"
+#include "kinema/model_source/expert.h"
 #include "kinema/resolve/resume.h"
 #include "kinema/resolve/settings.h"
 #include "kinema/resolve/training_step.h"
@@ -52,7 +52,8 @@ checkpoints::SavedSteps saved_steps(const config::Config& config, const Start& s
 data::PrefetchOptions prefetch_options(const config::Config& config);
 
 /// What decides the losses of an evaluation.
-training::EvaluationOptions evaluation_options(const config::Config& config, const Expert& expert);
+training::EvaluationOptions evaluation_options(const config::Config& config,
+                                               const model_source::Expert& expert);
 
 /// Which axes of the mesh divide a batch of so many samples.
 std::vector<std::string> batch_axes(const config::Config& config, const mesh::Placement& place,
@@ -72,7 +73,8 @@ RunLength run_length(const config::Config& known, const Start& start, int64_t sa
 
 /// The settings with what devices, data and model decide in the place of values that mean "as it
 /// comes" (resolved_config).
-Settings with_resolved(const Settings& settings, const TrainingStep& step, const Expert& expert);
+Settings with_resolved(const Settings& settings, const TrainingStep& step,
+                       const model_source::Expert& expert);
 
 /// Throws an Error where a checkpoint that is resumed was made with settings that must be the same.
 void check_resumes(const Start& start, const config::Config& known);
@@ -129,7 +131,8 @@ void check_before_loading(const Settings& settings, const std::filesystem::path&
 
 /// Writes the run's config.yml and flags.json: `record` with the boundary of the experts that are
 /// trained, and the flags of `used`.
-void write_run_files(const Settings& record, const Settings& used, const Expert& expert,
-                     const std::filesystem::path& run, bool one_device, const Job& job);
+void write_run_files(const Settings& record, const Settings& used,
+                     const model_source::Expert& expert, const std::filesystem::path& run,
+                     bool one_device, const Job& job);
 
 }  // namespace kinema::resolve

@@ -6,15 +6,15 @@
 
 #include "kinema/core/error.h"
 #include "kinema/mesh/batch.h"
+#include "kinema/model_source/model_options.h"
 #include "kinema/resolve/device.h"
-#include "kinema/resolve/model_options.h"
 #include "kinema/resolve/objective.h"
 #include "kinema/training/network_model.h"
 
 namespace kinema::resolve {
 
 training::StepOptions step_options(const config::Config& config, const networks::Network& network,
-                                   const Expert& expert) {
+                                   const model_source::Expert& expert) {
   const config::OptimizerConfig& o = config.optimizer;
   training::StepOptions out;
   out.optimizer = o.optimizer == config::Optimizer::ADAMW8BIT   ? training::OptimizerKind::ADAMW8BIT
@@ -61,12 +61,13 @@ training::StepGraph TrainingStep::build(const training::BatchShapes& shapes) con
 }
 
 TrainingStep training_step(const config::Config& config, const networks::Network& network,
-                           const Expert& expert, std::vector<TrainedAdapter> adapters,
+                           const model_source::Expert& expert,
+                           std::vector<model_source::TrainedAdapter> adapters,
                            const mesh::Placement& asked) {
   const config::OptimizerConfig& o = config.optimizer;
   TrainingStep out{.expert = expert,
                    .network = network,
-                   .options = model_options(config),
+                   .options = model_source::model_options(config),
                    .step = step_options(config, network, expert),
                    .adapters = std::move(adapters)};
   out.samples = batch_sizes(config, asked.devices()).train;
@@ -74,7 +75,7 @@ TrainingStep training_step(const config::Config& config, const networks::Network
   const mesh::Placement place = asked.for_samples(out.samples);
   mesh::check_batch(place, out.samples, o.global_batch_size > 0 ? 0 : o.per_device_batch_size);
   out.batch_text = batch_text(config, asked, out.samples);
-  out.warnings = check_model_type(config, network.sizes());
+  out.warnings = model_source::check_model_type(config, network.sizes());
   std::ranges::copy(objective_warnings(config, network, out.step.objective),
                     std::back_inserter(out.warnings));
   network->check_divides(place);
@@ -83,7 +84,7 @@ TrainingStep training_step(const config::Config& config, const networks::Network
     out.options.low_ranks = out.adapters.front().config.modules;
     out.options.low_rank_dropout = out.adapters.front().config.dropout;
   }
-  out.specs = network->parameters(out.options, init_options(config));
+  out.specs = network->parameters(out.options, model_source::init_options(config));
   if (!out.adapters.empty()) {
     weights::train_alone(out.specs, out.adapters.front().config);
   }

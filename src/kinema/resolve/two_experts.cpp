@@ -6,8 +6,8 @@
 #include "kinema/core/error.h"
 #include "kinema/core/quantities.h"
 #include "kinema/io/json.h"
+#include "kinema/model_source/model_places.h"
 #include "kinema/networks/open.h"
-#include "kinema/resolve/model_places.h"
 #include "kinema/resolve/objective.h"
 
 namespace kinema::resolve {
@@ -36,10 +36,11 @@ void check_alike(const fs::path& high, const fs::path& low) {
 
 }  // namespace
 
-std::vector<fs::path> pretrained_networks(const config::Config& config, const Expert& expert) {
+std::vector<fs::path> pretrained_networks(const config::Config& config,
+                                          const model_source::Expert& expert) {
   std::vector<fs::path> out;
-  for (const Expert& one : expert.each()) {
-    out.push_back(pretrained_transformer(config, one.part()));
+  for (const model_source::Expert& one : expert.each()) {
+    out.push_back(model_source::pretrained_transformer(config, one.part()));
   }
   if (!expert.is_both() || out[0].empty()) {
     return out;
@@ -55,7 +56,7 @@ std::vector<fs::path> pretrained_networks(const config::Config& config, const Ex
 
 std::optional<training::TwoExperts> two_experts(const config::Config& config,
                                                 const networks::Network& network,
-                                                const Expert& expert) {
+                                                const model_source::Expert& expert) {
   if (!expert.is_both()) {
     return std::nullopt;
   }
@@ -106,7 +107,7 @@ std::vector<std::string> turn_notices(const std::optional<training::TwoExperts>&
 }
 
 std::vector<training::EvaluatedPart> evaluated_parts(
-    const Expert& expert,
+    const model_source::Expert& expert,
     const std::function<std::vector<const runtime::Array*>(int64_t place)>& params) {
   std::vector<training::EvaluatedPart> out(expert.each().size());
   for (size_t place = 0; place < out.size(); ++place) {
@@ -118,7 +119,7 @@ std::vector<training::EvaluatedPart> evaluated_parts(
   return out;
 }
 
-int64_t weights_part_for(const fs::path& checkpoint, const Expert& one, bool both) {
+int64_t weights_part_for(const fs::path& checkpoint, const model_source::Expert& one, bool both) {
   const std::vector<std::string> parts = training::weights_parts(checkpoint);
   check(!both || parts.size() == 2,
         "[train] init_from: {} holds {}/ alone, but both experts are trained\n  train_expert={} "

@@ -9,7 +9,7 @@
 
 #include "kinema/config/config.h"
 #include "kinema/job/job.h"
-#include "kinema/resolve/expert.h"
+#include "kinema/model_source/expert.h"
 #include "kinema/training/evaluation.h"
 #include "kinema/training/experts.h"
 #include "kinema/training/schedule.h"
@@ -20,12 +20,12 @@ namespace kinema::resolve {
 /// Where the weights of each network come from that the run trains; empty paths: from scratch. Of
 /// both, throws an Error where there is one only, or they have other sizes.
 std::vector<std::filesystem::path> pretrained_networks(const config::Config& config,
-                                                       const Expert& expert);
+                                                       const model_source::Expert& expert);
 
 /// Nothing unless both are trained.
 std::optional<training::TwoExperts> two_experts(const config::Config& config,
                                                 const networks::Network& network,
-                                                const Expert& expert);
+                                                const model_source::Expert& expert);
 
 /// The schedule of each network that the run trains: of both, over its own steps of the whole's.
 std::vector<training::Schedule> schedules_of(const training::Schedule& whole,
@@ -42,11 +42,12 @@ std::vector<std::string> turn_notices(const std::optional<training::TwoExperts>&
 /// What an evaluation takes of a network, by its place in a run (0; of both 0 or 1), for the
 /// timesteps that it is for.
 std::vector<training::EvaluatedPart> evaluated_parts(
-    const Expert& expert,
+    const model_source::Expert& expert,
     const std::function<std::vector<const runtime::Array*>(int64_t place)>& params);
 
 /// The place among the parts of a checkpoint (training::weights_parts) that a network begins with.
 /// Throws an Error where both are trained and the checkpoint holds one.
-int64_t weights_part_for(const std::filesystem::path& checkpoint, const Expert& one, bool both);
+int64_t weights_part_for(const std::filesystem::path& checkpoint, const model_source::Expert& one,
+                         bool both);
 
 }  // namespace kinema::resolve

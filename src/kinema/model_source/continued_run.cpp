@@ -1,4 +1,4 @@
-#include "kinema/resolve/continued_run.h"
+#include "kinema/model_source/continued_run.h"
 
 #include <fmt/format.h>
 
@@ -13,7 +13,7 @@
 #include "kinema/networks/open.h"
 #include "kinema/training/checkpoint.h"
 
-namespace kinema::resolve {
+namespace kinema::model_source {
 namespace {
 
 namespace fs = std::filesystem;
@@ -169,4 +169,4 @@ config::Loaded with_run_as_model(config::Loaded loaded) {
   return loaded;
 }
 
-}  // namespace kinema::resolve
+}  // namespace kinema::model_source

@@ -1,11 +1,15 @@
 #pragma once
 
 #include "kinema/config/config.h"
+#include "kinema/data/space_to_depth.h"
 #include "kinema/nn/init.h"
 #include "kinema/nn/model_options.h"
 
 /// From configuration keys to the settings of the models.
-namespace kinema::resolve {
+namespace kinema::model_source {
+
+/// Throws an Error for a value that is no choice, list or mapping of its key.
+void check_model_values(const config::Config& config);
 
 DType dtype(config::Dtype given);
 Precision precision(config::MatmulPrecision given);
@@ -14,6 +18,7 @@ nn::ModelOptions model_options(const config::Config& config);
 bool runs_blocks_as_loop(const config::Config& config);
 /// The policy of rematerialisation, as the key has it.
 std::string remat_policy_name(const config::Config& config);
+data::SpaceToDepth space_to_depth(const config::Config& config);
 nn::InitOptions init_options(const config::Config& config);
 
-}  // namespace kinema::resolve
+}  // namespace kinema::model_source

@@ -9,14 +9,14 @@
 #include "kinema/config/config.h"
 #include "kinema/data/source.h"
 #include "kinema/encoders/image_encoder.h"
+#include "kinema/model_source/expert.h"
 #include "kinema/networks/network.h"
 #include "kinema/pjrt/client.h"
-#include "kinema/resolve/expert.h"
 #include "kinema/sample/pipeline_folder.h"
 #include "kinema/training/step.h"
 
 /// Which network a configuration trains, and what it is shown.
-namespace kinema::resolve {
+namespace kinema::model_source {
 
 /// What model_index.json of the named pipeline says, whether all its parts are here or not; nothing
 /// where no pipeline of this machine is named.
@@ -47,16 +47,4 @@ std::vector<std::string> check_model_type(const config::Config& config,
 /// True where the model is shown its images behind the latents' channels (model_type I2V).
 bool has_image_condition(const config::Config& config);
 
-/// CLIP of a pipeline; null where it has none. Throws an Error when its tokens do not have the
-/// width `image_dim` (0: any).
-std::unique_ptr<encoders::ImageEncoder> make_image_encoder(const config::Config& config,
-                                                           const sample::PipelineFolder& pipeline,
-                                                           int64_t image_dim,
-                                                           const pjrt::Client& client);
-
-/// Shapes of a batch by its first sample. Throws an Error when that does not fit the model: other
-/// sizes, something that the model takes and the sample has not, or the other way round.
-training::BatchShapes batch_shapes(const data::Sample& sample, const networks::Sizes& model,
-                                   int64_t batch);
-
-}  // namespace kinema::resolve
+}  // namespace kinema::model_source

@@ -4,7 +4,7 @@
 
 #include "kinema/weights/lora.h"
 
-namespace kinema::resolve {
+namespace kinema::model_source {
 
 /// What LoRA files change of a pipeline's text encoders: two of CLIP, or CLIP and T5.
 struct TextAdapters {
@@ -14,4 +14,4 @@ struct TextAdapters {
   bool empty() const { return first.empty() && second.empty(); }
 };
 
-}  // namespace kinema::resolve
+}  // namespace kinema::model_source

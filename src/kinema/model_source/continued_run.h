@@ -7,7 +7,7 @@
 #include "kinema/config/config.h"
 #include "kinema/networks/network.h"
 
-namespace kinema::resolve {
+namespace kinema::model_source {
 
 /// Where pretrained_model_name_or_path is the folder of a run, or a checkpoint of one: the
 /// configuration with the pipeline that the run began with in its place, and with the checkpoint
@@ -39,4 +39,4 @@ std::vector<std::string> model_keys();
 std::vector<std::string> other_models(const config::Config& config,
                                       const std::filesystem::path& checkpoint);
 
-}  // namespace kinema::resolve
+}  // namespace kinema::model_source

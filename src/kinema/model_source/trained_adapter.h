@@ -6,12 +6,12 @@
 
 #include "kinema/config/config.h"
 #include "kinema/job/job.h"
+#include "kinema/model_source/expert.h"
 #include "kinema/networks/network.h"
 #include "kinema/nn/model_options.h"
-#include "kinema/resolve/expert.h"
 #include "kinema/weights/adapter.h"
 
-namespace kinema::resolve {
+namespace kinema::model_source {
 
 /// The adapter that a configuration with enable_lora trains.
 struct TrainedAdapter {
@@ -37,4 +37,4 @@ std::vector<TrainedAdapter> trained_adapters(const config::Config& config,
                                              const networks::Network& network, const Expert& expert,
                                              const Job& job);
 
-}  // namespace kinema::resolve
+}  // namespace kinema::model_source

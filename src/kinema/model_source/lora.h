@@ -7,12 +7,12 @@
 
 #include "kinema/config/config.h"
 #include "kinema/job/job.h"
+#include "kinema/model_source/expert.h"
+#include "kinema/model_source/model_to_use.h"
 #include "kinema/networks/network.h"
-#include "kinema/resolve/expert.h"
-#include "kinema/resolve/model_to_use.h"
 #include "kinema/weights/lora.h"
 
-namespace kinema::resolve {
+namespace kinema::model_source {
 
 /// The files of `lora_config` for one transformer, in their order.
 std::vector<weights::Adapter> open_adapters(const config::Config& config, const Expert& expert,
@@ -35,4 +35,4 @@ std::vector<std::string> add_lora(const config::Config& config, nn::ModelOptions
 void plan_lora(const config::Config& config, const networks::Network& network,
                nn::ModelOptions& options, const Job& job);
 
-}  // namespace kinema::resolve
+}  // namespace kinema::model_source

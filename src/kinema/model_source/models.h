@@ -3,7 +3,7 @@
 #include "kinema/config/config.h"
 #include "kinema/job/job.h"
 
-namespace kinema::resolve {
+namespace kinema::model_source {
 
 /// What a command does with the models of a configuration, which decides what of them it needs.
 enum class Use { TRAIN, PREPARE, GENERATE, GENERATE_FROM_RUN };
@@ -12,4 +12,4 @@ enum class Use { TRAIN, PREPARE, GENERATE, GENERATE_FROM_RUN };
 /// command needs, downloaded where they are not on this machine. The other names stay.
 config::Loaded with_local_models(config::Loaded loaded, Use use, const Job& job = {});
 
-}  // namespace kinema::resolve
+}  // namespace kinema::model_source

@@ -1,11 +1,11 @@
-#include "kinema/resolve/quantization.h"
+#include "kinema/model_source/quantization.h"
 
 #include <map>
 
 #include "kinema/core/error.h"
 #include "kinema/core/pattern.h"
 
-namespace kinema::resolve {
+namespace kinema::model_source {
 namespace {
 
 /// What `read` throws, with the key's name in front.
@@ -62,4 +62,4 @@ std::optional<DType> weights_storage(config::WeightsStorage given) {
   return std::nullopt;
 }
 
-}  // namespace kinema::resolve
+}  // namespace kinema::model_source

@@ -1,4 +1,4 @@
-#include "kinema/resolve/model_places.h"
+#include "kinema/model_source/model_places.h"
 
 #include <algorithm>
 #include <initializer_list>
@@ -9,14 +9,14 @@
 #include "kinema/core/error.h"
 #include "kinema/io/media_name.h"
 #include "kinema/io/safetensors.h"
-#include "kinema/resolve/expert.h"
+#include "kinema/model_source/expert.h"
 #include "kinema/weights/checkpoint.h"
 #include "kinema/weights/model_kind.h"
 #include "kinema/weights/single_file.h"
 #include "kinema/weights/t5.h"
 #include "kinema/weights/weights.h"
 
-namespace kinema::resolve {
+namespace kinema::model_source {
 namespace {
 
 namespace fs = std::filesystem;
@@ -244,4 +244,4 @@ fs::path text_encoder_folder(const config::Config& config) {
   return named;
 }
 
-}  // namespace kinema::resolve
+}  // namespace kinema::model_source

@@ -1,4 +1,4 @@
-#include "kinema/resolve/trained_adapter.h"
+#include "kinema/model_source/trained_adapter.h"
 
 #include <fmt/format.h>
 
@@ -10,11 +10,11 @@
 #include <utility>
 
 #include "kinema/core/error.h"
-#include "kinema/resolve/lora.h"
-#include "kinema/resolve/model_options.h"
-#include "kinema/resolve/trained_model.h"
+#include "kinema/model_source/lora.h"
+#include "kinema/model_source/model_options.h"
+#include "kinema/model_source/trained_model.h"
 
-namespace kinema::resolve {
+namespace kinema::model_source {
 namespace {
 
 /// Takes rank and alpha of a file that is gone on from, where they were not given.
@@ -158,4 +158,4 @@ std::vector<TrainedAdapter> trained_adapters(const config::Config& config,
   return out;
 }
 
-}  // namespace kinema::resolve
+}  // namespace kinema::model_source

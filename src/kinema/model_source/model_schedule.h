@@ -11,7 +11,7 @@
 #include "kinema/sample/scheduler_config.h"
 
 /// How the network that a configuration names was trained, as its files say it.
-namespace kinema::resolve {
+namespace kinema::model_source {
 
 /// A pretrained network's own schedule.
 struct ModelSchedule {
@@ -57,4 +57,4 @@ std::string other_prediction(schedulers::Prediction used, schedulers::Prediction
 /// Lines about a network's file: what it says of its training, and tensors that no model reads.
 std::vector<std::string> file_notices(const std::filesystem::path& network);
 
-}  // namespace kinema::resolve
+}  // namespace kinema::model_source

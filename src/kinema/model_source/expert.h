@@ -7,7 +7,7 @@
 
 #include "kinema/config/choices.h"
 
-namespace kinema::resolve {
+namespace kinema::model_source {
 
 /// The transformer of a pipeline that is trained, and the timesteps that it is trained at; or both.
 struct Expert {
@@ -37,4 +37,4 @@ struct Expert {
   std::string timesteps() const;
 };
 
-}  // namespace kinema::resolve
+}  // namespace kinema::model_source

@@ -6,7 +6,7 @@
 #include "kinema/config/config.h"
 
 /// Where the models of a configuration lie on this machine.
-namespace kinema::resolve {
+namespace kinema::model_source {
 
 /// Where pretrained weights lie of a pipeline's `transformer`, or of its `transformer_2`; empty:
 /// from scratch. Throws an Error when the folder that was named, or the part of a pipeline, is not
@@ -35,4 +35,4 @@ std::filesystem::path text_encoder_folder(const config::Config& config);
 /// The single file that the text encoders lie in; empty: they have folders.
 std::filesystem::path text_encoder_file(const config::Config& config);
 
-}  // namespace kinema::resolve
+}  // namespace kinema::model_source

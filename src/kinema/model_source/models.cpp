@@ -1,13 +1,12 @@
-#include "kinema/resolve/models.h"
+#include "kinema/model_source/models.h"
 
 #include <algorithm>
 
 #include "kinema/core/error.h"
-#include "kinema/resolve/dataset.h"
-#include "kinema/resolve/trained_model.h"
+#include "kinema/model_source/trained_model.h"
 #include "kinema/stores/local_copies.h"
 
-namespace kinema::resolve {
+namespace kinema::model_source {
 namespace {
 
 namespace fs = std::filesystem;
@@ -36,13 +35,13 @@ std::vector<std::string> needed_parts(const config::Config& config, Use use) {
       !expert.is_both()) {  // the one that the run does not train
     parts.push_back(expert.other_part());
   }
-  const bool reads_clips = use == Use::PREPARE || has_clips(config.data);
+  const bool reads_clips = use == Use::PREPARE || config::has_clips(config.data);
   const bool trains_on_images = use != Use::GENERATE && (reads_clips || videos);
   if (m.model_type == config::ModelType::I2V &&
       (use == Use::GENERATE_FROM_RUN || trains_on_images)) {
     parts.insert(parts.end(), {"image_encoder", "image_processor"});
   }
-  const bool encodes = use != Use::TRAIN || has_clips(config.data) || videos;
+  const bool encodes = use != Use::TRAIN || config::has_clips(config.data) || videos;
   if (encodes && m.autoencoder == config::Autoencoder::WAN &&
       m.wan_vae_pretrained_model_name_or_path.empty()) {
     parts.emplace_back("vae");
@@ -98,4 +97,4 @@ config::Loaded with_local_models(config::Loaded loaded, Use use, const Job& job)
   return loaded;
 }
 
-}  // namespace kinema::resolve
+}  // namespace kinema::model_source

@@ -1,4 +1,4 @@
-#include "kinema/resolve/model_to_use.h"
+#include "kinema/model_source/model_to_use.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -14,14 +14,13 @@
 #include "kinema/config/scalar.h"
 #include "kinema/core/edit_distance.h"
 #include "kinema/core/error.h"
-#include "kinema/resolve/load.h"
-#include "kinema/resolve/model_places.h"
-#include "kinema/resolve/model_schedule.h"
-#include "kinema/resolve/trained_model.h"
+#include "kinema/model_source/model_places.h"
+#include "kinema/model_source/model_schedule.h"
+#include "kinema/model_source/trained_model.h"
 #include "kinema/sample/scheduler_config.h"
 #include "kinema/training/checkpoint.h"
 
-namespace kinema::resolve {
+namespace kinema::model_source {
 namespace {
 
 namespace fs = std::filesystem;
@@ -402,4 +401,4 @@ fs::path checkpoint_folder(const config::Config& config, int64_t step) {
   return checkpoints_folder(config, run_folder(config)) / std::to_string(step);
 }
 
-}  // namespace kinema::resolve
+}  // namespace kinema::model_source

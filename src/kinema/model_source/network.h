@@ -4,7 +4,7 @@
 #include "kinema/networks/network.h"
 
 /// Which network a configuration means, and its sizes as keys.
-namespace kinema::resolve {
+namespace kinema::model_source {
 
 /// The network of a run that starts from scratch: of network_config or of the sizes' keys. With
 /// `autoencoder: space_to_depth` the channels follow from the block unless they are given.
@@ -19,4 +19,4 @@ networks::Network planned_network(const config::Loaded& loaded);
 /// run's configuration is whole.
 void set_sizes(config::ModelConfig& keys, const networks::Network& network);
 
-}  // namespace kinema::resolve
+}  // namespace kinema::model_source

@@ -1,15 +1,15 @@
-#include "kinema/resolve/pictures.h"
+#include "kinema/model_source/pictures.h"
 
 #include <optional>
 
 #include "kinema/config/buckets.h"
 #include "kinema/core/error.h"
+#include "kinema/model_source/model_places.h"
+#include "kinema/model_source/network.h"
+#include "kinema/model_source/trained_model.h"
 #include "kinema/networks/open.h"
-#include "kinema/resolve/model_places.h"
-#include "kinema/resolve/network.h"
-#include "kinema/resolve/trained_model.h"
 
-namespace kinema::resolve {
+namespace kinema::model_source {
 
 weights::ImageDefaults image_defaults(const networks::Network& network) {
   const weights::Family* family = weights::family_of_config(network->config());
@@ -69,4 +69,4 @@ config::Loaded with_image_keys(config::Loaded loaded, const Pictures& pictures) 
   return loaded;
 }
 
-}  // namespace kinema::resolve
+}  // namespace kinema::model_source

@@ -12,11 +12,11 @@
 #include "kinema/config/lora.h"
 #include "kinema/core/error.h"
 #include "kinema/job/job.h"
-#include "kinema/resolve/text_adapters.h"
+#include "kinema/model_source/text_adapters.h"
 #include "kinema/sample/pipeline_folder.h"
 
 /// Which model a command samples or evaluates: a run's checkpoint, or the one that is named.
-namespace kinema::resolve {
+namespace kinema::model_source {
 
 /// The model of a run, or the pretrained one.
 struct ModelToUse {
@@ -116,4 +116,4 @@ std::filesystem::path checkpoint_folder(const config::Config& config, int64_t st
 ModelToUse model_of_checkpoint(const config::Config& config, const std::filesystem::path& run,
                                const CheckpointModel& model);
 
-}  // namespace kinema::resolve
+}  // namespace kinema::model_source

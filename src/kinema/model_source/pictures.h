@@ -7,7 +7,7 @@
 #include "kinema/weights/family.h"
 
 /// Configurations of models that make images: the keys of a video's size with an image's values.
-namespace kinema::resolve {
+namespace kinema::model_source {
 
 /// What a model makes and takes of pictures.
 struct Pictures {
@@ -29,4 +29,4 @@ Pictures pictures_of(const config::Loaded& loaded);
 /// where they were not given. Throws an Error where other frames were given.
 config::Loaded with_image_keys(config::Loaded loaded, const Pictures& pictures);
 
-}  // namespace kinema::resolve
+}  // namespace kinema::model_source

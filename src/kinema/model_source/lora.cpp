@@ -1,4 +1,4 @@
-#include "kinema/resolve/lora.h"
+#include "kinema/model_source/lora.h"
 
 #include <fmt/format.h>
 
@@ -12,11 +12,12 @@
 
 #include "kinema/config/lora.h"
 #include "kinema/core/error.h"
+#include "kinema/model_source/models.h"
 #include "kinema/networks/open.h"
-#include "kinema/resolve/models.h"
+#include "kinema/stores/local_copies.h"
 #include "kinema/weights/weights.h"
 
-namespace kinema::resolve {
+namespace kinema::model_source {
 namespace {
 
 namespace fs = std::filesystem;
@@ -242,4 +243,4 @@ void plan_lora(const config::Config& config, const networks::Network& network,
   }
 }
 
-}  // namespace kinema::resolve
+}  // namespace kinema::model_source

@@ -1,4 +1,4 @@
-#include "kinema/resolve/model_options.h"
+#include "kinema/model_source/model_options.h"
 
 #include <map>
 
@@ -10,12 +10,9 @@
 #include "kinema/kernels/block_sizes.h"
 #include "kinema/mesh/batch.h"
 #include "kinema/mesh/rules.h"
-#include "kinema/resolve/compiler_flags.h"
-#include "kinema/resolve/load.h"
-#include "kinema/resolve/objective.h"
-#include "kinema/resolve/quantization.h"
+#include "kinema/model_source/quantization.h"
 
-namespace kinema::resolve {
+namespace kinema::model_source {
 namespace {
 
 kernels::FlashBlockSizes block_sizes(const config::Given<config::Tree>& given) {
@@ -106,21 +103,11 @@ DType dtype(config::Dtype given) {
   return given == config::Dtype::BFLOAT16 ? DType::BF16 : DType::F32;
 }
 
-void check_values(const config::Loaded& loaded) {
-  const config::Config& config = loaded.config;
+void check_model_values(const config::Config& config) {
   attention_options(config);
   quantization_options(config.model);
-  for (const auto& [rules, key] :
-       {std::pair{&config.parallel.logical_axis_rules, "logical_axis_rules"},
-        std::pair{&config.parallel.vae_logical_axis_rules, "vae_logical_axis_rules"}}) {
-    mesh::AxisRules::parse(*rules, key);
-  }
-  mesh::sample_rules(config.parallel.data_sharding);
-  config::lora_choices(config.model);
-  config::read_buckets(config.data);
   weights_memory(config);
-  timestep_bias(config.optimizer.timestep_bias);
-  resolve_flags(loaded, {});
+  config::lora_choices(config.model);
 }
 
 nn::ModelOptions model_options(const config::Config& config) {
@@ -154,4 +141,15 @@ nn::InitOptions init_options(const config::Config& config) {
   return init;
 }
 
-}  // namespace kinema::resolve
+data::SpaceToDepth space_to_depth(const config::Config& config) {
+  data::SpaceToDepth out;
+  out.block = config.model.space_to_depth_block;
+  out.temporal = config.model.space_to_depth_temporal;
+  out.regions = config.model.space_to_depth_regions;
+  out.temporal_regions = config.model.space_to_depth_temporal_regions;
+  out.shift = config.model.space_to_depth_mean;
+  out.scale = 1.0 / config.model.space_to_depth_std;
+  return out;
+}
+
+}  // namespace kinema::model_source

@@ -1,4 +1,4 @@
-#include "kinema/resolve/network.h"
+#include "kinema/model_source/network.h"
 
 #include <concepts>
 #include <filesystem>
@@ -8,11 +8,10 @@
 
 #include "kinema/core/error.h"
 #include "kinema/io/json.h"
+#include "kinema/model_source/model_places.h"
 #include "kinema/networks/open.h"
-#include "kinema/resolve/encoders.h"
-#include "kinema/resolve/model_places.h"
 
-namespace kinema::resolve {
+namespace kinema::model_source {
 namespace {
 
 namespace fs = std::filesystem;
@@ -74,7 +73,7 @@ networks::Network scratch_network(const config::Loaded& loaded) {
   if (keys.autoencoder == config::Autoencoder::SPACE_TO_DEPTH) {
     for (config::Given<int64_t>* channels : {&keys.in_channels, &keys.out_channels}) {
       if (!channels->given) {
-        *channels = space_to_depth(loaded.config).channels();
+        *channels = model_source::space_to_depth(loaded.config).channels();
       }
     }
   }
@@ -119,4 +118,4 @@ void set_sizes(config::ModelConfig& keys, const networks::Network& network) {
             [&](std::string_view key, auto& member) { read(sizes.at(key), member.value); });
 }
 
-}  // namespace kinema::resolve
+}  // namespace kinema::model_source

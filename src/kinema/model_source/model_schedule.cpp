@@ -1,4 +1,4 @@
-#include "kinema/resolve/model_schedule.h"
+#include "kinema/model_source/model_schedule.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -7,11 +7,11 @@
 #include <utility>
 
 #include "kinema/core/quantities.h"
-#include "kinema/resolve/model_places.h"
-#include "kinema/resolve/trained_model.h"
+#include "kinema/model_source/model_places.h"
+#include "kinema/model_source/trained_model.h"
 #include "kinema/weights/single_file.h"
 
-namespace kinema::resolve {
+namespace kinema::model_source {
 
 namespace fs = std::filesystem;
 
@@ -115,4 +115,4 @@ std::vector<std::string> file_notices(const fs::path& network) {
   return out;
 }
 
-}  // namespace kinema::resolve
+}  // namespace kinema::model_source
