@@ -13,7 +13,7 @@
 #include "kinema/core/threefry.h"
 #include "kinema/io/atomic_write.h"
 #include "kinema/io/json.h"
-#include "kinema/io/video.h"
+#include "kinema/media/video.h"
 #include "kinema/text/hashed.h"
 #include "shapes.h"
 
@@ -156,8 +156,8 @@ void run(const Options& o) {
     RandomStream random(random_key(o.seed, "shapes", static_cast<uint64_t>(i)));
     const Scene scene = random_scene(c, o, random);
     const std::string name = fmt::format("videos/clip_{:04}.mp4", i);
-    io::write_mp4(folder / name, render(scene, o.size, o.frames, o.scale),
-                  {.fps = o.fps, .crf = static_cast<int>(o.crf)});
+    media::write_mp4(folder / name, render(scene, o.size, o.frames, o.scale),
+                     {.fps = o.fps, .crf = static_cast<int>(o.crf)});
     io::Json row = io::Json::object({{"file_name", name},
                                      {"text", caption_of(c, o.caption)},
                                      {"still", caption_of(c, kStillCaption)}});

@@ -10,11 +10,11 @@
 #include "kinema/command/command.h"
 #include "kinema/core/error.h"
 #include "kinema/data/video_source.h"
-#include "kinema/io/image.h"
 #include "kinema/io/json.h"
 #include "kinema/io/mapped_file.h"
-#include "kinema/io/media_name.h"
-#include "kinema/io/video.h"
+#include "kinema/media/image.h"
+#include "kinema/media/media_name.h"
+#include "kinema/media/video.h"
 #include "shapes.h"
 
 namespace kinema::shapes {
@@ -82,10 +82,10 @@ std::set<std::string> read_lines(const std::string& path) {
 
 /// u8 [f, h, w, 3]; of a picture, one frame.
 HostArray frames_of(const std::filesystem::path& path) {
-  if (io::is_video_name(path.filename().string())) {
-    return io::read_video(path).frames;
+  if (media::is_video_name(path.filename().string())) {
+    return media::read_video(path).frames;
   }
-  HostArray image = io::read_image(path);
+  HostArray image = media::read_image(path);
   image.shape.dims.insert(image.shape.dims.begin(), 1);
   return image;
 }

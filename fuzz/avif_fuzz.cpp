@@ -4,15 +4,15 @@
 #include <cstdlib>
 
 #include "kinema/core/error.h"
-#include "kinema/io/avif.h"
+#include "kinema/media/avif.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace kinema;
   constexpr int64_t kMaxPixels = 512 * 512;
   const std::span bytes(reinterpret_cast<const std::byte*>(data), size);
   try {
-    const io::ImageSize stated = io::avif_size(bytes, kMaxPixels);
-    const HostArray image = io::decode_avif(bytes, kMaxPixels, {});
+    const media::ImageSize stated = media::avif_size(bytes, kMaxPixels);
+    const HostArray image = media::decode_avif(bytes, kMaxPixels, {});
     if (image.shape.dims != Dims{1, stated.height, stated.width, 3} ||
         stated.height * stated.width > kMaxPixels) {
       std::abort();

@@ -5,15 +5,15 @@
 
 #include "allocations.h"
 #include "kinema/core/error.h"
-#include "kinema/io/png_text.h"
+#include "kinema/media/png_text.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace kinema;
   const AllocationLimit limit(size);
   try {
     size_t found = 0;
-    for (const io::PngText& each :
-         io::read_png_texts(std::span(reinterpret_cast<const std::byte*>(data), size), "input")) {
+    for (const media::PngText& each : media::read_png_texts(
+             std::span(reinterpret_cast<const std::byte*>(data), size), "input")) {
       found += each.keyword.size() + each.text.size();
     }
     constexpr size_t kDeflate = 1032;  // bytes that one byte of deflate stands for, at most

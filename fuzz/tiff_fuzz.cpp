@@ -4,15 +4,15 @@
 #include <cstdlib>
 
 #include "kinema/core/error.h"
-#include "kinema/io/tiff.h"
+#include "kinema/media/tiff.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace kinema;
   constexpr int64_t kMaxPixels = 512 * 512;
   const std::span bytes(reinterpret_cast<const std::byte*>(data), size);
   try {
-    const io::ImageSize stated = io::tiff_size(bytes);
-    const HostArray image = io::decode_tiff(bytes, kMaxPixels, {.rgb = {1, 2, 3}});
+    const media::ImageSize stated = media::tiff_size(bytes);
+    const HostArray image = media::decode_tiff(bytes, kMaxPixels, {.rgb = {1, 2, 3}});
     if (image.shape.dims != Dims{1, stated.height, stated.width, 3} ||
         stated.height * stated.width > kMaxPixels) {
       std::abort();

@@ -4,7 +4,7 @@
 #include <cstdlib>
 
 #include "kinema/core/error.h"
-#include "kinema/io/video.h"
+#include "kinema/media/video.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace kinema;
@@ -12,9 +12,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const std::span bytes(reinterpret_cast<const std::byte*>(data), size);
     // Half of the inputs at a rate of our own, by the times that they claim.
     const double fps = size % 2 == 0 ? 16 : 0;
-    const io::Video video =
-        io::read_video(bytes, "input", {.fps = fps, .max_frames = 5, .max_pixels = 512 * 512});
-    const io::VideoProbe probe = io::probe_video(bytes, "input");
+    const media::Video video =
+        media::read_video(bytes, "input", {.fps = fps, .max_frames = 5, .max_pixels = 512 * 512});
+    const media::VideoProbe probe = media::probe_video(bytes, "input");
     if (probe.frames < 0 || !(probe.pixel_aspect >= 0.1 && probe.pixel_aspect <= 10)) {
       std::abort();
     }

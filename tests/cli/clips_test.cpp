@@ -6,9 +6,9 @@
 
 #include "cli/run_kinema.h"
 #include "kinema/core/host_array.h"
-#include "kinema/io/image.h"
 #include "kinema/io/json.h"
-#include "kinema/io/video.h"
+#include "kinema/media/image.h"
+#include "kinema/media/video.h"
 
 namespace kinema::cli_test {
 namespace {
@@ -26,7 +26,7 @@ class InspectClips : public KinemaTest {
     for (size_t i = 0; i < pixels.bytes.size(); ++i) {  // noise, which takes room in the file
       pixels.bytes[i] = static_cast<std::byte>((i * i * 2654435761U) >> 13);
     }
-    io::write_mp4(folder_ / name, pixels, {.fps = fps, .preset = "ultrafast"});
+    media::write_mp4(folder_ / name, pixels, {.fps = fps, .preset = "ultrafast"});
     write(fs::path(name).replace_extension(".txt"), "noise");
   }
 };
@@ -125,14 +125,14 @@ TEST_F(InspectClips, DrawsThemAsTheTrainerSeesThem) {
   // As in training, the one that cannot be used is no part of an epoch.
   EXPECT_THAT(sheet.out, HasSubstr("sheet.png: 2 of 2 samples as train sees them"));
   EXPECT_THAT(sheet.err, HasSubstr("cannot be decoded 1 (cannot read c.mp4"));
-  const HostArray image = io::read_image(folder_ / "sheet.png");
+  const HostArray image = media::read_image(folder_ / "sheet.png");
   EXPECT_GT(image.shape.dims[0], 128);
   EXPECT_LE(image.shape.dims[1], 2048);
   // The same configuration draws the same sheet; another one does not.
   run({"inspect", "clips", "config=how.yml", "random_flip=true", "--preview", "again.png"});
   run({"inspect", "clips", "config=how.yml", "center_crop=false", "--preview", "other.png"});
-  EXPECT_EQ(io::read_image(folder_ / "again.png").bytes, image.bytes);
-  EXPECT_NE(io::read_image(folder_ / "other.png").bytes, image.bytes);
+  EXPECT_EQ(media::read_image(folder_ / "again.png").bytes, image.bytes);
+  EXPECT_NE(media::read_image(folder_ / "other.png").bytes, image.bytes);
   run({"inspect", "clips", "config=how.yml"}).expect_error("is for --preview FILE.png");
   run({"inspect", "clips", "config=how.yml", "--check", "--preview", "a.png"})
       .expect_error("one of them");
@@ -201,7 +201,7 @@ TEST_F(TrainOnClips, StopsWhereMostOfThemCannotBeUsedForOneReason) {
     HostArray pixels(Shape{DType::U8, {frames, 16, 16, 3}});
     const std::string name = "few/clip " + std::to_string(i);
     fs::create_directories(folder_ / "few");
-    io::write_mp4(folder_ / (name + ".mp4"), pixels, {.preset = "ultrafast"});
+    media::write_mp4(folder_ / (name + ".mp4"), pixels, {.preset = "ultrafast"});
     write(name + ".txt", "x");
   }
   const std::vector<std::string> how = {"train_data_dir=few", "skip_bad_clips=true",
@@ -277,7 +277,7 @@ TEST_F(TrainOnClips, ListsWhatOnlyDecodingFinds) {
   for (size_t i = 0; i < noise.bytes.size(); ++i) {
     noise.bytes[i] = static_cast<std::byte>((i * i * 2654435761U) >> 13);
   }
-  io::write_mp4(clip, noise, {.preset = "ultrafast"});  // its index in front, which stays whole
+  media::write_mp4(clip, noise, {.preset = "ultrafast"});  // its index in front, which stays whole
   std::string bytes = read_text(clip);
   for (size_t i = bytes.find("mdat") + 700; i < bytes.size(); ++i) {
     bytes[i] = static_cast<char>(0xff);

@@ -16,7 +16,7 @@
 #include "kinema/data/video_source.h"
 #include "kinema/io/atomic_write.h"
 #include "kinema/io/tfrecord.h"
-#include "kinema/io/video.h"
+#include "kinema/media/video.h"
 
 namespace kinema::data {
 namespace {
@@ -151,7 +151,7 @@ class Clips {
       HostArray pixels(Shape{DType::U8, {frames, height, width, 3}});
       std::ranges::fill(pixels.bytes, std::byte(20 * i));
       const std::string name = "clip_" + std::to_string(i);
-      io::write_mp4(folder_ / (name + ".mp4"), pixels);
+      media::write_mp4(folder_ / (name + ".mp4"), pixels);
       io::write_file(folder_ / (name + ".txt"), name);
     }
   }

@@ -19,9 +19,9 @@
 #include "kinema/data/survey.h"
 #include "kinema/data/tfrecord_source.h"
 #include "kinema/io/atomic_write.h"
-#include "kinema/io/image.h"
 #include "kinema/io/mapped_file.h"
-#include "kinema/io/video.h"
+#include "kinema/media/image.h"
+#include "kinema/media/video.h"
 
 namespace kinema::data {
 namespace {
@@ -62,12 +62,12 @@ class Folder {
     for (size_t i = 0; i < pixels.bytes.size(); ++i) {
       pixels.as<uint8_t>()[i] = static_cast<uint8_t>(20 + 10 * (i / each % 20));
     }
-    io::write_mp4(path() / name, pixels, {.fps = fps, .crf = 4, .preset = "ultrafast"});
+    media::write_mp4(path() / name, pixels, {.fps = fps, .crf = 4, .preset = "ultrafast"});
     text(fs::path(name).replace_extension(".txt"), name);
   }
   void image(const std::string& name) const {
     HostArray pixels(Shape{DType::U8, {16, 32, 3}});
-    io::write_png(path() / name, pixels);
+    media::write_png(path() / name, pixels);
     text(fs::path(name).replace_extension(".txt"), "a picture");
   }
 
@@ -553,7 +553,7 @@ TEST(ReadClip, FillsTransparentPartsBeforeItIsResampled) {
   for (const auto& [word, name] :
        {std::pair{"white", "white.png"}, std::pair{"#20c0ff", "blue.png"},
         std::pair{"drop", "drop.png"}}) {
-    format.background = io::read_background(word);
+    format.background = media::read_background(word);
     EXPECT_EQ(read_clip(folder / "a.png", format).bytes, read_clip(folder / name, format).bytes)
         << word;
   }

@@ -11,8 +11,8 @@
 #include "kinema/data/hf_table.h"
 #include "kinema/data/video_source.h"
 #include "kinema/io/atomic_write.h"
-#include "kinema/io/image.h"
 #include "kinema/io/mapped_file.h"
+#include "kinema/media/image.h"
 
 namespace kinema::data {
 namespace {
@@ -218,7 +218,7 @@ TEST(HfClips, MakeImagesClipsOfOneFrame) {
   const Scratch folder;
   HostArray image(Shape{DType::U8, {20, 30, 3}});
   std::ranges::fill(image.bytes, std::byte{200});
-  io::write_png(folder / "a.png", image);
+  media::write_png(folder / "a.png", image);
   arrow::StringBuilder text;
   arrow::BinaryBuilder bytes;
   ASSERT_TRUE(text.Append("grey").ok());

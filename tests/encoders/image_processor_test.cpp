@@ -10,8 +10,8 @@
 
 #include "arrays.h"
 #include "kinema/core/error.h"
-#include "kinema/io/image.h"
 #include "kinema/io/safetensors.h"
+#include "kinema/media/image.h"
 
 namespace kinema::encoders {
 namespace {
@@ -86,7 +86,7 @@ TEST(ImageProcessor, OldFilesGiveSizesAsNumbers) {
   EXPECT_EQ(processor.shortest_edge, 64);
   EXPECT_EQ(processor.crop_height, 48);
   EXPECT_EQ(processor.crop_width, 48);
-  EXPECT_EQ(processor.resample, io::Filter::Bilinear);
+  EXPECT_EQ(processor.resample, media::Filter::Bilinear);
 }
 
 TEST(ImageProcessor, ProblemsNameTheKey) {
@@ -122,12 +122,12 @@ TEST(ResizeImage, EveryByteIsPils) {
     }
     const std::string name = tensor.name.substr(0, dot);
     const HostArray image = file.at(name + ".image").copy();
-    for (const auto& [key, filter] : {std::pair{".lanczos", io::Filter::Lanczos},
-                                      {".bicubic", io::Filter::Bicubic},
-                                      {".bilinear", io::Filter::Bilinear}}) {
+    for (const auto& [key, filter] : {std::pair{".lanczos", media::Filter::Lanczos},
+                                      {".bicubic", media::Filter::Bicubic},
+                                      {".bilinear", media::Filter::Bilinear}}) {
       const HostArray expected = file.at(name + key).copy();
       const Dims& size = expected.shape.dims;
-      EXPECT_EQ(io::resize_image(image, size[0], size[1], filter).bytes, expected.bytes)
+      EXPECT_EQ(media::resize_image(image, size[0], size[1], filter).bytes, expected.bytes)
           << name << key;
       ++compared;
     }
@@ -136,8 +136,9 @@ TEST(ResizeImage, EveryByteIsPils) {
 }
 
 TEST(ResizeImage, AConstantStaysConstantWithEveryFilter) {
-  for (const io::Filter filter : {io::Filter::Bilinear, io::Filter::Bicubic, io::Filter::Lanczos}) {
-    const HostArray got = io::resize_image(plain(17, 5, 201), 6, 23, filter);
+  for (const media::Filter filter :
+       {media::Filter::Bilinear, media::Filter::Bicubic, media::Filter::Lanczos}) {
+    const HostArray got = media::resize_image(plain(17, 5, 201), 6, 23, filter);
     EXPECT_TRUE(std::ranges::all_of(got.as<uint8_t>(), [](uint8_t v) { return v == 201; }));
   }
 }

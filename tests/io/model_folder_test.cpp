@@ -8,7 +8,7 @@
 #include "io/scratch.h"
 #include "kinema/core/error.h"
 #include "kinema/io/atomic_write.h"
-#include "kinema/io/check.h"
+#include "kinema/media/check.h"
 
 namespace kinema::io {
 namespace {
@@ -38,7 +38,7 @@ TEST(ModelFolder, OpensTheGoodReferenceFolder) {
 
   EXPECT_EQ(folder.config().at("num_layers").as_int(), 1);
   EXPECT_EQ(folder.at("blocks.0.attn1.to_q.weight").shape, (Shape{DType::F32, {12, 12}}));
-  EXPECT_THAT(check_path(golden("corrupt/model_good")), HasSubstr("WanTransformer3DModel"));
+  EXPECT_THAT(media::check_path(golden("corrupt/model_good")), HasSubstr("WanTransformer3DModel"));
 }
 
 TEST(ModelFolder, RefusesDamagedConfigAndIndex) {

@@ -10,12 +10,12 @@
 #include "kinema/core/bf16.h"
 #include "kinema/core/error.h"
 #include "kinema/io/atomic_write.h"
-#include "kinema/io/check.h"
 #include "kinema/io/crc32c.h"
 #include "kinema/io/example_proto.h"
 #include "kinema/io/gzip.h"
 #include "kinema/io/mapped_file.h"
 #include "kinema/io/tfrecord_ranges.h"
+#include "kinema/media/check.h"
 
 namespace kinema::io {
 namespace {
@@ -301,11 +301,12 @@ TEST(ExampleProto, RefusesShapesThatDoNotMatch) {
 }
 
 TEST(CheckPath, SaysWhatAPathIs) {
-  EXPECT_EQ(check_path(golden("dataset/tfrecords/bf16/file_00-2.tfrec")),
+  EXPECT_EQ(media::check_path(golden("dataset/tfrecords/bf16/file_00-2.tfrec")),
             "TFRecord file: 2 records");
-  EXPECT_THAT(check_path(golden("dataset/videos/clip_00.mp4")), HasSubstr("17 frames of 64x64"));
-  EXPECT_THAT(check_path(golden("corrupt/good.safetensors")), HasSubstr("3 tensors"));
-  EXPECT_THROW(check_path(golden("dataset/metadata.csv")), Error);
+  EXPECT_THAT(media::check_path(golden("dataset/videos/clip_00.mp4")),
+              HasSubstr("17 frames of 64x64"));
+  EXPECT_THAT(media::check_path(golden("corrupt/good.safetensors")), HasSubstr("3 tensors"));
+  EXPECT_THROW(media::check_path(golden("dataset/metadata.csv")), Error);
 }
 
 }  // namespace

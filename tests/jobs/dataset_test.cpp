@@ -13,7 +13,7 @@
 #include "kinema/core/host_array.h"
 #include "kinema/data/video_source.h"
 #include "kinema/io/json.h"
-#include "kinema/io/video.h"
+#include "kinema/media/video.h"
 
 namespace kinema::jobs_test {
 namespace {
@@ -293,7 +293,7 @@ class Buckets : public Dataset {
         frames.bytes[j] = std::byte((j / 3 * static_cast<size_t>(i + 1)) % 251);
       }
       const std::string name = fmt::format("clips/videos/clip_{:02}.mp4", i);
-      io::write_mp4(folder_ / name, frames);
+      media::write_mp4(folder_ / name, frames);
     }
   }
 

@@ -11,7 +11,7 @@
 #include "jobs/call_kinema.h"
 #include "kinema/data/tfrecord_source.h"
 #include "kinema/io/json.h"
-#include "kinema/io/video.h"
+#include "kinema/media/video.h"
 
 namespace kinema::jobs_test {
 namespace {
@@ -146,7 +146,7 @@ TEST_F(PrepareCommand, MakesRecordsOfSeveralSizesThatTrain) {
     for (size_t j = 0; j < frames.bytes.size(); ++j) {
       frames.bytes[j] = std::byte((j / 3 * static_cast<size_t>(i + 1)) % 251);
     }
-    io::write_mp4(folder_ / fmt::format("clips/videos/clip_{:02}.mp4", i), frames);
+    media::write_mp4(folder_ / fmt::format("clips/videos/clip_{:02}.mp4", i), frames);
   }
   const std::string sizes = "buckets=[[8,16,24],[4,16,24],[8,24,16]]";
   const Outcome prepared = run({"prepare", "tiny.yml", "train_data_dir=clips", sizes});

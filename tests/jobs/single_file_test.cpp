@@ -11,8 +11,8 @@
 #include "io/scratch.h"
 #include "jobs/one_pipeline_file.h"
 #include "kinema/core/host_array.h"
-#include "kinema/io/image.h"
 #include "kinema/io/safetensors.h"
+#include "kinema/media/image.h"
 
 namespace kinema::jobs_test {
 namespace {
@@ -50,8 +50,8 @@ TEST_F(OnePipelineFile, MakesAPictureAgainFromTheSettingsInside) {
   const Outcome again = run(
       {"generate", picture, "pretrained_model_name_or_path=sdxl.safetensors", "output_dir=again"});
   EXPECT_EQ(again.status, 0) << again.err;
-  EXPECT_EQ(io::read_image(folder_ / "again/samples/sdxl/000_a_red_square.png").bytes,
-            io::read_image(folder_ / picture).bytes);
+  EXPECT_EQ(media::read_image(folder_ / "again/samples/sdxl/000_a_red_square.png").bytes,
+            media::read_image(folder_ / picture).bytes);
 }
 
 TEST_F(OnePipelineFile, IsAskedForPicturesOfTheSizeThatItsUNetWasTrainedOn) {
@@ -61,7 +61,7 @@ TEST_F(OnePipelineFile, IsAskedForPicturesOfTheSizeThatItsUNetWasTrainedOn) {
   EXPECT_EQ(outcome.status, 0) << outcome.err;
   ASSERT_TRUE(has_picture());
   // sample_size 8
-  EXPECT_EQ(io::read_image(folder_ / "out/samples/sdxl/000_a_red_square.png").shape.dims,
+  EXPECT_EQ(media::read_image(folder_ / "out/samples/sdxl/000_a_red_square.png").shape.dims,
             (Dims{64, 64, 3}));
 }
 

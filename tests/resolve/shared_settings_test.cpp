@@ -11,7 +11,7 @@
 #include "kinema/config/keys.h"
 #include "kinema/core/error.h"
 #include "kinema/io/atomic_write.h"
-#include "kinema/io/image.h"
+#include "kinema/media/image.h"
 #include "kinema/resolve/generation.h"
 #include "kinema/resolve/load.h"
 
@@ -116,9 +116,9 @@ TEST_F(VideoSettings, AreRefusedWhereTheyAreNone) {
 
 /// A picture with the text that kinema writes into it.
 fs::path picture(const fs::path& path, const std::string& text) {
-  const std::vector<io::PngText> inside{{.keyword = "Author", .text = "somebody"},
-                                        {.keyword = "kinema", .text = text}};
-  io::write_png(path, HostArray(Shape{DType::U8, {4, 6, 3}}), inside);
+  const std::vector<media::PngText> inside{{.keyword = "Author", .text = "somebody"},
+                                           {.keyword = "kinema", .text = text}};
+  media::write_png(path, HostArray(Shape{DType::U8, {4, 6, 3}}), inside);
   return path;
 }
 
@@ -166,7 +166,7 @@ TEST_F(VideoSettings, OfAPictureAreRefusedWhereThereAreNone) {
     EXPECT_THAT([&] { read_shared_settings(file); },
                 ThrowsMessage<Error>(AllOf(HasSubstr(file.filename().string()), HasSubstr(why))));
   };
-  io::write_png(scratch_ / "foreign.png", HostArray(Shape{DType::U8, {4, 6, 3}}));
+  media::write_png(scratch_ / "foreign.png", HostArray(Shape{DType::U8, {4, 6, 3}}));
   refuses(scratch_ / "foreign.png", "no settings of kinema inside");
   io::write_file(scratch_ / "text.png", "no picture at all");
   refuses(scratch_ / "text.png", "is no PNG");

@@ -9,7 +9,7 @@
 #include <cstdint>
 
 #include "kinema/core/error.h"
-#include "kinema/io/image.h"
+#include "kinema/media/image.h"
 
 namespace kinema::cli {
 namespace {
@@ -117,7 +117,7 @@ std::vector<std::string> picture_lines(const HostArray& image, int columns, int 
   };
   const int64_t width = scaled(image.shape.dims[1]);
   const int64_t height = std::max<int64_t>(2, scaled(image.shape.dims[0]) / 2 * 2);
-  const HostArray small = io::resize_image(image, height, width);
+  const HostArray small = media::resize_image(image, height, width);
   const std::span<const uint8_t> bytes = small.as<uint8_t>();
   const auto colour = [&](int64_t y, int64_t x) {
     const auto* p = &bytes[static_cast<size_t>((y * width + x) * 3)];

@@ -17,9 +17,9 @@
 #include "kinema/inspection/clips.h"
 #include "kinema/inspection/contents.h"
 #include "kinema/io/folder.h"
-#include "kinema/io/image.h"
 #include "kinema/io/json.h"
 #include "kinema/jobs/preview.h"
+#include "kinema/media/image.h"
 #include "kinema/stores/local_copies.h"
 #include "kinema/weights/checkpoint.h"
 
@@ -116,7 +116,7 @@ int write_preview(const std::string& path, std::vector<std::string> words, const
   show_on_console(observer, !json);
   const jobs::Preview preview =
       jobs::preview(load_arguments(words, /*need_file=*/false), path, samples, observer);
-  io::write_png(file, preview.sheet);
+  media::write_png(file, preview.sheet);
   if (json) {
     Json report = Json::object();
     report.set("path", path)

@@ -10,7 +10,7 @@
 #include "kinema/checkpoints/checkpoint_folder.h"
 #include "kinema/core/printable.h"
 #include "kinema/core/quantities.h"
-#include "kinema/io/image.h"
+#include "kinema/media/image.h"
 #include "kinema/metrics/metrics.h"
 #include "kinema/training/flops.h"
 
@@ -117,7 +117,7 @@ std::vector<std::string> screen_lines(const RunOverview& run, const TerminalSize
   if (sheet) {
     const int left = size.rows - static_cast<int>(out.size()) - 3;
     add("samples: " + sheet->string(),
-        pictures ? picture_lines(io::read_image(*sheet), size.columns, std::max(4, left))
+        pictures ? picture_lines(media::read_image(*sheet), size.columns, std::max(4, left))
                  : std::vector<std::string>{"  (a picture is shown in a terminal)"});
   }
   return out;

@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "kinema/core/error.h"
-#include "kinema/io/image.h"
 #include "kinema/io/mapped_file.h"
-#include "kinema/io/resample.h"
-#include "kinema/io/video.h"
+#include "kinema/media/image.h"
+#include "kinema/media/resample.h"
+#include "kinema/media/video.h"
 
 namespace kinema::data {
 namespace {
@@ -38,15 +38,15 @@ std::string frames_of(const ClipSize& clip, const ClipFormat& format) {
 }  // namespace
 
 ClipSize measure_clip(std::span<const std::byte> bytes, const std::string& name) {
-  if (io::is_image(bytes)) {
-    const io::ImageSize size = io::measure_image(bytes, name);
+  if (media::is_image(bytes)) {
+    const media::ImageSize size = media::measure_image(bytes, name);
     return {.frames = 1,
             .height = size.height,
             .width = size.width,
             .has_alpha = size.has_alpha,
             .is_hdr = size.is_hdr};
   }
-  const io::VideoProbe probe = io::probe_video(bytes, name);
+  const media::VideoProbe probe = media::probe_video(bytes, name);
   const double width = static_cast<double>(probe.width) * probe.pixel_aspect;
   return {.frames = probe.frames,
           .height = probe.height,
@@ -58,10 +58,10 @@ ClipSize measure_clip(std::span<const std::byte> bytes, const std::string& name)
 }
 
 void verify_clip(std::span<const std::byte> bytes, const std::string& name) {
-  if (io::is_image(bytes)) {
-    io::read_image(bytes, name);
+  if (media::is_image(bytes)) {
+    media::read_image(bytes, name);
   } else {
-    io::read_video(bytes, name, {.stride = std::numeric_limits<int64_t>::max()});
+    media::read_video(bytes, name, {.stride = std::numeric_limits<int64_t>::max()});
   }
 }
 
@@ -138,7 +138,7 @@ HostArray fit_frames(const HostArray& frames, int64_t height, int64_t width,
     if (tall == in_height && wide == in_width) {
       resized = in;
     } else {
-      io::resample(in, in_height, in_width, 3, resized, tall, wide, io::Filter::Bilinear);
+      media::resample(in, in_height, in_width, 3, resized, tall, wide, media::Filter::Bilinear);
     }
     for (int64_t c = 0; c < 3; ++c) {
       for (int64_t y = 0; y < height; ++y) {
@@ -160,22 +160,22 @@ HostArray read_clip(const std::filesystem::path& path, const ClipFormat& format,
 
 HostArray read_clip(std::span<const std::byte> bytes, const std::string& name,
                     const ClipFormat& format, const ClipWindow& window) {
-  if (io::is_image(bytes)) {
+  if (media::is_image(bytes)) {
     check(format.num_frames == 1, "[data] {} is an image, but num_frames is {}", name,
           format.num_frames);
-    HostArray image = io::read_image(bytes, name, format.background);
+    HostArray image = media::read_image(bytes, name, format.background);
     image.shape.dims.insert(image.shape.dims.begin(), 1);
     return fit_frames(image, format.height, format.width, window.crop);
   }
   const ClipSize clip = measure_clip(bytes, name);
   check_length(clip, name, format);
   const int64_t spare = frames_in(clip, format) - frames_needed(format);
-  const io::Video video = io::read_video(bytes, name,
-                                         {.first_frame = offset(window.start, spare),
-                                          .stride = format.frame_stride,
-                                          .fps = format.fps,
-                                          .max_frames = format.num_frames,
-                                          .background = format.background});
+  const media::Video video = media::read_video(bytes, name,
+                                               {.first_frame = offset(window.start, spare),
+                                                .stride = format.frame_stride,
+                                                .fps = format.fps,
+                                                .max_frames = format.num_frames,
+                                                .background = format.background});
   check(video.frames.shape.dims[0] == format.num_frames,
         "[data] {} gave {} frames where {} were expected", name, video.frames.shape.dims[0],
         format.num_frames);

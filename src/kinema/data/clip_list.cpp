@@ -16,7 +16,7 @@
 #include "kinema/data/dataset_type.h"
 #include "kinema/data/metadata.h"
 #include "kinema/io/mapped_file.h"
-#include "kinema/io/media_name.h"
+#include "kinema/media/media_name.h"
 #include "kinema/text/unicode.h"
 
 namespace kinema::data {
@@ -166,7 +166,7 @@ class Walk {
               clip.path.string());
       });
       listed_.insert(clip.path.lexically_normal());
-      if (!options_.images && io::is_image_name(clip.path.string())) {
+      if (!options_.images && media::is_image_name(clip.path.string())) {
         leave_out_image(clip.path);
       } else {
         out_.clips.push_back(std::move(clip));
@@ -177,9 +177,9 @@ class Walk {
   /// A file that no list was asked about yet.
   void look_at(const fs::path& path, const Metadata& list) {
     const std::string file = path.filename().string();
-    const bool image = io::is_image_name(file);
-    if (!image && !io::is_video_name(file)) {
-      if (const std::string format = io::unread_image_name(file); !format.empty()) {
+    const bool image = media::is_image_name(file);
+    if (!image && !media::is_video_name(file)) {
+      if (const std::string format = media::unread_image_name(file); !format.empty()) {
         out_.left_out.push_back({name(path), "a " + format + " picture, which is not read"});
       } else if (!is_companion(path)) {
         others_[path.extension().string()].push_back(name(path));

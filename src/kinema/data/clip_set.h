@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "kinema/core/host_array.h"
-#include "kinema/io/background.h"
+#include "kinema/media/background.h"
 
 namespace kinema::data {
 
@@ -23,7 +23,7 @@ struct ClipFormat {
   /// frame_stride has no meaning.
   double fps = 0;
   /// What is seen through transparent parts, which are filled before anything is resampled.
-  io::Background background = {};
+  media::Background background = {};
 };
 
 /// Where the part of a clip lies that is read: from 0 (its beginning, or its left and top edge) to

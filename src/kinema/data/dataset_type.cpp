@@ -6,7 +6,7 @@
 #include <system_error>
 
 #include "kinema/core/quantities.h"
-#include "kinema/io/media_name.h"
+#include "kinema/media/media_name.h"
 
 namespace kinema::data {
 
@@ -18,8 +18,8 @@ std::string dataset_type_of(const std::vector<std::string>& names) {
   bool records = false;
   for (const std::string& name : names) {
     const std::string extension = fs::path(name).extension().string();
-    clips = clips || io::is_video_name(name) || io::is_image_name(name) || extension == ".tar" ||
-            extension == ".jsonl" || extension == ".csv";
+    clips = clips || media::is_video_name(name) || media::is_image_name(name) ||
+            extension == ".tar" || extension == ".jsonl" || extension == ".csv";
     tables = tables || extension == ".parquet" || extension == ".arrow";
     records = records || extension.starts_with(".tfrec");
   }
@@ -45,7 +45,7 @@ std::vector<std::string> file_names(const fs::path& folder) {
 std::string unread_pictures(const std::vector<std::string>& names) {
   std::map<std::string, int64_t> counts;
   for (const std::string& name : names) {
-    if (const std::string format = io::unread_image_name(name); !format.empty()) {
+    if (const std::string format = media::unread_image_name(name); !format.empty()) {
       ++counts[format];
     }
   }

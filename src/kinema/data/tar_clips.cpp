@@ -13,7 +13,7 @@
 #include "kinema/io/hash.h"
 #include "kinema/io/json.h"
 #include "kinema/io/mapped_file.h"
-#include "kinema/io/media_name.h"
+#include "kinema/media/media_name.h"
 
 namespace kinema::data {
 namespace {
@@ -40,7 +40,7 @@ struct TarClip {
 /// Why a sample has no clip.
 std::string without_media(const TarSample& sample) {
   for (const auto& [ending, member] : sample.parts) {
-    if (const std::string format = io::unread_image_name("x." + ending); !format.empty()) {
+    if (const std::string format = media::unread_image_name("x." + ending); !format.empty()) {
       return "a " + format + " picture, which is not read";
     }
   }
@@ -107,9 +107,9 @@ class TarClips : public ClipSet {
     const io::TarMember* media = nullptr;
     bool image = false;
     for (const auto& [ending, member] : sample.parts) {
-      const bool video = io::is_video_name("x." + ending);
+      const bool video = media::is_video_name("x." + ending);
       if (video ? media == nullptr || image
-                : media == nullptr && io::is_image_name("x." + ending)) {
+                : media == nullptr && media::is_image_name("x." + ending)) {
         media = &member;
         image = !video;
       }
@@ -212,7 +212,7 @@ bool holds_tars(const fs::path& path) {
   const std::vector<std::string> names = file_names(path);
   return std::ranges::any_of(names, is_tar) &&
          std::ranges::none_of(names, [](const std::string& name) {
-           return io::is_video_name(name) || io::is_image_name(name);
+           return media::is_video_name(name) || media::is_image_name(name);
          });
 }
 

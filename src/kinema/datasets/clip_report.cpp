@@ -106,11 +106,11 @@ std::string alpha_line(const ClipSettings& settings, const data::Survey& survey)
   const std::string some = fmt::format("{} of {} {} an alpha channel", count,
                                        counted(std::ssize(survey.sizes), clip_noun(settings)),
                                        count == 1 ? "has" : "have");
-  const io::Background& background = settings.order.format.background;
+  const media::Background& background = settings.order.format.background;
   return some + (background.drop
                      ? ": it is dropped, and the colours behind it are seen (alpha_background=drop)"
                      : fmt::format(": transparent parts become {} (alpha_background)",
-                                   io::background_name(background)));
+                                   media::background_name(background)));
 }
 
 /// That HDR is brought to SDR; empty: there is none.

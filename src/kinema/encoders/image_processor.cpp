@@ -4,8 +4,8 @@
 #include <string_view>
 
 #include "kinema/core/error.h"
-#include "kinema/io/image.h"
 #include "kinema/io/json.h"
+#include "kinema/media/image.h"
 
 namespace kinema::encoders {
 namespace {
@@ -74,13 +74,13 @@ void read_filter(const Json& json, ImageProcessor& to) {
   }
   switch (value->as_int()) {  // PIL's numbers
     case 1:
-      to.resample = io::Filter::Lanczos;
+      to.resample = media::Filter::Lanczos;
       break;
     case 2:
-      to.resample = io::Filter::Bilinear;
+      to.resample = media::Filter::Bilinear;
       break;
     case 3:
-      to.resample = io::Filter::Bicubic;
+      to.resample = media::Filter::Bicubic;
       break;
     default:
       fail("[image] {} is {}, expected 1 (Lanczos), 2 (bilinear) or 3 (bicubic)", value->where(),
@@ -140,7 +140,7 @@ HostArray ImageProcessor::operator()(const HostArray& image) const {
       to_height = rows * shortest_edge / shorter;
       to_width = columns * shortest_edge / shorter;
     }
-    x = io::resize_image(x, to_height, to_width, resample);
+    x = media::resize_image(x, to_height, to_width, resample);
   }
   if (do_center_crop) {
     x = center_crop(x, crop_height, crop_width);
@@ -184,7 +184,7 @@ ImageProcessor read_image_processor(const std::filesystem::path& folder) {
 HostArray autoencoder_pixels(const HostArray& image, int64_t height, int64_t width) {
   check_image(image);
   return to_planes(
-      io::resize_image(image, height, width, io::Filter::Lanczos),
+      media::resize_image(image, height, width, media::Filter::Lanczos),
       [](int64_t, uint8_t byte) { return 2.0F * (static_cast<float>(byte) / 255.0F) - 1.0F; });
 }
 

@@ -5,7 +5,7 @@
 #include <filesystem>
 
 #include "kinema/core/host_array.h"
-#include "kinema/io/resample.h"
+#include "kinema/media/resample.h"
 
 namespace kinema::encoders {
 
@@ -16,7 +16,7 @@ struct ImageProcessor {
   /// Of the shortest edge, the other in proportion; or, where both are above 0, of both sides.
   int64_t shortest_edge = 224;
   int64_t height = 0, width = 0;
-  io::Filter resample = io::Filter::Bicubic;
+  media::Filter resample = media::Filter::Bicubic;
   bool do_center_crop = true;
   int64_t crop_height = 224, crop_width = 224;
   bool do_rescale = true;

@@ -11,7 +11,7 @@
 #include "kinema/core/error.h"
 #include "kinema/core/quantities.h"
 #include "kinema/inspection/folders.h"
-#include "kinema/io/check.h"
+#include "kinema/media/check.h"
 #include "kinema/networks/check_path.h"
 #include "kinema/networks/open.h"
 #include "kinema/sample/pipeline_folder.h"
@@ -109,10 +109,10 @@ std::string accept_file(const fs::path& path) {
     fail(
         "[weights] {} holds no model, LoRA or latents that are known here ({})\n  no command takes "
         "it; `kinema inspect` lists its tensors",
-        path.string(), io::check_path(path));
+        path.string(), media::check_path(path));
   }
-  std::string out =
-      found && found->kind->is(Role::LATENTS) ? io::check_path(path) : networks::check_path(path);
+  std::string out = found && found->kind->is(Role::LATENTS) ? media::check_path(path)
+                                                            : networks::check_path(path);
   if (found && !out.starts_with(found->kind->name)) {
     out = fmt::format("{}: {}", found->kind->name, out);
   }
@@ -152,11 +152,12 @@ std::string needed_scheduler(const sample::PipelineFolder& pipeline) {
 }  // namespace
 
 std::string accept(const fs::path& path) {
-  const io::PathKind kind = io::path_kind(path);
-  if (kind == io::PathKind::ModelFolder) {
+  const media::PathKind kind = media::path_kind(path);
+  if (kind == media::PathKind::ModelFolder) {
     return "accepted: " + networks::check_path(path) + takers(path);
   }
-  if ((kind == io::PathKind::Pipeline || is_pipeline_without_index(path)) && !is_checkpoint(path)) {
+  if ((kind == media::PathKind::Pipeline || is_pipeline_without_index(path)) &&
+      !is_checkpoint(path)) {
     const sample::PipelineFolder pipeline = sample::read_pipeline_folder(path);
     check_tokenizer(pipeline.tokenizer, pipeline.text_encoder);
     check_tokenizer(pipeline.tokenizer_2, pipeline.text_encoder_2);
@@ -174,10 +175,10 @@ std::string accept(const fs::path& path) {
   if (const fs::path checkpoints = checkpoints_of(path); !checkpoints.empty()) {
     return "accepted: " + accept_checkpoints(checkpoints);
   }
-  if (weights::is_gguf(path) || kind == io::PathKind::Safetensors) {
+  if (weights::is_gguf(path) || kind == media::PathKind::Safetensors) {
     return accept_file(path);
   }
-  if (kind == io::PathKind::TfRecord) {
+  if (kind == media::PathKind::TfRecord) {
     const int64_t records = check_records(path);
     check(records > 0, "{} holds no records", path.string());
     return fmt::format("accepted: TFRecord file of {}", counted(records, "record"));
@@ -186,14 +187,14 @@ std::string accept(const fs::path& path) {
     return "accepted: " + networks::check_lora(path) + takers(path);
   }
   weights::refuse_other_formats(path);
-  if (kind == io::PathKind::Unknown && fs::is_directory(path)) {
+  if (kind == media::PathKind::Unknown && fs::is_directory(path)) {
     return "accepted: " + check_records_folder(path);
   }
-  return "accepted: " + io::check_path(path);
+  return "accepted: " + media::check_path(path);
 }
 
 bool may_be_clips(const fs::path& path) {
-  return io::path_kind(path) == io::PathKind::Unknown && !is_checkpoint(path) &&
+  return media::path_kind(path) == media::PathKind::Unknown && !is_checkpoint(path) &&
          !is_pipeline_without_index(path) && !weights::is_lora_folder(path) &&
          checkpoints_of(path).empty();
 }

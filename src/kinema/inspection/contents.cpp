@@ -11,12 +11,12 @@
 #include "kinema/core/error.h"
 #include "kinema/core/quantities.h"
 #include "kinema/inspection/folders.h"
-#include "kinema/io/check.h"
 #include "kinema/io/event_file.h"
 #include "kinema/io/example_proto.h"
 #include "kinema/io/model_folder.h"
 #include "kinema/io/safetensors.h"
 #include "kinema/io/tfrecord.h"
+#include "kinema/media/check.h"
 #include "kinema/weights/checkpoint.h"
 #include "kinema/weights/lora.h"
 #include "kinema/weights/model_kind.h"
@@ -133,7 +133,7 @@ Contents list_folder(const fs::path& path, std::string kind) {
   for (const fs::path& part : parts) {
     out.summary += " " + part.filename().string();
     if (fs::is_directory(part) && fs::exists(part / "config.json")) {
-      out.add(part.filename().string() + ": " + io::check_path(part));
+      out.add(part.filename().string() + ": " + media::check_path(part));
     }
   }
   return out;
@@ -215,21 +215,21 @@ void Contents::add(std::string line) {
 }
 
 Contents contents(const fs::path& path, const ClipProgress& progress) {
-  switch (io::path_kind(path)) {
-    case io::PathKind::Safetensors:
+  switch (media::path_kind(path)) {
+    case media::PathKind::Safetensors:
       return list_safetensors(path);
-    case io::PathKind::ModelFolder:
+    case media::PathKind::ModelFolder:
       return list_model(path);
-    case io::PathKind::TfRecord:
+    case media::PathKind::TfRecord:
       return list_records(path);
-    case io::PathKind::Events:
+    case media::PathKind::Events:
       return list_events(path);
-    case io::PathKind::Pipeline:
+    case media::PathKind::Pipeline:
       return list_folder(path, "pipeline");
-    case io::PathKind::Video:
-    case io::PathKind::Picture:
-      return {.summary = io::check_path(path)};
-    case io::PathKind::Unknown:
+    case media::PathKind::Video:
+    case media::PathKind::Picture:
+      return {.summary = media::check_path(path)};
+    case media::PathKind::Unknown:
       break;
   }
   if (is_checkpoint(path)) {

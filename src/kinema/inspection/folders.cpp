@@ -6,8 +6,8 @@
 #include "kinema/core/quantities.h"
 #include "kinema/data/dataset_type.h"
 #include "kinema/data/record.h"
-#include "kinema/io/check.h"
 #include "kinema/io/tfrecord.h"
+#include "kinema/media/check.h"
 #include "kinema/networks/check_path.h"
 
 namespace kinema::inspection {
@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 bool is_checkpoint(const fs::path& path) { return fs::exists(path / "train_state.json"); }
 
 bool is_pipeline_without_index(const fs::path& path) {
-  return io::path_kind(path) == io::PathKind::Unknown &&
+  return media::path_kind(path) == media::PathKind::Unknown &&
          !networks::parts_without_index(path).empty();
 }
 
@@ -56,7 +56,7 @@ std::string check_records_folder(const fs::path& path) {
     try {
       records += check_records(path / name);
     } catch (const Error&) {  // records may have any name, and be packed by gzip
-      check(io::path_kind(path / name) == io::PathKind::TfRecord,
+      check(media::path_kind(path / name) == media::PathKind::TfRecord,
             "{} is no model folder, pipeline, run or data set: {}", path.string(),
             unread.empty() ? fmt::format("it holds files like {}, which kinema does not read", name)
                            : unread);

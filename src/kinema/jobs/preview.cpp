@@ -13,7 +13,7 @@
 #include "kinema/data/video_source.h"
 #include "kinema/datasets/clip_report.h"
 #include "kinema/datasets/clips.h"
-#include "kinema/io/sample_sheet.h"
+#include "kinema/media/sample_sheet.h"
 #include "kinema/model_source/pictures.h"
 #include "kinema/resolve/dataset.h"
 #include "kinema/stores/local_copies.h"
@@ -100,7 +100,7 @@ Preview preview(const resolve::Settings& given, const std::string& path, int64_t
     ++bad;
     job.notice("skipped: " + why);
   };
-  std::vector<io::SheetCell> cells;
+  std::vector<media::SheetCell> cells;
   const auto source = data::video_source(clips, options, [&](const data::Clip& clip) {
     cells.push_back({.frames = frames_to_show(clip.pixels),
                      .title = decoded(title_of(clips->where(clip.number), clip.pixels.shape,
@@ -112,7 +112,7 @@ Preview preview(const resolve::Settings& given, const std::string& path, int64_t
   for (int64_t position = 0; position < count; ++position) {
     source->at(position);
   }
-  return {.sheet = io::sample_sheet(cells),
+  return {.sheet = media::sample_sheet(cells),
           .samples = std::ssize(cells),
           .of = source->size(),
           .bad_clips = clip_settings.skips_bad() ? 0 : bad};

@@ -10,11 +10,11 @@
 #include "kinema/core/error.h"
 #include "kinema/core/stopwatch.h"
 #include "kinema/io/folder.h"
-#include "kinema/io/image.h"
 #include "kinema/io/safetensors.h"
-#include "kinema/io/video.h"
 #include "kinema/jobs/kernel_check.h"
 #include "kinema/jobs/shared_generation.h"
+#include "kinema/media/image.h"
+#include "kinema/media/video.h"
 #include "kinema/pjrt/transfers.h"
 #include "kinema/resolve/device.h"
 #include "kinema/sample/similarity.h"
@@ -52,7 +52,7 @@ HostArray preview(const HostArray& frames) {
   auto to = out.bytes.begin();
   for (int64_t i = 0; i < dims[0]; ++i) {
     std::copy_n(frames.bytes.begin() + i * size, size, frame.bytes.begin());
-    to = std::ranges::copy(io::resize_image(frame, kTallest, width).bytes, to).out;
+    to = std::ranges::copy(media::resize_image(frame, kTallest, width).bytes, to).out;
   }
   return out;
 }
@@ -190,7 +190,7 @@ std::vector<metrics::EventImage> pictures(const RunVideos::Made& made, double fp
         {.name = "samples/" + made.files.videos[i].stem().string(),
          .height = dims[1] * enlarge,
          .width = dims[2] * enlarge,
-         .encoded = io::encode_gif(frames, {.fps = fps, .enlarge = static_cast<int>(enlarge)})});
+         .encoded = media::encode_gif(frames, {.fps = fps, .enlarge = static_cast<int>(enlarge)})});
   }
   return out;
 }

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "kinema/core/error.h"
-#include "kinema/io/media_name.h"
 #include "kinema/io/safetensors.h"
+#include "kinema/media/media_name.h"
 #include "kinema/model_source/expert.h"
 #include "kinema/weights/checkpoint.h"
 #include "kinema/weights/model_kind.h"
@@ -28,7 +28,7 @@ void check_is_model(const fs::path& folder) {
   bool has_clips = false;
   for (const auto& entry : fs::directory_iterator(folder)) {
     has_weights = has_weights || entry.path().extension() == ".safetensors";
-    has_clips = has_clips || io::is_video_name(entry.path().filename().string());
+    has_clips = has_clips || media::is_video_name(entry.path().filename().string());
   }
   if (has_weights) {
     return;

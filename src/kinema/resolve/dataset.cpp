@@ -58,7 +58,7 @@ data::ClipFormat clip_format(const config::Config& config) {
           .num_frames = config.generate.num_frames,
           .frame_stride = config.data.frame_stride,
           .fps = config.data.target_fps,
-          .background = io::read_background(config.data.alpha_background)};
+          .background = media::read_background(config.data.alpha_background)};
 }
 
 data::VideoOptions clip_order(const config::Config& config) {

@@ -12,9 +12,9 @@
 
 #include "kinema/config/keys.h"
 #include "kinema/core/error.h"
-#include "kinema/io/image.h"
 #include "kinema/io/mapped_file.h"
-#include "kinema/io/media_name.h"
+#include "kinema/media/image.h"
+#include "kinema/media/media_name.h"
 #include "kinema/model_source/model_schedule.h"
 #include "kinema/model_source/pictures.h"
 #include "kinema/model_source/trained_model.h"
@@ -120,13 +120,13 @@ schedulers::ScheduleConfig schedule(const config::Loaded& loaded,
 
 /// What is told of a picture that is shown otherwise than it is stored.
 void tell_what_changes(const io::MappedFile& file, const std::string& name,
-                       const io::Background& background, const Job& job) {
-  const io::ImageSize size = io::measure_image(file.bytes(), name);
+                       const media::Background& background, const Job& job) {
+  const media::ImageSize size = media::measure_image(file.bytes(), name);
   if (size.has_alpha) {
     job.notice(fmt::format("{} has an alpha channel: {} (alpha_background)", name,
                            background.drop
                                ? "it is dropped, and the colours behind it are seen"
-                               : "transparent parts become " + io::background_name(background)));
+                               : "transparent parts become " + media::background_name(background)));
   }
   if (size.is_hdr) {
     job.notice(fmt::format("{} is HDR (PQ or HLG): tone-mapped to SDR (BT.2390)", name));
@@ -139,14 +139,14 @@ HostArray read_given_image(const std::string& url, std::string_view key,
   if (url.empty()) {
     return {};
   }
-  check(!io::is_video_name(url),
+  check(!media::is_video_name(url),
         "[generate] {} is the video {}, but a picture is wanted\n  give one of its frames as PNG, "
         "JPEG or WebP",
         key, url);
-  const io::Background background = io::read_background(config.data.alpha_background);
+  const media::Background background = media::read_background(config.data.alpha_background);
   const auto read = [&](const fs::path& path, const std::string& name) {
     const io::MappedFile file = io::MappedFile::open(path);
-    HostArray out = io::read_image(file.bytes(), name, background);
+    HostArray out = media::read_image(file.bytes(), name, background);
     tell_what_changes(file, name, background, job);
     file.check_intact();
     return out;

@@ -10,7 +10,7 @@
 #include "kinema/config/buckets.h"
 #include "kinema/core/error.h"
 #include "kinema/core/folders.h"
-#include "kinema/io/media_name.h"
+#include "kinema/media/media_name.h"
 #include "kinema/mesh/batch.h"
 #include "kinema/mesh/rules.h"
 #include "kinema/model_source/model_options.h"
@@ -116,7 +116,7 @@ config::Loaded load_generation(std::span<const std::string> words,
   for (const std::string& word : words) {
     if (!is_key(word) && (is_folder(word) || is_weights(word) || is_hub_id(word))) {
       own.push_back("pretrained_model_name_or_path=" + word);
-    } else if (!is_key(word) && (io::is_video_name(word) || io::is_image_name(word)) &&
+    } else if (!is_key(word) && (media::is_video_name(word) || media::is_image_name(word)) &&
                !may_hold_settings(word) && exists(word)) {
       const std::string about = fs::path(word).replace_extension(".json").string();
       fail("[generate] {} holds no settings to generate it again\n  {}", word,

@@ -11,7 +11,7 @@
 #include "kinema/core/error.h"
 #include "kinema/io/json.h"
 #include "kinema/io/mapped_file.h"
-#include "kinema/io/png_text.h"
+#include "kinema/media/png_text.h"
 #include "kinema/remote/hub.h"
 
 namespace kinema::resolve {
@@ -52,9 +52,9 @@ fs::path folder_of_runs(const fs::path& file, const fs::path& run_name) {
 /// The text that a picture of ours holds, which is that of the `.json` beside it.
 io::Json words_in_picture(const fs::path& file) {
   const io::MappedFile mapped = io::MappedFile::open(file);
-  const std::vector<io::PngText> texts =
-      mapped.parsed([&](auto bytes) { return io::read_png_texts(bytes, file.string()); });
-  const auto found = std::ranges::find(texts, "kinema", &io::PngText::keyword);
+  const std::vector<media::PngText> texts =
+      mapped.parsed([&](auto bytes) { return media::read_png_texts(bytes, file.string()); });
+  const auto found = std::ranges::find(texts, "kinema", &media::PngText::keyword);
   check(found != texts.end(),
         "[generate] {} has no settings of kinema inside: another program made or saved it\n"
         "  to begin from a picture, give it as image_url={} to a model that takes one",

@@ -14,9 +14,9 @@
 #include "kinema/core/error.h"
 #include "kinema/io/atomic_write.h"
 #include "kinema/io/folder.h"
-#include "kinema/io/image.h"
 #include "kinema/io/json.h"
-#include "kinema/io/video.h"
+#include "kinema/media/image.h"
+#include "kinema/media/video.h"
 
 namespace kinema::sample {
 namespace {
@@ -130,7 +130,7 @@ fs::path write_frames(const fs::path& folder, const HostArray& frames) {
   for (int64_t i = 0; i < frames.shape.dims[0]; ++i) {
     const auto size = static_cast<int64_t>(frame.bytes.size());
     std::copy_n(frames.bytes.begin() + i * size, size, frame.bytes.begin());
-    io::write_png(folder / fmt::format("{:04}.png", i), frame);
+    media::write_png(folder / fmt::format("{:04}.png", i), frame);
   }
   return folder;
 }
@@ -152,7 +152,7 @@ HostArray for_sheet(const HostArray& frames) {
   for (int64_t i = 0; i < count; ++i) {
     const int64_t from = count == 1 ? 0 : i * (dims[0] - 1) / (count - 1);
     std::copy_n(frames.bytes.begin() + from * size, size, frame.bytes.begin());
-    to = std::ranges::copy(io::resize_image(frame, kTallest, width).bytes, to).out;
+    to = std::ranges::copy(media::resize_image(frame, kTallest, width).bytes, to).out;
   }
   return out;
 }
@@ -170,9 +170,9 @@ void write_sheet(const fs::path& path, const std::vector<ListedVideo>& listed, i
   const bool tiny = frame_height == height;
   const int64_t enlarge =
       std::max<int64_t>(tiny ? options.enlarge : 1, (kVisible + height - 1) / height);
-  io::write_png(path,
-                io::contact_sheet(videos, labels,
-                                  {.columns = options.contact_sheet_columns, .enlarge = enlarge}));
+  media::write_png(
+      path, media::contact_sheet(videos, labels,
+                                 {.columns = options.contact_sheet_columns, .enlarge = enlarge}));
 }
 
 /// Calls visit(what, seconds) for each part, in the order of the work.
@@ -267,10 +267,10 @@ OutputFiles write_videos(const fs::path& folder, const GenerateRequest& request,
     try {
       io::write_file(about, words + "\n");
       if (generated.sizes.is_image) {
-        const std::vector<io::PngText> inside{{.keyword = "kinema", .text = words}};
-        io::write_png(path, picture_of(video.frames), inside);
+        const std::vector<media::PngText> inside{{.keyword = "kinema", .text = words}};
+        media::write_png(path, picture_of(video.frames), inside);
       } else {
-        io::write_mp4(path, video.frames, {.fps = options.fps, .enlarge = options.enlarge});
+        media::write_mp4(path, video.frames, {.fps = options.fps, .enlarge = options.enlarge});
       }
     } catch (...) {  // a full disk: no words about a video that there is not
       std::error_code ignored;

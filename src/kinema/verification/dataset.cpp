@@ -4,7 +4,7 @@
 #include "kinema/data/record.h"
 #include "kinema/encoders/wan_autoencoder.h"
 #include "kinema/io/tfrecord.h"
-#include "kinema/io/video.h"
+#include "kinema/media/video.h"
 #include "kinema/verification/compare.h"
 #include "kinema/verification/session.h"
 #include "kinema/verification/vae.h"
@@ -135,7 +135,7 @@ std::vector<Row> dataset_rows(const Case& c, Session& session) {
         c.folder() / "dataset" / "videos" / (tensor.substr(0, tensor.find('.')) + ".mp4");
     try {
       rows.push_back(
-          compare(c.name(), tensor, io::read_video(clip).frames, c.tensor(tensor), levels));
+          compare(c.name(), tensor, media::read_video(clip).frames, c.tensor(tensor), levels));
     } catch (const Error& error) {
       rows.push_back(failed(c.name(), tensor, error.what()));
     }
