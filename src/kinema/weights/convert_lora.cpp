@@ -211,7 +211,7 @@ LoraFormat lora_format_from_string(const std::string& name) {
                                                   {"kohya", LoraFormat::KOHYA}};
   const auto found = formats.find(name);
   check(found != formats.end(),
-        "[lora] `{}` is no format of LoRA files: diffusers, original, comfyui and kohya are", name);
+        "[lora] `{}` is not a LoRA format, expected diffusers, original, comfyui or kohya", name);
   return found->second;
 }
 
@@ -230,7 +230,7 @@ void convert_lora(const fs::path& source, const fs::path& target, LoraFormat for
         lora.path());
   std::error_code ignored;
   check(!fs::exists(fs::symlink_status(target, ignored)),
-        "[weights] {} is there already\n  remove it, or name another place", target.string());
+        "[weights] {} exists already\n  remove it, or choose another path", target.string());
   Writer writer(to, dtype);
   std::deque<Joined> joined;  // what the writer's entries are of
   for (int64_t expert = 0; expert < (lora.has_two_parts() ? 2 : 1); ++expert) {

@@ -113,7 +113,7 @@ bool has_int8_products() {
 
 void limit_isa(Isa most) {
   check(most <= machine_isa(),
-        "[cpu_isa] {} was asked for, but the most that this processor has is {}\n"
+        "[cpu_isa] {} was requested, but the best of this processor is {}\n"
         "  use `cpu_isa: auto`",
         isa_name(most), isa_name(machine_isa()));
   int before = kUndecided;
@@ -124,7 +124,7 @@ void limit_isa(Isa most) {
     return;
   }
   check(before == static_cast<int>(most),
-        "[cpu_isa] {} was asked for, but kernels of this process use {} already", isa_name(most),
+        "[cpu_isa] {} was requested, but kernels of this process already use {}", isa_name(most),
         isa_name(static_cast<Isa>(before)));
 }
 
