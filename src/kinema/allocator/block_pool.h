@@ -13,6 +13,7 @@ namespace kinema::allocator {
 
 extern "C" {
 // glibc's own functions, under the names it keeps for programs that replace the public ones.
+// NOLINTBEGIN(bugprone-reserved-identifier,readability-identifier-naming)
 void* __libc_malloc(size_t size);
 void* __libc_calloc(size_t count, size_t size);
 void* __libc_memalign(size_t alignment, size_t size);

@@ -122,6 +122,7 @@ std::pair<uintptr_t, size_t> pages_inside(std::span<const std::byte> bytes) {
 void advise(std::span<const std::byte> bytes, int advice) {
   if (const auto [begin, size] = pages_inside(bytes); size > 0) {
     // Only a hint: without support, reading works as before.
+    // NOLINTNEXTLINE(performance-no-int-to-ptr): inside our own mapping
     ::madvise(reinterpret_cast<void*>(begin), size, advice);
   }
 }
