@@ -234,8 +234,9 @@ TEST_F(NewRuns, EndWhereEvaluationsGainNothingMore) {
   };
   const Outcome whole = train("whole", {"max_train_steps=9"});
   ASSERT_EQ(whole.status, 0) << whole.err;
-  EXPECT_THAT(whole.out, HasSubstr("stopped after 3 steps (2 evaluations without gain, the best "
-                                   "loss is "));
+  EXPECT_THAT(whole.out,
+              HasSubstr("stopped after 3 steps (2 evaluations without improvement, the best "
+                        "loss is "));
   EXPECT_TRUE(fs::exists(folder_ / "out/whole/checkpoints/3/manifest.json"));
 
   // A run that goes on counts on.

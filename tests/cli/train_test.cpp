@@ -98,7 +98,7 @@ TEST_F(TrainCommand, EndsAfterWholeEpochs) {
 TEST_F(TrainCommand, RefusesABatchThatCannotFitAndNamesOneThatDoes) {
   const Outcome outcome = run({"train", "tiny.yml", "height=8", "width=8", "num_frames=1",
                                "num_layers=400", "per_device_batch_size=1000000"});
-  outcome.expect_error("[train] a step with its state, at least, takes ");
+  outcome.expect_error("[train] a step with its state, at least, needs ");
   EXPECT_THAT(outcome.err,
               AllOf(HasSubstr("are free\n  with "), HasSubstr("per_device_batch_size="),
                     HasSubstr("gradient_accumulation_steps=")));
@@ -342,7 +342,7 @@ TEST_F(TrainCommand, ProfilesStepsAndNamesThePartsOfTheModel) {
     EXPECT_THAT(whole, HasSubstr('"' + std::string(name) + '"'));
   }
   run({"train", "tiny.yml", "run_name=short", "enable_profiler=true"})
-      .expect_error("the first step that would be recorded is 6, but the run ends after 4");
+      .expect_error("the first recorded step would be 6, but the run ends after 4");
 }
 
 TEST_F(TrainCommand, SaysBeforeTheFirstStepThatAStepDoesNotFit) {

@@ -425,7 +425,7 @@ TEST_F(SdxlText, ClipSkipTakesEarlierLayers) {
 
   given.clip_skip = 2;
   EXPECT_THAT(problem_of([&] { sdxl_text_encoder(client(), given); }),
-              HasSubstr("layer 4 from the end was asked for"));
+              HasSubstr("layer 4 from the end was requested"));
   given.clip_skip = -1;
   EXPECT_THAT(problem_of([&] { sdxl_text_encoder(client(), given); }),
               HasSubstr("clip_skip is -1"));

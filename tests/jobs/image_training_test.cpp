@@ -70,7 +70,7 @@ TEST_F(ImageTrainingCommand, TrainsOnImagesThroughClip) {
   EXPECT_EQ(run({"inspect", "--check", records}).status, 0);
   EXPECT_THAT(run({"inspect", records}).out, HasSubstr("encoder_hidden_states_image (f32[17,32])"));
   expect_video(generate({image_}));
-  generate({}).expect_error("give one with image_url");
+  generate({}).expect_error("set image_url");
 
   run({"prepare", "images.yml", "model_type=T2V", "tfrecords_dir=other"})
       .expect_error("model_type=I2V prepares what it is shown");

@@ -249,8 +249,8 @@ TEST_F(ModelFiles, AreSampledByTheSchedulerOfTheirIndex) {
   write("m/scheduler/scheduler_config.json", scheduler.dump());
   EXPECT_EQ(latents({}, "m").bytes, ddim.bytes);
   EXPECT_THAT(generate({}, "m").err,
-              HasSubstr("is DDIMScheduler, as its model_index.json says; its scheduler_config.json "
-                        "names EulerDiscreteScheduler"));
+              HasSubstr("is DDIMScheduler, as in its model_index.json; its scheduler_config.json "
+                        "has EulerDiscreteScheduler"));
   ASSERT_EQ(train("m", "run").status, 0);
   EXPECT_EQ(scheduler_of("out/run/checkpoints/1").at("_class_name").as_string(), "DDIMScheduler");
 }

@@ -108,7 +108,7 @@ TEST_F(SwitchesOfARun, CpuIsaLimitsTheRunAndItsPrograms) {
   ASSERT_EQ(whole.status, 0) << whole.err;
   const Outcome limited = train({"executable_cache=programs", "cpu_isa=avx2", "run_name=b"});
   if (limited.status != 0) {
-    limited.expect_error("[cpu_isa] avx2 was asked for, but the most that this processor has is");
+    limited.expect_error("[cpu_isa] avx2 was requested, but the best of this processor is");
     GTEST_SKIP() << "this processor has no AVX2";
   }
   const Outcome again = train({"executable_cache=programs", "cpu_isa=avx2", "run_name=c"});

@@ -203,7 +203,7 @@ TEST_F(BothExperts, AreEvaluatedSampledAndConvertedTogether) {
   EXPECT_TRUE(fs::exists(folder_ / "wan" / "config.json"));
   EXPECT_TRUE(bytes(folder_ / "wan_2") == bytes(checkpoint("seen", 6) / "transformer_2"));
   fs::remove_all(folder_ / "wan");
-  run(convert).expect_error("wan_2 is there already");
+  run(convert).expect_error("wan_2 exists already");
   EXPECT_FALSE(fs::exists(folder_ / "wan")) << "nothing is begun";
 }
 

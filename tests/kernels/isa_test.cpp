@@ -43,7 +43,7 @@ TEST(Isa, ThatTheMachineLacksIsRefused) {
     GTEST_SKIP() << "this processor lacks none";
   }
   const std::string message = message_of([] { runtime::open_client({.cpu_isa = "amx"}); });
-  EXPECT_NE(message.find("[cpu_isa] amx was asked for, but the most that this processor has is " +
+  EXPECT_NE(message.find("[cpu_isa] amx was requested, but the best of this processor is " +
                          std::string(isa_name(machine_isa()))),
             std::string::npos)
       << message;

@@ -263,7 +263,7 @@ TEST(ClipText, WhatCannotBeIsRefused) {
       [&] {
         states({1, 7, 8}, {1, 7}, -5);
       },
-      ThrowsMessage<Error>(HasSubstr("layer -5 were asked for, of 3 layers")));
+      ThrowsMessage<Error>(HasSubstr("layer -5 were requested, of 3 layers")));
   EXPECT_THAT(
       [&] {
         states({1, 7, 8}, {1, 7}, 0);

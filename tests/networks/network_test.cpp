@@ -133,7 +133,7 @@ TEST(Networks, RefuseWhatTheirConfigurationsSayBeside) {
   flux.set("quantization_config", io::Json::object({{"quant_method", "bitsandbytes"}}));
   EXPECT_THAT([&] { from_config(flux); },
               ThrowsMessage<Error>(AllOf(HasSubstr("quantized by \"bitsandbytes\""),
-                                         HasSubstr("take the model without quantization"))));
+                                         HasSubstr("use the model without quantization"))));
   io::Json unet = open(io::golden("sdxl/unet"))->config();
   unet.set("mid_block_scale_factor", 1);
   EXPECT_NO_THROW(from_config(unet));

@@ -69,10 +69,11 @@ TEST(ConditionOf, SaysWhatDoesNotFit) {
     return std::string();
   };
   EXPECT_THAT(message(48, 48, false, none), HasSubstr("makes 16 channels, but the transformer"));
-  EXPECT_THAT(message(36, 16, false, none), HasSubstr("give one with image_url"));
+  EXPECT_THAT(message(36, 16, false, none), HasSubstr("set image_url"));
   EXPECT_THAT(message(16, 16, false, one), HasSubstr("text alone"));
   EXPECT_THAT(message(16, 16, true, both), HasSubstr("last_image_url must be empty"));
-  EXPECT_THAT(message(36, 16, false, {.first = {}, .last = plain(1)}), HasSubstr("no first one"));
+  EXPECT_THAT(message(36, 16, false, {.first = {}, .last = plain(1)}),
+              HasSubstr("image_url is not"));
 }
 
 TEST(CheckImageTokens, AsksForAsManyImagesAsThereArePositionsFor) {

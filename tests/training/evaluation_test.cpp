@@ -156,7 +156,7 @@ TEST_F(Evaluations, TakeSoManyOfATimestepAndShareOutWhatBringsNone) {
   EXPECT_THAT(evaluate(2, bare, shared).by_timestep,
               ElementsAre(Pair(100, testing::Gt(0)), Pair(500, testing::Gt(0))));
   EXPECT_THAT([&] { evaluate(2, bare, {.timesteps = {100}, .samples = 0}); },
-              ThrowsMessage<Error>(HasSubstr("of 5 samples none takes part")));
+              ThrowsMessage<Error>(HasSubstr("none of 5 samples is evaluated")));
 }
 
 // The sum over a table in which the timestep is not would be an input of zeros.

@@ -256,7 +256,7 @@ TEST_F(BothExperts, AreNotFoundInACheckpointOfOne) {
   EXPECT_THAT(weights_parts(scratch / "1"), ::testing::ElementsAre("transformer_2"));
   EXPECT_THAT(
       [&] { load_state(scratch / "1", tiny::specs(), true, client_, plain_adamw(), {}, 1); },
-      ThrowsMessage<Error>(HasSubstr("holds transformer_2 alone, not both experts")));
+      ThrowsMessage<Error>(HasSubstr("contains only transformer_2, not both experts")));
 }
 
 TEST_F(BothExperts, NameTheStepThatIsNotFiniteByItsExpert) {

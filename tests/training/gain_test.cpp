@@ -19,7 +19,8 @@ TEST(Gain, CountsEvaluationsSinceTheBest) {
   gain.add(40, 0.45);
   EXPECT_TRUE(gain.is_over(2));
   EXPECT_FALSE(gain.is_over(0)) << "0 is never";
-  EXPECT_EQ(describe(gain), "2 evaluations without gain, the best loss is 0.4000, after step 20");
+  EXPECT_EQ(describe(gain),
+            "2 evaluations without improvement, the best loss is 0.4000, after step 20");
   gain.add(50, 0.3);
   EXPECT_EQ(gain.without, 0);
   EXPECT_EQ(gain.best_step, 50);
@@ -30,7 +31,7 @@ TEST(Gain, IsNoneInALossThatIsNotFinite) {
   gain.add(10, std::numeric_limits<double>::quiet_NaN());
   gain.add(20, std::numeric_limits<double>::infinity());
   EXPECT_FALSE(gain.best.has_value());
-  EXPECT_EQ(describe(gain), "2 evaluations without gain");
+  EXPECT_EQ(describe(gain), "2 evaluations without improvement");
   gain.add(30, 2.0);
   EXPECT_EQ(gain.best, 2.0);
 }

@@ -78,8 +78,8 @@ TEST(TrainingMemory, WhatDoesNotFitIsRefusedWithTheFirstChangeThatDoes) {
   EXPECT_EQ(asked, 0);
 
   EXPECT_THAT([&] { check_fits("a step", kTooMuch, devices, alternatives); },
-              ThrowsMessage<Error>(AllOf(HasSubstr("a step takes 1125899.9 GB"),
-                                         HasSubstr("are free\n  with num_frames=9 it takes"))));
+              ThrowsMessage<Error>(AllOf(HasSubstr("a step needs 1125899.9 GB"),
+                                         HasSubstr("are free\n  with num_frames=9 it needs"))));
   EXPECT_EQ(asked, 2);
 
   // What takes too much at least is not asked for more.
@@ -87,7 +87,7 @@ TEST(TrainingMemory, WhatDoesNotFitIsRefusedWithTheFirstChangeThatDoes) {
                               {"num_frames=5", taking(1), taking(1)}};
   asked = 0;
   EXPECT_THAT([&] { check_fits("a step", kTooMuch, devices, some); },
-              ThrowsMessage<Error>(HasSubstr("with num_frames=5 it takes")));
+              ThrowsMessage<Error>(HasSubstr("with num_frames=5 it needs")));
   EXPECT_EQ(asked, 3) << "two least ones, and one step";
   EXPECT_THAT([&] { check_fits("a step", kTooMuch, devices, {}); },
               ThrowsMessage<Error>(

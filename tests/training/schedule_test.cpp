@@ -39,7 +39,7 @@ TEST(Schedule, IsDescribedByWhereItBends) {
                               .warmup_fraction = 0,
                               .decay_fraction = 0.5,
                               .final_fraction = 0.1}),
-            "learning rate 0.0002, falls from step 10 to 2e-05 at step 20");
+            "learning rate 0.0002, decays from step 10 to 2e-05 at step 20");
 }
 
 TEST(Schedule, FallsLinearlyToTheFinalFraction) {
@@ -70,7 +70,7 @@ TEST(Schedule, FallsByHalfACosineOverAllThatTheWarmupLeaves) {
   EXPECT_DOUBLE_EQ(schedule(110), 0.2);
   EXPECT_DOUBLE_EQ(schedule(1000), 0.2);
   EXPECT_EQ(describe(schedule),
-            "learning rate 1 after 11 steps, falls by half a cosine from step 11 to 0.2 at step "
+            "learning rate 1 after 11 steps, decays by half a cosine from step 11 to 0.2 at step "
             "110");
 }
 

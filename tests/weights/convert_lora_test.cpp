@@ -238,7 +238,7 @@ TEST(ConvertLora, RefusesWhatItWouldLose) {
   EXPECT_THAT(convert("folder"), ThrowsMessage<Error>(HasSubstr("must end with")));
   EXPECT_THAT(convert("more.safetensors"), ThrowsMessage<Error>(HasSubstr("there already")));
   EXPECT_THAT([] { lora_format_from_string("gguf"); },
-              ThrowsMessage<Error>(HasSubstr("comfyui and kohya")));
+              ThrowsMessage<Error>(HasSubstr("comfyui or kohya")));
 }
 
 }  // namespace

@@ -8,11 +8,11 @@ namespace kinema::allocator {
 namespace {
 
 constexpr size_t kHugePage = size_t{2} << 20;
-// From here on huge pages waste little at the ends of a block.
+// From this size on, rounding to huge pages wastes little at the ends of a block.
 constexpr size_t kHugeFrom = 2 * kHugePage;
 constexpr size_t kAlwaysIdle = size_t{8} << 20;
 
-/// The part of a mapping that begins at a huge page; the rest goes back.
+/// The part of a mapping from its first huge page on; the rest is unmapped.
 void* trim_to_huge_page(void* start, size_t span, size_t size) {
   const size_t into_page = reinterpret_cast<uintptr_t>(start) % kHugePage;
   const size_t before = (kHugePage - into_page) % kHugePage;
@@ -79,8 +79,8 @@ bool BlockPool::add_live(void* address, size_t size) {
   return true;
 }
 
-// The smallest idle block that fits and wastes at most an eighth; the youngest of equals, whose
-// pages are likeliest in the cache.
+// The smallest idle block that fits and wastes at most an eighth; among equals the youngest, whose
+// pages are most likely still in the cache.
 void* BlockPool::reuse(size_t size) {
   size_t best = idle_.size();
   for (size_t i = idle_.size(); i-- > 0;) {
@@ -112,8 +112,8 @@ void* BlockPool::map_fresh(size_t size) {
   return address;
 }
 
-// Oldest first, until what stays idle and the new block fit the allowance: an eighth of what is in
-// use, but no more than was in use before.
+// Releases the oldest first, until the remaining idle blocks and the new block fit the allowance:
+// an eighth of the bytes in use, but no more than the earlier peak.
 void BlockPool::release_for(size_t size) {
   const size_t used = live_bytes_ + size;
   const size_t unused = most_live_bytes_ > used ? most_live_bytes_ - used : 0;

@@ -12,7 +12,7 @@
 namespace kinema::allocator {
 
 extern "C" {
-// glibc's own, under the names it keeps for programs that replace the public ones.
+// glibc's own functions, under the names it keeps for programs that replace the public ones.
 // NOLINTBEGIN(bugprone-reserved-identifier,readability-identifier-naming)
 void* __libc_malloc(size_t size);
 void* __libc_calloc(size_t count, size_t size);
@@ -22,8 +22,8 @@ void __libc_free(void* address);
 // NOLINTEND(bugprone-reserved-identifier,readability-identifier-naming)
 }
 
-/// The pool's own books bypass the functions that the pool stands behind: under its lock they would
-/// wait for that lock.
+/// Allocates the pool's bookkeeping straight from glibc: through the replaced functions it would
+/// wait for the pool's own lock.
 template <typename T>
 struct FromCLibrary {
   using value_type = T;
@@ -41,13 +41,13 @@ struct FromCLibrary {
 };
 
 /// Blocks of whole pages, huge ones where the kernel offers them. Freed blocks stay idle and are
-/// handed out again by size; beyond what is in use, at most an eighth of that and no more than was
-/// in use before, or 8 MiB, are idle when memory is mapped: the peak stays the program's.
+/// reused by size. When memory is mapped, at most an eighth of the bytes in use may be idle, and in
+/// total no more than the earlier peak, or 8 MiB: the pool does not raise the program's peak.
 class BlockPool {
  public:
   static constexpr size_t kPage = 4096;
 
-  /// Null when the kernel has no more memory.
+  /// Null when the kernel has no more memory. `wanted` in bytes.
   void* take(size_t wanted);
   /// False when the address is not the start of a block of this pool.
   bool give_back(void* address);
@@ -65,7 +65,7 @@ class BlockPool {
   };
   Counts counts();
 
-  /// Held while the process forks, so that the child finds the books in order.
+  /// Locked during a fork, so that the child finds consistent bookkeeping.
   std::mutex& mutex() { return mutex_; }
 
  private:

@@ -20,7 +20,7 @@ namespace {
 
 constexpr size_t kSmallest = size_t{256} << 10;
 
-// Null until keep_large_blocks. Never destroyed: memory is freed until the very end of the process.
+// Null until keep_large_blocks. Never destroyed: memory is freed until the process ends.
 std::atomic<BlockPool*> the_pool = nullptr;
 
 BlockPool* make_pool() {
@@ -31,7 +31,7 @@ BlockPool* make_pool() {
   return pool;
 }
 
-/// The pool that an address may be of.
+/// The pool if it may own the address, otherwise null.
 BlockPool* pool_of(void* address) {
   if (reinterpret_cast<uintptr_t>(address) % BlockPool::kPage != 0 || address == nullptr) {
     return nullptr;
@@ -48,7 +48,7 @@ void* aligned(size_t alignment, size_t size) {
   return __libc_memalign(alignment, size);
 }
 
-/// glibc's own function of a name that it keeps under no other.
+/// glibc's own version of a function that has no second name.
 template <typename Function>
 Function* next(const char* name) {
   return reinterpret_cast<Function*>(dlsym(RTLD_NEXT, name));

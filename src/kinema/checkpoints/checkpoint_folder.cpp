@@ -28,14 +28,14 @@ constexpr const char* kReplaced = ".replaced";
 void check_finite(const fs::path& path) {
   const io::SafetensorsFile file = io::SafetensorsFile::open(path);
   for (const io::TensorView& tensor : file.tensors()) {
-    // The folder says which of two experts it is of.
+    // The path of the file shows which expert it belongs to.
     check(all_finite(tensor.bytes, tensor.shape.dtype),
           "[checkpoint] {}: {} is not finite: it is not written",
           (path.parent_path().filename() / path.filename()).string(), tensor.name);
   }
 }
 
-/// Files below a folder, the manifest left out, as sorted relative paths.
+/// Files below a folder without the manifest, as sorted relative paths.
 std::vector<std::string> files_below(const fs::path& folder) {
   std::vector<std::string> files;
   for (const fs::directory_entry& entry : fs::recursive_directory_iterator(folder)) {
@@ -52,7 +52,7 @@ std::string manifest_text(io::Json files) {
   return io::Json::object({{"format", 1}, {"files", std::move(files)}}).dump() + "\n";
 }
 
-/// Moves the files of all processes to where they belong, and lists them.
+/// Moves the files of all processes into the checkpoint's folder, and lists them.
 void join_parts(const fs::path& folder, const std::vector<std::string>& entries,
                 const std::function<fs::path(int64_t rank)>& part) {
   for (size_t rank = 0; rank < entries.size(); ++rank) {
@@ -77,7 +77,7 @@ void sync_below(const fs::path& folder) {
   io::sync_folder(folder);
 }
 
-/// A path of a manifest that stays inside the folder.
+/// True if a path of a manifest stays inside the folder.
 bool stays_inside(const std::string& path) {
   const fs::path relative(path);
   return !path.empty() && relative.is_relative() &&
@@ -142,7 +142,8 @@ int64_t most_new_checkpoints(std::vector<int64_t> steps, const SavedSteps& run, 
       std::erase(steps, old);
     }
   };
-  // Where old ones go, the number soon stays as it is; a run may save a million times.
+  // If old checkpoints are removed, the number soon becomes constant; otherwise a run may save a
+  // million times.
   constexpr int64_t kLooked = 10000;
   int64_t saved = run.first;
   for (int64_t i = 0; run.every > 0 && i < kLooked && most < enough; ++i) {
@@ -237,7 +238,7 @@ std::string manifest_problem(const fs::path& folder) {
         return fmt::format("{} is not in its manifest", name);
       }
     }
-  } catch (const std::exception& error) {  // unreadable files and broken JSON are damage too
+  } catch (const std::exception& error) {  // unreadable files and invalid JSON are corruption too
     return error.what();
   }
   return "";
@@ -249,7 +250,7 @@ std::string describe_parts(const fs::path& folder) {
   const io::Json manifest = io::Json::read(folder / kManifest);
   for (const io::Json& entry : manifest.at("files").items()) {
     const fs::path path = entry.at("path").as_string();
-    // A model is a part; of the optimizer each moment is, which may lie in several files.
+    // A model is a part; each moment of the optimizer is a part, which may have several files.
     const std::string first = path.begin()->string();
     const std::string stem = path.filename().string();
     const std::string name = !path.has_parent_path() ? path.stem().string()
@@ -337,7 +338,7 @@ void CheckpointFolder::publish(int64_t step, const std::function<void(const fs::
     }
     fill(writing);
     sync_below(writing);
-    if (fs::exists(final_path)) {  // a damaged one that was skipped, or the same step again
+    if (fs::exists(final_path)) {  // a corrupt one that was skipped, or the same step again
       replace(writing, step);
     } else {
       fs::rename(writing, final_path);
@@ -356,7 +357,7 @@ void CheckpointFolder::publish(int64_t step, const std::function<void(const fs::
 
 void CheckpointFolder::replace(const fs::path& complete, int64_t step) const {
   const fs::path final_path = path(step);
-  fs::path old = complete;  // what it names then
+  fs::path old = complete;  // the name of the old checkpoint after the exchange
   if (!io::exchange(complete, final_path)) {
     old = folder_ / (std::to_string(step) + kReplaced);
     fs::remove_all(old);
@@ -364,13 +365,13 @@ void CheckpointFolder::replace(const fs::path& complete, int64_t step) const {
     try {
       fs::rename(complete, final_path);
     } catch (...) {
-      std::error_code ignored;  // clean() does it else
+      std::error_code ignored;  // else clean() does it
       fs::rename(old, final_path, ignored);
       throw;
     }
   }
   io::sync_folder(folder_);
-  std::error_code ignored;  // clean() removes it else
+  std::error_code ignored;  // else clean() removes it
   fs::remove_all(old, ignored);
 }
 
@@ -389,7 +390,7 @@ void CheckpointFolder::remove_old(int64_t step) {
 std::map<int64_t, fs::path> CheckpointFolder::folders() const {
   std::map<int64_t, fs::path> found;
   std::map<int64_t, fs::path> aside;
-  std::error_code error;  // nothing is there yet, or an entry went while the folder was read
+  std::error_code error;  // the folder does not exist, or an entry was removed during the listing
   for (auto entry = fs::directory_iterator(folder_, error);
        !error && entry != fs::directory_iterator(); entry.increment(error)) {
     const fs::path name = entry->path().filename();
@@ -404,7 +405,7 @@ std::map<int64_t, fs::path> CheckpointFolder::folders() const {
       aside[*old] = entry->path();
     }
   }
-  found.merge(aside);  // where no other is
+  found.merge(aside);  // if no other exists
   return found;
 }
 

@@ -14,29 +14,28 @@
 
 namespace kinema::checkpoints {
 
-/// Why a checkpoint may not be resumed from.
+/// The reason that a checkpoint cannot be resumed from.
 struct Damage {
   std::filesystem::path folder;
   std::string reason;
 };
 
-/// What a search for the newest valid checkpoint found.
+/// The result of a search for the newest valid checkpoint.
 struct Found {
   std::optional<int64_t> step;  // nothing: no valid checkpoint
   std::filesystem::path folder;
   std::vector<Damage> damaged;  // newer ones that were skipped
 };
 
-/// Which checkpoints stay when a new one is in place.
+/// The checkpoints that are kept when a new one is complete.
 struct Keep {
-  int64_t newest = 0;  // so many; 0: all
-  int64_t period = 0;  // > 0: also those of steps that are multiples of it
-  /// Steps that were passed over: none of the newest so many. They go when as many newer ones are
-  /// there.
+  int64_t newest = 0;  // the number of newest checkpoints; 0: all
+  int64_t period = 0;  // > 0: also steps that are multiples of this
+  /// Corrupt steps, which do not count as newest. They are removed when `newest` newer ones exist.
   std::set<int64_t> damaged = {};
 };
 
-/// The folder `checkpoints/` of a run: one folder a checkpoint, named by its step, that appears
+/// The folder `checkpoints/` of a run: one folder per checkpoint, named by its step, that appears
 /// only when it is complete.
 ///
 /// A checkpoint is written under another name, its files are listed with size and checksum in
@@ -52,33 +51,33 @@ class CheckpointFolder {
   const std::filesystem::path& path() const { return folder_; }
   std::filesystem::path path(int64_t step) const { return folder_ / std::to_string(step); }
 
-  /// Lets `fill` write files into a new folder, then publishes it as `step`. Throws an Error, with
-  /// every earlier checkpoint as it was, when writing fails or a tensor is not finite.
+  /// Calls `fill` to write files into a new folder, then publishes it as `step`. Throws an Error,
+  /// with all earlier checkpoints unchanged, if writing fails or a tensor is not finite.
   void write(int64_t step, const std::function<void(const std::filesystem::path&)>& fill);
 
-  /// The same by all processes of a run at one time, each of which `fill` lets write its files into
-  /// a folder of its own on the disk that they share: published when all have written. Where any
-  /// could not, all throw the Error of that process.
+  /// The same by all processes of a run together. In each process, `fill` writes into a separate
+  /// folder on the shared disk; the checkpoint is published when all have written. If one fails,
+  /// all throw its Error.
   void write_together(int64_t step, const std::function<void(const std::filesystem::path&)>& fill,
                       world::Communicator& others);
 
-  /// Lets `fill` write the files of a checkpoint from elsewhere, its manifest among them, then
-  /// publishes it. Where the manifest does not match them, nothing changes and the reason comes
-  /// back.
+  /// Calls `fill` to write the files of a checkpoint from elsewhere, including its manifest, then
+  /// publishes it. If the manifest does not match the files, nothing changes and the reason is
+  /// returned.
   std::string bring(int64_t step,
                     const std::function<void(const std::filesystem::path&)>& fill) const;
 
-  /// The newest checkpoint whose manifest matches its files; reads every byte of it. When a
-  /// training run writes or deletes checkpoints during the search, the folder is listed once more.
+  /// The newest checkpoint whose manifest matches its files; reads all of its bytes. If a training
+  /// run writes or deletes checkpoints during the search, the folder is listed again.
   Found newest() const;
 
-  /// Steps that stand there, valid or not, oldest first.
+  /// Steps in the folder, valid or not, oldest first.
   std::vector<int64_t> steps() const;
 
   void remove(int64_t step) const;
 
-  /// Puts back the checkpoint that an interrupted writer was about to replace, and removes what
-  /// else it left behind. For the run that writes the folder, before it looks for the newest.
+  /// Restores the checkpoint that an interrupted writer was replacing, and removes its other files.
+  /// For the run that writes the folder, before it searches for the newest.
   void clean() const;
 
  private:
@@ -87,58 +86,57 @@ class CheckpointFolder {
                bool fresh = true) const;
   /// The folders of the checkpoints by their step, valid or not.
   std::map<int64_t, std::filesystem::path> folders() const;
-  /// Puts a complete folder in the place of a checkpoint, of which one or the other is there at any
-  /// moment.
+  /// Replaces a checkpoint by a complete folder; one of the two exists at any time.
   void replace(const std::filesystem::path& complete, int64_t step) const;
-  /// Removes those that go now that `step` is there.
+  /// Removes old checkpoints after `step` was published.
   void remove_old(int64_t step);
 
   std::filesystem::path folder_;
   Keep keep_;
 };
 
-/// Those of the steps, oldest first, that go when all of them are there.
+/// The steps to remove, of `steps` (oldest first).
 std::vector<int64_t> steps_to_remove(const std::vector<int64_t>& steps, const Keep& keep);
 
-/// When a run of steps `first` to `last` saves.
+/// The steps at which a run from `first` to `last` saves.
 struct SavedSteps {
   int64_t first = 0;
   int64_t last = 0;
-  int64_t every = -1;  // steps; -1: not on the way
+  int64_t every = -1;  // -1: only at the end
   bool at_end = true;
 };
 
-/// How many checkpoints more than now lie on the disk at most while a run goes on, the one that is
-/// being written among them; `steps`, oldest first, are there. Stops counting at `enough`.
+/// The maximum number of additional checkpoints on disk during a run, including the one that is
+/// being written; `steps`, oldest first, exist already. Stops counting at `enough`.
 int64_t most_new_checkpoints(std::vector<int64_t> steps, const SavedSteps& run, Keep keep,
                              int64_t enough);
 
-/// The step that a checkpoint's name says, if it is one.
+/// The step in a checkpoint's name; nothing for other names.
 std::optional<int64_t> step_of(const std::string& name);
 
-/// Writes `manifest.json` for every file below the folder. Throws an Error that names the tensor
-/// when a safetensors file holds a value that is not finite.
+/// Writes `manifest.json` for every file below the folder. Throws an Error with the tensor's name
+/// if a safetensors file has a non-finite value.
 void write_manifest(const std::filesystem::path& folder);
 
-/// The entries of a manifest of the files below a folder. Throws as write_manifest.
+/// The manifest's entries for the files below a folder. Throws as write_manifest.
 io::Json manifest_entries(const std::filesystem::path& folder);
 
-/// The text of a manifest for such entries of several processes (dumped). Throws an Error where two
+/// The text of a manifest from the (dumped) entries of several processes. Throws an Error if two
 /// wrote the same file.
 std::string joined_manifest(const std::vector<std::string>& entries);
 
-/// The files that the text of a manifest lists, all of them inside the folder. Throws an Error for
-/// text that is no manifest.
+/// The files in a manifest's text, all inside the folder. Throws an Error if the text is not a
+/// manifest.
 std::vector<std::string> manifest_files(const std::string& text, const std::string& source);
 
-/// Whether manifest and files of a checkpoint are there, by their names alone: not of one that is
+/// True if the manifest and its files exist, checked by name only: false for a checkpoint that is
 /// being removed.
 bool is_there(const std::filesystem::path& folder);
 
-/// Empty when the manifest is there and every file has its size and checksum; else the reason.
+/// Empty if the manifest exists and every file has its size and checksum; else the reason.
 std::string manifest_problem(const std::filesystem::path& folder);
 
-/// The parts of a checkpoint with a checksum each, from its manifest: `transformer 1f3e5a7790bc,
+/// The parts of a checkpoint with one checksum each, from its manifest: `transformer 1f3e5a7790bc,
 /// optimizer/mu 77..., train_state ...`. Equal texts mean equal bytes. Throws an Error without a
 /// manifest.
 std::string describe_parts(const std::filesystem::path& folder);

@@ -22,12 +22,12 @@ constexpr const char* kManifest = "manifest.json";
 constexpr const char* kHoles = "holes";
 constexpr int kTransfers = 4;
 
-/// Networks and moments, which the devices read in parts.
+/// Networks and moments, of which each device reads its part.
 bool may_have_holes(const fs::path& name) {
   return name.extension() == ".safetensors" && !name.string().starts_with("adapter");
 }
 
-/// The bytes before the data of a safetensors file; all of a file that is none.
+/// The bytes before the data of a safetensors file; the size of a file of another kind.
 int64_t header_bytes(const io::RangedFile& file) {
   std::array<std::byte, 8> length{};
   if (file.size() < std::ssize(length)) {
@@ -55,7 +55,7 @@ void PartedCheckpoint::make(const remote::Store& store, int64_t step, const fs::
     names = manifest_files(text, kManifest);
   } catch (const Error&) {
     io::write_file(folder / kManifest, text);
-    return;  // who looks at the folder says why
+    return;  // the reader of the folder reports the reason
   }
   std::vector<int64_t> present(names.size(), -1);  // of files with holes
   for_each_in_parallel(names.size(), kTransfers, [&](size_t i) {

@@ -12,19 +12,19 @@
 
 namespace kinema::checkpoints {
 
-/// A checkpoint of a store as a local folder in which large files are holes: what of their tensors
-/// is read comes then, and no more.
+/// A checkpoint of a store as a local folder with sparse files: bytes of large tensors are
+/// downloaded when they are read.
 class PartedCheckpoint {
  public:
-  /// Writes the folder: small files and adapters whole, of networks and moments the headers. The
-  /// manifest says which have holes; what it says of their contents is not compared.
+  /// Writes the folder: small files and adapters completely, networks and moments with their
+  /// headers only. The manifest marks files with holes, whose contents are not checked against it.
   static void make(const remote::Store& store, int64_t step, const std::filesystem::path& folder);
 
-  /// Of such a folder. Holes are filled while the object lives.
+  /// Opens such a folder. Holes are filled while the object exists.
   PartedCheckpoint(const remote::Store& store, int64_t step, const std::filesystem::path& folder);
 
   int64_t step() const { return step_; }
-  /// Of the files with holes; of these, what has come in this process.
+  /// Bytes of the files with holes, and those downloaded by this process.
   int64_t bytes() const { return bytes_; }
   int64_t bytes_brought() const;
 
@@ -34,7 +34,7 @@ class PartedCheckpoint {
   std::vector<std::unique_ptr<io::PartialCopy>> files_;
 };
 
-/// Whether an entry of a manifest is of a file with holes.
+/// True if a manifest's entry is for a file with holes.
 bool has_holes(const io::Json& entry);
 
 }  // namespace kinema::checkpoints

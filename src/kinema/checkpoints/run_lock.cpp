@@ -19,7 +19,7 @@ namespace kinema::checkpoints {
 
 namespace {
 
-/// What the holder wrote into the lock file: its process number, or nothing readable.
+/// What the owner wrote into the lock file: its process ID, or text that is not one.
 std::string holder(int fd) {
   std::array<char, 32> text{};
   const ssize_t got = ::pread(fd, text.data(), text.size() - 1, 0);
@@ -39,13 +39,13 @@ RunLock::RunLock(const std::filesystem::path& run_folder)
   std::error_code ignored;
   made_ = !std::filesystem::exists(path_, ignored);
   take();
-  // Whoever held it may have been refused, and removed it.
+  // The previous owner may have ended with an error and removed the file.
   for (int tries = 0; !is_in_place() && tries < 5; ++tries) {
     folder_.make();
     take();
   }
   const std::string pid = std::to_string(::getpid());
-  // The number only helps the message; the lock itself is what counts.
+  // The number is only for the message; the lock is what matters.
   if (::ftruncate(file_.get(), 0) == 0 && ::pwrite(file_.get(), pid.data(), pid.size(), 0) < 0) {
     errno = 0;
   }
@@ -68,7 +68,7 @@ void RunLock::take() {
   file_ = io::Descriptor::open(path, O_RDWR | O_CREAT, 0644);
   check(static_cast<bool>(file_), "[train] {} cannot be opened: {}", path, std::strerror(errno));
   bool is_ours = io::lock(file_, io::Lock::TRY);
-  // Who only looks whether there is a run (is_training) holds it for a moment.
+  // is_training holds it for a moment.
   for (int tries = 0; !is_ours && errno == EWOULDBLOCK && tries < 5; ++tries) {
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
     is_ours = io::lock(file_, io::Lock::TRY);
@@ -84,15 +84,15 @@ void RunLock::take() {
 
 bool is_training(const std::filesystem::path& run_folder) {
   const io::Descriptor file = io::Descriptor::open(run_folder / ".lock", O_RDONLY);
-  // Shared, and given back at once: a run that begins at this very moment tries again.
+  // A shared lock, released immediately: a run that starts at this moment tries again.
   return file && ::flock(file.get(), LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
 }
 
 bool RunLock::is_in_place() const {
   struct stat ours {};
   struct stat there {};
-  // Numbers of files are not compared: there are network file systems where they change. Nor is any
-  // other error than this one a sign that somebody removed it.
+  // Inode numbers are not compared, because they change on some network file systems. Other errors
+  // than ENOENT do not show that the file was removed.
   const bool is_named = ::stat(path_.c_str(), &there) == 0 || errno != ENOENT;
   return is_named && (::fstat(file_.get(), &ours) != 0 || ours.st_nlink > 0);
 }

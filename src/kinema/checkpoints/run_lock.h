@@ -7,32 +7,32 @@
 
 namespace kinema::checkpoints {
 
-/// Holds a run folder for this process: a lock on the file `.lock` in it, given back when the
-/// object goes or the process ends, however it ends. A folder that was made for it goes with it
-/// where nothing else was put in: a run that was refused leaves nothing behind.
+/// Locks a run folder for this process, with the file `.lock` in it, until the object is destroyed
+/// or the process ends in any way. A folder that was created for it is removed again if nothing
+/// else was put into it, so that a run that fails to start leaves no folder.
 class RunLock {
  public:
-  /// Makes the folder when it is missing. Throws an Error that names the other process when one
-  /// holds the folder already.
+  /// Creates the folder if it is missing. Throws an Error with the other process if one has locked
+  /// the folder.
   explicit RunLock(const std::filesystem::path& run_folder);
   RunLock(const RunLock&) = delete;
   RunLock& operator=(const RunLock&) = delete;
   ~RunLock();
 
-  /// False when the folder was removed, renamed or replaced since: what is written under its name
-  /// goes elsewhere or nowhere.
+  /// False if the folder was removed, renamed or replaced since: files written under its path would
+  /// then be lost.
   bool is_in_place() const;
 
  private:
   void take();
 
-  io::FolderToFill folder_;  // goes last
+  io::FolderToFill folder_;  // destroyed last
   std::filesystem::path path_;
   io::Descriptor file_;
   bool made_ = false;
 };
 
-/// Whether a process of this machine holds a run folder now.
+/// True if a process of this machine has locked a run folder.
 bool is_training(const std::filesystem::path& run_folder);
 
 }  // namespace kinema::checkpoints

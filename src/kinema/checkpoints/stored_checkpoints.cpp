@@ -36,7 +36,7 @@ fs::path mark_in(const fs::path& checkpoints, int64_t step) {
   return checkpoints / (std::to_string(step) + kUnsent);
 }
 
-/// The local folders of all kinds of runs on this machine.
+/// The local checkpoint folders on this machine, of runs of one and of several processes.
 std::vector<CheckpointFolder> folders_in(const fs::path& root) {
   std::vector<CheckpointFolder> out{CheckpointFolder(root)};
   std::vector<fs::path> of_hosts;
@@ -54,7 +54,7 @@ std::vector<CheckpointFolder> folders_in(const fs::path& root) {
   return out;
 }
 
-/// The steps of the checkpoints whose marker file exists in the folder, oldest first.
+/// The steps with a marker file in the folder, oldest first.
 std::vector<int64_t> marked(const CheckpointFolder& folder) {
   std::vector<int64_t> out = folder.steps();
   std::erase_if(out, [&](int64_t step) { return !fs::exists(mark_in(folder.path(), step)); });
@@ -111,16 +111,16 @@ void StoredCheckpoints::keep(const Keep& which) {
 
 fs::path StoredCheckpoints::mark(int64_t step) const { return mark_in(local_.path(), step); }
 
-/// Whole local checkpoints that the store lacks, oldest first.
+/// Valid local checkpoints that the store lacks, oldest first.
 std::vector<int64_t> StoredCheckpoints::unsent() const { return marked(local_); }
 
-/// True when a local folder has the manifest that the store has.
+/// True if a local folder has the same manifest as the store.
 bool StoredCheckpoints::is_copy(const CheckpointFolder& folder, int64_t step) const {
   const fs::path local = folder.path(step) / kManifest;
   return fs::exists(local) && io::read_text(local) == store_.read(manifest_name(step));
 }
 
-/// What runs on this machine could not send, whether they were of one process or of several.
+/// Checkpoints that runs on this machine could not upload, of one or of several processes.
 std::vector<StoredCheckpoints::Unsent> StoredCheckpoints::unsent_here() const {
   const std::vector<int64_t> stored = stored_steps(store_);
   std::vector<Unsent> out;
@@ -142,7 +142,7 @@ std::vector<StoredCheckpoints::Unsent> StoredCheckpoints::unsent_here() const {
   return out;
 }
 
-/// A run goes on from one folder alone; that several hosts see the same one is no matter.
+/// A run resumes from the checkpoints of one folder; several hosts may share that folder.
 void StoredCheckpoints::check_one_history(const std::vector<Unsent>& all) const {
   std::map<std::pair<int64_t, std::string>, std::set<std::string>> by_folder;
   for (const Unsent& each : all) {
@@ -159,7 +159,7 @@ void StoredCheckpoints::check_one_history(const std::vector<Unsent>& all) const 
   }
 }
 
-/// Removes from the folders of other kinds of runs what is in the store then.
+/// Uploads them; folders of other kinds of runs are then removed.
 void StoredCheckpoints::send_left(const std::vector<Unsent>& left) {
   for (const Unsent& each : left) {
     const CheckpointFolder from(each.checkpoints);
@@ -172,7 +172,8 @@ void StoredCheckpoints::send_left(const std::vector<Unsent>& left) {
   }
 }
 
-/// The process of lowest rank sends that sees them; all know what there is, and how it ended.
+/// The process of lowest rank that sees a checkpoint uploads it; all processes know the list and
+/// the result.
 void StoredCheckpoints::send_left_together(world::World& world, bool looks) {
   constexpr double kLongest = 4 * 3600;  // seconds
   const auto agree = [&](const std::function<std::string()>& work) {
@@ -238,7 +239,7 @@ void StoredCheckpoints::send(const CheckpointFolder& from, int64_t step) {
                        [&](size_t i) { store_.upload(folder / files[i], there + "/" + files[i]); });
   store_.upload(folder / kManifest, manifest_name(step));
   keep_.damaged.erase(step);
-  std::error_code ignored;  // it would be sent once more
+  std::error_code ignored;  // else it would be uploaded again
   fs::remove(mark_in(from.path(), step), ignored);
 }
 
@@ -277,7 +278,7 @@ void StoredCheckpoints::remove_old() const {
     store_.remove(manifest_name(step));
     store_.remove_folder(std::to_string(step));
   }
-  // Here the newest is enough: what a run begins again from, without bringing it back.
+  // Only the newest is needed locally: a restarted run resumes from it without a download.
   const std::vector<int64_t> local = local_.steps();
   for (size_t i = 0; i + 1 < local.size(); ++i) {
     if (!fs::exists(mark(local[i]))) {
@@ -296,13 +297,13 @@ void StoredCheckpoints::pull() {
   for (const int64_t step : local_.steps()) {
     const bool is_stored = std::ranges::binary_search(stored, step);
     if (!fs::exists(mark(step)) && !(is_stored && is_copy(local_, step))) {
-      local_.remove(step);  // the store's is another one, or none
+      local_.remove(step);  // the store has another one, or none
     }
   }
   bring_newest(stored);
 }
 
-/// Goes on without a checkpoint of the store.
+/// Ignores a checkpoint of the store.
 void StoredCheckpoints::skip(int64_t step, const std::string& problem) {
   keep_.damaged.insert(step);
   say_(fmt::format("{} is skipped: {}", store_.path().below(std::to_string(step)).text(), problem));
@@ -311,7 +312,7 @@ void StoredCheckpoints::skip(int64_t step, const std::string& problem) {
 void StoredCheckpoints::bring_newest(const std::vector<int64_t>& stored) {
   for (auto step = stored.rbegin(); step != stored.rend(); ++step) {
     if (manifest_problem(local_.path(*step)).empty()) {
-      return;  // a copy: pull() left no others
+      return;  // a copy: pull() removed the others
     }
     const std::string problem =
         local_.bring(*step, [&](const fs::path& folder) { receive(*step, folder); });
@@ -326,7 +327,7 @@ void StoredCheckpoints::bring_newest(const std::vector<int64_t>& stored) {
         stored.empty() ? "" : store_.path().below(std::to_string(stored.back())).text());
 }
 
-/// Brings what the manifest lists; what is missing there is missing here.
+/// Downloads the files in the manifest; files that are missing in the store stay missing.
 void StoredCheckpoints::receive(int64_t step, const fs::path& folder) const {
   const std::string manifest = store_.read(manifest_name(step));
   io::write_file(folder / kManifest, manifest);
@@ -334,7 +335,7 @@ void StoredCheckpoints::receive(int64_t step, const fs::path& folder) const {
   try {
     files = manifest_files(manifest, kManifest);
   } catch (const Error&) {
-    return;  // who looks at the folder says why
+    return;  // the reader of the folder reports the reason
   }
   for_each_in_parallel(files.size(), kTransfers, [&](size_t i) {
     const auto file = store_.find(std::to_string(step) + "/" + files[i]);
@@ -453,7 +454,7 @@ void StoredCheckpoints::write_together(int64_t step,
   const auto gone = [&] {
     std::error_code ignored;
     fs::remove_all(own, ignored);
-    fs::remove(own.parent_path(), ignored);  // by the last one of this host
+    fs::remove(own.parent_path(), ignored);  // by the last process of this host
   };
   try {
     together.first([&] { store_.remove(manifest_name(step)); });

@@ -14,71 +14,71 @@
 
 namespace kinema::checkpoints {
 
-/// The newest step whose checkpoint is here, whole, and was not sent to its store; `root` as of
+/// The newest step whose local checkpoint is valid and was not uploaded to its store; `root` as in
 /// StoredCheckpoints.
 std::optional<int64_t> newest_unsent(const std::filesystem::path& root);
 
-/// The newest step with a manifest in a folder of checkpoints, if there is one.
+/// The newest step with a manifest in a store's folder of checkpoints; nothing if there is none.
 std::optional<int64_t> newest_step(const remote::Store& store);
 
-/// The checkpoints of a run in a store (gs://, s3://). They are written to a local folder, which is
-/// a CheckpointFolder that keeps all, and sent from there.
+/// The checkpoints of a run in a store (gs://, s3://). They are written to a local CheckpointFolder
+/// without removal of old ones, and uploaded from there.
 ///
-/// Runs of several processes have a local folder for each host, `.of-HOST` in that of a run of one
-/// process. What a run of either kind could not send, the next one of any kind on this machine
-/// sends before it begins.
+/// Runs of several processes have a local folder per host, `.of-HOST` in the folder of a run of one
+/// process. The next run on this machine, of either kind, uploads what an earlier one could not.
 ///
-/// The manifest is sent after all other files and removed before them, so that a folder of the
-/// store without one is half a checkpoint and never used. Until a checkpoint is sent, a file
-/// `STEP.unsent` lies beside it here; the other local folders are copies of what the store has.
+/// The manifest is uploaded after all other files and removed before them, so a folder of the store
+/// without a manifest is incomplete and never used. Until a checkpoint is uploaded, a file
+/// `STEP.unsent` is next to its local folder; other local folders are copies of checkpoints in the
+/// store.
 class StoredCheckpoints {
  public:
   using Say = std::function<void(const std::string&)>;
 
-  /// `root` is the local folder; with a host's name, `.of-HOST` in it is. `keep` says which stay in
-  /// the store. `say` may be called from another thread.
+  /// `root` is the local folder; with a host's name, `.of-HOST` in it. `keep` selects the
+  /// checkpoints that stay in the store. `say` receives log lines, maybe from another thread.
   StoredCheckpoints(remote::Store store, std::filesystem::path root, Keep keep, Say say,
                     const std::string& host = "");
 
-  /// Says anew which stay in the store.
+  /// Changes which checkpoints stay in the store.
   void keep(const Keep& which);
 
   const remote::Store& store() const { return store_; }
   const CheckpointFolder& local() const { return local_; }
 
-  /// Makes the local folder what a run goes on from: sends what an earlier run could not, removes
-  /// copies of what is no longer in the store, and brings the newest valid checkpoint. Damaged
-  /// ones, and those that are sent, are named through `say`. Throws an Error when the store cannot
-  /// be read or written, or several folders hold different checkpoints that were not sent.
+  /// Prepares the local folder for resuming: uploads what an earlier run could not, removes copies
+  /// of checkpoints that are no longer in the store, and downloads the newest valid one. Corrupt
+  /// and uploaded ones are reported through `say`. Throws an Error if the store cannot be read or
+  /// written, or if several folders have different checkpoints that were not uploaded.
   void pull();
 
-  /// The same by all processes of a run, each of whose hosts has a local folder: there the newest
-  /// checkpoint that is good for all is a PartedCheckpoint, of which each process gets what it
-  /// reads until `restored`. All throw the same Error.
+  /// The same by all processes of a run, with a local folder per host. The newest checkpoint that
+  /// is valid in all is a PartedCheckpoint there; each process downloads the bytes that it reads,
+  /// until `restored`. All throw the same Error.
   void pull_together(world::World& world);
-  /// To be called by all when the checkpoint was read: nothing of it stays here. What came of it,
-  /// and to whom, as a line; empty where nothing did.
+  /// Collective: call it after the checkpoint was read; removes the local files. Returns a log line
+  /// with the downloaded bytes per process; empty if nothing was downloaded.
   std::string restored(world::World& world);
-  /// Lets each process write its files into a folder of its own, sends them from there, and
-  /// publishes the checkpoint when all are there: no copy stays here. A store that cannot be
-  /// written is tried again for half an hour, which is told through `say`; then all throw.
+  /// Lets each process write its files into a separate folder, uploads them from there, and
+  /// publishes the checkpoint when all are complete; no local copy stays. If the store cannot be
+  /// written, it is tried again for half an hour with log lines through `say`; then all throw.
   void write_together(int64_t step, const std::function<void(const std::filesystem::path&)>& fill,
                       world::Communicator& others);
 
-  /// To be called before checkpoint `step` is written to local().
+  /// Call it before checkpoint `step` is written to local().
   void begin(int64_t step) const;
-  /// Sends what is not sent yet, newest first, then removes what need not be kept, there and here.
-  /// A store that cannot be written is told through `say`: the next call tries again.
+  /// Uploads checkpoints, newest first, then removes those that need not be kept, remote and local.
+  /// If the store cannot be written, that is reported through `say`, and the next call tries again.
   void push();
-  /// Throws an Error when a checkpoint that push() was called for is not in the store.
+  /// Throws an Error if a checkpoint of an earlier push() is not in the store.
   void check_sent() const;
 
  private:
-  /// A whole checkpoint of this machine that the store lacks.
+  /// A valid checkpoint on this machine that the store lacks.
   struct Unsent {
     int64_t step = 0;
-    std::filesystem::path checkpoints;  // the folder that it lies in
-    std::string manifest;               // a hash of it
+    std::filesystem::path checkpoints;  // its folder
+    std::string manifest;               // a hash of the manifest
     int64_t rank = 0;                   // the process that found it
   };
 

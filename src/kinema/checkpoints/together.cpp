@@ -9,7 +9,7 @@
 namespace kinema::checkpoints {
 namespace {
 
-constexpr double kLongestWrite = 4 * 3600;  // seconds; the pulse of a run ends what stands still
+constexpr double kLongestWrite = 4 * 3600;  // seconds; the heartbeat ends a run that hangs
 
 }  // namespace
 

@@ -24,7 +24,7 @@ std::vector<std::string> variables() {
 config::Loaded load_arguments(std::span<const std::string> words, bool need_file) {
   const auto is_key = [](const std::string& word) { return word.find('=') != std::string::npos; };
   if (need_file && std::ranges::all_of(words, is_key)) {
-    (void)config::load_defaults(words, {});  // throws where a key is not known
+    (void)config::load_defaults(words, {});  // throws if a key is unknown
     fail("which configuration? give a YAML file before the keys, e.g. configs/shapes.yml");
   }
   return resolve::load_words(words, variables(), console_job());

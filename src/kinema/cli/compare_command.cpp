@@ -22,7 +22,7 @@ struct CompareOptions {
   bool json = false;
 };
 
-/// Lines of cells below each other, as wide as the widest.
+/// Prints the rows as a table with aligned columns.
 void print_table(const std::vector<Comparison::Row>& rows) {
   std::vector<size_t> widths(rows.front().cells.size() + 1);
   for (const Comparison::Row& row : rows) {
@@ -40,7 +40,7 @@ void print_table(const std::vector<Comparison::Row>& rows) {
   }
 }
 
-/// Each figure with a curve of every run beside the others, on one axis.
+/// Each metric that every run has, as one curve per run on a common axis.
 void print_curves(const Comparison& all) {
   constexpr int kRows = 6;
   constexpr int kNarrowest = 24;

@@ -52,7 +52,8 @@ void print_yaml(const config::Loaded& loaded) {
   }
 }
 
-/// A word that can only be meant as a key: no file is called so, and none would be.
+/// A word that can only be meant as a key: no such file exists, and it does not look like a file
+/// name.
 bool is_key(const std::string& word) {
   const bool is_name = word.find_first_not_of(
                            "abcdefghijklmnopqrstuvwxyz"
@@ -61,7 +62,7 @@ bool is_key(const std::string& word) {
   return is_name && !std::filesystem::exists(word, ignored);
 }
 
-/// Where a key counts, beside what its help says.
+/// When a key has an effect, beyond what its help says.
 std::vector<std::string> where_it_counts(const config::KeyValue& key) {
   std::vector<std::string> out;
   if (!key.field.with.empty()) {
@@ -86,7 +87,7 @@ std::vector<std::string> where_it_counts(const config::KeyValue& key) {
   return out;
 }
 
-/// What a key means: of our own, of those without meaning here, or of another trainer's.
+/// Explains a key: one of ours, one that is ignored, or one of another trainer.
 int explain(const std::string& word, bool json) {
   for (const config::IgnoredKey& each : config::ignored_keys()) {
     if (each.key == word) {

@@ -15,11 +15,11 @@
 
 namespace kinema::cli {
 
-/// What stands on the terminal.
+/// The state of the terminal.
 struct Console {
   std::mutex mutex;
-  std::vector<const LiveLine*> lines;  // in the order of their begin
-  int drawn = 0;                       // characters of the line that stands there
+  std::vector<const LiveLine*> lines;  // oldest first
+  int drawn = 0;                       // characters of the line now on the terminal
   bool muted = false;
 
   static Console& get() {
@@ -27,10 +27,10 @@ struct Console {
     return *console;
   }
 
-  // Results of fputs are not looked at: see the header.
+  // Results of fputs are ignored: see the header.
   void erase() {
     if (drawn > 0) {
-      // A terminal that has become narrower has wrapped the line into rows above the cursor's.
+      // If the terminal has become narrower, it has wrapped the line into rows above the cursor.
       const int rows = (drawn - 1) / terminal_columns();
       std::fputs(rows == 0 ? "\r\x1b[K" : fmt::format("\r\x1b[{}A\x1b[J", rows).c_str(), stderr);
       drawn = 0;
@@ -55,7 +55,7 @@ struct Console {
     }
   }
 
-  /// `text`: printable.
+  /// `text` must be printable.
   void print(std::FILE* to, const std::string& text) {
     const std::scoped_lock lock(mutex);
     if (muted) {
@@ -74,7 +74,7 @@ struct Console {
     return static_cast<int>(std::ranges::count_if(text, begins_character));
   }
 
-  /// At most so many characters of UTF-8.
+  /// At most `characters` UTF-8 characters of the text.
   static std::string cut(const std::string& text, int characters) {
     size_t end = 0;
     for (int count = 0; end < text.size(); ++end) {

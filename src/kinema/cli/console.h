@@ -2,33 +2,33 @@
 
 #include <string>
 
-/// What people see: lines, and on a terminal one line below them that lives. All that is printed
-/// while something goes on comes through here, so that neither tears the other; for several
-/// threads. A terminal that is gone is no error: a run does not stop because nobody reads.
+/// Output for people: lines, and on a terminal a live line below them. Everything printed during an
+/// operation goes through here, so that lines and the live line do not mix; thread-safe. A closed
+/// terminal is no error: a run does not stop because nobody reads.
 namespace kinema::cli {
 
-/// From now on nothing is printed: of several processes one does.
+/// Prints nothing from now on: of several processes only one prints.
 void mute();
 
 /// A line on stdout.
 void print_line(const std::string& text);
 
-/// True when people read stderr on a terminal.
+/// True when stderr is a terminal.
 bool has_terminal();
-/// Characters of a line on it; 80 where there is none.
+/// The terminal's width in characters; 80 without a terminal.
 int terminal_columns();
 
-/// The last line of the terminal on stderr while something goes on. Of several that have a text the
-/// newest is shown; where there is no terminal, none.
+/// The last line of the terminal on stderr during an operation. The newest with a text is shown;
+/// nothing without a terminal.
 class LiveLine {
  public:
   LiveLine();
   LiveLine(const LiveLine&) = delete;
   LiveLine& operator=(const LiveLine&) = delete;
-  /// Clears it.
+  /// Clears the line.
   ~LiveLine();
 
-  /// Draws it anew, cut where the terminal ends. An empty text hides it.
+  /// Redraws the line, cut to the terminal's width. An empty text hides it.
   void show(const std::string& text);
 
  private:

@@ -14,9 +14,9 @@
 namespace kinema::cli {
 namespace {
 
-constexpr int kAxis = 11;  // columns of the numbers on the left
+constexpr int kAxis = 11;  // columns for the axis labels on the left
 
-/// A character of the braille block: dots in 2 columns and 4 rows, each a bit.
+/// A character of the Unicode braille block: 2 x 4 dots, one bit each.
 class Dots {
  public:
   Dots(int columns, int rows)
@@ -48,7 +48,7 @@ std::vector<double> finite(std::span<const double> values) {
   return out;
 }
 
-/// As many values as there are columns: means of several, or each again and again.
+/// The values resampled to `columns`: means of several, or repeated values.
 std::vector<double> resampled(const std::vector<double>& values, int columns) {
   const auto n = static_cast<int64_t>(values.size());
   std::vector<double> out;

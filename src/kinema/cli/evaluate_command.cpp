@@ -26,7 +26,7 @@ int evaluate(const std::vector<std::string>& words, bool json) {
   const bool any = !std::ranges::all_of(
       words, [](const std::string& word) { return word.find('=') != std::string::npos; });
   if (!any) {
-    (void)config::load_defaults(words, {});  // throws where a key is not known
+    (void)config::load_defaults(words, {});  // throws if a key is unknown
     fail("which configuration, or model? give a YAML file or a folder, e.g. configs/shapes.yml");
   }
   const jobs::EvaluateResult result =

@@ -4,8 +4,7 @@
 
 namespace kinema::cli {
 
-/// What `kinema COMMAND --help` ends with: command lines to begin with. Empty for a command that
-/// people do not call.
+/// Example command lines at the end of `kinema COMMAND --help`. Empty for an internal command.
 std::string examples(const std::string& command);
 
 }  // namespace kinema::cli

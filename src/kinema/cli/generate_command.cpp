@@ -76,8 +76,8 @@ io::Json to_json(const jobs::GenerateResult& result) {
   return out;
 }
 
-/// What is finished first once a stop is asked for: at each step it is looked at, and what is made
-/// is written at the end, all of it.
+/// Answers stop requests: sampling stops after the current step and writes nothing; once decoding
+/// has begun, everything is written.
 void meet_stops(jobs::GenerateObserver& observer, std::optional<Stopping>& stopping,
                 const std::stop_source& stop) {
   observer.on_begin = [&] { stopping.emplace("what has begun; nothing is written yet", stop); };
@@ -99,13 +99,12 @@ int generate(const std::vector<std::string>& words, bool json) {
   std::optional<Stopping> stopping;
   JobOptions job = job_options(stop.get_token());
   job.world =
-      joined_world("generate", words);  // first, so that what is wrong with the words is said once
-  const config::Loaded loaded =
-      resolve::load_generation(words, variables(), console_job(job.world));
+      joined_world("generate", words);  // first, so that errors in the words are reported once
+  const config::Loaded loaded = resolve::load_generation(words, variables(), console_job(job.world));
   job.world = joined_world(loaded.config);
   jobs::GenerateObserver observer;
   show_on_console(observer, !json);
-  if (!json) {  // a step of a large model takes minutes, and the bar comes with the first
+  if (!json) {  // a step of a large model takes minutes, and the bar appears only after the first
     observer.on_start = [](const jobs::GenerateStart& start) {
       const std::string what =
           start.num_frames == 1

@@ -30,11 +30,11 @@ namespace fs = std::filesystem;
 using io::Json;
 
 void check_usable(const std::string& path, int64_t bad, const Json& clips) {
-  std::fflush(stdout);  // the table before the error
+  std::fflush(stdout);  // prints the table before the error
   check(bad == 0, "[data] {}: {} of {} clips cannot be used", path, bad, clips.items().size());
 }
 
-/// All clips that cannot be used, each on a line, and whether there are any.
+/// Prints each unusable clip on a line; false if there are any.
 int check_clips(const std::string& path, const inspection::ClipTable& table, bool json) {
   const bool ok = table.bad.empty();
   if (json) {
@@ -102,7 +102,8 @@ int print_contents(const std::string& path, bool json) {
   return 0;
 }
 
-/// Samples of a data set as `train` sees them, as a PNG. `words`: config=CONFIG.yml and keys.
+/// Writes samples of a data set as a PNG, the way `train` sees them. `words`: config=CONFIG.yml and
+/// keys.
 int write_preview(const std::string& path, std::vector<std::string> words, const std::string& file,
                   int64_t samples, bool json) {
   constexpr std::string_view kConfig = "config=";

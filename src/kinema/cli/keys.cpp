@@ -6,12 +6,12 @@
 namespace kinema::cli {
 
 Keys::Keys() {
-  // A job in the background would be stopped for touching the terminal.
+  // Changing the terminal's settings would stop a background job.
   terminal_ = isatty(STDIN_FILENO) == 1 && tcgetpgrp(STDIN_FILENO) == getpgrp() &&
               tcgetattr(STDIN_FILENO, &before_) == 0;
   if (terminal_) {
     termios now = before_;
-    now.c_lflag &= ~static_cast<tcflag_t>(ICANON | ECHO);  // signals stay keys' work
+    now.c_lflag &= ~static_cast<tcflag_t>(ICANON | ECHO);  // signals still come from their keys
     tcsetattr(STDIN_FILENO, TCSANOW, &now);
   }
 }

@@ -6,8 +6,8 @@
 
 namespace kinema::cli {
 
-/// Keys that are pressed on the terminal on stdin, as they are pressed and without being shown,
-/// while this lives. Where stdin is no terminal of this process's, there are none.
+/// Reads single keys from the terminal on stdin, without echo, while it lives. Returns none if
+/// stdin is no terminal, or the process runs in its background.
 class Keys {
  public:
   Keys();
@@ -15,7 +15,7 @@ class Keys {
   Keys& operator=(const Keys&) = delete;
   ~Keys();
 
-  /// The next key, or nothing when none came within the time or a signal did.
+  /// The next key; empty after a timeout or a signal.
   std::optional<char> wait(int milliseconds) const;
 
  private:

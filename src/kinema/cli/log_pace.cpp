@@ -5,7 +5,7 @@
 namespace kinema::cli {
 namespace {
 
-/// The smallest of 1, 2, 5, 10, 20, ... that makes at most a hundred lines of so many steps.
+/// The smallest of 1, 2, 5, 10, 20, ... that gives at most a hundred lines for `steps` steps.
 int64_t steps_a_line(int64_t steps) {
   constexpr int64_t kLines = 100;
   const int64_t least = steps / kLines + (steps % kLines > 0 ? 1 : 0);

@@ -4,15 +4,14 @@
 
 namespace kinema::cli {
 
-/// Which steps of a run have a line of their own on the console: the first, the last, and every
-/// so-and-so-many.
+/// Which steps of a run get a line on the console: the first, the last, and every n-th.
 class LogPace {
  public:
-  /// `every` steps; 0: at most a hundred lines by number (1, 2 or 5 times a power of ten), and one
-  /// where half a minute went by without.
+  /// `every`: steps per line; 0: at most a hundred lines at round numbers (1, 2 or 5 times a power
+  /// of ten), and a line after half a minute without one.
   LogPace(int64_t every, int64_t first_step, int64_t max_steps);
 
-  /// Whether step `step`, 0 for the run's first, that ends `seconds` after the start has one.
+  /// Whether step `step`, 0 for the run's first, which ends `seconds` after the start, gets a line.
   bool is_due(int64_t step, double seconds);
 
  private:

@@ -48,8 +48,8 @@ int run(int argc, char** argv) {
   return program.run(argc, argv);
 }
 
-/// Supervisors may start a program without them: then the first file that it opens would be its
-/// standard output, and have its lines.
+/// Supervisors may start a program with its standard streams closed: the first file it opens would
+/// then become its standard output and receive its lines.
 void open_standard_streams() {
   for (const int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (fcntl(descriptor, F_GETFD) < 0 && open("/dev/null", O_RDWR) < 0) {
@@ -58,8 +58,8 @@ void open_standard_streams() {
   }
 }
 
-/// Whether the standard output is a pipe that what read it has closed. A terminal that is gone
-/// looks alike, and is no reason to end by a signal a job that has saved what it had.
+/// Whether standard output is a pipe whose reader has closed it. A closed terminal gives the same
+/// error, but must not end a job by a signal after it has saved its results.
 bool is_unread() {
   struct stat about {};
   if (fstat(STDOUT_FILENO, &about) != 0 || S_ISCHR(about.st_mode)) {
@@ -69,15 +69,15 @@ bool is_unread() {
   return poll(&out, 1, 0) == 1 && (out.revents & (POLLERR | POLLHUP)) != 0;
 }
 
-/// Whoever reads a pipe may have seen enough, as `head` has: that ends a program without a word, by
-/// the signal that it would have been ended by, had its job not to be ended in good order.
+/// A pipe's reader may have read enough, as `head` does. That ends a program silently by SIGPIPE;
+/// here only after the job has ended in good order.
 int end_unread() {
   std::signal(SIGPIPE, SIG_DFL);
   std::raise(SIGPIPE);
-  return 128 + SIGPIPE;  // where the signal is blocked: as shells call it
+  return 128 + SIGPIPE;  // if the signal is blocked: the exit status that shells use for it
 }
 
-/// Whether the command was asked for JSON.
+/// Whether --json was given.
 bool asks_for_json(int argc, char** argv) {
   return std::any_of(argv, argv + argc,
                      [](const char* word) { return std::string_view(word) == "--json"; });
@@ -85,14 +85,14 @@ bool asks_for_json(int argc, char** argv) {
 
 }  // namespace
 
-// The one place that catches: whatever goes wrong becomes a line on stderr, where JSON was
-// asked for an object on stdout too, and exit status 1.
+// The only place that catches: every error becomes a line on stderr, with --json also an object on
+// stdout, and exit status 1.
 int main(int argc, char** argv) {
   const auto fail = [&](const std::string& error) {
     return kinema::cli::fail_with(error, asks_for_json(argc, argv));
   };
   open_standard_streams();
-  // A limit of file sizes (`ulimit -f`) is then an error of the write, which names the file.
+  // The file size limit (`ulimit -f`) then becomes an error of the write, which names the file.
   std::signal(SIGXFSZ, SIG_IGN);
   kinema::allocator::keep_large_blocks();
   kinema::jobs::ProcessSetup().apply();
@@ -114,7 +114,7 @@ int main(int argc, char** argv) {
           "this process can make no more threads: raise its limit (`ulimit -u`, the pids "
           "of a container)");
     }
-    // The others are of what is printed.
+    // Other system errors come from printing.
     if (error.code() == std::errc::broken_pipe) {
       return end_unread();
     }

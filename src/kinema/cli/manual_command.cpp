@@ -15,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// `kinema flags check` as words.
+/// The command at `path`: `flags check`. Throws an Error that suggests a similar name.
 const command::CommandText& find(const command::CommandText& root,
                                  const std::vector<std::string>& path) {
   const command::CommandText* at = &root;
@@ -43,7 +43,7 @@ int print_manual(const command::CommandText& kinema, const std::vector<std::stri
   return 0;
 }
 
-/// FOLDER/man1/kinema.1, FOLDER/man1/kinema-train.1, ..., FOLDER/man5/kinema-config.5.
+/// Writes FOLDER/man1/kinema.1, FOLDER/man1/kinema-train.1, ..., FOLDER/man5/kinema-config.5.
 int write_manual(const command::CommandText& kinema, const fs::path& folder) {
   fs::create_directories(folder / "man1");
   fs::create_directories(folder / "man5");

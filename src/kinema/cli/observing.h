@@ -7,15 +7,15 @@
 
 namespace kinema::cli {
 
-/// Lets people see what a job tells: notices as lines on stderr, tasks as bars or as a line that
-/// lives. `with_lines`: the job's own lines go to stdout, where `--json` has no place for them.
+/// Shows a job's output on the console: notices as lines on stderr, tasks as bars or as a live
+/// line. `with_lines`: the job's own lines go to stdout; false with `--json`.
 void show_on_console(Observer& observer, bool with_lines);
 
-/// That a child compiles is this program's `compile-job`.
+/// Options of a job whose compiles run in child processes, as this program's `compile-job`.
 JobOptions job_options(std::stop_token stop = {});
 
-/// A job whose only observer is the console: for commands that call parts of what a job does.
-/// `world`: the processes that do it together, of which the first alone tells.
+/// A job that only reports to the console, for commands that call parts of a job. `world`: the
+/// processes that share the job; only the first one prints.
 Job console_job(std::shared_ptr<world::World> world = {});
 
 }  // namespace kinema::cli

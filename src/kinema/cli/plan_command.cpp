@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// What stands on the command line.
+/// The parsed command line.
 struct Words {
   std::vector<std::string> words;
   std::vector<std::string> flags;
@@ -29,7 +29,7 @@ struct Words {
   jobs::SweepChoices choices;
 };
 
-/// Takes `key=value` out of the words; empty when it is not among them.
+/// Removes `key=value` from the words and returns the value; empty if absent.
 std::string take(std::vector<std::string>& words, const std::string& key) {
   std::string value;
   std::erase_if(words, [&](const std::string& word) {
@@ -88,7 +88,8 @@ int make_sweep(const config::Loaded& loaded, const jobs::PlanOptions& options, c
 
 int make_plan(Words given) {
   const std::stop_source stop;
-  const Stopping stopping("", stop);  // what the compiling process was given is removed
+  const Stopping stopping("",
+                          stop);  // for the destructors: they remove the compiling process's input
   jobs::PlanOptions options = read_words(given.words);
   options.job.stop = stop.get_token();
   options.flags = given.flags;

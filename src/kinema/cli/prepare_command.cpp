@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// What records of models of images have more.
+/// The extra parts of records for image-conditioned models.
 std::string of_images(const preparation::Prepared& made) {
   std::string out;
   if (!made.condition.dims.empty()) {
@@ -30,7 +30,7 @@ std::string of_images(const preparation::Prepared& made) {
   return out;
 }
 
-/// What a folder of records is and how long a record took.
+/// Prints what a folder of records contains and the time per record.
 void print_folder(const jobs::PreparedFolder& folder) {
   const preparation::Prepared& made = folder.made;
   const auto made_now = static_cast<double>(made.records - made.records_found);
@@ -108,7 +108,7 @@ int prepare_run(const std::vector<std::string>& words, bool json) {
   }
   JobOptions job = job_options(stop.get_token());
   job.world =
-      joined_world("prepare", words);  // first, so that what is wrong with the words is said once
+      joined_world("prepare", words);  // first, so that errors in the words are reported once
   const config::Loaded loaded = load_arguments(words, /*need_file=*/true);
   job.world = joined_world(loaded.config);
   const jobs::PrepareResult result = jobs::prepare(loaded, observer, job);

@@ -27,14 +27,14 @@ std::shared_ptr<world::World>& joined() {
   return world;
 }
 
-/// Process 0 prints what reached it, the others only where it does not answer, or where nobody who
-/// looks at them sees what process 0 prints.
+/// Process 0 prints the errors that reached it. The others print only if process 0 does not answer,
+/// or if they have their own console.
 void print_of_several(world::World& world, const std::string& error) {
   static std::atomic_flag prints;
-  if (prints.test_and_set()) {  // another thread does, and ends this process
+  if (prints.test_and_set()) {  // another thread prints, and ends this process
     std::this_thread::sleep_for(std::chrono::minutes(1));
   }
-  constexpr double kAnswer = 15;  // seconds: process 0 may be within a compile
+  constexpr double kAnswer = 15;  // seconds: process 0 may be compiling
   constexpr double kGather = 1.5;
   const bool known = world.pulse()->fail(error, kAnswer);
   if (world.is_first()) {
@@ -50,18 +50,18 @@ void print_of_several(world::World& world, const std::string& error) {
     std::fprintf(stderr, "kinema: %s\n", printable_message(error).c_str());
   }
   std::fflush(nullptr);
-  // Ending MPI would wait for those that are gone; the launcher ends them.
+  // Finalizing MPI would wait for the lost processes; the launcher ends this one.
   std::_Exit(1);
 }
 
-/// The command that this process runs.
+/// The command of this process.
 std::string& command() {
   static std::string name;
   return name;
 }
 
-/// Says after some seconds that others are waited for, where the launcher's library waits without a
-/// word.
+/// Prints a notice after some seconds of waiting for other processes: the launcher's library waits
+/// silently.
 class MeetingWatch {
  public:
   explicit MeetingWatch(const world::Place& place) {
@@ -107,7 +107,7 @@ void join(const world::Place& place) {
   }
 }
 
-/// The last value of a key among words; empty without one.
+/// The last value of a key in the words; empty without one.
 std::string value_in(std::span<const std::string> words, const std::string& key) {
   std::string value;
   for (const std::string& word : words) {
@@ -118,7 +118,7 @@ std::string value_in(std::span<const std::string> words, const std::string& key)
   return value;
 }
 
-/// What is no number is told when all words are read.
+/// A value that is not a number is reported later, when all words are parsed.
 int64_t number_in(std::span<const std::string> words, const std::string& key, int64_t otherwise) {
   const std::string text = value_in(words, key);
   int64_t out = otherwise;
@@ -126,8 +126,8 @@ int64_t number_in(std::span<const std::string> words, const std::string& key, in
   return out;
 }
 
-/// Where a launcher's processes meet. Throws where the words say another thing than it does, before
-/// anybody waits for the others.
+/// The address where a launcher's processes meet. Throws an Error if the words contradict the
+/// launcher, before anyone waits for the others.
 world::Place meeting_place(std::span<const std::string> words) {
   const std::string coordinator = value_in(words, "coordinator_address");
   const world::Place found = world::find_place(world::own_environment());
@@ -202,7 +202,7 @@ int fail_with(const std::string& error, bool json) {
     std::fflush(stdout);
   }
   if (joined() && !joined()->is_alone()) {
-    // What a program says that ran when another process was lost: that, in its own words.
+    // If the error only quotes why another process failed, print that reason alone.
     const world::Pulse* const pulse = joined()->pulse();
     const std::string why = pulse == nullptr ? "" : pulse->failure();
     print_of_several(*joined(), why.empty() || error.find(why) == std::string::npos ? error : why);

@@ -10,29 +10,29 @@
 /// The processes that a launcher started as one run.
 namespace kinema::cli {
 
-/// Those that a launcher says this one belongs to, met when it is first asked for: before the words
-/// of the command are read, so that what is wrong with them is said once: that of several run
-/// another `command`, to begin with. Of the words only where to meet counts
-/// (`coordinator_address=HOST:PORT`). All but process 0 then print no more on stdout, nor notices.
+/// The group of processes that a launcher says this one belongs to. The first call connects them,
+/// before the command's words are parsed, so that errors in the words are reported once; it fails
+/// if they run different commands. Of the words only `coordinator_address=HOST:PORT` matters. All
+/// processes but 0 then print no lines on stdout and no notices.
 std::shared_ptr<world::World> joined_world(const std::string& command,
                                            std::span<const std::string> words);
-/// The same for a configuration: one of TPUs knows its hosts without a launcher. Throws an Error
-/// where its keys contradict the launcher.
+/// The same for a configuration: on TPUs it finds its hosts without a launcher. Throws an Error if
+/// its keys contradict the launcher.
 std::shared_ptr<world::World> joined_world(const config::Config& config);
 
-/// A notice, which of several processes the first shows, with whose it is where others alone have
-/// it.
+/// Prints a notice. Of several processes only the first prints, and names the process if only
+/// others have the notice.
 void warn_of_all(const std::string& text);
 
-/// What other processes have to say and was not shown yet.
+/// Prints the notices of other processes that were not shown yet.
 void show_last_notices();
 
-/// Ends this process as the signal does by default; of several, the others are told first, so that
-/// they do not wait for it.
+/// Ends this process as the signal does by default. Other processes are told first, so that they do
+/// not wait for it.
 [[noreturn]] void end_all_by(int signal);
 
-/// Prints an error, of several processes once, by the first; the exit status. With `json` what
-/// reads the standard output has it too, as `{"error": "..."}`.
+/// Prints an error and returns the exit status; of several processes only the first prints it. With
+/// `json` it also goes to stdout, as `{"error": "..."}`.
 int fail_with(const std::string& error, bool json = false);
 
 }  // namespace kinema::cli

@@ -50,7 +50,7 @@ std::string Progress::bar(const std::string& label, int64_t done, int64_t total,
   if (seconds_left) {
     tail += fmt::format("  {} left", clock_text(*seconds_left));
   }
-  constexpr int kNarrowest = 10;  // columns of a bar that still says something
+  constexpr int kNarrowest = 10;  // columns of the narrowest useful bar
   const auto room = [&] { return columns - static_cast<int>(label.size() + tail.size()) - 6; };
   if (!note.empty() && room() - static_cast<int>(note.size()) - 2 >= kNarrowest) {
     tail += "  " + note;

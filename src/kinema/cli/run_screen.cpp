@@ -20,7 +20,7 @@ namespace {
 namespace fs = std::filesystem;
 using reports::RunOverview;
 
-/// The contact sheet that was written last below `samples`.
+/// The newest contact sheet in `samples` and its subfolders.
 std::optional<fs::path> newest_sheet(const fs::path& samples) {
   std::optional<fs::path> newest;
   fs::file_time_type when;
@@ -110,7 +110,7 @@ std::vector<std::string> screen_lines(const RunOverview& run, const TerminalSize
       metrics::smoothed(reports::finite(run.column(&metrics::MetricsRow::loss)));
   add(loss.width > 1 ? fmt::format("loss, mean of {} steps", loss.width) : "loss",
       curve_lines(loss.values, size.columns, curve_rows));
-  // The first step waits for the data to come in.
+  // The first step includes waiting for the first data.
   std::vector<double> seconds = run.column(&metrics::MetricsRow::seconds);
   seconds.erase(seconds.begin(), seconds.begin() + (seconds.size() > 1 ? 1 : 0));
   add("seconds a step", curve_lines(seconds, size.columns, std::max(2, curve_rows / 3)));

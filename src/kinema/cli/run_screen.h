@@ -6,15 +6,16 @@
 #include "kinema/cli/drawing.h"
 #include "kinema/reports/run_overview.h"
 
-/// What `kinema watch` shows of a run.
+/// The screen of `kinema watch`.
 namespace kinema::cli {
 
-/// Lines that fit into a terminal; `pictures`: the newest contact sheet in colours.
+/// The screen's lines, fitted to the terminal; `pictures`: show the newest contact sheet in
+/// colours.
 std::vector<std::string> screen_lines(const reports::RunOverview& run, const TerminalSize& size,
                                       bool pictures);
 
-/// Fields beside each other where there is room, else below; one that is wider than a line is cut
-/// on its left.
+/// Fields side by side if there is room, otherwise on lines of their own; a field wider than the
+/// line loses its left part.
 std::vector<std::string> flowed(const std::vector<std::string>& fields, int columns);
 
 }  // namespace kinema::cli

@@ -9,13 +9,13 @@ namespace {
 
 volatile std::sig_atomic_t g_requested = 0;
 volatile std::sig_atomic_t g_insisted = 0;
-timespec g_first = {};  // when the first came; written before g_requested
+timespec g_first = {};  // time of the first signal; written before g_requested
 
 volatile std::sig_atomic_t g_first_signal = 0;
 
-/// How soon after the first a signal is the same wish once more, in nanoseconds.
+/// A signal this soon after the first, in nanoseconds, repeats the same request.
 constexpr int64_t kSameWish = 500'000'000;
-/// Of SIGINT after SIGINT, which a person may type one after the other.
+/// The same for a second SIGINT, which may have been typed.
 constexpr int64_t kSameKey = 50'000'000;
 
 void on_signal(int signal) {
@@ -34,7 +34,7 @@ void on_signal(int signal) {
     return;
   }
   g_insisted = signal;
-  // From now on these do what they do by default: leave at once.
+  // From now on the default action: end at once.
   struct sigaction plain = {};
   plain.sa_handler = SIG_DFL;
   sigaction(SIGTERM, &plain, nullptr);
@@ -48,7 +48,7 @@ StopSignal::StopSignal() {
   g_insisted = 0;
   struct sigaction ours = {};
   ours.sa_handler = on_signal;
-  ours.sa_flags = SA_RESTART;  // files being written must not see interrupted calls
+  ours.sa_flags = SA_RESTART;  // interrupted system calls would break file writes
   sigaction(SIGTERM, &ours, &old_term_);
   sigaction(SIGINT, &ours, &old_int_);
   sigaction(SIGHUP, nullptr, &old_hup_);

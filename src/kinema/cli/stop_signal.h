@@ -4,12 +4,12 @@
 
 namespace kinema::cli {
 
-/// Turns the first SIGTERM, SIGINT or SIGHUP into a request that the loop sees. A SIGTERM or SIGINT
-/// half a second after it, or later, is a wish to end now; earlier ones are the same wish once
-/// more: GNU timeout sends its signal to the process and to its group. A second SIGINT counts from
-/// 50 ms on: it may have been typed. One after that ends the process as it would without us. A
-/// SIGHUP after the first signal does nothing: a terminal that goes sends several. One that is
-/// ignored (nohup) stays so. Earlier handlers come back when the object goes.
+/// Turns the first SIGTERM, SIGINT or SIGHUP into a stop request, which the loop polls. A SIGTERM
+/// or SIGINT at least half a second later asks to end now; an earlier one only repeats the first
+/// request, since GNU timeout signals both the process and its group. A second SIGINT counts from
+/// 50 ms on: it may have been typed. The next signal has its default action and ends the process. A
+/// SIGHUP after the first signal does nothing: a closing terminal sends several. An ignored SIGHUP
+/// (nohup) stays ignored. The destructor restores the earlier handlers.
 class StopSignal {
  public:
   StopSignal();
@@ -17,9 +17,9 @@ class StopSignal {
   StopSignal& operator=(const StopSignal&) = delete;
   ~StopSignal();
 
-  /// True once a signal came.
+  /// True after the first signal.
   static bool requested();
-  /// The signal that wishes for an end now; 0: none yet.
+  /// The signal that asks to end now; 0: none yet.
   static int insisted();
 
  private:

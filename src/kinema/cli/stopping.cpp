@@ -11,8 +11,8 @@ namespace kinema::cli {
 
 namespace {
 
-// A handler may neither print nor ask a stop_source, and the thread that works may be within a call
-// that takes minutes: a thread looks.
+// A signal handler can neither print nor use a stop_source, and the working thread may be in a call
+// of minutes, so a separate thread polls.
 void answer(const std::string& when, std::stop_source& stop, const std::stop_token& end) {
   constexpr auto kPause = std::chrono::milliseconds(20);
   while (!end.stop_requested() && !StopSignal::requested()) {
@@ -21,7 +21,7 @@ void answer(const std::string& when, std::stop_source& stop, const std::stop_tok
   if (!StopSignal::requested()) {
     return;
   }
-  // What begins because of the stop is not what is waited for.
+  // During a compile the stop waits for the compile, not for `when`.
   const std::string after = is_compiling() ? "the compile" : when;
   stop.request_stop();
   warn_of_all(when.empty() ? "stopping" : "stopping after " + after + "; again to end now");
@@ -36,7 +36,7 @@ void answer(const std::string& when, std::stop_source& stop, const std::stop_tok
 }  // namespace
 
 Stopping::Stopping(std::string when, std::stop_source stop)
-    // What cannot be printed is lost, and the request to stop is made before.
+    // If the thread cannot print, the line is lost; the stop request comes first.
     : answer_(start_thread([when = std::move(when), stop = std::move(stop)](
                                const std::stop_token& end) mutable { answer(when, stop, end); },
                            [](const std::exception_ptr&) {})) {}

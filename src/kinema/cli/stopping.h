@@ -8,13 +8,12 @@
 
 namespace kinema::cli {
 
-/// Lets a command end in good order: the first SIGINT, SIGTERM or SIGHUP becomes a request to stop,
-/// which is answered at once with a line that says when it is met; the second one ends the process,
-/// of several all of them.
+/// Lets a command end in good order: the first SIGINT, SIGTERM or SIGHUP requests a stop and prints
+/// at once what will be finished first; a second one ends the process, or all processes of the run.
 class Stopping {
  public:
-  /// `when`: what is finished first, `this step, with a checkpoint`; empty: nothing. `stop` is
-  /// asked to.
+  /// `when`: what is finished before stopping, `this step, with a checkpoint`; empty: nothing. The
+  /// request goes to `stop`.
   Stopping(std::string when, std::stop_source stop);
 
  private:

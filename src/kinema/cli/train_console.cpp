@@ -13,12 +13,12 @@ namespace {
 
 double gb(int64_t bytes) { return static_cast<double>(bytes) / 1e9; }
 
-/// `, NAME SHAPE`, of what not every batch has.
+/// `, NAME SHAPE` for an optional part of the batch.
 std::string also(const char* name, const std::optional<Shape>& shape) {
   return shape ? fmt::format(", {} {}", name, to_string(*shape)) : "";
 }
 
-/// What stands before the first step.
+/// Prints the lines before the first step.
 void announce(const jobs::TrainStart& start) {
   fmt::print("run folder: {}\n", start.run_folder);
   fmt::print("model: {} parameters, {}\n", count_text(start.parameters),
@@ -109,7 +109,7 @@ void TrainConsole::step(const jobs::StepRecord& record) {
   if (const std::optional<double> left = progress_->seconds_left(); left && !has_terminal()) {
     text += fmt::format(", {} left", clock_text(*left));
   }
-  // Who runs against advice shall see it beside the first numbers.
+  // Whoever allowed an error shall see it next to the first numbers.
   line(text + (record.step == first_step_ ? allowed_flags_ : ""));
 }
 

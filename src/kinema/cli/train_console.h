@@ -11,18 +11,17 @@
 
 namespace kinema::cli {
 
-/// What people see of a training run: what it is at its start, lines of steps at a pace that can be
-/// read, and a bar.
+/// A training run on the console: a summary at its start, lines for some of the steps, and a bar.
 class TrainConsole {
  public:
-  /// `quiet`: nothing goes to stdout.
+  /// `quiet`: nothing on stdout.
   explicit TrainConsole(bool quiet) : quiet_(quiet) {}
   TrainConsole(const TrainConsole&) = delete;
   TrainConsole& operator=(const TrainConsole&) = delete;
 
-  /// Refers to this object.
+  /// The returned observer refers to this object.
   jobs::TrainObserver observer();
-  /// Takes the bar away.
+  /// Removes the bar.
   void finish() { progress_.reset(); }
 
  private:
@@ -32,7 +31,7 @@ class TrainConsole {
 
   bool quiet_;
   int64_t first_step_ = 0;
-  std::string allowed_flags_;  // stand behind the first step's line
+  std::string allowed_flags_;  // appended to the first step's line
   Stopwatch since_start_;
   std::optional<LogPace> pace_;
   std::optional<Progress> progress_;

@@ -32,7 +32,7 @@ int verify_folder(const Words& given) {
   jobs::VerifyObserver observer;
   show_on_console(observer, !given.json);
   if (given.kernels) {
-    std::vector<std::string> words = given.words;  // there is no folder
+    std::vector<std::string> words = given.words;  // FOLDER is the first of them
     check(!fs::is_directory(given.folder),
           "[verify] --kernels takes a configuration, not the folder {}", given.folder);
     if (!given.folder.empty()) {
@@ -45,7 +45,7 @@ int verify_folder(const Words& given) {
   check(!given.folder.empty(), "[verify] FOLDER is missing: a folder with io/ and model folders");
   observer.on_case = [&](const std::vector<verification::Row>& rows) {
     for (const verification::Row& row : rows) {
-      // JSON has no place for reasons; people read them beside it.
+      // With --json the reasons go to stderr.
       if (given.json && !row.message.empty()) {
         warn(fmt::format("{} {}: {}", row.name, row.tensor, row.message));
       }

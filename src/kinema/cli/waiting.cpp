@@ -19,13 +19,13 @@
 namespace kinema::cli {
 namespace {
 
-constexpr auto kShort = std::chrono::milliseconds(300);  // not worth a line
+constexpr auto kShort = std::chrono::milliseconds(300);  // shorter waits print nothing
 constexpr auto kTick = std::chrono::seconds(1);
-constexpr double kLong = 10;  // seconds; worth a line where none lives
+constexpr double kLong = 10;  // seconds; longer waits print a line without a terminal
 
 std::atomic<int> compilations = 0;
 
-/// The program as people call it.
+/// The program's name for people.
 std::string named(std::string program) {
   if (program == "train_step") {
     return "the step";
@@ -74,7 +74,7 @@ struct Waiting::State {
   std::condition_variable over;
   bool ended = false;
   bool said = false;
-  std::jthread ticker;  // last: it reads the others
+  std::jthread ticker;  // last: its thread uses the other members
 };
 
 Waiting::Waiting(std::string what) : state_(std::make_unique<State>(std::move(what))) {}

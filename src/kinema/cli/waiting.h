@@ -5,9 +5,9 @@
 
 namespace kinema::cli {
 
-/// Says, while it lives, that something takes long, and for how long it has: on a terminal
-/// `compiling the step ... 12 s` on the line that lives; elsewhere, beyond ten seconds, a line when
-/// it is long and one with the time when it is over.
+/// Shows, while it lives, that an operation takes long: on a terminal `compiling the step ... 12 s`
+/// as the live line; without one, after ten seconds, a line when it begins to be long and one with
+/// the time at its end.
 class Waiting {
  public:
   /// `what`: `compiling the step`.
@@ -21,8 +21,8 @@ class Waiting {
   std::unique_ptr<State> state_;
 };
 
-/// The same for a program that the compiler works at, by the program's name. A stop that is asked
-/// for meanwhile is answered with it (Stopping).
+/// The same for the compile of a program of this name. A stop request during the compile says that
+/// it waits for it (Stopping).
 std::shared_ptr<void> compiling(const std::string& program);
 /// True while a result of `compiling` lives.
 bool is_compiling();

@@ -22,13 +22,13 @@ namespace {
 namespace fs = std::filesystem;
 
 struct WatchOptions {
-  std::string run;  // as the user named it: a folder, or its path in a store
+  std::string run;  // as the user gave it: a folder, or its path in a store
   bool once = false;
   bool json = false;
   double every = 2.0;
 };
 
-/// A run, read again and again.
+/// A run whose files are read repeatedly.
 class WatchedRun {
  public:
   explicit WatchedRun(std::string given)
@@ -39,12 +39,13 @@ class WatchedRun {
   const reports::RunFiles& files() const { return files_; }
   bool has_steps() const { return !reader_.rows().empty(); }
   reports::RunOverview overview() const {
-    // Who holds a folder in a store is not known.
+    // A run in a store has no lock to look at.
     const bool is_running = remote::is_store_path(given_) || checkpoints::is_training(files_.run);
     return {.files = files_, .rows = reader_.rows(), .is_running = is_running};
   }
 
-  /// What cannot be read now stays as it was: a store may not answer, a run may be removed.
+  /// Reads the files again. On an error the old values stay: a store may not answer, a run may be
+  /// removed.
   void read() {
     try {
       const reports::RunFiles now(stores::watched_copy(given_));
@@ -63,7 +64,7 @@ class WatchedRun {
   metrics::MetricsReader reader_;
 };
 
-/// Draws over what was drawn last; of more lines than there are rows, the first.
+/// Redraws the screen in place; lines beyond the last row are cut off.
 void draw(std::vector<std::string> lines, const TerminalSize& size) {
   lines.resize(std::min(lines.size(), static_cast<size_t>(size.rows)));
   std::string text = "\x1b[H";
@@ -74,15 +75,15 @@ void draw(std::vector<std::string> lines, const TerminalSize& size) {
   std::fflush(stdout);
 }
 
-/// Until the run is done, or `q` or a signal ends it.
+/// Redraws until the run is done, or `q` or a signal ends it.
 void follow(WatchedRun& run, const WatchOptions& options) {
-  constexpr double kStoreSeconds = 10;  // a store is asked at most so often
+  constexpr double kStoreSeconds = 10;  // seconds between reads from a store
   const double every =
       remote::is_store_path(options.run) ? std::max(options.every, kStoreSeconds) : options.every;
   const StopSignal stop;
   const Keys keys;
   const Stopwatch since_start;
-  std::fputs("\x1b[?25l\x1b[2J", stdout);  // without the cursor, on an empty screen
+  std::fputs("\x1b[?25l\x1b[2J", stdout);  // hides the cursor and clears the screen
   bool over = false;
   while (!over) {
     const TerminalSize size = terminal_size();
@@ -101,7 +102,7 @@ void follow(WatchedRun& run, const WatchOptions& options) {
            size);
     }
     const Stopwatch since_drawn;
-    // Each second while there is only a clock to be seen.
+    // Redraw each second while only a clock is shown.
     while (!over && since_drawn.seconds() < (run.has_steps() ? every : std::min(every, 1.0))) {
       constexpr int kPause = 50;
       over = keys.wait(kPause) == 'q' || StopSignal::requested();

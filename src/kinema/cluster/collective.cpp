@@ -23,7 +23,7 @@ void combine(std::span<std::byte> sum, Bytes other, const Op& op) {
   }
 }
 
-// A maximum or minimum with a NaN is a NaN, as XLA's are.
+// A maximum or minimum with a NaN is NaN, as in XLA.
 template <typename T>
 T larger(T a, T b) {
   if constexpr (std::is_floating_point_v<T>) {
@@ -43,7 +43,7 @@ T smaller(T a, T b) {
   return std::min(a, b);
 }
 
-/// Whether the operation is known for the type.
+/// True if the operation is supported for the type.
 template <typename T>
 bool reduce_as(std::span<std::byte> sum, Bytes other, const std::string& reduction) {
   if (reduction == "add") {
@@ -93,11 +93,11 @@ bool reduce_typed(std::span<std::byte> sum, Bytes other, DType dtype,
     case DType::U16:
       return reduce_as<uint16_t>(sum, other, reduction);
     default:
-      return false;  // XLA's CPU compiler widens 16-bit reductions itself
+      return false;  // XLA's CPU compiler widens 16-bit reductions
   }
 }
 
-/// How an operand falls into `pieces` along its axis: `rows` of them, `bytes` each.
+/// The division of an operand into `pieces` along its axis: `rows` of them, `bytes` each.
 struct Cut {
   size_t rows = 1;
   size_t bytes = 0;

@@ -22,9 +22,9 @@
 namespace kinema::cluster {
 namespace {
 
-constexpr double kLongestCompile = 4 * 3600;  // seconds; a process that died is noticed otherwise
+constexpr double kLongestCompile = 4 * 3600;  // seconds; a lost process is detected otherwise
 
-/// The runs of all shared programs of a process, one after the other.
+/// Serialises the runs of all shared programs of a process.
 class RunOrder {
  public:
   void begin() {
@@ -37,7 +37,7 @@ class RunOrder {
       try {
         each.await();
       } catch (const Error&) {
-        // Who reads its results is told.
+        // The reader of its results gets the error.
       }
     }
   }
@@ -56,7 +56,7 @@ class Run : public pjrt::RunAcross {
   Run(pjrt::PartitionedProgram program, std::shared_ptr<const void> served,
       std::shared_ptr<RunOrder> order)
       : program_(std::move(program)), served_(std::move(served)), order_(std::move(order)) {}
-  ~Run() override { order_->begin(); }  // its calls are served to the end
+  ~Run() override { order_->begin(); }  // its calls are served until the end
 
   const pjrt::PartitionedProgram& program() const override { return program_; }
   void begin() override { order_->begin(); }
@@ -70,7 +70,7 @@ class Run : public pjrt::RunAcross {
 
 class CpuCluster : public pjrt::AcrossProcesses {
  public:
-  /// One process.
+  /// A single process.
   CpuCluster() : exchange_(std::make_shared<Exchange>(nullptr, std::function<std::string()>())) {}
   CpuCluster(std::shared_ptr<world::Engine> engine, const std::function<std::string()>& failed)
       : talk_(engine, failed), exchange_(std::make_shared<Exchange>(std::move(engine), failed)) {}
@@ -83,7 +83,7 @@ class CpuCluster : public pjrt::AcrossProcesses {
         .device_ids = options.device_ids};
     const uint64_t first = fingerprint(partitioned.optimized.bytes) >> 8;
     Called called;
-    do {  // a number that no other client of this process has taken
+    do {  // a number that no other client of this process uses
       partitioned.number = static_cast<int64_t>(first) + taken_++;
       called = calls_of(client, partitioned);
     } while (!called.served);
@@ -116,7 +116,7 @@ class CpuCluster : public pjrt::AcrossProcesses {
             std::make_shared<Run>(std::move(stored->program), std::move(called.served), order_));
       }
     } catch (const Error&) {
-      out.reset();  // another build of the plugin
+      out.reset();  // from another build of the plugin
     }
     return all(out.has_value()) ? std::move(out) : std::nullopt;
   }
@@ -124,14 +124,14 @@ class CpuCluster : public pjrt::AcrossProcesses {
  private:
   static constexpr int kLastTag = 1 << 30;
 
-  /// A program's collectives, and what they reach: null where its number is another client's.
+  /// A program's collectives and their handlers; null if its number is another client's.
   struct Called {
     std::string hlo;
     std::shared_ptr<const SharedProgram> program;
     std::shared_ptr<const void> served;
   };
 
-  /// True when it is so in all processes.
+  /// True if it is true in all processes.
   bool all(bool own) {
     const std::vector<std::string> said =
         talk_.gather(own ? "1" : "0", {"loading programs", kLongestCompile});
@@ -179,13 +179,13 @@ class CpuCluster : public pjrt::AcrossProcesses {
           world::ranks_text(others));
   }
 
-  /// Process 0 compiles for all devices; the text says what came of it.
+  /// Process 0 compiles for all devices and broadcasts the result as text.
   pjrt::OptimizedProgram partitioned_by_first(const pjrt::Client& client, std::string_view program,
                                               const pjrt::CompileOptions& options) {
     std::string said;
     if (talk_.rank() == 0) {
       try {
-        // Only what passes of HLO do with it is wanted: its code never runs.
+        // Only the optimized HLO is needed: its code never runs.
         pjrt::CompileOptions quick = options;
         quick.flags.insert_or_assign("xla_backend_optimization_level", int64_t{0});
         quick.flags.insert_or_assign("xla_llvm_disable_expensive_passes", true);

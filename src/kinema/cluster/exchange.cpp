@@ -18,13 +18,13 @@ namespace kinema::cluster {
 using pjrt::CollectiveCall;
 using Kind = CollectiveCall::Kind;
 
-/// One run of one collective in this process.
+/// One execution of one collective in this process.
 class Exchange::Meeting {
  public:
   Meeting(std::shared_ptr<const SharedProgram> program, size_t site)
       : program_(std::move(program)), site_(site) {}
 
-  /// True when all devices of this process are there.
+  /// True when all devices of this process have arrived.
   bool add(Arrival arrival) {
     const int64_t partition = arrival.partition;
     here_.emplace(partition, std::move(arrival));
@@ -59,7 +59,7 @@ class Exchange::Meeting {
     }
   }
 
-  /// From now on nothing of the program's memory is read or written.
+  /// After this call, the program's memory is neither read nor written.
   void end(const std::string& error) {
     for (auto& [partition, arrival] : std::exchange(here_, {})) {
       arrival.done(error);
@@ -67,14 +67,14 @@ class Exchange::Meeting {
   }
 
  private:
-  /// An operand at every member of a group.
+  /// An operand at all members of a group.
   struct Group {
     const std::vector<int64_t>* members;
     size_t operand;
     Parts parts;
   };
 
-  /// A message and what is done with it once it is there; its bytes stay until the end.
+  /// A message with the action when it arrives; its bytes stay until the end.
   struct Receiving {
     std::unique_ptr<world::Pending> message;
     std::function<void(Bytes)> arrived;
@@ -113,7 +113,7 @@ class Exchange::Meeting {
         group.parts.push_back(own);
         send(engine, channel, own, others, tag(operand, member));
       } else {
-        group.parts.emplace_back();  // until it is there
+        group.parts.emplace_back();  // until it arrives
         received_.push_back(
             {.message = engine->receive(channel, bytes, process_of(member), tag(operand, member)),
              .arrived = [this, place = std::pair(groups_.size(), group.parts.size() - 1)](
@@ -147,7 +147,7 @@ class Exchange::Meeting {
       }
     }
     for (auto& [partition, arrival] : here_) {
-      if (!targets.contains(partition)) {  // who is sent nothing holds zeros
+      if (!targets.contains(partition)) {  // devices that receive nothing get zeros
         for (const std::span<std::byte> result : arrival.results) {
           std::ranges::fill(result, std::byte{});
         }
@@ -155,7 +155,7 @@ class Exchange::Meeting {
     }
   }
 
-  /// The members of a group that are here, with their places in it.
+  /// The members of a group in this process, with their positions in it.
   template <typename Visit>
   void for_each_here(const Group& group, const Visit& visit) {
     for (size_t place = 0; place < group.members->size(); ++place) {
@@ -214,8 +214,8 @@ class Exchange::Meeting {
   std::map<int64_t, Arrival> here_;  // by partition
   std::vector<Group> groups_;
   std::vector<std::unique_ptr<world::Pending>> sent_;
-  std::vector<Receiving> received_;  // in the order in which they are taken
-  size_t there_ = 0;                 // of them
+  std::vector<Receiving> received_;  // in the order of processing
+  size_t there_ = 0;                 // how many have arrived
 };
 
 Exchange::Exchange(std::shared_ptr<world::Engine> engine, std::function<std::string()> failed)
@@ -258,10 +258,10 @@ std::atomic<int64_t>& nanoseconds_waited() {
   return all;
 }
 
-/// Whether any of them ended.
+/// True if a collective ended.
 bool Exchange::advance(std::vector<std::unique_ptr<Meeting>>& active) {
   const std::string failure = failed_ ? failed_() : "";
-  if (!failure.empty()) {  // a device that was told does not come to its next collectives
+  if (!failure.empty()) {  // devices with an error do not arrive at their next collectives
     const std::lock_guard lock(mutex_);
     take_gathering(active);
   }
@@ -289,10 +289,10 @@ void Exchange::take_gathering(std::vector<std::unique_ptr<Meeting>>& into) {
 }
 
 void Exchange::serve(std::vector<std::unique_ptr<Meeting>>& active) {
-  // MPI has nothing to wait on: pauses begin short and grow while the others compute.
+  // MPI cannot be waited on: pauses start short and grow while the others compute.
   constexpr std::chrono::microseconds kShortest(20);
   constexpr std::chrono::microseconds kLongest(500);
-  constexpr std::chrono::milliseconds kFailure(50);  // where only a failure can come
+  constexpr std::chrono::milliseconds kFailure(50);  // when only a failure can arrive
   std::chrono::microseconds pause = kShortest;
   for (;;) {
     std::vector<std::unique_ptr<Meeting>> begun;
@@ -324,7 +324,7 @@ void Exchange::serve(std::vector<std::unique_ptr<Meeting>>& active) {
   }
 }
 
-/// No error ends this thread, and with it the process: the devices that wait are told.
+/// Errors of this thread must not end the process: the waiting devices get them.
 void Exchange::work() {
   trace::name_thread("collectives");
   std::vector<std::unique_ptr<Meeting>> active;

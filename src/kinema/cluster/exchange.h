@@ -18,38 +18,38 @@
 
 namespace kinema::cluster {
 
-/// A program's collectives, and whose its partitions are.
+/// A program's collectives, and the owners of its partitions.
 struct SharedProgram {
-  int64_t number = 0;  ///< equal in all processes; what its calls name
+  int64_t number = 0;  ///< equal in all processes; part of its calls
   std::vector<pjrt::CollectiveCall> calls;
   std::vector<int64_t> process_of;          ///< by partition
   std::map<int64_t, int64_t> partition_of;  ///< by device of this process
-  /// The first tag of each call's messages; a call takes one for each operand and partition.
+  /// The first tag of each call's messages; a call uses one per operand and partition.
   std::vector<int> tags;
 };
 
-/// A device at a collective: what it gives, and where results go.
+/// A device at a collective: its operands, and the memory for its results.
 struct Arrival {
   int64_t partition = 0;
   DType dtype = DType::F32;
   std::vector<std::span<const std::byte>> operands;
   std::vector<std::span<std::byte>> results;
-  /// Called once, with an error or nothing; from then on the memory is the program's again. Does
-  /// not throw.
+  /// Called once, with an error or an empty string; after that the memory belongs to the program
+  /// again. Does not throw.
   std::function<void(const std::string& error)> done;
 };
 
 /// Of all exchanges of this process.
 std::atomic<int64_t>& nanoseconds_waited();
 
-/// Does the collectives of programs over several processes. A call begins when all devices of this
-/// process have come to it; a thread of its own sends, receives and computes, so that no device
-/// waits inside its call: XLA starts calls in another order on each, and a few that wait would take
-/// all its threads.
+/// Executes the collectives of programs over several processes. A call starts when all devices of
+/// this process have arrived; a separate thread sends, receives and computes, so that no device
+/// blocks inside its call: XLA starts calls in different orders on the devices, and a few that
+/// block would use all its threads.
 class Exchange {
  public:
-  /// `engine`: null for one process. `failed`: the error of another process, or an empty string;
-  /// asked while messages are awaited.
+  /// `engine`: null for a single process. `failed`: polled during waits for messages; another
+  /// process's error, or an empty string.
   Exchange(std::shared_ptr<world::Engine> engine, std::function<std::string()> failed);
   Exchange(const Exchange&) = delete;
   Exchange& operator=(const Exchange&) = delete;
@@ -62,13 +62,13 @@ class Exchange {
   void work();
   void serve(std::vector<std::unique_ptr<Meeting>>& active);
   bool advance(std::vector<std::unique_ptr<Meeting>>& active);
-  /// Those that not all devices of this process have come to; under the lock.
+  /// Calls at which not all devices of this process have arrived; requires the lock.
   void take_gathering(std::vector<std::unique_ptr<Meeting>>& into);
 
   std::shared_ptr<world::Engine> engine_;
   std::function<std::string()> failed_;
   int channel_;
-  std::mutex mutex_;  // of what follows
+  std::mutex mutex_;  // guards the members below
   std::condition_variable some_;
   std::map<std::pair<int64_t, size_t>, std::unique_ptr<Meeting>> gathering_;
   std::vector<std::unique_ptr<Meeting>> complete_;

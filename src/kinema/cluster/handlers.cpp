@@ -22,7 +22,7 @@ struct Served {
   std::shared_ptr<Exchange> exchange;
 };
 
-/// Handlers are plain functions, which find by number what they are to serve.
+/// Handlers are plain functions, which find their program by number.
 class Registry {
  public:
   bool add(const std::shared_ptr<const Served>& served) {
@@ -102,7 +102,7 @@ ffi::Future arrive(int64_t number, int64_t site, int32_t device, const ffi::Rema
     if (!buffer.has_value()) {
       return failure("[cluster] an operand of a collective cannot be read");
     }
-    // Types without a name here can be moved, only not reduced.
+    // Types without a name here can be moved, but not reduced.
     arrival.dtype = dtype_of(buffer->element_type()).value_or(DType::F16);
     arrival.operands.emplace_back(static_cast<const std::byte*>(buffer->untyped_data()),
                                   buffer->size_bytes());
@@ -128,7 +128,7 @@ ffi::Future arrive(int64_t number, int64_t site, int32_t device, const ffi::Rema
   return future;
 }
 
-// XLA's threads call the handlers, and know no exceptions: one that got out would end the process.
+// XLA's threads call the handlers without exception support: an exception would end the process.
 ffi::Future collective(int64_t number, int64_t site, int32_t device, ffi::RemainingArgs in,
                        ffi::RemainingRets out) {
   try {

@@ -7,11 +7,11 @@
 
 namespace kinema::cluster {
 
-/// Makes the handlers of collectives known to a plugin; once is enough.
+/// Registers the handlers of collectives with a plugin; calling it once is enough.
 void register_handlers(const pjrt::Plugin& plugin);
 
-/// What calls of a program reach while the result lives. Null where the program's number is that of
-/// another exchange's program.
+/// Serves a program's calls while the result exists. Null if the program's number is used by
+/// another exchange.
 std::shared_ptr<const void> serve(const std::shared_ptr<const SharedProgram>& program,
                                   const std::shared_ptr<Exchange>& exchange);
 

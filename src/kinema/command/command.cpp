@@ -26,7 +26,7 @@ OptionText option_text(const CLI::Option& option) {
   return out;
 }
 
-/// The first example of a command's footer, or of the first command below it that has one.
+/// The first example in the command's footer, or in that of its first subcommand with one.
 std::string example_of(const CLI::App& app) {
   const std::string footer = app.get_footer();
   const size_t begin = footer.find("\n  ");
@@ -42,7 +42,7 @@ std::string example_of(const CLI::App& app) {
   return "";
 }
 
-/// What is missing, and a command line that would do: `kinema` alone, `kinema train` alone.
+/// What is missing, and an example command line: for plain `kinema`, plain `kinema train`.
 std::string usage(const CLI::App& app, const std::string& chosen) {
   std::string words;
   for (const CLI::Option* option : app.get_options()) {
@@ -61,7 +61,7 @@ std::string usage(const CLI::App& app, const std::string& chosen) {
                      example.empty() ? "" : "\n  for example: " + example);
 }
 
-/// Which listed command may have been meant.
+/// The listed command that may have been meant.
 std::string suggestion(const CLI::App& app, const std::string& word) {
   for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
     if (!command->get_group().empty() && is_near(word, command->get_name())) {
@@ -80,7 +80,7 @@ CommandText command_text(const CLI::App& app) {
   const auto is_listed = [](const CLI::App* command) { return !command->get_group().empty(); };
   for (const CLI::App* command : app.get_subcommands(is_listed)) {
     out.commands.push_back(command_text(*command));
-    if (out.commands.back().footer == out.footer) {  // CLI11 hands it down
+    if (out.commands.back().footer == out.footer) {  // CLI11 inherits it
       out.commands.back().footer.clear();
     }
   }
@@ -108,7 +108,7 @@ Option& Option::between(double least, double most) {
   const auto problem = [least, most](const std::string& text) {
     double value = 0;
     const bool is_number = CLI::detail::lexical_cast(text, value);
-    // CLI::Range takes nan, which is neither below the least nor above the most.
+    // CLI::Range accepts nan, which is neither below the minimum nor above the maximum.
     return is_number && value >= least && value <= most
                ? std::string()
                : fmt::format("{} is given, a number from {} to {} is expected", text, least, most);
@@ -162,7 +162,7 @@ void Command::footer(const std::string& text) { app_->footer(text); }
 void Command::hide() { app_->group(""); }
 
 void Command::run(Action action) {
-  // CLI11 calls those of lower commands first.
+  // CLI11 calls the callbacks of subcommands first.
   app_->callback([chosen = action_, action = std::move(action)] {
     if (!*chosen) {
       *chosen = action;
@@ -201,7 +201,7 @@ void Program::footers(const std::function<std::string(const std::string&)>& of) 
 }
 
 int Program::run(int argc, char** argv) {
-  // CLI11 only says that a command is required when it gets one that it does not know.
+  // For an unknown command CLI11 only says that a command is required.
   const auto is_named = [&](const CLI::App* command) { return command->get_name() == argv[1]; };
   if (argc > 1 && argv[1][0] != '-' && !app_->get_subcommands({}).empty() &&
       app_->get_subcommands(is_named).empty()) {

@@ -8,7 +8,7 @@
 
 #include "kinema/command/command_text.h"
 
-// The parser's header takes a compiler seconds: command.cpp alone includes it.
+// The parser's header takes seconds to compile: only command.cpp includes it.
 namespace CLI {  // NOLINT(readability-identifier-naming): the name is CLI11's
 class App;
 class Option;
@@ -16,50 +16,51 @@ class Option;
 
 namespace kinema::command {
 
-/// An option of a command, which may be asked more of.
+/// An option of a command; each call below restricts it further and returns it.
 class Option {
  public:
   explicit Option(CLI::Option& option) : option_(&option) {}
-  /// The command is refused without it.
+  /// The command fails without it.
   Option& required();
-  /// It takes one value at a time, so that a word after it is not taken for a second one.
+  /// It takes one value at a time, so that the next word is not taken as a second value.
   Option& one_value();
   Option& one_of(std::vector<std::string> words);
   Option& between(double least, double most);
-  /// --help says what it is when it is not given.
+  /// --help shows its default.
   Option& shows_default();
 
  private:
   CLI::Option* option_;
 };
 
-/// A command and what it takes. Values that options write to must live as long as the program: give
-/// the action a share of them.
+/// A command and its options. Values that options write to must live as long as the program: let
+/// the action share ownership of them.
 class Command {
  public:
   using Action = std::function<int()>;
 
-  /// A command below this one.
+  /// Adds a subcommand.
   Command add(const std::string& name, const std::string& about);
 
-  /// `--json`: true when it is given.
+  /// `--json`: sets `value` to true when given.
   void flag(const std::string& name, bool& value, const std::string& about);
-  /// `--to VALUE`, or the word at a place where the name has no dashes (`PATH`). Lists take as many
-  /// as there are.
+  /// `--to VALUE`, or a positional argument if the name has no dashes (`PATH`). Lists take any
+  /// number of values.
   Option option(const std::string& name, std::string& value, const std::string& about = "");
   Option option(const std::string& name, int64_t& value, const std::string& about = "");
   Option option(const std::string& name, double& value, const std::string& about = "");
   Option option(const std::string& name, std::vector<std::string>& values,
                 const std::string& about);
   Option option(const std::string& name, std::vector<int64_t>& values, const std::string& about);
-  /// Words that are none of the options, those that begin with dashes too.
+  /// Collects the words that are no options, also those that begin with dashes.
   void other_words(std::vector<std::string>& words);
 
-  /// Lines below the options in --help.
+  /// Lines after the options in --help.
   void footer(const std::string& text);
-  /// --help does not list it.
+  /// Hides it from --help.
   void hide();
-  /// What it does; returns the process's exit status. Of a command and one below it the lower acts.
+  /// Sets the action, which returns the process's exit status. With a subcommand only the
+  /// subcommand's action runs.
   void run(Action action);
 
  private:
@@ -70,27 +71,26 @@ class Command {
   Action* action_;
 };
 
-/// The program of all commands.
+/// The program with all its commands.
 class Program {
  public:
-  /// Without a version it has no --version.
+  /// An empty version: no --version.
   Program(const std::string& name, const std::string& version, const std::string& about);
   ~Program();
   Program(const Program&) = delete;
   Program& operator=(const Program&) = delete;
 
   Command add(const std::string& name, const std::string& about);
-  /// Of a program that has no commands: what it takes itself.
+  /// For a program without commands: its own options.
   Command itself();
 
-  /// What --help says of the commands that it lists, and of those below them.
+  /// What --help says about the listed commands and their subcommands.
   CommandText text() const;
-  /// The footers of the commands, by name.
+  /// Sets the footer of each command by its name.
   void footers(const std::function<std::string(const std::string&)>& of);
 
-  /// Reads the words and acts on them. Returns the exit status; what is wrong with the words,
-  /// --help and --version are printed. Throws an Error for a command that there is not, and what
-  /// the action throws.
+  /// Parses the words and runs the action. Returns the exit status; usage errors, --help and
+  /// --version are printed. Throws an Error for an unknown command, and what the action throws.
   int run(int argc, char** argv);
 
  private:

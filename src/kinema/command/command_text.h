@@ -7,8 +7,8 @@ namespace kinema::command {
 
 /// An option or argument of a command, as --help describes it.
 struct OptionText {
-  std::vector<std::string> names;  // "--json"; of an argument nothing
-  std::string value;               // "PATH", "CONFIG key=value"; of a flag nothing
+  std::vector<std::string> names;  // "--json"; empty for an argument
+  std::string value;               // "PATH", "CONFIG key=value"; empty for a flag
   std::string help;
 };
 

@@ -10,7 +10,7 @@ int edit_distance(std::string_view a, std::string_view b) {
   constexpr size_t kMost = 256;
   a = a.substr(0, kMost);
   b = b.substr(0, kMost);
-  // Three rows of the table of distances between the beginnings of a and those of b.
+  // Three rows of the distance table: prefixes of a against prefixes of b.
   std::vector<int> row(b.size() + 1);
   std::vector<int> above(b.size() + 1);
   std::vector<int> two_above(b.size() + 1);

@@ -17,7 +17,7 @@ class Error : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// A job that leaves nothing behind was asked to end and did, before its result was there.
+/// A job that leaves nothing behind was stopped on request, before it had a result.
 class Stopped : public Error {
  public:
   Stopped() : Error("[job] stopped before the end, as was asked") {}

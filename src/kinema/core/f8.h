@@ -5,17 +5,17 @@
 
 namespace kinema {
 
-/// Numbers of eight bits as the OCP 8-bit Floating Point Specification (revision 1.0) has them:
-/// e4m3fn has four bits of exponent, no infinity and one NaN of each sign, and reaches 448; e5m2 is
-/// laid out like an IEEE type, with infinities and NaN, and reaches 57344.
+/// Eight-bit floats of the OCP 8-bit Floating Point Specification (revision 1.0): e4m3fn has four
+/// exponent bits, no infinity and one NaN of each sign, and reaches 448; e5m2 is laid out like an
+/// IEEE type, with infinities and NaN, and reaches 57344.
 namespace f8 {
 
-/// What of a type of eight bits its conversions need.
+/// The constants that the conversions of an eight-bit type need.
 struct Format {
   int mantissa = 0;     // bits
   int bias = 0;         // of the exponent
   uint8_t largest = 0;  // the code of the largest finite value
-  uint8_t beyond = 0;   // the code of what is larger
+  uint8_t beyond = 0;   // the code for anything larger
   uint8_t not_a_number = 0;
 };
 
@@ -43,8 +43,8 @@ float to_f32(uint8_t code) {
   return sign != 0 ? -value : value;
 }
 
-/// Rounds to nearest, ties to even, at once; what is larger in magnitude than halfway above the
-/// largest value becomes `beyond`, NaN stays NaN.
+/// Rounds to nearest, ties to even, in one step. A magnitude larger than halfway above the largest
+/// value becomes `beyond`; NaN stays NaN.
 template <Format kFormat>
 uint8_t from_f32(float x, uint8_t beyond) {
   const auto u = std::bit_cast<uint32_t>(x);
@@ -55,7 +55,7 @@ uint8_t from_f32(float x, uint8_t beyond) {
   }
   constexpr auto kSmallestNormal = static_cast<uint32_t>(127 + 1 - kFormat.bias) << 23;
   if (a < kSmallestNormal) {
-    // One addition rounds to a multiple of the smallest subnormal, the last bit of `kOne`.
+    // One addition rounds to a multiple of the smallest subnormal, which is the last bit of `kOne`.
     constexpr auto kOne = static_cast<uint32_t>(127 + 1 - kFormat.bias - kFormat.mantissa + 23)
                           << 23;
     const float shifted = std::bit_cast<float>(a) + std::bit_cast<float>(kOne);
@@ -70,11 +70,11 @@ uint8_t from_f32(float x, uint8_t beyond) {
 
 }  // namespace f8
 
-/// The float that a code of e4m3fn stands for.
+/// The value of an e4m3fn code.
 inline float f8e4m3fn_to_f32(uint8_t code) { return f8::to_f32<f8::kE4M3FN>(code); }
 
-/// Rounds to nearest, ties to even. What rounds to more than 448, and infinity, becomes NaN, as
-/// XLA's `convert` has it.
+/// Rounds to nearest, ties to even. What rounds to more than 448, and infinity, becomes NaN, as in
+/// XLA's `convert`.
 inline uint8_t f32_to_f8e4m3fn(float x) { return f8::from_f32<f8::kE4M3FN>(x, f8::kE4M3FN.beyond); }
 
 /// The same, but what rounds to more than 448, and infinity, becomes 448 of its sign.
@@ -82,11 +82,11 @@ inline uint8_t f32_to_f8e4m3fn_saturated(float x) {
   return f8::from_f32<f8::kE4M3FN>(x, f8::kE4M3FN.largest);
 }
 
-/// The float that a code of e5m2 stands for.
+/// The value of an e5m2 code.
 inline float f8e5m2_to_f32(uint8_t code) { return f8::to_f32<f8::kE5M2>(code); }
 
-/// Rounds to nearest, ties to even. What rounds to more than 57344 becomes infinity, as XLA's
-/// `convert` has it.
+/// Rounds to nearest, ties to even. What rounds to more than 57344 becomes infinity, as in XLA's
+/// `convert`.
 inline uint8_t f32_to_f8e5m2(float x) { return f8::from_f32<f8::kE5M2>(x, f8::kE5M2.beyond); }
 
 /// The same, but what rounds to more than 57344, and infinity, becomes 57344 of its sign.

@@ -5,8 +5,7 @@
 
 namespace kinema {
 
-/// 64 bits of a text (FNV-1a): whether two are alike, not a defence against who wants them to seem
-/// so.
+/// 64-bit hash of a text (FNV-1a), to compare texts; not cryptographic.
 constexpr uint64_t fingerprint(std::string_view text) {
   uint64_t hash = 0xcbf29ce484222325;
   for (const char each : text) {

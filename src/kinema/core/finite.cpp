@@ -7,10 +7,10 @@
 namespace kinema {
 namespace {
 
-/// Whether no element has all bits of its exponent set: those are infinite or NaN.
+/// Whether every element has an exponent below all ones, which mean infinite or NaN.
 template <typename Word>
 bool all_below(std::span<const std::byte> bytes, Word exponent) {
-  // Sums without a branch, which the compiler turns into vectors.
+  // Branch-free sums, which the compiler vectorises.
   constexpr size_t kWords = 4096;
   const size_t words = bytes.size() / sizeof(Word);
   for (size_t first = 0; first < words; first += kWords) {

@@ -8,8 +8,7 @@
 
 namespace kinema {
 
-/// Whether no value among elements of a type, in native byte order, is infinite or NaN. Integers
-/// always are finite.
+/// Whether no element, in native byte order, is infinite or NaN. Integers are always finite.
 bool all_finite(std::span<const std::byte> bytes, DType dtype);
 inline bool all_finite(const HostArray& array) {
   return all_finite(array.bytes, array.shape.dtype);

@@ -14,14 +14,15 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// An absolute path from the environment; relative ones would name another folder in each place.
+/// An absolute path from the environment; a relative one would depend on the working directory.
 fs::path absolute_path(const char* name) {
   const char* value = std::getenv(name);
   const fs::path path = value == nullptr ? "" : value;
   return path.is_absolute() ? path : fs::path();
 }
 
-/// Anyone may write to the temporary folder, and make this one first.
+/// `kinema-UID` in the temporary folder. Anyone may write there, and may have made this folder
+/// first.
 fs::path private_temporary_folder() {
   std::error_code error;
   const fs::path temporary = fs::temp_directory_path(error);

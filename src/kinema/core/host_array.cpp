@@ -69,7 +69,7 @@ int64_t load_integer(DType dtype, const std::byte* p) {
   return is_signed ? static_cast<int64_t>(raw << shift) >> shift : static_cast<int64_t>(raw);
 }
 
-/// The common pairs as loops that the compiler can vectorise; both sides may lie at any address.
+/// The common pairs as loops that the compiler can vectorise; neither side need be aligned.
 template <typename From, typename To, typename F>
 void each(std::span<const std::byte> from, std::span<std::byte> to, F f) {
   const size_t n = from.size() / sizeof(From);

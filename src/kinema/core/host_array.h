@@ -20,7 +20,7 @@ struct HostArray {
   /// Zeros.
   explicit HostArray(Shape s) : shape(std::move(s)), bytes(static_cast<size_t>(shape.bytes())) {}
 
-  /// From values of the C++ type that `dtype` has (float for F32, int64_t for S64, ...).
+  /// From values of the C++ type that matches `dtype` (float for F32, int64_t for S64, ...).
   template <typename T>
   static HostArray from(DType dtype, Dims dims, std::span<const T> values) {
     HostArray out(Shape{dtype, std::move(dims)});
@@ -33,7 +33,7 @@ struct HostArray {
     return from<float>(DType::F32, std::move(dims), values);
   }
 
-  /// The elements as a C++ type of the same width.
+  /// The elements as a C++ type of the same size; throws an Error if the sizes differ.
   template <typename T>
   std::span<const T> as() const {
     check(static_cast<int64_t>(sizeof(T)) == byte_size(shape.dtype),
@@ -47,12 +47,11 @@ struct HostArray {
   }
 };
 
-/// Element-wise conversion between floating-point types (round to nearest even; what is larger than
-/// a type reaches becomes infinity, in F8E4M3FN NaN) and between integers; throws an Error for
-/// other pairs.
+/// Element-wise conversion between floating-point types (round to nearest even; overflow becomes
+/// infinity, in F8E4M3FN NaN) and between integers; throws an Error for other pairs.
 HostArray convert(const HostArray& x, DType dtype);
 
-/// The same from bytes to bytes, which hold as many elements of their dtypes.
+/// The same from bytes to bytes; both sides must hold the same number of elements.
 void convert(std::span<const std::byte> from, DType from_dtype, std::span<std::byte> to,
              DType to_dtype);
 

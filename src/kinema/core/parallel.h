@@ -20,8 +20,8 @@
 namespace kinema {
 
 /// A thread that runs `work`, with its stop token if it takes one. An exception that left a
-/// thread's function would end the process: `failed` gets it, on that thread, and hands it to
-/// whoever waits for the work. `failed` must not throw. Throws an Error where no thread can be
+/// thread's function would end the process, so `failed` receives it, on that thread, and passes it
+/// to whoever waits for the work. `failed` must not throw. Throws an Error where no thread can be
 /// made.
 template <typename Work, typename Failed>
 std::jthread start_thread(Work work, Failed failed) {
@@ -46,8 +46,8 @@ std::jthread start_thread(Work work, Failed failed) {
   }
 }
 
-/// start_thread for work that people can do without, such as telling them that something takes
-/// long: where no thread can be made there is none, and an error of `work` only ends it.
+/// start_thread for optional work, such as a notice that something takes long: if no thread can be
+/// made, the work is skipped, and an error only ends it.
 template <typename Work>
 std::jthread start_optional_thread(Work work) {
   try {
@@ -57,14 +57,14 @@ std::jthread start_optional_thread(Work work) {
   }
 }
 
-/// The threads of this machine's processors; at least 1.
+/// The number of hardware threads of this machine; at least 1.
 inline int processor_threads() {
   return static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
 }
 
-/// Calls work(0) ... work(count - 1), up to `threads` at a time, this thread's included; throws the
-/// first exception once all calls that had begun by then have ended. Where fewer threads can be
-/// made, those there are do the work.
+/// Calls work(0) ... work(count - 1), up to `threads` at a time, this thread included. After the
+/// first exception no further call begins; it is rethrown once the running ones have ended. Runs
+/// with fewer threads where no more can be made.
 inline void for_each_in_parallel(size_t count, int threads,
                                  const std::function<void(size_t)>& work) {
   std::atomic<size_t> next = 0;
@@ -98,7 +98,7 @@ inline void for_each_in_parallel(size_t count, int threads,
   }
 }
 
-/// Calls work(first, last) for consecutive ranges that together are 0 .. count - 1, in parallel;
+/// Calls work(first, last) for consecutive ranges that together cover 0 .. count - 1, in parallel;
 /// one range where there are fewer than 2 * `least` items.
 inline void for_ranges_in_parallel(int64_t count, int64_t least,
                                    const std::function<void(int64_t, int64_t)>& work) {
@@ -110,8 +110,8 @@ inline void for_ranges_in_parallel(int64_t count, int64_t least,
   });
 }
 
-/// The result of `work`, which runs on a thread of its own, after `begin` has run there. Where no
-/// thread can be made, `work` alone runs in the calling thread, before this returns.
+/// The future result of `work`, which runs on its own thread after `begin` has run there. Where no
+/// thread can be made, `work` runs in the calling thread, without `begin`, before this returns.
 template <typename Begin, typename Work>
 auto in_background(Begin begin, const Work& work) {
   try {

@@ -12,10 +12,10 @@ namespace kinema {
 namespace {
 
 constexpr size_t kLongest = 1000;
-// ICU calls back after each 10,000 states of its matcher, a tenth of a millisecond; a match without
-// takes a hundredth of one.
+// ICU calls back after each 10,000 states of its matcher, which take a tenth of a millisecond; a
+// match without such a call takes a hundredth of one.
 constexpr int64_t kOfCall = 10;
-// What one match may take.
+// The limit of one match.
 constexpr int64_t kMostSteps = 100 * kOfCall;
 constexpr int32_t kMostStackBytes = 1 << 20;
 
@@ -24,7 +24,7 @@ icu::UnicodeString unicode(std::string_view text) {
       icu::StringPiece(text.data(), static_cast<int32_t>(text.size())));
 }
 
-/// Python's `(?P<name>` is everybody else's `(?<name>`.
+/// `(?P<name>`, Python's notation, as `(?<name>`.
 std::string without_python(std::string_view pattern) {
   std::string out;
   for (size_t i = 0; i < pattern.size(); ++i) {

@@ -5,13 +5,13 @@
 
 namespace kinema {
 
-/// Text of which nothing is a command to a terminal: control characters (all but line ends and
-/// tabs, and those that turn the direction of what follows) and bytes that are no UTF-8 become
-/// `\x1b` or `\u202e`. Names and settings in files may hold any.
+/// The text without anything that a terminal would interpret: control characters (except line ends
+/// and tabs, but including those that turn the writing direction) and bytes that are not UTF-8
+/// become `\x1b` or `\u202e`. Names and settings in files may contain any of them.
 std::string printable(std::string_view text);
 
-/// `printable` for a message whose further lines are indented by two spaces. A line break that is
-/// not followed by two spaces becomes `\x0a`, so that a name in the message cannot begin a line of
+/// `printable` for a message whose continuation lines are indented by two spaces. A line break
+/// without two spaces after it becomes `\x0a`, so that a name in the message cannot begin a line of
 /// its own.
 std::string printable_message(std::string_view text);
 

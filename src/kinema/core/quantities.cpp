@@ -19,7 +19,7 @@ std::string count_text(int64_t count) {
   constexpr const char* kUnits[] = {"k", "M", "B", "T"};
   auto value = static_cast<double>(count);
   size_t unit = 0;
-  // 999.5 would be read as 1e+03.
+  // 999.5 would be printed as 1e+03.
   for (value /= 1000; value >= 999.5 && unit + 1 < std::size(kUnits); value /= 1000) {
     ++unit;
   }

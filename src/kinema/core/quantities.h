@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-/// Quantities as people read them.
+/// Quantities formatted for people.
 namespace kinema {
 
 /// `1:02:03` or `2:03`.

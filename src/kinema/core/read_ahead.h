@@ -19,20 +19,19 @@ struct ReadAheadOptions {
   int64_t first = 0;
   int64_t end = -1;  // one past the last; negative: endless
   int threads = 2;
-  int64_t depth = 4;  // made and not taken yet, those being made included
+  int64_t depth = 4;  // items made but not yet taken, including those in progress
 };
 
-/// Things with numbers, made ahead on threads of their own and handed out in order.
+/// Makes numbered items ahead on its own threads and hands them out in order.
 ///
-/// The threads take numbers in order; one begins only while fewer than `depth` are ahead of the
-/// caller. Where fewer threads can be made, those there are make all; without any, `next` makes the
-/// thing that it hands out. The destructor waits for those that were begun. `next` is for one
-/// thread.
+/// The threads take numbers in order and begin one only while fewer than `depth` are ahead of the
+/// caller. Works with fewer threads where no more can be made; without any, `next` makes the item
+/// itself. The destructor waits for items in progress. `next` must be called from one thread.
 template <typename Thing>
 class ReadAhead {
  public:
-  /// `make` gives the thing of a number, on any of the threads; `begin` is called first on each,
-  /// with the thread's number.
+  /// `make` makes the item of a number, on any of the threads; `begin` is called first on each
+  /// thread, with the thread's number.
   ReadAhead(const ReadAheadOptions& options, std::function<Thing(int64_t)> make,
             std::function<void(int)> begin = {})
       : options_(options),
@@ -56,8 +55,8 @@ class ReadAhead {
   ReadAhead& operator=(const ReadAhead&) = delete;
   ~ReadAhead() { stop(); }
 
-  /// The next thing; waits for it. Nothing after the last. Throws what `make` threw for this
-  /// number, and the same when it is asked again.
+  /// The next item; waits for it. Empty after the last. Throws what `make` threw for this number,
+  /// and the same again if called again.
   std::optional<Thing> next() {
     std::unique_lock lock(mutex_);
     if (!exists(taken_)) {
@@ -81,7 +80,7 @@ class ReadAhead {
     room_.notify_all();
     return thing;
   }
-  /// The number of what `next` hands out.
+  /// The number of the item that `next` returns next.
   int64_t position() const {
     const std::scoped_lock lock(mutex_);
     return taken_;
@@ -110,7 +109,7 @@ class ReadAhead {
     }
   }
 
-  /// Makes the thing of the number that is next to be begun, without the lock meanwhile.
+  /// Makes the next item that nobody has begun; unlocks `lock` while it works.
   void make_next(std::unique_lock<std::mutex>& lock) {
     const int64_t number = begun_++;
     lock.unlock();
@@ -124,7 +123,7 @@ class ReadAhead {
     ready_.emplace(number, std::move(made));
   }
 
-  /// What goes wrong outside of `make`, whose errors belong to their numbers, `next` throws.
+  /// Makes `next` throw an error from outside `make`; errors of `make` belong to their item.
   void end_by(std::exception_ptr error) {
     const std::scoped_lock lock(mutex_);
     failure_ = std::move(error);

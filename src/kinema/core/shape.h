@@ -10,8 +10,8 @@ namespace kinema {
 
 using Dims = std::vector<int64_t>;
 
-/// One axis of a tensor; an own type so that axes and sizes cannot be swapped. Negative counts from
-/// the last axis.
+/// One axis of a tensor; a type of its own so that axes and sizes cannot be swapped. Negative
+/// counts from the last axis.
 struct Axis {
   int64_t index;
   explicit constexpr Axis(int64_t i) : index(i) {}
@@ -38,10 +38,10 @@ std::string to_string(const Dims& dims);
 /// `tensor<1x20x128xbf16>`, as StableHLO writes it.
 std::string mlir_type(const Shape& shape);
 
-/// The axis as 0 <= i < rank; throws an Error that names `op` and the shape when it is outside.
+/// The axis as 0 <= i < rank; throws an Error that names `op` and the shape if it is outside.
 int64_t resolve_axis(Axis axis, const Shape& shape, const char* op);
 
-/// Product of sizes; throws an Error when one is negative or the product leaves int64.
+/// Product of sizes; throws an Error if one is negative or the product overflows int64.
 int64_t checked_elements(const Dims& dims);
 
 }  // namespace kinema

@@ -4,7 +4,7 @@
 
 namespace kinema {
 
-/// Seconds since it was made or restarted, by a clock that nobody sets.
+/// Seconds since construction or restart, on a monotonic clock.
 class Stopwatch {
  public:
   double seconds() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
@@ -15,7 +15,7 @@ class Stopwatch {
   Clock::time_point start_ = Clock::now();
 };
 
-/// Adds the seconds it lives to a total.
+/// Adds the seconds of its lifetime to a total.
 class AddSeconds {
  public:
   explicit AddSeconds(double& total) : total_(total) {}

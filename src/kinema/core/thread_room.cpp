@@ -18,7 +18,7 @@ void check_thread_room(int threads, std::string_view who) {
       made.push_back(start_thread([&over] { over.wait(); }, [](const std::exception_ptr&) {}));
     }
   } catch (const Error&) {
-    // So many it may make.
+    // The limit is reached; the check below reports it.
   }
   over.count_down();
   check(static_cast<int>(made.size()) == threads,

@@ -4,9 +4,9 @@
 
 namespace kinema {
 
-/// Throws an Error where this process cannot make so many more threads, which a library (`who`)
-/// makes and without which it ends the process. Makes as many and ends them again, a matter of
-/// milliseconds.
+/// Throws an Error where this process cannot make `threads` more threads. A library (`who`) needs
+/// them and ends the process if it cannot make them. Tries by making as many and ending them, which
+/// takes milliseconds.
 void check_thread_room(int threads, std::string_view who);
 
 }  // namespace kinema

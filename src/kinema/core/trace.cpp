@@ -89,7 +89,7 @@ Scope::Scope(std::string_view name, int64_t step) : step_(step) {
 }
 
 Label label(std::string_view name) {
-  // FNV-1a, without the sign.
+  // FNV-1a without the sign bit.
   uint64_t hash = 0xcbf29ce484222325;
   for (const char c : name) {
     hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;

@@ -8,12 +8,12 @@
 
 namespace kinema::data {
 
-/// Memory of arrow's default pool up to a bound, so that a file that lies about its sizes cannot
-/// ask for any amount: an allocation has at most twice `file_bytes` and `spare_bytes`, and all
-/// together four times `file_bytes` and `spare_bytes`. Beyond that arrow gets OutOfMemory.
+/// Arrow's default pool with a limit, so that a file with false sizes cannot allocate any amount:
+/// an allocation has at most 2 `file_bytes` + `spare_bytes`, all together 4 `file_bytes` +
+/// `spare_bytes`. Beyond that arrow gets OutOfMemory.
 ///
-/// Four times, since a column may lie there as a page unpacked, as the dictionary that the page
-/// was, and as values in a buffer that doubled when it grew.
+/// Four times, because a column may be in memory as an uncompressed page, as the page's dictionary,
+/// and as values in a buffer that was doubled.
 class BoundedPool : public arrow::MemoryPool {
  public:
   BoundedPool(int64_t file_bytes, int64_t spare_bytes)
@@ -32,7 +32,7 @@ class BoundedPool : public arrow::MemoryPool {
   std::string backend_name() const override { return pool_->backend_name(); }
 
  private:
-  /// Counts `more` bytes of an allocation of `size`, or refuses.
+  /// Counts `more` bytes of an allocation of `size`, or returns OutOfMemory.
   arrow::Status take(int64_t size, int64_t more);
 
   arrow::MemoryPool* pool_ = arrow::default_memory_pool();

@@ -29,10 +29,10 @@ size_t choose_bucket(std::span<const Bucket> buckets, const ClipSize& clip, int6
   };
   const auto span = [&](const Bucket& bucket) { return (bucket.frames - 1) * frame_stride + 1; };
   const double nearest = distance(*std::ranges::min_element(buckets, {}, distance));
-  // 480x832 and 720x1280 stand for one aspect ratio, though rounded to multiples of 16 they differ.
+  // 480x832 and 720x1280 are meant as one aspect ratio, although they differ after rounding to 16.
   constexpr double kSame = 0.05;
   const int64_t area = clip.height * clip.width;
-  // The larger, the better: frames, then not enlarged, then a size near the clip's.
+  // Larger is better: frames, then no enlarging, then a size near the clip's.
   const auto rank = [&](const Bucket& bucket) {
     const int64_t own = bucket.height * bucket.width;
     return std::tuple(bucket.frames, own <= area, own <= area ? own : -own);
@@ -88,7 +88,7 @@ ClipBuckets bucket_clips(int64_t clips, std::vector<Bucket> buckets, const ClipF
       problems[clip] = bad.what();
     }
   });
-  for (int64_t clip = 0; clip < clips; ++clip) {  // in order, whichever thread was faster
+  for (int64_t clip = 0; clip < clips; ++clip) {  // in order, regardless of the threads' speed
     if (const std::string& why = problems[static_cast<size_t>(clip)]; !why.empty()) {
       on_problem(clip, why);
     }
@@ -123,8 +123,8 @@ int64_t GroupedOrder::batches_before(int64_t epoch) const {
 GroupedOrder::Place GroupedOrder::at(int64_t position) const {
   check(position >= 0 && position < int64_t{1} << 62, "[buckets] position {}", position);
   const int64_t number = position / batch_;
-  // The epoch of this batch: the last one that begins at or before it. Up to a batch of each group
-  // is carried over, so the bound has that many to spare.
+  // The epoch of this batch: the last one that starts at or before it. Up to a batch of each group
+  // is carried over, so the bound is that much larger.
   int64_t low = 0;
   auto high = static_cast<int64_t>(
       (static_cast<__int128>(number) + static_cast<int64_t>(groups_.size()) + 1) * batch_ / size_ +

@@ -10,7 +10,8 @@
 
 namespace kinema::data {
 
-/// A size that clips are brought to. All samples of a batch are of one bucket.
+/// A size (frames x height x width) to which clips are resized. All samples of a batch have the
+/// same bucket.
 struct Bucket {
   int64_t frames = 0;
   int64_t height = 0;
@@ -22,28 +23,28 @@ struct Bucket {
 /// `81x480x832`.
 std::string to_string(const Bucket& bucket);
 
-/// The bucket of a clip: of those whose aspect ratio is nearest to the clip's (or within 5 % of
-/// that), the one with the most frames that the clip has at this stride; of several, the largest
-/// that needs no enlarging, else the smallest. Throws an Error that says how many frames are
-/// missing when the clip is too short for all of these.
+/// The bucket of a clip. Of the buckets whose aspect ratio is nearest to the clip's (or within 5 %
+/// of that), it is the one with the most frames that the clip has at this stride; of several, the
+/// largest that needs no enlarging, else the smallest. If the clip is too short for all of these,
+/// throws an Error with the number of missing frames.
 size_t choose_bucket(std::span<const Bucket> buckets, const ClipSize& clip, int64_t frame_stride);
 
-/// Clips and their buckets; without buckets, all clips are brought to one size.
+/// Clips and their buckets; without buckets, all clips get one size.
 struct ClipBuckets {
   std::vector<Bucket> buckets;
-  std::vector<int64_t> bucket_of;  // by clip; -1: it has none
+  std::vector<int64_t> bucket_of;  // by clip; -1: none
 
   bool empty() const { return buckets.empty(); }
-  /// The format with the size of the clip's bucket.
+  /// `format` with the size of the clip's bucket.
   ClipFormat format(int64_t clip, const ClipFormat& format) const;
 };
 
-/// The format with the size of the bucket.
+/// `format` with the size of the bucket.
 ClipFormat sized(const ClipFormat& format, const Bucket& bucket);
 
-/// Chooses the bucket of each of the first `clips` clips at the frames that `format` takes,
-/// measured on several threads by `measure`, which ClipSet has. A clip that cannot be measured or
-/// is too short has none, after `on_problem` was told why (one call at a time; it may throw).
+/// Chooses the bucket of each of the first `clips` clips for the frames of `format`, with `measure`
+/// (a function of ClipSet) on several threads. A clip that cannot be measured or is too short gets
+/// none, and `on_problem` receives the reason (one call at a time; it may throw).
 ClipBuckets bucket_clips(int64_t clips, std::vector<Bucket> buckets, const ClipFormat& format,
                          const std::function<ClipSize(int64_t)>& measure, int threads,
                          const std::function<void(int64_t, const std::string&)>& on_problem);
@@ -51,18 +52,18 @@ ClipBuckets bucket_clips(int64_t clips, std::vector<Bucket> buckets, const ClipF
 /// An endless order of samples of several groups (buckets, or records of one shape) in which every
 /// `batch` samples, counted from 0, are of one group: a pure function of seed and position.
 ///
-/// Each group's samples come round in their own shuffled order, epoch after epoch, and an epoch has
-/// as many batches of a group as its samples fill, what is over counting for the next one. So all
-/// samples are seen equally often, in a group smaller than a batch too, and none is left out.
+/// Each group's samples are shuffled anew in each epoch. An epoch has as many complete batches of a
+/// group as its samples fill; the rest moves to the next epoch. So all samples, also those of a
+/// group smaller than a batch, are used equally often.
 class GroupedOrder {
  public:
-  /// `groups` holds each group's samples by number, none of them empty.
+  /// `groups` has each group's samples by number; no group is empty.
   GroupedOrder(std::vector<std::vector<int64_t>> groups, int64_t batch, uint64_t seed,
                bool shuffle);
 
   struct Place {
     size_t group = 0;
-    int64_t index = 0;  // into the group
+    int64_t index = 0;  // within the group
   };
   Place at(int64_t position) const;
   int64_t size() const { return size_; }

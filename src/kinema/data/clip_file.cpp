@@ -16,7 +16,7 @@
 namespace kinema::data {
 namespace {
 
-/// Where a window begins that leaves `spare` places; the middle where no place is given.
+/// The start of a window with `spare` possible positions; the middle if no position is given.
 int64_t offset(std::optional<float> place, int64_t spare) {
   return place ? std::min(spare, static_cast<int64_t>(*place * static_cast<float>(spare + 1)))
                : spare / 2;
@@ -69,8 +69,8 @@ int64_t frames_in(const ClipSize& clip, const ClipFormat& format) {
   if (format.fps <= 0 || clip.seconds <= 0) {
     return clip.frames;
   }
-  // Every time k / fps before the end; the slack is for containers that keep milliseconds, the
-  // bound for those that claim ages.
+  // Counts every k / fps before the end. The slack is for containers with millisecond time stamps,
+  // the bound for files that claim huge durations.
   const double frames = std::ceil(clip.seconds * format.fps - 0.05);
   return static_cast<int64_t>(std::clamp(frames, 1.0, 1e12));
 }
@@ -100,7 +100,7 @@ void check_length(const ClipSize& clip, const std::string& name, const ClipForma
 
 Fit fit_of(double shown_height, double shown_width, int64_t height, int64_t width,
            std::optional<float> crop) {
-  // The smallest size of the same proportions that covers height x width.
+  // The smallest size with the same aspect ratio that covers height x width.
   const double scale = std::max(static_cast<double>(height) / shown_height,
                                 static_cast<double>(width) / shown_width);
   const auto scaled = [scale](double size, int64_t at_least) {

@@ -28,7 +28,7 @@ constexpr const char* kNoCaption = "no caption";
 constexpr const char* kUnreadable = "caption cannot be read";
 constexpr const char* kNotUtf8 = "caption is not UTF-8";
 
-/// What stands beside clips and is none by intention.
+/// Files that are expected next to clips.
 bool is_companion(const fs::path& path) {
   constexpr std::array<std::string_view, 16> kEndings = {
       ".txt", ".json", ".jsonl", ".csv",  ".tsv",  ".md",      ".yml",   ".yaml",
@@ -40,7 +40,7 @@ bool is_companion(const fs::path& path) {
          std::ranges::find(kEndings, ending) != kEndings.end();
 }
 
-/// The split that a folder's name begins with, as the datasets library has it; empty: none.
+/// The split at the start of a folder's name, as in the datasets library; empty: none.
 std::string split_of(const std::string& name) {
   constexpr std::array<std::pair<std::string_view, std::string_view>, 10> kWords = {{
       {"train", "train"},
@@ -59,8 +59,8 @@ std::string split_of(const std::string& name) {
   return found == kWords.end() ? "" : std::string(found->second);
 }
 
-/// The file beside a clip that says what is to be seen: `.txt`, else `.caption` as kohya's scripts
-/// have it, in small or capital letters. The first of them where none is there.
+/// The caption file of a clip: `.txt`, else kohya's `.caption`, in lower or upper case. The first
+/// of these if none exists.
 fs::path text_beside(const fs::path& clip) {
   for (const char* extension : {".txt", ".TXT", ".Txt", ".caption", ".CAPTION", ".Caption"}) {
     std::error_code ignored;
@@ -71,13 +71,13 @@ fs::path text_beside(const fs::path& clip) {
   return fs::path(clip).replace_extension(".txt");
 }
 
-/// `10_fox`: kohya's scripts take such a folder's pictures so many times an epoch.
+/// `10_fox`: kohya's scripts repeat the pictures of such a folder 10 times per epoch.
 bool says_repeats(const std::string& folder) {
   const size_t digits = folder.find_first_not_of("0123456789");
   return digits != 0 && digits != std::string::npos && folder[digits] == '_';
 }
 
-/// Reads a folder and those below it.
+/// Reads a folder and its subfolders.
 class Walk {
  public:
   Walk(const fs::path& root, const ListOptions& options) : root_(root), options_(options) {
@@ -93,7 +93,7 @@ class Walk {
  private:
   using Metadata = std::optional<fs::path>;
 
-  /// Whether the folders directly below are named for several splits, one of them the wanted one.
+  /// Selects the split if the subfolders are named for several splits, including the requested one.
   void choose_splits() {
     std::set<std::string> splits;
     std::error_code error;
@@ -106,11 +106,11 @@ class Walk {
     by_split_ = splits.size() > 1 && splits.contains(split_of(options_.split));
   }
 
-  /// `above`: the nearest metadata over the folder.
+  /// `above`: the nearest metadata in a parent folder.
   void visit(const fs::path& folder, Metadata above) {
     std::error_code error;
     if (!seen_.insert(fs::canonical(folder, error)).second) {
-      return;  // a link back
+      return;  // a symbolic link to a parent
     }
     std::vector<fs::path> paths;
     for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
@@ -174,7 +174,7 @@ class Walk {
     }
   }
 
-  /// A file that no list was asked about yet.
+  /// Adds a file that no metadata lists.
   void look_at(const fs::path& path, const Metadata& list) {
     const std::string file = path.filename().string();
     const bool image = media::is_image_name(file);
@@ -222,7 +222,7 @@ class Walk {
     out_.left_out.push_back({name(path), kImageOfOneFrame});
   }
 
-  /// Many of a kind are one line: records, weights or tables that lie beside the clips.
+  /// Many files of a kind get one line: records, weights or tables next to the clips.
   void leave_out_others() {
     for (const auto& [extension, names] : others_) {
       out_.left_out.push_back(
@@ -252,7 +252,7 @@ class Walk {
     }
   }
 
-  /// `look` says in the clip's cause what it is about to check.
+  /// `look` stores in the clip's cause what is checked next.
   template <typename Check>
   void keep(CaptionedClip& clip, const Check& look) const {
     try {
@@ -274,8 +274,8 @@ class Walk {
   std::set<std::string> repeats_;  // folders that kohya's scripts would repeat
   std::map<std::string, std::vector<std::string>>
       others_;                                           // neither videos nor images, by extension
-  std::set<fs::path> listed_;                            // files that a list names
-  std::vector<std::pair<fs::path, fs::path>> unlisted_;  // with the list that should have
+  std::set<fs::path> listed_;                            // files in metadata
+  std::vector<std::pair<fs::path, fs::path>> unlisted_;  // with the metadata that lacks them
 };
 
 }  // namespace
@@ -312,9 +312,9 @@ std::vector<CaptionedClip> list_clips(const fs::path& folder, const std::string&
 
 fs::path inside(const fs::path& root, const fs::path& base, const std::string& file,
                 const std::string& where) {
-  const fs::path given = base / file;  // of two absolute paths, the second
-  // The system follows `link/..` to the folder above the link's target: without the dots there is
-  // no such way out.
+  const fs::path given = base / file;  // an absolute `file` replaces `base`
+  // The system resolves `link/..` to the parent of the link's target; without the dots, a path
+  // cannot leave the folder this way.
   fs::path out = given.lexically_normal();
   const fs::path below =
       fs::absolute(out).lexically_relative(fs::absolute(root).lexically_normal());

@@ -4,22 +4,22 @@
 #include <string>
 #include <vector>
 
-/// What kind of data set a folder is, by the names of its files.
+/// The kind of data set in a folder, from the names of its files.
 namespace kinema::data {
 
-/// `videos`, `hf` or `tfrecord`; empty: none of the names tells.
+/// `videos`, `hf` or `tfrecord`; empty: unknown.
 std::string dataset_type_of(const std::vector<std::string>& names);
 
-/// Names of the files in a folder and those below it, from the folder's; hidden ones are not among
-/// them. At most some thousands: enough to tell what they are.
+/// Relative names of the files in a folder and its subfolders, without hidden files. At most some
+/// thousands, which is enough to identify the kind.
 std::vector<std::string> file_names(const std::filesystem::path& folder);
 
-/// `it holds 3 HEIC pictures, which are not read: ...` and what to do; empty where none of the
-/// names is a picture's of such a format.
+/// `it holds 3 HEIC pictures, which are not read: ...` with a remedy; empty if there are no
+/// pictures of unsupported formats.
 std::string unread_pictures(const std::vector<std::string>& names);
 
-/// `holds videos: dataset_type=videos reads them`, for who looked for something else; empty where
-/// that is not known or no better.
+/// `holds videos: dataset_type=videos reads them`, for an error about a folder of another kind;
+/// empty if the kind is unknown or the same.
 std::string other_type_hint(const std::filesystem::path& folder, const std::string& type);
 
 }  // namespace kinema::data

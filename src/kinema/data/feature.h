@@ -11,7 +11,7 @@
 /// Features of a record.
 namespace kinema::data {
 
-/// The one value of a feature. `what` it must be, for the error.
+/// The single value of a feature. `what` describes it in the error.
 template <typename T>
 const T& one_value(const io::Example& example, const char* name, const char* what,
                    const std::string& where) {
@@ -24,7 +24,7 @@ const T& one_value(const io::Example& example, const char* name, const char* wha
   return values->front();
 }
 
-/// The floating-point tensor of so many axes that a feature holds.
+/// The floating-point tensor of a feature, with `rank` axes.
 HostArray tensor_feature(const io::Example& example, const char* name, size_t rank,
                          const std::string& where);
 

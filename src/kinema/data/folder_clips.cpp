@@ -30,7 +30,7 @@ class FolderClips : public ClipSet {
   std::string name(int64_t clip) const override { return at(clip).path.filename().string(); }
   std::string where(int64_t clip) const override {
     const fs::path below = at(clip).path.lexically_relative(folder_);
-    // A file that a list names by a path outside of the folder keeps that path.
+    // A file that is listed with a path outside of the folder keeps that path.
     return below.empty() || *below.begin() == ".." ? at(clip).path.string() : below.string();
   }
   std::string path(int64_t clip) const override { return at(clip).path.string(); }

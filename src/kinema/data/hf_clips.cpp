@@ -23,12 +23,12 @@ namespace fs = std::filesystem;
 bool is_table(const std::string& name) {
   const fs::path path(name);
   const std::string file = path.filename().string();
-  // What the datasets library keeps beside the data for itself.
+  // Internal files of the datasets library.
   const bool own = file.starts_with("cache-") || file.starts_with("indices-");
   return !own && (path.extension() == ".parquet" || path.extension() == ".arrow");
 }
 
-/// True when the word stands alone at the beginning of a part of the path.
+/// True if the split is a separate word at the start of a part of the path.
 bool names_split(const std::string& name, const std::string& split) {
   for (const fs::path& part : fs::path(name)) {
     const std::string text = part.string();
@@ -58,7 +58,7 @@ class HfClips : public ClipSet {
     if (!cell.bytes.empty()) {
       return call(cell.bytes, name);
     }
-    // Paths are meant from the file's folder or from the data set's.
+    // Paths are relative to the file's folder or to the data set's.
     std::error_code ignored;
     fs::path path = cell.path;
     if (!whole_paths_ || path.is_relative()) {
@@ -122,7 +122,7 @@ class HfClips : public ClipSet {
   fs::path root_;
   std::vector<HfTable> tables_;
   bool whole_paths_;
-  std::vector<int64_t> ends_;  // rows up to and including each table
+  std::vector<int64_t> ends_;  // rows up to the end of each table
   std::vector<std::string> stamps_;
 };
 

@@ -20,7 +20,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Row groups that were read stay while they are together no larger than this, and one in any case.
+/// Row groups stay in memory up to this total size, and at least one.
 constexpr int64_t kKeptBytes = int64_t{256} << 20;
 
 std::string text_of(const arrow::Scalar& scalar) {
@@ -36,7 +36,7 @@ bool is_bytes(const arrow::DataType& type) {
   return type.id() == arrow::Type::BINARY || type.id() == arrow::Type::LARGE_BINARY;
 }
 
-/// The first of the names that is there; where none is, the first.
+/// The first of the names that exists; if none does, the first.
 std::string first_of(const std::vector<std::string>& names, const std::vector<std::string>& there) {
   const auto found = std::ranges::find_if(
       names, [&](const std::string& name) { return std::ranges::count(there, name) > 0; });
@@ -66,18 +66,18 @@ struct HfTable::State {
   io::MappedFile file;
   BoundedPool pool;
   std::unique_ptr<RowGroups> groups;
-  std::vector<int64_t> ends;  // rows up to and including each group
+  std::vector<int64_t> ends;  // rows up to the end of each group
   std::string media_column;
   std::string caption_column;
   std::mutex mutex;
-  std::deque<Kept> kept;  // the newest in front
+  std::deque<Kept> kept;  // the newest first
   int64_t kept_bytes = 0;
 
   std::string where(int64_t row) const {
     return fmt::format("{} row {}", path.filename().string(), row);
   }
 
-  /// A column of a row group, checked in every offset and byte of text.
+  /// A column of a row group, validated completely.
   std::shared_ptr<arrow::Array> column(size_t group, bool media) {
     const std::lock_guard lock(mutex);
     const auto found = std::ranges::find_if(
@@ -119,7 +119,7 @@ HfTable::HfTable(const fs::path& path, const std::string& media_column,
   State& s = *state_;
   s.groups = open_row_groups(s.file.bytes(), path.string(), caption_column, &s.pool);
   const std::vector<std::string> columns = s.groups->columns();
-  // The default names stand for the other usual ones too.
+  // The default names also match other usual ones.
   s.media_column = media_column == "image" ? first_of({"image", "video"}, columns) : media_column;
   s.caption_column = first_of(caption_names(caption_column), columns);
   for (const auto& [column, key] :

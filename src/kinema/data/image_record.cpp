@@ -10,7 +10,7 @@
 namespace kinema::data {
 namespace {
 
-/// Rows and columns of tokens, by positions f32 [s, 3] that are (0, row, column), row by row.
+/// Rows and columns of tokens with positions f32 [s, 3]: (0, row, column), row by row.
 std::pair<int64_t, int64_t> grid_of(const HostArray& ids, int64_t tokens,
                                     const std::string& where) {
   check(ids.shape.dims == Dims({tokens, 3}), "[example] {}: `img_ids` are {}, expected [{}, 3]",
@@ -33,8 +33,8 @@ std::pair<int64_t, int64_t> grid_of(const HostArray& ids, int64_t tokens,
   return {tokens / columns, columns};
 }
 
-/// Tokens [rows * columns, 4 c] to latents [c, 1, 2 rows, 2 columns]: a token's channels are those
-/// of 2 x 2 cells, channel by channel.
+/// Tokens [rows * columns, 4 c] to latents [c, 1, 2 rows, 2 columns]: a token holds 2 x 2 latents,
+/// channel by channel.
 HostArray unpacked(const HostArray& tokens, int64_t rows, int64_t columns) {
   const int64_t channels = tokens.shape.dims[1] / 4;
   HostArray out(Shape{tokens.shape.dtype, {channels, 1, 2 * rows, 2 * columns}});

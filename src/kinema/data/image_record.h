@@ -5,7 +5,7 @@
 #include "kinema/data/source.h"
 #include "kinema/io/example_proto.h"
 
-/// Records as MaxDiffusion's trainers of images have them. The two name text the other way round:
+/// Records of MaxDiffusion's image trainers, which use the same names for different text states:
 ///
 ///                    Flux                                      Stable Diffusion XL
 ///   pixel_values     latents in packed tokens [s, 4 c]         latents [c, h, w]
@@ -18,15 +18,15 @@ namespace kinema::data {
 /// True for an example with `pixel_values`.
 bool is_image_record(const io::Example& example);
 
-/// The features that hold latents and text states; `packed` where it has img_ids.
+/// The features of latents and text states; `packed` if it has img_ids.
 inline constexpr const char* kPixelValues = "pixel_values";
 inline constexpr const char* kTextEmbeds = "text_embeds";
 inline constexpr const char* kPromptEmbeds = "prompt_embeds";
 inline constexpr const char* kImageIds = "img_ids";
 
-/// Latents come out as those of a video of one frame, [c, 1, h, w]. Throws an Error with `where`
-/// for a missing feature, another rank or type, and positions that are not those of a whole
-/// picture.
+/// Latents are returned as those of a video of one frame, [c, 1, h, w]. Throws an Error with
+/// `where` for a missing feature, another rank or dtype, and positions that are not a complete
+/// grid.
 Sample parse_image_record(const io::Example& example, const std::string& where);
 
 }  // namespace kinema::data

@@ -14,7 +14,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The first is the datasets library's, the others those of other trainers.
+// The first is the datasets library's name, the others those of other trainers.
 constexpr std::array kFileNames = {"file_name",  "video",    "path", "file",
                                    "video_path", "filename", "image"};
 
@@ -28,7 +28,7 @@ std::string quoted(const std::vector<std::string>& names, size_t most) {
   return out + (names.size() > most ? ", ..." : "");
 }
 
-/// The first of `wanted` that is there; throws an Error that says what is.
+/// The first of `wanted` that exists; throws an Error that lists the existing names.
 size_t find_name(const std::vector<std::string>& there, const std::vector<std::string>& wanted,
                  const std::string& where, const char* what) {
   for (const std::string& name : wanted) {
@@ -72,7 +72,7 @@ struct CsvRow {
   std::vector<std::string> fields;
 };
 
-// RFC 4180: fields may stand in quotes, with a quote doubled inside, and then hold commas and line
+// RFC 4180: fields may be quoted, with quotes doubled inside, and then contain commas and line
 // breaks.
 std::vector<CsvRow> parse_csv(std::string_view text, const std::string& source) {
   std::vector<CsvRow> rows;
@@ -150,7 +150,7 @@ std::string trimmed(std::string_view text) {
 std::vector<MetadataRow> read_metadata(const fs::path& path, const std::string& caption_column) {
   std::string text = io::read_text(path);
   if (text.starts_with("\xef\xbb\xbf")) {
-    text.erase(0, 3);  // the mark that spreadsheets put before UTF-8
+    text.erase(0, 3);  // the byte order mark of spreadsheets
   }
   return path.extension() == ".csv" ? from_csv(text, path.string(), caption_column)
                                     : from_jsonl(text, path.string(), caption_column);

@@ -5,27 +5,27 @@
 #include <string_view>
 #include <vector>
 
-/// Lists of clips beside them: `metadata.jsonl` and `metadata.csv`.
+/// Lists of clips with captions: `metadata.jsonl` and `metadata.csv`.
 namespace kinema::data {
 
-/// What is said of one clip.
+/// The entry of one clip.
 struct MetadataRow {
   std::string where;  // `clips/metadata.jsonl:7`
   std::string file;
   std::string caption;
 };
 
-/// Rows of a metadata.jsonl (an object a line) or metadata.csv (RFC 4180, with a header). The clip
-/// is `file_name`, `video`, `path` or another usual name of it; the caption is `caption_column` or,
-/// where that is `text`, another usual name. Throws an Error with path and line, and with the names
-/// that are there when one is missing.
+/// Entries of a metadata.jsonl (one object per line) or metadata.csv (RFC 4180, with a header). The
+/// clip's field is `file_name`, `video`, `path` or another usual name; the caption's is
+/// `caption_column`, or, if that is `text`, another usual name. Throws an Error with path and line,
+/// and with the existing names if one is missing.
 std::vector<MetadataRow> read_metadata(const std::filesystem::path& path,
                                        const std::string& caption_column);
 
-/// The names under which a caption may stand, the first that is there counting.
+/// The names of the caption's field, by priority.
 std::vector<std::string> caption_names(const std::string& caption_column);
 
-/// Without blanks and line ends at both sides.
+/// Without white space at both ends.
 std::string trimmed(std::string_view text);
 
 }  // namespace kinema::data

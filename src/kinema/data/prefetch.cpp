@@ -24,7 +24,7 @@ PrefetchOptions checked(PrefetchOptions options) {
   return options;
 }
 
-/// How many batches begin before the end; negative: no end.
+/// The number of batches that start before the end; negative: endless.
 int64_t batches(const PrefetchOptions& options) {
   return options.end < 0
              ? -1
@@ -62,7 +62,7 @@ struct Prefetcher::State {
   }
 
   PrefetchOptions options;
-  ReadAhead<Batch> ahead;  // last: its threads read the options
+  ReadAhead<Batch> ahead;  // last member, because its threads read the options
 };
 
 Prefetcher::Prefetcher(const Source& source, const PrefetchOptions& options)

@@ -11,22 +11,22 @@ namespace kinema::data {
 
 struct PrefetchOptions {
   int64_t batch_size = 1;
-  /// First position of the order to deliver.
+  /// First position of the order.
   int64_t start = 0;
-  /// One past the last position to begin a batch at; negative: endless.
+  /// One past the last position at which a batch starts; negative: endless.
   int64_t end = -1;
   int threads = 2;
-  /// Batches ready at most, those being made included.
+  /// Maximum number of batches in memory, including those being made.
   int64_t depth = 4;
-  /// Which samples of each batch are made, in order: those of this process's devices, where several
-  /// share the batch. Empty: all.
+  /// Indices of the samples of each batch to make, in order: those of this process's devices, if
+  /// several processes share the batch. Empty: all.
   std::vector<int64_t> rows = {};
 };
 
-/// Makes batches ahead on worker threads and hands them out in order.
+/// Makes batches ahead on worker threads and returns them in order.
 ///
-/// Batch k holds positions start + k * batch_size + [0, batch_size). An Error of a worker is
-/// thrown by the next() whose batch it hit. The destructor stops the workers.
+/// Batch k has positions start + k * batch_size + [0, batch_size). A worker's Error is thrown by
+/// the next() that would return its batch. The destructor stops the workers.
 class Prefetcher {
  public:
   /// The source must outlive it.
@@ -37,7 +37,7 @@ class Prefetcher {
 
   /// The next batch; waits for it. Nothing after `end`.
   std::optional<Batch> next();
-  /// Position where the batch after the last delivered one begins: what a checkpoint stores.
+  /// The start position of the batch after the last returned one, for checkpoints.
   int64_t position() const;
 
  private:

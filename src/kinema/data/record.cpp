@@ -62,7 +62,7 @@ Sample parse_record(std::span<const std::byte> bytes, const std::string& where) 
 }
 
 RecordShapes read_record_shapes(std::span<const std::byte> bytes, const std::string& where) {
-  // Of either kind; text_embeds and prompt_embeds are told apart by their axes.
+  // Of both kinds; text_embeds and prompt_embeds are distinguished by their rank.
   const std::array<std::string_view, 5> names{kParts[0].name, kParts[1].name, kPixelValues,
                                               kTextEmbeds, kPromptEmbeds};
   const std::vector<std::optional<Shape>> shapes = io::read_tensor_shapes(bytes, names, where);

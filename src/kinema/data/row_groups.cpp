@@ -16,14 +16,14 @@ namespace {
 
 using Columns = std::shared_ptr<arrow::RecordBatch>;
 
-/// Calls something of libparquet, which throws exceptions of its own.
+/// Calls a function of libparquet, and converts its exceptions.
 template <typename Call>
 auto guarded(const std::string& where, const Call& call) {
   try {
     return call();
   } catch (const Error&) {
     throw;
-  } catch (const std::exception& error) {  // its own, and those of containers that lie
+  } catch (const std::exception& error) {  // libparquet's, and those of containers with wrong sizes
     check_arrow(arrow::Status::Invalid(error.what()), where);
     throw;
   }
@@ -55,7 +55,7 @@ class ParquetGroups : public RowGroups {
     return out;
   }
 
-  // A reader of its own for each group: a reader is not for several threads.
+  // A separate reader for each group, because readers are not thread-safe.
   Columns read(size_t group, const std::string& column) const override {
     return guarded(where_, [&]() -> Columns {
       std::vector<int> leaves;
@@ -66,7 +66,7 @@ class ParquetGroups : public RowGroups {
         }
       }
       parquet::ArrowReaderProperties properties(/*use_threads=*/false);
-      properties.set_pre_buffer(false);  // it is in memory
+      properties.set_pre_buffer(false);  // the file is mapped
       auto reader =
           value_of(parquet::arrow::FileReader::Make(pool_, open(metadata_), properties), where_);
       auto table = value_of(reader->ReadRowGroup(static_cast<int>(group), leaves), where_);
@@ -78,9 +78,9 @@ class ParquetGroups : public RowGroups {
   std::unique_ptr<parquet::ParquetFileReader> open(
       std::shared_ptr<parquet::FileMetaData> metadata = nullptr) const {
     parquet::ReaderProperties properties(pool_);
-    // Memory for a list's entries, up to 200 bytes each, is taken before they are read, and beside
-    // the pool. The shortest, a column's place in the schema, stands for more than eight bytes of
-    // the file.
+    // Memory for a list's entries, up to 200 bytes each, is allocated before they are read, outside
+    // of the pool. The smallest entry, a column of the schema, takes more than eight bytes of the
+    // file.
     constexpr int64_t kEntryBytes = 8;
     properties.set_thrift_container_size_limit(static_cast<int32_t>(std::min<int64_t>(
         buffer_->size() / kEntryBytes, properties.thrift_container_size_limit())));
@@ -96,15 +96,15 @@ class ParquetGroups : public RowGroups {
   std::shared_ptr<parquet::FileMetaData> metadata_;
 };
 
-/// Record batches of an Arrow file or stream. Where each begins is found once; its buffers are
-/// parts of the mapping unless they are compressed.
+/// Record batches of an Arrow file or stream. Their offsets are found once; their buffers are parts
+/// of the mapping unless they are compressed.
 class ArrowGroups : public RowGroups {
  public:
   ArrowGroups(std::shared_ptr<arrow::Buffer> buffer, std::string where, const std::string& small,
               arrow::MemoryPool* pool)
       : buffer_(std::move(buffer)), where_(std::move(where)), pool_(pool) {
-    // A file is a stream behind eight bytes, with a table of contents at its end; as a stream it
-    // can be read without believing that table.
+    // A file is a stream after eight bytes, with an index at the end; reading it as a stream avoids
+    // trusting the index.
     constexpr std::string_view kMagic = "ARROW1";
     const bool is_file =
         buffer_->size() > 8 &&
@@ -121,7 +121,7 @@ class ArrowGroups : public RowGroups {
       const int64_t at = value_of(stream->Tell(), where_);
       auto message = value_of(arrow::ipc::ReadMessage(stream.get(), pool_), where_);
       if (message == nullptr) {
-        break;  // the end, as the stream says
+        break;  // the end marker of the stream
       }
       check(message->type() == arrow::ipc::MessageType::RECORD_BATCH,
             "[hf] {}: a message at byte {} is no batch of rows; columns of categories are not "

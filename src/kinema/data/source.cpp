@@ -13,7 +13,7 @@ namespace kinema::data {
 namespace {
 
 // A keyed permutation of [0, 4^half_bits): a balanced Feistel network with threefry as the round
-// function. 12 rounds also mix domains of a few elements well.
+// function. 12 rounds also mix small domains well.
 uint64_t permute(std::array<uint32_t, 2> key, uint64_t x, int half_bits) {
   const uint64_t mask = (uint64_t{1} << half_bits) - 1;
   uint64_t left = x >> half_bits;
@@ -27,7 +27,7 @@ uint64_t permute(std::array<uint32_t, 2> key, uint64_t x, int half_bits) {
   return left << half_bits | right;
 }
 
-/// One array of every sample; no bytes where none has it.
+/// One array of every sample; no bytes if none has it.
 HostArray stack_part(const std::vector<Sample>& samples, HostArray Sample::*part,
                      const char* what) {
   const HostArray& first = samples[0].*part;
@@ -93,8 +93,8 @@ int64_t shuffled_index(uint64_t seed, int64_t position, int64_t size) {
   const auto key = random_key(seed, "data order", epoch);
   const auto bits = static_cast<int>(std::bit_width(static_cast<uint64_t>(size - 1)));
   const int half_bits = std::max(1, (bits + 1) / 2);
-  // Walk the cycle until it comes back into the data set: the domain is at most 4 times larger, so
-  // about as many steps on average.
+  // Cycle walking: repeat until the result is inside the data set. The domain is at most 4 times
+  // larger, so this takes at most about 4 steps on average.
   auto x = static_cast<uint64_t>(position % size);
   do {
     x = permute(key, x, half_bits);

@@ -5,13 +5,13 @@
 namespace kinema::data {
 namespace {
 
-/// Where one coordinate of a pixel goes.
+/// The latent coordinates of one coordinate of a pixel.
 struct Place {
-  int64_t channel;  // among the coordinates that one token holds
+  int64_t channel;  // among the coordinates of one token
   int64_t token;
 };
 
-/// `size` coordinates cut into `regions` stretches, each of blocks of `block`.
+/// `size` coordinates divided into `regions` ranges, each of blocks of `block`.
 Place place(int64_t x, int64_t size, int64_t block, int64_t regions) {
   const int64_t stretch = size / regions;
   return {x / stretch * block + x % block, x % stretch / block};

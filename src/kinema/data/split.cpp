@@ -12,7 +12,7 @@
 namespace kinema::data {
 namespace {
 
-/// A number of the seed and the name.
+/// A pseudorandom number from the seed and the name.
 uint64_t place_of(uint64_t seed, const std::string& name) {
   const auto key = random_key(seed, "evaluation split: " + name);
   return (uint64_t{key[0]} << 32) | key[1];
@@ -65,7 +65,7 @@ std::vector<int64_t> Split::chosen(const std::vector<std::string>& names,
         "[data] eval_split {:g} keeps one sample of {} out, which holds no other to train on\n  "
         "eval_split=0, or eval_data_dir=FOLDER with other samples",
         share, set);
-  // Names break ties, so that the order in which a set is listed says nothing.
+  // Names break ties, so that the order of listing does not matter.
   std::vector<std::pair<uint64_t, std::string_view>> order;
   for (const std::string& name : names) {
     order.emplace_back(place_of(seed, name), name);

@@ -9,26 +9,25 @@
 
 namespace kinema::data {
 
-/// A share of a data set that is kept out of training: the nearest whole number of samples, but at
-/// least one, and one is left to train on. Names and seed say which: each sample has its place in
-/// one order whatever else is in the set, and the first of that order are kept out. So a set that
-/// grows moves none but those near the border from one side to the other.
+/// Held-out samples: a fraction of a data set, rounded, but at least one sample, with at least one
+/// left to train on. Names and seed determine an order of all samples, the first of which are held
+/// out. So when a set grows, only samples near the boundary change sides.
 struct Split {
   enum class Part : uint8_t { ALL, TRAINED, KEPT_OUT };
 
   Part part = Part::ALL;
-  double share = 0;  // kept out; 0: none is
+  double share = 0;  // held out; 0: none
   uint64_t seed = 0;
 
   bool is_on() const { return part != Part::ALL && share > 0; }
-  /// How many of so many samples are kept out.
+  /// The number of held-out samples of `samples`.
   int64_t kept_out(int64_t samples) const;
-  /// The numbers of those of the names that are of the part, in order. Throws an Error for a single
-  /// sample, which cannot be divided; `set` stands for the data set.
+  /// The indices of the names that belong to the part, in order. Throws an Error for a single
+  /// sample, which cannot be divided; `set` is the data set's name.
   std::vector<int64_t> chosen(const std::vector<std::string>& names, const std::string& set) const;
 };
 
-/// The clips of a set that are of the part, by ClipSet::where.
+/// The clips of a set that belong to the part, by ClipSet::where.
 std::unique_ptr<ClipSet> split_clips(std::unique_ptr<ClipSet> clips, const Split& split,
                                      const std::string& set);
 

@@ -16,10 +16,10 @@
 namespace kinema::data {
 namespace {
 
-/// Of the clips, that are to be kept.
+/// The fraction of clips to keep.
 constexpr double kMost = 0.9;
 
-/// Frames of each clip that has enough of them or is too short, which ask for no more than a
+/// Frames of each clip that is long enough or only too short: other problems would remain with a
 /// shorter sample.
 std::vector<int64_t> frames_there(const Survey& survey, const ClipFormat& format) {
   std::vector<int64_t> out;
@@ -141,7 +141,7 @@ std::optional<FewerFrames> frames_that_keep(const Survey& survey, const ClipForm
   }
   std::ranges::sort(frames, std::ranges::greater());
   const auto wanted = static_cast<size_t>(std::ceil(kMost * static_cast<double>(frames.size())));
-  const int64_t common = frames[wanted - 1];  // so many frames have nine in ten
+  const int64_t common = frames[wanted - 1];  // nine in ten clips have this many frames
   ClipFormat shorter = format;
   shorter.num_frames = std::min(format.num_frames - 1, common);
   while (shorter.num_frames > 1 && (frames_needed(shorter) > common || !fits(shorter.num_frames))) {
@@ -169,7 +169,7 @@ std::string short_reason(const ClipSet& clips, int64_t clip, const std::string& 
   const std::string path = clips.path(clip);
   const std::string where = clips.where(clip);
   const bool is_there = out.find(where) != std::string::npos;
-  // Of a member of a tar, the shorter name is a part of where it lies.
+  // For a member of a tar, the short name is a part of its path.
   const bool is_short = where.size() > path.size() && is_there;
   const size_t at = path.empty() || is_short ? std::string::npos : out.find(path);
   if (at != std::string::npos) {

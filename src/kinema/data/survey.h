@@ -9,25 +9,25 @@
 #include "kinema/data/buckets.h"
 #include "kinema/data/clip_set.h"
 
-/// A look at every clip before the first one is decoded.
+/// Checks every clip before the first one is decoded.
 namespace kinema::data {
 
 struct Survey {
-  std::vector<ClipSize> sizes;        // by clip; of one that cannot be measured: zeros
-  std::vector<std::string> problems;  // by clip: why it cannot be used; empty: it can
-  std::vector<std::string> causes;    // by clip: the same in few words (`too short`)
-  ClipBuckets buckets;                // where there are any
-  std::vector<LeftOut> left_out;      // files that are no clips of the set
+  std::vector<ClipSize> sizes;        // by clip; zeros if it cannot be measured
+  std::vector<std::string> problems;  // by clip: why it cannot be used; empty: usable
+  std::vector<std::string> causes;    // by clip: the short reason (`too short`)
+  ClipBuckets buckets;                // if buckets are used
+  std::vector<LeftOut> left_out;      // files that are not clips of the set
   std::vector<std::string> notes;     // ClipSet::notes
-  int64_t empty_captions = 0;         // of clips that can be used
+  int64_t empty_captions = 0;         // of usable clips
 
   int64_t bad() const;
 };
 
-/// The cause of a clip with fewer frames than a sample takes.
+/// The cause of a clip with fewer frames than a sample needs.
 inline constexpr const char* kTooShort = "too short";
 
-/// What was left out, clips and other files, by cause: the most frequent first.
+/// Number of skipped clips and files by cause, the most frequent first.
 struct CauseCount {
   std::string cause;
   int64_t count = 0;
@@ -35,9 +35,9 @@ struct CauseCount {
 std::vector<CauseCount> causes_of(const Survey& survey);
 
 struct SurveyOptions {
-  /// Only the first so many clips.
+  /// Only the first `clips` clips.
   int64_t clips = 0;
-  /// Clips that are too short for it are a problem, unless there are buckets.
+  /// Clips that are too short for this are a problem, unless there are buckets.
   ClipFormat format;
   bool any_length = false;  // no clip is too short
   std::vector<Bucket> buckets = {};
@@ -46,35 +46,35 @@ struct SurveyOptions {
   std::function<void(int64_t done)> on_progress = {};
 };
 
-/// Captions, sizes, lengths and buckets of clips, from their files' headers: damage further in is
-/// not seen. Throws no Error for a clip: it is the clip's problem.
+/// Captions, sizes, lengths and buckets of clips, from their files' headers; corruption of other
+/// parts is not detected. Does not throw for a clip: errors become the clip's problem.
 Survey survey_clips(const ClipSet& clips, const SurveyOptions& options);
 
-/// How many of the clips that can be used have which rate, to the four digits that are shown. The
-/// most frequent first. Images have none.
+/// The number of usable clips by frame rate (rounded to the four digits that are shown), the most
+/// frequent first. Images have no rate.
 struct Rate {
   double fps = 0;
   int64_t clips = 0;
 };
 std::vector<Rate> rates_of(const Survey& survey);
 
-/// Fewer frames a sample, and how many clips are long enough for them.
+/// Fewer frames per sample, and the number of clips that are long enough.
 struct FewerFrames {
   int64_t num_frames = 0;
   int64_t clips = 0;
 };
-/// The most frames, of numbers that `fits` takes, that nine in ten of the clips have which can be
-/// used or are too short; nothing where no number above 1 does.
+/// The largest number of frames, of those that `fits` accepts, that nine in ten of the clips have,
+/// counting usable and too short clips; nothing if no number above 1 works.
 std::optional<FewerFrames> frames_that_keep(const Survey& survey, const ClipFormat& format,
                                             const std::function<bool(int64_t num_frames)>& fits);
-/// How many of those clips are long enough for the format.
+/// The number of these clips that are long enough for the format.
 int64_t long_enough(const Survey& survey, const ClipFormat& format);
 
-/// How many times as tall or wide a clip becomes in its format; below 1 it gets smaller.
+/// The scale factor of a clip in its format; below 1 it is reduced.
 double enlargement(const ClipSize& clip, const ClipFormat& format);
 
-/// An Error's words about a clip in one line: without the room's name, with where the clip lies in
-/// its set in place of its path.
+/// An Error's text about a clip in one line: without the module's name, and with the clip's path in
+/// its set instead of its full path.
 std::string short_reason(const ClipSet& clips, int64_t clip, const std::string& reason);
 
 }  // namespace kinema::data

@@ -76,7 +76,7 @@ class SyntheticSource : public Source {
   }
 
  private:
-  /// Frames that have a latent frame of their own.
+  /// Frames with a separate latent frame.
   int64_t alone() const { return options_.first_frame_alone ? 1 : 0; }
 
   SyntheticOptions options_;

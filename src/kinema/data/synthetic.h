@@ -17,25 +17,24 @@ struct SyntheticOptions {
   int64_t num_channels_latents = 16;
   int64_t vae_scale_factor_spatial = 8;
   int64_t vae_scale_factor_temporal = 4;
-  bool first_frame_alone = true;  ///< it is a latent frame by itself
-  /// Samples before they repeat; 0: never.
+  bool first_frame_alone = true;  ///< the first frame has a separate latent frame
+  /// Samples before they repeat; 0: endless.
   int64_t num_samples = 0;
-  /// For models that make videos of images: channels of the condition, CLIP's tokens and their
+  /// For models with image conditioning: channels of the conditioning, CLIP's tokens and their
   /// width; 0: none.
   int64_t condition_channels = 0;
   int64_t image_tokens = 0;
   int64_t image_dim = 0;
-  /// Of models that are told the prompt as one vector, and the picture's sizes; 0, false: none.
+  /// For models with pooled text, and with the picture's sizes; 0, false: none.
   int64_t pooled_dim = 0;
   bool sizes = false;
   uint64_t seed = 0;
   DType dtype = DType::F32;
 };
 
-/// Latents [c, (frames - 1) / temporal + 1, height / spatial, width / spatial], text states and,
-/// where asked for, condition, image states and pooled text, all N(0, 1), a function of
-/// (seed, position); sizes are those of a picture that was not cut. Throws an Error when a size
-/// does not divide.
+/// Latents [c, (frames - 1) / temporal + 1, height / spatial, width / spatial], text states and, if
+/// requested, conditioning, image states and pooled text, all N(0, 1), a function of (seed,
+/// position); sizes are those of an uncropped picture. Throws an Error if a size does not divide.
 std::unique_ptr<Source> synthetic_source(const SyntheticOptions& options);
 
 }  // namespace kinema::data

@@ -24,7 +24,7 @@ std::string text_of(const io::TarMember& member) {
   return {reinterpret_cast<const char*>(member.bytes.data()), member.bytes.size()};
 }
 
-/// What webdataset's own notes are called.
+/// True for internal files of webdataset.
 bool is_note(const std::string& name) {
   const std::string part = name.substr(0, name.find('/'));
   return part.size() >= 4 && part.starts_with("__") && part.ends_with("__");
@@ -101,7 +101,7 @@ class TarClips : public ClipSet {
     return fmt::format("{}/{}", path.string(), member.name);
   }
 
-  /// The sample of the tar that was opened last.
+  /// Adds a sample of the last opened tar.
   void add(const TarSample& sample, const ListOptions& options) {
     const size_t tar = tars_.size() - 1;
     const io::TarMember* media = nullptr;

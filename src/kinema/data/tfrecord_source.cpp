@@ -17,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// A file of records, here or elsewhere.
+/// A TFRecord file, local or remote.
 class Shard {
  public:
   virtual ~Shard() = default;
@@ -119,7 +119,7 @@ class TfRecordSource : public Source {
   }
 
  private:
-  /// Leaves out the records that are not of the split's part.
+  /// Removes the records that do not belong to the split's part.
   void choose() {
     std::vector<std::string> names;
     for (const auto& shard : shards_) {
@@ -135,7 +135,7 @@ class TfRecordSource : public Source {
     return fs::path(shard.path()).filename().string() + " record " + std::to_string(number);
   }
 
-  /// Orders the records by their shapes, in which they first appear.
+  /// Groups the records by shape, in the order of first occurrence.
   void group() {
     std::vector<RecordShapes> shapes;
     std::vector<std::vector<int64_t>> groups;
@@ -156,7 +156,7 @@ class TfRecordSource : public Source {
     order_.emplace(std::move(groups), options_.batch, options_.seed, options_.shuffle);
   }
 
-  /// The shard of a record and the record's number in it.
+  /// The shard of a record and the record's index in it.
   std::pair<const Shard*, int64_t> find(int64_t index) const {
     index = chosen_.empty() ? index : chosen_[static_cast<size_t>(index)];
     const auto end = std::ranges::upper_bound(ends_, index);
@@ -173,10 +173,10 @@ class TfRecordSource : public Source {
 
   TfRecordOptions options_;
   Shards shards_;
-  std::vector<int64_t> ends_;    // records in the shards up to and including this one
-  std::vector<int64_t> chosen_;  // of all records, those that are read; empty: all
+  std::vector<int64_t> ends_;    // records up to the end of each shard
+  std::vector<int64_t> chosen_;  // indices of the records that are read; empty: all
   int64_t size_ = 0;
-  std::optional<GroupedOrder> order_;  // where shapes are kept apart
+  std::optional<GroupedOrder> order_;  // if records are grouped by shape
 };
 
 }  // namespace

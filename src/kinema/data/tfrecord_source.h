@@ -12,27 +12,26 @@
 namespace kinema::data {
 
 struct TfRecordOptions {
-  std::filesystem::path folder;  // every file in it is a shard, in order of name
+  std::filesystem::path folder;  // every file in it is a shard, sorted by name
   uint64_t seed = 0;
   /// False: records in file order, epoch after epoch (evaluation).
   bool shuffle = true;
-  /// Only the first so many records; negative: all.
+  /// Only the first `max_samples` records; negative: all.
   int64_t max_samples = -1;
-  /// Records may have several shapes (those of all are read when the folder is opened), and every
-  /// `batch` samples are of one.
+  /// Records may have several shapes (which are read from all records when the folder is opened),
+  /// and every `batch` samples have the same shape.
   bool by_shape = false;
   int64_t batch = 1;
-  /// Which records are read, by the name of their shard and their number in it.
+  /// The records to read, by the name of their shard and their index in it.
   Split split = {};
 };
 
-/// Records (record.h) from all shards of a folder. Opening checks every shard's
-/// framing; a record's CRC and contents are checked when it is read, with an Error that names file
-/// and record.
+/// Records (record.h) of all shards of a folder. Opening checks every shard's framing; a record's
+/// CRC and contents are checked when it is read, with an Error that contains file and record.
 std::unique_ptr<Source> tfrecord_source(const TfRecordOptions& options);
 
-/// The same of shards that lie elsewhere, whatever the folder; each sample is read when it is asked
-/// for. `by_shape` reads all of them first.
+/// The same for remote shards (the folder is ignored); each sample is read on demand. `by_shape`
+/// reads all of them first.
 std::unique_ptr<Source> tfrecord_source(std::vector<io::RangedTfRecords> shards,
                                         const TfRecordOptions& options);
 

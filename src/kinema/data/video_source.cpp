@@ -61,7 +61,7 @@ class VideoSource : public Source {
         }
         report_skip(index, error.what());
       }
-      // Not the next one: it would be trained on once more for each bad clip before it.
+      // Not the next clip, which would then be used more often than others.
       const auto key =
           random_key(options_.seed, "in place of a bad clip", static_cast<uint64_t>(position));
       place = shuffled_index(uint64_t{key[0]} << 32 | key[1], i, count);
@@ -80,7 +80,7 @@ class VideoSource : public Source {
   }
 
  private:
-  /// Orders the clips by their buckets.
+  /// Groups the clips by bucket.
   void group() {
     const std::vector<int64_t>& bucket_of = options_.buckets.bucket_of;
     check(static_cast<int64_t>(bucket_of.size()) >= size_, "[data] {} clips have a bucket, of {}",
@@ -116,7 +116,7 @@ class VideoSource : public Source {
     size_ = static_cast<int64_t>(usable_.size());
   }
 
-  /// Of the first clip that can be used.
+  /// The sample of the first usable clip.
   Sample first_of(const std::vector<int64_t>& members) const {
     for (size_t i = 0;; ++i) {
       try {
@@ -132,7 +132,7 @@ class VideoSource : public Source {
   Sample sample(int64_t index, int64_t position) const {
     RandomStream random(
         random_key(options_.seed, "video augmentation", static_cast<uint64_t>(position)));
-    // All are drawn whatever the settings, so that one setting does not move another.
+    // All are drawn for any settings, so that one setting does not change another's draw.
     const float start = random.uniform();
     const bool flip = random.uniform() < 0.5F && options_.random_flip;
     const float crop = random.uniform();
@@ -149,7 +149,7 @@ class VideoSource : public Source {
     return sample;
   }
 
-  // Shared, since the cache and a sample being made may both hold it.
+  // Shared, because the cache and a sample in progress may both use it.
   std::shared_ptr<const Sample> encoded_clip(int64_t index, const ClipWindow& window,
                                              bool flip) const {
     const ClipFormat format = options_.buckets.format(index, options_.format);
@@ -197,8 +197,8 @@ class VideoSource : public Source {
   EncodeClip encode_;
   FindEncoded find_;
   int64_t size_;
-  std::vector<int64_t> usable_;        // clips that take part; empty: all of them
-  std::optional<GroupedOrder> order_;  // where there are buckets
+  std::vector<int64_t> usable_;        // indices of usable clips; empty: all
+  std::optional<GroupedOrder> order_;  // if there are buckets
   mutable std::mutex mutex_;
   mutable std::map<std::pair<int64_t, bool>, std::shared_ptr<const Sample>> cache_;
   mutable int64_t cached_bytes_ = 0;

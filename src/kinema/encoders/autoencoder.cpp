@@ -30,7 +30,7 @@ class SpaceToDepthAutoencoder final : public Autoencoder {
   data::SpaceToDepth settings_;
 };
 
-/// Pieces [3, k, h, w] one behind the other along the frames.
+/// Concatenates pieces [3, k, h, w] along the frames.
 HostArray join_frames(const std::vector<HostArray>& pieces) {
   Dims dims = pieces.front().shape.dims;
   dims[1] = 0;
@@ -55,7 +55,8 @@ HostArray join_frames(const std::vector<HostArray>& pieces) {
 HostArray Autoencoder::decode(const HostArray& latents) const {
   std::vector<HostArray> pieces;
   decode(latents, [&](const HostArray& piece) { pieces.push_back(piece); });
-  check(!pieces.empty(), "[encoders] {} made no frame of {}", name(), to_string(latents.shape));
+  check(!pieces.empty(), "[encoders] {} decoded no frame from {}", name(),
+        to_string(latents.shape));
   return pieces.size() == 1 ? std::move(pieces.front()) : join_frames(pieces);
 }
 
@@ -77,9 +78,10 @@ HostArray to_frames(const HostArray& pixels) {
   const auto from = pixels.as<float>();
   const auto to = frames.as<uint8_t>();
   const size_t plane = from.size() / 3;
-  check(std::ranges::none_of(from, [](float x) { return std::isnan(x); }),
-        "[encoders] what the VAE decoded is not finite: its weights hold such values, or its dtype "
-        "is too narrow\n  vae_dtype=float32 and vae_weights_dtype=float32 are the widest");
+  check(
+      std::ranges::none_of(from, [](float x) { return std::isnan(x); }),
+      "[encoders] the VAE's output is not finite: its weights are not, or its dtype has too small "
+      "a range\n  try vae_dtype=float32 and vae_weights_dtype=float32");
   for (size_t i = 0; i < plane; ++i) {
     for (size_t c = 0; c < 3; ++c) {
       const float unit = std::clamp(from[c * plane + i] * 0.5F + 0.5F, 0.0F, 1.0F);

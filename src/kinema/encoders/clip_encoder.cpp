@@ -23,7 +23,7 @@ runtime::Program compile(const pjrt::Client& client, const clip::VisionConfig& c
   const Tensor pixels = graph.input(
       {DType::F32, {1, config.num_channels, config.image_size, config.image_size}}, "pixels");
   clip::VisionOptions vision{.dtype = options.dtype};
-  // One image is little work, and the tokens are read by every block of every step.
+  // One image costs little, and its tokens are read by every block of every step.
   vision.precision = Precision::HIGHEST;
   std::vector<Tensor> outputs(1);
   vision.tap = [&](const char*, Tensor value) { outputs.push_back(nn::as(value, DType::F32)); };
@@ -33,7 +33,7 @@ runtime::Program compile(const pjrt::Client& client, const clip::VisionConfig& c
   return runtime::Program::compile(client, graph, outputs, program);
 }
 
-/// [1, ...] -> [...].
+/// Removes the first axis: [1, ...] -> [...].
 HostArray first(const pjrt::Buffer& buffer) {
   HostArray array = buffer.to_host();
   array.shape.dims.erase(array.shape.dims.begin());

@@ -16,19 +16,19 @@
 namespace kinema::encoders {
 
 struct ClipOptions {
-  /// Weights and activations; norms stay f32.
+  /// Of weights and activations; norms are f32.
   DType dtype = DType::F32;
   runtime::ProgramOptions program = {};
 };
 
 /// CLIP's vision model: an image as the tokens of the last layer but one. The program is compiled
-/// and the parameters are loaded when the first image comes, the parameters again for the first one
-/// after release(). Safe to use from several threads.
+/// and the parameters are loaded for the first image; after release() the next image loads the
+/// parameters again. Thread-safe.
 class ClipEncoder final : public ImageEncoder {
  public:
-  /// Reads and checks the `image_encoder` and `image_processor` folders. Throws an Error when a
-  /// file or tensor is missing or does not fit, or when the processor makes images of another size
-  /// than the model takes.
+  /// Reads and checks the `image_encoder` and `image_processor` folders. Throws an Error if a file
+  /// or tensor is missing or does not fit, or if the processor's images have another size than the
+  /// model's.
   ClipEncoder(const pjrt::Client& client, const std::filesystem::path& model,
               const std::filesystem::path& processor, const ClipOptions& options = {});
 
@@ -40,8 +40,8 @@ class ClipEncoder final : public ImageEncoder {
     runtime::give_back_free_memory();
   }
 
-  /// Of the model's own input, f32 [3, image_size, image_size]: the tokens, and what its layers
-  /// begin with, f32 [n, d] each.
+  /// For the model's input, f32 [3, image_size, image_size]: the tokens and the input of the
+  /// layers, f32 [n, d] each.
   struct Tokens {
     HostArray tokens, embeddings;
   };
@@ -56,7 +56,7 @@ class ClipEncoder final : public ImageEncoder {
   std::filesystem::path folder_;
   std::string prefix_;
   ClipOptions options_;
-  mutable std::mutex mutex_;  // of what follows
+  mutable std::mutex mutex_;  // guards the members below
   mutable std::vector<pjrt::Buffer> params_;
   mutable std::unique_ptr<runtime::Program> program_;
 };

@@ -9,7 +9,7 @@
 namespace kinema::encoders {
 namespace {
 
-/// Values above 0 that are `more` (less than `unit`) more than a multiple of `unit` work.
+/// Accepts values above 0 that are a multiple of `unit` plus `more` (less than `unit`).
 void check_multiple(const char* key, int64_t value, int64_t unit, int64_t more,
                     const std::string& why) {
   const int64_t least = more > 0 ? more : unit;
@@ -50,7 +50,7 @@ void check_clip_sizes(int64_t num_frames, int64_t height, int64_t width, const L
   if (patch_size[0] > 1) {
     why += fmt::format(", patches of {} latent frames", patch_size[0]);
   }
-  // p k latent frames are temporal (p k - 1) + 1 frames where the first is alone.
+  // p k latent frames are temporal (p k - 1) + 1 frames if the first has a separate latent frame.
   check_multiple("num_frames", num_frames, layout.temporal * patch_size[0],
                  layout.first_frame_alone ? layout.temporal * (patch_size[0] - 1) + 1 : 0, why);
 }

@@ -20,7 +20,7 @@ clip::TextOptions text_options(const ClipTextSettings& settings) {
           .scan_layers = settings.scan_layers};
 }
 
-/// Appends the row of one prompt to those of all.
+/// Appends one prompt's row.
 void append(HostArray& all, const pjrt::Buffer& row, size_t prompts) {
   const HostArray one = row.to_host();
   if (all.bytes.empty()) {
@@ -48,7 +48,7 @@ ClipText::ClipText(const pjrt::Client& client, ClipTextSettings settings)
         settings_.tokenizer.string(), tokenizer_.size(), settings_.model.string(),
         config_.vocab_size);
   check(settings_.hidden_layer <= -1 && settings_.hidden_layer >= -1 - config_.num_hidden_layers,
-        "[encoders] layer {} from the end was asked for, but {} has {} layers\n  clip_skip can be "
+        "[encoders] layer {} from the end was requested, but {} has {} layers\n  clip_skip can be "
         "at most {}",
         -settings_.hidden_layer, settings_.model.string(), config_.num_hidden_layers,
         config_.num_hidden_layers - 1);
@@ -57,7 +57,7 @@ ClipText::ClipText(const pjrt::Client& client, ClipTextSettings settings)
 std::vector<int64_t> ClipText::tokenize(const std::string& prompt) const {
   text::Tokens tokens = tokenizer_.encode(prompt, length_);
   if (tokens.dropped > 0 && settings_.on_note) {
-    // Without the start and the end, which nobody has written.
+    // Without the start and end tokens.
     const int64_t fit = length_ - 2;
     settings_.on_note(fmt::format("a prompt has {} tokens, {} fit into CLIP: the rest is dropped",
                                   fit + tokens.dropped, fit));
@@ -96,7 +96,7 @@ const runtime::Program& ClipText::program(int64_t hidden_layer) {
 
 ClipText::States ClipText::encode(std::span<const std::string> prompts,
                                   std::span<const int64_t> hidden_layers) {
-  // Callers may come from several threads; the device is one.
+  // One device for callers from several threads.
   const std::scoped_lock lock(mutex_);
   std::vector<std::vector<int64_t>> all;
   for (const std::string& prompt : prompts) {
@@ -107,7 +107,7 @@ ClipText::States ClipText::encode(std::span<const std::string> prompts,
     layers.assign(prompts.size(), settings_.hidden_layer);
   }
   for (const int64_t layer : layers) {
-    program(layer);  // compilers take memory too: before the parameters are there
+    program(layer);  // before the parameters are loaded, because compilers need memory too
   }
   if (params_.empty()) {
     params_ = weights::load_tensors(

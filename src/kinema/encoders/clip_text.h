@@ -20,51 +20,51 @@
 
 namespace kinema::encoders {
 
-/// Where CLIP's text side lies and how it is run.
+/// Files and options of CLIP's text model.
 struct ClipTextSettings {
   std::filesystem::path model;      // `text_encoder` or `text_encoder_2` of a pipeline, or a file
   std::filesystem::path tokenizer;  // `tokenizer` or `tokenizer_2`
-  /// Which of the two, in a file that holds both.
+  /// The model to read from a file that contains both.
   std::string_view part = weights::kTextEncoder;
-  /// Of which layer `hidden` is, counted from the end: -2 is the last but one.
+  /// The layer of `hidden`, counted from the end: -2 is the last but one.
   int64_t hidden_layer = -2;
-  /// Weights and activations; norms stay f32. Files of another dtype are converted as they are
+  /// Of weights and activations; norms are f32. Files of another dtype are converted while they are
   /// read.
   DType dtype = DType::F32;
   Precision precision = Precision::HIGHEST;
   bool scan_layers = true;
   runtime::ProgramOptions program = {};
-  /// Are merged into the weights.
+  /// Merged into the weights.
   std::vector<weights::Adapter> adapters = {};
-  /// Called with a line about a prompt that was cut.
+  /// Receives a log line about a prompt that was truncated.
   std::function<void(const std::string& note)> on_note = {};
 };
 
-/// Prompts as the states of CLIP's text side. They are not cleaned, and padded to the full length:
-/// no token sees the padding behind it.
+/// Prompts to the states of CLIP's text model. Prompts are not cleaned, and padded to the full
+/// length: no token attends to the padding after it.
 ///
-/// Files are opened and checked when it is made; the program is compiled and the parameters are
-/// loaded when the first prompt comes, the parameters again for the first one after release(). A
-/// prompt has the same bits whatever comes with it. Safe to use from several threads.
+/// The constructor opens and checks the files. The program is compiled and the parameters are
+/// loaded for the first prompt; after release() the next prompt loads the parameters again. A
+/// prompt's states are bit-identical in any batch. Thread-safe.
 class ClipText {
  public:
-  /// Throws an Error naming the folder and what is wrong with it.
+  /// Throws an Error with the folder if a file is missing or does not fit.
   ClipText(const pjrt::Client& client, ClipTextSettings settings);
 
-  /// All f32.
+  /// All are f32.
   struct States {
-    HostArray hidden;       // [n, t, d]: of the layer asked for, without the final norm
-    HostArray pooled;       // [n, d]: of the last one, with it, at the prompt's end
-    HostArray text_embeds;  // [n, p]: its projection; without bytes for models that have none
+    HostArray hidden;       // [n, t, d]: of the requested layer, without the final norm
+    HostArray pooled;       // [n, d]: the last layer's row at the prompt's end, with the final norm
+    HostArray text_embeds;  // [n, p]: its projection; without bytes if the model has none
   };
-  /// `hidden_layers` has the layer for each prompt; empty: that of the settings. Throws an Error
-  /// for text that is not UTF-8.
+  /// `hidden_layers` has one layer per prompt; if empty, the settings' layer is used. Throws an
+  /// Error for text that is not UTF-8.
   States encode(std::span<const std::string> prompts, std::span<const int64_t> hidden_layers = {});
 
-  /// t: what the tokenizer's folder says, or all positions of the model.
+  /// t: the length in the tokenizer's folder, or all positions of the model.
   int64_t length() const { return length_; }
   const clip::TextConfig& config() const { return config_; }
-  /// As TextEncoder has it.
+  /// See TextEncoder.
   int64_t memory_bytes();
   void release();
 
@@ -74,14 +74,14 @@ class ClipText {
 
   ClipTextSettings settings_;
   text::ClipTokenizer tokenizer_;
-  weights::Checkpoint files_;  // stays open: embeddings come from it
+  weights::Checkpoint files_;  // stays open: embeddings are read from it
   clip::TextConfig config_;
   std::string prefix_;
   int64_t length_;
   pjrt::Client client_;
-  std::mutex mutex_;  // of what follows
+  std::mutex mutex_;  // guards the members below
   std::vector<pjrt::Buffer> params_;
-  std::map<int64_t, runtime::Program> programs_;  // by the hidden layer that they give
+  std::map<int64_t, runtime::Program> programs_;  // by the hidden layer of their result
 };
 
 }  // namespace kinema::encoders

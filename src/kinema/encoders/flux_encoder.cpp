@@ -8,7 +8,7 @@
 namespace kinema::encoders {
 namespace {
 
-// What diffusers allows: the transformer was trained with no more.
+// diffusers' limit: the transformer was trained with at most this many.
 constexpr int64_t kLongest = 512;
 
 T5Settings t5_settings(const FluxTextSettings& s) {

@@ -8,33 +8,34 @@
 
 namespace kinema::encoders {
 
-/// The text encoders of a Flux.1 pipeline and how they are run.
+/// Files and options of a Flux.1 pipeline's text encoders.
 struct FluxTextSettings {
   std::filesystem::path pipeline;  // with text_encoder, tokenizer, text_encoder_2, tokenizer_2
-  /// Rows of T5's states: 512 for dev, 256 for schnell, 1 to 512. Padding takes part, so it changes
-  /// all of them.
+  /// Rows of T5's states: 512 for dev, 256 for schnell, 1 to 512. Padding is attended to, so the
+  /// length changes all rows.
   int64_t max_sequence_length = 512;
-  /// Widths that the transformer expects of states and pooled; 0: any.
+  /// Widths that the transformer expects of text states and pooled text; 0: any.
   int64_t width = 0;
   int64_t pooled_width = 0;
-  /// Of T5: several prompts in one array, where its parameters are, its dtypes.
+  /// T5: several prompts in one array, memory of its parameters, dtypes.
   bool batched = false;
   TextEncoderMemory memory = TextEncoderMemory::AUTO;
   t5::EncoderOptions options;
-  /// Of CLIP.
+  /// CLIP.
   DType clip_dtype = DType::F32;
   std::vector<weights::Adapter> clip_adapters = {};
   std::vector<weights::Adapter> t5_adapters = {};
   runtime::ProgramOptions program;
-  /// Called with a line about a prompt that was cut.
+  /// Receives a log line about a prompt that was truncated.
   std::function<void(const std::string& note)> on_note = {};
 };
 
-/// Flux.1's text: states are T5's of the prompt's second text, f32 [n, max_sequence_length,
-/// d_model], padding included; pooled is CLIP's row at the end of its first, f32 [n, hidden_size].
+/// Flux.1's text encoders: states are T5's for the prompt's second text, f32 [n,
+/// max_sequence_length, d_model], including padding; pooled is CLIP's row at the end of its first
+/// text, f32 [n, hidden_size].
 ///
-/// Files are opened and checked here; parameters are read when prompts come, see T5States and
-/// ClipText. Throws an Error naming the folder and what is wrong with it.
+/// Files are opened and checked here; parameters are loaded for the first prompts, see T5States and
+/// ClipText. Throws an Error with the folder if a file is missing or does not fit.
 std::unique_ptr<TextEncoder> flux_text_encoder(const pjrt::Client& client,
                                                FluxTextSettings settings);
 

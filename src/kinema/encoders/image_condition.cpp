@@ -9,7 +9,7 @@
 namespace kinema::encoders {
 namespace {
 
-/// f32 [3, F, H, W]: the given frames where they stand, zeros (mid-grey) elsewhere.
+/// f32 [3, F, H, W]: the given frames at their positions, zeros (mid-grey) elsewhere.
 HostArray video_of(const GivenImages& images, const PixelSizes& sizes) {
   const int64_t frames = sizes.num_frames;
   HostArray out(Shape{DType::F32, {3, frames, sizes.height, sizes.width}});
@@ -28,9 +28,9 @@ HostArray video_of(const GivenImages& images, const PixelSizes& sizes) {
   return out;
 }
 
-/// Writes the mask [temporal, f, h, w] of latents [z, f, h, w]: 1 for every channel of the first
-/// latent frame, since its one frame is given; for a given last frame, 1 for the last channel of
-/// the last latent frame.
+/// Writes the mask [temporal, f, h, w] of latents [z, f, h, w]: 1 in every channel of the first
+/// latent frame, which holds one given frame; with a given last frame, 1 in the last channel of the
+/// last latent frame.
 void write_mask(std::span<float> mask, const Dims& latents, int64_t temporal, bool last) {
   const int64_t frames = latents[1];
   const int64_t plane = latents[2] * latents[3];

@@ -23,7 +23,7 @@ void read(const Json& json, std::string_view key, bool& to) {
   }
 }
 
-/// A side in pixels; the bound keeps a broken file from asking for all memory.
+/// A side in pixels; the bound limits the memory that a corrupt file can request.
 int64_t side(const Json& value) {
   const int64_t pixels = value.as_int();
   check(pixels >= 1 && pixels <= 16384, "[image] {} is {}, expected 1 to 16384", value.where(),
@@ -72,7 +72,7 @@ void read_filter(const Json& json, ImageProcessor& to) {
   if (value == nullptr) {
     return;
   }
-  switch (value->as_int()) {  // PIL's numbers
+  switch (value->as_int()) {  // PIL's constants
     case 1:
       to.resample = media::Filter::Lanczos;
       break;
@@ -94,11 +94,11 @@ void check_image(const HostArray& image) {
         "[image] an image is {}, expected u8[h,w,3]", to_string(shape));
 }
 
-/// The middle of an image; what lies outside it is black.
+/// The center of an image; pixels outside the image are black.
 HostArray center_crop(const HostArray& image, int64_t height, int64_t width) {
   const int64_t rows = image.shape.dims[0];
   const int64_t columns = image.shape.dims[1];
-  // Halves are rounded down, below zero too.
+  // Halves are rounded down, also below zero.
   const int64_t top = (rows - height) >> 1;
   const int64_t left = (columns - width) >> 1;
   HostArray out(Shape{DType::U8, {height, width, 3}});
@@ -111,7 +111,7 @@ HostArray center_crop(const HostArray& image, int64_t height, int64_t width) {
   return out;
 }
 
-/// Bytes [h, w, 3] to f32 [3, h, w] through a function of channel and byte.
+/// u8 [h, w, 3] to f32 [3, h, w] by a function of channel and byte.
 HostArray to_planes(const HostArray& image, const auto& value) {
   const int64_t pixels = image.shape.dims[0] * image.shape.dims[1];
   HostArray out(Shape{DType::F32, {3, image.shape.dims[0], image.shape.dims[1]}});
@@ -167,7 +167,7 @@ ImageProcessor read_image_processor(const std::filesystem::path& folder) {
   }
   read(json, "image_mean", out.mean);
   read(json, "image_std", out.std);
-  // Wider than anything that a model was trained with; pixels stay finite within them.
+  // Beyond any trained model; pixels stay finite within these bounds.
   constexpr double kMost = 1e6;
   const auto check_all = [&](std::string_view key, double least, const auto& values) {
     for (const double value : values) {

@@ -9,11 +9,12 @@
 
 namespace kinema::encoders {
 
-/// How an image becomes CLIP's pixels: transformers' `preprocessor_config.json`, whose names and
-/// defaults these are.
+/// Preprocessing of an image for CLIP: transformers' `preprocessor_config.json`, with its names and
+/// defaults.
 struct ImageProcessor {
   bool do_resize = true;
-  /// Of the shortest edge, the other in proportion; or, where both are above 0, of both sides.
+  /// Size of the shorter edge, with the aspect ratio kept; if height and width are above 0, the
+  /// size of both.
   int64_t shortest_edge = 224;
   int64_t height = 0, width = 0;
   media::Filter resample = media::Filter::Bicubic;
@@ -25,16 +26,16 @@ struct ImageProcessor {
   std::array<float, 3> mean{0.48145466F, 0.4578275F, 0.40821073F};
   std::array<float, 3> std{0.26862954F, 0.26130258F, 0.27577711F};
 
-  /// u8 [h, w, 3] of any size -> f32 [3, crop_height, crop_width]. The resize is PIL's to the byte;
-  /// where the image is smaller than the crop, black is put around it.
+  /// u8 [h, w, 3] of any size -> f32 [3, crop_height, crop_width]. The resize gives the same bytes
+  /// as PIL's; an image smaller than the crop gets a black border.
   HostArray operator()(const HostArray& image) const;
 };
 
-/// Reads the `preprocessor_config.json` of a folder; throws an Error naming file and key.
+/// Reads the `preprocessor_config.json` of a folder; throws an Error with file and key.
 ImageProcessor read_image_processor(const std::filesystem::path& folder);
 
-/// u8 [h, w, 3] -> f32 [3, height, width] in [-1, 1], stretched with PIL's Lanczos filter: what the
-/// reference gives the autoencoder.
+/// u8 [h, w, 3] -> f32 [3, height, width] in [-1, 1], resized with PIL's Lanczos filter without
+/// keeping the aspect ratio: the reference's input of the autoencoder.
 HostArray autoencoder_pixels(const HostArray& image, int64_t height, int64_t width);
 
 }  // namespace kinema::encoders

@@ -28,7 +28,7 @@ kl::AutoencoderConfig checked_config(const weights::Checkpoint& files) {
 
 }  // namespace
 
-/// The encoder or the decoder on its devices.
+/// The encoder or the decoder with its devices.
 class KlAutoencoder::Side {
  public:
   Side(bool encodes, const runtime::Devices& devices, const weights::Checkpoint& files,
@@ -41,7 +41,7 @@ class KlAutoencoder::Side {
         specs_(encodes ? kl::encoder_parameters(config, options.model)
                        : kl::decoder_parameters(config, options.model)) {
     for (nn::ParamSpec& spec : specs_) {
-      spec.axes.assign(spec.axes.size(), "");  // whole on every device
+      spec.axes.assign(spec.axes.size(), "");  // replicated on every device
     }
     runtime::split_over(devices_, options_.program);
   }
@@ -73,7 +73,7 @@ class KlAutoencoder::Side {
     return out;
   }
 
-  /// Beside parameters that are there already; compiles the program.
+  /// In addition to loaded parameters; compiles the program.
   int64_t memory_bytes(const Dims& frame) {
     const std::scoped_lock lock(mutex_);
     int64_t parameters = 0;
@@ -128,8 +128,8 @@ class KlAutoencoder::Side {
   KlAutoencoderOptions options_;
   std::vector<nn::ParamSpec> specs_;
 
-  std::mutex mutex_;  // of what follows
-  Params params_;     // null when released; runs hold their own share
+  std::mutex mutex_;  // guards the members below
+  Params params_;     // null when released; a run shares ownership
   std::map<Dims, runtime::Program> programs_;
 };
 
@@ -146,13 +146,13 @@ struct KlAutoencoder::Model {
     }
   }
 
-  /// Whether an image of so many latent cells is cut.
+  /// True if an image of this many latent cells needs tiles.
   bool is_cut(int64_t rows, int64_t columns) const {
     const int64_t cell = config.spatial();
     return tiling && (rows > tiling->height / cell || columns > tiling->width / cell);
   }
 
-  /// One frame by tiles of `in` units a cell on the side that is cut, and `out` on the other.
+  /// One frame by tiles, with `in` units per cell on the input and `out` on the result.
   HostArray by_tiles(Side& side, const HostArray& frame, int64_t channels, int64_t in,
                      int64_t out) const {
     const int64_t cell = config.spatial();
@@ -186,7 +186,7 @@ struct KlAutoencoder::Model {
 bool is_kl_autoencoder(const std::filesystem::path& folder) {
   std::error_code ignored;
   if (std::filesystem::is_regular_file(folder, ignored)) {
-    return true;  // the only one that is read from a single file
+    return true;  // the only autoencoder that is read from a single file
   }
   const io::Json config = io::Json::read(folder / "config.json");
   const io::Json* name = config.is_object() ? config.find("_class_name") : nullptr;
@@ -238,7 +238,8 @@ void KlAutoencoder::decode(const HostArray& latents, const FrameSink& sink) cons
   const bool is_cut = model_->is_cut(d[2], d[3]);
   for (int64_t i = 0; i < d[1]; ++i) {
     const HostArray frame = cut_frames(latents, i, 1);
-    // Limited when tiles are blended, not before: their sum may lie inside where one does not.
+    // Clamped after blending, not before: the weighted sum may be inside the range although a tile
+    // is not.
     HostArray image = is_cut ? model_->by_tiles(model_->decoder, frame, 3, 1, config().spatial())
                              : model_->decoder.run(frame);
     clamp(image, -1.0F, 1.0F);
@@ -252,7 +253,7 @@ int64_t KlAutoencoder::decode_memory_bytes(const Dims& latents) const {
   if (!model_->is_cut(frame[2], frame[3])) {
     return model_->decoder.memory_bytes(frame);
   }
-  // The whole image lies in memory beside the tiles.
+  // The whole image is in memory in addition to the tiles.
   const int64_t image = Shape{DType::F32, {3, 1, frame[2] * cell, frame[3] * cell}}.bytes();
   frame[2] = std::min(frame[2], model_->tiling->height / cell);
   frame[3] = std::min(frame[3], model_->tiling->width / cell);

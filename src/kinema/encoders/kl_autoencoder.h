@@ -14,21 +14,21 @@ namespace kinema::encoders {
 
 struct KlAutoencoderOptions {
   kl_autoencoder::CoderOptions model;
-  /// Images larger than a tile are cut; the statistics of norms are then a tile's.
+  /// Images larger than a tile are tiled; the statistics of norms are then per tile.
   std::optional<Tiling> tiling = {};
   /// Kernels of the target, compiler flags, and the folder of compiled programs.
   runtime::ProgramOptions program = {};
 };
 
-/// The autoencoder of Stable Diffusion XL and Flux, from a diffusers `vae` folder or a single
-/// file, which may hold other models too: images are videos of one frame, and longer ones pass
-/// frame by frame. Over a mesh every device holds all of it.
+/// The autoencoder of Stable Diffusion XL and Flux, from a diffusers `vae` folder or a single file,
+/// which may contain other models. Images are videos of one frame; longer videos are processed
+/// frame by frame. Over a mesh every device has all parameters.
 ///
-/// Programs are compiled for each size when it is first seen; parameters of a side are loaded when
-/// it is first used, and again after release(). Safe to use from several threads.
+/// Programs are compiled for each new size. The parameters of encoder and decoder are loaded at
+/// first use, and again after release(). Thread-safe.
 class KlAutoencoder final : public Autoencoder {
  public:
-  /// Checks config and tensors of the folder; throws an Error naming what does not fit.
+  /// Checks config and tensors of the folder; throws an Error if something does not fit.
   KlAutoencoder(const runtime::Devices& devices, const std::filesystem::path& folder,
                 const KlAutoencoderOptions& options = {});
   ~KlAutoencoder() override;
@@ -37,7 +37,7 @@ class KlAutoencoder final : public Autoencoder {
   LatentLayout layout() const override;
   const kl_autoencoder::AutoencoderConfig& config() const;
 
-  /// f32 [3, f, H, W] -> the mean as the diffusion model wants it, f32 [z, f, h, w]. H and W are
+  /// f32 [3, f, H, W] -> the scaled mean for the diffusion model, f32 [z, f, h, w]. H and W are
   /// multiples of the spatial factor.
   HostArray encode(const HostArray& pixels) const override;
   void decode(const HostArray& latents, const FrameSink& sink) const override;
@@ -51,7 +51,7 @@ class KlAutoencoder final : public Autoencoder {
   std::unique_ptr<Model> model_;
 };
 
-/// Whether a `vae` folder's config.json says that it is one. A file may hold no other.
+/// True if a `vae` folder's config.json is of this class. Single files contain no other.
 bool is_kl_autoencoder(const std::filesystem::path& folder);
 
 }  // namespace kinema::encoders

@@ -13,7 +13,7 @@ namespace {
 
 constexpr int64_t kHiddenLayer = -2;
 
-/// Both encoders cut a prompt alike, and each says so: once is enough.
+/// Both encoders truncate a prompt equally and report it; this passes one report on.
 std::function<void(const std::string&)> said_once(std::function<void(const std::string&)> say) {
   if (!say) {
     return {};
@@ -67,8 +67,8 @@ class SdxlTextEncoder final : public TextEncoder {
         clip_skip_(s.clip_skip) {
     const std::string where = s.pipeline.string();
     check(first_.length() == second_.length(),
-          "[encoders] the text encoders of {} take {} and {} tokens, but must take as many", where,
-          first_.length(), second_.length());
+          "[encoders] the text encoders of {} take {} and {} tokens, but must take the same number",
+          where, first_.length(), second_.length());
     check(second_.config().projection_dim > 0,
           "[encoders] {}/text_encoder_2 has no projection: expected a CLIPTextModelWithProjection",
           where);
@@ -96,7 +96,7 @@ class SdxlTextEncoder final : public TextEncoder {
       return {.states = HostArray(Shape{DType::F32, {0, first_.length(), width()}}),
               .pooled = HostArray(Shape{DType::F32, {0, second_.config().projection_dim}})};
     }
-    // As diffusers' pipeline has it: layers are left out of prompts alone.
+    // As in diffusers' pipeline: layers are skipped for prompts, not for negative prompts.
     std::vector<int64_t> layers;
     for (const Prompt& prompt : prompts) {
       layers.push_back(kHiddenLayer - (prompt.is_negative ? 0 : clip_skip_));

@@ -92,7 +92,7 @@ bool T5Blocks::will_stay() const {
   if (is_resident() || memory_ != TextEncoderMemory::AUTO) {
     return is_resident() || memory_ == TextEncoderMemory::RESIDENT;
   }
-  // What comes after the text (a VAE, the transformer) wants a part of the memory too.
+  // The VAE and the transformer, which run after the text encoder, need memory too.
   return ran_ && parameter_bytes() <= runtime::free_bytes(client_) / 3 * 2;
 }
 
@@ -109,7 +109,7 @@ int64_t T5Blocks::memory_bytes(std::span<const Shape> embeddings) {
 
 std::vector<HostArray> T5Blocks::run(std::span<const T5Input> inputs) {
   if (will_stay() && !is_resident()) {
-    std::vector<Parameters> all;  // a block that cannot be read leaves none behind
+    std::vector<Parameters> all;  // after an error in a block, no parameters stay loaded
     for (int64_t layer = 0; layer <= config_.num_layers; ++layer) {
       all.push_back(load(layer));
     }
@@ -140,8 +140,8 @@ std::vector<HostArray> T5Blocks::run(std::span<const T5Input> inputs) {
       item.x = run_block(item, parameters);
     }
     if (streamed) {
-      // Only now: a device lets go of a run's arguments shortly after its results are there, and by
-      // the time that this run has begun it has let go of those before.
+      // Not earlier: a device frees a run's arguments shortly after its results exist. When this
+      // run has started, the arguments of the previous one are freed.
       next = read(layer + 1);
       for (const Item& item : items) {
         item.x.await();

@@ -17,43 +17,42 @@
 
 namespace kinema::encoders {
 
-/// Where the parameters of a text encoder are while it works.
+/// Where the parameters of a text encoder are during its runs.
 enum class TextEncoderMemory : uint8_t {
-  /// RESIDENT from the second run on where the device has room for them, STREAMED before that and
-  /// elsewhere: one run reads each parameter once in any case.
+  /// RESIDENT from the second run on if the device has enough memory, else STREAMED: a single run
+  /// reads each parameter once in both modes.
   AUTO,
-  RESIDENT,  // on the device, until they are released
-  STREAMED,  // on the device a block at a time, read from the file as they are needed
+  RESIDENT,  // on the device until they are released
+  STREAMED,  // one block at a time on the device, read from the file when it is needed
 };
-/// `auto`, `resident` or `streamed`; throws an Error for another word.
+/// `auto`, `resident` or `streamed`; throws an Error for another value.
 TextEncoderMemory text_encoder_memory(std::string_view word);
 
-/// Prompts that go through the encoder as one array.
+/// Prompts that the encoder runs as one array.
 struct T5Input {
   HostArray embeddings;  // [b, t, d_model], rows of the embedding table
-  HostArray mask = {};   // f32 [b, t], not 0 where there is a token; for masked blocks
+  HostArray mask = {};   // f32 [b, t], nonzero for tokens; for masked blocks
 };
 
-/// The blocks of T5 or UMT5, a compiled program that runs with the parameters of one after the
+/// The blocks of T5 or UMT5: one compiled program, run with the parameters of one block after the
 /// other.
 ///
-/// All inputs of a call pass a block before the next one is needed. Streamed, the device holds two
-/// blocks: one that runs and one that is read from the mapped file meanwhile. The bits are the same
-/// wherever the parameters come from. Not for several threads at once.
+/// All inputs of a call pass a block before the next block is loaded. With STREAMED the device
+/// holds two blocks: one that runs and one that is being read from the mapped file. Results are
+/// bit-identical in all modes. Not thread-safe.
 class T5Blocks {
  public:
-  /// `files` is checked against the configuration already, and outlives the object. Without
-  /// `masked`, every position takes part. Throws what weights::Adapters throws.
+  /// `files` has been checked against the configuration, and outlives the object. If not `masked`,
+  /// padding is attended to. Throws what weights::Adapters throws.
   T5Blocks(pjrt::Client client, const io::ModelFolder& files, t5::EncoderConfig config,
            t5::EncoderOptions options, runtime::ProgramOptions program, TextEncoderMemory memory,
            bool masked = true, std::span<const weights::Adapter> adapters = {});
 
   /// f32 [b, t, d_model] of each input.
   std::vector<HostArray> run(std::span<const T5Input> inputs);
-  /// Bytes that run would take of the device at its largest for embeddings of these shapes;
-  /// compiles the programs.
+  /// Peak bytes of device memory of a run for embeddings of these shapes; compiles the programs.
   int64_t memory_bytes(std::span<const Shape> embeddings);
-  /// Gives the parameters' memory back.
+  /// Frees the memory of the parameters.
   void release();
   bool is_resident() const { return !resident_.empty(); }
 
@@ -72,7 +71,7 @@ class T5Blocks {
 
   pjrt::Buffer run_block(const Item& item, const Parameters& parameters) const;
   HostArray run_norm(const Item& item, const Parameters& parameters) const;
-  /// Of a block, or with num_layers of the final norm.
+  /// Of a block, or, for num_layers, of the final norm.
   std::vector<nn::ParamSpec> specs(int64_t layer) const;
   Parameters load(int64_t layer) const;
   int64_t parameter_bytes(int64_t layer) const;
@@ -87,8 +86,8 @@ class T5Blocks {
   runtime::ProgramOptions program_;
   TextEncoderMemory memory_;
   bool masked_;
-  weights::Adapters changes_;         // of the parameters of all blocks
-  Parameters shared_;                 // by all blocks; kilobytes
+  weights::Adapters changes_;         // adapters of all blocks' parameters
+  Parameters shared_;                 // used by all blocks; kilobytes
   bool ran_ = false;                  // since the last release
   std::vector<Parameters> resident_;  // by layer, then the norm's; empty: streamed
   std::map<Dims, Programs> programs_;

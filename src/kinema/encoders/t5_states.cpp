@@ -11,15 +11,15 @@
 namespace kinema::encoders {
 namespace {
 
-// Masked positions behind a prompt change nothing, so a prompt runs in the shortest of these
-// lengths, times two and so on, that holds it.
+// Masked padding changes nothing, so a prompt runs with the shortest of these lengths (each twice
+// the previous) that holds it.
 constexpr int64_t kShortestRun = 64;
-// More prompts in one array gain nothing: the products are large enough.
+// Larger batches are not faster: the products are large enough.
 constexpr size_t kLargestBatch = 8;
-// Prompts that pass the blocks together, in arrays of their own or not; bounds what they take.
+// Prompts that pass the blocks together, batched or not; bounds their memory.
 constexpr size_t kAtOnce = 32;
 constexpr size_t kRemembered = 32;
-// Of those whose padding is kept, 8 MB each at published sizes.
+// Of states with padding, 8 MB each at published sizes.
 constexpr size_t kRememberedWhole = 8;
 
 }  // namespace
@@ -61,7 +61,7 @@ Shape T5States::shape() const {
 }
 
 HostArray T5States::encode(std::span<const std::string> prompts) {
-  // Callers may come from several threads; the device and the memory are one.
+  // One device and one cache for callers from several threads.
   const std::scoped_lock lock(mutex_);
   std::vector<Ids> all;
   for (const std::string& prompt : prompts) {
@@ -121,7 +121,7 @@ std::vector<T5States::Ids> T5States::not_remembered(const std::vector<Ids>& all)
   return missing;
 }
 
-/// Puts what is not remembered yet into the memory.
+/// Encodes prompts that are not in the cache.
 void T5States::encode_new(const std::vector<Ids>& all) {
   const std::vector<Ids> missing = not_remembered(all);
   for (size_t start = 0; start < missing.size(); start += kAtOnce) {
@@ -129,8 +129,7 @@ void T5States::encode_new(const std::vector<Ids>& all) {
   }
 }
 
-/// In a call of its own or with others, a prompt that is not batched runs in the same length and
-/// so has the same bits.
+/// A prompt that is not batched runs with the same length in any call, and so has the same bits.
 int64_t T5States::run_length(std::span<const Ids> prompts) const {
   if (!settings_.masked) {
     return settings_.max_sequence_length;
@@ -146,7 +145,7 @@ int64_t T5States::run_length(std::span<const Ids> prompts) const {
   return length;
 }
 
-/// The rows of the embedding table for ids, straight from the file.
+/// The rows of the embedding table for ids, read from the file.
 HostArray T5States::embed(std::span<const Ids> prompts, int64_t length) const {
   Ids padded;
   for (const Ids& ids : prompts) {
@@ -157,7 +156,7 @@ HostArray T5States::embed(std::span<const Ids> prompts, int64_t length) const {
                                  {static_cast<int64_t>(prompts.size()), length}, padded);
 }
 
-/// Prompts that share an array.
+/// Prompts grouped by array.
 std::vector<std::span<const T5States::Ids>> T5States::batches(std::span<const Ids> prompts) const {
   const size_t batch = settings_.batched ? kLargestBatch : 1;
   std::vector<std::span<const Ids>> out;

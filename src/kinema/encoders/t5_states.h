@@ -19,58 +19,58 @@
 
 namespace kinema::encoders {
 
-/// Where an encoder of T5 or UMT5 lies and how it is run; the defaults are Wan's.
+/// Files and options of a T5 or UMT5 encoder; the defaults are Wan's.
 struct T5Settings {
   std::filesystem::path model;      // `text_encoder` of a pipeline
   std::filesystem::path tokenizer;  // `tokenizer` of a pipeline
-  /// Rows of the result; tokens that do not fit are dropped.
+  /// Rows of the result; further tokens are dropped.
   int64_t max_sequence_length = 512;
   /// Width that the transformer expects; 0: any.
   int64_t width = 0;
-  /// Several prompts in one array, instead of one after the other.
+  /// Several prompts in one array; if false, one after the other.
   bool batched = false;
   TextEncoderMemory memory = TextEncoderMemory::AUTO;
   t5::EncoderOptions options;
   runtime::ProgramOptions program;
-  /// Called with a line about a prompt that was cut.
+  /// Receives a log line about a prompt that was truncated.
   std::function<void(const std::string& note)> on_note = {};
   /// Merged into the weights of the blocks.
   std::vector<weights::Adapter> adapters = {};
-  /// Prompts are cleaned as Wan's pipelines do.
+  /// Prompts are cleaned as in Wan's pipelines.
   bool clean = true;
-  /// Padding is masked, and its rows are zero. Without, it takes part: prompts run in their full
-  /// length, which changes every row, and the rows of padding are kept.
+  /// Padding is masked, and its rows of the result are zero. If false, padding is attended to:
+  /// prompts run with their full length, which changes every row, and padding's rows are kept.
   bool masked = true;
 };
 
-/// Prompts as the states of T5 or UMT5.
+/// Prompts to the states of T5 or UMT5.
 ///
-/// Files are opened and checked when it is made; parameters are read when prompts come, see
-/// T5Blocks: the prompts of a call share one reading. Encoded prompts are remembered, so the same
-/// negative prompt costs once. Safe to use from several threads.
+/// The constructor opens and checks the files; parameters are read once per call for all of its
+/// prompts, see T5Blocks. Encoded prompts are cached, so that the same negative prompt is encoded
+/// once. Thread-safe.
 class T5States {
  public:
-  /// Throws an Error naming the folder and what is wrong with it.
+  /// Throws an Error with the folder if a file is missing or does not fit.
   T5States(const pjrt::Client& client, T5Settings settings);
 
   /// f32 [max_sequence_length, d_model].
   Shape shape() const;
   /// f32 [n, max_sequence_length, d_model]. Throws an Error for text that is not UTF-8.
   HostArray encode(std::span<const std::string> prompts);
-  /// As TextEncoder has it.
+  /// See TextEncoder.
   int64_t memory_bytes(std::span<const std::string> prompts);
   void release();
 
  private:
   using Ids = std::vector<int64_t>;
 
-  /// States of prompts encoded lately, without the zeros behind them.
+  /// A cache of recent prompts' states, without the padding.
   class Memory {
    public:
     /// f32 [rows, d], or null.
     const HostArray* find(const Ids& ids) const;
     void add(const Ids& ids, HostArray states) { entries_.emplace_back(ids, std::move(states)); }
-    /// Forgets the oldest beyond what is kept between calls.
+    /// Removes the oldest entries, down to `kept`.
     void trim(size_t kept);
 
    private:
@@ -88,10 +88,10 @@ class T5States {
 
   T5Settings settings_;
   text::Tokenizer tokenizer_;
-  io::ModelFolder files_;  // stays open: embeddings and streamed blocks come from it
+  io::ModelFolder files_;  // stays open: embeddings and streamed blocks are read from it
   t5::EncoderConfig config_;
 
-  // What a call leaves for the next; guarded by the mutex.
+  // The cache between calls; guarded by the mutex.
   std::mutex mutex_;
   T5Blocks blocks_;
   Memory memory_;

@@ -81,7 +81,7 @@ class RememberingTextEncoder final : public TextEncoder {
 
  private:
   TextStates encode_prompts(std::span<const Prompt> prompts) const override {
-    // All prompts of a call together: an encoder may take them as one batch.
+    // All prompts of a call together: an encoder may run them as one batch.
     if (!std::ranges::equal(prompts, prompts_)) {
       states_ = encoder_->encode(prompts);
       prompts_.assign(prompts.begin(), prompts.end());

@@ -12,50 +12,49 @@
 
 namespace kinema::encoders {
 
-/// The words for one result.
+/// The text of one sample.
 struct Prompt {
   std::string text;
-  /// What the second of two encoders reads, where that is something else.
+  /// Text for the second of two encoders, if different.
   std::optional<std::string> second = {};
-  /// What guidance leads away from, of which no layer is skipped.
+  /// Negative prompts: no layer is skipped for them.
   bool is_negative = false;
 
   const std::string& for_second() const { return second ? *second : text; }
   bool operator==(const Prompt&) const = default;
 };
 
-/// What a model reads of prompts.
+/// The results of a text encoder.
 struct TextStates {
   HostArray states;  // f32 [n, t, d]
-  HostArray pooled;  // f32 [n, p]; without bytes for encoders that have none
+  HostArray pooled;  // f32 [n, p]; without bytes for encoders that do not pool
 };
 
-/// Those of one prompt among several, without the first axis.
+/// One prompt's entry, without the first axis.
 TextStates row(const TextStates& all, int64_t i);
 
-/// What turns prompts into the transformer's context.
+/// Encodes prompts as the transformer's text states.
 class TextEncoder {
  public:
   virtual ~TextEncoder() = default;
-  /// `hashed`, for reports.
+  /// For reports: `hashed`.
   virtual std::string name() const = 0;
-  /// f32 [t, d] of a prompt, whichever it is.
+  /// f32 [t, d], the states of any prompt.
   virtual Shape shape() const = 0;
-  /// f32 [p] of a prompt; without dimensions where nothing is pooled.
+  /// f32 [p], the pooled text; without dimensions if nothing is pooled.
   virtual Shape pooled_shape() const { return {}; }
 
-  /// Rows behind the end of a prompt are zeros, or what the model's own padding gives.
+  /// Rows after a prompt's end are zeros or the model's padding states.
   TextStates encode(std::span<const Prompt> prompts) const { return encode_prompts(prompts); }
-  /// Every encoder reads the same.
+  /// The same text for every encoder.
   TextStates encode(std::span<const std::string> prompts) const;
 
-  /// Bytes that encode would take of the device at its largest, parameters included; compiles the
-  /// programs for these prompts, and loads nothing.
+  /// Peak bytes of device memory for encoding these prompts, including parameters. Compiles the
+  /// programs, loads nothing.
   int64_t memory_bytes(std::span<const Prompt> prompts) const { return prompts_bytes(prompts); }
   int64_t memory_bytes(std::span<const std::string> prompts) const;
 
-  /// Gives the parameters' memory back, so that the transformer has it; the next encode loads them
-  /// again.
+  /// Frees the memory of the parameters for the transformer; the next encode loads them again.
   virtual void release() const {}
 
  private:
@@ -63,16 +62,15 @@ class TextEncoder {
   virtual int64_t prompts_bytes(std::span<const Prompt> /*prompts*/) const { return 0; }
 };
 
-/// The texts of prompts for one encoder. Throws an Error naming the encoder where a prompt has
-/// another for a second one.
+/// The texts of prompts for a single encoder. Throws an Error with `encoder` if a prompt has a text
+/// for a second one.
 std::vector<std::string> single_texts(std::span<const Prompt> prompts, const std::string& encoder);
 
-/// Keeps the states of the prompts that it was last asked for, and gives the encoder's memory back
-/// as soon as it has them: for prompts that come again and again.
+/// Caches the states of the last call's prompts and then frees the encoder's memory: for prompts
+/// that are used repeatedly.
 std::unique_ptr<TextEncoder> remembering(std::shared_ptr<const TextEncoder> encoder);
 
-/// Fixed random vectors for words. `on_note` is told of prompts with more words than there is room
-/// for.
+/// Fixed random vectors for words. `on_note` receives a log line about prompts with too many words.
 std::unique_ptr<TextEncoder> hashed_text_encoder(
     const text::HashedEncoder& settings, std::function<void(const std::string&)> on_note = {});
 

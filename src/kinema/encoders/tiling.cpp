@@ -8,7 +8,7 @@
 namespace kinema::encoders {
 namespace {
 
-/// Rows and columns of a video as float, plane by plane.
+/// Rows and columns of a video as floats, plane by plane.
 struct Planes {
   explicit Planes(const HostArray& video)
       : count(video.shape.dims[0] * video.shape.dims[1]),
@@ -21,14 +21,14 @@ struct Planes {
   int64_t count, h, w;
 };
 
-/// Share of the later tile, `i` cells into an overlap of `blend`.
+/// The weight of the later tile, `i` cells into an overlap of `blend`.
 float share(int64_t i, int64_t blend, int64_t step) {
   const int64_t at = i / step;
   const int64_t steps = blend / step;
   return static_cast<float>(at) / static_cast<float>(steps);
 }
 
-/// The first rows of `below` pass from the last rows of `above`.
+/// Blends the first rows of `below` with the last rows of `above`.
 void blend_rows(const HostArray& above, HostArray& below, int64_t blend, int64_t step) {
   const Planes a(above);
   const Planes b(below);
@@ -46,7 +46,7 @@ void blend_rows(const HostArray& above, HostArray& below, int64_t blend, int64_t
   }
 }
 
-/// The first columns of `right` pass from the last columns of `left`.
+/// Blends the first columns of `right` with the last columns of `left`.
 void blend_columns(const HostArray& left, HostArray& right, int64_t blend, int64_t step) {
   const Planes a(left);
   const Planes b(right);

@@ -8,7 +8,7 @@
 
 namespace kinema::encoders {
 
-/// What the first of two encoders reads of prompts, and the second.
+/// The texts of prompts for the first of two encoders, and for the second.
 inline std::vector<std::string> first_texts(std::span<const Prompt> prompts) {
   std::vector<std::string> texts;
   for (const Prompt& prompt : prompts) {

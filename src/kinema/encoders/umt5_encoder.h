@@ -7,11 +7,11 @@
 
 namespace kinema::encoders {
 
-/// UMT5 as Wan's pipelines use it: the prompt is cleaned, tokenized, encoded under its mask; rows
-/// behind its end are zero.
+/// UMT5 as in Wan's pipelines: prompts are cleaned, tokenized and encoded with masked padding; rows
+/// after a prompt's end are zero.
 ///
-/// Files are opened and checked here, see T5States; `clean` and `masked` of the settings stay as
-/// they are. Throws an Error naming the folder and what is wrong with it.
+/// Files are opened and checked here, see T5States; `clean` and `masked` are used as given.
+/// Throws an Error with the folder if a file is missing or does not fit.
 std::unique_ptr<TextEncoder> umt5_text_encoder(const pjrt::Client& client, T5Settings settings);
 
 }  // namespace kinema::encoders

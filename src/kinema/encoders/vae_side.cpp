@@ -10,7 +10,7 @@
 namespace kinema::encoders {
 namespace {
 
-/// [1, c, k, h, w] as [c, k, h, w] without the frames beyond `frames`.
+/// [1, c, k, h, w] as [c, k, h, w], with the first `frames` frames only.
 HostArray first_frames(HostArray chunk, int64_t frames) {
   chunk.shape.dims.erase(chunk.shape.dims.begin());
   return frames < chunk.shape.dims[1] ? cut_frames(chunk, 0, frames) : std::move(chunk);
@@ -61,7 +61,7 @@ runtime::Program VaeSide::compile(const Shape& input, std::span<const Shape> pas
   options.name += past.empty() ? "_first" : "";
   for (size_t i = 0; i < past.size(); ++i) {
     before.push_back(video(past[i], "past." + std::to_string(i)));
-    // The new past takes the place of the old.
+    // The new past reuses the memory of the old one.
     options.emit.donate[static_cast<int64_t>(params.size() + 1 + i)] = static_cast<int64_t>(1 + i);
   }
   const vae::Chunk chunk = build(params, x, before);
@@ -152,7 +152,7 @@ VaeSide::Call VaeSide::call(const runtime::Program& program, const Params& param
 void VaeSide::run(const HostArray& input, int64_t chunk, const Sink& sink) {
   const Dims& d = input.shape.dims;
   const int64_t rest = d[1] - 1;
-  // Frames of the input and of the result that belong together.
+  // Frames of the input and of the result per latent frame.
   const int64_t in = kind_ == Kind::ENCODER ? config_.temporal() : 1;
   const int64_t out = kind_ == Kind::ENCODER ? 1 : config_.temporal();
   const int64_t size = chunk < 0 ? rest : std::min(chunk, rest);
@@ -163,7 +163,7 @@ void VaeSide::run(const HostArray& input, int64_t chunk, const Sink& sink) {
   for (int64_t at = 1; at < d[1]; at += size) {
     Call made = call(*programs.next, programs.params, cut_frames(input, at, size),
                      std::span<const runtime::Array>(held.results).subspan(1));
-    // The device works on while the host has the piece before.
+    // The device computes this chunk while the host receives the previous one.
     sink(first_frames(held.results[0].to_host(), wanted));
     wanted = std::min(size, d[1] - at) / in * out;
     held = std::move(made);

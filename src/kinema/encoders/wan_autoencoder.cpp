@@ -13,11 +13,11 @@
 namespace kinema::encoders {
 namespace {
 
-// The clamp of the reference's distribution.
+// The reference clamps here too.
 constexpr float kSmallestLogvar = -30.0F;
 constexpr float kLargestLogvar = 20.0F;
 
-/// x a + b with an a and b of each channel of [c, ...].
+/// x a + b with one a and b per channel of [c, ...].
 HostArray affine(HostArray x, const std::vector<double>& a, const std::vector<double>& b) {
   const auto values = x.as<float>();
   const size_t plane = values.size() / a.size();
@@ -39,7 +39,7 @@ HostArray channels(const HostArray& x, int64_t from, int64_t count) {
   return out;
 }
 
-/// Pieces [c, k, h, w] one behind the other, into an array of known length.
+/// Concatenates pieces [c, k, h, w] into an array of known length.
 class Joined {
  public:
   explicit Joined(const Dims& dims) : whole_(Shape{DType::F32, dims}) {}
@@ -120,7 +120,8 @@ class WanAutoencoder::Network {
 
   int64_t decode_memory_bytes(Dims d) {
     const int64_t side = config_.spatial();
-    int64_t frames = 0;  // of a tiled video, which is whole in memory, beside the blend of a row
+    int64_t frames = 0;  // of a tiled video, which is in memory completely, in addition to a row of
+                         // blended tiles
     if (options_.tiling &&
         (d[2] > options_.tiling->height / side || d[3] > options_.tiling->width / side)) {
       const Dims video{config_.colours(), (d[1] - 1) * config_.temporal() + 1, d[2] * side,
@@ -171,7 +172,7 @@ class WanAutoencoder::Network {
 
   HostArray encode_tiles(const HostArray& pixels, const Tiling& t) {
     const Dims& d = pixels.shape.dims;
-    // The tiles are counted in patches, of which this many make a latent cell.
+    // The tiles are measured in patches; this many make a latent cell.
     const int64_t patch = config_.patch();
     const int64_t cell = config_.spatial() / patch;
     const auto axis = [&](int64_t size, int64_t tile, int64_t stride) {
@@ -209,7 +210,7 @@ class WanAutoencoder::Network {
     return blender.take();
   }
 
-  /// The pieces in which a video that is whole is handed on.
+  /// Passes a complete video on in pieces.
   void deliver(const HostArray& video, const FrameSink& sink) {
     const int64_t frames = video.shape.dims[1];
     int64_t size = 1;

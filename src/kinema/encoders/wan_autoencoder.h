@@ -14,30 +14,30 @@ namespace kinema::encoders {
 
 struct WanAutoencoderOptions {
   vae::Options model;
-  /// Frames encoded at once behind the first one, a multiple of the VAE's temporal factor; -1: all.
-  /// Neither chunk changes the result.
+  /// Frames encoded together after the first frame, a multiple of the VAE's temporal factor; -1:
+  /// all. The chunk sizes do not change the result.
   int64_t encode_chunk = 4;
-  /// Latent frames decoded at once behind the first one; -1: all.
+  /// Latent frames decoded together after the first; -1: all.
   int64_t decode_chunk = 1;
-  /// Larger videos are cut into tiles that overlap; changes the result. None by default.
+  /// Larger videos are divided into overlapping tiles, which changes the result. Off by default.
   std::optional<Tiling> tiling = {};
-  /// Over a mesh: every device holds all parameters.
+  /// Over a mesh: every device has all parameters.
   bool replicate = false;
   /// Kernels of the target, compiler flags, and the folder of compiled programs.
   runtime::ProgramOptions program = {};
 };
 
-/// The VAE of Wan 2.1 or 2.2 on a device, or with frames split by columns over a mesh, from a
-/// diffusers `vae` folder.
+/// The VAE of Wan 2.1 or 2.2 from a diffusers `vae` folder, on one device or sharded by columns of
+/// pixels over a mesh.
 ///
-/// Videos pass in chunks. What a chunk leaves behind for the next stays on the device, in buffers
-/// of fixed size, so memory does not grow with the number of frames (but for the host's own array
-/// of pixels or latents). Programs are compiled for each size when it is first seen; parameters of
-/// a side are loaded when it is first used, and again after release(). Safe to use from several
-/// threads on one device, from one at a time over a mesh.
+/// Videos are processed in chunks. The state between chunks stays on the device, in buffers of
+/// fixed size, so device memory is independent of the number of frames (the host holds all pixels
+/// or latents). Programs are compiled for each new size. The parameters of encoder and decoder are
+/// loaded at first use, and again after release(). Thread-safe on one device; use one thread at a
+/// time over a mesh.
 class WanAutoencoder final : public Autoencoder {
  public:
-  /// Checks config and tensors of the folder; throws an Error naming what does not fit.
+  /// Checks config and tensors of the folder; throws an Error if something does not fit.
   WanAutoencoder(const runtime::Devices& devices, const std::filesystem::path& folder,
                  const WanAutoencoderOptions& options = {});
   ~WanAutoencoder() override;
@@ -54,7 +54,7 @@ class WanAutoencoder final : public Autoencoder {
   int64_t decode_memory_bytes(const Dims& latents) const override;
   void release() const override;
 
-  /// The distribution of the latents, not normalised: f32 [z, f, h, w] each.
+  /// The Gaussian of the unnormalised latents: f32 [z, f, h, w] each.
   struct Moments {
     HostArray mean;
     HostArray logvar;  // clamped to [-30, 20]
@@ -63,7 +63,7 @@ class WanAutoencoder final : public Autoencoder {
   /// (x - latents_mean) / latents_std for each channel of f32 [z, f, h, w], and back.
   HostArray normalise(const HostArray& latents) const;
   HostArray denormalise(const HostArray& latents) const;
-  /// Decodes latents that are not normalised.
+  /// Decodes unnormalised latents.
   void decode_denormalised(const HostArray& latents, const FrameSink& sink) const;
 
  private:

@@ -37,7 +37,7 @@ A check with an error stops `train` and `generate` before the plugin is loaded; 
 Without a chip's name (`TPU_ACCELERATOR_TYPE` says it on a TPU machine) rules count as if it were one that they are about.
 )";
 
-/// What libtpu made of MaxDiffusion issue 429's program, `kinema plan` for each row.
+/// `kinema plan` of MaxDiffusion issue 429's program, one row for each set of flags.
 constexpr std::string_view kUlysses = R"(
 ## Ulysses on v6e
 

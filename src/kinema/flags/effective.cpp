@@ -18,7 +18,7 @@ std::string_view replacement_or(const Flag& flag, std::string_view other) {
   return flag.replacement.empty() ? other : flag.replacement;
 }
 
-/// Reads the layers of a request one flag at a time and says what is wrong with each.
+/// Reads the layers of a request one flag at a time and adds a finding for each error.
 class Merge {
  public:
   explicit Merge(const Request& request) : request_(request) {
@@ -83,12 +83,12 @@ class Merge {
     out_.settings[std::string(name)].layers.push_back(std::move(layer));
   }
 
-  /// A flag that the table has no row for may be asked about.
+  /// A flag without a row in the table; a probe may know it.
   bool is_doubtful(const Flag* flag) const {
     return flag == nullptr || !request_.platform.in_table();
   }
 
-  /// The plugin's answer about a flag of the environment or an option; nothing without a probe.
+  /// The plugin's answer about a flag of the environment or an option; empty without a probe.
   std::optional<ProbeAnswer> ask(const Flag* flag, const ProbeRequest& question) {
     if (!request_.probe || !is_doubtful(flag)) {
       return std::nullopt;
@@ -140,7 +140,7 @@ class Merge {
     push(given.name, {.value = *value, .origin = std::string(place), .word = given.word});
   }
 
-  /// False, with a finding, for a flag that stands in the wrong variable.
+  /// False, with a finding, for a flag that is in the wrong variable.
   bool has_place(const Flag* flag, Variable variable, const EnvironmentFlag& given) {
     const bool in_xla = variable == Variable::XLA_FLAGS;
     bool right = true;
@@ -160,7 +160,7 @@ class Merge {
     return right;
   }
 
-  /// False, with a finding, for a flag that the plugin does not have.
+  /// False, with a finding, for a flag that the plugin does not know.
   bool is_known(const Flag* flag, const std::string& name, std::string_view place,
                 std::string_view what_happens, const std::optional<ProbeAnswer>& answer,
                 const std::vector<std::string>& drop) {
@@ -226,7 +226,7 @@ class Merge {
     return false;
   }
 
-  /// The replacement of a switch that was turned on in a variable, where it is a setting.
+  /// The replacement of a switch that a variable turned on, if the replacement is a setting.
   static std::vector<std::pair<Variable, std::string>> replaced(
       const Flag& flag, const std::vector<std::string>& drop) {
     const std::string_view text = flag.replacement;
@@ -256,7 +256,7 @@ class Merge {
         ask(flag, {.options = {{given.name, to_option(flag, *value)}}});
     if (!is_known(flag, given.name, given.origin, "is refused", answer, {})) {
       if (flag == nullptr || state_of(*flag, request_.platform).kind != Kind::IGNORED) {
-        push(given.name, option);  // for who allows the error
+        push(given.name, option);  // in case the user allows the error
       }
       return;
     }

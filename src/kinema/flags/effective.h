@@ -20,24 +20,24 @@ struct GivenFlag {
   std::string origin;  ///< `profile wan-train-v6e`, `wan.yml:12`, `command line`
 };
 
-/// All that decides the flags of a run.
+/// All that determines the flags of a run.
 struct Request {
   Platform platform;
-  std::string libtpu_init_args;  ///< the variables' texts as the user has them
+  std::string libtpu_init_args;  ///< the variables' texts as the user set them
   std::string xla_flags;
-  std::vector<GivenFlag> own;      ///< what our kernels want where nobody has set another value
+  std::vector<GivenFlag> own;      ///< what our kernels set unless somebody has set another value
   std::vector<GivenFlag> given;    ///< later ones win
   bool deterministic = false;      ///< results must not depend on the run or the devices
   std::vector<std::string> allow;  ///< ids of rules whose errors the user lets pass
-  Probe probe;  ///< asked about names and versions that the table does not have; may be empty
+  Probe probe;  ///< asked about names and versions that are not in the table; may be empty
 };
 
-/// One of the values that a flag was given; the last one counts.
+/// One of the values set for a flag; the last layer counts.
 struct Layer {
   std::string value;  ///< canonical
   std::string origin;
-  std::string word;        ///< as it stands in an environment variable
-  bool is_option = false;  ///< handed to the compiler with each program
+  std::string word;        ///< as written in the environment variable
+  bool is_option = false;  ///< passed to the compiler with each program
 };
 
 /// A flag with all its values, lowest layer (the plugin's default) first.
@@ -48,7 +48,7 @@ struct Setting {
   static constexpr std::string_view kDefault = "default";
 };
 
-/// The flags that a program is compiled with, and what there is to say about them.
+/// The flags that a program is compiled with, and the findings about them.
 struct Effective {
   Platform platform;
   bool deterministic = false;
@@ -57,29 +57,27 @@ struct Effective {
 
   /// The value, or empty where the plugin has no such flag.
   std::string value(std::string_view name) const;
-  /// For each program's options: what profile, configuration and command line set, and what our
-  /// kernels want.
+  /// The options of each program: set by profile, configuration, command line and our kernels.
   std::map<std::string, Value> options() const;
-  /// Errors that were not allowed.
+  /// Errors that the user did not allow.
   std::vector<Finding> errors() const;
-  /// Ids of errors that were, each once.
+  /// Ids of the errors that the user allowed, each once.
   std::vector<std::string> allowed() const;
 };
 
-/// Merges the layers and applies every rule. Throws nothing for what the user set wrongly: that is
-/// a finding.
+/// Merges the layers and applies every rule. A user's mistake is a finding, never an exception.
 Effective resolve(const Request& request);
 
-/// Everything about a run's flags, as its folder keeps it.
+/// Everything about a run's flags, as stored in its folder.
 io::Json to_json(const Effective& effective);
 
-/// The platform and what was given, of the same.
+/// The platform and the given flags only, from the same JSON.
 io::Json given_json(const Effective& effective);
 
-/// `NAME=VALUE  # origin` a line; without `all` only what was given.
+/// One `NAME=VALUE  # origin` per line; without `all` only what was given.
 std::string to_text(const Effective& effective, bool all);
 
-/// One or two lines about a finding, for people.
+/// One or two lines about a finding.
 std::string to_text(const Finding& finding);
 
 }  // namespace kinema::flags

@@ -1,4 +1,4 @@
-// Effective flags for people and for machines.
+// Effective flags as text and as JSON.
 #include <fmt/format.h>
 
 #include <string_view>

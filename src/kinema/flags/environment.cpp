@@ -27,13 +27,13 @@ std::vector<std::string> split(std::string_view text) {
   return out;
 }
 
-/// A word that would have been a flag, had it been written otherwise.
+/// A word that would be a flag if it were written correctly.
 bool looks_like_flag(std::string_view word) {
   const size_t first = word.find_first_not_of("-\"'");
   return first != std::string_view::npos && word.substr(first).starts_with("xla_");
 }
 
-/// Such a word as a flag: `"--xla_a=1"` and `xla_a=1` as `--xla_a=1`.
+/// Such a word as a correct flag: `"--xla_a=1"` and `xla_a=1` become `--xla_a=1`.
 std::string as_flag(std::string_view word) {
   word.remove_prefix(word.find_first_not_of("-\"'"));
   return "--" + std::string(word.substr(0, word.find_last_not_of("\"'") + 1));
@@ -41,7 +41,7 @@ std::string as_flag(std::string_view word) {
 
 void report_stray(EnvironmentFlags& out, const std::string& word) {
   if (word == "\\") {
-    return;  // the end of a line that was continued inside quotes; harmless
+    return;  // the end of a line continued inside quotes; harmless
   }
   const bool quoted = word.front() == '"' || word.front() == '\'';
   const bool flag = looks_like_flag(word);
@@ -78,7 +78,7 @@ void read_undefok(EnvironmentFlags& out, std::string names) {
   }
 }
 
-/// True when a flag without `=` takes the next word: all but switches do.
+/// True when a flag without `=` takes the next word as its value: all but switches do.
 bool takes_next(std::string_view name) {
   const Flag* flag = find_flag(name);
   return flag != nullptr && flag->type != Type::BOOL;
@@ -92,7 +92,7 @@ std::string unquoted(std::string value) {
   return value;
 }
 
-/// Words of XLA_FLAGS: a value may stand in quotes with spaces inside.
+/// Words of XLA_FLAGS: a value may be in quotes, with spaces inside.
 std::vector<std::string> split_quoted(std::string_view text) {
   std::vector<std::string> out;
   size_t at = text.find_first_not_of(kSpace);
@@ -110,7 +110,7 @@ std::vector<std::string> split_quoted(std::string_view text) {
   return out;
 }
 
-/// The flags that a text would be with dashes before each and no quotes around them.
+/// The flags in a text that lacks dashes or has quotes around its flags.
 std::vector<std::pair<Variable, std::string>> meant_flags(const std::string& text) {
   std::vector<std::pair<Variable, std::string>> out;
   for (const std::string& word : split(text)) {
@@ -121,7 +121,7 @@ std::vector<std::pair<Variable, std::string>> meant_flags(const std::string& tex
   return out;
 }
 
-/// The text of the file that XLA_FLAGS names; an error is reported where it cannot be read.
+/// The text of the file that XLA_FLAGS names; an unreadable file becomes a finding.
 std::string flags_in_file(EnvironmentFlags& out, std::string_view text) {
   std::string name(text.substr(0, text.find_last_not_of(kSpace) + 1));
   constexpr std::streamsize kLargest = 1 << 20;
@@ -157,7 +157,7 @@ EnvironmentFlags read_libtpu_init_args(std::string_view text) {
   for (size_t i = 0; i < out.words.size(); ++i) {
     const std::string& word = out.words[i];
     const size_t dashes = word.find_first_not_of('-');
-    if (dashes == 0 || dashes > 2) {  // also a word of nothing but dashes
+    if (dashes == 0 || dashes > 2) {  // also a word of only dashes
       report_stray(out, word);
       continue;
     }

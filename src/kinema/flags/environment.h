@@ -9,27 +9,28 @@
 
 namespace kinema::flags {
 
-/// A flag as it stands in an environment variable.
+/// A flag from an environment variable.
 struct EnvironmentFlag {
   std::string name;   ///< without dashes
-  std::string value;  ///< "true" where none is given
-  std::string word;   ///< as it was written
+  std::string value;  ///< "true" if none is given
+  std::string word;   ///< as written
 };
 
-/// What a variable's text comes to.
+/// A variable's text, parsed.
 struct EnvironmentFlags {
   Variable variable = Variable::XLA_FLAGS;
   std::vector<EnvironmentFlag> flags;  ///< in order
-  std::vector<std::string> words;      ///< all of the text, in order
-  std::vector<std::string> tolerated;  ///< names that `--undefok` lists
+  std::vector<std::string> words;      ///< every word of the text, in order
+  std::vector<std::string> tolerated;  ///< names listed by `--undefok`
   std::vector<Finding> findings;       ///< words that are not read as flags
 };
 
-/// Reads the text as libtpu does: words between spaces; one or two dashes; `--flag`, `--noflag`,
-/// `--flag=value`, `--flag value`; whatever else is silently left out, and reported here.
+/// Parses the text as libtpu does: words between spaces; one or two dashes; `--flag`, `--noflag`,
+/// `--flag=value`, `--flag value`. libtpu silently ignores anything else; here it becomes a
+/// finding.
 EnvironmentFlags read_libtpu_init_args(std::string_view text);
 
-/// Reads the text as XLA does: `--flag` and `--flag=value` with quotes around a value; a text that
+/// Parses the text as XLA does: `--flag` and `--flag=value` with quotes around a value; a text that
 /// does not begin with two dashes is the name of a file with flags.
 EnvironmentFlags read_xla_flags(std::string_view text);
 

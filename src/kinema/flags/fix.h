@@ -6,9 +6,8 @@
 
 namespace kinema::flags {
 
-/// The text of an environment variable as the errors' remedies have it: words that they are about
-/// go, or are written as they were meant, and what is to be set is added. Words that are no flags
-/// go too.
+/// The text of an environment variable after the errors' remedies: their words are removed or
+/// corrected and missing ones added. Words that are no flags are removed too.
 std::string fixed(const EnvironmentFlags& list, const Effective& effective);
 
 }  // namespace kinema::flags

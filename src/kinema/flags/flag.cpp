@@ -17,7 +17,7 @@ std::string_view trimmed(std::string_view text) {
              : text.substr(first, text.find_last_not_of(' ') - first + 1);
 }
 
-/// Takes what stands before `mark` off the front of `text`.
+/// Removes and returns the front of `text` up to `mark`.
 std::string_view take(std::string_view& text, char mark) {
   const size_t end = std::min(text.find(mark), text.size());
   const std::string_view part = trimmed(text.substr(0, end));
@@ -35,7 +35,7 @@ State read_state(std::string_view value, std::string_view version) {
           value, version};
 }
 
-/// The newest entry of `plugin` that is not newer than `version`, else its oldest.
+/// The newest entry of `plugin` that is not newer than `version`, or its oldest.
 std::optional<State> newest_entry(std::string_view defaults, std::string_view plugin,
                                   std::string_view version) {
   std::optional<State> found;

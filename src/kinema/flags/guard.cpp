@@ -51,13 +51,13 @@ bool applies(const Rule& rule, const Effective& effective) {
   return true;
 }
 
-/// How a layer is taken away.
+/// Text that tells how to remove a layer.
 std::string removal(const std::string& name, const Layer& layer) {
   return layer.word.empty() ? fmt::format("take {} out of {}", name, layer.origin)
                             : fmt::format("take {} out of {}", layer.word, layer.origin);
 }
 
-/// The change of one flag that ends the rule: what was given is taken away where that is enough.
+/// Proposes the change of one flag that stops the rule: removing what was given, if that is enough.
 void propose_change(const Rule& rule, const Effective& effective, Finding& finding) {
   for (const Condition& condition : rule.when) {
     const auto found = effective.settings.find(std::string(condition.flag));

@@ -19,25 +19,26 @@ struct Condition {
   int64_t bound = 0;
 };
 
-/// A combination of effective values that is wrong, or worth knowing.
+/// A combination of effective values that is wrong or worth knowing.
 struct Rule {
   std::string_view id;
   Backend backend = Backend::ANY;
-  std::string_view chips;  ///< "v4 v5p"; empty: all. An unknown chip counts as one of them.
-  std::string_view since;  ///< plugin version on; empty: all that were tried
-  /// All of them must hold; in the order in which a change is proposed.
+  std::string_view chips;  ///< "v4 v5p"; empty: all. An unknown chip matches any list.
+  std::string_view since;  ///< first plugin version; empty: all that were tested
+  /// All must hold; ordered by which change to propose first.
   std::vector<Condition> when;
-  bool deterministic = false;  ///< only where results must not depend on run or devices
+  bool deterministic = false;  ///< only if results must not depend on the run or the devices
   Severity severity = Severity::ERROR;
   std::string_view what;
-  std::string_view refused_since = "";  ///< plugin version from which on the compiler refuses it
+  std::string_view refused_since =
+      "";  ///< first plugin version whose compiler refuses the combination
   std::string_view evidence = "";
 };
 
-/// Every rule over values. Rules over words and names are listed by `word_rules`.
+/// Every rule over values. `word_rules` lists the rules over words and names.
 std::span<const Rule> rules();
 
-/// A rule that is applied while a list is read.
+/// A rule that is applied while the flags are parsed.
 struct WordRule {
   std::string_view id;
   Severity severity;
@@ -45,10 +46,10 @@ struct WordRule {
 };
 std::span<const WordRule> word_rules();
 
-/// True when `id` is one of the above.
+/// True when `id` is a rule of either list.
 bool is_rule(std::string_view id);
 
-/// The rules that apply to `effective`.
+/// The findings of all rules that apply to `effective`.
 std::vector<Finding> guard(const Effective& effective);
 
 }  // namespace kinema::flags

@@ -13,7 +13,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Plugin versions that the tables were measured with, oldest first.
+// Plugin versions for which the tables were measured, oldest first.
 constexpr std::array<std::string_view, 5> kLibtpu = {"0.0.30", "0.0.42.1", "0.0.43.2", "0.0.51",
                                                      "0.0.52"};
 constexpr std::array<std::string_view, 1> kCuda = {"0.12.0.1"};
@@ -36,7 +36,7 @@ bool is_version(std::string_view text) {
   return !text.empty() && text.find_first_not_of("0123456789.") == std::string_view::npos;
 }
 
-/// VERSION of a folder `PACKAGE-VERSION` or `PACKAGE-VERSION.dist-info`; else empty.
+/// VERSION of a folder `PACKAGE-VERSION` or `PACKAGE-VERSION.dist-info`; otherwise empty.
 std::string version_in_name(std::string name, std::string_view package) {
   constexpr std::string_view kInfo = ".dist-info";
   if (name.ends_with(kInfo)) {
@@ -51,7 +51,7 @@ std::string version_in_name(std::string name, std::string_view package) {
   return is_version(version) ? version : "";
 }
 
-/// The wheel that a plugin's file is part of.
+/// The package that contains a plugin's file.
 std::string_view package_of(const std::string& file) {
   return file == "libtpu.so"            ? "libtpu"
          : file == "xla_cuda_plugin.so" ? "jax-cuda13-pjrt"
@@ -101,7 +101,7 @@ std::string chip_of_accelerator(std::string_view type) {
 std::string plugin_version(const std::string& path) {
   const std::string_view package = package_of(fs::path(path).filename().string());
   fs::path folder = fs::path(path).parent_path();
-  constexpr int kDeepest = 4;  // a plugin lies at most this deep in its wheel
+  constexpr int kDeepest = 4;  // the deepest level of a plugin in its package
   for (int i = 0; i < kDeepest && !package.empty() && folder.has_filename(); ++i) {
     if (std::string v = version_in_name(folder.filename().string(), package); !v.empty()) {
       return v;

@@ -14,7 +14,7 @@ std::vector<T> joined(std::vector<T> a, const std::vector<T>& b) {
   return a;
 }
 
-/// What MaxDiffusion's lists for training and for generating have in common.
+/// The common part of MaxDiffusion's lists for training and inference.
 Flags common_tpu() {
   return {
       {"xla_enable_async_all_gather", "ENABLED", "parameters come while the layer before computes"},
@@ -108,7 +108,8 @@ Dropped without_sparse_core() {
   return out;
 }
 
-/// One flag: what others do to the 14B I2V denoising step was compiled (docs/reference/flags.md).
+/// One flag. How the other flags of the list change the 14B I2V denoising step was measured by
+/// compiling it (docs/reference/flags.md).
 Profile ulysses_v6e() {
   constexpr std::string_view kNoChange = "does not change the program";
   return {

@@ -8,7 +8,7 @@ namespace {
 
 constexpr std::string_view kFusion = "xla_tpu_enable_async_collective_fusion";
 constexpr std::string_view kOverlap = "xla_tpu_overlap_compute_collective_tc";
-// Only v5e takes continuation fusion that was asked for.
+// Chips whose compiler refuses explicit continuation fusion: all but v5e.
 constexpr std::string_view kRefusing = "v4 v5p v6e tpu7x";
 constexpr std::string_view kRefusedSince = "0.0.43.2";
 

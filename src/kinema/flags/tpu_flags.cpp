@@ -2,8 +2,8 @@
 
 #include "kinema/flags/flag.h"
 
-// Defaults of libtpu 0.0.30, 0.0.42.1, 0.0.43.2 and 0.0.51 as their compilers print them; where one
-// version stands, the newer ones agree with it. A single 0.0.51 was read from that version alone.
+// Defaults of libtpu 0.0.30, 0.0.42.1, 0.0.43.2 and 0.0.51 as their compilers print them. A single
+// entry also holds for the newer versions; a single 0.0.51 was read only from that version.
 namespace kinema::flags {
 namespace {
 
@@ -27,7 +27,7 @@ constexpr std::string_view kFast = "MaxDiffusion fast inference script";
 constexpr std::string_view kMeasured = "libtpu 0.0.51 measured";
 
 constexpr auto kFlags = std::to_array<Flag>({
-    // Collectives beside arithmetic.
+    // Overlap of collectives and arithmetic.
     {"xla_tpu_enable_async_collective_fusion", Backend::TPU, kInit, BOOL, kTrue,
      "continuation fusion: a collective's transfer goes on inside the fusions scheduled after it",
      "master switch; off takes all three continuation fusions away", kAll},

@@ -22,7 +22,8 @@ bool among(const std::array<std::string_view, N>& words, std::string_view word) 
   return std::ranges::find(words, word) != words.end();
 }
 
-/// XLA's parser takes true, false, 1 and 0 in any case; libtpu's yes, y, t and their opposites too.
+/// XLA's parser accepts true, false, 1 and 0 in any case; libtpu's also yes, y, t and their
+/// opposites.
 std::optional<std::string> read_bool(std::string_view text, Reader reader) {
   constexpr std::array<std::string_view, 5> kTrue = {"true", "1", "yes", "y", "t"};
   constexpr std::array<std::string_view, 5> kFalse = {"false", "0", "no", "n", "f"};
@@ -90,7 +91,7 @@ std::optional<std::string> read_words(const Flag& flag, std::string_view text) {
     const size_t comma = std::min(rest.find(','), rest.size());
     std::string_view word = rest.substr(0, comma);
     if (word.starts_with('+') || word.starts_with('-')) {
-      word.remove_prefix(1);  // adds to the default or takes from it
+      word.remove_prefix(1);  // adds to the default or removes from it
     }
     if (!allowed(flag.words, lower(word))) {
       return std::nullopt;
@@ -159,7 +160,7 @@ Value to_option(const Flag* flag, const std::string& value) {
       return out;
     }
     case Type::WORDS: {
-      // Words of an enumeration have capitals in options.
+      // Options have the words of an enumeration in capitals.
       std::string out = value;
       if (!flag->words.empty()) {
         std::ranges::transform(out, out.begin(), [](unsigned char c) { return std::toupper(c); });

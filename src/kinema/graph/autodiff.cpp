@@ -49,7 +49,7 @@ std::vector<bool> useful_nodes(Graph& graph, std::span<const Tensor> wrt, int64_
   return useful;
 }
 
-/// The cotangents that have arrived so far, summed.
+/// The sums of the cotangents so far.
 class Sums {
  public:
   void add(Tensor x, Tensor dx, const char* op) {

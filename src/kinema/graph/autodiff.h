@@ -7,13 +7,13 @@
 
 namespace kinema {
 
-/// d loss / d wrt[i], each of the shape and dtype of wrt[i]; zeros where the loss does not depend
-/// on it. `loss` must be a floating-point scalar. The results are ordinary graph code:
-/// differentiable again.
+/// d loss / d wrt[i], with the shape and dtype of wrt[i]; zeros if the loss does not depend on it.
+/// `loss` must be a floating-point scalar, else an Error. The results are ordinary graph code that
+/// can be differentiated again.
 std::vector<Tensor> gradients(Tensor loss, std::span<const Tensor> wrt);
 
-/// The same from given cotangents of several outputs (empty Tensor: none); a result is empty where
-/// no output depends on it.
+/// Vector-Jacobian product of several outputs with given cotangents (an empty Tensor: no
+/// cotangent). A result is empty if no output depends on that tensor.
 std::vector<Tensor> pull_back(std::span<const Tensor> outputs, std::span<const Tensor> cotangents,
                               std::span<const Tensor> wrt);
 

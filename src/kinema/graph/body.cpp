@@ -56,7 +56,7 @@ Tensor Transplant::operator()(Tensor source) {
   if (const auto found = known_.find(key_of(source)); found != known_.end()) {
     return found->second;
   }
-  // Collect first, then copy in creation order: chains may be long, so no recursion.
+  // Collect, then copy in creation order. Not recursive, because chains may be long.
   std::map<int64_t, Node*> pending{{source.node().id, &source.node()}};
   std::vector<Node*> stack{&source.node()};
   while (!stack.empty()) {
@@ -89,7 +89,7 @@ void Transplant::copy(Node& node) {
   Node& copied = target_.add_multi(*node.op, std::move(inputs), std::move(attrs), node.results);
   target_.set_scope_path(outer);
   for (size_t i = 0; i < node.results.size(); ++i) {
-    // A kept value may stand for one result of a node whose other results are copied.
+    // A kept value may be one result of a node whose other results are copied.
     known_.emplace(key_of(node.result(static_cast<int64_t>(i))),
                    copied.result(static_cast<int64_t>(i)));
   }
@@ -135,9 +135,9 @@ BodyGradient::BodyGradient(const Body& body, const std::vector<bool>& has_cotang
 }
 
 // A name belongs to the value, not to the identity node that carries it: gradient rules read the
-// value itself (tanh's own result, say), so that is what a policy keeps. A reshape is the same
-// value in other words. A call with a rule of its own gives back through all its results, so the
-// name of one keeps them all: an attention's output alone would not save computing it again.
+// value itself (tanh's result, for example), so the policy keeps that. A reshape is the same value.
+// A call with its own rule needs all of its results for the gradient, so a name on one keeps them
+// all: with an attention's output alone, attention would still be computed again.
 void BodyGradient::collect_names() {
   for (const auto& [key, original] : original_) {
     const Node& node = original.node();
@@ -193,16 +193,17 @@ void BodyGradient::keep_what_gradients_read() {
   }
 }
 
-// Without a policy nothing that costs is computed twice: products, reductions and transcendental
-// functions are kept or stand behind what is kept. Between them lies arithmetic that compilers fuse
-// into its readers; where to cut it so that the fewest bytes are kept is a minimum cut between what
-// is there anyway (sources) and what the gradient rules read (the sink).
+// Without a policy, nothing expensive is computed twice: products, reductions and transcendental
+// functions are kept or are needed only for kept values. Between them is arithmetic, which
+// compilers fuse with its consumers. The cheapest values to keep are a minimum cut between the
+// values that exist anyway (sources) and those that the gradient rules read (the sink).
 void BodyGradient::keep_fewest_bytes(std::span<const Tensor> reads) {
   constexpr size_t kSource = 0;
   constexpr size_t kSink = 1;
-  constexpr int64_t kPerTensor = 256;  // of two cuts of about equal size, the one of fewer tensors
+  constexpr int64_t kPerTensor = 256;  // prefers fewer tensors for about equal bytes
   MinCut network(2);
-  std::map<TensorKey, std::pair<size_t, size_t>> ends;  // a tensor is an edge: keeping it cuts it
+  std::map<TensorKey, std::pair<size_t, size_t>>
+      ends;  // a tensor is an edge; keeping it cuts the edge
   std::vector<Tensor> stack;
   const auto enter = [&](Tensor x) {
     const auto [found, is_new] = ends.try_emplace(key_of(x));

@@ -1,4 +1,4 @@
-// Calls: a body inlined where it stands, as a unit for the backward pass (`checkpoint`,
+// Calls: a body that is inlined in place, as a unit for the backward pass (`checkpoint`,
 // `with_gradient`) or for a target's kernel (`fused`).
 #include <algorithm>
 #include <utility>
@@ -17,7 +17,7 @@ void emit_call(const Node& node, Emitter& out) {
   for (size_t i = 0; i < node.inputs.size(); ++i) {
     out.bind(body.graph->inputs()[i], out.name(node.input(i)));
   }
-  // Only what somebody reads: a kernel inside may do without results that nobody wants.
+  // Only results that are read: a kernel inside may then omit the others.
   std::vector<Tensor> results;
   std::vector<Tensor> outputs;
   for (size_t i = 0; i < node.results.size(); ++i) {
@@ -33,7 +33,7 @@ void emit_call(const Node& node, Emitter& out) {
   }
 }
 
-/// The gradient that the call came with.
+/// The gradient by the call's own rule.
 Cotangents ruled_gradient(Node& node, const Body& body, std::span<const Tensor> dys) {
   std::vector<Tensor> ys;
   for (size_t i = 0; i < node.results.size(); ++i) {
@@ -72,14 +72,15 @@ Cotangents call_gradient(Node& node, std::span<const Tensor> dys, const std::vec
       outer = on_host ? place(outer, false) : outer;
     }
     if (outer.node().op == &kInput) {
-      values[key_of(inside)] = outer;  // a parameter: the activations alone keep CSE out
+      values[key_of(inside)] =
+          outer;  // a parameter: the barrier on activations is enough against CSE
     } else {
       behind_wall[key_of(inside)] = walled.size();
       walled.push_back(outer);
     }
   }
-  // One wall for cotangents and kept values: recomputation can neither merge with the forward pass
-  // nor begin before its gradient has arrived.
+  // One barrier for cotangents and kept values: recomputation can neither merge with the forward
+  // pass nor start before its cotangent is available.
   walled = optimization_barrier(walled);
   const auto value = [&](Tensor inside) {
     const auto found = behind_wall.find(key_of(inside));

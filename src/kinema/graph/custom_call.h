@@ -6,15 +6,15 @@
 
 #include "kinema/graph/graph.h"
 
-/// Calls of what a target's compiler or runtime knows by name. For lowerings (emit.h): they put one
-/// in place of operations that have a gradient, after everything has been differentiated.
+/// Custom calls: operations that a target's compiler or runtime implements under a name. Lowerings
+/// (emit.h) use them to replace operations that have a gradient, after differentiation.
 namespace kinema {
 
 /// Attributes of kCustomCall.
 struct CustomCallAttrs {
   /// `tpu_custom_call`, `__cudnn$fmhaSoftmax`, ...
   std::string target;
-  /// How the call takes its configuration: 1 and 2 as a string, 4 as a dictionary.
+  /// Format of the configuration: 1 and 2 a string, 4 a dictionary.
   int64_t api_version = 1;
   /// MLIR text of the configuration: a string in quotes (mlir_quoted) or a dictionary in braces.
   std::string config;
@@ -24,17 +24,17 @@ struct CustomCallAttrs {
   std::vector<std::vector<int64_t>> result_layouts = {};
   /// Further attributes, `kernel_name = "flash_forward"`.
   std::string more = {};
-  /// What the lowering knows of its kernel, for whoever replaces the call in turn.
+  /// Data of the lowering about its kernel, for a lowering that replaces this call.
   std::any kernel = {};
 };
 
-/// The call's results, of these shapes. Has no gradient: to differentiate it is an Error.
+/// The call's results, of shapes `results`. Throws an Error if it is differentiated.
 std::vector<Tensor> custom_call(std::vector<Tensor> operands, std::vector<Shape> results,
                                 CustomCallAttrs attrs);
 
 extern const Op kCustomCall;
 
-/// A string as MLIR writes it: quotes, backslashes and control characters in hexadecimal.
+/// A quoted MLIR string: quotes, backslashes and control characters are written in hexadecimal.
 std::string mlir_quoted(std::string_view text);
 
 }  // namespace kinema

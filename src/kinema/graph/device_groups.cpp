@@ -33,7 +33,7 @@ void check_distinct_axes(std::span<const std::string> axes) {
 DeviceGroups device_groups(const MeshAxes& mesh, const std::vector<std::string>& axes) {
   check_distinct_axes(axes);
   const int64_t size = parts_of(mesh, axes);
-  // Devices in order of their coordinates outside the axes, then along them.
+  // Devices by their coordinates outside the axes, then by those along them.
   std::map<std::vector<int64_t>, std::vector<int64_t>> groups;
   int64_t devices = 1;
   for (const auto& [axis, count] : mesh.axes) {

@@ -9,7 +9,7 @@
 namespace kinema {
 namespace {
 
-/// XLA's name for the host's memory that devices read by themselves.
+/// XLA's name for pinned host memory.
 constexpr const char* kHostMemory = "pinned_host";
 
 std::string in_quotes(std::string_view text) {

@@ -15,7 +15,8 @@
 
 namespace kinema {
 
-/// Mesh axes that split each dimension of a tensor, as Shardy writes them; empty = replicated.
+/// Mesh axes over which each dimension of a tensor is sharded, in Shardy's form; empty =
+/// replicated.
 struct Sharding {
   /// One list of mesh axis names per dimension, major first.
   std::vector<std::vector<std::string>> dims;
@@ -29,19 +30,19 @@ struct MeshAxes {
   bool operator==(const MeshAxes&) const = default;
 };
 
-/// Where an argument of a program waits, on devices that address memory of the host beside their
-/// own (elsewhere there is one memory).
+/// Memory of a program argument, on devices that can address host memory in addition to their own
+/// (other devices have one memory).
 enum class Memory : uint8_t {
   DEVICE,
-  /// In pinned memory of the host. As a stack that a loop goes through, each step's slice is
-  /// fetched at that step; otherwise `fetch` brings all of it.
+  /// Pinned host memory. If it is a stack that a loop iterates over, each step fetches its slice;
+  /// otherwise `fetch` copies all of it.
   HOST,
-  /// The same, but a loop fetches the next step's slice while a step computes, and has two on the
+  /// The same, but a loop fetches the next step's slice during a step, so that two are on the
   /// device.
   STREAMED,
 };
 
-/// An arena of nodes in creation order. Not movable: nodes and tensors point into it.
+/// An arena of nodes in creation order. Not movable, because nodes and tensors point into it.
 ///
 /// A graph with a parent is the body of a loop or a call; tensors of the parent used in it are
 /// captured as additional inputs.
@@ -56,26 +57,27 @@ class Graph {
   Tensor input(Shape shape, std::string name = "", Sharding sharding = {},
                Memory memory = Memory::DEVICE);
 
-  /// Appends a node; inputs of an enclosing graph are captured. Throws what the op's `infer`
-  /// throws, with the model path in front.
+  /// Appends a node; inputs of an enclosing graph are captured. Errors of the op's `infer` are
+  /// rethrown with the model path in front.
   Tensor add(const Op& op, std::vector<Tensor> inputs, std::any attrs = {});
-  /// The same for ops with several results, whose shapes the caller knows.
+  /// The same for ops with several results, of the given shapes.
   Node& add_multi(const Op& op, std::vector<Tensor> inputs, std::any attrs,
                   std::vector<Shape> results);
 
-  /// This graph's stand-in for a tensor of an enclosing graph (itself when it is already inside).
+  /// This graph's capture of a tensor of an enclosing graph (the tensor itself if it belongs to
+  /// this graph).
   Tensor capture(Tensor outer);
 
   std::deque<Node>& nodes() { return nodes_; }
   const std::deque<Node>& nodes() const { return nodes_; }
   /// Declared inputs followed, for bodies, by captures in order of first use.
   std::span<const Tensor> inputs() const { return inputs_; }
-  /// Outer tensors behind the last `captures().size()` inputs.
+  /// Outer tensors of the last `captures().size()` inputs.
   std::span<const Tensor> captures() const { return captures_; }
   Graph* parent() const { return parent_; }
   int64_t depth() const { return parent_ == nullptr ? 0 : parent_->depth() + 1; }
 
-  /// Appends to the model path for as long as it lives: `Scope scope(graph, "attn1");`.
+  /// Appends to the model path during its lifetime: `Scope scope(graph, "attn1");`.
   class Scope {
    public:
     Scope(Graph& graph, std::string_view name);
@@ -115,7 +117,7 @@ struct InputAttrs {
 /// The op of Graph::input.
 extern const Op kInput;
 
-/// The deepest graph among the operands; all must lie on one chain of parents.
+/// The deepest graph among the operands' graphs, all of which must be on one chain of parents.
 Graph& innermost(std::span<const Tensor> operands);
 
 /// Adds a node to the innermost graph of its operands.

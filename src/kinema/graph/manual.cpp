@@ -14,8 +14,8 @@
 namespace kinema {
 namespace {
 
-/// The spec, and the mesh axes along which devices do different things: those that split a value
-/// and those of collectives.
+/// The spec, and the mesh axes along which devices differ: those of shardings and those of
+/// collectives.
 struct ManualAttrs {
   ManualSpec spec;
   std::vector<std::string> axes;
@@ -87,7 +87,7 @@ std::vector<std::string> working_axes(const ManualSpec& spec, const Graph& body)
   return in_order;
 }
 
-/// Of the region's axes those along which a value has copies.
+/// The axes of the region along which a value is replicated.
 std::vector<std::string> copied_axes(const ManualAttrs& attrs, const Sharding& sharding) {
   const std::vector<std::string> split = named_axes(sharding);
   std::vector<std::string> copied;
@@ -104,8 +104,8 @@ struct Kept {
   Sharding sharding;
 };
 
-/// A value of the body for the backward region: an input, a result, or one result more. Devices may
-/// differ in it along every axis of the region, so the result stacks their parts on its first axis.
+/// An input, a result or an additional result of the body, for the backward region. Devices may
+/// differ along every axis of the region, so the result stacks their parts on its first axis.
 Kept keep(Node& node, Body& body, Tensor inside) {
   auto& attrs = *std::any_cast<ManualAttrs>(&body.settings);
   const auto inputs = body.graph->inputs();
@@ -132,8 +132,8 @@ Kept keep(Node& node, Body& body, Tensor inside) {
   return {node.result(index), sharding};
 }
 
-// The region is a linear map of the devices' parts once differentiated, so its transpose is one
-// too: a result with r copies is their mean, so each copy gets 1/r of the cotangent, and an input's
+// The derivative of the region is a linear map of the devices' parts, and so is its transpose: a
+// result with r copies is their mean, so each copy gets 1/r of the cotangent, and an input's
 // gradient is the sum over its copies.
 Cotangents manual_gradient(Node& node, std::span<const Tensor> dys,
                            const std::vector<bool>& wanted) {
@@ -214,7 +214,7 @@ std::string types_text(std::span<const Shape> shapes) {
   return text;
 }
 
-/// The one device's part is the whole; compilers for one device know no regions.
+/// With one device, the part is the full value. Compilers for one device do not support regions.
 void emit_inline(const Node& node, const Body& body, Emitter& out) {
   for (size_t i = 0; i < node.inputs.size(); ++i) {
     out.bind(body.graph->inputs()[i], out.name(node.input(i)));

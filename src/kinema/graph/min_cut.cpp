@@ -44,7 +44,7 @@ bool MinCut::augment(size_t source, size_t sink) {
     edges_[arrived[node]].left -= flow;
     edges_[arrived[node] ^ 1].left += flow;
   }
-  return flow < kNever;  // a path without a limit: there is no cut
+  return flow < kNever;  // a path of unlimited capacity: no cut exists
 }
 
 std::vector<bool> MinCut::sink_side(size_t source, size_t sink) {

@@ -17,17 +17,17 @@ class MinCut {
 
   size_t add_node();
   void add_edge(size_t from, size_t to, int64_t capacity);
-  /// True for the nodes on the sink's side of the minimum cut that lies nearest to the sink.
+  /// True for the nodes on the sink's side of the minimum cut nearest to the sink.
   std::vector<bool> sink_side(size_t source, size_t sink);
 
  private:
   struct Edge {
     size_t to;
-    int64_t left;  // capacity not used yet
+    int64_t left;  // unused capacity
   };
   bool augment(size_t source, size_t sink);
 
-  std::vector<Edge> edges_;  // an edge and its reverse lie side by side
+  std::vector<Edge> edges_;  // an edge and its reverse are adjacent
   std::vector<std::vector<size_t>> edges_of_;
 };
 

@@ -12,15 +12,15 @@ namespace kinema {
 
 class Emitter;
 
-/// Gradients of the inputs of a node, in their order; an empty Tensor where there is none.
+/// Gradients of a node's inputs, in their order; an empty Tensor for an input without a gradient.
 using Cotangents = std::vector<Tensor>;
 
-/// How an op passes gradients back; written with the op, from the public ops.
+/// An op's gradient rule, built from the public ops.
 class Gradient {
  public:
   using Vjp = Cotangents (*)(Tensor y, Tensor dy);
-  /// For ops with several results: `dys[i]` is empty where result i got no cotangent; `wanted[i]`
-  /// tells whether anybody asks for the gradient of input i.
+  /// For ops with several results: `dys[i]` is empty if result i has no cotangent; `wanted[i]` is
+  /// true if the gradient of input i is needed.
   using MultiVjp = Cotangents (*)(Node& node, std::span<const Tensor> dys,
                                   const std::vector<bool>& wanted);
 
@@ -28,7 +28,7 @@ class Gradient {
   constexpr Gradient(F vjp) : vjp_(vjp) {}  // NOLINT(google-explicit-constructor)
   template <std::convertible_to<MultiVjp> F>
   constexpr Gradient(F vjp) : multi_(vjp) {}  // NOLINT(google-explicit-constructor)
-  /// For ops whose result does not depend smoothly on any input.
+  /// For ops whose result is piecewise constant in every input.
   static constexpr Gradient none() { return Gradient(); }
 
   bool exists() const { return vjp_ != nullptr || multi_ != nullptr; }
@@ -41,9 +41,9 @@ class Gradient {
   MultiVjp multi_ = nullptr;
 };
 
-/// Everything that is known of one primitive, in one place; aggregates only, one constant per op.
+/// The definition of one primitive; one constant per op, without virtual functions.
 ///
-/// The gradient has no default: leaving it out does not compile.
+/// The gradient has no default: an op without one does not compile.
 struct Op {
   /// Name in messages and tests.
   const char* name;
@@ -54,11 +54,10 @@ struct Op {
   const char* mlir = nullptr;
   /// Attribute dictionary without braces, `dimension = 1 : i64`.
   std::string (*attributes)(const Node& node) = nullptr;
-  /// For ops with regions or with more than one line.
+  /// For ops with regions or that are more than one line.
   void (*emit)(const Node& node, Emitter& out) = nullptr;
-  /// The backward pass may compute it again where that keeps less in memory: reshapes and
-  /// arithmetic, which compilers fuse into their readers; not products, reductions, transcendental
-  /// functions.
+  /// The backward pass may compute it again if that saves memory: reshapes and arithmetic, which
+  /// compilers fuse with their consumers. Not products, reductions and transcendental functions.
   bool free_to_recompute = false;
 };
 
@@ -66,7 +65,7 @@ struct Op {
 struct Node {
   const Op* op = nullptr;
   Graph* graph = nullptr;
-  /// Position in the graph: inputs come before their users.
+  /// Index in the graph: inputs come before their users.
   int64_t id = 0;
   std::vector<Tensor> inputs;
   std::vector<Shape> results;
@@ -77,7 +76,7 @@ struct Node {
   Tensor result(int64_t i = 0) { return {this, i}; }
   Tensor input(size_t i) const { return inputs[i]; }
   const Shape& shape(size_t i) const { return inputs[i].shape(); }
-  /// The op's typed attributes.
+  /// The op's attributes, as T.
   template <typename T>
   const T& get() const {
     return *std::any_cast<T>(&attrs);

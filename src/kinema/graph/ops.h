@@ -11,10 +11,9 @@
 #include "kinema/graph/graph.h"
 #include "kinema/graph/tensor.h"
 
-/// The public operations. Element types never change by themselves: operands of one op must have
-/// the same dtype, `convert` changes it. Binary arithmetic broadcasts as NumPy does (aligned at the
-/// last axis, sizes equal or 1). Every function throws an Error naming op and shapes when they do
-/// not fit.
+/// The public operations. There is no implicit dtype conversion: operands of one op must have the
+/// same dtype, and `convert` changes it. Binary arithmetic broadcasts as in NumPy. Every function
+/// throws an Error with op and shapes if they do not fit.
 namespace kinema {
 
 // ---- Leaves (ops/leaf.cpp) -----------------------------------------------------------------
@@ -45,7 +44,7 @@ Tensor erf(Tensor x);
 Tensor abs(Tensor x);
 Tensor sign(Tensor x);
 Tensor floor(Tensor x);
-/// The nearest whole number; of two as near, the even one.
+/// Rounds to the nearest integer, ties to even.
 Tensor round_even(Tensor x);
 
 Tensor operator+(Tensor a, Tensor b);
@@ -71,7 +70,7 @@ Tensor operator/(double a, Tensor b);
 Tensor maximum(Tensor a, double b);
 Tensor minimum(Tensor a, double b);
 
-/// Bitwise on integers, logical on pred (`!x` asks whether a Tensor is empty).
+/// Bitwise on integers, logical on pred (`!x` tests whether a Tensor is empty).
 Tensor operator&(Tensor a, Tensor b);
 Tensor operator|(Tensor a, Tensor b);
 Tensor operator^(Tensor a, Tensor b);
@@ -85,17 +84,17 @@ Tensor compare(Tensor a, Comparison how, Tensor b);
 Tensor compare(Tensor a, Comparison how, double b);
 /// pred: neither infinite nor NaN.
 Tensor is_finite(Tensor x);
-/// `on_true` where `which` (pred) holds; the three broadcast together.
+/// `on_true` where `which` (pred) is true, else `on_false`; the three broadcast.
 Tensor select(Tensor which, Tensor on_true, Tensor on_false);
 
 /// Another element type; rounds to nearest even. The gradient converts back.
 Tensor convert(Tensor x, DType dtype);
-/// The same bits read as another type of the same width (no gradient).
+/// The same bits as another dtype of the same width (no gradient).
 Tensor bitcast(Tensor x, DType dtype);
 
 // ---- Shape (ops/reshape.cpp, ops/slice.cpp, ops/concatenate.cpp) ---------------------------
 
-/// Same elements in row-major order; one size may be -1.
+/// The same elements in row-major order; one size may be -1.
 Tensor reshape(Tensor x, Dims dims);
 /// Result axis i is x's axis `order[i]`.
 Tensor transpose(Tensor x, std::vector<int64_t> order);
@@ -117,9 +116,9 @@ Tensor pad(Tensor x, Axis axis, int64_t low, int64_t high, double value = 0.0,
            int64_t interior = 0);
 Tensor reverse(Tensor x, Axis axis);
 Tensor concatenate(std::vector<Tensor> xs, Axis axis);
-/// `size` elements of one axis from a runtime position (scalar integer, clamped to fit).
+/// `size` elements of one axis from a runtime start (scalar integer, clamped to fit).
 Tensor dynamic_slice(Tensor x, Axis axis, Tensor start, int64_t size);
-/// x with `update` written at a runtime position of one axis; other axes have equal sizes.
+/// x with `update` written at a runtime start on one axis; the sizes of all other axes are equal.
 Tensor dynamic_update_slice(Tensor x, Axis axis, Tensor start, Tensor update);
 /// Rows of `table` [n, ...] chosen by integer `ids`, clamped to 0 .. n-1: result is [ids..., ...].
 Tensor take(Tensor table, Tensor ids);
@@ -147,13 +146,13 @@ struct DotDims {
   std::vector<int64_t> lhs_contract, rhs_contract;
   std::vector<int64_t> lhs_batch = {}, rhs_batch = {};
 };
-/// Result axes: batch, rest of a, rest of b. `out` is the result (and accumulation) dtype: the
-/// operands' own, F32 for bf16 / f16 operands, S32 for s8, BF16, F16 or F32 for f8, where a and b
-/// may be different ones. Products of s8 and f8 have no gradient.
+/// Result axes: batch, rest of a, rest of b. `out` is the result and accumulation dtype: the
+/// operands' dtype; F32 for bf16 / f16 operands; S32 for s8; BF16, F16 or F32 for f8, where a and b
+/// may be different f8 dtypes. Products of s8 and f8 have no gradient.
 Tensor dot_general(Tensor a, Tensor b, DotDims dims, Precision precision = Precision::DEFAULT);
 Tensor dot_general(Tensor a, Tensor b, DotDims dims, Precision precision, DType out);
-/// What dot_general(a, b, dims) passes back to a and to b: dy times the other operand, whose shape
-/// is all that is needed of the one that it is for. Dtypes as for dot_general, of dy and the
+/// The gradients of dot_general(a, b, dims) for a and for b: dy times the other operand. Only the
+/// shape of the differentiated operand is needed. Dtypes as for dot_general, applied to dy and the
 /// operand.
 Tensor dot_gradient_of_a(Tensor dy, const Shape& a, Tensor b, const DotDims& dims,
                          Precision precision, DType out);
@@ -174,20 +173,20 @@ struct ConvolutionAttrs {
 /// x [b, c, spatial...], w [o, c / groups, spatial...] -> [b, o, spatial...], as torch's convNd.
 Tensor convolution(Tensor x, Tensor w, ConvolutionAttrs attrs);
 
-// ---- Meaning for the compiler and the backward pass (ops/annotate.cpp) ---------------------
+// ---- Annotations for the compiler and the backward pass (ops/annotate.cpp) ---------------------
 
 /// x; no gradient flows through it.
 Tensor stop_gradient(Tensor x);
-/// x under a name that remat policies can refer to (`attn_output`, `ffn_activation`, ...).
+/// x under a name that remat policies refer to (`attn_output`, `ffn_activation`, ...).
 Tensor named(Tensor x, std::string_view name);
-/// x, asked to be partitioned so. Gradients get the same constraint.
+/// x with a sharding constraint, which its gradient gets too.
 Tensor with_sharding(Tensor x, Sharding sharding);
-/// x in the device's own memory: an argument that waits in the host's (Memory), or a part of one.
-/// x itself where there is one memory.
+/// x in device memory, for an argument in host memory (Memory) or a part of one. Returns x if the
+/// device has one memory.
 Tensor fetch(Tensor x);
-/// x in memory of the host, for a result of the program that goes there (EmitOptions).
+/// x in host memory, for a result of the program that goes there (EmitOptions).
 Tensor stow(Tensor x);
-/// The same values behind a wall that no optimisation crosses (so recomputation survives CSE).
+/// The same values behind an optimization barrier (so recomputation survives CSE).
 std::vector<Tensor> optimization_barrier(std::vector<Tensor> xs);
 
 // ---- Random numbers (ops/random.cpp), counter-based: a pure function of key and position -----
@@ -210,8 +209,8 @@ Tensor random_normal(Tensor key, const Dims& dims);
 
 /// Over the last axis, shifted by the maximum; computed in F32, result in x's dtype.
 Tensor softmax(Tensor x);
-/// The same, rounded once to `out`, which is also what the gradient reads: a narrow result is the
-/// only value kept for the backward pass.
+/// The same, rounded once to `out`. The gradient reads only this result, so a bf16 result is all
+/// that is kept for the backward pass.
 Tensor softmax(Tensor x, DType out);
 /// x * logistic(x)
 Tensor silu(Tensor x);
@@ -219,7 +218,7 @@ Tensor silu(Tensor x);
 Tensor gelu_tanh(Tensor x);
 /// 0.5 x (1 + erf(x / sqrt(2)))
 Tensor gelu_erf(Tensor x);
-/// a gelu_erf(b) of the halves a, b of the last axis (N. Shazeer, "GLU Variants Improve
+/// a gelu_erf(b) with a, b the two halves of the last axis (N. Shazeer, "GLU Variants Improve
 /// Transformer", 2020).
 Tensor geglu(Tensor x);
 /// (x - mean) / sqrt(var + epsilon) over the last axis, without scale and shift; computed in F32,

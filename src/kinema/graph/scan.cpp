@@ -16,7 +16,7 @@ Shape stacked(Shape shape, int64_t length) {
   return shape;
 }
 
-/// Sums over many steps are kept in f32 where the gradient itself is narrower.
+/// Sums over many steps are accumulated in f32 for half types.
 Shape accumulator(Shape shape) {
   if (is_float(shape.dtype) && byte_size(shape.dtype) < 4) {
     shape.dtype = DType::F32;
@@ -24,7 +24,7 @@ Shape accumulator(Shape shape) {
   return shape;
 }
 
-/// Where the backward loop finds a kept value: among its slices, or outside.
+/// index among the backward loop's xs
 struct KeptValues {
   std::map<TensorKey, size_t> slice;  // position among the backward loop's xs
   std::map<TensorKey, Tensor> outer;
@@ -56,8 +56,8 @@ KeptValues keep_values(Node& node, Body& body, const BodyGradient& gradient,
   return kept;
 }
 
-/// The cotangents of a loop's inputs from the results of its backward loop: of the carries that
-/// have one (`asked`), of captures (`summed`) and of the xs (`sliced`), both by their place.
+/// The cotangents of a loop's inputs, from the results of its backward loop: of the carries that
+/// have one (`asked`), of captures (`summed`) and of xs (`sliced`), the latter two by their index.
 Cotangents cotangents_of(const Node& node, const ScanResult& back, size_t carries,
                          const std::vector<bool>& asked, std::span<const size_t> summed,
                          std::span<const size_t> sliced) {
@@ -77,8 +77,8 @@ Cotangents cotangents_of(const Node& node, const ScanResult& back, size_t carrie
   return result;
 }
 
-/// d carry runs backwards through the steps; gradients of captures add up on the way; gradients of
-/// the xs are the backward loop's ys.
+/// The backward loop carries d carry and the sums of the captures' gradients; its ys are the
+/// gradients of the xs.
 Cotangents scan_gradient(Node& node, std::span<const Tensor> dys, const std::vector<bool>& wanted) {
   Body& body = *node.get<std::shared_ptr<Body>>();
   check(body.xs == 0 || node.shape(body.carries).dims[0] == body.length,

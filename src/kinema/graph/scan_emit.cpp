@@ -82,20 +82,21 @@ std::string emit_store(Emitter& out, const std::string& ys, const Shape& shape,
   return result;
 }
 
-/// What the loop holds of an x: a stack whose slices become the x's own by `steps`, first to last.
+/// The stack that the loop holds for an x; `steps`, first to last, turn its slices into those of
+/// the x.
 struct Held {
   Tensor stack;
   std::vector<const Node*> steps;
 };
 
-/// True where each device holds whole slices of the constrained stack.
+/// True if each device holds complete slices of the constrained stack.
 bool slices_are_whole(const Node& constraint) {
   const auto& dims = constraint.get<ShardingAttrs>().sharding.dims;
   return dims.empty() || dims[0].empty();
 }
 
-/// The argument behind an x that is its conversion, where that is made of each slice: of what waits
-/// on the host, and of F32; or the x itself.
+/// If x is a conversion of an argument and each slice is converted separately (arguments in host
+/// memory, and F32 ones), the argument; else x itself.
 Held held(Tensor x, const Emitter& out) {
   const Held itself{x, {}};
   std::vector<const Node*> steps;
@@ -115,15 +116,15 @@ Held held(Tensor x, const Emitter& out) {
   return is_converted_here || out.memory(at) != Memory::DEVICE ? Held{at, steps} : itself;
 }
 
-/// The slice of an x from the slice of what the loop holds.
+/// The slice of an x, from the slice of the stack that the loop holds.
 std::string emit_held_steps(Emitter& out, const Held& held, std::string slice) {
   if (held.steps.empty()) {
     return slice;
   }
   Shape shape = held.stack.shape();
   shape.dims.erase(shape.dims.begin());
-  // As bits, behind a wall: libtpu's bfloat16-propagation would find that the loop reads nothing of
-  // the stack but its roundings, and round all of it before the loop.
+  // As bits, behind a barrier: otherwise libtpu's bfloat16-propagation finds that the loop reads
+  // only rounded values of the stack, and rounds all of it before the loop.
   const Shape bits{DType::U32, shape.dims};
   const std::string as_bits = out.bitcast(slice, shape, bits);
   const std::string walled = out.fresh();
@@ -154,15 +155,15 @@ std::string emit_held_steps(Emitter& out, const Held& held, std::string slice) {
   return slice;
 }
 
-/// What the loop holds of an input of the node that is an x. One that a y is written into is held
-/// itself.
+/// The stack that the loop holds for an x that is the node's input. An x that a y overwrites is
+/// held unconverted.
 Held held(const Node& node, const Body& body, size_t input, const Emitter& out) {
   const bool is_replaced = std::ranges::any_of(
       body.in_place, [&](const auto& y_over_x) { return body.carries + y_over_x.second == input; });
   return is_replaced ? Held{node.input(input), {}} : held(node.input(input), out);
 }
 
-/// Which xs are fetched a step ahead, by their place among the node's inputs.
+/// The xs whose next slice is fetched a step ahead, by their index among the node's inputs.
 std::vector<size_t> streamed(const Node& node, const Body& body, const Emitter& out) {
   std::vector<size_t> all;
   for (size_t i = body.carries; i < body.carries + body.xs; ++i) {
@@ -173,8 +174,8 @@ std::vector<size_t> streamed(const Node& node, const Body& body, const Emitter& 
   return all;
 }
 
-/// A step's slice of a stack in memory of the host, on the device. The index may be out of range:
-/// the nearest slice is taken.
+/// A step's slice of a stack in host memory, copied to the device. An index out of range is
+/// clamped.
 std::string emit_fetch(Emitter& out, const std::string& stack, const Shape& shape,
                        const std::string& index, const std::string& zero) {
   Shape slice = shape;
@@ -182,7 +183,7 @@ std::string emit_fetch(Emitter& out, const std::string& stack, const Shape& shap
   return out.move(emit_slice(out, stack, shape, index, zero), slice, /*to_host=*/false);
 }
 
-/// True where a result is written into a stack in memory of the host.
+/// True if a result is written into a stack in host memory.
 bool is_on_host(const Node& node, const Body& body, size_t result, const Emitter& out) {
   const auto over =
       result < body.carries ? body.in_place.end() : body.in_place.find(result - body.carries);
@@ -190,12 +191,12 @@ bool is_on_host(const Node& node, const Body& body, size_t result, const Emitter
          out.memory(node.input(body.carries + over->second)) != Memory::DEVICE;
 }
 
-/// The loop state of the emitted `while`: step, carry, ys, xs (those excepted that ys are written
-/// into), captures, then what is fetched ahead.
+/// The state of the emitted `while`: step, carry, ys, xs (except those that ys overwrite),
+/// captures, then the slices fetched ahead.
 struct LoopState {
   std::vector<Shape> shapes;
   std::vector<std::string> initial;
-  std::vector<size_t> places;  // of the node's inputs
+  std::vector<size_t> places;  // indices of the node's inputs
 
   std::string types() const {
     std::vector<std::string> names;

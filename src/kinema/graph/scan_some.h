@@ -9,14 +9,14 @@
 
 namespace kinema {
 
-/// Which steps of a longer loop: ScanOptions::length of them from `first` on, where every x has
-/// `of` as leading size.
+/// A range of a longer loop's steps: ScanOptions::length steps from `first`, if every x has the
+/// leading size `of`.
 struct ScanPart {
   int64_t first;
   int64_t of;
 };
 
-/// `scan` over some of a stack's layers, which are read where they lie. Has no gradient.
+/// `scan` over a range of a stack's layers, without copying them. Has no gradient.
 ScanResult scan_some(std::vector<Tensor> carry, std::vector<Tensor> xs, ScanOptions options,
                      ScanPart part,
                      const std::function<ScanResult(std::span<const Tensor> carry,

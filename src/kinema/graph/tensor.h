@@ -9,9 +9,9 @@ namespace kinema {
 class Graph;
 struct Node;
 
-/// A handle to one result of one node: two words, passed by value, never owns.
+/// A handle to one result of one node: two words, passed by value, without ownership.
 ///
-/// Valid as long as its Graph. A default-constructed Tensor is empty (`!tensor`).
+/// Valid as long as its Graph exists. A default-constructed Tensor is empty (`!tensor`).
 class Tensor {
  public:
   Tensor() = default;
@@ -21,7 +21,7 @@ class Tensor {
   bool operator==(const Tensor&) const = default;
 
   Node& node() const { return *node_; }
-  /// Which of the node's results this is; 0 for all but loops and calls.
+  /// Index among the node's results; 0 for all but loops and calls.
   int64_t result() const { return result_; }
   Graph& graph() const;
   const Shape& shape() const;

@@ -11,10 +11,10 @@ namespace kinema {
 
 namespace {
 
-/// F32 [1]: 1 where something in x is not finite.
+/// F32 [1]: 1 if x has a non-finite value.
 Tensor flag(Tensor x) { return reshape(convert(logical_not(all(is_finite(x))), DType::F32), {1}); }
 
-/// Gives what it is given, or a part or choice of it: bad only where an input is.
+/// The result is a part or selection of the inputs: non-finite only if an input is.
 bool only_moves(const Node& node) {
   static const std::set<std::string_view> names = {"abs",
                                                    "broadcast_in_dim",
@@ -40,7 +40,7 @@ bool only_moves(const Node& node) {
   return names.contains(node.op->name);
 }
 
-/// The body that is looked into; null for kernels and manual regions too.
+/// The body whose values are watched; null for kernels and manual regions.
 std::shared_ptr<Body> body_of(const Node& node) {
   const auto* body = std::any_cast<std::shared_ptr<Body>>(&node.attrs);
   const bool open =
@@ -48,7 +48,7 @@ std::shared_ptr<Body> body_of(const Node& node) {
   return open ? *body : nullptr;
 }
 
-/// The path with the step of the loop at its name: blocks/attn1 -> blocks.3/attn1.
+/// The path with the loop's step: blocks/attn1 -> blocks.3/attn1.
 std::string with_step(const std::string& path, const std::string& loop, int64_t step,
                       int64_t length) {
   const std::string name = loop.substr(loop.rfind('/') + 1);
@@ -64,7 +64,7 @@ std::string with_step(const std::string& path, const std::string& loop, int64_t 
 
 }  // namespace
 
-/// One graph: where the flags of its values lie among those of one run of it.
+/// One graph: the offsets of its flags among the flags of one execution.
 struct Watch::Level {
   struct Inside {
     std::unique_ptr<Level> level;
@@ -74,7 +74,7 @@ struct Watch::Level {
   };
 
   std::vector<Tensor> outputs;
-  std::vector<Node*> nodes;              // that the outputs need and that inputs decide, in order
+  std::vector<Node*> nodes;  // that the outputs depend on and that depend on inputs, in order
   std::map<TensorKey, size_t> place;     // of each watched value
   std::map<const Node*, Inside> inside;  // of loops and calls
   size_t size = 0;
@@ -111,7 +111,8 @@ Watch::Level::Level(Graph& graph, std::span<const Tensor> wanted,
       }
     }
   }
-  // What does not depend on an input is the same in every run: masks and tables, as they are meant.
+  // Values that do not depend on an input are constants such as masks and tables, whose infinities
+  // are intended.
   std::set<const Node*> variable;
   std::vector<Tensor> parts;
   const std::string scope = graph.scope_path();
@@ -183,7 +184,7 @@ std::set<TensorKey> Watch::Level::bad_values(std::span<const float> values) cons
       if (const auto flagged = place.find(key); flagged != place.end()) {
         is_bad = values[flagged->second] != 0.0F;
       } else if (only_moves(*node)) {
-        // A wall with several values passes each on by itself.
+        // A barrier with several values passes on each separately.
         const bool wall = node->results.size() > 1;
         is_bad = wall ? bad.contains(key_of(node->inputs[i]))
                       : std::ranges::any_of(node->inputs,
@@ -197,7 +198,7 @@ std::set<TensorKey> Watch::Level::bad_values(std::span<const float> values) cons
   return bad;
 }
 
-/// The nodes with a bad result and no bad input, of those that bad outputs come from.
+/// The nodes with a non-finite result and finite inputs that non-finite outputs depend on.
 std::vector<Node*> Watch::Level::origins(const std::set<TensorKey>& bad) const {
   std::vector<Node*> stack;
   std::set<const Node*> seen;
@@ -232,7 +233,7 @@ std::optional<NonFinite> Watch::Level::first(std::span<const float> values) cons
   if (found.empty()) {
     return std::nullopt;
   }
-  // An input is named only where no operation is to blame.
+  // An input is reported only if no operation is.
   return describe(**std::ranges::min_element(found,
                                              [](const Node* a, const Node* b) {
                                                const bool a_input = a->op == &kInput;

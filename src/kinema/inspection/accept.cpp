@@ -30,12 +30,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Throws where a training or sampling run would refuse the folder.
+/// Throws if a training or sampling run would not accept the folder.
 void check_transformer(const fs::path& path) {
   weights::check_folder(path, networks::open(path)->parameters({}));
 }
 
-/// Checks all that a checkpoint holds.
+/// Checks all parts of a checkpoint.
 void check_checkpoint(const fs::path& path) {
   const std::string problem = checkpoints::manifest_problem(path);
   check(problem.empty(), "{}: {}", path.string(), problem);
@@ -56,8 +56,7 @@ void check_checkpoint(const fs::path& path) {
   check(has_weights, "{} holds neither transformer/ nor adapter/", path.string());
 }
 
-/// Where the checkpoints of a run lie, given the run's folder or that of its checkpoints; empty for
-/// other folders.
+/// The folder of a run's checkpoints, from the run's folder or itself; empty for other folders.
 fs::path checkpoints_of(const fs::path& path) {
   if (fs::is_directory(path / "checkpoints")) {
     return path / "checkpoints";
@@ -77,7 +76,7 @@ std::string accept_checkpoints(const fs::path& path) {
          path.string();
 }
 
-/// Of no path there is nothing to check.
+/// An empty path needs no check.
 void check_tokenizer(const fs::path& folder, const fs::path& encoder) {
   if (folder.empty()) {
     return;
@@ -92,13 +91,13 @@ void check_tokenizer(const fs::path& folder, const fs::path& encoder) {
   }
 }
 
-/// What takes a path of a known kind, as an ending; else empty.
+/// The commands and keys for a path of a known kind, as an ending; else empty.
 std::string takers(const fs::path& path) {
   const std::optional<weights::FoundKind> found = weights::kind_of(path);
   return found ? "; taken by " + weights::taken_by(*found->kind, path) : "";
 }
 
-/// A file of weights, with what it is and what takes it.
+/// A description of a weights file, with the commands that accept it.
 std::string accept_file(const fs::path& path) {
   using weights::Role;
   weights::check_role(path,
@@ -129,7 +128,7 @@ std::string accept_file(const fs::path& path) {
   return out + takers(path);
 }
 
-/// What `generate` asks for where it cannot go by the pipeline's own scheduler; else empty.
+/// The sampler that `generate` needs if it cannot use the pipeline's scheduler; else empty.
 std::string needed_scheduler(const sample::PipelineFolder& pipeline) {
   if (!pipeline.schedule) {
     return "";

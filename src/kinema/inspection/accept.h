@@ -5,10 +5,11 @@
 
 namespace kinema::inspection {
 
-/// One line when training or sampling would accept the path; throws an Error that says why not.
+/// Returns one line if training or sampling would accept the path; throws an Error with the reason
+/// if not.
 std::string accept(const std::filesystem::path& path);
 
-/// Whether `contents` and `accept` leave a path to clip_table.
+/// True for paths that `contents` and `accept` leave to clip_table.
 bool may_be_clips(const std::filesystem::path& path);
 
 }  // namespace kinema::inspection

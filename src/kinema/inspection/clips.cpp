@@ -22,7 +22,7 @@ namespace {
 namespace fs = std::filesystem;
 using io::Json;
 
-/// `videos` or `hf`, as dataset_type has them; empty: no clips.
+/// `videos` or `hf`, as in dataset_type; empty: no clips.
 std::string kind_of(const fs::path& path) {
   std::error_code ignored;
   const std::string found = data::dataset_type_of(
@@ -46,7 +46,7 @@ std::string length_text(double seconds) {
   return seconds >= 60 ? clock_text(seconds) : fmt::format("{:.2f} s", seconds);
 }
 
-/// The most frequent first: `768x512: 800, 64x96: 12`.
+/// Sorted by frequency: `768x512: 800, 64x96: 12`.
 std::string counts_text(const std::map<std::string, int64_t>& counts) {
   std::vector<std::pair<int64_t, std::string>> sorted;
   for (const auto& [name, count] : counts) {
@@ -60,7 +60,7 @@ std::string counts_text(const std::map<std::string, int64_t>& counts) {
   return out + (sorted.size() > 4 ? ", ..." : "");
 }
 
-/// Decodes each clip that has no problem yet.
+/// Decodes each clip without a known problem.
 void verify_all(const data::ClipSet& clips, data::Survey& survey, int threads) {
   for_each_in_parallel(survey.problems.size(), threads, [&](size_t i) {
     if (survey.problems[i].empty()) {
@@ -78,7 +78,7 @@ std::string caption_or_none(const data::ClipSet& clips, int64_t clip) {
   try {
     return clips.caption(clip);
   } catch (const Error&) {
-    return "";  // it is the clip's problem
+    return "";  // the problem is listed for the clip
   }
 }
 
@@ -152,7 +152,7 @@ class Table {
  private:
   int64_t count() const { return static_cast<int64_t>(survey_.sizes.size()); }
 
-  /// How many of the clips that can be used are so.
+  /// The number of usable clips with this property.
   int64_t count_of(bool data::ClipSize::*is_so) const {
     int64_t out = 0;
     for (size_t i = 0; i < survey_.sizes.size(); ++i) {
@@ -161,7 +161,7 @@ class Table {
     return out;
   }
 
-  /// Other bytes than UTF-8 are no text for a terminal or for JSON.
+  /// Escapes bytes that are not UTF-8, for terminals and JSON.
   static std::string printable(std::string name) {
     for (size_t bad = 0; (bad = text::invalid_utf8_at(name)) != std::string::npos;) {
       name[bad] = '?';

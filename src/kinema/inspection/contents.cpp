@@ -58,7 +58,7 @@ std::string line_of(const std::string& module, const weights::Lora::Target& targ
   return line;
 }
 
-/// A line a module: what changes it, at which rank and alpha.
+/// One line per module: what changes it, with its rank and alpha.
 Contents list_lora(const fs::path& path) {
   const weights::Lora lora = weights::Lora::open(path);
   Contents out{.summary = "LoRA: " + lora.summary()};
@@ -139,7 +139,7 @@ Contents list_folder(const fs::path& path, std::string kind) {
   return out;
 }
 
-/// A line a tag: how many values, over which steps, and the last one.
+/// One line per tag: the number of values, their steps, and the last one.
 Contents list_events(const fs::path& path) {
   struct Tag {
     int64_t count = 0;
@@ -189,7 +189,7 @@ Contents list_records(const fs::path& path) {
   return out;
 }
 
-/// A folder of checkpoints, newest last, each valid or not.
+/// A folder of checkpoints, newest last, with their validity.
 Contents list_checkpoints(const fs::path& path) {
   const checkpoints::CheckpointFolder folder(path);
   Contents out{.summary = counted(static_cast<int64_t>(folder.steps().size()), "checkpoint")};

@@ -11,20 +11,20 @@
 
 namespace kinema::inspection {
 
-/// What a path holds: one line for it, one a part, and the parts for `--json`.
+/// The contents of a path: a summary line, one line per part, and the parts for `--json`.
 struct Contents {
   std::string summary;
   std::vector<std::string> lines;
   io::Json parts = io::Json::array();
   io::Json left_out;      // of data sets of clips
-  io::Json causes;        // of these: why clips and files are left out -> how many
+  io::Json causes;        // of these: reasons of skipped clips and files -> number
   int64_t bad_clips = 0;  // that cannot be used
 
   void add_tensor(const std::string& name, const Shape& shape);
   void add(std::string line);
 };
 
-/// Of a file or folder of any kind that kinema reads. Throws an Error where it is none, or broken.
+/// For a file or folder of any kind that kinema reads. Throws an Error for other or corrupt ones.
 Contents contents(const std::filesystem::path& path, const ClipProgress& progress = {});
 
 }  // namespace kinema::inspection

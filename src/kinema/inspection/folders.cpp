@@ -55,7 +55,7 @@ std::string check_records_folder(const fs::path& path) {
   for (const std::string& name : names) {
     try {
       records += check_records(path / name);
-    } catch (const Error&) {  // records may have any name, and be packed by gzip
+    } catch (const Error&) {  // records may have any name, and be gzip files
       check(media::path_kind(path / name) == media::PathKind::TfRecord,
             "{} is no model folder, pipeline, run or data set: {}", path.string(),
             unread.empty() ? fmt::format("it holds files like {}, which kinema does not read", name)

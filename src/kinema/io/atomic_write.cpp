@@ -17,7 +17,7 @@ namespace {
 
 constexpr size_t kBufferBytes = size_t{1} << 20;
 
-// The system's own words, with the remedy where it is known.
+// The system's error message, with a remedy if one is known.
 std::string reason(int error) {
   std::string text = std::strerror(error);
   if (error == ENOSPC || error == EDQUOT) {
@@ -36,14 +36,14 @@ AtomicFile::AtomicFile(std::filesystem::path path) : path_(std::move(path)) {
   std::error_code ignored;
   check(!std::filesystem::is_directory(path_, ignored), "[io] cannot write {}: it is a folder",
         path_.string());
-  // Not mkstemp: its files are private whatever the umask says.
+  // Not mkstemp, whose files are private regardless of the umask.
   static std::atomic<uint64_t> counter = 0;
   do {
     temporary_ = (folder_of(path_) /
                   fmt::format(".{}.{}-{}.tmp", path_.filename().string(), ::getpid(), counter++))
                      .string();
     file_ = Descriptor::open(temporary_, O_WRONLY | O_CREAT | O_EXCL, 0666);
-  } while (!file_ && errno == EEXIST);  // left by a process of the same number that was killed
+  } while (!file_ && errno == EEXIST);  // left by a killed process with the same number
   check(static_cast<bool>(file_), "[io] cannot create {}: {}", path_.string(), reason(errno));
 }
 
@@ -109,7 +109,7 @@ bool exchange(const std::filesystem::path& a, const std::filesystem::path& b) {
     return true;
   }
   const int error = errno;
-  // EPERM is what some containers say of calls that they do not know.
+  // Some containers return EPERM for unknown calls.
   const bool unknown = error == ENOSYS || error == EINVAL || error == EOPNOTSUPP || error == EPERM;
   check(unknown, "[io] cannot exchange {} and {}: {}", a.string(), b.string(), reason(error));
   return false;
@@ -121,7 +121,7 @@ void sync_folder(const std::filesystem::path& folder) {
         std::strerror(errno));
   const int result = ::fsync(opened.get());
   const int error = errno;
-  // Some network file systems have no fsync of folders and say EINVAL; they order renames
+  // Some network file systems have no fsync of folders and return EINVAL; they order renames
   // themselves.
   check(result == 0 || error == EINVAL, "[io] cannot sync folder {}: {}", folder.string(),
         std::strerror(error));

@@ -11,19 +11,19 @@
 
 namespace kinema::io {
 
-/// A file that appears under its name only when complete: written beside it under a temporary name,
-/// fsynced, then renamed over it, and the folder fsynced.
+/// A file that appears under its name only when complete: it is written next to it under a
+/// temporary name, fsynced, then renamed, and the folder fsynced.
 ///
-/// Without commit() the temporary file is removed and whatever stood at `path` stays as it was.
+/// Without commit() the temporary file is removed and an existing file at `path` is unchanged.
 class AtomicFile {
  public:
-  /// Opens the temporary file; throws an Error when the folder does not exist or is not writable.
+  /// Opens the temporary file; throws an Error if the folder does not exist or is not writable.
   explicit AtomicFile(std::filesystem::path path);
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;
   ~AtomicFile();
 
-  /// Appends; throws an Error with the reason (`No space left on device`) when the disk refuses.
+  /// Appends; throws an Error with the reason (`No space left on device`) if that fails.
   void write(std::span<const std::byte> bytes);
   void write(std::string_view text);
   uint64_t written() const { return written_; }
@@ -37,23 +37,22 @@ class AtomicFile {
   std::filesystem::path path_;
   std::string temporary_;
   std::string buffer_;
-  Descriptor file_;  // none when complete
+  Descriptor file_;  // empty when complete
   uint64_t written_ = 0;
 };
 
-/// Writes a whole file through AtomicFile.
+/// Writes a complete file through AtomicFile.
 void write_file(const std::filesystem::path& path, std::string_view text);
 
-/// Makes an empty file where nothing has that name yet; false where something has, which stays as
-/// it is. Of several who try, one is told true. Throws an Error where no file can be made.
+/// Creates an empty file; returns false if the name exists, which stays unchanged. If several
+/// processes try, one gets true. Throws an Error if no file can be created.
 bool create_file(const std::filesystem::path& path);
 
-/// Has two paths, of one file system, name each other's file or folder, in one moment. False where
-/// the file system or the kernel cannot do that: nothing has changed. Throws an Error where it
-/// fails otherwise.
+/// Atomically exchanges two files or folders of one file system. Returns false if the file system
+/// or the kernel does not support it: nothing has changed then. Throws an Error for other failures.
 bool exchange(const std::filesystem::path& a, const std::filesystem::path& b);
 
-/// Makes a folder's entries durable; a rename into it is only safe after this.
+/// Makes a folder's entries durable; a rename into the folder is safe only after this.
 void sync_folder(const std::filesystem::path& folder);
 
 }  // namespace kinema::io

@@ -20,14 +20,14 @@ struct EventValue {
   std::string bytes = {};  // TEXT: its lines; IMAGE: the encoded picture
 };
 
-/// The values of a serialized `tensorflow.Event`, none for one that only frames a file; throws an
-/// Error with `where` for bytes that are no Event.
+/// The values of a serialized `tensorflow.Event`, none for an event without a summary; throws an
+/// Error with `where` for bytes that are not an Event.
 std::vector<EventValue> parse_event(std::span<const std::byte> bytes, const std::string& where);
 
-/// True for a name as TensorBoard looks for.
+/// True for names that TensorBoard reads.
 bool is_event_file(const std::filesystem::path& path);
 
-/// All values of an event file, in the order written; throws an Error for a file that is damaged.
+/// All values of an event file, in order; throws an Error for a corrupt file.
 std::vector<EventValue> read_event_file(const std::filesystem::path& path);
 
 }  // namespace kinema::io

@@ -20,7 +20,7 @@
 namespace kinema::io {
 namespace {
 
-// A TensorProto may give one value for a tensor of any size; this is as far as that is believed.
+// A TensorProto may have one value for a tensor of any size; this is the limit.
 constexpr int64_t kMaxFilledBytes = int64_t{1} << 20;
 
 static_assert(std::endian::native == std::endian::little, "TensorProto content is little-endian");
@@ -96,7 +96,7 @@ Shape shape_of(const wire::Tensor& tensor, const std::string& where) {
   return shape;
 }
 
-// Typed values, one a element; fewer mean that the last one fills the rest.
+// Typed values, one per element; if there are fewer, the last one is repeated.
 template <typename T, typename Values>
 HostArray from_values(const Shape& shape, const Values& values, const std::string& where) {
   const int64_t elements = shape.elements();
@@ -135,13 +135,13 @@ HostArray from_typed(const Shape& shape, const wire::Tensor& t, const std::strin
   }
 }
 
-/// The fields of a serialized message one by one, without copying what they hold.
+/// Iterates over the fields of a serialized message without copying their contents.
 class WireFields {
  public:
   struct Field {
     uint64_t number = 0;
     uint64_t value = 0;                // of a varint
-    std::span<const std::byte> bytes;  // of a length-delimited one
+    std::span<const std::byte> bytes;  // of a length-delimited field
     bool delimited = false;
   };
 
@@ -197,7 +197,8 @@ class WireFields {
   const std::string& where_;
 };
 
-/// The last delimited field of this number, as readers of the format take it; empty: none.
+/// The last length-delimited field with this number, as in readers of the format; empty if there is
+/// none.
 std::span<const std::byte> member(std::span<const std::byte> bytes, uint64_t number,
                                   const std::string& where) {
   std::span<const std::byte> out;
@@ -210,7 +211,7 @@ std::span<const std::byte> member(std::span<const std::byte> bytes, uint64_t num
   return out;
 }
 
-/// Shape of a feature that is one serialized TensorProto.
+/// The shape of a feature that is one serialized TensorProto.
 Shape feature_shape(std::span<const std::byte> feature, const std::string& where) {
   const auto tensor = member(member(feature, 1, where), 1, where);  // of its list of bytes
   wire::Tensor head;
@@ -267,7 +268,7 @@ Example parse_example(std::span<const std::byte> bytes, const std::string& where
     } else if (feature.has_int64_list()) {
       const auto& values = feature.int64_list().value();
       out[name] = std::vector<int64_t>(values.begin(), values.end());
-    } else {  // taken, not copied: a value may be a large tensor
+    } else {  // moved, because a value may be a large tensor
       auto& values = *feature.mutable_bytes_list()->mutable_value();
       out[name] = std::vector<std::string>(std::make_move_iterator(values.begin()),
                                            std::make_move_iterator(values.end()));
@@ -290,8 +291,8 @@ std::string serialize_example(const Example& example) {
       to.mutable_int64_list()->mutable_value()->Assign(integers.begin(), integers.end());
     }
   }
-  // Maps are written in the order of their hash table unless asked otherwise; the same example is
-  // to be the same bytes.
+  // By default maps are written in the order of the hash table; the same example must give the same
+  // bytes.
   std::string out;
   {
     google::protobuf::io::StringOutputStream stream(&out);

@@ -14,41 +14,41 @@
 
 namespace kinema::io {
 
-/// libprotobuf prints no lines of its own about bytes that are no message: the errors of these
-/// functions say what is wrong. For the whole process; one of a program's first calls.
+/// Stops libprotobuf from printing lines about invalid messages; the errors of these functions have
+/// the reasons. Applies to the whole process; call it at the start of a program.
 void quiet_protobuf();
 
 /// A serialized TensorProto (float, double, half, bfloat16 or integers; raw content or typed
-/// values) as an array; `where` names it in errors.
+/// values) as an array; `where` is its name in errors.
 HostArray parse_tensor_proto(std::span<const std::byte> bytes, const std::string& where);
 
 /// The array as a serialized TensorProto with raw content.
 std::string serialize_tensor_proto(const HostArray& array);
 
-/// The values of a feature; none where its kind is not said.
+/// The values of a feature; empty bytes if its kind is not set.
 using Feature = std::variant<std::vector<std::string>, std::vector<float>, std::vector<int64_t>>;
 /// A tf.train.Example: features by name.
 using Example = std::map<std::string, Feature>;
 
-/// Reads a serialized tf.train.Example; throws an Error with `where` for bytes that are none.
+/// Reads a serialized tf.train.Example; throws an Error with `where` for other bytes.
 Example parse_example(std::span<const std::byte> bytes, const std::string& where);
 
-/// The example serialized; equal ones give equal bytes. Throws an Error for one above 2 GiB.
+/// The serialized example; equal examples give equal bytes. Throws an Error for more than 2 GiB.
 std::string serialize_example(const Example& example);
 
-/// Shapes of features that are one serialized TensorProto each, in the order of `names`, found
-/// without reading values; nothing for one that the example lacks. Throws an Error with `where` for
-/// bytes that are no Example, or no tensor under one of the names.
+/// Shapes of features that are one serialized TensorProto each, in the order of `names`, read
+/// without the values; nothing for a missing feature. Throws an Error with `where` for bytes that
+/// are not an Example, or if a feature is not a tensor.
 std::vector<std::optional<Shape>> read_tensor_shapes(std::span<const std::byte> bytes,
                                                      std::span<const std::string_view> names,
                                                      const std::string& where);
 
-/// What a tf.train.Example holds, for listings.
+/// A feature of a tf.train.Example, for listings.
 struct FeatureSummary {
   std::string name;
   std::string kind;  // `bytes`, `float`, `int64`
   int64_t count = 0;
-  std::optional<Shape> tensor;  // when the one bytes value is a TensorProto
+  std::optional<Shape> tensor;  // if the one bytes value is a TensorProto
 };
 std::vector<FeatureSummary> summarize_example(std::span<const std::byte> bytes,
                                               const std::string& where);

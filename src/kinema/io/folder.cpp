@@ -26,7 +26,7 @@ void check_writable(const fs::path& folder) {
   }
   check(fs::is_directory(there, ignored), "[io] {} cannot be a folder: {} is a file",
         folder.string(), there.string());
-  // Asked first: an argument of check() may be evaluated before its condition.
+  // Called first, because an argument of check() may be evaluated before its condition.
   const int problem = ::access(there.c_str(), W_OK | X_OK) == 0 ? 0 : errno;
   check(problem == 0, "[io] the folder {} cannot be written to: {}", there.string(),
         problem == EROFS    ? "its file system is read-only"
@@ -71,7 +71,7 @@ std::string why_not_writable(const fs::path& folder) {
   if (!file) {
     return std::strerror(errno);
   }
-  // A full disk still has room for a name.
+  // A full disk can still create names, so a block is written.
   const std::array<std::byte, 4096> block{};
   const int problem = write_all(file, block);
   ::unlink(name.c_str());
@@ -89,7 +89,7 @@ void FolderToFill::make() {
 
 FolderToFill::~FolderToFill() {
   for (const fs::path& each : made_) {
-    std::error_code ignored;  // it is not empty, then
+    std::error_code ignored;  // it is not empty
     fs::remove(each, ignored);
   }
 }

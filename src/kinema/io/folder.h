@@ -8,26 +8,24 @@
 
 namespace kinema::io {
 
-/// Throws an Error when no file could be made in the folder: it, or the nearest folder above it
-/// that is there, is a file or may not be written to. Makes nothing: for asking before long work.
+/// Throws an Error if no file can be created in the folder: if it, or its nearest existing parent,
+/// is a file or not writable. Creates nothing: for a check before long work.
 void check_writable(const std::filesystem::path& folder);
 
-/// Makes the folder and those above it where they are not there; throws an Error when it cannot be
-/// made or written to. Does nothing for an empty path: the current folder is there.
+/// Creates the folder and its parents if they are missing; throws an Error if it cannot be created
+/// or written to. Does nothing for an empty path, the current folder.
 void make_folder(const std::filesystem::path& folder);
 
-/// Throws an Error where `path` is a folder, or a file that is not empty and does not begin with
-/// `begin`: a file of another kind, which nobody meant to replace. `what` names the expected kind:
-/// `a PNG picture`.
+/// Throws an Error if `path` is a folder, or a non-empty file that does not start with `begin`: a
+/// file of another kind must not be overwritten. `what` is the expected kind: `a PNG picture`.
 void check_replaceable(const std::filesystem::path& path, std::string_view begin,
                        std::string_view what);
 
-/// Why no file can be written to a folder, in the system's words (`Permission denied`, `No space
-/// left on device`); empty where one can. Makes the folder where it is missing, and tries.
+/// Why no file can be written to a folder, as the system's message (`Permission denied`, `No space
+/// left on device`); empty if one can. Creates a missing folder, and tries.
 std::string why_not_writable(const std::filesystem::path& folder);
 
-/// A folder that is to be filled: with this object those go that it made and nobody put anything
-/// in.
+/// A folder to fill: the destructor removes the folders that it created and that are still empty.
 class FolderToFill {
  public:
   explicit FolderToFill(std::filesystem::path folder) : folder_(std::move(folder)) {}

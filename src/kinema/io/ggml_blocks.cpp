@@ -24,7 +24,8 @@ float half_at(const std::byte* p) {
 }
 
 // d, 16 bytes: value j in the low, j + 16 in the high four bits. Q5: four bytes of fifth bits
-// before those. Q4_0 and Q5_0 count from the middle; Q4_1 and Q5_1 from `least`, which follows d.
+// before these. The zero of Q4_0 and Q5_0 is in the middle; that of Q4_1 and Q5_1 is `least`, which
+// follows d.
 void decode_q4_or_q5(const std::byte* block, bool fifth, bool has_least, float* y) {
   const float d = half_at(block);
   const float least = has_least ? half_at(block + 2) : 0.0F;
@@ -47,8 +48,8 @@ void decode_q8_0(const std::byte* block, float* y) {
   }
 }
 
-// Q2_K: 16 bytes of four bits each for scale and least, 64 of values, d, d_least. Of a half of 128
-// values, 32 bytes have two bits each of four rows; groups of 16.
+// Q2_K: 16 bytes of four bits each for scale and least, 64 of values, d, d_least. For each half of
+// 128 values, 32 bytes have two bits each of four rows; groups of 16.
 void decode_q2_k(const std::byte* block, float* y) {
   const float d = half_at(block + 80);
   const float d_least = half_at(block + 82);
@@ -61,9 +62,9 @@ void decode_q2_k(const std::byte* block, float* y) {
   }
 }
 
-// Q3_K: 32 bytes of third bits, 64 of the other two as in Q2_K, 12 of scales, d. Of a scale's six
-// bits, less 32, four lie in the first eight bytes and two in the last four. A third bit that is
-// not set takes 4 off.
+// Q3_K: 32 bytes of third bits, 64 of the other two as in Q2_K, 12 of scales, d. A scale has six
+// bits, minus 32: four in the first eight bytes and two in the last four. A third bit of 0
+// subtracts 4.
 void decode_q3_k(const std::byte* block, float* y) {
   const std::byte* scales = block + 96;
   const float d = half_at(block + 108);
@@ -81,8 +82,8 @@ struct Group {
   float scale, least;
 };
 
-// 12 bytes hold eight pairs of six bits. Those of the first four lie in the low six of bytes 0 to 3
-// and 4 to 7, whose upper two bits are the upper ones of the last four.
+// 12 bytes hold eight pairs of six bits. The first four pairs are in the low six bits of bytes 0 to
+// 3 and 4 to 7, whose upper two bits are the upper ones of the last four pairs.
 Group group(const std::byte* scales, int64_t j, float d, float d_least) {
   int scale = 0;
   int least = 0;
@@ -97,7 +98,7 @@ Group group(const std::byte* scales, int64_t j, float d, float d_least) {
 }
 
 // Q4_K: d, d_least, 12 bytes of scales, 128 bytes of low and high four bits. Q5_K: 32 bytes of
-// fifth bits before those. value = scale q - least, in eight groups of 32.
+// fifth bits before these. value = scale q - least, in eight groups of 32.
 void decode_q4_or_q5_k(const std::byte* block, bool fifth, float* y) {
   const float d = half_at(block);
   const float d_least = half_at(block + 2);
@@ -178,7 +179,7 @@ void decode_block(GgmlType type, const std::byte* block, float* y) {
   }
 }
 
-/// Where a block has its scales, as f16; nothing for plain floats.
+/// Offsets of a block's scales, which are f16; empty for plain floats.
 std::span<const int64_t> scale_places(GgmlType type) {
   static constexpr std::array<int64_t, 2> kFirst{0, 2};
   static constexpr std::array<int64_t, 2> kLastOfQ2{80, 82};
@@ -249,7 +250,8 @@ void ggml_decode(GgmlType type, std::span<const std::byte> bytes, std::span<floa
   for (int64_t i = 0; i < blocks; ++i) {
     float* y = values.data() + i * layout->values;
     decode_block(type, bytes.data() + i * layout->bytes, y);
-    if (layout->values > 1) {  // any value tells: a scale that is not finite makes none that is
+    if (layout->values >
+        1) {  // one value is enough: a non-finite scale makes all values non-finite
       check_scale(*y, i, blocks, what);
     }
   }
@@ -283,7 +285,7 @@ void ggml_encode_q8_0(std::span<const float> values, std::span<std::byte> bytes,
       is_finite = is_finite && std::isfinite(x[i]);
     }
     const float d = largest / 127.0F;
-    // Of smaller scales, which are 0 in f16, there may be no inverse.
+    // Smaller scales are 0 in f16 and have no inverse.
     const float inverse = d >= std::numeric_limits<float>::min() ? 1.0F / d : 0.0F;
     const uint16_t half = f32_to_f16(d);
     check(is_finite && std::isfinite(f16_to_f32(half)),

@@ -9,7 +9,7 @@
 /// of ggml's `ggml-common.h`.
 namespace kinema::io {
 
-/// The numbers that files have for them.
+/// Their numbers in files.
 enum class GgmlType : uint32_t {
   F32 = 0,
   F16 = 1,
@@ -26,29 +26,29 @@ enum class GgmlType : uint32_t {
   BF16 = 30,
 };
 
-/// How values lie in bytes: so many in a block of so many bytes.
+/// The layout of values: `values` per block of `bytes` bytes.
 struct GgmlLayout {
   std::string_view name;
   int64_t values;
   int64_t bytes;
 };
 
-/// The layout of a type by its number in the file; null for one that is not read.
+/// The layout of a type by its number in the file; null for an unsupported one.
 const GgmlLayout* ggml_layout(uint32_t type);
 
-/// Writes the values of whole blocks. `bytes` are as many as the layout wants for `values`. Throws
-/// an Error that begins with `what` for a block whose scale is no finite number.
+/// Decodes whole blocks; `bytes` must match the number of `values`. Throws an Error that starts
+/// with `what` for a block whose scale is not finite.
 void ggml_decode(GgmlType type, std::span<const std::byte> bytes, std::span<float> values,
                  std::string_view what = "values");
 
-/// Throws what ggml_decode throws of whole blocks, having read their scales alone.
+/// Throws the Errors of ggml_decode, but reads the scales only.
 void ggml_check_scales(GgmlType type, std::span<const std::byte> bytes, std::string_view what);
 
-/// Q8_0 blocks of values, a multiple of 32 of them, into 34 bytes each:
+/// Encodes values, a multiple of 32, as Q8_0 blocks of 34 bytes each:
 ///
 ///   d = max |x| / 127 as f16,  q = x / d rounded, halves away from zero
 ///
-/// Throws an Error that begins with `what` for values whose scale f16 does not reach.
+/// Throws an Error that starts with `what` for values whose scale exceeds f16.
 void ggml_encode_q8_0(std::span<const float> values, std::span<std::byte> bytes,
                       std::string_view what = "values");
 

@@ -20,10 +20,10 @@ namespace {
 constexpr std::string_view kMagic = "GGUF";
 constexpr uint64_t kAlignment = 32;
 constexpr size_t kMostAxes = 8;
-/// Where some writers keep the shapes that ggml's four axes do not hold.
+/// Prefix of the metadata with shapes of more than ggml's four axes, in some writers.
 constexpr std::string_view kShapeKey = "comfy.gguf.orig_shape.";
 
-/// Numbers of the types of metadata.
+/// Type numbers of metadata.
 enum class Kind : uint32_t { U8, I8, U16, I16, U32, I32, F32, BOOL, STRING, ARRAY, U64, I64, F64 };
 
 size_t width(Kind kind) {
@@ -51,7 +51,7 @@ class GgufReader {
           version);
     const auto tensors = number<uint64_t>();
     const auto entries = number<uint64_t>();
-    // The smallest of either takes so many bytes: counts beyond them are not begun with.
+    // The minimum size of each kind of entry bounds the counts.
     check(tensors <= left() / 24 && entries <= left() / 12,
           "[gguf] {} claims {} tensors and {} entries in {} bytes", source_, tensors, entries,
           bytes_.size());
@@ -156,14 +156,15 @@ class GgufReader {
       const auto size = number<uint64_t>();
       check(size <= bytes_.size() * 2 * 32, "[gguf] {}: axis {} of `{}` is {} long", source_, i,
             out.name, size);
-      out.dims.insert(out.dims.begin(), static_cast<int64_t>(size));  // the fastest comes first
+      out.dims.insert(out.dims.begin(),
+                      static_cast<int64_t>(size));  // the file has the fastest axis first
     }
     out.type = number<uint32_t>();
     out.offset = number<uint64_t>();
     return out;
   }
 
-  /// The shape that the writer had, where it says another one of as many elements.
+  /// The original shape in the metadata, if it has the same number of elements.
   Dims shape_of(const Info& info, int64_t elements) const {
     const auto found = shapes_.find(info.name);
     if (found == shapes_.end()) {
@@ -334,8 +335,8 @@ void write_gguf(const std::filesystem::path& path, std::span<const GgufEntry> en
   }
   uint64_t offset = 0;
   for (const GgufEntry& entry : entries) {
-    // As many as there are, though ggml has four: published Wan files have five, and so read those
-    // who read them.
+    // All axes, although ggml has four: published Wan files have five, and their readers expect
+    // them.
     const Dims dims = entry.dims.empty() ? Dims{1} : entry.dims;
     out.text(entry.name);
     out.number(static_cast<uint32_t>(dims.size()));

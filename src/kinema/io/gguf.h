@@ -17,14 +17,14 @@
 
 namespace kinema::io {
 
-/// A GGUF file (versions 2 and 3), checked completely when opened: every name, count, size and
-/// offset against the bytes that are there.
+/// A GGUF file (versions 2 and 3), validated completely when opened: every name, count, size and
+/// offset against the file's bytes.
 ///
-/// Tensors are those of safetensors: axes outermost first; BF16 and F16 as they are, quantized ones
+/// Tensors are those of safetensors: axes outermost first; BF16 and F16 unchanged, quantized ones
 /// F32 with a `decode`.
 class GgufFile {
  public:
-  /// Throws an Error that names the file and what is wrong with it, or the type that is not read.
+  /// Throws an Error with the file and the problem, or with the unsupported type.
   static GgufFile open(const std::filesystem::path& path);
   /// The same checks over bytes in memory, which must outlive the result.
   static GgufFile parse(std::span<const std::byte> bytes, const std::string& source);
@@ -34,8 +34,7 @@ class GgufFile {
   const std::map<std::string, std::string>& texts() const { return texts_; }
   const std::string& path() const { return path_; }
   void check_intact() const { file_.check_intact(); }
-  /// Throws an Error that names the first tensor with a scale that is no finite number; reads all
-  /// blocks.
+  /// Throws an Error with the first tensor that has a non-finite scale; reads all blocks.
   void check_scales() const;
 
  private:
@@ -43,11 +42,12 @@ class GgufFile {
   std::string path_;
   MappedFile file_;
   std::vector<TensorView> tensors_;
-  std::vector<GgmlType> types_;  // the tensors'
+  std::vector<GgmlType> types_;  // of the tensors
   std::map<std::string, std::string> texts_;
 };
 
-/// One tensor to write: `values` is called once, when its turn comes, and gives all of them.
+/// One tensor to write: `values` is called once, when the tensor is written, and returns all
+/// values.
 struct GgufEntry {
   std::string name;
   Dims dims;  // outermost first
@@ -55,11 +55,11 @@ struct GgufEntry {
   std::function<std::vector<float>()> values;
 };
 
-/// The types that can be written: F32, F16, BF16 and, where rows are multiples of 32 long, Q8_0.
+/// The types that can be written: F32, F16, BF16 and, for rows of multiples of 32 values, Q8_0.
 bool gguf_can_write(GgmlType type, const Dims& dims);
 
-/// Writes a file of version 3 beside `path`, then fsyncs and renames. Throws an Error when a name
-/// comes twice, a type cannot be written, or the disk is full.
+/// Writes a file of version 3 to a temporary name, then fsyncs and renames it. Throws an Error if a
+/// name is used twice, a type cannot be written, or the disk is full.
 void write_gguf(const std::filesystem::path& path, std::span<const GgufEntry> entries,
                 const std::map<std::string, std::string>& texts);
 

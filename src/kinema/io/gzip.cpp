@@ -11,7 +11,7 @@
 namespace kinema::io {
 namespace {
 
-// zlib's decoder, released on every way out.
+// zlib's decoder, freed on all paths.
 struct Inflater {
   z_stream stream{};
 

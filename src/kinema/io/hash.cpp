@@ -48,7 +48,7 @@ std::string hash_sample(const std::filesystem::path& path) {
   for (size_t i = 0; i < kBlocks; ++i) {
     hasher.update(bytes.subspan((bytes.size() - kBlock) / (kBlocks - 1) * i, kBlock));
   }
-  hasher.update(bytes.last(kBlock));  // the division leaves out a few
+  hasher.update(bytes.last(kBlock));  // the division ignores the last few bytes
   return hasher.hex();
 }
 

@@ -9,7 +9,7 @@
 
 namespace kinema::io {
 
-/// XXH3 (128 bit) over bytes given in pieces; finds damage, does not resist an attacker.
+/// XXH3 (128 bit) of bytes passed in pieces; detects corruption, but not attacks.
 class Hasher {
  public:
   Hasher();
@@ -18,7 +18,7 @@ class Hasher {
   ~Hasher();
 
   void update(std::span<const std::byte> bytes);
-  /// 32 hexadecimal digits of everything given so far.
+  /// 32 hexadecimal digits for all bytes so far.
   std::string hex() const;
 
  private:
@@ -32,9 +32,8 @@ std::string hash_bytes(std::span<const std::byte> bytes);
 /// XXH3 (128 bit) of a file's contents, as 32 hexadecimal digits.
 std::string hash_file(const std::filesystem::path& path);
 
-/// XXH3 (128 bit) of eight blocks of 4 KiB that are spread over a file, its first and its last
-/// bytes among them; of all of a file that has no more. What is between the blocks may differ
-/// unseen.
+/// XXH3 (128 bit) of eight blocks of 4 KiB that are spread over a file, including its first and
+/// last bytes; of the whole file if it is smaller. Changes between the blocks are not detected.
 std::string hash_sample(const std::filesystem::path& path);
 
 }  // namespace kinema::io

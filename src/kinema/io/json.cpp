@@ -33,13 +33,13 @@ std::string number_text(double value) {
     return "null";
   }
   std::string text = fmt::format("{}", value);
-  // A number stays a number when read back: 5.0 must not turn into the integer 5.
+  // A float stays a float when it is read back: 5.0 must not become the integer 5.
   return text.find_first_of(".e") == std::string::npos ? text + ".0" : text;
 }
 
 void write(const Json& value, int indent, int level, std::string& out);
 
-// The brackets and separators that arrays and objects share.
+// The brackets and separators of arrays and objects.
 template <typename Items, typename WriteItem>
 void write_list(const Items& items, const char* brackets, int indent, int level, std::string& out,
                 WriteItem&& write_item) {
@@ -93,8 +93,8 @@ void write(const Json& value, int indent, int level, std::string& out) {
 
 }  // namespace
 
-// Builds the tree from nlohmann's events: it parses without recursion, so that depth is ours to
-// limit.
+// Builds the tree from nlohmann's events, which are parsed without recursion, so that the depth can
+// be limited.
 struct JsonReader : nlohmann::json_sax<nlohmann::json> {
   explicit JsonReader(std::string_view name) : source(std::make_shared<std::string>(name)) {}
 
@@ -116,8 +116,8 @@ struct JsonReader : nlohmann::json_sax<nlohmann::json> {
     last = slot;
     return true;
   }
-  /// For messages. A long key would be in the path of each value below it, which would take the
-  /// square of the file's size.
+  /// For messages. Keys are shortened, because a long key would be in the path of each value below
+  /// it, with quadratic memory.
   static std::string path_of(const Json& parent, const std::string& key) {
     constexpr size_t kLongestPath = 300;
     const std::string& path = parent.path_;
@@ -144,7 +144,7 @@ struct JsonReader : nlohmann::json_sax<nlohmann::json> {
   bool boolean(bool value) override { return place(Json(value)); }
   bool number_integer(int64_t value) override { return place(Json(value)); }
   bool number_unsigned(uint64_t value) override {
-    // Beyond int64 it is still a number, only no longer one that as_int() gives.
+    // A number beyond int64 becomes a double, for which as_int() throws.
     return value <= static_cast<uint64_t>(std::numeric_limits<int64_t>::max())
                ? place(Json(static_cast<int64_t>(value)))
                : place(Json(static_cast<double>(value)));
@@ -171,7 +171,7 @@ struct JsonReader : nlohmann::json_sax<nlohmann::json> {
   bool parse_error(size_t /*position*/, const std::string& /*token*/,
                    const nlohmann::json::exception& error) override {
     std::string text = error.what();
-    // nlohmann prefixes `[json.exception.parse_error.101] `, which says nothing to a user.
+    // nlohmann prefixes `[json.exception.parse_error.101] `, which does not help users.
     if (const size_t end = text.find("] "); text.starts_with('[') && end != std::string::npos) {
       text.erase(0, end + 2);
     }
@@ -188,7 +188,7 @@ struct JsonReader : nlohmann::json_sax<nlohmann::json> {
   Json root;
   Json* last = nullptr;
   // Values under construction. A parent's vector grows only while its child is not on the stack, so
-  // the pointers stay good.
+  // the pointers stay valid.
   std::vector<Json*> stack;
   std::vector<std::string> keys;
   std::vector<std::set<std::string>> seen;
@@ -275,7 +275,7 @@ const Json& Json::at(std::string_view key) const {
 }
 
 Json& Json::set(std::string_view key, Json value) {
-  members();  // throws unless an object
+  members();  // throws unless it is an object
   for (auto& [name, old] : members_) {
     if (name == key) {
       old = std::move(value);
@@ -287,7 +287,7 @@ Json& Json::set(std::string_view key, Json value) {
 }
 
 Json& Json::append(Json value) {
-  items();  // throws unless an array
+  items();  // throws unless it is an array
   items_.push_back(std::move(value));
   return *this;
 }

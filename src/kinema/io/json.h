@@ -11,11 +11,11 @@
 
 namespace kinema::io {
 
-/// A JSON value that remembers where it was read, so that a wrong type is reported with file and
+/// A JSON value that stores where it was read, so that errors about a wrong type contain file and
 /// key: ``config.json: `num_layers` is the string "one" but must be an integer``.
 ///
-/// Reading is strict: no NaN or Infinity, no comments, no key twice, at most 100 levels. Members
-/// keep their order, and dump() writes them in it.
+/// Parsing is strict: no NaN or Infinity, no comments, no duplicate keys, at most 100 levels.
+/// Members keep their order, also in dump().
 class Json {
  public:
   enum class Kind : uint8_t { Null, Bool, Integer, Number, String, Array, Object };
@@ -32,7 +32,7 @@ class Json {
   static Json array(std::vector<Json> items = {});
   static Json object(std::vector<Member> members = {});
 
-  /// Reads a document; `source` names it in errors.
+  /// Parses a document; `source` is its name in errors.
   static Json parse(std::string_view text, std::string_view source);
   /// Reads a file of at most 256 MiB.
   static Json read(const std::filesystem::path& path);
@@ -43,12 +43,11 @@ class Json {
   bool is_array() const { return kind_ == Kind::Array; }
   bool is_object() const { return kind_ == Kind::Object; }
 
-  // Typed reading: each throws an Error with file, path and what stands there when the type
-  // differs.
+  // Typed access: throws an Error with file, path and value if the type differs.
   bool as_bool() const;
-  /// An integer written as one: `1.0` and `"1"` are refused.
+  /// An integer written as one: `1.0` and `"1"` are errors.
   int64_t as_int() const;
-  /// Any number; finite.
+  /// Any finite number.
   double as_number() const;
   const std::string& as_string() const;
   const std::vector<Json>& items() const;
@@ -56,9 +55,9 @@ class Json {
   /// All items as integers.
   std::vector<int64_t> as_ints() const;
 
-  /// The member, or null when there is none; throws an Error when this is not an object.
+  /// The member, or null if it does not exist; throws an Error if this is not an object.
   const Json* find(std::string_view key) const;
-  /// The member; throws an Error that names the missing key.
+  /// The member; throws an Error with the missing key.
   const Json& at(std::string_view key) const;
   bool contains(std::string_view key) const { return find(key) != nullptr; }
 
@@ -67,15 +66,15 @@ class Json {
   /// Appends to an array.
   Json& append(Json value);
 
-  /// `config.json: `num_layers``, for messages of the caller.
+  /// The value's location for messages: `config.json: `num_layers``.
   std::string where() const;
-  /// What stands here, shortened, for messages: `the string "one"`.
+  /// The value, shortened, for messages: `the string "one"`.
   std::string describe() const;
   /// The value as JSON on one line, shortened, for messages: `[0.1, 0.2, 0.3, ...: 1000 in all]`.
   std::string brief() const;
 
-  /// Text with members in order; indent < 0 writes one line. A number that is not finite becomes
-  /// null, since JSON has no word for it.
+  /// Text with members in order; indent < 0 writes one line. Non-finite numbers become null,
+  /// because JSON cannot express them.
   std::string dump(int indent = 2) const;
 
  private:
@@ -86,7 +85,7 @@ class Json {
   std::string text_;
   std::vector<Json> items_;
   std::vector<Member> members_;
-  std::shared_ptr<const std::string> source_;  // shared: one name for all values of a document
+  std::shared_ptr<const std::string> source_;  // shared by all values of a document
   std::string path_;
 };
 

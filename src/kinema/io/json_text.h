@@ -4,9 +4,9 @@
 
 namespace kinema::io {
 
-/// A value of any shape that is kept as JSON text until the room that understands it parses it.
+/// A value of any type that is stored as JSON text until the module that uses it parses it.
 struct JsonText {
-  std::string json = "null";  ///< one line, as Json::dump(-1) writes it
+  std::string json = "null";  ///< one line, as from Json::dump(-1)
   bool operator==(const JsonText&) const = default;
 };
 

@@ -18,7 +18,7 @@ namespace kinema::io {
 
 namespace {
 
-/// What a clone without Git LFS has in a large file's place
+/// A Git LFS pointer, which a clone without Git LFS has instead of a large file
 /// (github.com/git-lfs/git-lfs/blob/main/docs/spec.md).
 bool is_lfs_pointer(std::span<const std::byte> bytes) {
   constexpr std::string_view kBegin = "version https://git-lfs.github.com/spec/";
@@ -32,7 +32,7 @@ bool is_lfs_pointer(std::span<const std::byte> bytes) {
 MappedFile MappedFile::open(const std::filesystem::path& path) {
   MappedFile file;
   file.path_ = path.string();
-  // O_NONBLOCK: opening a fifo must not wait for a writer. The mapping stays when this is closed.
+  // O_NONBLOCK: opening a fifo must not wait for a writer. The mapping stays valid after closing.
   const Descriptor descriptor = Descriptor::open(path, O_RDONLY | O_NONBLOCK);
   check(static_cast<bool>(descriptor), "[io] cannot read {}: {}", file.path_, std::strerror(errno));
   struct stat status {};
@@ -45,7 +45,7 @@ MappedFile MappedFile::open(const std::filesystem::path& path) {
   file.device_ = status.st_dev;
   file.inode_ = status.st_ino;
   if (file.size_ == 0) {
-    return file;  // mmap refuses a length of zero
+    return file;  // mmap does not allow a length of zero
   }
   void* data = ::mmap(nullptr, file.size_, PROT_READ, MAP_PRIVATE, descriptor.get(), 0);
   if (data == MAP_FAILED) {
@@ -96,7 +96,7 @@ MappedFile::~MappedFile() {
 void MappedFile::check_intact() const {
   io::check_intact(bytes(), path_);
   struct stat status {};
-  // Another file under the name leaves the mapping as it was.
+  // A replaced file does not change the mapping.
   const bool same = !path_.empty() && ::stat(path_.c_str(), &status) == 0 &&
                     status.st_dev == device_ && status.st_ino == inode_;
   check(!same || static_cast<size_t>(status.st_size) >= size_,
@@ -111,7 +111,7 @@ void check_intact(std::span<const std::byte> bytes, std::string_view what) {
 
 namespace {
 
-/// The whole pages inside a span.
+/// The complete pages in a span.
 std::pair<uintptr_t, size_t> pages_inside(std::span<const std::byte> bytes) {
   const auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
   const auto begin = (reinterpret_cast<uintptr_t>(bytes.data()) + page - 1) / page * page;
@@ -121,7 +121,7 @@ std::pair<uintptr_t, size_t> pages_inside(std::span<const std::byte> bytes) {
 
 void advise(std::span<const std::byte> bytes, int advice) {
   if (const auto [begin, size] = pages_inside(bytes); size > 0) {
-    // Only advice: a system that does not take it reads as before.
+    // Only a hint: without support, reading works as before.
     // NOLINTNEXTLINE(performance-no-int-to-ptr): inside our own mapping
     ::madvise(reinterpret_cast<void*>(begin), size, advice);
   }

@@ -9,16 +9,16 @@
 
 namespace kinema::io {
 
-/// A file mapped read-only into memory; unmapped when the object goes.
+/// A file mapped read-only into memory; unmapped by the destructor.
 ///
-/// The mapping stays valid when the file is renamed or unlinked. When another process shortens the
-/// file, or the disk fails, the system ends the process; after guard_mappings() what can no longer
-/// be read is zeros and check_intact throws.
+/// The mapping stays valid if the file is renamed or unlinked. If another process truncates the
+/// file, or the disk fails, the system kills the process; after guard_mappings(), unreadable bytes
+/// are zeros instead and check_intact throws.
 class MappedFile {
  public:
   MappedFile() = default;
   /// Maps the whole file. An empty file gives an empty span. Throws an Error with path and reason
-  /// for a missing file, a folder, or one that may not be read.
+  /// for a missing file, a folder, or a file that cannot be read.
   static MappedFile open(const std::filesystem::path& path);
 
   MappedFile(MappedFile&& other) noexcept;
@@ -27,12 +27,12 @@ class MappedFile {
   MappedFile& operator=(const MappedFile&) = delete;
   ~MappedFile();
 
-  /// Throws an Error when the file became shorter since it was mapped, or could not be read; to be
-  /// asked after reading.
+  /// Throws an Error if the file was truncated since it was mapped, or could not be read; call it
+  /// after reading.
   void check_intact() const;
 
-  /// What `parse` makes of the bytes. That the file was cut off is a better reason than what it
-  /// says of zeros, and an error even where it says nothing.
+  /// The result of `parse` for the bytes. If the file was truncated, that is thrown instead of
+  /// parse's error or result.
   template <typename Parse>
   auto parsed(const Parse& parse) const {
     try {
@@ -58,27 +58,27 @@ class MappedFile {
   uint64_t inode_ = 0;
 };
 
-/// Throws an Error naming `what` when a page of the mapped file that holds `bytes` could not be
-/// read. Cheap, for asking often; bytes cut off inside the last page are seen by
-/// MappedFile::check_intact alone. Bytes that lie in no mapping are intact.
+/// Throws an Error with `what` if a page with `bytes` of the mapped file could not be read. Cheap
+/// enough to call often; a truncation inside the last page is only detected by
+/// MappedFile::check_intact. Bytes outside of all mappings are intact.
 void check_intact(std::span<const std::byte> bytes, std::string_view what);
 
-/// Gives the pages that lie wholly inside `bytes`, which are a mapped file's, back to the system:
-/// for readers that are done with them. Reading them again is correct, and reads the file again.
+/// Releases the complete pages inside `bytes` of a mapped file, for readers that are done with
+/// them. Reading them again is allowed, and reads the file again.
 void release_pages(std::span<const std::byte> bytes);
 
-/// Asks the system to begin reading the file there.
+/// Asks the system to read ahead these bytes of the file.
 void will_read(std::span<const std::byte> bytes);
 
-/// Has bytes of a mapped file come that may be a hole of a PartialCopy; to be asked before they are
-/// read by who reads checkpoints. Throws what its RangedFile throws.
+/// Fills in bytes of a mapped file that may be a hole of a PartialCopy; readers of checkpoints call
+/// it before they read. Throws the Errors of its RangedFile.
 void bring(std::span<const std::byte> bytes);
 
-/// Puts a handler of SIGBUS in place for files that are mapped from now on; one of a program's
-/// first calls. A SIGBUS of other memory goes where it went before.
+/// Installs a handler of SIGBUS for files that are mapped later; call it at the start of a program.
+/// A SIGBUS of other memory is passed to the earlier handler.
 void guard_mappings();
 
-/// The whole file as text; throws an Error when it is larger than `limit` bytes.
+/// The whole file as text; throws an Error if it is larger than `limit` bytes.
 std::string read_text(const std::filesystem::path& path, size_t limit = size_t{64} << 20);
 
 }  // namespace kinema::io

@@ -15,8 +15,8 @@
 namespace kinema::io::mapping_guard {
 namespace {
 
-/// One watched mapping; read by a signal handler, so atomics only. `begin` is written last when a
-/// slot is taken and first when it is given back.
+/// One watched mapping; read by a signal handler, so it has atomics only. `begin` is written last
+/// when a slot is taken and first when it is released.
 struct Slot {
   std::atomic<uintptr_t> begin = 0;
   std::atomic<uintptr_t> end = 0;
@@ -25,7 +25,7 @@ struct Slot {
 
 constexpr size_t kSlots = 4096;
 std::array<Slot, kSlots> slots;
-// One past the highest slot ever taken: what there is to search.
+// One past the highest slot ever used: the range to search.
 std::atomic<size_t> used = 0;
 std::mutex taking;
 struct sigaction before;
@@ -41,7 +41,7 @@ Slot* slot_of(uintptr_t address) {
   return nullptr;
 }
 
-/// Zero pages over the whole mapping: mmap is a plain system call, safe in a handler.
+/// Maps zero pages over the whole mapping: mmap is a plain system call, safe in a handler.
 bool cover(const Slot& slot) {
   const uintptr_t begin = slot.begin.load();
   const size_t size = slot.end.load() - begin;
@@ -66,7 +66,7 @@ void on_bus_error(int signal, siginfo_t* info, void* context) {
     before.sa_handler(signal);
     return;
   }
-  // Returning repeats the access, which now ends the process as it would have without us.
+  // Returning repeats the access, which now has the default effect.
   ::sigaction(SIGBUS, &before, nullptr);
 }
 

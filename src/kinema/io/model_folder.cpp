@@ -18,13 +18,13 @@ struct Weights {
   bool is_index = false;
 };
 
-/// `STEM.safetensors.index.json`, or of a variant `STEM.safetensors.index.fp16.json`.
+/// `STEM.safetensors.index.json`, or, for a variant, `STEM.safetensors.index.fp16.json`.
 bool ends_with_index(const std::string& name) {
   return name.ends_with(".json") && name.find(".safetensors.index.") != std::string::npos;
 }
 
-// The names that diffusers and transformers write come first; any other lone safetensors file
-// (a precision variant, say) is taken too.
+// The names that diffusers and transformers write have priority; another single safetensors file (a
+// precision variant, for example) is accepted too.
 Weights find_weights(const fs::path& folder) {
   for (const char* stem : {"diffusion_pytorch_model", "model"}) {
     const fs::path single = folder / (std::string(stem) + ".safetensors");
@@ -76,7 +76,7 @@ Weights find_weights(const fs::path& folder) {
   return {single[0], false};
 }
 
-// A shard lies beside its index: anything but a plain file name is refused.
+// A shard is in the folder of its index: paths are errors.
 void check_shard_name(const std::string& name, const std::string& index) {
   const bool plain = !name.empty() && name != "." && name != ".." &&
                      name.find_first_of(std::string_view("/\\\0", 3)) == std::string::npos &&
@@ -85,7 +85,7 @@ void check_shard_name(const std::string& name, const std::string& index) {
         name.substr(0, 120));
 }
 
-// Opens the shards that an index names and compares both directions.
+// Opens the shards of an index and compares both ways.
 std::vector<SafetensorsFile> open_indexed(const fs::path& index_path) {
   const Json index = Json::read(index_path);
   std::map<std::string, std::string> shard_of;
@@ -151,7 +151,8 @@ std::vector<WrittenShard> split(std::span<const TensorEntry> entries,
   return shards;
 }
 
-// Weights of an earlier save under other names would be read instead of, or beside, the new ones.
+// Weights of an earlier save under other names would be read instead of, or in addition to, the new
+// ones.
 void remove_stale(const fs::path& folder, const std::string& stem,
                   const std::vector<std::string>& written) {
   std::vector<fs::path> stale;

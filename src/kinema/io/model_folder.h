@@ -17,12 +17,11 @@ namespace kinema::io {
 /// One model of a diffusers or transformers pipeline: `config.json` and its weights, in one
 /// safetensors file or in shards with an index.
 ///
-/// Opening checks the files against each other, not the tensors against a model: shapes and names
-/// are the model's business.
+/// Opening checks the files against each other, not the tensors against a model.
 class ModelFolder {
  public:
-  /// Throws an Error when the config or the weights are missing or damaged, when the index names a
-  /// shard outside the folder or one that is not there, or when index and shards differ.
+  /// Throws an Error if the config or the weights are missing or corrupt, if the index names a
+  /// shard outside the folder or a missing one, or if index and shards differ.
   static ModelFolder open(const std::filesystem::path& folder);
 
   const std::string& path() const { return path_; }
@@ -31,7 +30,7 @@ class ModelFolder {
   const std::vector<const TensorView*>& tensors() const { return tensors_; }
   /// The tensor, or null.
   const TensorView* find(std::string_view name) const;
-  /// The tensor; throws an Error that names the folder and what is missing.
+  /// The tensor; throws an Error with the folder and the missing name.
   const TensorView& at(std::string_view name) const;
   const std::vector<SafetensorsFile>& files() const { return files_; }
 
@@ -44,30 +43,31 @@ class ModelFolder {
 };
 
 struct ModelFolderOptions {
-  /// A shard is closed before it would pass this size; one file and no index when all fits.
+  /// Maximum size of a shard; if everything fits, one file without an index.
   int64_t max_shard_bytes = int64_t{10} << 30;
-  /// File names begin with it: `diffusion_pytorch_model` (diffusers) or `model` (transformers).
+  /// Prefix of file names: `diffusion_pytorch_model` (diffusers) or `model` (transformers).
   std::string stem = "diffusion_pytorch_model";
   std::map<std::string, std::string> metadata = {{"format", "pt"}};
-  /// Where several processes write together: who writes each entry, with numbers that do not fall,
-  /// and which of them this is. Each has shards of its own; 0 writes the other files. Empty: all
-  /// is this process's.
+  /// If several processes write together: the process of each entry, ascending, and the rank of
+  /// this process. Each has separate shards; process 0 writes the other files. Empty: this process
+  /// writes everything.
   std::vector<int64_t> owners = {};
   int64_t own = 0;
 };
 
-/// Writes tensors into a folder that is there, as `STEM.safetensors` or as shards with an index,
-/// `STEM-00001-of-00002.safetensors`. Returns the names of all files, those of others too.
+/// Writes tensors into an existing folder, as `STEM.safetensors` or as shards with an index,
+/// `STEM-00001-of-00002.safetensors`. Returns the names of all files, including those of other
+/// processes.
 std::vector<std::string> write_shards(const std::filesystem::path& folder,
                                       std::span<const TensorEntry> entries,
                                       const ModelFolderOptions& options = {});
 
-/// The files of write_shards, of what may also be one file of that name. Throws what
-/// ModelFolder::open throws of them.
+/// The files of write_shards, by the name of the single file, whether sharded or not. Throws the
+/// Errors of ModelFolder::open.
 std::vector<SafetensorsFile> open_shards(const std::filesystem::path& single);
 
-/// Writes `config.json` and the weights into `folder` (made when absent), file by file. Returns the
-/// names of the files written, relative to the folder.
+/// Writes `config.json` and the weights into `folder` (created if missing), file by file. Returns
+/// the names of the written files, relative to the folder.
 std::vector<std::string> write_model_folder(const std::filesystem::path& folder, const Json& config,
                                             std::span<const TensorEntry> entries,
                                             const ModelFolderOptions& options = {});

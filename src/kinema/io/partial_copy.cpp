@@ -45,7 +45,7 @@ struct PartialCopy::Holes {
   std::shared_ptr<const RangedFile> source;
   Descriptor file;
   std::mutex mutex;
-  std::map<int64_t, int64_t> present;  // begin -> end; apart from one another
+  std::map<int64_t, int64_t> present;  // begin -> end; disjoint
   std::atomic<int64_t> brought = 0;
 
   void add(int64_t begin, int64_t end) {
@@ -82,7 +82,7 @@ struct PartialCopy::Holes {
     return out;
   }
 
-  /// Two threads that want the same at once both bring it.
+  /// Two threads that need the same bytes at the same time both download them.
   void fill(int64_t from, int64_t to) {
     for (auto [begin, end] : missing(from, to)) {
       std::vector<std::byte> bytes;
@@ -105,7 +105,7 @@ struct Mapping {
   std::shared_ptr<PartialCopy::Holes> holes;
 };
 
-/// Of the whole process: files are known by their inode, bytes by their address.
+/// For the whole process: files by inode, bytes by address.
 struct Known {
   std::mutex mutex;
   std::map<std::pair<dev_t, ino_t>, std::shared_ptr<PartialCopy::Holes>> files;

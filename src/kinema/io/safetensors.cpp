@@ -53,7 +53,7 @@ std::optional<DType> dtype_of(std::string_view name) {
   return std::nullopt;
 }
 
-/// As much of a name as a message can show.
+/// A name, shortened for messages.
 std::string shown(std::string_view text) {
   constexpr size_t kMost = 120;
   return printable(text.substr(0, kMost)) + (text.size() > kMost ? "..." : "");
@@ -69,8 +69,8 @@ struct HeaderEntry {
   bool have_offsets = false;
 };
 
-// Reads the header as events against its fixed form, so that hostile JSON is refused where it
-// leaves that form and never built in memory.
+// Parses the header as events of a fixed form, so that hostile JSON is an error as soon as it
+// leaves that form, and is never built in memory.
 struct HeaderReader : nlohmann::json_sax<nlohmann::json> {
   enum class At { Start, Names, Tensor, Shape, Offsets, Metadata, Done };
 
@@ -91,7 +91,7 @@ struct HeaderReader : nlohmann::json_sax<nlohmann::json> {
     refuse(fmt::format("the number {} must be a whole number of 64 bits", shown(text)));
   }
   bool number_integer(int64_t value) override {
-    refuse(fmt::format("{} is negative", value));  // nlohmann sends others as unsigned
+    refuse(fmt::format("{} is negative", value));  // nlohmann reports others as unsigned
   }
   bool number_unsigned(uint64_t value) override {
     if (at == At::Shape) {
@@ -243,7 +243,7 @@ void check_cover(const std::vector<HeaderEntry>& entries, uint64_t data_bytes,
         data_bytes - position);
 }
 
-// Length of the header, checked against the file before anything is read through it.
+// The length of the header, checked against the file's size before the header is read.
 uint64_t header_length(std::span<const std::byte> bytes, const std::string& path) {
   check(bytes.size() >= 8,
         "[safetensors] {} has {} bytes: too short for a safetensors file (is it truncated?)", path,
@@ -349,7 +349,7 @@ TensorEntry TensorEntry::lazy(std::string name, Shape shape, std::function<HostA
 
 uint64_t write_safetensors(const std::filesystem::path& path, std::span<const TensorEntry> entries,
                            const std::map<std::string, std::string>& metadata) {
-  // Wide elements first: then every tensor is aligned to its own element in a mapping.
+  // Wide elements first, so that every tensor is aligned to its element size in a mapping.
   std::vector<const TensorEntry*> order;
   std::set<std::string_view> names;
   for (const TensorEntry& entry : entries) {

@@ -15,23 +15,23 @@
 
 namespace kinema::io {
 
-/// A tensor inside a mapped file; valid as long as the file object lives.
+/// A tensor inside a mapped file; valid as long as the file object exists.
 struct TensorView {
   std::string name;
   Shape shape;
   std::span<const std::byte> bytes;
-  /// Where given, the bytes are codes, and this writes the F32 values that they stand for.
+  /// If set, the bytes are codes, and this writes their F32 values.
   std::function<void(std::span<float> values)> decode = {};
 
-  /// A copy in host memory; throws an Error when the file was shortened meanwhile.
+  /// A copy in host memory; throws an Error if the file was truncated meanwhile.
   HostArray copy() const;
 };
 
-/// A safetensors file, checked completely when opened: header, shapes against offsets, every byte
-/// of the data belonging to exactly one tensor.
+/// A safetensors file, validated completely when opened: header, shapes against offsets, and every
+/// byte of the data belongs to exactly one tensor.
 class SafetensorsFile {
  public:
-  /// Throws an Error that names the file and what is wrong with it.
+  /// Throws an Error with the file and the problem.
   static SafetensorsFile open(const std::filesystem::path& path);
   /// The same checks over bytes in memory, which must outlive the result.
   static SafetensorsFile parse(std::span<const std::byte> bytes, const std::string& source);
@@ -40,11 +40,11 @@ class SafetensorsFile {
   const std::vector<TensorView>& tensors() const { return tensors_; }
   /// The tensor, or null.
   const TensorView* find(std::string_view name) const;
-  /// The tensor; throws an Error that names the file and what is missing.
+  /// The tensor; throws an Error with the file and the missing name.
   const TensorView& at(std::string_view name) const;
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
   const std::string& path() const { return path_; }
-  /// Throws an Error when the file became shorter since it was opened; to be asked after reading.
+  /// Throws an Error if the file was truncated since it was opened; call it after reading.
   void check_intact() const { file_.check_intact(); }
 
  private:
@@ -57,8 +57,8 @@ class SafetensorsFile {
 
 using ByteSink = std::function<void(std::span<const std::byte>)>;
 
-/// One tensor to write. `write` is called once, when the tensor's turn comes, and gives its bytes
-/// to the sink in any pieces; so only one tensor needs to be in memory at a time.
+/// One tensor to write. `write` is called once, when the tensor is written, and passes its bytes to
+/// the sink in any pieces, so that only one tensor needs to be in memory at a time.
 struct TensorEntry {
   std::string name;
   Shape shape;
@@ -67,17 +67,17 @@ struct TensorEntry {
   /// From an array that outlives the writing.
   static TensorEntry of(std::string name, const HostArray& array);
   static TensorEntry of(std::string name, HostArray&& temporary) = delete;
-  /// From a view of a mapped file, which outlive the writing.
+  /// From a view of a mapped file, both of which outlive the writing.
   static TensorEntry of(std::string name, const TensorView& view);
-  /// From an array made when it is needed and freed after it.
+  /// From an array that is created when it is needed and freed afterwards.
   static TensorEntry lazy(std::string name, Shape shape, std::function<HostArray()> make);
 };
 
-/// Writes the tensors in the given order (readers of other libraries want no gaps: data is dense
-/// and begins at a multiple of 8), beside `path`, then fsyncs and renames. Returns the file's size.
+/// Writes the tensors in the given order to a temporary name, then fsyncs and renames. Data has no
+/// gaps, as other readers require, and starts at a multiple of 8. Returns the file's size.
 ///
-/// Throws an Error when a name comes twice, an entry gives too few or too many bytes, or the disk
-/// is full; `path` is then as it was.
+/// Throws an Error if a name is used twice, an entry has too few or too many bytes, or the disk is
+/// full; `path` is unchanged then.
 uint64_t write_safetensors(const std::filesystem::path& path, std::span<const TensorEntry> entries,
                            const std::map<std::string, std::string>& metadata = {});
 

@@ -19,8 +19,8 @@ std::string reason(archive* a) {
   return text == nullptr ? "unknown format" : text;
 }
 
-/// Where the file that the archive is at lies in `bytes`: libarchive hands out parts of the memory
-/// that it reads.
+/// The current member's bytes within `bytes`: libarchive returns pointers into the memory that it
+/// reads.
 std::span<const std::byte> data_of(archive* a, std::span<const std::byte> bytes,
                                    const std::string& name, const std::string& member) {
   const std::byte* begin = nullptr;
@@ -61,7 +61,7 @@ std::vector<TarMember> list_tar(std::span<const std::byte> bytes, const std::str
     if (result == ARCHIVE_EOF) {
       return out;
     }
-    // A warning is of times, owners or the locale: nothing that is read here.
+    // Warnings are about times, owners or the locale, which are not used.
     check(result == ARCHIVE_OK || result == ARCHIVE_WARN,
           "[tar] {} is damaged, compressed or no tar, after {} files: {}", name, out.size(),
           reason(a.get()));

@@ -7,15 +7,15 @@
 
 namespace kinema::io {
 
-/// A file inside of a tar.
+/// A file inside a tar.
 struct TarMember {
-  std::string name;                  // with its folders
-  std::span<const std::byte> bytes;  // part of the tar's
+  std::string name;                  // including its folders
+  std::span<const std::byte> bytes;  // a view into the tar's bytes
 };
 
-/// The files of a tar that is not compressed (ustar, pax, GNU), in their order; folders, links and
-/// devices are skipped. Throws an Error that begins with `name` for bytes that are none, are
-/// cut off, or hold a file with holes.
+/// The files of an uncompressed tar (ustar, pax, GNU), in order; folders, links and devices are
+/// skipped. Throws an Error that starts with `name` for other or truncated bytes, and for a sparse
+/// file.
 std::vector<TarMember> list_tar(std::span<const std::byte> bytes, const std::string& name);
 
 }  // namespace kinema::io

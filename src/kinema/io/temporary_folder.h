@@ -5,11 +5,11 @@
 
 namespace kinema::io {
 
-/// A folder that goes when this does.
+/// A folder that the destructor removes.
 class TemporaryFolder {
  public:
-  /// `kinema-NAME-` and letters, among the system's temporary files. Throws an Error where none can
-  /// be made.
+  /// `kinema-NAME-` plus letters, in the system's folder of temporary files. Throws an Error if it
+  /// cannot be created.
   explicit TemporaryFolder(const std::string& name);
   TemporaryFolder(const TemporaryFolder&) = delete;
   TemporaryFolder& operator=(const TemporaryFolder&) = delete;

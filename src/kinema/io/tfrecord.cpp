@@ -56,7 +56,7 @@ TfRecordFile TfRecordFile::open(const std::filesystem::path& path) {
     std::vector<std::byte> whole = gunzip(file.bytes(), path.string());
     TfRecordFile out = parse(whole, path.string());
     out.decompressed_ =
-        std::move(whole);  // the buffer moves along: the records stay where they are
+        std::move(whole);  // the buffer is moved, so the records stay at their addresses
     return out;
   }
   TfRecordFile out = parse(file.bytes(), path.string());
@@ -100,7 +100,7 @@ std::vector<std::string> shards_of(std::vector<std::string> names) {
   const auto is_named = [](const std::string& name) {
     return std::filesystem::path(name).extension().string().starts_with(".tfrec");
   };
-  // Notes that lie beside them in data sets of the hub.
+  // Documentation files in data sets of the hub.
   const auto is_note = [](const std::string& name) {
     const std::string extension = std::filesystem::path(name).extension().string();
     return extension == ".md" || extension == ".txt" || extension == ".json" ||

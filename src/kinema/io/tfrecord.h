@@ -18,16 +18,16 @@ namespace kinema::io {
 /// Opening walks the lengths and checks their CRCs; a payload's CRC is checked when it is read.
 class TfRecordFile {
  public:
-  /// Throws an Error with file, record and byte for a damaged length or a truncated file. A file
-  /// compressed with gzip is held decompressed in memory.
+  /// Throws an Error with file, record and byte for a corrupt length or a truncated file. A file
+  /// compressed with gzip is decompressed in memory.
   static TfRecordFile open(const std::filesystem::path& path);
   /// The same over bytes in memory, which must outlive the result.
   static TfRecordFile parse(std::span<const std::byte> bytes, const std::string& source);
 
   int64_t size() const { return static_cast<int64_t>(records_.size()); }
-  /// Payload of record i, pointing into the mapping; throws an Error when its CRC does not match.
+  /// Payload of record i, as a view of the mapping; throws an Error if its CRC does not match.
   std::span<const std::byte> at(int64_t i) const;
-  /// The same without looking at the payload: for who reads a part of it.
+  /// The same without checking the CRC, for readers of a part of it.
   std::span<const std::byte> unchecked(int64_t i) const;
   const std::string& path() const { return path_; }
   /// `clips.tfrec record 3`, for messages.
@@ -40,13 +40,13 @@ class TfRecordFile {
   };
   std::string path_;
   MappedFile file_;
-  std::vector<std::byte> decompressed_;  // instead of the mapping, when the file is compressed
+  std::vector<std::byte> decompressed_;  // used instead of the mapping if the file is compressed
   std::span<const std::byte> bytes_;
   std::vector<Extent> records_;
 };
 
-/// Of the names of a folder's files, those of shards, in order: every file but hidden ones, as
-/// MaxDiffusion reads them; where some are named .tfrec or .tfrecord, only those.
+/// The shards among a folder's files, in order: every file except hidden ones, as in MaxDiffusion;
+/// if some are named .tfrec or .tfrecord, only those.
 std::vector<std::string> shards_of(std::vector<std::string> names);
 
 /// Writes records to a file that appears when close() is called.

@@ -13,7 +13,7 @@ namespace kinema::io {
 namespace {
 
 constexpr uint64_t kFirstBlock = uint64_t{64} << 10;
-// A request takes about as long as a megabyte: smaller records are read through.
+// A request takes about as long as reading a megabyte: smaller records are read through.
 constexpr uint64_t kSmallRecord = uint64_t{1} << 20;
 constexpr uint64_t kBlock = uint64_t{8} << 20;
 
@@ -56,7 +56,7 @@ RangedTfRecords::RangedTfRecords(std::shared_ptr<const RangedFile> file,
   offsets_.reserve(lengths.size() + 1);
   for (const uint64_t length : lengths) {
     offsets_.push_back(at);
-    fits = fits && length <= size;  // of absurd lengths the sum may be any
+    fits = fits && length <= size;  // the sum of absurd lengths may overflow
     at += kBeforePayload + length + kAfterPayload;
     fits = fits && at <= size;
   }

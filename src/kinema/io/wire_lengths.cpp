@@ -6,7 +6,7 @@
 namespace kinema::io {
 namespace {
 
-/// Takes a varint from the front.
+/// Removes a varint from the front.
 std::optional<uint64_t> take_varint(std::span<const std::byte>& bytes) {
   uint64_t value = 0;
   constexpr size_t kLongest = 10;

@@ -6,7 +6,7 @@
 
 namespace kinema::io {
 
-/// Which fields of a protobuf message are messages themselves.
+/// The fields of a protobuf message that are messages.
 struct WireMessage {
   struct Field {
     uint32_t number;
@@ -15,11 +15,11 @@ struct WireMessage {
   std::span<const Field> messages;
 };
 
-/// True when every length in a serialized message ends within the message that it stands in; false
-/// also for the old groups, which none of our formats has.
+/// True if every length in a serialized message ends within its enclosing message; false also for
+/// the deprecated groups, which none of the formats has.
 ///
-/// To be asked before protobuf parses bytes from outside: it makes room for a field as long as the
-/// enclosing message says that it is, up to 50 MB, and only then finds that the bytes end.
+/// Call it before protobuf parses untrusted bytes: it allocates a field with the stated length, up
+/// to 50 MB, before it finds that the bytes end.
 bool lengths_fit(std::span<const std::byte> bytes, const WireMessage& message);
 
 }  // namespace kinema::io

@@ -20,7 +20,7 @@ wire::XSpace parse(std::string_view bytes) {
         "[profile] a recording of {} bytes is too long: profile fewer steps (profiler_steps)",
         bytes.size());
   wire::XSpace out;
-  // Some plugins count a terminating zero, which is no field.
+  // Some plugins count a terminating zero, which is not a field.
   const bool read = out.ParseFromArray(bytes.data(), static_cast<int>(bytes.size())) ||
                     (!bytes.empty() && bytes.back() == '\0' &&
                      out.ParseFromArray(bytes.data(), static_cast<int>(bytes.size() - 1)));
@@ -28,7 +28,7 @@ wire::XSpace parse(std::string_view bytes) {
   return out;
 }
 
-/// A plane under construction: names get numbers that are not taken.
+/// A plane under construction, which assigns unused numbers to names.
 class Plane {
  public:
   explicit Plane(wire::XPlane& plane) : plane_(plane) {
@@ -99,7 +99,7 @@ void add_spans(const trace::Recording& host, wire::XPlane& to) {
         spans.push_back(&span);
       }
     }
-    // Spans come in the order of their ends; readers want that of their begins, outer ones first.
+    // Spans are ordered by their ends; readers need the order of their starts, outer ones first.
     std::ranges::stable_sort(spans, [](const trace::Span* a, const trace::Span* b) {
       return a->begin_ns != b->begin_ns ? a->begin_ns < b->begin_ns : a->end_ns > b->end_ns;
     });
@@ -109,7 +109,7 @@ void add_spans(const trace::Recording& host, wire::XPlane& to) {
       event.set_offset_ps((span->begin_ns - host.begin_ns) * kPicosecondsPerNanosecond);
       event.set_duration_ps((span->end_ns - span->begin_ns) * kPicosecondsPerNanosecond);
       if (span->step >= 0) {
-        // What the profile page tells steps by: the number, and that they are the outermost.
+        // The profile page finds steps by their number, and expects them outermost.
         wire::XStat& number = *event.add_stats();
         number.set_metadata_id(plane.stat("step_num"));
         number.set_int64_value(span->step);
@@ -121,7 +121,7 @@ void add_spans(const trace::Recording& host, wire::XPlane& to) {
   }
 }
 
-/// When the recording began and ended, where readers look for it.
+/// Start and end of the recording, where readers expect them.
 void add_times(const trace::Recording& host, wire::XPlane& to) {
   Plane plane(to);
   for (const auto& [name, time] : {std::pair{"profile_start_time", host.begin_ns},
@@ -132,7 +132,7 @@ void add_times(const trace::Recording& host, wire::XPlane& to) {
   }
 }
 
-/// As a JSON string; what is not ASCII is not worth a reader's refusal.
+/// A JSON string; characters outside ASCII are replaced, because some readers reject them.
 std::string in_quotes(std::string_view text) {
   std::string out = "\"";
   for (const char c : text) {
@@ -152,7 +152,8 @@ std::string in_quotes(std::string_view text) {
 std::string value_text(const wire::XStat& stat, const wire::XPlane& plane) {
   switch (stat.value_case()) {
     case wire::XStat::kDoubleValue:
-      return in_quotes(fmt::format("{}", stat.double_value()));  // may be no number of JSON
+      return in_quotes(
+          fmt::format("{}", stat.double_value()));  // may be a number that JSON does not have
     case wire::XStat::kUint64Value:
       return fmt::format("{}", stat.uint64_value());
     case wire::XStat::kInt64Value:
@@ -171,7 +172,7 @@ std::string value_text(const wire::XStat& stat, const wire::XPlane& plane) {
   return "null";
 }
 
-/// `"name": value` for each, without repeating a name.
+/// `"name": value` for each, without duplicate names.
 std::string args_text(const google::protobuf::RepeatedPtrField<wire::XStat>& own,
                       const google::protobuf::RepeatedPtrField<wire::XStat>* shared,
                       const wire::XPlane& plane) {
@@ -201,7 +202,7 @@ std::string merge_recordings(std::string_view plugin, const trace::Recording& ho
   wire::XSpace space = parse(plugin);
   for (wire::XPlane& plane : *space.mutable_planes()) {
     for (wire::XLine& line : *plane.mutable_lines()) {
-      if (line.timestamp_ns() >= host.begin_ns) {  // since the epoch, not since the begin
+      if (line.timestamp_ns() >= host.begin_ns) {  // since the epoch, not since the start
         line.set_timestamp_ns(line.timestamp_ns() - host.begin_ns);
       }
     }

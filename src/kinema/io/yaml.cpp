@@ -62,7 +62,7 @@ size_t depth_of(const Yaml& value) {
 
 }  // namespace
 
-// Builds the tree from yaml-cpp's events, which still tell plain from quoted scalars.
+// Builds the tree from yaml-cpp's events, which still distinguish plain and quoted scalars.
 class YamlReader : public YAML::EventHandler {
  public:
   explicit YamlReader(std::string_view source) : source_(std::make_shared<std::string>(source)) {}
@@ -101,7 +101,7 @@ class YamlReader : public YAML::EventHandler {
     const Yaml at = make(Yaml::Kind::Null, mark);
     check(found != anchors_.end(), "[yaml] {}: an alias refers to a value that contains it",
           at.where());
-    // A few nested aliases can stand for billions of values: count what the copy would add.
+    // A few nested aliases can expand to billions of values, so the values of copies are counted.
     values_ += found->second.values - 1;
     alias_bytes_ += found->second.bytes;
     check(values_ <= kMaxValues && alias_bytes_ <= kMaxBytes &&
@@ -155,7 +155,7 @@ class YamlReader : public YAML::EventHandler {
   }
   void place(Yaml value, YAML::anchor_t anchor) {
     if (anchor != 0) {
-      // Anchors within anchors: each level keeps all that is below it once more.
+      // Nested anchors: each level stores all values below it again.
       const size_t count = count_values(value);
       kept_values_ += count;
       check(kept_values_ <= 2 * kMaxValues,

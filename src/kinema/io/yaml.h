@@ -9,25 +9,25 @@
 
 namespace kinema::io {
 
-/// A YAML document whose scalars stay text: what `on`, `010` or `1e-5` means is the reader's
-/// choice, not the parser's (YAML 1.1 and 1.2 disagree on all three).
+/// A YAML document whose scalars stay text: the reader decides the meaning of `on`, `010` or `1e-5`
+/// (YAML 1.1 and 1.2 disagree on all three).
 ///
-/// At most 4 MiB, 64 levels and 100,000 values after aliases are expanded; one document; no key
-/// twice; keys are scalars.
+/// At most 4 MiB, 64 levels and 100,000 values after aliases are expanded; one document; no
+/// duplicate keys; keys are scalars.
 class Yaml {
  public:
   enum class Kind : uint8_t { Null, Scalar, Sequence, Mapping };
   struct Member;
 
   Yaml() = default;
-  /// Reads a document; `source` names it in errors. Empty text gives Null.
+  /// Parses a document; `source` is its name in errors. Empty text gives Null.
   static Yaml parse(std::string_view text, std::string_view source);
   static Yaml read(const std::filesystem::path& path);
 
   Kind kind() const { return kind_; }
   /// The scalar's text after unescaping; empty for other kinds.
   const std::string& text() const { return text_; }
-  /// True when the scalar stood in quotes or in a block (`|`, `>`): always a string then.
+  /// True if the scalar was quoted or in a block (`|`, `>`): it is a string then.
   bool quoted() const { return quoted_; }
   /// Line of the value, from 1.
   int line() const { return line_; }
@@ -49,7 +49,7 @@ class Yaml {
   std::string text_;
   std::vector<Yaml> items_;
   std::vector<Member> members_;
-  std::shared_ptr<const std::string> source_;  // shared: one name for all values of a document
+  std::shared_ptr<const std::string> source_;  // shared by all values of a document
 };
 
 struct Yaml::Member {

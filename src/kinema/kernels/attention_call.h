@@ -10,7 +10,7 @@
 
 namespace kinema::kernels {
 
-/// A call of `fused("flash_attention")`, or of its backward pass, as one device works on it.
+/// A call of `fused("flash_attention")`, or of its backward pass, with one device's shapes.
 struct AttentionCall {
   Shape q;       // [b, s, n, d]
   Shape k;       // [b, t, n, d]
@@ -25,7 +25,7 @@ struct AttentionCall {
   bool operator==(const AttentionCall&) const = default;
 };
 
-/// What a node calls; nothing for a node of another kind.
+/// The attention call of a node; empty for any other node.
 std::optional<AttentionCall> attention_call(const Node& node);
 
 /// `forward [1,75600,5,128] x 75600 bf16`

@@ -27,7 +27,7 @@ std::vector<AttentionCall> calls_of(const AttentionRecord& record) {
 }
 
 Lowering recorded(Lowering lowering, std::shared_ptr<AttentionRecord> record) {
-  // A call is seen before the custom calls that are written in its place.
+  // A call is seen before the custom calls that replace it.
   const auto inside = std::make_shared<std::string>();
   return [=, lowering = std::move(lowering)](const Node& node, Emitter& out) {
     if (node.op == &kCustomCall) {
@@ -37,7 +37,7 @@ Lowering recorded(Lowering lowering, std::shared_ptr<AttentionRecord> record) {
     if (!call) {
       return lowering && lowering(node, out);
     }
-    *inside = "CPU";  // whose kernels are not written as nodes
+    *inside = "CPU";  // CPU kernels are not written as nodes
     const bool written = lowering && lowering(node, out);
     const AttentionUse use{*call, written ? *inside : "blockwise"};
     if (std::ranges::find(*record, use) == record->end()) {

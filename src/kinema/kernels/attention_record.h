@@ -9,19 +9,19 @@
 
 namespace kinema::kernels {
 
-/// A call with the kernel that it gets.
+/// An attention call and the kernel it gets.
 struct AttentionUse {
   AttentionCall call;
   std::string kernel;  // "cuDNN", "Triton", "Mosaic", "CPU" or "blockwise"
   bool operator==(const AttentionUse&) const = default;
 };
-/// The calls of a program, each once.
+/// The distinct attention calls of a program.
 using AttentionRecord = std::vector<AttentionUse>;
 
-/// The calls alone.
+/// The calls without their kernels.
 std::vector<AttentionCall> calls_of(const AttentionRecord& record);
 
-/// Does what `lowering` (which may be empty) does, and writes down what came of attention.
+/// Lowers as `lowering` (which may be empty), and records which kernel each attention call gets.
 Lowering recorded(Lowering lowering, std::shared_ptr<AttentionRecord> record);
 
 }  // namespace kinema::kernels

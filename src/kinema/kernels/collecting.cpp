@@ -9,7 +9,7 @@
 namespace kinema::kernels {
 namespace {
 
-/// Adds the text of a call's kernel.
+/// Adds the text of the node's kernel, if it has one.
 void collect(const Node& node, std::vector<KernelText>& texts) {
   if (node.op != &kCustomCall) {
     return;

@@ -8,8 +8,8 @@
 
 namespace kinema::kernels {
 
-/// Does what `lowering` (which may be empty) does, and puts the text of each kernel that comes of
-/// it into `texts`, once.
+/// Lowers as `lowering` (which may be empty), and adds the text of each resulting kernel to
+/// `texts`, once.
 Lowering collecting(Lowering lowering, std::shared_ptr<std::vector<KernelText>> texts);
 
 }  // namespace kinema::kernels

@@ -14,7 +14,7 @@ namespace {
 struct Platform {
   std::string_view name;
   KernelSet (*kernels)(const Target& target, const KernelOptions& options);
-  /// To a byte that kernels work in; 0: they work in none.
+  /// Bytes of temporaries per byte that kernels need beside them; 0: kernels need none.
   int64_t temporaries;
 };
 

@@ -11,84 +11,83 @@
 #include "kinema/pjrt/compile_options.h"
 #include "kinema/pjrt/plugin.h"
 
-/// Kernels of our own. Each platform has a folder here and a line in kernel_set.cpp.
+/// Our own kernels. Each platform has a folder here and a line in kernel_set.cpp.
 namespace kinema::kernels {
 
-/// What a program is compiled for.
+/// The compile target of a program.
 struct Target {
-  /// As plugins call it: `cpu`, `cuda`, `tpu`.
+  /// The plugin's name for it: `cpu`, `cuda`, `tpu`.
   std::string platform;
-  /// The kind of its devices, as plugins ("TPU v6 lite") or their makers ("TPU v6e") call it; empty
-  /// where nobody has said.
+  /// The kind of its devices, as named by plugins ("TPU v6 lite") or makers ("TPU v6e"); empty if
+  /// unknown.
   std::string chip = {};
-  /// Without axes: one device. Over a mesh a kernel can stand inside manual regions only
-  /// (graph/manual.h), whose body works on one device's parts: Emitter::manual_depth() tells a
-  /// lowering where it is. Elsewhere it would be opaque to the partitioner.
+  /// Without axes: one device. Over a mesh, kernels are only possible inside manual regions
+  /// (graph/manual.h), whose body works on one device's shards; Emitter::manual_depth() tells a
+  /// lowering where it is. Elsewhere a kernel would be opaque to the partitioner.
   MeshAxes mesh = {};
 };
 
-/// Which kernel attention in blocks gets on GPUs.
+/// The kernel of blockwise attention on GPUs.
 struct GpuAttention {
   enum class Kernel : uint8_t {
-    AUTO,       // the first of these that takes the shape
+    AUTO,       // the first of these that supports the shape
     CUDNN,      // cuDNN's
-    CUDNN_FP8,  // the same, forward with q, k, v and weights in 8 bits where there are many keys
-    TRITON,     // ours
+    CUDNN_FP8,  // the same; forward with q, k, v and weights in 8 bits if there are many keys
+    TRITON,     // our own
     BLOCKWISE,  // the compiler's own operations
   };
   Kernel kernel = Kernel::AUTO;
-  /// A shape that CUDNN, CUDNN_FP8 or TRITON does not take is an Error; false: it is computed
-  /// blockwise.
+  /// If CUDNN, CUDNN_FP8 or TRITON does not support a shape: an Error; false: compute it blockwise.
   bool must = true;
   bool operator==(const GpuAttention&) const = default;
 };
 
-/// The word of a configuration: `auto`, `cudnn`, ...
+/// The word in a configuration: `auto`, `cudnn`, ...
 std::string_view word_of(GpuAttention::Kernel kernel);
 
 struct KernelOptions {
-  /// False: no kernels, but the flags that the target wants all the same.
+  /// False: no kernels, but still the flags that the target needs.
   bool use = true;
-  /// Kernels say in recordings (core/trace.h) when they run, under the model's path.
+  /// Kernels add their runs to recordings (core/trace.h) under the model path.
   bool trace = false;
   GpuAttention gpu_attention = {};
-  /// GPUs: `fused("rms_norm_rotate")` is a kernel too.
+  /// GPUs: also replace `fused("rms_norm_rotate")` by a kernel.
   bool norm_rotation = true;
 };
 
-/// A kernel that a program calls by its name.
+/// A kernel that a program calls by name.
 struct Handler {
   std::string name;
   void* handler = nullptr;        // an XLA_FFI_Handler*
-  std::string platform = "Host";  // as Plugin::register_ffi_handler takes it
+  std::string platform = "Host";  // for Plugin::register_ffi_handler
 };
 
-/// A target's kernels: how they come into a program's text, and what must be done before that text
-/// is compiled and run.
+/// A target's kernels: how to write them into a program's text, and what to do before that text is
+/// compiled and run.
 struct KernelSet {
   /// For EmitOptions; empty: none.
   Lowering lowering;
-  /// What the text may call.
+  /// The kernels that the text may call.
   std::vector<Handler> handlers;
-  /// Compiler flags with which the compiler's own code agrees with the kernels.
+  /// Compiler flags that make the compiler's own code agree with the kernels.
   std::map<std::string, pjrt::FlagValue> flags;
 
-  /// Makes the handlers known to the plugin that compiles or runs the program; may be called again.
-  /// Throws an Error where the plugin takes none.
+  /// Registers the handlers with the plugin that compiles or runs the program; may be called again.
+  /// Throws an Error if the plugin has no support for handlers.
   void register_with(const pjrt::Plugin& plugin) const;
-  /// `options` with the flags; one that it has already stays.
+  /// `options` with the flags added; a flag that is already set stays.
   pjrt::CompileOptions with_flags(pjrt::CompileOptions options) const;
 };
 
-/// The kernels of a target, for whoever compiles for it, here or ahead of a run: the same target
-/// and options give the same text. Empty for a platform that has none. A CPU's are those of the
-/// process's instruction set (cpu/isa.h), which is decided by the first call.
+/// The kernels of a target, for compiling here or ahead of time: equal target and options give
+/// equal text. Empty for a platform without kernels. CPU kernels use the process's instruction set
+/// (cpu/isa.h), which the first call fixes.
 KernelSet for_target(const Target& target, const KernelOptions& options = {});
 
-/// Bytes that kernels work in beside a program's temporaries, which its compiler does not count:
-/// packed operands and tiles, on a CPU. Measured, not derived: a tenth.
+/// Bytes that kernels need in addition to a program's temporaries and that its compiler does not
+/// count: packed operands and tiles on a CPU. Measured, not derived: a tenth.
 int64_t working_bytes(std::string_view platform, int64_t temporaries);
-/// The other way round: the temporaries of a program that has so many bytes for both.
+/// The inverse: the temporaries of a program that may use `bytes` for both.
 int64_t temporaries_within(std::string_view platform, int64_t bytes);
 
 }  // namespace kinema::kernels

@@ -10,7 +10,7 @@
 namespace kinema::kernels {
 
 void write_kernel_texts(const std::filesystem::path& folder, std::span<const KernelText> texts) {
-  std::error_code ignored;  // shows in what follows
+  std::error_code ignored;  // an error appears in the next step
   std::filesystem::create_directories(folder, ignored);
   std::map<std::string, int> written;
   for (const KernelText& each : texts) {

@@ -8,15 +8,15 @@
 
 namespace kinema::kernels {
 
-/// Writes `build(inputs)` in place of a node, inputs and results in the node's order; results that
-/// nobody reads are not written. Its nodes stand under the node's model path, and the lowering sees
-/// them in turn.
+/// Writes `build(inputs)` instead of a node, inputs and results in the node's order; unused results
+/// are not written. Its nodes get the node's model path, and the lowering sees them in turn.
 ///
-/// Throws an Error when a result's shape is not the node's.
+/// Throws an Error if a result's shape differs from the node's.
 void write_instead(const Node& node, Emitter& out,
                    const std::function<std::vector<Tensor>(std::span<const Tensor>)>& build);
-/// The same of other tensors, written already, than the node's own inputs: where it is the last of
-/// several nodes that are written as one. The compiler drops the others where nobody reads them.
+/// The same with other, already written tensors instead of the node's inputs, for the last of
+/// several nodes that are written as one. The compiler drops the other nodes if nothing else reads
+/// them.
 void write_instead(const Node& node, std::span<const Tensor> inputs, Emitter& out,
                    const std::function<std::vector<Tensor>(std::span<const Tensor>)>& build);
 

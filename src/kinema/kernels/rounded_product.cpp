@@ -5,7 +5,8 @@
 namespace kinema::kernels {
 namespace {
 
-/// Whether a value of the product's sizes repeats one number for each of its last axis.
+/// Whether a value of the product's sizes is a broadcast of one number per element of its last
+/// axis.
 bool is_bias_of(const Node& repeated, const Node& dot) {
   const DotDims& dims = dot.get<DotAttrs>().dims;
   const int64_t last = dot.results[0].rank() - 1;

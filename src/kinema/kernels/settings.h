@@ -5,31 +5,32 @@
 
 #include "kinema/graph/ops.h"
 
-/// Settings of the kernels that `fused` (graph/scan.h) calls may be taken over by. A kernel goes by
-/// its name: a call of one of these names comes with the settings that stand beside it here.
+/// Settings of `fused` nodes (graph/scan.h) that kernels may replace. The node's name identifies
+/// the kernel and the type of its settings.
 namespace kinema::kernels {
 
 /// `fused("gradient_sizes", GradientSizesSettings, tensors)` -> sums of squares and largest
 /// magnitudes, F32 [sum of rows] each.
 ///
-/// Tensor i (F32 or BF16) is cut into `rows[i]` equal parts along its first axis, one entry each.
+/// Tensor i (F32 or BF16) is split into `rows[i]` equal parts along its first axis, with one entry
+/// per part.
 struct GradientSizesSettings {
   std::vector<int64_t> rows;
-  /// Limit of every element's size in the sums; 0 = none.
+  /// Elements are clamped to this magnitude in the sums; 0 = no limit.
   double max_value;
 };
 
 /// `fused("attention", AttentionSettings, {q, k, v, bias})` -> softmax(scale q k^T + bias) v.
 ///
-/// q and the result [b, s, n, d], k and v [b, t, n, d], of one dtype; bias f32, each size that of
-/// [b, n, s, t] or 1.
+/// q and the result [b, s, n, d], k and v [b, t, n, d], all of one dtype; bias f32, broadcastable
+/// to [b, n, s, t].
 struct AttentionSettings {
   double scale;
 };
 
-/// How many queries and keys are worked on together, under the names of configurations. The kernels
-/// of TPUs take all of them; the blockwise form takes `block_q` and `block_kv_compute` forward,
-/// `block_q_dkv` and `block_kv_dkv_compute` backward.
+/// Numbers of queries and keys per block, named as in configurations. TPU kernels use all of them;
+/// the blockwise form uses `block_q` and `block_kv_compute` forward, `block_q_dkv` and
+/// `block_kv_dkv_compute` backward.
 struct FlashBlockSizes {
   int64_t block_q = 512;
   int64_t block_kv = 512;
@@ -40,11 +41,11 @@ struct FlashBlockSizes {
   int64_t block_q_dq = 512;
   int64_t block_kv_dq = 512;
   bool use_fused_bwd_kernel = false;
-  /// False: nobody asked for these sizes, and kernels take those that are best on their chip.
+  /// False: these are defaults, and kernels choose the best sizes for their chip.
   bool asked = false;
-  /// Heads that one step of a TPU kernel's grid works on.
+  /// Heads per grid step of a TPU kernel.
   int64_t heads_per_tile = 1;
-  /// What a TPU kernel may take of on-chip memory; 0 = what the chip's default leaves it.
+  /// On-chip memory limit of a TPU kernel; 0 = the chip's default.
   int64_t vmem_limit_bytes = 0;
   bool operator==(const FlashBlockSizes&) const = default;
 };
@@ -54,25 +55,25 @@ struct FlashBlockSizes {
 ///   y = softmax(scale q k^T) v,  lse = log sum_t exp(scale q k^T)
 ///
 /// q [b, s, n, d], k and v [b, t, n, d] of one dtype, y [b, s, n, d], lse [b, n, s] f32 (f64 for
-/// f64). `keys`, an S32 scalar, is how many of the t keys count.
+/// f64). `keys`, an S32 scalar, is the number of valid keys; the rest of the t keys are masked.
 struct FlashAttentionSettings {
   double scale;
   FlashBlockSizes blocks;
-  /// Exponentials as powers of two, in kernels that have both.
+  /// Compute exponentials as powers of two, in kernels that support both.
   bool base2 = true;
 };
 
-/// `fused("flash_attention_backward", FlashAttentionBackwardSettings,
-/// {q, k, v, lse, delta, dy, y[, keys]})` -> dq, dk, dv of one dtype, summed up in lse's.
+/// `fused("flash_attention_backward", FlashAttentionBackwardSettings, {q, k, v, lse, delta, dy, y[,
+/// keys]})` -> dq, dk, dv of one dtype, summed in lse's.
 ///
-/// As above; delta [b, n, s] is the sum over d of y dy, dy and y have q's shape and dtype. Of keys
-/// that are a part of those that lse and y are of, these are the parts' gradients; the parts' dq
-/// add up.
+/// As above; delta [b, n, s] is the sum over d of y dy; dy and y have q's shape and dtype. If k and
+/// v are only a part of the keys behind lse and y, dk and dv are that part's gradients, and the
+/// parts' dq add up.
 struct FlashAttentionBackwardSettings {
   double scale;
   FlashBlockSizes blocks;
   bool base2 = true;
-  /// False: delta is another one, and kernels that form it from y and dy are of no use.
+  /// False: delta is not computed from y, so kernels that compute it from y and dy cannot be used.
   bool delta_of_y = true;
 };
 
@@ -80,8 +81,8 @@ struct FlashAttentionBackwardSettings {
 ///
 ///   z = x weight / sqrt(mean x^2 + epsilon),  y = z cos + (z with its pairs swapped) sin
 ///
-/// x [b, s, n d] and y of one dtype, the mean over n d; weight f32 [n d]; cos, sin f32 [s, 1, d /
-/// 2, 2], the same for every head.
+/// x [b, s, n d] and y of one dtype, mean over n d; weight f32 [n d]; cos, sin f32 [s, 1, d / 2,
+/// 2], shared by all heads.
 struct RmsNormRotateSettings {
   double epsilon;
 };
@@ -90,8 +91,8 @@ struct RmsNormRotateSettings {
 ///
 ///   y = convolution(silu(norm(x) scale + shift), w) + bias
 ///
-/// x [b, c, spatial...], w and y of one dtype; the norm over groups of neighbouring channels and
-/// all pixels; scale, shift [c] and bias [o] f32.
+/// x [b, c, spatial...], w and y of one dtype; the norm is over groups of adjacent channels and all
+/// pixels; scale, shift [c] and bias [o] f32.
 struct ActivatedConvolutionSettings {
   int64_t groups;
   double epsilon;
@@ -100,11 +101,11 @@ struct ActivatedConvolutionSettings {
 
 /// `fused("adamw", AdamWSettings, {p, mu, nu, gradient, scalars})` -> p, mu, nu.
 ///
-/// Tensors of one shape, F32 or narrower, and F32 scalars [5]: the gradient's factor,
-/// 1 / (1 - b1^t), 1 / (1 - b2^t), the learning rate, and 0 where the state must stay as it is.
+/// Tensors of one shape, F32 or narrower, and F32 scalars [5]: the gradient's factor, 1 / (1 -
+/// b1^t), 1 / (1 - b2^t), the learning rate, and 0 to leave the state unchanged.
 struct AdamWSettings {
   double b1, b2, eps, weight_decay;
-  /// Limit of every gradient element's size; 0 = none.
+  /// Gradient elements are clamped to this magnitude; 0 = no limit.
   double max_value;
 };
 

@@ -16,7 +16,7 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-/// The commands below `command` by their names from the first one on: "flags", "flags check".
+/// All subcommands of `command` by path: "flags", "flags check".
 void collect(const command::CommandText& command, const std::string& path,
              std::map<std::string, const command::CommandText*>& out) {
   for (const command::CommandText& each : command.commands) {
@@ -42,7 +42,7 @@ Words options_of(const command::CommandText& command) {
   return out;
 }
 
-/// The values of each key that has few, `target` of plan among them.
+/// The values of each key with few values, and of plan's `target`.
 std::map<std::string, Words> values() {
   std::map<std::string, Words> out;
   for (const config::KeyValue& each : config::describe(config::Config{})) {
@@ -162,7 +162,7 @@ std::string filled(std::string_view script, const std::map<std::string, std::str
   return out;
 }
 
-/// Colons and brackets end what `_arguments` and `_describe` read.
+/// Escapes colons and brackets, which `_arguments` and `_describe` interpret.
 std::string zsh_help(const std::string& text) {
   std::string out;
   for (const char c : first_line(text)) {

@@ -10,7 +10,7 @@
 namespace kinema::manual {
 namespace {
 
-/// Text for roff: no character of it is a command.
+/// Text escaped for roff.
 std::string roff(std::string_view text) {
   std::string out;
   bool line_begins = true;

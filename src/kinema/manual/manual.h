@@ -5,10 +5,10 @@
 
 #include "kinema/command/command_text.h"
 
-/// What is written of the commands for others to read: man pages and the shells' completion.
+/// Documents generated from the commands: man pages and shell completion.
 namespace kinema::manual {
 
-/// A man page in roff, of section 1: `path` is "kinema" or "kinema train".
+/// A man page in roff, section 1; `path` is "kinema" or "kinema train".
 std::string manual_page(const command::CommandText& text, const std::string& path);
 
 /// kinema-config(5): every key of the configuration.
@@ -20,7 +20,7 @@ std::string zsh_completion(const command::CommandText& kinema);
 
 /// True when the command takes keys of the configuration.
 bool takes_keys(const command::CommandText& text);
-/// Words that its help names like `target=`, beside the configuration's keys.
+/// Words that its help names like `target=`, besides the configuration's keys.
 std::vector<std::string> named_words(const command::CommandText& text);
 
 }  // namespace kinema::manual

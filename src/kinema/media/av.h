@@ -1,6 +1,6 @@
 #pragma once
 
-// Private to the room: ownership of libav objects. Included only by .cpp files of io.
+// Private to the module: ownership of libav objects. Included only by .cpp files of io.
 
 extern "C" {
 #include <libavcodec/avcodec.h>
@@ -54,7 +54,7 @@ inline std::string reason(int code) {
   return text;
 }
 
-/// How long a frame is shown, in ticks of its stream; 0: not known.
+/// The duration of a frame, in ticks of its stream; 0: unknown.
 inline int64_t duration(const AVFrame& frame) {
 #if LIBAVUTIL_VERSION_INT >= AV_VERSION_INT(57, 30, 100)
   return frame.duration;
@@ -63,7 +63,7 @@ inline int64_t duration(const AVFrame& frame) {
 #endif
 }
 
-/// libav logs to stderr by itself; a library must not.
+/// libav logs to stderr by default; a library must not.
 inline void silence() {
   static const bool done = [] {
     av_log_set_level(AV_LOG_QUIET);

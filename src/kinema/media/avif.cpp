@@ -27,16 +27,16 @@ void check_result(avifResult result, const AvifDecoder& decoder) {
         more);
 }
 
-/// The boxes are read, no pixels yet.
+/// Reads the boxes, without the pixels.
 AvifDecoder opened(std::span<const std::byte> bytes, int64_t max_pixels) {
   AvifDecoder out(avifDecoderCreate());
   check(out != nullptr, "out of memory");
-  out->maxThreads = 1;          // files are decoded side by side, on the reader's threads
+  out->maxThreads = 1;          // files are decoded in parallel, on the reader's threads
   out->ignoreXMP = AVIF_FALSE;  // its orientation
   out->ignoreExif = AVIF_TRUE;
   out->imageSizeLimit = static_cast<uint32_t>(
       std::clamp<int64_t>(max_pixels, 1, int64_t{AVIF_DEFAULT_IMAGE_SIZE_LIMIT}));
-  // What older writers leave out, and Pillow does not ask for either.
+  // Boxes that older writers omit, and that Pillow does not require either.
   out->strictFlags &=
       ~static_cast<avifStrictFlags>(AVIF_STRICT_CLAP_VALID | AVIF_STRICT_PIXI_REQUIRED);
   check_result(avifDecoderSetIOMemory(out.get(), reinterpret_cast<const uint8_t*>(bytes.data()),
@@ -47,8 +47,8 @@ AvifDecoder opened(std::span<const std::byte> bytes, int64_t max_pixels) {
   return out;
 }
 
-/// The Exif orientation that does the same: turned by `irot` against the clock, then mirrored by
-/// `imir` (ISO/IEC 23008-12, 6.5.10 and 6.5.12).
+/// The Exif orientation that is equal to the rotation `irot` (counter-clockwise), followed by the
+/// mirroring `imir` (ISO/IEC 23008-12, 6.5.10 and 6.5.12).
 int transform_of(const avifImage& image) {
   constexpr int kTurned[4] = {1, 8, 3, 6};
   constexpr int kTopIsBottom[4] = {4, 5, 2, 7};
@@ -60,7 +60,7 @@ int transform_of(const avifImage& image) {
   return image.imir.mode == 0 ? kTopIsBottom[turns] : kLeftIsRight[turns];
 }
 
-/// The transforms, else what XMP says, as Pillow has it.
+/// The transforms, else XMP's orientation, as in Pillow.
 int orientation_of(const avifImage& image) {
   const int transform = transform_of(image);
   return transform != 1 || image.xmp.size == 0
@@ -69,7 +69,7 @@ int orientation_of(const avifImage& image) {
                         xmp_orientation(std::as_bytes(std::span(image.xmp.data, image.xmp.size))));
 }
 
-/// Of `depth` bits a channel: RGB, or RGBA where there is an alpha channel.
+/// With `depth` bits per channel: RGB, or RGBA with an alpha channel.
 template <typename T>
 std::vector<T> pixels_of(const AvifDecoder& decoder, uint32_t depth) {
   const avifImage& image = *decoder->image;
@@ -85,7 +85,7 @@ std::vector<T> pixels_of(const AvifDecoder& decoder, uint32_t depth) {
   return out;
 }
 
-/// PQ or HLG: colours are mapped before they are put over the background, which is SDR.
+/// PQ or HLG: colours are tone-mapped before the background, which is SDR, is blended in.
 void map_tones(const AvifDecoder& decoder, Transfer transfer, const Background& background,
                std::span<uint8_t> out) {
   const ToneMap map(transfer, decoder->image->colorPrimaries, 0);

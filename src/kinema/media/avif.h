@@ -1,6 +1,6 @@
 #pragma once
 
-// Private to the room: AVIF through libavif, whose pixels are those that Pillow has.
+// Private to the module: AVIF through libavif, with the same pixels as Pillow.
 
 #include <cstddef>
 #include <cstdint>
@@ -12,17 +12,17 @@
 
 namespace kinema::media {
 
-/// Whether the bytes begin as an AVIF file does, still or not (ISO/IEC 23000-22, brands `avif` and
-/// `avis`).
+/// True if the bytes start like an AVIF file, still or animated (ISO/IEC 23000-22, brands `avif`
+/// and `avis`).
 bool is_avif(std::span<const std::byte> bytes);
 
-/// What decode_avif gives, from the boxes alone. Throws an Error with what is wrong.
+/// The result's size from the boxes, without decoding. Throws an Error with the problem.
 ImageSize avif_size(std::span<const std::byte> bytes, int64_t max_pixels);
 
-/// Decodes a still picture to u8 [1, h, w, 3], RGB, upright as its boxes say (`irot` and `imir`;
-/// libraries write the Exif orientation there), over the background, of PQ or HLG tone-mapped.
-/// Throws an Error with what is wrong for a damaged or truncated file, an animation, and one with
-/// more than `max_pixels`.
+/// Decodes a still picture to u8 [1, h, w, 3], RGB, upright by its boxes (`irot` and `imir`, in
+/// which libraries store the Exif orientation), over the background; PQ and HLG are tone-mapped.
+/// Throws an Error with the problem for a corrupt or truncated file, an animation, and more than
+/// `max_pixels`.
 HostArray decode_avif(std::span<const std::byte> bytes, int64_t max_pixels,
                       const Background& background);
 

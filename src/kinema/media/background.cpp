@@ -20,7 +20,7 @@ constexpr std::array<std::pair<std::string_view, Background>, 4> kNamed{{
 /// `full` is the largest value of a channel.
 template <typename T, uint64_t full>
 void put_over_any(const Background& background, std::span<const T> rgba, std::span<uint8_t> rgb) {
-  constexpr uint64_t kLevel = full / 255;  // of the channels, in one of the 8 bits
+  constexpr uint64_t kLevel = full / 255;  // of a channel value, per 8-bit level
   const size_t pixels = rgba.size() / 4;
   check(rgba.size() == pixels * 4 && rgb.size() == pixels * 3,
         "[image] {} values of RGBA do not make {} of RGB", rgba.size(), rgb.size());

@@ -1,6 +1,6 @@
 #pragma once
 
-// Private to the room: pictures that others are put together in.
+// Private to the module: an image to draw into.
 
 #include <algorithm>
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace kinema::media {
 
-/// u8 [height, width, 3]; what is drawn outside of it is lost.
+/// u8 [height, width, 3]; drawing outside of it has no effect.
 struct Canvas {
   HostArray image;
   int64_t height;
@@ -25,7 +25,7 @@ struct Canvas {
       std::memcpy(image.as<uint8_t>().data() + (y * width + x) * 3, rgb, 3);
     }
   }
-  /// Grey of a level, of which `share` of 255 is seen.
+  /// Blends in a grey level, with `share` of 255.
   void blend(int64_t y, int64_t x, uint8_t level, int share) {
     if (y >= 0 && y < height && x >= 0 && x < width) {
       uint8_t* pixel = image.as<uint8_t>().data() + (y * width + x) * 3;
@@ -36,8 +36,8 @@ struct Canvas {
   }
 };
 
-/// A letter of 3 x 5 blocks of `size` pixels a side, capitals for small ones; what the small table
-/// has not is left blank.
+/// Draws a letter of 3 x 5 blocks of `size` pixels per side, in upper case; characters that are not
+/// in the small table stay blank.
 void draw_small_letter(Canvas& canvas, int64_t top, int64_t left, int64_t size, char letter,
                        uint8_t level);
 

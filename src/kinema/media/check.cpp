@@ -39,7 +39,7 @@ std::string check_model_folder(const fs::path& path) {
                      folder.tensors().size(), sum, folder.files().size());
 }
 
-// Every folder of the pipeline that holds a model.
+// Checks every folder of the pipeline that contains a model.
 std::string check_pipeline(const fs::path& path) {
   io::Json::read(path / "model_index.json").members();
   std::vector<fs::path> parts;

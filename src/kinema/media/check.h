@@ -6,7 +6,7 @@
 
 namespace kinema::media {
 
-/// What a path holds, told by its kind and its first bytes.
+/// The contents of a path, by its kind and its first bytes.
 enum class PathKind : uint8_t {
   Safetensors,
   ModelFolder,
@@ -18,13 +18,13 @@ enum class PathKind : uint8_t {
   Unknown
 };
 
-/// Throws an Error when the path does not exist.
+/// Throws an Error if the path does not exist.
 PathKind path_kind(const std::filesystem::path& path);
 
-/// Opens and checks a safetensors file, a TFRecord or TensorBoard event file (all CRCs), a video
-/// or picture (decodes it), or a model folder (files against index; the model's own names and
-/// shapes are checked by the models room). Throws an Error saying what is wrong; returns one line
-/// saying what it is.
+/// Opens and checks a safetensors file, a TFRecord or TensorBoard event file (all CRCs), a video or
+/// picture (decodes it), or a model folder (files against the index; the module `weights` checks
+/// names and shapes of the model). Throws an Error with the problem; returns one line with the kind
+/// of file.
 std::string check_path(const std::filesystem::path& path);
 
 }  // namespace kinema::media

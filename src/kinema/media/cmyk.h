@@ -1,6 +1,6 @@
 #pragma once
 
-// Private to the room.
+// Private to the module.
 
 #include <algorithm>
 #include <cstdint>
@@ -8,7 +8,7 @@
 namespace kinema::media {
 
 /// A channel of RGB from its ink (cyan for red, ...) and the black ink, both from 0 (none) to 255,
-/// as Pillow's `convert("RGB")` has it: w - ink w / 255, rounded, with w = 255 - black.
+/// as in Pillow's `convert("RGB")`: w - ink w / 255, rounded, with w = 255 - black.
 inline uint8_t from_inks(int ink, int black) {
   const int white = 255 - black;
   const int product = ink * white + 128;

@@ -26,7 +26,7 @@ const std::map<char, std::string_view>& glyphs() {
   return table;
 }
 
-constexpr int64_t kLetterWidth = 4;  // three and a gap
+constexpr int64_t kLetterWidth = 4;  // three plus a gap
 constexpr int64_t kLineHeight = 7;
 constexpr int64_t kMargin = 6;
 constexpr uint8_t kPaper = 24;
@@ -41,7 +41,7 @@ void draw_small_letter(Canvas& canvas, int64_t top, int64_t left, int64_t size, 
       letter >= 'a' && letter <= 'z' ? static_cast<char>(letter - 'a' + 'A') : letter;
   const auto glyph = glyphs().find(upper);
   if (glyph == glyphs().end()) {
-    return;  // a space, or a letter the small table has not
+    return;  // a space, or a letter that is not in the small table
   }
   for (int64_t y = 0; y < 5 * size; ++y) {
     for (int64_t x = 0; x < 3 * size; ++x) {
@@ -105,7 +105,7 @@ HostArray contact_sheet(std::span<const HostArray> videos, std::span<const std::
   const int64_t frame_height = size[1] * enlarge;
   const int64_t frame_width = size[2] * enlarge;
   const int64_t cell_width = shown * (frame_width + 2) - 2;
-  const int64_t text = cell_width >= 160 ? 2 : 1;  // letters twice as large where they fit
+  const int64_t text = cell_width >= 160 ? 2 : 1;  // letters twice as large if they fit
   const int64_t letters = std::max<int64_t>(4, cell_width / (kLetterWidth * text));
   int64_t lines = 0;
   for (const std::string& label : labels) {

@@ -20,21 +20,20 @@ namespace kinema::media {
 namespace {
 
 constexpr int kIoBufferBytes = 64 * 1024;
-// Containers of films, by libav's names for them. Lists of other files (playlists, scripts that
-// join clips) are none.
+// Video containers, by libav's names. Formats that refer to other files (playlists, scripts that
+// join clips) are excluded.
 constexpr const char* kVideoFormats =
     "mov,matroska,webm,avi,mpegts,mpeg,gif,asf,flv,ogg,ivf,yuv4mpegpipe";
 
-// Containers keep times as rough as a millisecond: a frame that is due less than this later is
-// there.
+// Time stamps of containers may have a precision of a millisecond: a frame that comes less than
+// this too late is used.
 constexpr double kTimeSlack = 1e-3;
 
 int refuse_to_open(AVFormatContext*, AVIOContext**, const char*, int, AVDictionary**) {
   return AVERROR(EPERM);
 }
 
-// A mapped file as libav's input: no URL is ever parsed, so no protocol can be reached through a
-// name.
+// A mapped file as libav's input. No URL is ever parsed, so a name cannot select a protocol.
 struct Input {
   explicit Input(std::span<const std::byte> data) : bytes(data) {
     auto* buffer = static_cast<unsigned char*>(av_malloc(kIoBufferBytes));
@@ -43,7 +42,7 @@ struct Input {
     check(io != nullptr && format != nullptr, "[video] out of memory");
     format->pb = io;
     format->flags |= AVFMT_FLAG_CUSTOM_IO;
-    format->io_open = refuse_to_open;  // no other file is reached through this one
+    format->io_open = refuse_to_open;  // files must not open other files
   }
   Input(const Input&) = delete;
   Input& operator=(const Input&) = delete;
@@ -116,8 +115,7 @@ bool is_grey(AVPixelFormat format) {
   return about != nullptr && about->nb_components <= 2 && (about->flags & kOther) == 0;
 }
 
-/// Whether pixels of the format may be transparent: they have an alpha channel, or the colours of a
-/// palette have.
+/// True if pixels of the format may be transparent: with an alpha channel, or with a palette.
 bool may_be_transparent(int format) {
   const AVPixFmtDescriptor* about = av_pix_fmt_desc_get(static_cast<AVPixelFormat>(format));
   return about != nullptr && (about->flags & (AV_PIX_FMT_FLAG_ALPHA | AV_PIX_FMT_FLAG_PAL)) != 0;
@@ -128,8 +126,8 @@ bool is_deeper_than_8_bits(int format) {
   return about != nullptr && about->comp[0].depth > 8;
 }
 
-/// In cd/m2, from what a file says of its brightest pixel or else of the display that it was made
-/// on; 0: it says neither. Either block may be missing.
+/// In cd/m2: the file's maximum light level, else the peak of the mastering display; 0: neither is
+/// stated. Either block may be missing.
 double stated_peak(const AVContentLightMetadata* content,
                    const AVMasteringDisplayMetadata* display) {
   if (content != nullptr && content->MaxCLL > 0) {
@@ -146,14 +144,14 @@ bool is_full_range(const AVFrame& frame) {
     case AV_PIX_FMT_YUVJ440P:
       return true;
     default:
-      // Grey is of full range where nothing else is said.
+      // Grey is full range by default.
       return frame.color_range == AVCOL_RANGE_JPEG ||
              (frame.color_range == AVCOL_RANGE_UNSPECIFIED &&
               is_grey(static_cast<AVPixelFormat>(frame.format)));
   }
 }
 
-// What a player does to each frame (phones store upright films lying down), as Exif would say it.
+// The display rotation (phones store upright videos rotated), as an Exif orientation.
 int display_orientation(const AVStream& stream) {
   size_t size = 0;
   const uint8_t* data = av_stream_get_side_data(&stream, AV_PKT_DATA_DISPLAYMATRIX, &size);
@@ -201,14 +199,14 @@ class Decoder {
     check(codec_ != nullptr && avcodec_parameters_to_context(codec_.get(), stream_->codecpar) >= 0,
           "[video] {} has parameters that cannot be decoded", path_);
     codec_->max_pixels = options.max_pixels;
-    codec_->thread_count = 1;  // files are decoded side by side, on the reader's threads
+    codec_->thread_count = 1;  // files are decoded in parallel, on the reader's threads
     codec_->err_recognition = AV_EF_EXPLODE | AV_EF_CAREFUL;
     const int ready = avcodec_open2(codec_.get(), codec, nullptr);
     check(ready >= 0, "[video] cannot decode {}: {}", path_, av::reason(ready));
   }
 
-  /// Reads all packets where the container does not say how many frames there are, or how long
-  /// they last: so much may be asked of a decoder once.
+  /// Reads all packets if the container does not state the number of frames or the duration. Call
+  /// it once, because it uses up the packets.
   VideoProbe probe() {
     VideoProbe out;
     out.height = stream_->codecpar->height;
@@ -226,7 +224,7 @@ class Decoder {
       count_packets(out);
     }
     const double mean = static_cast<double>(out.frames) / std::max(out.seconds, 1e-9);
-    // A stated rate that the frames do not keep, as of films of a variable rate, is none.
+    // A stated rate that does not match the frames, as in videos of variable rate, is ignored.
     if (out.seconds > 0 && std::abs(out.fps * out.seconds - static_cast<double>(out.frames)) >
                                1.5 + 0.02 * static_cast<double>(out.frames)) {
       out.fps = mean;
@@ -258,7 +256,7 @@ class Decoder {
     check(seen_ > 0, "[video] {} holds no frame", path_);
     check(kept_ > 0, "[video] {} has {} frames, none after frame {}", path_, seen_,
           options_.first_frame);
-    // mp4 says how many frames there are: fewer means the file was cut.
+    // mp4 states the number of frames: fewer mean that the file is truncated.
     check(kept_ >= options_.max_frames || stream_->nb_frames <= seen_ + skipped_,
           "[video] {} is truncated: {} of {} frames", path_, seen_, stream_->nb_frames);
     HostArray frames;
@@ -269,14 +267,13 @@ class Decoder {
   }
 
  private:
-  /// As WebM marks it.
+  /// As marked in WebM.
   bool has_alpha_beside() const {
     const AVDictionaryEntry* mode = av_dict_get(stream_->metadata, "alpha_mode", nullptr, 0);
     return mode != nullptr && std::strcmp(mode->value, "1") == 0;
   }
 
-  /// libav's own decoders of VP8 and VP9 leave out the alpha channel that WebM keeps beside the
-  /// pictures; libvpx's have it.
+  /// libav's decoders of VP8 and VP9 ignore WebM's separate alpha channel; libvpx's decode it.
   const AVCodec* with_alpha(const AVCodec* codec) const {
     if (!has_alpha_beside()) {
       return codec;
@@ -288,8 +285,8 @@ class Decoder {
     return other == nullptr ? codec : other;
   }
 
-  /// As far as the headers tell. libav's GIF decoder gives all frames an alpha channel: the block
-  /// before the first picture (GIF89a, 23) says whether it has a transparent colour.
+  /// From the headers. libav's GIF decoder gives all frames an alpha channel: the block before the
+  /// first picture (GIF89a, 23) states whether there is a transparent colour.
   bool has_alpha() const {
     if (stream_->codecpar->codec_id != AV_CODEC_ID_GIF) {
       return has_alpha_beside() || may_be_transparent(stream_->codecpar->format);
@@ -300,9 +297,9 @@ class Decoder {
     return at != std::string_view::npos && at + 3 < text.size() && (text[at + 3] & 1) != 0;
   }
 
-  /// Of a film of high dynamic range, what its first frame says brings all of them to SDR.
+  /// For HDR, chooses a tone map from the first frame's metadata for all frames.
   void choose_tone_map(const AVFrame& frame) {
-    const Cicp png = png_cicp(input_.bytes);  // which libav does not read
+    const Cicp png = png_cicp(input_.bytes);  // libav does not read this chunk
     const Transfer transfer = transfer_of(png.transfer > 0 ? png.transfer : frame.color_trc);
     if (transfer == Transfer::Standard) {
       return;
@@ -323,7 +320,8 @@ class Decoder {
                              static_cast<const AVMasteringDisplayMetadata*>(display)));
   }
 
-  /// What a frame is converted to, before it is put over the background or tone-mapped.
+  /// The format to which a frame is converted before it is blended with the background or
+  /// tone-mapped.
   AVPixelFormat wanted_format(const AVFrame& frame) const {
     if (map_) {
       return AV_PIX_FMT_RGB48;
@@ -334,7 +332,7 @@ class Decoder {
     return is_deeper_than_8_bits(frame.format) ? AV_PIX_FMT_RGBA64 : AV_PIX_FMT_RGBA;
   }
 
-  /// A converted row to RGB of 8 bits.
+  /// Converts a row to RGB with 8 bits per channel.
   void finish_row(AVPixelFormat format, const uint8_t* from, std::span<uint8_t> rgb) const {
     const size_t pixels = rgb.size() / 3;
     switch (format) {
@@ -357,7 +355,7 @@ class Decoder {
     return rate.num > 0 && rate.den > 0 ? av_q2d(rate) : 0.0;
   }
 
-  /// Width over height of a pixel as it is shown, rotation applied; what no film has is 1.
+  /// Width over height of a displayed pixel after rotation; implausible values become 1.
   double pixel_aspect(AVFrame* frame) const {
     const AVRational stated = av_guess_sample_aspect_ratio(input_.format, stream_, frame);
     const double value = stated.num > 0 && stated.den > 0 ? av_q2d(stated) : 1.0;
@@ -367,14 +365,14 @@ class Decoder {
     return lies_on_its_side(display_orientation(*stream_)) ? 1.0 / value : value;
   }
 
-  /// Frames and seconds of the packets, each of which is a frame.
+  /// Counts frames and seconds of the packets, each of which is a frame.
   void count_packets(VideoProbe& out) {
     const av::Packet packet(av_packet_alloc());
     check(packet != nullptr, "[video] out of memory");
     const double tick = av_q2d(stream_->time_base);
     double first = 0;
     double last = 0;
-    double shown = 0;  // how long the last frame is
+    double shown = 0;  // duration of the last frame
     out.frames = 0;
     int result = 0;
     while ((result = av_read_frame(input_.format, packet.get())) >= 0) {
@@ -398,7 +396,7 @@ class Decoder {
     out.seconds = out.frames == 0 ? 0.0 : last - first + (shown > 0 ? shown : interval());
   }
 
-  /// Seconds of a frame, where nothing else says; 0: not known.
+  /// Default duration of a frame; 0: unknown.
   [[nodiscard]] double interval() const {
     const double rate = stated_rate();
     return rate > 0 ? 1.0 / rate : 0.0;
@@ -413,7 +411,7 @@ class Decoder {
       first_time_ = stamped ? stamp : 0.0;
       return 0.0;
     }
-    // They come in the order in which they are shown: a time that goes back is damage.
+    // Frames are in display order: time stamps that decrease are corruption.
     return std::max(shown_time_, stamped ? stamp - first_time_ : shown_time_ + interval());
   }
 
@@ -421,8 +419,7 @@ class Decoder {
     return static_cast<double>(options_.first_frame + kept_) / options_.fps;
   }
 
-  /// With a rate of our own: keeps the frame that was shown until now at each time that is due
-  /// before this one comes.
+  /// With an output rate: outputs the current frame for each time that is due before the new frame.
   void show(av::Frame frame, int64_t index) {
     const double time = time_of(*frame, index);
     while (shown_ != nullptr && kept_ < options_.max_frames && next_time() + kTimeSlack < time) {
@@ -435,7 +432,7 @@ class Decoder {
     shown_ = std::move(frame);
   }
 
-  /// The last frame is shown to its end; a frame's time more for containers that round up.
+  /// Outputs the last frame until its end; one more frame time for containers that round up.
   void hold_last() {
     if (shown_ == nullptr) {
       return;
@@ -494,8 +491,8 @@ class Decoder {
     check(bytes <= options_.max_bytes - kept_ * bytes,
           "[video] {} needs more than {} bytes when decoded; read fewer frames or smaller ones",
           path_, options_.max_bytes);
-    // Each chroma sample stands for its 2x2 block, as the readers that training data is usually
-    // prepared with have it; interpolating would move colours at edges by tens of levels.
+    // Each chroma sample is used for its 2x2 block, as in the usual readers of training data;
+    // interpolation would change colours at edges by tens of levels.
     const AVPixelFormat format = wanted_format(frame);
     SwsContext* scaler = scaler_.release();
     scaler_.reset(sws_getCachedContext(
@@ -506,7 +503,7 @@ class Decoder {
     const int* matrix = coefficients(frame);
     sws_setColorspaceDetails(scaler_.get(), matrix, is_full_range(frame) ? 1 : 0, matrix, 1, 0,
                              1 << 16, 1 << 16);
-    // swscale writes whole vectors: rows of its own, padded, keep it inside our memory.
+    // swscale writes whole vectors: separate padded rows keep it inside the memory.
     constexpr int64_t kWidestPixel = 8;
     const int64_t pixel_bytes = format == AV_PIX_FMT_RGB24  ? 3
                                 : format == AV_PIX_FMT_RGBA ? 4
@@ -544,9 +541,9 @@ class Decoder {
   int stored_orientation_ = 1;
   bool has_alpha_ = false;
   std::optional<ToneMap> map_;  // of HDR
-  int64_t skipped_ = 0;         // packets that the container says are not to be shown
+  int64_t skipped_ = 0;         // packets that the container marks as not displayed
   double pixel_aspect_ = 1;
-  // With a rate of our own: the frame that is shown now, since when and how long, in seconds.
+  // With an output rate: the current frame, its start and duration in seconds.
   av::Frame shown_;
   double first_time_ = 0;
   double shown_time_ = 0;

@@ -1,6 +1,6 @@
 #pragma once
 
-// Private to the room: decoding of videos and images through libav.
+// Private to the module: decoding of videos and images through libav.
 
 #include <cstddef>
 #include <span>
@@ -10,8 +10,8 @@
 
 namespace kinema::media {
 
-/// Decodes the first video stream of the bytes, which messages call `name`; `formats` lists the
-/// demuxers that may be tried (playlists, which would open other files, are never among them).
+/// Decodes the first video stream of the bytes, with the name `name` in messages; `formats` lists
+/// the demuxers to try (never playlists, which would open other files).
 Video decode(std::span<const std::byte> bytes, const std::string& name, const char* formats,
              const ReadVideoOptions& options);
 

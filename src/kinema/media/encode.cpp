@@ -42,7 +42,7 @@ std::vector<uint8_t> fitted_frame(const HostArray& frames, int64_t index, int en
   return out;
 }
 
-// A name beside the file to be written; what stands under it goes unless it was renamed.
+// A temporary name next to the file; the file is removed unless it was renamed.
 struct Temporary {
   fs::path path;
 
@@ -60,8 +60,8 @@ struct Temporary {
   }
 };
 
-// The mp4 being written, under a temporary name until it is complete: the muxer goes back over its
-// file to move the index to the front, so it needs a real one.
+// An mp4 under a temporary name until it is complete. The muxer goes back to move the index to the
+// front, so it needs a real file.
 class Mp4Writer {
  public:
   Mp4Writer(fs::path path, int64_t height, int64_t width, const WriteMp4Options& options)
@@ -79,7 +79,7 @@ class Mp4Writer {
     must(avcodec_parameters_copy(stream_->codecpar, filter_->par_out));
     stream_->time_base = codec_->time_base;
     stream_->avg_frame_rate = codec_->framerate;
-    // `file:` keeps a path with a colon from being read as a protocol.
+    // `file:` prevents a path with a colon from being parsed as a protocol.
     const std::string url = "file:" + temporary_.path.string();
     av_freep(&format_->url);
     format_->url = av_strdup(url.c_str());
@@ -131,17 +131,17 @@ class Mp4Writer {
     codec_->pix_fmt = format;
     codec_->framerate = av_d2q(options.fps, 100'000);
     codec_->time_base = av_inv_q(codec_->framerate);
-    codec_->colorspace = AVCOL_SPC_SMPTE170M;  // BT.601, what a reader without metadata assumes
+    codec_->colorspace = AVCOL_SPC_SMPTE170M;  // BT.601, the default of readers without metadata
     codec_->color_range = AVCOL_RANGE_MPEG;
     codec_->flags |= AV_CODEC_FLAG_GLOBAL_HEADER | AV_CODEC_FLAG_BITEXACT;
-    // One thread for small frames: x264's output depends on the number of threads.
+    // One thread for small frames, because x264's output depends on the number of threads.
     codec_->thread_count = height * width <= int64_t{256} * 256 ? 1 : 0;
     AVDictionary* settings = nullptr;
     av_dict_set_int(&settings, "crf", options.crf, 0);
     av_dict_set(&settings, "preset", options.preset.c_str(), 0);
 #ifdef __x86_64__
-    // x264's AVX-512 code for macroblock trees reads memory that nothing has written: the same
-    // frames would make another file from run to run.
+    // x264's AVX-512 code for macroblock trees reads uninitialised memory: the same frames would
+    // give different files.
     if (__builtin_cpu_supports("avx512bw")) {
       av_dict_set(&settings, "x264-params", "asm=avx2", 0);
     }
@@ -165,8 +165,8 @@ class Mp4Writer {
     sws_setColorspaceDetails(scaler_.get(), matrix, 1, matrix, 0, 0, 1 << 16, 1 << 16);
   }
 
-  // x264 puts 700 bytes of its settings, as text, into every file (SEI, NAL type 6): as much as a
-  // tiny clip itself.
+  // x264 writes 700 bytes of its settings, as text, into every file (SEI, NAL type 6): as much as a
+  // tiny clip.
   void open_filter() {
     AVBSFContext* filter = nullptr;
     const AVBitStreamFilter* kind = av_bsf_get_by_name("filter_units");
@@ -291,8 +291,8 @@ void write_png(const fs::path& path, const HostArray& image, std::span<const Png
   must(avcodec_send_frame(codec.get(), nullptr));
   must(avcodec_receive_packet(codec.get(), packet.get()));
   const auto bytes = std::as_bytes(std::span(packet->data, static_cast<size_t>(packet->size)));
-  constexpr size_t kHeader = 8 + 25;  // signature and the chunk IHDR, which is always the first
-  io::AtomicFile file(path);
+  constexpr size_t kHeader = 8 + 25;  // signature and the chunk IHDR, which is always first
+  AtomicFile file(path);
   file.write(bytes.first(kHeader));
   for (const PngText& text : texts) {
     file.write(text_chunk(text));

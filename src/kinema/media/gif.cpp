@@ -11,7 +11,7 @@
 namespace kinema::media {
 namespace {
 
-// Colours are told apart by the upper five bits of each channel.
+// Colours are distinguished by the upper five bits of each channel.
 constexpr int kBits = 5;
 constexpr size_t kCells = size_t{1} << (3 * kBits);
 constexpr size_t kColours = 256;
@@ -22,7 +22,7 @@ size_t cell_of(const uint8_t* rgb) {
          (static_cast<size_t>(rgb[1] >> kDropped) << kBits) | (rgb[2] >> kDropped);
 }
 
-/// The pixels of a cell: how many, and their sum.
+/// The pixels of a cell: their number and sum.
 struct Cell {
   size_t index = 0;
   int64_t count = 0;
@@ -33,7 +33,7 @@ struct Cell {
   }
 };
 
-/// Cells that get one colour.
+/// Cells with one colour.
 struct Box {
   size_t begin = 0, end = 0;
   int64_t count = 0;
@@ -57,12 +57,12 @@ struct Box {
       }
     }
   }
-  /// What is worth cutting first: many pixels that differ much.
+  /// The priority for splitting: many different pixels.
   double weight() const { return static_cast<double>(count) * width * width; }
 };
 
-/// At most 256 colours for all frames by median cut: the box with most to gain is cut, until there
-/// are enough, where half of its pixels lie on either side.
+/// At most 256 colours for all frames by median cut: the box with the largest weight is split at
+/// the median of its pixels, until there are enough boxes.
 class Palette {
  public:
   explicit Palette(const HostArray& frames) : of_cell_(kCells, 0) {
@@ -121,7 +121,7 @@ class Palette {
   static std::pair<Box, Box> cut(std::vector<Cell>& cells, const Box& box) {
     const auto at = [&](size_t i) { return cells.begin() + static_cast<int64_t>(i); };
     const int channel = box.widest;
-    // By the cell's number too, so that the order does not depend on the sort.
+    // Ties are broken by the cell's number, so that the order does not depend on the sort.
     std::sort(at(box.begin), at(box.end), [channel](const Cell& a, const Cell& b) {
       return a.level(channel) != b.level(channel) ? a.level(channel) < b.level(channel)
                                                   : a.index < b.index;
@@ -142,7 +142,7 @@ void must(int result) {
   check(result >= 0, "[video] a GIF could not be made: {}", av::reason(result));
 }
 
-/// A muxer that writes to memory.
+/// A muxer with output to memory.
 class GifWriter {
  public:
   GifWriter(int64_t height, int64_t width, double fps) {
@@ -173,7 +173,7 @@ class GifWriter {
     must(avio_open_dyn_buf(&format_->pb));
     const int begun = avformat_write_header(format_.get(), nullptr);
     if (begun < 0) {
-      take();  // no destructor will
+      take();  // the destructor does not run
     }
     must(begun);
   }
@@ -252,7 +252,7 @@ std::string encode_gif(const HostArray& frames, const GifOptions& options) {
         options.enlarge);
   const int64_t height = shape.dims[1] * options.enlarge;
   const int64_t width = shape.dims[2] * options.enlarge;
-  constexpr int64_t kLongestSide = 65535;  // a GIF says its sizes in two bytes
+  constexpr int64_t kLongestSide = 65535;  // a GIF stores its size in two bytes
   check(height <= kLongestSide && width <= kLongestSide,
         "[video] frames of {} are larger than a GIF may be", to_string(shape));
   const Palette palette(frames);

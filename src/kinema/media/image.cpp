@@ -24,12 +24,12 @@ namespace {
 constexpr int64_t kMaxPixels = ReadVideoOptions{}.max_pixels;
 constexpr const char* kReadByLibav = "png_pipe,bmp_pipe,gif";
 
-/// Whether a PNG or WebP holds several pictures, a PNG by a chunk before the pixels.
+/// True for a PNG or WebP with several pictures; a PNG has a chunk for it before the pixels.
 bool is_animation(std::span<const std::byte> bytes) {
   return is_png(bytes) ? !png_chunk(bytes, "acTL").empty() : is_webp_animation(bytes);
 }
 
-/// Of a PNG (ISO/IEC 15948, 11.2.2): width, height, bit depth and colour type.
+/// The header of a PNG (ISO/IEC 15948, 11.2.2): width, height, bit depth and colour type.
 ImageSize png_size(std::span<const std::byte> bytes) {
   const std::span<const std::byte> header = png_chunk(bytes, "IHDR");
   check(header.size() >= 13, "it is damaged");
@@ -40,7 +40,7 @@ ImageSize png_size(std::span<const std::byte> bytes) {
     }
     return out;
   };
-  constexpr int kAlpha = 4;  // the bit of the colour types that have such a channel
+  constexpr int kAlpha = 4;  // the bit of colour types with an alpha channel
   const int colour_type = std::to_integer<int>(header[9]);
   ImageSize out{.height = number(4),
                 .width = number(0),
@@ -53,7 +53,7 @@ ImageSize png_size(std::span<const std::byte> bytes) {
   return out;
 }
 
-/// Whether it is a BMP of 32 bits a pixel without masks (BI_RGB), whose fourth byte means nothing.
+/// True for a BMP with 32 bits per pixel and no masks (BI_RGB), whose fourth byte is unused.
 bool has_spare_byte(std::span<const std::byte> bytes) {
   constexpr size_t kHeaders = 54;  // BITMAPFILEHEADER and BITMAPINFOHEADER
   const auto at = [&](size_t i) { return std::to_integer<int>(bytes[i]); };
@@ -61,10 +61,10 @@ bool has_spare_byte(std::span<const std::byte> bytes) {
          at(30) == 0 && at(31) == 0 && at(32) == 0 && at(33) == 0;
 }
 
-/// The same BMP with opaque pixels: libav takes the spare byte for alpha.
+/// The same BMP with opaque pixels: libav reads the unused byte as alpha.
 std::vector<std::byte> opaque(std::span<const std::byte> bytes) {
   std::vector<std::byte> out(bytes.begin(), bytes.end());
-  size_t pixels = 0;  // where they begin, little-endian
+  size_t pixels = 0;  // their offset, little-endian
   for (size_t i = 0; i < 4; ++i) {
     pixels |= std::to_integer<size_t>(bytes[10 + i]) << (8 * i);
   }
@@ -120,8 +120,8 @@ HostArray decoded(std::span<const std::byte> bytes, const std::string& name,
       .frames;
 }
 
-/// A picture of a known format that is not read, by how it begins: a HEIF file (ISO/IEC 23008-12)
-/// of HEVC, or JPEG XL, bare or in boxes (ISO/IEC 18181-2). Empty for others.
+/// The name of an unsupported format, by its first bytes: a HEIF file (ISO/IEC 23008-12) with HEVC,
+/// or JPEG XL, bare or in boxes (ISO/IEC 18181-2). Empty for others.
 std::string_view unread_format(std::span<const std::byte> bytes) {
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   if (text.starts_with("\xff\x0a") || text.substr(0, 12).find("JXL ") == 4) {
@@ -141,7 +141,7 @@ bool is_video(std::span<const std::byte> bytes, const std::string& name) {
   }
 }
 
-/// Calls `read`; an Error of it says what the image is.
+/// Calls `read`; its Errors get the image's name.
 template <typename Read>
 auto with_name(std::span<const std::byte> bytes, const std::string& name, const Read& read) {
   try {

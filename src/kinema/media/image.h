@@ -13,12 +13,12 @@
 
 namespace kinema::media {
 
-/// Reads a PNG, JPEG, WebP, AVIF, TIFF, BMP or GIF image as u8 [h, w, 3], RGB, upright as Exif (of
-/// AVIF its boxes) says. What is transparent shows the background; PQ and HLG (AVIF, a PNG's chunk
-/// cICP) are tone-mapped to SDR. Throws an Error with the path; animations in PNG, WebP and AVIF
-/// and TIFFs of several pages are not read.
+/// Reads a PNG, JPEG, WebP, AVIF, TIFF, BMP or GIF image as u8 [h, w, 3], RGB, upright by its Exif
+/// orientation (for AVIF, its boxes). Transparent parts show the background; PQ and HLG (AVIF, and
+/// a PNG's chunk cICP) are tone-mapped to SDR. Throws an Error with the path; animations in PNG,
+/// WebP and AVIF and TIFFs of several pages are not supported.
 HostArray read_image(const std::filesystem::path& path, const Background& background = {});
-/// The same from bytes, which messages call `name`.
+/// The same from bytes, with the name `name` in messages.
 HostArray read_image(std::span<const std::byte> bytes, const std::string& name,
                      const Background& background = {});
 
@@ -28,37 +28,36 @@ struct ImageSize {
   bool has_alpha = false;  // an alpha channel, or a transparent colour
   bool is_hdr = false;     // PQ or HLG
 };
-/// What read_image would give; of all but BMP and GIF without decoding.
+/// The result size of read_image; decodes BMP and GIF only.
 ImageSize measure_image(std::span<const std::byte> bytes, const std::string& name);
 
-/// Whether the bytes begin as those of an image do that read_image reads; GIFs count as videos.
+/// True if the bytes start like an image that read_image supports; GIFs are videos.
 bool is_image(std::span<const std::byte> bytes);
 
-/// A text inside a PNG, as its chunk `iTXt` has it.
+/// A text in a PNG, in a chunk `iTXt`.
 struct PngText {
-  std::string keyword;  // 1 to 79 of Latin-1's characters: `parameters`
+  std::string keyword;  // 1 to 79 Latin-1 characters: `parameters`
   std::string text;     // UTF-8
 };
 
-/// Writes u8 [h, w, 3] as PNG, beside `path` and then renamed.
+/// Writes u8 [h, w, 3] as PNG, to a temporary name that is then renamed.
 void write_png(const std::filesystem::path& path, const HostArray& image,
                std::span<const PngText> texts = {});
 
-/// u8 [h, w, 3] scaled to the given size, byte by byte as PIL does it: with antialiasing when it
-/// gets smaller.
+/// u8 [h, w, 3] resized, with the same bytes as PIL: with antialiasing when it is reduced.
 HostArray resize_image(const HostArray& image, int64_t height, int64_t width,
                        Filter filter = Filter::Bicubic);
 
 struct ContactSheetOptions {
   int64_t columns = 4;
-  /// Frames shown of each video, evenly spread; all when larger.
+  /// Number of evenly spaced frames shown for each video; all if larger.
   int64_t frames_per_video = 5;
-  /// Each pixel becomes a block of this many pixels a side.
+  /// Each pixel becomes a block of this many pixels per side.
   int64_t enlarge = 1;
 };
 
-/// Composes videos (u8 [f, h, w, 3] each, one size) into one image: each cell a row of frames, with
-/// the label under it when labels are given (one a video).
+/// Composes videos (u8 [f, h, w, 3] each, one size) into one image: each cell is a row of frames,
+/// with a label under it if labels are given (one per video).
 HostArray contact_sheet(std::span<const HostArray> videos, std::span<const std::string> labels = {},
                         const ContactSheetOptions& options = {});
 

@@ -19,8 +19,8 @@
 namespace kinema::media {
 namespace {
 
-// libjpeg leaves by a function that must not return: a jump over its own frames alone, back to
-// where run() called it. Everything that has a destructor lives outside of that call.
+// libjpeg reports errors by a function that must not return: a longjmp over its own stack frames
+// back to the setjmp in step(). Objects with destructors are outside of that call.
 class Reader {
  public:
   Reader(std::span<const std::byte> bytes, int64_t max_pixels)
@@ -29,7 +29,7 @@ class Reader {
     info_.client_data = this;
     errors_.error_exit = [](j_common_ptr info) { self(info).leave(info); };
     errors_.emit_message = [](j_common_ptr info, int level) {
-      // What Pillow calls a truncated file libjpeg only warns of, and fills up with grey.
+      // Pillow rejects truncated files, for which libjpeg only warns and fills in grey.
       const int code = info->err->msg_code;
       if (level < 0 && (code == JWRN_JPEG_EOF || code == JWRN_HIT_MARKER)) {
         self(info).leave(info);
@@ -37,7 +37,7 @@ class Reader {
     };
     errors_.output_message = [](j_common_ptr) {};
     progress_.progress_monitor = [](j_common_ptr info) {
-      // Each scan of a progressive file costs a pass over the whole picture.
+      // Each scan of a progressive file needs a pass over the whole picture.
       const auto* decompress = reinterpret_cast<j_decompress_ptr>(info);
       if (decompress->input_scan_number > kMaxScans) {
         self(info).fail_with("it has more scans than any encoder makes");
@@ -70,7 +70,7 @@ class Reader {
       std::memcpy(to, stored_.data(), stored_.size());
       return out;
     }
-    // CMYK is stored inverted, as Adobe does.
+    // CMYK is stored inverted, as by Adobe.
     for (size_t i = 0; i < stored_.size(); i += 4, to += 3) {
       for (size_t c = 0; c < 3; ++c) {
         to[c] = from_inks(255 - stored_[i + c], 255 - stored_[i + 3]);
@@ -80,7 +80,7 @@ class Reader {
   }
 
   int orientation() const { return orientation_; }
-  /// Height and width as they are stored.
+  /// Height and width as stored.
   ImageSize size() const {
     return {.height = height_, .width = width_, .has_alpha = false, .is_hdr = false};
   }
@@ -88,7 +88,7 @@ class Reader {
  private:
   static constexpr int kMaxScans = 500;
 
-  /// Calls a part that may leave by a jump; false: it did.
+  /// Calls a function that may longjmp; returns false if it did.
   bool step(void (Reader::*part)()) {
     if (setjmp(out_) == 0) {
       (this->*part)();
@@ -130,7 +130,7 @@ class Reader {
     const bool inks = info_.jpeg_color_space == JCS_CMYK || info_.jpeg_color_space == JCS_YCCK;
     info_.out_color_space = inks ? JCS_CMYK : JCS_RGB;
     jpeg_calc_output_dimensions(&info_);
-    orientation_ = stated_orientation();  // finishing drops the markers
+    orientation_ = stated_orientation();  // finishing frees the markers
   }
 
   void read_rows() {

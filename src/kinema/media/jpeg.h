@@ -1,6 +1,6 @@
 #pragma once
 
-// Private to the room: JPEG through libjpeg, whose pixels are those that Pillow has.
+// Private to the module: JPEG through libjpeg, with the same pixels as Pillow.
 
 #include <cstddef>
 #include <cstdint>
@@ -12,16 +12,16 @@
 
 namespace kinema::media {
 
-/// Whether the bytes begin as a JPEG file does.
+/// True if the bytes start like a JPEG file.
 bool is_jpeg(std::span<const std::byte> bytes);
 
-/// What decode_jpeg gives, from the header alone. Throws an Error with the decoder's words when
-/// that is damaged.
+/// The result's size from the header. Throws an Error with the decoder's message if the header is
+/// corrupt.
 ImageSize jpeg_size(std::span<const std::byte> bytes);
 
-/// Decodes to u8 [1, h, w, 3], RGB, upright as Exif says. Grey and CMYK become RGB as Pillow's
-/// `convert("RGB")` has it. Throws an Error with the decoder's words for a damaged or truncated
-/// file, one with more than `max_pixels`, and one of more scans than any encoder makes.
+/// Decodes to u8 [1, h, w, 3], RGB, upright by Exif. Grey and CMYK become RGB as in Pillow's
+/// `convert("RGB")`. Throws an Error with the decoder's message for a corrupt or truncated file,
+/// more than `max_pixels`, and more scans than any encoder writes.
 HostArray decode_jpeg(std::span<const std::byte> bytes, int64_t max_pixels);
 
 }  // namespace kinema::media

@@ -9,7 +9,7 @@ namespace {
 
 constexpr uint64_t kUnknown = std::numeric_limits<uint64_t>::max();
 
-/// Reads EBML's numbers of variable width one after the other.
+/// Reads EBML's variable-width numbers.
 class Elements {
  public:
   explicit Elements(std::span<const std::byte> bytes) : bytes_(bytes) {}
@@ -17,10 +17,11 @@ class Elements {
   uint64_t at() const { return at_; }
   void skip(uint64_t bytes) { at_ += bytes; }
 
-  /// With the bits that mark its width; nothing where the file ends, or the number is none.
+  /// Including the bits that mark its width; nothing at the end of the file, or for an invalid
+  /// number.
   std::optional<uint64_t> id() { return number(/*keep_marker=*/true); }
 
-  /// kUnknown where all bits are ones.
+  /// kUnknown if all bits are ones.
   std::optional<uint64_t> size() {
     const uint64_t before = at_;
     const std::optional<uint64_t> out = number(/*keep_marker=*/false);

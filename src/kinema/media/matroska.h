@@ -1,7 +1,6 @@
 #pragma once
 
-// Private to the room: what Matroska and WebM files (RFC 9559, over EBML, RFC 8794) say of
-// themselves.
+// Private to the module: sizes in Matroska and WebM files (RFC 9559, over EBML, RFC 8794).
 
 #include <cstddef>
 #include <cstdint>
@@ -9,8 +8,8 @@
 
 namespace kinema::media {
 
-/// How many bytes a whole Matroska or WebM file has; 0 for other files, and for recordings that
-/// were written without going back to say it.
+/// The size of a complete Matroska or WebM file in bytes; 0 for other files, and for recordings
+/// that do not state it.
 uint64_t matroska_bytes(std::span<const std::byte> file);
 
 }  // namespace kinema::media

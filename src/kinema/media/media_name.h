@@ -4,12 +4,11 @@
 
 namespace kinema::media {
 
-/// By the extension, whatever its case. Bytes decide how a file is read; names, which files of a
-/// folder are meant.
+/// By the extension, in any case. A file is read by its bytes; names select the files of a folder.
 bool is_video_name(const std::string& name);
 bool is_image_name(const std::string& name);
 
-/// `HEIC` or `JPEG XL` where a name says such a picture, which is not read; empty for other names.
+/// `HEIC` or `JPEG XL` for names of such pictures, which are not supported; empty for other names.
 std::string unread_image_name(const std::string& name);
 
 }  // namespace kinema::media

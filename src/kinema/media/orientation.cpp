@@ -27,7 +27,7 @@ HostArray turned_once(const HostArray& frames) {
   return out;
 }
 
-// Left and right exchanged.
+// Exchanges left and right.
 HostArray mirrored(const HostArray& frames) {
   HostArray out(frames.shape);
   const int64_t width = frames.shape.dims[2];
@@ -41,7 +41,7 @@ HostArray mirrored(const HostArray& frames) {
   return out;
 }
 
-// Numbers of a TIFF structure, in the byte order that it names.
+// Numbers of a TIFF structure, in its byte order.
 class Tiff {
  public:
   explicit Tiff(std::span<const std::byte> bytes) : bytes_(bytes) {}
@@ -126,11 +126,11 @@ int xmp_orientation(std::span<const std::byte> packet) {
 }
 
 int exif_orientation(std::span<const std::byte> block) {
-  constexpr uint64_t kHeader = 8;  // byte order, 42, where the first directory lies
+  constexpr uint64_t kHeader = 8;  // byte order, 42, offset of the first directory
   constexpr uint64_t kEntry = 12;  // tag, type, count, value
   constexpr uint32_t kOrientation = 0x0112;
   constexpr uint32_t kShort = 3;
-  constexpr uint32_t kLong = 4;  // not allowed there, and read by others
+  constexpr uint32_t kLong = 4;  // not allowed here, but read by other programs
   Tiff tiff(block);
   if (!tiff.holds(0, kHeader) || !(tiff.is(0, "II", 2) || tiff.is(0, "MM", 2))) {
     return 0;

@@ -8,7 +8,7 @@ namespace kinema::media {
 std::span<const std::byte> png_chunk(std::span<const std::byte> file, std::string_view type) {
   constexpr size_t kSignature = 8;
   constexpr size_t kBefore = 8;   // length and type
-  constexpr size_t kAround = 12;  // and the checksum
+  constexpr size_t kAround = 12;  // plus the checksum
   if (!is_png(file)) {
     return {};
   }

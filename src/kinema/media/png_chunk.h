@@ -1,6 +1,6 @@
 #pragma once
 
-// Private to the room: chunks of PNG files (ISO/IEC 15948, 5.3), without the pixels.
+// Private to the module: chunks of PNG files (ISO/IEC 15948, 5.3), without the pixels.
 
 #include <cstddef>
 #include <span>
@@ -10,10 +10,10 @@
 
 namespace kinema::media {
 
-/// The data of the first chunk of a type like `eXIf`; nothing where there is none, or no PNG.
+/// The data of the first chunk of a type like `eXIf`; empty if there is none, or for other files.
 std::span<const std::byte> png_chunk(std::span<const std::byte> file, std::string_view type);
 
-/// What a chunk cICP says of the colours, by the numbers of ITU-T H.273; zeros: there is none.
+/// The colours in a chunk cICP, as numbers of ITU-T H.273; zeros if there is none.
 struct Cicp {
   int primaries = 0;
   int transfer = 0;

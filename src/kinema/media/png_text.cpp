@@ -10,8 +10,8 @@
 
 #include "kinema/core/error.h"
 
-// Chunks as ISO/IEC 15948 has them: length, type, data, checksum of type and data.
-namespace kinema::media {
+// Chunks of ISO/IEC 15948: length, type, data, checksum of type and data.
+namespace kinema::io {
 namespace {
 
 constexpr std::array<unsigned char, 8> kSignature{0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n'};
@@ -25,7 +25,7 @@ uint32_t u32_at(std::span<const std::byte> bytes, size_t at) {
   return out;
 }
 
-/// Takes a text that ends with a zero off the front; nothing where no zero is.
+/// Removes a zero-terminated text from the front; nothing without a zero.
 std::optional<std::string_view> take_text(std::string_view& data) {
   const size_t end = data.find('\0');
   if (end == std::string_view::npos) {
@@ -50,7 +50,7 @@ std::string utf8_of_latin1(std::string_view text) {
   return out;
 }
 
-/// Nothing where it is damaged, or longer than any text of settings.
+/// Nothing if it is corrupt, or longer than any text of settings.
 std::optional<std::string> inflated(std::string_view data) {
   constexpr size_t kMost = size_t{16} << 20U;
   std::string out;
@@ -71,7 +71,7 @@ std::optional<std::string> inflated(std::string_view data) {
   return std::nullopt;
 }
 
-/// What a chunk `iTXt` or `tEXt` says; nothing for one that has no keyword.
+/// The text of a chunk `iTXt` or `tEXt`; nothing without a keyword.
 std::optional<PngText> text_of(std::string_view type, std::string_view data) {
   const auto keyword = take_text(data);
   if (!keyword) {
@@ -80,13 +80,13 @@ std::optional<PngText> text_of(std::string_view type, std::string_view data) {
   if (type == "tEXt") {
     return PngText{.keyword = std::string(*keyword), .text = utf8_of_latin1(data)};
   }
-  constexpr size_t kFlags = 2;  // whether it is compressed, and how
+  constexpr size_t kFlags = 2;  // compression flag and method
   if (data.size() < kFlags) {
     return std::nullopt;
   }
   const bool is_compressed = data[0] != '\0';
   data.remove_prefix(kFlags);
-  if (!take_text(data) || !take_text(data)) {  // the language, and the keyword in it
+  if (!take_text(data) || !take_text(data)) {  // the language, and the translated keyword
     return std::nullopt;
   }
   const auto text = is_compressed ? inflated(data) : std::string(data);

@@ -9,12 +9,12 @@
 
 namespace kinema::media {
 
-/// True for bytes that begin as a PNG does.
+/// True for bytes that start like a PNG.
 bool is_png(std::span<const std::byte> bytes);
 
-/// The texts inside a PNG, in the file's order: its chunks `iTXt` and `tEXt` (Latin-1, made UTF-8),
-/// those that are compressed left out. Pixels are not read. Throws an Error that calls the file
-/// `name` for what is no PNG, a file that is cut off, and a text whose checksum is another.
+/// The texts in a PNG, in the file's order: uncompressed chunks `iTXt` and `tEXt` (Latin-1,
+/// converted to UTF-8). Pixels are not read. Throws an Error with `name` for other files, a
+/// truncated file, and a text with a wrong checksum.
 std::vector<PngText> read_png_texts(std::span<const std::byte> bytes, const std::string& name);
 
 }  // namespace kinema::media

@@ -58,7 +58,7 @@ void append(std::vector<int32_t>& weights, double w) {
   weights.push_back(static_cast<int32_t>(std::lround(w * (1 << kFixedBits))));
 }
 
-// For each output position, the input positions that it averages.
+// For each output position, the input positions and weights of its average.
 template <typename Weight>
 std::vector<Taps<Weight>> make_taps(int64_t from, int64_t to, Filter filter) {
   const Kernel kernel = kernel_of(filter);
@@ -120,7 +120,7 @@ std::vector<uint8_t> scale_across(std::span<const uint8_t> in, int64_t height, i
   return out;
 }
 
-// Columns of `height` pixels to columns of out's height; `row` bytes a row.
+// Columns of `height` pixels to columns of out's height; `row` bytes per row.
 void scale_down(std::span<const uint8_t> in, int64_t height, int64_t row, std::span<uint8_t> out,
                 int64_t to_height, Filter filter) {
   const auto down = make_taps<int32_t>(height, to_height, filter);
@@ -176,8 +176,8 @@ void resample(std::span<const uint8_t> in, int64_t height, int64_t width, int64_
               std::span<uint8_t> out, int64_t to_height, int64_t to_width, Filter filter) {
   check_sizes(in.size(), out.size(), height, width, channels, to_height, to_width);
   std::vector<uint8_t> middle;
-  // The order shows, since the middle is rounded. PIL (since 13) takes away rows first when it
-  // takes away more than twice as many rows as columns, as its bytes tell.
+  // The order of the passes matters, because the intermediate result is rounded. PIL (since 13)
+  // reduces rows first if it removes more than twice as many rows as columns, as its output shows.
   if (height - to_height > 2 * std::max<int64_t>(0, width - to_width) && to_width != width) {
     middle.resize(static_cast<size_t>(to_height * width * channels));
     scale_down(in, height, width * channels, middle, to_height, filter);

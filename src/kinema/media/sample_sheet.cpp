@@ -15,12 +15,12 @@ namespace {
 constexpr int64_t kMargin = 12;
 constexpr int64_t kBetweenFrames = 2;
 constexpr int64_t kLineHeight = 17;
-constexpr int64_t kNarrowest = 160;  // a cell with text
+constexpr int64_t kNarrowest = 160;  // width of a cell with text
 constexpr uint8_t kPaper = 24;
 constexpr uint8_t kInk = 225;
 constexpr uint8_t kFaintInk = 150;
 
-/// One frame, no larger than the side, u8 [h, w, 3].
+/// One frame, u8 [h, w, 3], reduced so that no side is longer than `side`.
 HostArray shown(const HostArray& frames, int64_t frame, int64_t side) {
   const Dims& dims = frames.shape.dims;
   const int64_t height = dims[1];
@@ -86,7 +86,7 @@ HostArray sample_sheet(std::span<const SheetCell> cells, const SampleSheetOption
   const auto count = static_cast<int64_t>(cells.size());
   const int64_t columns =
       std::clamp<int64_t>((options.most_width - kMargin) / (cell_width + kMargin), 1, count);
-  // Each row of cells is as high as its highest one.
+  // Each row of cells is as high as its highest cell.
   std::vector<int64_t> tops{kMargin};
   for (int64_t first = 0; first < count; first += columns) {
     int64_t highest = 0;

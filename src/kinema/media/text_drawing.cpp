@@ -15,14 +15,14 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::array kFolders{"/usr/share/fonts", "/usr/local/share/fonts"};
-/// In order of preference: alphabets, then those with the characters of East Asia, then all.
+/// In order of preference: alphabets, then fonts with East Asian characters, then collections.
 constexpr std::array<std::string_view, 10> kFiles{
     "DejaVuSans.ttf", "NotoSans-Regular.ttf",      "LiberationSans-Regular.ttf",
     "FreeSans.ttf",   "NotoSansCJK-Regular.ttc",   "wqy-microhei.ttc",
     "wqy-zenhei.ttc", "DroidSansFallbackFull.ttf", "unifont.ttf",
     "unifont.otf"};
 
-/// The known fonts of this machine.
+/// The known fonts on this machine.
 std::vector<fs::path> find_fonts() {
   std::map<size_t, fs::path> found;
   for (const char* folder : kFolders) {
@@ -48,7 +48,7 @@ std::vector<fs::path> find_fonts() {
 struct TextDrawing::Glyph {
   int64_t advance = 0;
   int64_t top = 0;   // of the bitmap, below the line's top
-  int64_t left = 0;  // right of where the character begins
+  int64_t left = 0;  // to the right of the character's origin
   int64_t rows = 0;
   int64_t columns = 0;
   std::vector<uint8_t> shares;  // [rows, columns] of 255
@@ -65,7 +65,7 @@ struct TextDrawing::Fonts {
       if (FT_New_Face(library, path.c_str(), 0, &face) != 0) {
         continue;
       }
-      // Letters with their accents and tails fill four fifths of a line.
+      // Letters with accents and descenders fill four fifths of a line.
       if (FT_Set_Pixel_Sizes(face, 0, static_cast<FT_UInt>(line_height * 4 / 5)) != 0) {
         FT_Done_Face(face);
         continue;
@@ -103,7 +103,7 @@ const TextDrawing::Glyph& TextDrawing::glyph(char32_t character) {
   out.advance = line_height_ / 2;
   for (FT_Face face : fonts_->faces) {
     const FT_UInt index = FT_Get_Char_Index(face, character);
-    // The last font's box stands for what none has.
+    // The last font's box replaces characters without a glyph.
     if ((index == 0 && face != fonts_->faces.back()) ||
         FT_Load_Glyph(face, index, FT_LOAD_RENDER) != 0) {
       continue;
@@ -114,7 +114,7 @@ const TextDrawing::Glyph& TextDrawing::glyph(char32_t character) {
     out.left = slot->bitmap_left;
     out.top = line_height_ * 4 / 5 - slot->bitmap_top;
     if (bitmap.pixel_mode != FT_PIXEL_MODE_GRAY && bitmap.pixel_mode != FT_PIXEL_MODE_MONO) {
-      return out;  // emoji in colours stay blank
+      return out;  // colour emoji stay blank
     }
     out.rows = bitmap.rows;
     out.columns = bitmap.width;
@@ -144,7 +144,7 @@ std::vector<std::u32string> TextDrawing::wrap(std::u32string_view text, int64_t 
   std::vector<std::u32string> lines;
   while (!text.empty() && lines.size() < most_lines) {
     size_t end = 0;
-    size_t blank = 0;  // where the last word that fits ends
+    size_t blank = 0;  // end of the last word that fits
     for (int64_t used = 0; end < text.size(); ++end) {
       used += glyph(text[end]).advance;
       if (used > width && end > 0) {

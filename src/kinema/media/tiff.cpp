@@ -20,9 +20,10 @@
 namespace kinema::media {
 namespace {
 
-/// Of libtiff's own buffers, and of a tile.
+/// Maximum of libtiff's buffers, and of a tile.
 constexpr tmsize_t kMaxBlockBytes = tmsize_t{256} << 20;
-/// Of a pixel: CMYK or RGBA of 16 bits, or 8 channels of 8; files claim up to 65,535 channels.
+/// Maximum per pixel: CMYK or RGBA with 16 bits, or 8 channels with 8; files may claim up to 65,535
+/// channels.
 constexpr int kMaxPixelBits = 64;
 
 struct Close {
@@ -41,7 +42,7 @@ class File {
     TIFFOpenOptionsSetMaxSingleMemAlloc(options.get(), kMaxBlockBytes);
     TIFFOpenOptionsSetErrorHandlerExtR(options.get(), &File::on_error, this);
     TIFFOpenOptionsSetWarningHandlerExtR(options.get(), &File::on_warning, nullptr);
-    // `m`: it is not mapped, since it lies in memory already.
+    // `m`: do not map it, because it is in memory already.
     file_.reset(TIFFClientOpenExt("", "rm", this, &File::read, &File::write, &File::seek,
                                   &File::close, &File::size, nullptr, nullptr, options.get()));
     check(file_ != nullptr, "{}", reason());
@@ -67,10 +68,10 @@ class File {
   File& operator=(const File&) = delete;
 
   TIFF* get() const { return file_.get(); }
-  /// Throws an Error with libtiff's words where a call of it failed.
+  /// Throws an Error with libtiff's message if a call failed.
   void check_call(bool ok) const { check(ok, "{}", reason()); }
 
-  /// Pages of the picture's full size, up to 2; the first is the current one again.
+  /// The number of full-size pages, up to 2; makes the first the current one again.
   int full_pages() {
     int pages = 1;
     while (pages < 2 && TIFFReadDirectory(get()) != 0) {
@@ -133,7 +134,7 @@ class File {
     std::array<char, 300> text{};
     std::vsnprintf(text.data(), text.size(), format, values);
     auto& reason = static_cast<File*>(file)->reason_;
-    reason = reason.empty() ? text.data() : reason;  // the first says most
+    reason = reason.empty() ? text.data() : reason;  // the first message is the most specific
     return 1;
   }
   static int on_warning(TIFF*, void*, const char*, const char*, va_list) { return 1; }
@@ -144,16 +145,16 @@ class File {
   std::unique_ptr<TIFF, Close> file_;
 };
 
-/// All samples as they are stored, [h, w, samples] of 8 or 16 bits, in this machine's byte order.
+/// All samples as stored, [h, w, samples] with 8 or 16 bits, in this machine's byte order.
 template <typename T>
 std::vector<T> read_samples(const File& file) {
   const size_t width = file.width;
   const size_t height = file.height;
   const bool apart = file.planes == PLANARCONFIG_SEPARATE;
-  const size_t at_once = apart ? 1 : file.samples;  // samples that lie side by side in a block
+  const size_t at_once = apart ? 1 : file.samples;  // samples that are adjacent in a block
   const uint16_t planes = apart ? file.samples : 1;
   std::vector<T> out(width * height * file.samples);
-  // A row of a block to its place.
+  // Copies a row of a block to its position.
   const auto put = [&](const T* from, size_t y, size_t x, size_t pixels, uint16_t plane) {
     T* to = out.data() + (y * width + x) * file.samples + plane;
     if (!apart) {
@@ -203,7 +204,7 @@ std::vector<T> read_samples(const File& file) {
   return out;
 }
 
-/// Premultiplied colours as they were before.
+/// Undoes the premultiplication of colours.
 template <typename T>
 void divide_by_alpha(T* rgba, uint32_t full) {
   for (int c = 0; c < 3 && rgba[3] != 0; ++c) {
@@ -214,7 +215,7 @@ void divide_by_alpha(T* rgba, uint32_t full) {
 uint8_t to_8_bits(uint8_t value) { return value; }
 uint8_t to_8_bits(uint16_t value) { return static_cast<uint8_t>((value + 128) / 257); }
 
-/// Colours of a palette, [entries, 3].
+/// The colours of a palette, [entries, 3].
 std::vector<uint8_t> palette_of(const File& file) {
   std::array<const uint16_t*, 3> map{};
   check(TIFFGetField(file.get(), TIFFTAG_COLORMAP, &map[0], &map[1], &map[2]) != 0,
@@ -266,12 +267,12 @@ std::vector<T> to_rgba(const File& file, const std::vector<T>& samples) {
   return out;
 }
 
-/// Through libtiff's own conversion, whose alpha is premultiplied.
+/// Uses libtiff's conversion, whose alpha is premultiplied.
 std::vector<uint8_t> converted(const File& file) {
   std::array<char, 1024> why{};
   check(TIFFRGBAImageOK(file.get(), why.data()) != 0, "{}", why.data());
   std::vector<uint32_t> raster(size_t{file.width} * file.height);
-  // As stored: it is turned upright afterwards.
+  // In the stored orientation: it is turned upright later.
   file.check_call(TIFFReadRGBAImageOriented(file.get(), file.width, file.height, raster.data(),
                                             file.orientation, 1) != 0);
   std::vector<uint8_t> out(raster.size() * 4);
@@ -303,8 +304,8 @@ bool is_read_here(const File& file) {
   }
 }
 
-/// Throws an Error for colours that libtiff converts only roughly: it ignores the white point of
-/// CIELAB, and shows LogLuv without its exposure.
+/// Throws an Error for colours that libtiff converts inaccurately: it ignores the white point of
+/// CIELAB, and the exposure of LogLuv.
 void check_colours(const File& file) {
   const char* colours = nullptr;
   switch (file.photometric) {

@@ -1,6 +1,6 @@
 #pragma once
 
-// Private to the room: TIFF through libtiff.
+// Private to the module: TIFF through libtiff.
 
 #include <cstddef>
 #include <cstdint>
@@ -11,16 +11,16 @@
 
 namespace kinema::media {
 
-/// Whether the bytes begin as a TIFF file does (BigTIFF too).
+/// True if the bytes start like a TIFF file (or BigTIFF).
 bool is_tiff(std::span<const std::byte> bytes);
 
-/// What decode_tiff gives, from the tags alone. Throws an Error with what is wrong.
+/// The result's size from the tags. Throws an Error with the problem.
 ImageSize tiff_size(std::span<const std::byte> bytes);
 
-/// Decodes the file's one page to u8 [1, h, w, 3], RGB, upright as its orientation says, over the
-/// background: grey, RGB, palettes and CMYK of 8 or 16 bits, in strips or tiles, and what libtiff
-/// turns into RGBA itself (1 to 4 bits, YCbCr, CIE L*a*b*). Throws an Error with what is wrong for
-/// a damaged or truncated file, one of several pages (reduced ones and masks aside), floating-point
+/// Decodes a file of one page to u8 [1, h, w, 3], RGB, upright by its orientation, over the
+/// background: grey, RGB, palettes and CMYK with 8 or 16 bits, in strips or tiles, and formats that
+/// libtiff converts to RGBA (1 to 4 bits, YCbCr, CIE L*a*b*). Throws an Error with the problem for
+/// a corrupt or truncated file, several pages (except reduced ones and masks), floating-point
 /// samples, and more than `max_pixels`.
 HostArray decode_tiff(std::span<const std::byte> bytes, int64_t max_pixels,
                       const Background& background);

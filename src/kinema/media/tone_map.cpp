@@ -40,7 +40,7 @@ double hlg_scene(double level) {
   return level <= 0.5 ? level * level / 3 : (std::exp((level - c) / kA) + kB) / 12;
 }
 
-// BT.2390, 5.4.1, with black at 0: levels of PQ, 1 being the peak's; below the knee they stay.
+// BT.2390, 5.4.1, with black at 0: PQ levels relative to the peak's; unchanged below the knee.
 double eetf(double level, double most) {
   const double knee = 1.5 * most - 0.5;
   if (level < knee || most >= 1) {
@@ -52,7 +52,7 @@ double eetf(double level, double most) {
   return (2 * t3 - 3 * t2 + 1) * knee + (t3 - 2 * t2 + t) * (1 - knee) + (-2 * t3 + 3 * t2) * most;
 }
 
-// Linear light to BT.709's primaries: BT.2087, 2.2; of P3 with D65 (SMPTE EG 432-1), by the same
+// Linear light to BT.709's primaries: BT.2087, 2.2; for P3 with D65 (SMPTE EG 432-1), by the same
 // derivation from both sets of chromaticities.
 std::array<float, 9> to_bt709(int primaries) {
   switch (primaries) {
@@ -66,8 +66,8 @@ std::array<float, 9> to_bt709(int primaries) {
   }
 }
 
-/// The index of x in [0, 1] into a table of so many entries over its square root, which spends them
-/// where eyes see most.
+/// The index of x in [0, 1] in a table of `entries` over its square root, which has more entries
+/// for dark values, like human vision.
 size_t place(float x, size_t entries) {
   const float root = std::sqrt(std::clamp(x, 0.0F, 1.0F));
   return static_cast<size_t>(root * static_cast<float>(entries - 1) + 0.5F);
@@ -119,7 +119,7 @@ void ToneMap::operator()(std::span<const uint16_t> rgb, std::span<uint8_t> out) 
       }
     }
     const float brightest = std::max({light[0], light[1], light[2]});
-    // Above the peak that was stated, all is as bright as the peak.
+    // Values above the stated peak are reduced to the peak.
     const float within = brightest > peak_ ? peak_ / brightest : 1.0F;
     const float gain =
         gain_[place(brightest / peak_, kGains)] * within / static_cast<float>(kWhite);

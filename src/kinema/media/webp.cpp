@@ -41,7 +41,8 @@ WebPBitstreamFeatures features_of(std::span<const std::byte> bytes) {
   return out;
 }
 
-/// What the chunk EXIF says, which lies behind the picture (RFC 9649, 2.7); without one, XMP.
+/// The orientation in the chunk EXIF, which follows the picture (RFC 9649, 2.7); without one,
+/// XMP's.
 int orientation_of(std::span<const std::byte> bytes) {
   constexpr std::string_view kMarker{"Exif\0\0", 6};  // that some writers put before the block
   int exif = 0;
@@ -79,7 +80,7 @@ bool is_webp(std::span<const std::byte> bytes) {
 
 bool is_webp_animation(std::span<const std::byte> bytes) {
   WebPBitstreamFeatures features{};
-  // Of a damaged one the header may still say so.
+  // The header of a corrupt file may still be readable.
   WebPGetFeatures(data_of(bytes), bytes.size(), &features);
   return is_webp(bytes) && features.has_animation != 0;
 }

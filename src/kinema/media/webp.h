@@ -1,6 +1,6 @@
 #pragma once
 
-// Private to the room: WebP through libwebp, whose pixels are those that Pillow has.
+// Private to the module: WebP through libwebp, with the same pixels as Pillow.
 
 #include <cstddef>
 #include <cstdint>
@@ -12,18 +12,18 @@
 
 namespace kinema::media {
 
-/// Whether the bytes begin as a WebP file does.
+/// True if the bytes start like a WebP file.
 bool is_webp(std::span<const std::byte> bytes);
 
-/// Whether it is an animation.
+/// True for an animation.
 bool is_webp_animation(std::span<const std::byte> bytes);
 
-/// What decode_webp gives, from the headers alone. Throws an Error with what is wrong.
+/// The result's size from the headers. Throws an Error with the problem.
 ImageSize webp_size(std::span<const std::byte> bytes);
 
-/// Decodes a still picture to u8 [1, h, w, 3], RGB, upright as Exif says, over the background.
-/// Throws an Error with what is wrong for a damaged or truncated file, an animation, and one with
-/// more than `max_pixels`.
+/// Decodes a still picture to u8 [1, h, w, 3], RGB, upright by Exif, over the background. Throws an
+/// Error with the problem for a corrupt or truncated file, an animation, and more than
+/// `max_pixels`.
 HostArray decode_webp(std::span<const std::byte> bytes, int64_t max_pixels,
                       const Background& background);
 

@@ -18,13 +18,13 @@ std::string sizes_text(const Mesh& mesh, std::span<const std::string> axes) {
   return fmt::format("{}", fmt::join(parts, " x "));
 }
 
-/// Axes that devices may go to from these, which split samples.
+/// Other mesh axes than these, which shard samples, for a remedy.
 std::string_view other_axes(const std::vector<std::string>& axes) {
   const bool fsdp = std::ranges::find(axes, "fsdp") != axes.end();
   return fsdp ? "context or tensor" : "fsdp, context or tensor";
 }
 
-/// `, tokens over context=2 x fsdp=2`; empty where there are no such axes.
+/// `, tokens over context=2 x fsdp=2`; empty if there are no such axes.
 std::string part_text(std::string_view what, const Mesh& mesh,
                       const std::vector<std::string>& axes) {
   return axes.empty() ? "" : fmt::format(", {} over {}", what, sizes_text(mesh, axes));
@@ -92,7 +92,7 @@ AxisRules sample_rules(const io::JsonText& data_sharding) {
   check(tree.is_array() && tree.items().size() == 1,
         "[mesh] data_sharding is {}, expected one list of mesh axes, for the samples of a batch",
         tree.dump(-1));
-  // A rule with a name that nothing else has.
+  // A rule with a unique name.
   const io::Json rules = io::Json::array({io::Json::array({"samples", tree.items()[0]})});
   return AxisRules::parse({rules.dump(-1)}, "data_sharding");
 }

@@ -10,28 +10,28 @@
 
 namespace kinema::mesh {
 
-/// Where a batch of `samples` lies once Placement::for_samples has its say, and the weights, on one
-/// line: `2 samples over data=2, tokens over context=2, weights over context=2`. `what` follows the
-/// number. Says so when fsdp splits tokens because the samples do not divide over it.
+/// A line with the sharding of a batch of `samples` after Placement::for_samples, and of the
+/// weights: `2 samples over data=2, tokens over context=2, weights over context=2`. `what` follows
+/// the number. It mentions if fsdp shards tokens because the samples do not divide over it.
 std::string batch_text(const Placement& asked, int64_t samples, std::string_view what);
 
-/// Throws an Error with the remedy when `samples` do not divide over the mesh axes that
-/// `activation_batch` lies on. `per_device` is per_device_batch_size where that made the number, 0
-/// where global_batch_size did.
+/// Throws an Error with the remedy if `samples` do not divide over the mesh axes of
+/// `activation_batch`. `per_device` is per_device_batch_size if the number is from that key, 0 if
+/// it is from global_batch_size.
 void check_batch(const Placement& placement, int64_t samples, double per_device);
 
-/// Throws an Error that names the numbers that work when `size` (40 attention heads, say) does not
-/// divide over the mesh axes that the logical axis lies on.
+/// Throws an Error with the valid numbers if `size` (of attention heads, for example) does not
+/// divide over the mesh axes of the logical axis.
 void check_divides(const Placement& placement, std::string_view what, int64_t size,
                    std::string_view logical);
 
-/// The rule that `data_sharding` is: one list of mesh axes, for the samples of a batch. Throws an
-/// Error for anything else.
+/// The rule in `data_sharding`: one list of mesh axes, for the samples of a batch. Throws an Error
+/// for anything else.
 AxisRules sample_rules(const io::JsonText& data_sharding);
 
-/// The mesh axes that split a batch as it comes from the host: those of `data_sharding` ([["data",
-/// "fsdp", ...]]: one list, for the samples), less the last of them that the samples do not divide
-/// over and those of one device.
+/// The mesh axes that shard a batch from the host: those of `data_sharding` ([["data", "fsdp",
+/// ...]]: one list, for the samples), without the last ones over which the samples do not divide,
+/// and without axes of one device.
 std::vector<std::string> batch_axes(const Placement& placement, const io::JsonText& data_sharding,
                                     int64_t samples);
 

@@ -8,7 +8,7 @@
 namespace kinema::mesh {
 namespace {
 
-/// Position of each mesh axis for a device's place in the row-major order.
+/// The coordinate on each mesh axis of a device at this row-major position.
 std::vector<int64_t> coordinates(const Mesh& mesh, int64_t position) {
   std::vector<int64_t> out(mesh.axes.axes.size());
   for (size_t a = out.size(); a-- > 0;) {
@@ -25,7 +25,7 @@ int64_t coordinate(const Mesh& mesh, const std::vector<int64_t>& at, const std::
       return at[a];
     }
   }
-  return 0;  // not reached: Mesh::size has refused unknown names
+  return 0;  // not reached: Mesh::size throws for unknown names
 }
 
 void check_block(const Shape& shape, const Block& block, size_t whole, size_t part) {
@@ -88,8 +88,8 @@ void for_each_run(const Dims& dims, const Block& block,
   if (block.elements() == 0) {
     return;
   }
-  // Dimensions from `inner` on are whole in the block, so one run spans them and what is taken of
-  // the dimension before them.
+  // Dimensions from `inner` on are complete in the block, so one run spans them and the block's
+  // range of the dimension before them.
   size_t inner = dims.size();
   int64_t count = 1;
   while (inner > 0) {

@@ -9,10 +9,10 @@
 #include "kinema/graph/graph.h"
 #include "kinema/mesh/mesh.h"
 
-/// Which part of an array each device holds, and copying such parts. Bytes are row-major.
+/// The part of an array on each device, and copies of such parts. Bytes are row-major.
 namespace kinema::mesh {
 
-/// A part of an array: along each dimension `size` elements from `start`.
+/// A part of an array: `size` elements from `start` along each dimension.
 struct Block {
   Dims start;
   Dims size;
@@ -21,19 +21,18 @@ struct Block {
   int64_t elements() const;
 };
 
-/// The block of an array with these sizes on each device, in the mesh's order. A sharding without
-/// dimensions leaves the array whole on all of them. Throws an Error when a size does not divide
-/// over its axes.
+/// The block of an array of these sizes on each device, in the mesh's order. A sharding without
+/// dimensions means replicated. Throws an Error if a size does not divide over its axes.
 std::vector<Block> blocks_of(const Mesh& mesh, const Sharding& sharding, const Dims& dims);
 
-/// Devices (positions in the mesh's order) that hold the same block, by first device.
+/// Devices (positions in the mesh's order) with the same block, ordered by the first device.
 struct Holders {
   Block block;
   std::vector<size_t> devices;
 };
 std::vector<Holders> holders_of(std::span<const Block> blocks);
 
-/// Calls `run(offset, count)` for each contiguous run of elements of the block within the whole
+/// Calls `run(offset, count)` for each contiguous run of the block's elements within the whole
 /// array, in row-major order.
 void for_each_run(const Dims& dims, const Block& block,
                   const std::function<void(int64_t offset, int64_t count)>& run);
@@ -41,7 +40,7 @@ void for_each_run(const Dims& dims, const Block& block,
 /// Copies a block out of the whole array; `into` holds exactly its elements.
 void take_block(std::span<const std::byte> whole, const Shape& shape, const Block& block,
                 std::span<std::byte> into);
-/// Copies a block's elements to where they lie in the whole array.
+/// Copies a block's elements to their positions in the whole array.
 void put_block(std::span<const std::byte> part, const Shape& shape, const Block& block,
                std::span<std::byte> whole);
 

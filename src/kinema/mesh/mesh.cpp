@@ -45,7 +45,7 @@ void check_names(const Settings& settings) {
   }
 }
 
-/// What a network's sizes are multiplied to, for messages.
+/// The product of a network's sizes, for messages.
 std::string product_text(std::string_view network, const std::vector<std::string>& axes,
                          std::span<const int64_t> sizes) {
   std::vector<std::string> factors;
@@ -58,13 +58,12 @@ std::string product_text(std::string_view network, const std::vector<std::string
                          : fmt::format("{}", fmt::join(factors, " x "));
 }
 
-/// The sizes of one network, -1 filled in. `total` is what they must multiply to, a number of
-/// `what`.
+/// The sizes of one network, with -1 filled in. Their product must be `total`, a number of `what`.
 std::vector<int64_t> network_sizes(const Settings& settings, std::string_view network,
                                    int64_t total, std::string_view what) {
   const std::vector<std::string>& axes = settings.mesh_axes;
   std::vector<int64_t> sizes;
-  std::vector<std::string> open;  // keys that are -1
+  std::vector<std::string> open;  // keys with the value -1
   int64_t product = 1;
   for (const std::string& axis : axes) {
     const int64_t size = configured(settings, network, axis);
@@ -143,7 +142,7 @@ std::vector<Slice> slices_of(std::span<const Device> devices, int64_t wanted) {
   return slices;
 }
 
-/// A slice's device ids, row by row of its part of the mesh.
+/// A slice's device ids, in row-major order of its part of the mesh.
 std::vector<int64_t> rows_of(const Slice& slice, const Settings& settings,
                              std::span<const int64_t> sizes) {
   std::vector<GridPlace> places;
@@ -204,7 +203,7 @@ Mesh make_mesh(const Settings& settings, std::span<const Device> devices) {
   for (size_t a = 0; a < ici.size(); ++a) {
     mesh.axes.axes.emplace_back(settings.mesh_axes[a], dcn[a] * ici[a]);
   }
-  // Rules may name an axis that mesh_axes leaves out: it has one device.
+  // Rules may name an axis that mesh_axes does not have: it has one device.
   for (const std::string_view axis : kAxes) {
     if (!mesh.has(axis)) {
       mesh.axes.axes.emplace_back(axis, 1);
@@ -212,7 +211,8 @@ Mesh make_mesh(const Settings& settings, std::span<const Device> devices) {
   }
   const int64_t total = per_slice * count;
   for (int64_t position = 0; position < total; ++position) {
-    // Coordinates along the axes, last axis fastest; each splits into slice and place within.
+    // Coordinates along the axes, last axis fastest; each is divided into the slice and the
+    // position inside it.
     int64_t rest = position;
     int64_t slice = 0;
     int64_t within = 0;

@@ -14,54 +14,56 @@
 
 namespace kinema::mesh {
 
-/// Where tensors lie: a mesh and the rules of one network. A cheap handle to pass to model code,
-/// which names logical axes only. Without a mesh it leaves every tensor as it is.
+/// The sharding of tensors: a mesh and the rules of one network. A cheap handle for model code,
+/// which uses logical axes only. Without a mesh it leaves every tensor unchanged.
 class Placement {
  public:
   /// One device.
   Placement() = default;
-  /// Throws an Error when a rule names an axis that the mesh does not have; `key` names the rules.
+  /// Throws an Error if a rule names an axis that the mesh does not have; `key` is the
+  /// configuration key of the rules.
   Placement(Mesh mesh, AxisRules rules, std::string_view key = "logical_axis_rules");
 
-  /// Of equal meshes and rules.
+  /// True for equal meshes and rules.
   bool operator==(const Placement& other) const;
 
-  /// More than one device.
+  /// True for more than one device.
   bool active() const { return data_ != nullptr && data_->mesh.devices() > 1; }
   int64_t devices() const { return active() ? data_->mesh.devices() : 1; }
-  /// Of an inactive one: no axes, no devices.
+  /// Without a mesh: no axes, no devices.
   const Mesh& mesh() const;
   const AxisRules& rules() const;
 
-  /// The mesh axes of more than one device that a logical axis lies on, major first; and how many
-  /// devices those are.
+  /// The mesh axes, of more than one device, over which a logical axis is sharded, major first; and
+  /// the number of their devices.
   std::vector<std::string> axes_of(std::string_view logical) const;
   int64_t parts(std::string_view logical) const;
 
-  /// The placement for a batch of this many samples: where they do not divide over the mesh axes of
-  /// `activation_batch`, `fsdp` splits their tokens instead (AxisRules::with_tokens_on_fsdp).
-  /// Weights lie as before. Whether the samples divide then is check_batch's.
+  /// The placement for a batch of this many samples: if they do not divide over the mesh axes of
+  /// `activation_batch`, `fsdp` shards their tokens instead (AxisRules::with_tokens_on_fsdp).
+  /// Weights keep their sharding. check_batch tests whether the samples then divide.
   Placement for_samples(int64_t samples) const;
 
-  /// How an array that the program takes or gives is split: by the rules, less the last of a
-  /// dimension's mesh axes that its size does not divide over. Axes of one device are left out.
-  /// `logical` has a name per dimension ("": none). Without a mesh: empty.
+  /// The sharding of a program's input or result: by the rules, without the last of a dimension's
+  /// mesh axes over which its size does not divide. Axes of one device are omitted. `logical` has
+  /// one name per dimension ("": none). Empty without a mesh.
   Sharding sharding(std::span<const std::string> logical, const Dims& dims) const;
   Sharding sharding(std::initializer_list<std::string_view> logical, const Dims& dims) const;
-  /// The same for values inside a program, where the compiler pads what does not divide.
+  /// The same for values inside a program, which the compiler pads if they do not divide.
   Sharding constraint(std::span<const std::string> logical, const Dims& dims) const;
-  /// That every device holds all of an array, said so that the compiler does not split it.
+  /// Replicated on every device, as an explicit sharding.
   Sharding whole(const Dims& dims) const;
 
-  /// x, asked to lie as the rules say; x itself without a mesh, or where they say nothing of it.
+  /// x with a sharding constraint by the rules; x itself without a mesh, or if they have no rule
+  /// for it.
   Tensor operator()(Tensor x, std::span<const std::string_view> logical) const;
   Tensor operator()(Tensor x, std::initializer_list<std::string_view> logical) const {
     return (*this)(x, std::span(logical.begin(), logical.size()));
   }
 
-  /// x, a rounded product, as what its readers read; x itself without a mesh. Partitioned products
-  /// leave f32 sums, and without a wall readers round those again, which stay in memory in place of
-  /// the rounded values.
+  /// x, a rounded product, for its consumers; x itself without a mesh. Partitioned products give
+  /// f32 sums; without a barrier each consumer rounds them again, and the f32 sums stay in memory
+  /// instead of the rounded values.
   Tensor rounded(Tensor x) const;
 
  private:

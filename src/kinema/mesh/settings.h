@@ -8,9 +8,9 @@
 
 namespace kinema::mesh {
 
-/// Sizes of a device mesh and where logical axes lie on it, with the names and defaults of
+/// Sizes of a device mesh and the sharding rules of logical axes, with the names and defaults of
 /// MaxDiffusion's keys: see docs/guides/parallelism.md. `dcn_*` count slices, `ici_*` devices of a
-/// slice; -1 takes what the other axes of the same network leave.
+/// slice; -1 is computed from the other axes of the same network.
 struct Settings {
   std::vector<std::string> mesh_axes = {"data", "fsdp", "context", "tensor"};
   io::JsonText logical_axis_rules{

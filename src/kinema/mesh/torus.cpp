@@ -9,12 +9,12 @@
 namespace kinema::mesh {
 namespace {
 
-/// Devices by their place in a full grid.
+/// Devices by their position in a complete grid.
 struct Grid {
   std::vector<int64_t> sizes;  // fastest first
   std::vector<int64_t> ids;
 
-  /// Nothing when a place is missing or taken twice.
+  /// Nothing if a position is missing or used twice.
   static std::optional<Grid> of(std::span<const GridPlace> places) {
     if (places.empty() || places[0].coordinates.empty()) {
       return std::nullopt;
@@ -64,7 +64,7 @@ struct Grid {
     return out;
   }
 
-  /// Axes with more than one device.
+  /// Grid axes with more than one device.
   uint32_t used() const {
     uint32_t out = 0;
     for (size_t a = 0; a < sizes.size(); ++a) {
@@ -74,8 +74,7 @@ struct Grid {
   }
 };
 
-/// Which axes of the grid each axis of the mesh takes, as bits; axes of the mesh from `count` on
-/// have theirs.
+/// Assigns grid axes to each mesh axis, as bits; mesh axes from `count` on already have theirs.
 bool assign(const Grid& grid, std::span<const int64_t> sizes, size_t count, uint32_t free,
             std::vector<uint32_t>& taken) {
   if (count == 0) {

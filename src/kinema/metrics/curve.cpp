@@ -1,4 +1,4 @@
-// The picture of a loss curve: raw points pale, their running mean strong.
+// Draws a loss curve: raw points in a light colour, their running mean in a strong one.
 #include <algorithm>
 
 #include "kinema/io/atomic_write.h"
@@ -31,7 +31,8 @@ void write_curve(const std::filesystem::path& path, const LossCurve& curve,
   std::vector<double> mean = smoothed(curve.losses).values;
   std::vector<double> sorted = curve.losses;
   std::sort(sorted.begin(), sorted.end());
-  // A few wild first losses must not flatten the rest: the top one percent may leave the picture.
+  // A few extreme first losses must not flatten the rest: the highest one percent may be outside
+  // the picture.
   const double top =
       std::max(sorted[(sorted.size() - 1) * 99 / 100], *std::max_element(mean.begin(), mean.end()));
   const Plot plot{

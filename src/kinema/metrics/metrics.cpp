@@ -17,7 +17,7 @@ namespace kinema::metrics {
 
 namespace {
 
-/// The row on a line, or nothing when it is not whole.
+/// The JSON of a line, or nothing if the line is incomplete.
 std::optional<io::Json> row_of(const std::string& line) {
   try {
     io::Json row = io::Json::parse(line, "metrics.jsonl");
@@ -25,7 +25,7 @@ std::optional<io::Json> row_of(const std::string& line) {
       row.at("step").as_number();
       return row;
     }
-  } catch (const Error&) {  // a torn line is no reason to stop: it is dropped
+  } catch (const Error&) {  // an incomplete line is dropped
   }
   return std::nullopt;
 }
@@ -35,7 +35,7 @@ bool is_of_another(const io::Json& row, const std::string& run_name) {
   return name != nullptr && name->is_string() && name->as_string() != run_name;
 }
 
-/// Lines of other runs' rows, and of this one's before `first_step`, in order.
+/// Lines of other runs, and of this one before `first_step`, in order.
 std::string kept_lines(const std::filesystem::path& path, const std::string& run_name,
                        int64_t first_step) {
   std::ifstream old(path);
@@ -138,7 +138,7 @@ void MetricsFile::write(int64_t step, const std::vector<Scalar>& scalars) {
 
 std::string MetricsFile::write_row(const io::Json& row) {
   std::string line = row.dump(-1);
-  file_ << line << std::endl;  // flushed: whoever watches the run sees each step
+  file_ << line << std::endl;  // flushed, so that readers see each step
   check(file_.good(), "[train] {} cannot be written: {}", path_.string(), std::strerror(errno));
   return line;
 }

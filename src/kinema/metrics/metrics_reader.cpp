@@ -18,7 +18,7 @@ double number(const io::Json& row, const char* key) {
                                                : std::numeric_limits<double>::quiet_NaN();
 }
 
-/// Adds what the line holds: a step, or an evaluation.
+/// Adds the contents of a line: a step, or an evaluation.
 void add_row(const std::string& line, std::vector<MetricsRow>& steps,
              std::vector<EvaluationRow>& evaluations) {
   try {
@@ -52,7 +52,7 @@ void add_row(const std::string& line, std::vector<MetricsRow>& steps,
       out.nonfinite = where->as_string();
     }
     steps.push_back(std::move(out));
-  } catch (const Error&) {  // somebody else's line is no reason to stop watching
+  } catch (const Error&) {  // unknown lines are skipped
   }
 }
 
@@ -75,7 +75,7 @@ bool MetricsReader::poll() {
   std::ifstream in(path_, std::ios::binary);
   in.seekg(read_);
   const int64_t before = read_;
-  // A line without its end may still be being written.
+  // The last line may still be incomplete.
   for (std::string line; std::getline(in, line) && !in.eof();) {
     read_ += static_cast<int64_t>(line.size()) + 1;
     add_row(line, rows_, evaluations_);

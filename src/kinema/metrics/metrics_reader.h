@@ -9,7 +9,7 @@
 
 namespace kinema::metrics {
 
-/// A row of `metrics.jsonl`; NaN stands for a number that is not there.
+/// A line of `metrics.jsonl`; missing numbers are NaN.
 struct MetricsRow {
   int64_t step = 0;
   double loss = 0;
@@ -19,12 +19,12 @@ struct MetricsRow {
   double tflops_per_second = 0;
   double epoch = 0;
   std::string time = {};                     // UTC
-  std::string nonfinite;                     // where, when the step was not finite
-  std::string expert = {};                   // whose step it was, of a run of both
+  std::string nonfinite;                     // where, if the step was not finite
+  std::string expert = {};                   // the expert of the step, in a run of both
   std::vector<double> process_seconds = {};  // of several processes, by rank
 };
 
-/// A row of an evaluation.
+/// A line of an evaluation.
 struct EvaluationRow {
   int64_t step = 0;
   double loss = 0;
@@ -35,9 +35,9 @@ class MetricsReader {
  public:
   explicit MetricsReader(std::filesystem::path path) : path_(std::move(path)) {}
 
-  /// Reads the lines that were added, or all of them where the file is another one by now (a
-  /// resumed run writes it anew). True when there was something to read. Lines that are not whole
-  /// wait; others that are no rows are skipped. A file that is not there has no rows.
+  /// Reads the new lines, or all of them if the file was replaced (by a resumed run). Returns true
+  /// if there were new lines. Incomplete lines are read later; unknown lines are skipped. A missing
+  /// file has no lines.
   bool poll();
   const std::vector<MetricsRow>& rows() const { return rows_; }
   const std::vector<EvaluationRow>& evaluations() const { return evaluations_; }

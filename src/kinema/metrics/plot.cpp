@@ -17,7 +17,7 @@ constexpr double kRight = 16;
 constexpr double kTop = 36;
 constexpr double kBottom = 44;
 
-/// A range of values and where it lies on the picture.
+/// A linear map from values to pixels.
 struct Scale {
   double low, high;  // values
   double from, to;   // pixels
@@ -27,7 +27,7 @@ struct Scale {
   }
 };
 
-/// Largest of 1, 2, 5 times a power of ten that cuts a range into at least four parts.
+/// The largest of 1, 2, 5 times a power of ten that divides a range into at least four parts.
 double round_step(double range) {
   const double power = std::pow(10.0, std::floor(std::log10(range)));
   for (const double factor : {2.0, 1.0, 0.5, 0.2}) {
@@ -46,7 +46,7 @@ std::string escaped(const std::string& text) {
   return out;
 }
 
-/// The smallest range that holds all values; 0 to 1 without any.
+/// The smallest range of all values; 0 to 1 if there are none.
 std::pair<double, double> range_of(const Plot& plot, std::vector<double> PlotLine::*which) {
   double low = std::numeric_limits<double>::infinity();
   double high = -low;
@@ -62,7 +62,7 @@ std::pair<double, double> range_of(const Plot& plot, std::vector<double> PlotLin
 }
 
 std::string polyline(const PlotLine& line, const Scale& x, const Scale& y) {
-  // More points than pixels would only make the file large.
+  // More points than pixels only make the file larger.
   const size_t stride = std::max<size_t>(1, line.xs.size() / 2000);
   std::string points;
   for (size_t i = 0; i < line.xs.size(); i += stride) {
@@ -114,14 +114,14 @@ std::string legend(const Plot& plot) {
   return out;
 }
 
-/// One plot in a corner of its own.
+/// One plot with its axes.
 std::string panel(const Plot& plot) {
   const auto [first, last] = range_of(plot, &PlotLine::xs);
   auto [low, high] = range_of(plot, &PlotLine::ys);
   low = plot.from_zero ? std::min(0.0, low) : low;
   high = plot.top.value_or(high);
   const Scale x{first, std::max(last, first + 1.0), kLeft, kWidth - kRight};
-  // A curve that stays has room above; what is tiny beside its own values is no range.
+  // A constant curve gets space above it; rounding differences are not a range.
   const bool has_range = high - low > 1e-9 * std::max(std::abs(high), std::abs(low));
   const double room = std::abs(low) > 0 ? std::abs(low) : 1.0;
   const Scale y{low, has_range ? high + 0.05 * (high - low) : low + room, kHeight - kBottom, kTop};

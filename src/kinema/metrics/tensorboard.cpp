@@ -134,7 +134,8 @@ EventFile::EventFile(const std::filesystem::path& folder, int64_t first_step) {
   put_bytes(version, 3, "brain.Event:2");  // Event.file_version
   file_ << io::frame_record(version);
   if (first_step > 0) {
-    // Event.session_log = 7 with SessionLog.status = START: a restart, which hides later steps.
+    // Event.session_log = 7 with SessionLog.status = START, which makes TensorBoard hide later
+    // steps of older files.
     std::string restart = event_head(now(), first_step);
     put_bytes(restart, 7, std::string("\x08\x01", 2));
     file_ << io::frame_record(restart);
@@ -159,7 +160,7 @@ void EventFile::write(const training::StepRecord& record) {
   }
   if (record.finite) {
     scalars.push_back({"learning/loss", record.loss});
-    if (!record.expert.empty()) {  // a curve for each
+    if (!record.expert.empty()) {  // one curve per expert
       scalars.push_back({"learning/loss_" + record.expert, record.loss});
     }
     scalars.push_back({"learning/max_grad_norm", record.gradient_norm});
@@ -188,7 +189,7 @@ void EventFile::write_image(int64_t step, const EventImage& image) {
 }
 
 void EventFile::write_text(const std::string& name, const std::string& text) {
-  // Four spaces before a line keep Markdown's hands off it.
+  // Four leading spaces make Markdown show the line unchanged.
   std::string markdown = "    ";
   for (const char c : text) {
     markdown += c;

@@ -10,7 +10,7 @@
 
 namespace kinema::metrics {
 
-/// A number of an event.
+/// A scalar of an event.
 struct Scalar {
   std::string name;
   double value;
@@ -21,24 +21,24 @@ struct EventImage {
   std::string name;
   int64_t height = 0;
   int64_t width = 0;
-  std::string encoded;  // a whole PNG, JPEG or GIF file
+  std::string encoded;  // a complete PNG, JPEG or GIF file
 };
 
 /// TensorBoard event files: the scalars of metrics.jsonl, under the same names, texts and pictures.
 class EventFile {
  public:
-  /// Begins a new file in the folder (made when missing); steps from `first_step` on in earlier
-  /// files are no longer shown. Throws an Error when the file cannot be written.
+  /// Starts a new file in the folder (created if missing); steps from `first_step` in earlier files
+  /// are hidden. Throws an Error if the file cannot be written.
   EventFile(const std::filesystem::path& folder, int64_t first_step);
 
   void write(const training::StepRecord& record);
   void write(int64_t step, const training::Evaluation& evaluation);
   void write(int64_t step, const std::vector<Scalar>& scalars);
-  /// A picture or animation, PNG, JPEG or GIF, on TensorBoard's page of images.
+  /// A picture or animation, PNG, JPEG or GIF, for TensorBoard's image page.
   void write_image(int64_t step, const EventImage& image);
-  /// A text of the run as a whole, shown as it is on TensorBoard's page of texts.
+  /// A text about the whole run, shown unformatted on TensorBoard's text page.
   void write_text(const std::string& name, const std::string& text);
-  /// Hands what was written to the system, so that TensorBoard sees it.
+  /// Flushes the file, so that TensorBoard sees the events.
   void flush();
 
  private:

@@ -5,13 +5,13 @@
 
 namespace kinema {
 
-/// What the configurations of all models are asked. Throws Errors that begin with the model's name.
+/// Checks that the configurations of all models share. Their Errors start with the model's name.
 struct ConfigCheck {
   std::string_view model;
 
-  /// A size must be from `low` to `high`.
+  /// Throws an Error unless a size is from `low` to `high`.
   void range(std::string_view key, int64_t value, int64_t low, int64_t high) const;
-  /// What is added to a variance must be finite and between 0 and 1.
+  /// Throws an Error unless a norm's epsilon is finite and between 0 and 1.
   void epsilon(std::string_view key, double value) const;
 };
 

@@ -18,7 +18,7 @@ void ConfigJson::check_known(std::initializer_list<std::string_view> others) con
       quantized != nullptr && !quantized->is_null()) {
     const io::Json* method = quantized->is_object() ? quantized->find("quant_method") : nullptr;
     fail(
-        "[{}] {} says that the weights are quantized by {}, which is not read\n  take the model "
+        "[{}] {}: the weights are quantized by {}, which is not supported\n  use the model "
         "without quantization; weights_storage=int8 or float8_e4m3fn makes its weights small here",
         model_, quantized->where(), method == nullptr ? "another program" : method->brief());
   }

@@ -11,28 +11,29 @@
 
 namespace kinema {
 
-/// What readers of `config.json` share. Errors begin with the model's name and name file and key.
+/// A reader of `config.json`. Errors start with the model's name and contain file and key.
 class ConfigJson {
  public:
-  /// `model`: `flux`, as messages begin; `what`: `a Flux transformer`.
+  /// `model`: the start of messages, `flux`; `what`: `a Flux transformer`.
   ConfigJson(std::string_view model, std::string_view what, const io::Json& json)
       : model_(model), what_(what), json_(json) {}
 
-  /// The members of Json, which also make a key known.
+  /// As in Json; the key is then a known one.
   const io::Json& at(std::string_view key) const;
   const io::Json* find(std::string_view key) const;
   bool contains(std::string_view key) const { return find(key) != nullptr; }
 
-  /// `_class_name` must be this.
+  /// Throws an Error unless `_class_name` is `name`.
   void check_class(std::string_view name) const;
-  /// Every key must be one that was asked for, or that changes nothing here (`others`); diffusers'
-  /// own bookkeeping begins with an underscore. For when all is read.
+  /// Throws an Error for a key that was not read and is not one of `others`, which have no effect
+  /// in kinema. Diffusers' internal keys, which start with an underscore, are ignored. Call it
+  /// last.
   void check_known(std::initializer_list<std::string_view> others = {}) const;
-  /// Keys that may hold one value only, where they are there at all.
+  /// Throws an Error for one of these keys with another value; they may be missing.
   void check_fixed(std::initializer_list<std::pair<std::string_view, io::Json>> values) const;
-  /// A size that may be null or absent, which both stand for `none`.
+  /// A size that may be null or missing: then it is `none`.
   int64_t optional_size(std::string_view key, int64_t none) const;
-  /// `validate`, whose Errors are said to be of this file.
+  /// Calls `validate` and adds this file's name to its Errors.
   void validated(const std::function<void()>& validate) const;
 
  private:

@@ -83,7 +83,7 @@ std::string check_clip_text(const weights::Checkpoint& files) {
                      config.hidden_size, config.vocab_size);
 }
 
-/// The other models in the file of a network.
+/// The other models in a network's file.
 std::string check_beside(const std::filesystem::path& path) {
   std::string out;
   for (const std::string_view part : weights::parts_in(path)) {
@@ -96,7 +96,7 @@ std::string check_beside(const std::filesystem::path& path) {
   return out;
 }
 
-/// A file of no network: an autoencoder.
+/// A file without a network: an autoencoder.
 std::string check_other(const std::filesystem::path& path) {
   return check_image_vae(weights::Checkpoint::open(path, weights::kVae));
 }
@@ -142,7 +142,7 @@ std::string check_model(const std::filesystem::path& path) {
   return check_transformer(weights::Checkpoint::open(path));
 }
 
-/// Throws an Error where a pipeline's autoencoder makes other latents than its network takes.
+/// Throws an Error if a pipeline's autoencoder has other latents than its network.
 void check_latents(const std::filesystem::path& path) {
   std::error_code ignored;
   const std::filesystem::path vae = path / weights::kVae;
@@ -165,15 +165,15 @@ void check_latents(const std::filesystem::path& path) {
   }
 }
 
-/// Throws an Error for a change of a bias that the layer does not have (PEFT's `lora_bias`), as
-/// loading does.
+/// Throws an Error for a change of a bias that the layer does not have (PEFT's `lora_bias`);
+/// loading would fail too.
 void check_biases(const weights::Lora& lora) {
   using weights::LoraMember;
   const weights::Family* family = lora.family();
   if (family == nullptr) {
     return;
   }
-  std::set<std::string> names;  // of the released network's parameters
+  std::set<std::string> names;  // parameter names of the released network
   for (const char* release : {"Wan2.1-T2V-1.3B", "FLUX.1-dev", "SDXL"}) {
     const io::Json config = *released_config(release);
     if (weights::family_of_config(config) == family) {
@@ -195,7 +195,7 @@ void check_biases(const weights::Lora& lora) {
       return names.contains(module + ".weight") && !names.contains(module + ".bias");
     });
   }
-  // T5 has no biases at all.
+  // T5 has no biases.
   const auto always = [](const std::string&) { return true; };
   if (family->text_encoder_class == "UMT5EncoderModel") {
     look_at(lora.targets(LoraMember::TEXT_ENCODER), always);
@@ -210,7 +210,7 @@ void check_biases(const weights::Lora& lora) {
 std::string check_lora(const std::filesystem::path& path) {
   const weights::Lora lora = weights::Lora::open(path);
   check_biases(lora);
-  check(lora.unknown().empty(), "[lora] {}: {} keys name no module that is known, `{}` for one",
+  check(lora.unknown().empty(), "[lora] {}: {} keys name an unknown module, for example `{}`",
         path.string(), lora.unknown().size(), lora.unknown().empty() ? "" : lora.unknown()[0]);
   lora.check_finite();
   return "LoRA: " + lora.summary();
@@ -256,18 +256,18 @@ std::string check_path(const std::filesystem::path& path) {
   for (const auto& [name, value] : index.members()) {
     const bool is_model = value.is_array() && value.items().size() == 2 &&
                           !value.items()[0].is_null() && !name.starts_with('_');
-    // What has no config.json is no model: schedulers, tokenizers, image processors.
+    // Folders without a config.json that are not models: schedulers, tokenizers, image processors.
     static const std::set<std::string> kWithout{"scheduler", "tokenizer", "tokenizer_2",
                                                 "image_processor", "feature_extractor"};
     if (is_model && !kWithout.contains(name)) {
       check(std::filesystem::exists(path / name / "config.json"),
-            "[weights] {} has no {}/config.json, which its model_index.json calls for",
+            "[weights] {} has no {}/config.json, which its model_index.json requires",
             path.string(), name);
       check_model(path / name);
       models += (models.empty() ? "" : ", ") + name;
     }
   }
-  check(!models.empty(), "[weights] {}: model_index.json names no model that is there",
+  check(!models.empty(), "[weights] {}: model_index.json names no model that exists",
         path.string());
   check_latents(path);
   return "pipeline: " + models;

@@ -7,24 +7,24 @@
 #include "kinema/graph/ops.h"
 #include "kinema/weights/checkpoint.h"
 
-/// What networks that are read off a checkpoint's tensors ask of it.
+/// Sizes of a network, read from a checkpoint's tensors.
 namespace kinema::networks {
 
 class CheckpointSizes {
  public:
   explicit CheckpointSizes(const weights::Checkpoint& checkpoint) : checkpoint_(checkpoint) {}
 
-  /// Sizes of one tensor, which must have so many axes. Throws an Error naming file and tensor.
+  /// Sizes of one tensor, which must have `axes` axes. Throws an Error with file and tensor.
   const Dims& dims(const std::string& key, size_t axes) const;
-  /// How many layers there are: the first number that a key, `blocks.{}.norm.weight`, does not
-  /// have.
+  /// The number of layers: the first number for which a key, `blocks.{}.norm.weight`, does not
+  /// exist.
   int64_t count(std::string_view key) const;
 
  private:
   const weights::Checkpoint& checkpoint_;
 };
 
-/// The configuration, which `validate` accepts: its Error says that shapes were read.
+/// The configuration after `validate`; its Errors are rethrown with a note that shapes were read.
 template <typename Config, typename Validate>
 Config validated(const weights::Checkpoint& checkpoint, Config config, Validate validate) {
   try {
@@ -35,8 +35,8 @@ Config validated(const weights::Checkpoint& checkpoint, Config config, Validate 
   return config;
 }
 
-/// Latents [b, c, 1, h, w] of an image as [b, c, h, w]; `model` begins the Error where there are
-/// more frames.
+/// Latents [b, c, 1, h, w] of an image as [b, c, h, w]; throws an Error that starts with `model`
+/// for more frames.
 Tensor one_frame(Tensor latents, std::string_view model);
 
 }  // namespace kinema::networks

@@ -38,8 +38,8 @@ io::GgmlType ggml_type(DType dtype) {
                                : io::GgmlType::F32;
 }
 
-/// Rows that Q8_0's blocks of 32 do not divide stay floats. What is no matrix is F32: diffusers and
-/// ComfyUI decode types that torch has not in linear layers only.
+/// Matrices whose rows are not multiples of Q8_0's blocks of 32 stay floats. Other tensors are F32:
+/// diffusers and ComfyUI decode dtypes that torch does not have in linear layers only.
 void write_gguf(const fs::path& target, const std::vector<Written>& tensors,
                 const ConvertOptions& options) {
   std::vector<io::GgufEntry> entries;
@@ -65,8 +65,8 @@ void write_gguf(const fs::path& target, const std::vector<Written>& tensors,
   io::write_gguf(target, entries, {{"general.architecture", "wan"}});
 }
 
-/// What is written as codes: what the family keeps as codes where its weights are stored narrow.
-/// There nearly all of a network's bytes are, and rounding shows least.
+/// Keys that are written as codes: those that the family stores as codes with weights_storage. They
+/// are nearly all of a network's bytes, and rounding matters least in them.
 Keys narrow_keys(const Network& network) {
   Keys out;
   for (const nn::ParamSpec& spec :
@@ -80,15 +80,14 @@ Keys narrow_keys(const Network& network) {
 
 bool is_file(const fs::path& target) { return target.extension() == ".safetensors"; }
 
-/// Throws an Error where a single file of the network would be read as another one: a file holds
-/// shapes, and no configuration but the one beside it.
+/// Throws an Error if a single file of the network would be read as another one: a file contains
+/// shapes, but no configuration.
 void check_read_back(const Network& network, const weights::Checkpoint& source,
                      const fs::path& target) {
   const auto refuse = [&](std::string_view reason) {
     fail(
-        "[weights] {} alone does not tell what {} is: {}\n  --to diffusers writes a config.json "
-        "that "
-        "says it; or copy the model's config.json into {} first",
+        "[weights] {} would not be read as the same network as {}: {}\n  --to diffusers writes a "
+        "config.json; or copy the model's config.json into {} first",
         target.string(), source.path(), reason,
         target.has_parent_path() ? target.parent_path().string() : "this folder");
   };
@@ -103,8 +102,7 @@ void check_read_back(const Network& network, const weights::Checkpoint& source,
   const Json own = network->config();
   for (const auto& [key, value] : own.members()) {
     const Json& other = read.at(key);
-    if (other.dump() != value.dump() &&
-        key != "sample_size") {  // which a picture's size is taken from
+    if (other.dump() != value.dump() && key != "sample_size") {  // only the default picture size
       refuse(fmt::format("`{}` is {}, and would be read as {}", key, value.brief(), other.brief()));
     }
   }
@@ -124,7 +122,8 @@ void write(const fs::path& target, const Json& config, std::span<const io::Tenso
 Format format_from_string(const std::string& name) {
   const auto* const found = std::ranges::find(kWords, name, &Word::word);
   check(found != std::end(kWords),
-        "[weights] `{}` is no format: diffusers, original, comfyui, fp8, int8 and gguf are", name);
+        "[weights] `{}` is not a format, expected diffusers, original, comfyui, fp8, int8 or gguf",
+        name);
   return found->format;
 }
 
@@ -135,16 +134,15 @@ void convert_transformer(const fs::path& source, const fs::path& target,
   const Network network = open(checkpoint);
   weights::check_tensors(checkpoint, network->parameters({}));
   const bool is_wan = weights::family_of(checkpoint)->names == &weights::kWanNames;
-  check(is_wan || options.to != Format::GGUF,
-        "[weights] GGUF files are written of Wan only; {} is {}", source.string(),
-        weights::family_of(checkpoint)->name);
+  check(is_wan || options.to != Format::GGUF, "[weights] only Wan is written as GGUF; {} is {}",
+        source.string(), weights::family_of(checkpoint)->name);
   check(options.to != Format::DIFFUSERS || !is_file(target),
-        "[weights] {} is a file's name, but diffusers wants a folder with its config.json",
+        "[weights] {} is a file name, but diffusers needs a folder with a config.json",
         target.string());
   check((options.to != Format::COMFYUI && !is_stored(options.to)) || is_file(target),
-        "[weights] ComfyUI wants one file: {} must end with .safetensors", target.string());
+        "[weights] ComfyUI needs a single file: {} must end with .safetensors", target.string());
   check((options.to == Format::GGUF) == weights::is_gguf(target),
-        "[weights] {}: files that end with .gguf, and no others, are written with --to gguf",
+        "[weights] {}: --to gguf writes files that end with .gguf, other formats do not",
         target.string());
   const bool is_folder = !is_file(target) && options.to != Format::GGUF;
   if (!is_folder) {
@@ -155,7 +153,7 @@ void convert_transformer(const fs::path& source, const fs::path& target,
                                                       : Json();
   std::error_code ignored;
   check(!fs::exists(fs::symlink_status(target, ignored)),
-        "[weights] {} is there already\n  remove it, or name another place", target.string());
+        "[weights] {} exists already\n  remove it, or choose another path", target.string());
   try {
     const std::vector<Written> tensors = written(checkpoint, options.to, narrow_keys(network));
     if (options.to == Format::GGUF) {
@@ -165,7 +163,7 @@ void convert_transformer(const fs::path& source, const fs::path& target,
     }
     checkpoint.check_intact();
   } catch (...) {
-    fs::remove_all(target, ignored);  // was not there before
+    fs::remove_all(target, ignored);  // did not exist before
     throw;
   }
 }

@@ -11,45 +11,45 @@
 
 namespace kinema::networks {
 
-/// What a transformer is written as.
+/// The format in which a transformer is written.
 enum class Format {
-  DIFFUSERS,  // a folder with config.json and, above a size, shards
-  ORIGINAL,   // names of the release: one .safetensors file, or (Wan) a folder with config.json
-  COMFYUI,    // one .safetensors file, those names after `model.diffusion_model.`
+  DIFFUSERS,  // a folder with config.json and, above a certain size, shards
+  ORIGINAL,   // the release's names: one .safetensors file, or (Wan) a folder with config.json
+  COMFYUI,    // one .safetensors file, the same names after `model.diffusion_model.`
   FP8,        // the same, blocks' linear weights as float8_e4m3fn with one scale each: `scaled_fp8`
-  INT8,       // the same with int8 and a scale an output
+  INT8,       // the same with int8 and one scale per output
   GGUF,       // one .gguf file, original names, blocks' linear weights as Q8_0
 };
 
-/// The word of a format; throws an Error naming them for another word.
+/// The format with this name; throws an Error that lists the names for another one.
 Format format_from_string(const std::string& name);
 
 struct ConvertOptions {
   Format to = Format::DIFFUSERS;
-  /// Of every tensor that is not written as codes; each keeps its own when absent (F32 where it was
-  /// codes). GGUF: given, nothing is written as codes.
+  /// Dtype of every tensor that is not written as codes; if absent, each keeps its dtype (F32 if it
+  /// was codes). GGUF: if set, nothing is written as codes.
   std::optional<DType> dtype = {};
-  /// Folders: no file is larger, unless one tensor is.
+  /// Folders: maximum size of a file, unless one tensor is larger.
   int64_t max_shard_bytes = int64_t{10} << 30;
   /// Called before each tensor is written.
   std::function<void(int64_t done, int64_t total)> progress = {};
 };
 
-/// Writes the transformer or UNet in `source` (anything weights::Checkpoint::open takes) as
-/// `target`, which must not be there yet. One tensor at a time is in memory. Values are those of
-/// the source, rounded to nearest even where the dtype is narrower, or to the codes of FP8, INT8
-/// and GGUF.
+/// Writes the transformer or UNet in `source` (anything that weights::Checkpoint::open accepts) as
+/// `target`, which must not exist. One tensor at a time is in memory. Values are those of the
+/// source, rounded to nearest even in a smaller dtype, or to the codes of FP8, INT8 and GGUF.
+/// Tensors that the original release joins are joined.
 ///
-/// What the original release joins is joined. Throws an Error when the source is no whole network,
-/// when the target would be read as another network (shapes alone tell no number of heads; a
-/// config.json beside a file says it), when the format is Wan's alone (GGUF, an original folder),
-/// or when a value that is finite is not so in the new dtype. What was begun is then removed.
+/// Throws an Error if the source is not a complete network, if the target would be read as another
+/// network (shapes do not contain the number of heads; a config.json next to a file does), if the
+/// format exists for Wan only (GGUF, an original folder), or if a finite value would become
+/// infinite in the new dtype. An incomplete target is then removed.
 void convert_transformer(const std::filesystem::path& source, const std::filesystem::path& target,
                          const ConvertOptions& options);
 
-/// Writes all models that the single file `source` holds, a network and what weights::parts_in
-/// names, as the folders that a pipeline of diffusers has them in: `target/unet`, `target/vae`.
-/// Returns their names, the network's first. Throws as convert_transformer does.
+/// Writes all models in the single file `source`, a network and those of weights::parts_in, as the
+/// folders of a diffusers pipeline: `target/unet`, `target/vae`. Returns their names, the network's
+/// first. Throws as convert_transformer does.
 std::vector<std::string> convert_parts(const std::filesystem::path& source,
                                        const std::filesystem::path& target,
                                        const ConvertOptions& options);

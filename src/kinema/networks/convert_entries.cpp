@@ -14,8 +14,8 @@ namespace kinema::networks {
 void check_is_network(const weights::Checkpoint& checkpoint) {
   check(
       weights::is_transformer(checkpoint),
-      "[weights] {} holds no transformer: none of {}\n  autoencoders and text encoders are written "
-      "anew as parts of a whole model's file; by themselves they are used as they are",
+      "[weights] {} contains no transformer: none of {}\n  autoencoders and text encoders are only "
+      "converted in a file with a transformer; alone they can be used without conversion",
       checkpoint.path(), weights::transformer_classes());
 }
 
@@ -23,11 +23,11 @@ namespace {
 
 constexpr std::string_view kComfyPrefix = "model.diffusion_model.";
 
-/// Rounded, where no finite value becomes infinite.
+/// Converted; throws an Error if a finite value becomes infinite.
 HostArray narrowed(const io::TensorView& view, DType dtype, const std::string& name) {
   HostArray from = view.copy();
   HostArray to = convert(from, dtype);
-  // Only F16 has less range than what checkpoints hold.
+  // Of the dtypes, only F16 has a smaller range than checkpoints' dtypes.
   if (dtype == DType::F16) {
     const HostArray before = convert(from, DType::F32);
     const HostArray after = convert(to, DType::F32);
@@ -35,7 +35,7 @@ HostArray narrowed(const io::TensorView& view, DType dtype, const std::string& n
     const auto y = after.as<float>();
     for (size_t i = 0; i < x.size(); ++i) {
       check(!std::isfinite(x[i]) || std::isfinite(y[i]),
-            "[weights] `{}` holds {}, which float16 does not reach\n  --dtype bfloat16 does", name,
+            "[weights] `{}` holds {}, which is infinite in float16\n  use --dtype bfloat16", name,
             x[i]);
     }
   }
@@ -44,7 +44,7 @@ HostArray narrowed(const io::TensorView& view, DType dtype, const std::string& n
 
 bool is_bare(Format format) { return format == Format::ORIGINAL || format == Format::GGUF; }
 
-/// The values of a weight [out, in], one row for each scale.
+/// The values of a weight [out, in], with one row per scale.
 HostArray rows_of(const Written& tensor, bool one) {
   HostArray values = tensor.values(DType::F32);
   if (one) {
@@ -53,7 +53,7 @@ HostArray rows_of(const Written& tensor, bool one) {
   return values;
 }
 
-/// A weight as codes, and its scales beside it under ComfyUI's name for them.
+/// A weight as codes, and its scales as a second tensor under ComfyUI's name.
 std::vector<io::TensorEntry> stored_entries(const Written& tensor, Format format) {
   const bool one = format == Format::FP8;
   const DType codes = one ? DType::F8E4M3FN : DType::S8;
@@ -131,7 +131,7 @@ std::vector<Written> written(const weights::Checkpoint& checkpoint, Format forma
     std::ranges::sort(own, {}, &Part::number);
     tensor.shape.dims = own[0].view->shape.dims;
     for (const Part& part : own) {
-      if (!tensor.parts.empty()) {  // one alone may have no axis
+      if (!tensor.parts.empty()) {  // a single part may be a scalar
         tensor.shape.dims[0] += part.view->shape.dims[0];
       }
       tensor.parts.push_back(part.view);
@@ -167,7 +167,7 @@ std::vector<io::TensorEntry> entries_of(const std::vector<Written>& tensors,
                        }});
   }
   if (options.to == Format::FP8) {
-    // Its dtype tells ComfyUI what the codes are.
+    // The entry's dtype identifies the codes for ComfyUI.
     entries.push_back(
         io::TensorEntry::lazy(std::string(kComfyPrefix) + "scaled_fp8", {DType::F8E4M3FN, {0}}, [] {
           return HostArray(Shape{DType::F8E4M3FN, {0}});

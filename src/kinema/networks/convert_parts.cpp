@@ -27,7 +27,7 @@ struct Part {
   std::string name;
   Checkpoint files;
   io::Json config;
-  Keys keys;  // its parameters: buffers of older files are left out
+  Keys keys;  // its parameters, without the buffers of older files
   std::string stem = "diffusion_pytorch_model";
 };
 
@@ -101,15 +101,16 @@ Part text_encoder_of(const fs::path& source, std::string_view name) {
 std::vector<std::string> convert_parts(const fs::path& source, const fs::path& target,
                                        const ConvertOptions& options) {
   check(options.to == Format::DIFFUSERS,
-        "[weights] the models of {} become one folder, of diffusers", source.string());
-  std::deque<Part> parts;  // in which they are never copied: tensors lie where they lay
+        "[weights] {} contains several models: --to diffusers writes them as one folder",
+        source.string());
+  std::deque<Part> parts;  // a deque, so that parts keep their address
   parts.push_back(network_of(source));
   for (const std::string_view name : weights::parts_in(source)) {
     parts.push_back(name == weights::kVae ? vae_of(source) : text_encoder_of(source, name));
   }
   std::error_code ignored;
   check(!fs::exists(fs::symlink_status(target, ignored)),
-        "[weights] {} is there already\n  remove it, or name another place", target.string());
+        "[weights] {} exists already\n  remove it, or choose another path", target.string());
   int64_t total = 0;
   for (const Part& part : parts) {
     total += static_cast<int64_t>(part.keys.size());
@@ -133,7 +134,7 @@ std::vector<std::string> convert_parts(const fs::path& source, const fs::path& t
       names.push_back(part.name);
     }
   } catch (...) {
-    fs::remove_all(target, ignored);  // was not there before
+    fs::remove_all(target, ignored);  // did not exist before
     throw;
   }
   return names;

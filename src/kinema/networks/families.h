@@ -9,16 +9,16 @@
 
 namespace kinema::networks {
 
-/// How a family's networks are made: each of the functions below is in the file of its name.
+/// The functions that make a family's networks; each family has a file.
 struct Maker {
-  /// `_class_name` of its config.json in diffusers' keys.
+  /// `_class_name` of its config.json in diffusers' format.
   std::string_view class_name;
-  /// Of such a file; throws an Error naming the key that does not fit.
+  /// From such a file; throws an Error with the key that does not fit.
   Network (*from_config)(const io::Json& config);
-  /// Of a checkpoint that is one (weights::is_transformer), by its tensors' shapes alone.
+  /// From a checkpoint of the family (weights::is_transformer), by its tensors' shapes.
   Network (*from_shapes)(const weights::Checkpoint& checkpoint);
-  /// The configuration of the release that a name means, e.g.
-  /// `Wan-AI/Wan2.1-T2V-1.3B-Diffusers`; nothing for another.
+  /// The configuration of the release with this name, e.g. `Wan-AI/Wan2.1-T2V-1.3B-Diffusers`;
+  /// nothing for an unknown name.
   std::optional<io::Json> (*released_config)(std::string_view name);
 };
 

@@ -18,7 +18,7 @@ Sizes sizes_of(const flux::TransformerConfig& c) {
   return {.in_channels = c.latent_channels(),
           .out_channels = c.latent_channels(),
           .patch_size = {1, kPatch, kPatch},
-          .max_positions = 1 << 16,  // positions are computed, whatever they are
+          .max_positions = 1 << 16,  // positions are computed, for any number
           .text_dim = c.joint_attention_dim,
           .pooled_dim = c.pooled_projection_dim,
           .takes_guidance = c.guidance_embeds,
@@ -32,7 +32,7 @@ Sizes sizes_of(const flux::TransformerConfig& c) {
 constexpr std::array kTapNames{TapName{"double", "transformer_blocks"},
                                TapName{"single", "single_transformer_blocks"}};
 
-/// Keys of one context: text as the blocks begin with it, [1, contexts, t, d].
+/// Keys of one context: the embedded text, [1, contexts, t, d].
 class Flux final : public Architecture {
  public:
   explicit Flux(const flux::TransformerConfig& config) : config_(config), sizes_(sizes_of(config)) {
@@ -102,7 +102,7 @@ class Flux final : public Architecture {
                 {"activation_batch", "activation_length", "activation_heads"}, shape.dims)};
   }
 
-  /// Matrix products of both kinds of block; embedders and head left out, as they are small.
+  /// Matrix products of both kinds of block, without embedders and head, which are small.
   double forward_flops(const Dims& latents, int64_t text_tokens) const override {
     const auto s = static_cast<double>(sizes_.tokens(latents) + text_tokens);
     const auto d = static_cast<double>(config_.dim());
@@ -110,8 +110,8 @@ class Flux final : public Architecture {
     const double projections = 8 * s * d * d;  // q, k, v and out
     const double mlp = 16 * s * d * d;
     const double one = attention + projections + mlp;
-    // Modulation is of one vector a stream: 6 d, and 3 d in single blocks, where the output is
-    // projected together with the MLP's.
+    // Modulation is of one vector per stream: 6 d, and 3 d in single blocks, where one output
+    // projection serves attention and MLP.
     return static_cast<double>(config_.num_layers) * (one + 24 * d * d) +
            static_cast<double>(config_.num_single_layers) * (one + 6 * d * d);
   }
@@ -125,7 +125,7 @@ Network network(const flux::TransformerConfig& config) {
   return Network(std::make_shared<const Flux>(config));
 }
 
-/// Sizes that no configuration says: those of the released models, where tensors do not tell.
+/// The configuration from shapes; sizes that no tensor shows are those of the released models.
 flux::TransformerConfig config_from_shapes(const weights::Checkpoint& checkpoint) {
   const CheckpointSizes sizes(checkpoint);
   flux::TransformerConfig c;
@@ -138,17 +138,17 @@ flux::TransformerConfig config_from_shapes(const weights::Checkpoint& checkpoint
                                   : "single_transformer_blocks.0.attn.norm_q.weight",
                  1)[0];
   check(c.attention_head_dim > 0 && embedder[0] % c.attention_head_dim == 0,
-        "[weights] {}: width {} is no number of heads of {}", checkpoint.path(), embedder[0],
-        c.attention_head_dim);
+        "[weights] {}: width {} is not a multiple of the head width, {}", checkpoint.path(),
+        embedder[0], c.attention_head_dim);
   c.num_attention_heads = embedder[0] / c.attention_head_dim;
   c.joint_attention_dim = sizes.dims("context_embedder.weight", 2)[1];
   c.pooled_projection_dim = sizes.dims("time_text_embed.text_embedder.linear_1.weight", 2)[1];
   c.guidance_embeds =
       checkpoint.find("time_text_embed.guidance_embedder.linear_1.weight") != nullptr;
-  // How many channels turn by each axis is in no file.
+  // The rotary channels per axis are in no file.
   check(c.attention_head_dim == flux::TransformerConfig().attention_head_dim,
-        "[weights] {}: heads are of {}, but no released model has other ones than {}\n"
-        "  put a diffusers config.json beside the file, which says its axes_dims_rope",
+        "[weights] {}: the head width is {}, but {} in every released model\n"
+        "  put a diffusers config.json with axes_dims_rope next to the file",
         checkpoint.path(), c.attention_head_dim, flux::TransformerConfig().attention_head_dim);
   return c;
 }

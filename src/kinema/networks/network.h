@@ -19,131 +19,132 @@
 #include "kinema/nn/params.h"
 #include "kinema/schedulers/learned.h"
 
-/// What training, sampling, planning and verifying know of a denoising network, whatever family it
-/// is of.
+/// The interface of a denoising network for training, sampling, planning and verifying, for all
+/// families.
 namespace kinema::networks {
 
-/// What a network takes and makes; 0 where there is nothing of it.
+/// Sizes of a network's inputs and outputs; 0 for inputs that it does not have.
 struct Sizes {
-  int64_t in_channels = 0;   // of latents, and behind them of the condition that shows it images
+  int64_t in_channels = 0;   // of latents, followed by those of the image conditioning
   int64_t out_channels = 0;  // of latents
-  /// Latents that make a token: frames, rows, columns.
+  /// Latents per token: frames, rows, columns.
   std::array<int64_t, 3> patch_size{1, 1, 1};
-  int64_t max_positions = 0;  // tokens along one axis that have a position of their own
+  int64_t max_positions = 0;  // position embeddings along one axis
   int64_t text_dim = 0;
-  int64_t text_tokens = 0;     // that the text must have; 0: any number
-  int64_t encoder_tokens = 0;  // that the family's text encoders always give; 0: as many as asked
-  int64_t image_dim = 0;       // of an image encoder's states
+  int64_t text_tokens = 0;  // required number of text tokens; 0: any
+  int64_t encoder_tokens =
+      0;                  // number that the family's text encoders always return; 0: as requested
+  int64_t image_dim = 0;  // of an image encoder's states
   int64_t image_tokens = 0;
-  bool takes_last_image = false;  // makes the video between two images
-  int64_t pooled_dim = 0;         // of the prompt as one vector, beside its tokens
-  int64_t size_ids = 0;           // numbers about the picture's size, beside the text
-  bool takes_guidance = false;    // is told the guidance scale
-  /// Guidance was distilled into it: a negative prompt counts with a scale of its own alone.
+  bool takes_last_image = false;  // generates the video between two images
+  int64_t pooled_dim = 0;         // of the pooled text, in addition to its tokens
+  int64_t size_ids = 0;           // numbers about the picture's size, in addition to the text
+  bool takes_guidance = false;    // has the guidance scale as an input
+  /// Guidance was distilled into it: a negative prompt is used only with a separate scale.
   bool guidance_distilled = false;
   bool makes_images = false;  // latents have one frame
-  int64_t sample_size = 0;    // latents a side of the pictures it was trained on; 0: not said
-  /// What it makes, as messages call one of them.
+  int64_t sample_size = 0;    // latents per side of the training pictures; 0: unknown
+  /// What it generates, for messages.
   std::string_view noun() const { return makes_images ? "image" : "video"; }
   int64_t num_layers = 0;
   int64_t num_heads = 0;
   int64_t width = 0;
 
-  /// Channels behind those of the latents.
+  /// Channels after those of the latents.
   int64_t condition_channels() const { return in_channels - out_channels; }
-  /// Of latents [..., f, h, w].
+  /// The number of tokens of latents [..., f, h, w].
   int64_t tokens(const Dims& latents) const;
   bool operator==(const Sizes&) const = default;
 };
 
-/// What a forward pass is given. `b` is the batch, `t` and `n` are tokens of text and images.
+/// Inputs of a forward pass. `b` is the batch; `t` and `n` are the numbers of text and image
+/// tokens.
 struct Inputs {
-  Tensor latents;      // [b, in_channels, f, h, w], float: noisy ones, behind them the condition's
-  Tensor timestep;     // [b], or [b, s] token by token; float or integer, 0..1000
-  Tensor text = {};    // [b, t, text_dim]
-  Tensor image = {};   // [b, n, image_dim], for networks with image_dim
-  Tensor pooled = {};  // [b, pooled_dim], for networks with pooled_dim
+  Tensor
+      latents;  // [b, in_channels, f, h, w], float: noisy latents, then the conditioning channels
+  Tensor timestep;       // [b], or [b, s] per token; float or integer, 0..1000
+  Tensor text = {};      // [b, t, text_dim]
+  Tensor image = {};     // [b, n, image_dim], for networks with image_dim
+  Tensor pooled = {};    // [b, pooled_dim], for networks with pooled_dim
   Tensor size_ids = {};  // [b, size_ids], for networks with size_ids
-  Tensor guidance = {};  // [b] or [1], for networks that take it: the guidance scale
-  /// The timestep of the first latent frame where that may be another, [b]: 0 where it is given.
+  Tensor guidance = {};  // [b] or [1], for networks with takes_guidance: the guidance scale
+  /// A separate timestep for the first latent frame, [b]: 0 if it is a conditioning frame.
   Tensor first_timestep = {};
-  /// In place of text and image: what cross_keys made of them.
+  /// Instead of text and image: the result of cross_keys.
   std::vector<Tensor> cross_keys = {};
-  /// The batch is doubled for classifier-free guidance: both halves have the same latents, and
-  /// different text, image and cross_keys. What is equal in both is computed once. For programs
-  /// without gradients.
+  /// Classifier-free guidance batch: both halves have the same latents, and different text, image
+  /// and cross_keys. Values that are equal in both halves are computed once. For programs without
+  /// gradients.
   bool cfg_batch = false;
-  /// In place of running the blocks: what they added to the tokens for other inputs. Text, image
-  /// and keys are then not read.
+  /// Instead of running the blocks: the sum that they added to the tokens in another step. Text,
+  /// image and keys are then not read.
   Tensor block_sum = {};
   Tensor dropout_key = {};  // u32[2]; needed when dropout > 0, else empty
   /// Called with intermediate values under the names of the reference cases' taps. With scan_layers
-  /// only those outside the blocks are offered.
+  /// it is called for values outside the blocks only.
   std::function<void(const std::string& name, Tensor value)> tap = {};
 };
 
 struct Outputs {
   Tensor prediction;  // [b, out_channels, f, h, w] in activations_dtype
-  Tensor block_sum;   // what the blocks added to the tokens
+  Tensor block_sum;   // the sum that the blocks added to the tokens
 };
 
-/// A tensor that a program of a network takes or makes beside its parameters.
+/// An input or output of a network's program that is not a parameter.
 struct Value {
   std::string name;
   Shape shape;
   Sharding sharding;
 };
 
-/// What a family of networks gives, at fixed sizes. Never changes.
+/// The functions of a model family at fixed sizes. Immutable.
 class Architecture {
  public:
   virtual ~Architecture() = default;
 
   virtual const Sizes& sizes() const = 0;
-  /// What the family's networks predict.
+  /// The prediction type of the family's networks.
   virtual schedulers::Learned learned() const = 0;
-  /// What is written as the model folder's `config.json`; architectures of equal configurations are
-  /// the same.
+  /// The content of a model folder's `config.json`. Architectures with equal configurations are
+  /// equal.
   virtual io::Json config() const = 0;
-  /// The configuration of the release that the family is of. Throws an Error where that cannot say
-  /// these sizes.
+  /// The configuration in the original release's format. Throws an Error if that format cannot
+  /// express these sizes.
   virtual io::Json original_config() const = 0;
 
-  /// Every parameter in the order in which `forward` wants its tensors. Nothing is allocated.
+  /// Every parameter, in the order of `forward`. Nothing is allocated.
   virtual std::vector<nn::ParamSpec> parameters(const nn::ModelOptions& options,
                                                 const nn::InitOptions& init = {}) const = 0;
-  /// Throws an Error naming the sizes that work when something does not divide over the mesh axes
-  /// that the rules put it on.
+  /// Throws an Error with the sizes that work if something does not divide over its mesh axes.
   virtual void check_divides(const mesh::Placement& place) const = 0;
 
-  /// `params` are tensors of the shapes of `parameters(options)`, in that order.
+  /// `params` have the shapes and the order of `parameters(options)`.
   virtual Outputs forward(std::span<const Tensor> params, const nn::ModelOptions& options,
                           const Inputs& inputs) const = 0;
-  /// Where in the network a tap of that name looks, as the checkpoint's keys call it:
-  /// `blocks.3.attn1` of `block3.attn1`.
+  /// The checkpoint key of the module that a tap inspects: `blocks.3.attn1` for `block3.attn1`.
   virtual std::string key_of_tap(const std::string& name) const = 0;
 
-  /// Keys and values of what attention across to text and images takes, which do not change from
-  /// step to step.
+  /// Keys and values of cross-attention to text and images, which are the same in all steps.
   virtual std::vector<Tensor> cross_keys(std::span<const Tensor> params,
                                          const nn::ModelOptions& options, Tensor text,
                                          Tensor image) const = 0;
-  /// What `cross_keys` makes of so many contexts, which lie along axis 1.
+  /// The shapes of the results of `cross_keys` for `contexts` contexts, which are along axis 1.
   virtual std::vector<Value> cross_key_values(const nn::ModelOptions& options, int64_t contexts,
                                               int64_t text_tokens, int64_t image_tokens) const = 0;
-  /// Inputs::block_sum for so many contexts, which lie along axis 0, of latents [b, c, f, h, w].
+  /// The shape of Inputs::block_sum for `contexts` contexts, which are along axis 0, and latents
+  /// [b, c, f, h, w].
   virtual Value block_sum_value(const nn::ModelOptions& options, int64_t contexts,
                                 const Dims& latents) const = 0;
 
-  /// Floating-point operations of a forward pass over one sample, latents [c, f, h, w], as the
-  /// family's authors or MaxDiffusion count them.
+  /// FLOPs of a forward pass of one sample, latents [c, f, h, w], by the formula of the family's
+  /// authors or of MaxDiffusion.
   virtual double forward_flops(const Dims& latents, int64_t text_tokens) const = 0;
 };
 
-/// A network of some family: cheap to copy, equal to others of the same configuration.
+/// A network of any family: cheap to copy, equal to others of the same configuration.
 class Network {
  public:
-  /// Of nothing yet: to be assigned before it is asked.
+  /// Empty: assign a network before any other use.
   Network() = default;
   explicit Network(std::shared_ptr<const Architecture> architecture)
       : architecture_(std::move(architecture)), config_(architecture_->config().dump()) {}

@@ -7,13 +7,13 @@
 #include "kinema/networks/families.h"
 #include "kinema/weights/model_kind.h"
 
-// Where a configuration, a checkpoint or a name is told which family it is of.
+// Finds the model family of a configuration, a checkpoint or a name.
 namespace kinema::networks {
 namespace {
 
 std::array<Maker, 3> makers() { return {wan_family(), flux_family(), unet_family()}; }
 
-/// The first where nothing says which: its Errors tell what is missing.
+/// The first family if the family is unknown: its Errors name the missing key.
 Maker maker_of(const weights::Family* family) {
   const std::array<Maker, 3> all = makers();
   const auto* const found = std::ranges::find_if(all, [&](const Maker& maker) {
@@ -27,11 +27,11 @@ Maker maker_of(const weights::Family* family) {
 Network open(const std::filesystem::path& path) {
   std::error_code ignored;
   if (std::filesystem::is_directory(path, ignored)) {
-    using weights::Role;  // what is another model is told with its key in config.json
+    using weights::Role;  // other models are identified by a key of config.json
     weights::check_role(path, {Role::NETWORK, Role::VAE, Role::PART});
     io::Json config = io::Json::read(path / "config.json");
     if (!weights::is_original_config(config)) {
-      return from_config(config);  // without a look at the weights
+      return from_config(config);  // without reading the weights
     }
   }
   return open(weights::Checkpoint::open(path));

@@ -10,21 +10,21 @@
 
 namespace kinema::networks {
 
-/// The network of a model folder, or of a single safetensors file: what a diffusers `config.json`
-/// says, else what the tensors' shapes say. Throws an Error naming file and key for a wrong class,
-/// a missing or wrongly typed key, or sizes that cannot be, and one naming its kind for a network
-/// that is not supported (weights::ModelKind).
+/// The network of a model folder or of a single safetensors file: from a diffusers `config.json` if
+/// there is one, else from the tensors' shapes. Throws an Error with file and key for another
+/// class, a missing or wrongly typed key, or invalid sizes, and one with the kind of an unsupported
+/// network (weights::ModelKind).
 Network open(const std::filesystem::path& path);
 Network open(const weights::Checkpoint& checkpoint);
 
-/// What the tensors' shapes alone say, whatever a `config.json` says.
+/// From the tensors' shapes, without reading a `config.json`.
 Network from_shapes(const weights::Checkpoint& checkpoint);
 
-/// The network of a `config.json` in diffusers' keys.
+/// The network of a diffusers `config.json`.
 Network from_config(const io::Json& config);
 
-/// The configuration of a released model by its name; nothing where none has that name. The sizes
-/// of what starts from scratch are given over the first of them.
+/// The configuration of a released model by its name; nothing for an unknown name. `default_config`
+/// is the one that sizes for training from scratch override.
 std::optional<io::Json> released_config(std::string_view name);
 io::Json default_config();
 

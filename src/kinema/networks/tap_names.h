@@ -6,14 +6,14 @@
 
 namespace kinema::networks {
 
-/// A part of a network as taps call it and as keys do: `block`, `blocks`.
+/// A module's name in taps and in checkpoint keys: `block`, `blocks`.
 struct TapName {
   std::string_view tap;
   std::string_view key;
 };
 
-/// The name with its parts, between dots, as keys call them, and their numbers behind a dot; parts
-/// that the family does not list stay: `blocks.3.attn1` of `block3.attn1`.
+/// A tap's name with each part, between dots, as in the keys, and its number after a dot. Parts
+/// that are not in `names` stay: `blocks.3.attn1` for `block3.attn1`.
 std::string key_of_tap(std::string_view name, std::span<const TapName> names);
 
 }  // namespace kinema::networks

@@ -17,7 +17,7 @@ namespace {
 Sizes sizes_of(const unet::UNetConfig& c) {
   return {.in_channels = c.in_channels,
           .out_channels = c.out_channels,
-          .max_positions = 1 << 16,  // there are none
+          .max_positions = 1 << 16,  // has no position embeddings
           .text_dim = c.cross_attention_dim,
           .encoder_tokens = 77,
           .pooled_dim = c.pooled_dim(),
@@ -54,7 +54,7 @@ class UNet final : public Architecture {
                                         const nn::InitOptions& init) const override {
     return unet::parameters(config_, options, init);
   }
-  /// Numbers of heads differ from level to level, and lie whole where they do not divide.
+  /// Numbers of heads differ by level; heads that do not divide are replicated.
   void check_divides(const mesh::Placement& /*place*/) const override {}
 
   Outputs forward(std::span<const Tensor> params, const nn::ModelOptions& options,
@@ -117,7 +117,7 @@ Network network(const unet::UNetConfig& config) {
   return Network(std::make_shared<const UNet>(config));
 }
 
-/// Heads of 64 channels and groups of 32, as every released model has them; the rest is in the
+/// Heads of 64 channels and groups of 32, as in every released model; the other sizes are in the
 /// tensors' shapes.
 unet::UNetConfig config_from_shapes(const weights::Checkpoint& checkpoint) {
   constexpr int64_t kHead = 64;
@@ -134,8 +134,8 @@ unet::UNetConfig config_from_shapes(const weights::Checkpoint& checkpoint) {
     const std::string block = fmt::format("down_blocks.{}.", level);
     const int64_t channels = sizes.dims(block + "resnets.0.conv1.weight", 4)[0];
     check(channels % kHead == 0,
-          "[weights] {}: level {} has {} channels, which are no number of heads of {}\n"
-          "  put a diffusers config.json beside the file, which says the heads",
+          "[weights] {}: level {} has {} channels, which is not a multiple of the head width, {}\n"
+          "  put a diffusers config.json with the heads next to the file",
           checkpoint.path(), level, channels, kHead);
     const int64_t layers = sizes.count(block + "attentions.0.transformer_blocks.{}.norm1.weight");
     c.block_out_channels.push_back(channels);

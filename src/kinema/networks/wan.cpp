@@ -14,8 +14,8 @@
 namespace kinema::networks {
 namespace {
 
-/// Tokens of an image by CLIP's vision model at 224 x 224, which Wan 2.1 image-to-video takes:
-/// 16 x 16 patches and one more.
+/// Tokens of CLIP's vision model for an image of 224 x 224, for Wan 2.1 image-to-video: 16 x 16
+/// patches and the class token.
 constexpr int64_t kClipTokens = 257;
 
 Sizes sizes_of(const wan::TransformerConfig& c) {
@@ -141,9 +141,9 @@ class Wan final : public Architecture {
                 {"activation_batch", "activation_length", "activation_heads"}, shape.dims)};
   }
 
-  /// MaxDiffusion's formula: attention, projections and feed-forward of every block (patch
-  /// embedding, time path, head and CLIP's tokens left out; the text projections counted three
-  /// times, as there).
+  /// MaxDiffusion's formula: attention, projections and feed-forward of every block. Like
+  /// MaxDiffusion, it omits patch embedding, timestep embedding, head and CLIP's tokens, and counts
+  /// the text projections three times.
   double forward_flops(const Dims& latents, int64_t text_tokens) const override {
     const auto s = static_cast<double>(sizes_.tokens(latents));
     const auto d = static_cast<double>(config_.dim());
@@ -177,8 +177,8 @@ wan::TransformerConfig config_from_shapes(const weights::Checkpoint& checkpoint)
   const Dims& patch = sizes.dims("patch_embedding.weight", 5);
   const int64_t dim = patch[0];
   check(dim >= kHead && dim % kHead == 0,
-        "[weights] {}: `{}` has width {}, which is no number of heads of {}\n"
-        "  put a diffusers config.json beside the file, which says the size of its heads",
+        "[weights] {}: `{}` has width {}, which is not a multiple of the head width, {}\n"
+        "  put a diffusers config.json with the head width next to the file",
         checkpoint.path(), checkpoint.name_in_file("patch_embedding.weight"), dim, kHead);
   c.attention_head_dim = kHead;
   c.num_attention_heads = dim / kHead;
@@ -187,7 +187,7 @@ wan::TransformerConfig config_from_shapes(const weights::Checkpoint& checkpoint)
   const int64_t voxels = checked_elements({patch[2], patch[3], patch[4]});
   const int64_t out = sizes.dims("proj_out.weight", 2)[0];
   check(voxels > 0 && out % voxels == 0,
-        "[weights] {}: `{}` has {} rows, which patches of {}x{}x{} do not divide",
+        "[weights] {}: `{}` has {} rows, expected a multiple of the patch, {}x{}x{}",
         checkpoint.path(), checkpoint.name_in_file("proj_out.weight"), out, patch[2], patch[3],
         patch[4]);
   c.out_channels = out / voxels;

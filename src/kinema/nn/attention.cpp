@@ -22,7 +22,7 @@ void check_shapes(Tensor q, Tensor k, Tensor v) {
         to_string(q.shape()), to_string(k.shape()), to_string(v.shape()));
 }
 
-/// Heads as further samples: [b, s, n, d] -> [b n, s, 1, d], and back.
+/// Heads folded into the batch: [b, s, n, d] -> [b n, s, 1, d], and back.
 Tensor fold_heads(Tensor x) {
   return reshape(transpose(x, {0, 2, 1, 3}), {x.dim(0) * x.dim(2), x.dim(1), 1, x.dim(3)});
 }
@@ -32,7 +32,7 @@ Tensor unfold_heads(Tensor x, int64_t heads) {
 
 // ---- Plain ---------------------------------------------------------------------------------
 
-/// The partitioner finds what devices must send each other.
+/// XLA's partitioner inserts the collectives.
 Tensor plain(Tensor q, Tensor k, Tensor v, const AttentionOptions& options, double scale) {
   const auto dot_product = [&](Tensor q, Tensor k, Tensor v, Tensor bias) {
     return options.quantized
@@ -53,8 +53,8 @@ Tensor plain(Tensor q, Tensor k, Tensor v, const AttentionOptions& options, doub
   return dot_product(q, k, v, options.bias);
 }
 
-/// Scores with something added are all computed; a kernel of the target that keeps fewer may take
-/// over where nothing is differentiated.
+/// With a bias all scores are computed. If nothing is differentiated, a kernel of the target that
+/// stores fewer may replace this.
 Tensor biased(Tensor q, Tensor k, Tensor v, Tensor bias, Precision precision, double scale) {
   Dims dims = bias.shape().dims;
   dims.insert(dims.begin(), static_cast<size_t>(4 - bias.rank()), 1);
@@ -67,19 +67,19 @@ Tensor biased(Tensor q, Tensor k, Tensor v, Tensor bias, Precision precision, do
 
 // ---- In blocks, on one device or on parts ---------------------------------------------------
 
-/// How the work is split: the groups, and where q, k, v and the result lie.
+/// The groups of devices, and how q, k, v and the result are sharded.
 struct Split {
   PartPlan plan;
   ManualSpec forward;
   ManualSpec backward;
-  // Sizes are filled up to multiples of these.
+  // Sizes are padded to multiples of these.
   int64_t batch, sequence, keys, heads;
 };
 
 DeviceGroups alone() { return {.axes = {}, .members = {{0}}}; }
 
-/// The groups of a kind within the devices along the sequence. `heads` are those that these devices
-/// share; 0: not known yet.
+/// The groups of a kind within the devices along the sequence. `heads`: the heads that these
+/// devices share; 0: not known yet.
 void set_groups(PartPlan& plan, const DeviceGroups& line, int64_t heads,
                 const AttentionOptions& options) {
   if (line.size() == 1) {
@@ -94,8 +94,8 @@ void set_groups(PartPlan& plan, const DeviceGroups& line, int64_t heads,
       plan.ring = line;
       return;
     case AttentionKind::ULYSSES: {
-      // Heads that do not divide would be filled up, and computed for nothing: they are exchanged
-      // among fewer devices, and keys gathered across these groups.
+      // Heads that do not divide would need padding, which wastes work: they are exchanged among
+      // fewer devices, and keys are gathered across these groups.
       const int64_t shards = heads == 0 ? line.size() : std::gcd(heads, line.size());
       plan.exchange = subgroups(line, shards, 1);
       plan.gather = subgroups(line, line.size() / shards, shards);
@@ -169,7 +169,7 @@ Tensor fill_up(Tensor x, const Split& split, int64_t sequence) {
   return filled_up(filled_up(filled_up(x, 0, split.batch), 1, sequence), 2, split.heads);
 }
 
-/// With one device the parts are the whole and no region is needed.
+/// With one device no manual region is needed.
 std::vector<Tensor> on_parts(
     const std::vector<Tensor>& inputs, const ManualSpec& spec,
     const std::function<std::vector<Tensor>(std::span<const Tensor>)>& body) {
@@ -195,7 +195,7 @@ Tensor in_blocks(Tensor q, Tensor k, Tensor v, const AttentionOptions& options, 
     ys[0] = cut_back(ys[0], in[0].shape().dims);
     return ys;
   };
-  // Nothing of the scores is kept: the rule computes them again, block by block.
+  // The scores are not stored: the rule computes them again, block by block.
   const auto backward = [split](std::span<const Tensor> in, std::span<const Tensor> ys,
                                 std::span<const Tensor> dys) {
     const Tensor y = fill_up(ys[0], split, split.sequence);
@@ -227,7 +227,7 @@ Tensor in_blocks(Tensor q, Tensor k, Tensor v, const AttentionOptions& options, 
   return with_gradient({q, k, v}, forward, backward)[0];
 }
 
-/// What is computed instead of the kind that was asked for.
+/// The kind that is computed for the requested one.
 AttentionKind kind_for(int64_t queries, int64_t keys, const AttentionOptions& options) {
   const bool is_short = std::min(queries, keys) < options.min_length;
   const bool goes_round = options.kind == AttentionKind::RING && !options.whole_keys;

@@ -13,21 +13,21 @@
 namespace kinema::nn {
 
 enum class AttentionKind {
-  DOT_PRODUCT,   // the scores of all pairs at once
-  FLASH,         // in blocks; where the sequence is split, every device gets all keys and values
-  RING,          // keys and values go round the devices that share the sequence
-  ULYSSES,       // these devices exchange the sequence's split for one of the heads
-  ULYSSES_RING,  // ulysses within neighbouring groups of `ulysses_shards`, ring across them
+  DOT_PRODUCT,  // the scores of all pairs at once
+  FLASH,        // in blocks; with a sharded sequence, every device gathers all keys and values
+  RING,         // keys and values are passed around the devices that share the sequence
+  ULYSSES,  // all-to-all: the devices exchange their part of the sequence for a part of the heads
+  ULYSSES_RING,  // ulysses within groups of `ulysses_shards` neighbours, ring across the groups
 };
 
-/// The kind of a configuration's `attention`. Names of particular kernels (tokamax_flash,
-/// ulysses_custom, ...) stand for the kind that they compute. Throws an Error naming the kinds for
-/// another word.
+/// The kind for the value of a configuration's `attention`. Names of particular kernels
+/// (tokamax_flash, ulysses_custom, ...) give the kind that they compute. Throws an Error that lists
+/// the kinds for an unknown name.
 AttentionKind attention_kind(const std::string& name);
 /// `flash`, `ulysses_ring`, ...
 std::string_view name_of(AttentionKind kind);
 
-/// Mesh axes that split the axes of q [b, s, n, d], major first. Sizes need not divide.
+/// Mesh axes over which the axes of q [b, s, n, d] are sharded, major first. Sizes need not divide.
 struct AttentionAxes {
   MeshAxes mesh = {};  // of the whole program; empty = one device
   std::vector<std::string> batch = {};
@@ -39,47 +39,49 @@ struct AttentionAxes {
 struct AttentionOptions {
   AttentionKind kind = AttentionKind::DOT_PRODUCT;
   Precision precision = Precision::DEFAULT;
-  /// Factor of the scores; 0 stands for 1 / sqrt(d).
+  /// Factor of the scores; 0 means 1 / sqrt(d).
   double scale = 0.0;
-  /// Added to the scaled scores where given: f32, broadcasts to [b, n, s, t]. DOT_PRODUCT and, on
+  /// Added to the scaled scores if not empty: f32, broadcasts to [b, n, s, t]. DOT_PRODUCT and, on
   /// one device, FLASH only.
   Tensor bias = {};
   AttentionAxes axes = {};
-  /// Keys and values are short and not split along the sequence (text): every kind then works as
+  /// Keys and values are short and not sharded along the sequence (text): every kind then computes
   /// FLASH.
   bool whole_keys = false;
   kernels::FlashBlockSizes blocks = {};
-  /// As FlashAttentionSettings has it.
+  /// See FlashAttentionSettings.
   bool base2 = true;
-  /// Where queries or keys are fewer, DOT_PRODUCT is used. RING is not replaced.
+  /// With fewer queries or keys than this, DOT_PRODUCT is used. RING is not replaced.
   int64_t min_length = 0;
-  /// Positions that only fill up blocks or devices do not count as keys. Without, they may: with a
+  /// Positions that only pad blocks or devices are masked. If false, they may act as keys with a
   /// score of 0.
   bool mask_padding = true;
-  /// DOT_PRODUCT: heads stay an axis of their own, or are folded into the batch.
+  /// DOT_PRODUCT: heads stay a separate axis; if false, they are folded into the batch.
   bool split_heads = true;
-  /// ULYSSES_RING: how many devices exchange heads; divides the devices along the sequence.
+  /// ULYSSES_RING: the number of devices that exchange heads; divides the devices along the
+  /// sequence.
   int64_t ulysses_shards = -1;
-  /// ULYSSES, ULYSSES_RING: heads are exchanged in this many groups, so that one group is on its
-  /// way while another is computed.
+  /// ULYSSES, ULYSSES_RING: heads are exchanged in this many groups, so that one group is
+  /// transferred while another is computed.
   int64_t ulysses_chunks = 1;
-  /// DOT_PRODUCT: its two products are done so. Kernels of the other kinds are not looked into.
+  /// DOT_PRODUCT: quantization of its two products. The kernels of the other kinds are not
+  /// quantized.
   std::optional<QuantizedProduct> quantized = {};
-  /// For programs that are not differentiated: what is done to queries and keys is handed to the
-  /// target's kernels whole (normed_rotation in rope.h).
+  /// For programs that are not differentiated: the norm and rotation of queries and keys are passed
+  /// to the target's kernels as one fused operation (normed_rotation in rope.h).
   bool fused_rotation = false;
   bool operator==(const AttentionOptions&) const = default;
 };
 
-/// Throws an Error with the remedy when attention of this many queries and keys is more than the
-/// options allow: block sizes out of range, ulysses_shards or ulysses_chunks that do not fit. For
-/// use before a graph is built.
+/// Throws an Error with the remedy if the options do not fit this number of queries and keys: block
+/// sizes out of range, ulysses_shards or ulysses_chunks that do not divide. Call it before a graph
+/// is built.
 void check_attention(const AttentionOptions& options, int64_t queries, int64_t keys);
 
 /// softmax(scale q k^T + bias) v for each head, softmax in f32 (f64 for f64).
 ///
-/// q [b, s, n, d], k and v [b, t, n, d] -> [b, s, n, d] in q's dtype. Throws an Error naming the
-/// shapes, or the option with its remedy, when they do not fit.
+/// q [b, s, n, d], k and v [b, t, n, d] -> [b, s, n, d] in q's dtype. Throws an Error with the
+/// shapes, or with the option and its remedy, if they do not fit.
 Tensor attention(Tensor q, Tensor k, Tensor v, const AttentionOptions& options);
 
 }  // namespace kinema::nn

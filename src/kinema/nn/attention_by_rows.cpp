@@ -9,10 +9,10 @@
 namespace kinema::nn {
 namespace {
 
-/// More blocks than this are a loop, so that the program does not grow with them.
+/// More blocks than this become a loop, so that the program does not grow with them.
 constexpr int64_t kUnrolled = 4;
 
-/// Blocks of `rows` queries one after the other; the last is filled up with zeros.
+/// Blocks of `rows` queries one after the other; the last is padded with zeros.
 Tensor by_loop(Tensor q, Tensor k, Tensor v, int64_t rows, Precision precision) {
   const int64_t tokens = q.dim(1);
   const int64_t blocks = (tokens + rows - 1) / rows;

@@ -16,11 +16,11 @@ Tensor first(Tensor x, int64_t count) {
   return x.dim(kSequence) == count ? x : slice(x, Axis(kSequence), 0, count);
 }
 
-/// [b, n, s] -> [b, s, n, 1], to weigh a result by.
+/// [b, n, s] -> [b, s, n, 1], as weights of a result.
 Tensor as_weights(Tensor rows) { return expand_dims(transpose(rows, {0, 2, 1}), Axis(-1)); }
 
-/// Which devices' keys a device works on in turn: at step h those of h positions before, of which
-/// the last positions of the whole sequence may be padding.
+/// The keys that a device works on at each step: at step h, those of the device h positions before
+/// it. The last positions of the whole sequence may be padding.
 class Ring {
  public:
   Ring(Tensor k, const PartPlan& plan)
@@ -30,7 +30,7 @@ class Ring {
     }
   }
   int64_t steps() const { return steps_; }
-  /// How many keys count at step h; empty where all do.
+  /// The number of unpadded keys at step h; empty if none is padded.
   Tensor keys(int64_t h) const {
     if (!position_) {
       return {};
@@ -50,7 +50,7 @@ class Ring {
   Tensor position_;
 };
 
-/// The results for two sets of keys as that for both:
+/// Merges the results for two sets of keys:
 ///
 ///   lse = log(e^{lse_a} + e^{lse_b})    y = e^{lse_a - lse} y_a + e^{lse_b - lse} y_b
 FlashResult merged(const FlashResult& a, const FlashResult& b) {
@@ -74,7 +74,7 @@ FlashResult ring_forward(Tensor q, Tensor k, Tensor v, const PartPlan& plan) {
   return {as(all.y, q.dtype()), all.lse};
 }
 
-/// The sums of dk and dv travel with their keys, and once more at the end: home.
+/// The sums of dk and dv move along with their keys, and once more at the end, to their owner.
 FlashGradients ring_backward(Tensor q, Tensor k, Tensor v, Tensor lse, Tensor delta, Tensor dy,
                              Tensor y, const PartPlan& plan) {
   const Ring ring(k, plan);
@@ -93,7 +93,7 @@ FlashGradients ring_backward(Tensor q, Tensor k, Tensor v, Tensor lse, Tensor de
   return sum;
 }
 
-/// A run of heads of a tensor that has them on `axis`.
+/// A range of heads of a tensor that has them on `axis`.
 struct HeadRun {
   int64_t start, size;
   Tensor of(Tensor x, int axis) const {
@@ -101,7 +101,7 @@ struct HeadRun {
   }
 };
 
-/// Runs of heads that each divide among the exchanging devices, the last one with what remains.
+/// Ranges of heads that each divide among the exchanging devices; the last has the remainder.
 std::vector<HeadRun> head_runs(int64_t heads, const PartPlan& plan) {
   const int64_t shards = plan.exchange.size();
   const int64_t shares = heads / shards;
@@ -118,14 +118,14 @@ Tensor join(const std::vector<Tensor>& parts, int axis) {
   return parts.size() == 1 ? parts[0] : concatenate(parts, Axis(axis));
 }
 
-/// [b, s, n, d] with the sequence whole and heads split, and back.
+/// [b, s, n, d]: the sequence is gathered and heads are sharded, and back.
 Tensor to_heads(Tensor x, const PartPlan& plan) {
   return all_to_all(x, plan.exchange, Axis(kHeads), Axis(kSequence));
 }
 Tensor to_sequence(Tensor x, const PartPlan& plan) {
   return all_to_all(x, plan.exchange, Axis(kSequence), Axis(kHeads));
 }
-/// Neighbours exchange first, so that what is gathered across them is in order.
+/// Neighbours exchange first, so that the keys gathered across the groups are in order.
 Tensor all_keys(Tensor x, const PartPlan& plan) {
   return all_gather(to_heads(x, plan), plan.gather, Axis(kSequence));
 }

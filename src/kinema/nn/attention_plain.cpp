@@ -8,9 +8,9 @@
 namespace kinema::nn {
 namespace {
 
-// y = e^x rounded to the products' dtype, z = sum of e^x over the last axis,  dx = (dy + dz) y.
-// As one op, because its gradient needs the rounded values only: written out, the backward pass
-// would keep the largest values of the network once more, in f32.
+// y = e^x rounded to the products' dtype, z = sum of e^x over the last axis,  dx = (dy + dz) y. One
+// op, because its gradient needs the rounded values only: composed of several ops, it would also
+// keep the f32 values, the network's largest, for the backward pass.
 struct ExpWeightsAttrs {
   DType dtype;
 };
@@ -22,8 +22,8 @@ void emit_exp_weights(const Node& node, Emitter& out) {
   out.bind(x, out.name(node.input(0)));
   const Tensor e = exp(x);
   const DType dtype = node.get<ExpWeightsAttrs>().dtype;
-  // The wall keeps XLA from reading e where the rounded values are widened again, and so keeping
-  // both (xla_allow_excess_precision).
+  // The barrier keeps XLA from using e instead of the widened y, which would keep both in memory
+  // (xla_allow_excess_precision).
   const Tensor y = e.dtype() == dtype ? e : optimization_barrier({convert(e, dtype)})[0];
   const std::vector<Tensor> results{y, sum(e, {-1}, true)};
   out.body(body, results);
@@ -60,9 +60,9 @@ ExpWeights exp_weights(Tensor x, DType dtype) {
 
 }  // namespace
 
-// The weights stay without their sum, by which the result is divided instead: it is smaller by
-// t / d, and so is what the backward pass reduces. The maximum only keeps the exponential finite;
-// the result does not depend on it, so no gradient flows through it.
+// The weights are not normalised; the result is divided by their sum instead: it is smaller by t /
+// d, and so is the backward pass's reduction. The maximum only keeps the exponential finite; the
+// result does not depend on it, so no gradient flows through it.
 Tensor dot_product(Tensor q, Tensor k, Tensor v, Tensor bias, Precision precision, double scale) {
   const DType sums = q.dtype() == DType::F64 ? DType::F64 : DType::F32;
   Tensor scores = dot_general(

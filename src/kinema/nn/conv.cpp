@@ -13,7 +13,7 @@ namespace kinema::nn {
 
 namespace {
 
-/// One value a channel of x [b, c, ...].
+/// One value per channel of x [b, c, ...].
 Tensor along_channels(Tensor values, Tensor x) {
   Dims dims(static_cast<size_t>(x.rank() - 1), 1);
   dims[0] = values.dim(0);
@@ -28,7 +28,7 @@ Tensor group_norm(Tensor x, Tensor weight, Tensor bias, int64_t groups, double e
   return y * along_channels(weight, y) + along_channels(bias, y);
 }
 
-/// x's dtype; the bias is added in its own, before the one rounding.
+/// In x's dtype; the bias is added in the bias's dtype, and the sum is rounded once.
 Tensor biased(Tensor x, Tensor bias) {
   return as(as(x, bias.dtype()) + along_channels(bias, x), x.dtype());
 }
@@ -86,7 +86,7 @@ Tensor Conv2d::operator()(const GroupNorm& norm, Tensor x, Precision precision) 
 
 namespace {
 
-/// Each pixel of one axis so many times.
+/// Repeats each pixel of one axis `times` times.
 Tensor repeated(Tensor x, int64_t axis, int64_t times) {
   Dims spread = x.shape().dims;
   spread.insert(spread.begin() + axis + 1, times);
@@ -95,14 +95,14 @@ Tensor repeated(Tensor x, int64_t axis, int64_t times) {
   return reshape(broadcast_to(expand_dims(x, Axis(axis + 1)), spread), result);
 }
 
-/// Pixels of one axis, each the one at floor(i from / to). Not a gather: XLA's CPU compiler ends
-/// the process over some that are partitioned (jaxlib 0.8.2, "Non-simplified HLO Gather").
+/// Pixels of one axis, each the one at floor(i from / to). Not a gather: XLA's CPU compiler aborts
+/// on some partitioned gathers (jaxlib 0.8.2, "Non-simplified HLO Gather").
 Tensor resize_axis(Tensor x, int64_t axis, int64_t to) {
   const int64_t from = x.dim(axis);
   if (from == to) {
     return x;
   }
-  // An odd axis of a UNet becomes that of twice as many pixels without the last one.
+  // An odd axis of a UNet: repeat, then drop the last pixel.
   const int64_t times = (to + from - 1) / from;
   bool is_cut = true;
   for (int64_t i = 0; i < to; ++i) {

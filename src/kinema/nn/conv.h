@@ -38,14 +38,14 @@ class Conv2d {
   Conv2d(const Params& params, int64_t in, int64_t out, int64_t kernel,
          const Init& init = Init::xavier());
 
-  /// [b, in, h, w] -> [b, out, h', w'] in x's dtype, which the weight is rounded to first. The bias
-  /// is added in f32 at least, before the one rounding.
+  /// [b, in, h, w] -> [b, out, h', w'] in x's dtype, to which the weight is rounded first. The bias
+  /// is added in f32 or wider, before the result is rounded once.
   Tensor operator()(Tensor x, Precision precision) const {
     return (*this)(x, {kernel_ / 2, kernel_ / 2}, 1, precision);
   }
   Tensor operator()(Tensor x, Padding padding, int64_t stride, Precision precision) const;
-  /// Of silu(norm(x)), without its values in memory where the target has a kernel for that. The
-  /// backward pass computes them again.
+  /// The convolution of silu(norm(x)). If the target has a kernel for it, silu(norm(x)) is not
+  /// stored. The backward pass computes it again.
   Tensor operator()(const GroupNorm& norm, Tensor x, Precision precision) const;
 
  private:

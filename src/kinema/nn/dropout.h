@@ -6,10 +6,8 @@
 
 namespace kinema::nn {
 
-/// Sets each element to zero with probability `rate` and divides the others by 1 - rate.
-///
-/// What is dropped is a pure function of key (u32[2]), `place` and position, so recomputing a block
-/// drops the same elements. Returns x itself when the key is empty or the rate zero.
+/// The mask is a pure function of key (u32[2]), `place` and position, so recomputing a block drops
+/// the same elements. Returns x unchanged if the key is empty or the rate zero.
 class Dropout {
  public:
   Dropout() = default;

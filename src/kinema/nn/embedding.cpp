@@ -12,8 +12,8 @@ Tensor sinusoid(Tensor t, int64_t dim) {
   const int64_t half = dim / 2;
   std::vector<float> frequencies;
   for (int64_t i = 0; i < half; ++i) {
-    // Rounded to f32 at the steps where the reference rounds: t reaches 1000, which lifts the last
-    // bit of a frequency to 3e-5 of the angle.
+    // Rounded to f32 at the same steps as the reference: t reaches 1000, where the last bit of a
+    // frequency changes the angle by 3e-5.
     const float exponent =
         static_cast<float>(-std::log(10000.0)) * static_cast<float>(i) / static_cast<float>(half);
     frequencies.push_back(static_cast<float>(std::exp(static_cast<double>(exponent))));

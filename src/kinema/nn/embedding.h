@@ -10,8 +10,8 @@ namespace kinema::nn {
 /// dtype -> f32 [..., dim]. Throws an Error when dim is odd.
 Tensor sinusoid(Tensor t, int64_t dim);
 
-/// Two linear layers with the activation between, under the names `linear_1` and `linear_2`: how
-/// time, text and guidance enter networks of diffusion.
+/// Two linear layers, `linear_1` and `linear_2`, with an activation between them: the embedding of
+/// timestep, text and guidance in diffusion networks.
 class EmbeddingMlp {
  public:
   EmbeddingMlp(const Params& params, int64_t in, int64_t dim, const Init& init);

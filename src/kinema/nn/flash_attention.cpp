@@ -9,13 +9,13 @@
 namespace kinema::nn {
 namespace {
 
-/// The score of a key that does not count: finite, so that a row without keys has no NaN, and so
-/// low that any other score leaves it a weight of 0.
+/// The score of a masked key: finite, so that a row without keys has no NaN, and so low that the
+/// key's weight is 0 next to any other score.
 constexpr double kMasked = -2e38;
 
 DType sums_dtype(Tensor q) { return q.dtype() == DType::F64 ? DType::F64 : DType::F32; }
 
-/// An axis cut into equal blocks, as few as `wanted` allows; the last one is filled up.
+/// An axis divided into equal blocks, as few as `wanted` allows; the last one is padded.
 struct Blocks {
   int64_t length, count, size;
 
@@ -57,7 +57,7 @@ Tensor join_rows(Tensor x, const Blocks& blocks) {
   return blocks.padding() == 0 ? x : slice(x, Axis(2), 0, blocks.length);
 }
 
-/// Which keys count, pred [blocks, block]; empty where all do.
+/// Mask of the keys that are used, pred [blocks, block]; empty if all are.
 Tensor mask_of(Graph& graph, const Blocks& blocks, Tensor keys, bool mask_padding) {
   if (!keys && (blocks.padding() == 0 || !mask_padding)) {
     return {};
@@ -71,7 +71,7 @@ Tensor mask_of(Graph& graph, const Blocks& blocks, Tensor keys, bool mask_paddin
 
 using Step = std::function<ScanResult(std::span<const Tensor> carry, std::span<const Tensor> xs)>;
 
-/// A scan; written out where there is one step.
+/// A scan; unrolled if it has one step.
 ScanResult each(std::vector<Tensor> carry, std::vector<Tensor> xs, const Step& step) {
   const int64_t length = xs[0].dim(0);
   if (length > 1) {
@@ -162,12 +162,12 @@ std::vector<Tensor> forward(std::span<const Tensor> in, DType out, const FlashOp
   return {join(ys[0], rows), join_rows(ys[1], rows)};
 }
 
-/// For each block of keys, over the blocks of queries, with the weights computed again:
+/// For each block of keys, over the blocks of queries, recomputing the weights:
 ///
 ///   p = exp(s - lse)     dv += p^T dy      ds = p (dy v^T - delta) scale
 ///   dk += ds^T q         dq_i += ds k
 ///
-/// dq is carried whole; a row that fills up the last block adds nothing, its dy and delta are 0.
+/// The carry holds all of dq. Padding rows of the last block add nothing: their dy and delta are 0.
 std::vector<Tensor> backward(std::span<const Tensor> in, DType out, const FlashOptions& options) {
   const Tensor q = in[0];
   const Blocks rows = Blocks::of(q.dim(1), options.blocks.block_q_dkv);

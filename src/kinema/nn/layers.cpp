@@ -17,7 +17,7 @@ std::string layer_path(const Layers& layers, int64_t i) {
 
 void open_layers(SpecCollector& specs, const Layers& layers, bool stacked,
                  const std::function<void(const Params& layer)>& open) {
-  if (stacked && layers.count > 0) {  // of none there is no stack
+  if (stacked && layers.count > 0) {  // without layers there is no stack
     specs.set_layers(layers.count);
     open(Params(specs, stacked_path(layers)));
     specs.set_layers(0);
@@ -119,7 +119,7 @@ std::vector<Tensor> Bound::of_each(
                 })
         .ys;
   }
-  std::vector<std::vector<Tensor>> values;  // by what is made, then by layer
+  std::vector<std::vector<Tensor>> values;  // by result, then by layer
   for (int64_t i = 0; i < layers.count; ++i) {
     const Scope scope(graph, layer_path(layers, i));
     const std::vector<Tensor> made =

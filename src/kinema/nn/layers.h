@@ -10,52 +10,51 @@
 
 namespace kinema::nn {
 
-/// Equal layers that a network runs one after the other. Their keys begin with `path.0.`, `path.1.`
+/// Equal layers that a network runs one after the other. Their keys start with `path.0.`, `path.1.`
 /// and so on.
 struct Layers {
   std::string path;
   int64_t count = 0;
 };
 
-/// Opens the parameters of every one. With `stacked` they are one stack, with keys that begin with
-/// `path.{}.`.
+/// Opens the parameters of all layers. With `stacked` they form one stack, with keys that start
+/// with `path.{}.`.
 void open_layers(SpecCollector& specs, const Layers& layers, bool stacked,
                  const std::function<void(const Params& layer)>& open);
 
-/// A network's parameters with their tensors in a graph: what its `parameters` opened, for its
-/// forward pass.
+/// A network's parameters with their tensors in a graph, for the forward pass.
 class Bound {
  public:
-  /// One layer as it is run.
+  /// One layer in the forward pass.
   struct Layer {
     Params params;
-    /// Its number; -1 within a loop, where no one layer is looked at.
+    /// Its number; -1 inside a loop over the stack.
     int64_t number = -1;
-    /// Slices of what lies along all layers beside their parameters.
+    /// This layer's slices of the `given` tensors.
     std::span<const Tensor> given = {};
   };
   struct Options {
     RematPolicy remat = {};
-    /// Layers that do not lie in stacks are run without remat: someone looks at values inside.
+    /// Layers that are not stacked run without remat, because values inside them are inspected.
     bool looked_at = false;
   };
   /// carry -> carry, of the same shapes.
   using Step =
       std::function<std::vector<Tensor>(const Layer& layer, std::span<const Tensor> carry)>;
 
-  /// `tensors` are of the specs' shapes, in their order.
+  /// `tensors` have the specs' shapes, in their order.
   Bound(std::vector<ParamSpec> specs, std::span<const Tensor> tensors,
         QuantizedProducts quantized = {}, Dropout low_rank_dropout = {});
 
-  /// The parameters that are in no stack.
+  /// The parameters that are not in a stack.
   Params root() { return {binder_, ""}; }
 
-  /// carry through all layers: one loop where they are stacked, else one after the other, each
-  /// recomputed as the remat policy says. `given` have a leading axis of layers.
+  /// Runs carry through all layers: in one loop if they are stacked, else one after the other, each
+  /// rematerialized according to the policy. `given` tensors have a leading axis of layers.
   std::vector<Tensor> run(const Layers& layers, std::vector<Tensor> carry,
                           std::span<const Tensor> given, const Options& options, const Step& step);
 
-  /// What `step` makes of each layer by itself, with a leading axis of layers.
+  /// The results of `step` for each layer separately, with a leading axis of layers.
   std::vector<Tensor> of_each(const Layers& layers, Graph& graph,
                               const std::function<std::vector<Tensor>(const Layer& layer)>& step);
 
@@ -65,7 +64,7 @@ class Bound {
     std::vector<Tensor> tensors;
   };
   Stack stack(const Layers& layers) const;
-  /// The layer of a stack at a loop's turn.
+  /// The layer of a stack in a loop iteration.
   Binder turn(const Stack& stack, std::span<const Tensor> slices, Dropout low_rank_dropout) const;
 
   std::vector<ParamSpec> specs_;

@@ -34,8 +34,8 @@ std::optional<LowRank> open_low_rank(const Params& params, int64_t in, int64_t o
   if (rank == 0) {
     return std::nullopt;
   }
-  // Zero at the start: training begins from the model as it is. The other factor is uniform as
-  // PEFT's is by default (kaiming_uniform with a = sqrt 5).
+  // Zero at the start, so that training starts from the unchanged model. The other factor is
+  // uniform, PEFT's default (kaiming_uniform with a = sqrt 5).
   const Init uniform = Init::uniform(1.0 / std::sqrt(static_cast<double>(in)));
   return LowRank{
       .down = params.weight("lora_A.weight", {rank, in}, {"", options.in_axis}, uniform),
@@ -68,7 +68,7 @@ Tensor linear(Tensor x, Tensor w, Tensor b, Precision precision,
     y = as(y, sums);
   } else {
     y = product(x, w, precision, sums);
-    // Codes are whole in every float that products are of: the scale waits until they are summed.
+    // Codes are exact in every float dtype of products: the scale is applied to the sums.
     y = scale ? y * as(*scale, sums) : y;
   }
   if (low_rank) {

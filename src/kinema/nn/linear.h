@@ -8,10 +8,10 @@
 
 namespace kinema::nn {
 
-/// x as `dtype`; x itself when it already is.
+/// x converted to `dtype`; x itself if it has that dtype.
 Tensor as(Tensor x, DType dtype);
 
-/// Names of the logical axes of a linear layer's two sides, and its initialisation.
+/// Logical axes of a linear layer's output and input, and its initialisation.
 struct LinearOptions {
   std::string out_axis = {};
   std::string in_axis = {};
@@ -21,21 +21,21 @@ struct LinearOptions {
   Init bias_init = Init::zeros();
 };
 
-/// What adapters add to a weight [out, in] without being merged into it: up diag(scale) down
-/// (arXiv:2106.09685).
+/// The product that adapters add to the output of a weight [out, in] without being merged into it:
+/// up diag(scale) down x (arXiv:2106.09685).
 struct LowRank {
-  Tensor down;           // [r, in]
-  Tensor up;             // [out, r]
-  Tensor scale;          // [r]: several adapters lie end to end, each with its own
+  Tensor down;   // [r, in]
+  Tensor up;     // [out, r]
+  Tensor scale;  // [r]: the ranks of several adapters are concatenated, each with its own scale
   Dropout dropout = {};  // of x, while the factors are trained
   std::string place = {};
 
-  /// x [..., in] -> [..., out] in `sums`, the dtype that products are summed in.
+  /// x [..., in] -> [..., out] in `sums`, the dtype in which products are accumulated.
   Tensor operator()(Tensor x, Precision precision, DType sums) const;
 };
 
 /// y = x W^T + b over the last axis: `weight` [out, in], `bias` [out] unless the options have none,
-/// as torch stores them. With Params::low_rank, W + up diag(scale) down stands for W.
+/// as torch stores them. With Params::low_rank, W + up diag(scale) down replaces W.
 class Linear {
  public:
   Linear(const Params& params, int64_t in, int64_t out, const LinearOptions& options);
@@ -51,11 +51,11 @@ class Linear {
   std::optional<QuantizedProduct> quantized_;
 };
 
-/// x [..., in] times w [out, in] transposed plus b [out], where there is one; sums and the bias in
-/// f32 at least, rounded once to x's dtype. Quantized, the product is rounded to x's dtype before
-/// the bias is added; the addition of low rank is not quantized. With `scale` [out], w are codes
-/// (int8, float8): they are widened for the product, which is scaled, or multiply as they are where
-/// the product is quantized to the same codes.
+/// x [..., in] times w [out, in] transposed plus b [out], if there is one. Sums and the bias are in
+/// f32 or wider, rounded once to x's dtype. If quantized, the product is rounded to x's dtype
+/// before the bias is added; the adapter's product is not quantized. With `scale` [out], w holds
+/// codes (int8, float8): they are widened for the product, which is then scaled, or multiplied
+/// directly if the product is quantized to the same codes.
 Tensor linear(Tensor x, Tensor w, Tensor b, Precision precision,
               const std::optional<LowRank>& low_rank = {},
               const std::optional<QuantizedProduct>& quantized = {},

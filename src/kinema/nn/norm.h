@@ -5,7 +5,7 @@
 
 namespace kinema::nn {
 
-/// x in the dtype that norms, rotations and modulation are computed in: f32, or f64 for f64.
+/// x in the dtype in which norms, rotations and modulation are computed: f32, or f64 for f64.
 /// Squares of bf16 values would lose the mean's low bits.
 Tensor widened(Tensor x);
 
@@ -28,8 +28,8 @@ class RmsNorm {
  public:
   RmsNorm(const Params& params, int64_t dim, double eps);
 
-  /// [..., d] -> [..., d] in f32: what follows (rotation, rounding) decides the dtype. `scale`
-  /// comes as a factor of the weight, where it costs nothing.
+  /// [..., d] -> [..., d] in f32: the caller (rotation, rounding) decides the dtype. `scale`
+  /// multiplies the weight, which costs nothing.
   Tensor operator()(Tensor x, double scale = 1.0) const;
 
   /// The weight times `scale`, in `dtype`.

@@ -46,7 +46,7 @@ Tensor ParamSpec::input(Graph& graph, const mesh::Placement& placement,
 }
 
 std::string stacked_name(std::string_view key) {
-  // `down_blocks.1.resnets.0` are parts of a kind of their own each: no stack.
+  // Parts such as `down_blocks.1.resnets.0` differ from each other: they are not stacked.
   constexpr std::array<std::string_view, 3> kStacks{"blocks", "transformer_blocks",
                                                     "single_transformer_blocks"};
   std::string out;

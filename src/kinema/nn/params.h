@@ -22,8 +22,8 @@ struct Init {
   Kind kind = Kind::ZEROS;
   /// CONSTANT: the value; NORMAL: standard deviation; UNIFORM: bound; XAVIER_UNIFORM: gain.
   double scale = 0.0;
-  /// Added to row i of the last but one axis of a layer, when given: one value per row. Of a layer
-  /// with one axis, to the i-th of as many equal parts.
+  /// If not empty, one value per row, added to row i of the last but one axis of a layer. For a
+  /// layer with one axis, added to the i-th of equal parts.
   std::vector<double> row_offsets = {};
 
   static Init zeros() { return {}; }
@@ -36,66 +36,66 @@ struct Init {
   static Init xavier(double gain = 1.0) { return {.kind = Kind::XAVIER_UNIFORM, .scale = gain}; }
 };
 
-/// One parameter as it lives on the device.
+/// One parameter as it is stored on the device.
 struct ParamSpec {
-  /// The checkpoint's key (diffusers naming). With `layers` > 0, `{}` stands for the layer number.
+  /// The checkpoint's key (diffusers naming). With `layers` > 0, `{}` replaces the layer number.
   std::string name;
   /// Stored shape, dtype included; stacked parameters have a leading axis of size `layers`.
   Shape shape;
-  /// > 0: the layers 0 .. layers-1 of a scanned stack in one tensor.
+  /// > 0: one tensor holds the layers 0 .. layers-1 of a scanned stack.
   int64_t layers = 0;
   /// Logical axis per dimension of one layer ("" = none), for the sharding rules.
   std::vector<std::string> axes;
   Init init;
-  /// False: training leaves it as it is.
+  /// False: frozen.
   bool trained = true;
-  /// Where it waits for a program.
+  /// The memory that it is in between programs.
   Memory memory = Memory::DEVICE;
 
-  /// The checkpoint's key of one layer; `name` itself when the parameter is not stacked.
+  /// The checkpoint's key of one layer; `name` if the parameter is not stacked.
   std::string key(int64_t layer) const;
-  /// How many checkpoint tensors it holds: `layers`, or 1.
+  /// The number of checkpoint tensors that it holds: `layers`, or 1.
   int64_t count() const { return layers > 0 ? layers : 1; }
-  /// The shape of one of them.
+  /// The shape of one layer.
   Shape layer_shape() const;
   /// The logical axis of each dimension as stored.
   std::vector<std::string> logical_axes() const;
-  /// Part of a low-rank addition (see Params::low_rank): checkpoints do not hold it.
+  /// Part of an adapter (see Params::low_rank): checkpoints do not contain it.
   bool is_low_rank() const;
-  /// The scales of a weight that is stored as codes (see Params::stored_scale): checkpoints hold
-  /// the weight alone.
+  /// The scales of a weight that is stored as codes (see Params::stored_scale): checkpoints contain
+  /// the weight only.
   bool is_stored_scale() const { return name.ends_with(kStoredScale); }
-  /// That weight's name.
+  /// The name of the weight that these scales belong to.
   std::string_view weight_of_scale() const {
     return std::string_view(name).substr(0, name.size() - std::string_view("_scale").size());
   }
   static constexpr std::string_view kStoredScale = ".weight_scale";
-  /// How it is split over a mesh: every layer of a stack alike.
+  /// Its sharding over a mesh: the same for all layers of a stack.
   Sharding sharding(const mesh::Placement& placement) const;
-  /// It as an argument of a program, `PREFIX` before its name.
+  /// The parameter as a program argument, with `prefix` before its name.
   Tensor input(Graph& graph, const mesh::Placement& placement,
                const std::string& prefix = "") const;
 };
 
-/// The name that all layers of a stack share, of one layer's: `{}` stands for its number. Other
-/// names stay as they are.
+/// The name that all layers of a stack share, from one layer's name: `{}` replaces the number.
+/// Other names are returned unchanged.
 std::string stacked_name(std::string_view key);
 
-/// A place in the parameter tree: weights are opened by the checkpoint's own key path,
-/// `(params / "attn1" / "to_q").weight("weight", {d, d}, ...)`.
+/// A node of the parameter tree: weights are opened by the checkpoint's own key path, `(params /
+/// "attn1" / "to_q").weight("weight", {d, d}, ...)`.
 class Params {
  public:
-  /// What stands behind the tree: records specs, or hands out the tensors of a graph.
+  /// The implementation of the tree: records specs, or returns the tensors of a graph.
   class Source {
    public:
     virtual ~Source() = default;
     virtual Tensor parameter(const std::string& key, const Dims& dims,
                              const std::vector<std::string>& axes, const Init& init) = 0;
-    /// The rank of what is added to the linear layer at this key; 0: nothing.
+    /// The rank of the adapter of the linear layer at this key; 0: it has none.
     virtual int64_t low_rank(const std::string& key) const = 0;
-    /// What low-rank additions are given in place of a layer's input while they are trained.
+    /// Dropout of the adapters' inputs while they are trained.
     virtual Dropout low_rank_dropout() const { return {}; }
-    /// How the product at this key is quantized; nothing: it is not.
+    /// How the product at this key is quantized; empty: not at all.
     virtual std::optional<QuantizedProduct> quantized(const std::string& key) = 0;
     /// Whether the weight of the linear layer at this key is stored as codes.
     virtual bool is_stored_narrow(const std::string& key) const = 0;
@@ -104,20 +104,21 @@ class Params {
   Params(Source& source, std::string prefix) : source_(&source), prefix_(std::move(prefix)) {}
 
   Params operator/(std::string_view name) const;
-  /// The parameter `prefix.name`, with torch's layout (linear weights [out, in]).
+  /// The parameter `prefix.name`, in torch's layout (linear weights [out, in]).
   Tensor weight(std::string_view name, const Dims& dims, const std::vector<std::string>& axes,
                 const Init& init) const;
-  /// The rank r of an addition B A to the weight of the linear layer here (arXiv:2106.09685), which
-  /// has the parameters `lora_A.weight` [r, in], `lora_B.weight` [out, r] and `lora_scale` [r]; 0
-  /// without one.
+  /// The rank r of an adapter B A of the linear layer here (arXiv:2106.09685), which has the
+  /// parameters `lora_A.weight` [r, in], `lora_B.weight` [out, r] and `lora_scale` [r]; 0 if it has
+  /// none.
   int64_t low_rank() const { return source_->low_rank(prefix_); }
-  /// Of that addition's input, with its place: a layer of a stack by the stack's name.
+  /// Dropout of that adapter's input, and the place that selects its mask: layers of a stack share
+  /// the stack's name.
   Dropout low_rank_dropout() const { return source_->low_rank_dropout(); }
   std::string place() const { return stacked_name(prefix_); }
-  /// How the product that is done here (a linear layer's, those of attention) is quantized.
+  /// How the product here (of a linear layer or of attention) is quantized.
   std::optional<QuantizedProduct> quantized() const { return source_->quantized(prefix_); }
-  /// `weight_scale` [out], F32, where the weight of the linear layer here is stored as codes: a
-  /// weight is its code times the scale of its output. Empty without.
+  /// `weight_scale` [out], F32, if the weight of the linear layer here is stored as codes: the
+  /// weight is the code times the scale of its output. Else empty.
   std::optional<Tensor> stored_scale(int64_t out, const std::string& axis) const;
 
  private:
@@ -125,11 +126,11 @@ class Params {
   std::string prefix_;
 };
 
-/// Ranks of low-rank additions by linear layer. A layer goes by its parameters' name: `proj_out`,
-/// or with `{}` for the number, `blocks.{}.attn1.to_q`, for every layer of a stack, stacked or not.
+/// Ranks of adapters by linear layer. The key is the parameters' name: `proj_out`, or
+/// `blocks.{}.attn1.to_q` for every layer of a stack, whether stacked or not.
 using LowRanks = std::map<std::string, int64_t, std::less<>>;
 
-/// Records what constructors open, without a graph: it hands out empty tensors.
+/// Records the parameters that constructors open, without a graph: returns empty tensors.
 class SpecCollector : public Params::Source {
  public:
   /// `dtype` is the element type that a key is stored in.
@@ -137,8 +138,8 @@ class SpecCollector : public Params::Source {
                          LowRanks low_ranks = {})
       : dtype_(std::move(dtype)), low_ranks_(std::move(low_ranks)) {}
 
-  /// What is opened from here on belongs to a stack of so many layers (0: to none); its keys have
-  /// `{}` in place of the layer number.
+  /// Parameters that are opened after this call belong to a stack of `layers` layers (0: to none);
+  /// their keys have `{}` instead of the layer number.
   void set_layers(int64_t layers) { layers_ = layers; }
   Tensor parameter(const std::string& key, const Dims& dims, const std::vector<std::string>& axes,
                    const Init& init) override;
@@ -146,7 +147,7 @@ class SpecCollector : public Params::Source {
   std::optional<QuantizedProduct> quantized(const std::string& key) override;
   bool is_stored_narrow(const std::string& key) const override;
   std::vector<ParamSpec> take() { return std::move(specs_); }
-  /// Keys that were asked for with Params::quantized: where a network has products.
+  /// Keys that were requested with Params::quantized: all products of a network.
   const std::vector<std::string>& products() const { return products_; }
 
  private:
@@ -157,15 +158,15 @@ class SpecCollector : public Params::Source {
   std::vector<std::string> products_;
 };
 
-/// How the product at a key is quantized, if it is.
+/// How the product at a key is quantized; empty: not at all.
 using QuantizedProducts = std::function<std::optional<QuantizedProduct>(const std::string& key)>;
 
-/// Hands out the tensors of a graph by key; throws an Error for a key or a shape it does not have.
+/// Returns the tensors of a graph by key; throws an Error for an unknown key or another shape.
 class Binder : public Params::Source {
  public:
   explicit Binder(QuantizedProducts quantized = {}) : quantized_(std::move(quantized)) {}
-  /// Unstacked specs and their tensors, in the same order. Stacked ones are skipped: they are bound
-  /// slice by slice, with `add`.
+  /// Specs and their tensors, in the same order. Stacked specs are skipped: they are bound slice by
+  /// slice, with `add`.
   Binder(std::span<const ParamSpec> specs, std::span<const Tensor> tensors,
          QuantizedProducts quantized = {});
 
@@ -174,7 +175,8 @@ class Binder : public Params::Source {
                    const Init& init) override;
   int64_t low_rank(const std::string& key) const override;
   Dropout low_rank_dropout() const override { return low_rank_dropout_; }
-  /// Of layers that are bound from here on; of a stack's layer, its own (Dropout::at).
+  /// Dropout of the layers that are bound after this call; a layer of a stack has its own
+  /// (Dropout::at).
   void set_low_rank_dropout(Dropout dropout) { low_rank_dropout_ = dropout; }
   std::optional<QuantizedProduct> quantized(const std::string& key) override {
     return quantized_ ? quantized_(key) : std::nullopt;

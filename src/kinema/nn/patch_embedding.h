@@ -9,16 +9,16 @@
 
 namespace kinema::nn {
 
-/// Latents of a video to tokens: a convolution whose kernel is its stride, as one matrix product
-/// over the pixels of each patch. `weight` is [width, c, pf, ph, pw], `bias` [width].
+/// Video latents to tokens: a convolution whose stride equals its kernel size, as one matrix
+/// product over the values of each patch. `weight` is [width, c, pf, ph, pw], `bias` [width].
 class PatchEmbedding {
  public:
-  /// `patch`: frames, rows and columns of one.
+  /// `patch`: its size in frames, rows and columns.
   PatchEmbedding(const Params& params, int64_t channels, int64_t width,
                  const std::array<int64_t, 3>& patch);
 
-  /// [b, c, f, h, w], whose last three are multiples of the patch, -> [b, s, width] in its dtype,
-  /// tokens ordered frame, row, column.
+  /// [b, c, f, h, w], with f, h and w multiples of the patch, -> [b, s, width] in its dtype. Tokens
+  /// are ordered frame, row, column.
   Tensor operator()(Tensor video, Precision precision) const;
 
  private:

@@ -24,13 +24,13 @@ Tensor limit_of(Tensor x, const std::vector<int64_t>& axes, const Calibration& h
   return how.factor == 1.0 ? largest : largest * how.factor;
 }
 
-/// codes[b, i, j] a_scale b_scale, in this order; scales have their operand's axes, and go to those
-/// of the product.
+/// codes[b, i, j] a_scale b_scale, in this order; each scale's axes are moved to those of the
+/// product.
 struct ScaleAxes {
   const DotDims& dims;
   Dims product;
 
-  /// `before` and `behind`: the product's axes that the other operand's free axes take.
+  /// `before` and `behind`: the number of product axes before and after, of the other operand.
   Tensor place(Tensor scale, const std::vector<int64_t>& batch,
                const std::vector<int64_t>& contract, bool first) const {
     std::vector<int64_t> order = batch;
@@ -55,7 +55,7 @@ struct ScaleAxes {
   Tensor of_b(Tensor scale) const { return place(scale, dims.rhs_batch, dims.rhs_contract, false); }
 };
 
-/// What a product is made of, beside its two operands.
+/// The parameters of a product.
 struct Plan {
   DotDims dims;
   QuantizedProduct how;
@@ -76,7 +76,8 @@ struct Plan {
     return sums * axes.of_a(a.scale) * axes.of_b(b.scale);
   }
 
-  /// fp8_full: codes of dy times the other operand's scale, which need not be undone afterwards.
+  /// fp8_full: codes of dy times the other operand's scale, so that the product needs no scale for
+  /// it.
   Codes gradient_codes(Tensor dy, const Codes& other) const {
     const Tensor g = dy * reshape(other.scale, {});
     return quantize(g, *how.gradient_codes, {}, how.gradient);
@@ -102,7 +103,7 @@ struct Plan {
     return dot_gradient_of_b(dy, other, b, dims, precision, dy.dtype());
   }
 
-  /// Values beyond the limit do not move the result.
+  /// No gradient beyond the limit, where the result does not depend on the value.
   Tensor cut(Tensor gradient, Tensor x, const Codes& codes, const Calibration& calibration) const {
     if (!cuts_gradients || !calibration.clips()) {
       return gradient;
@@ -111,8 +112,8 @@ struct Plan {
   }
 };
 
-/// Codes are inputs of the call beside the operands, so that the backward pass may keep either:
-/// what takes fewer bytes, or is there anyway.
+/// The codes are inputs of the call in addition to the operands, so that the backward pass may keep
+/// either: the smaller, or one that is stored anyway.
 Tensor product(Tensor a, Tensor b, const Plan& plan) {
   check(a.dtype() == b.dtype() && is_float(a.dtype()),
         "[quantize] products of {} and {}: floats of one dtype are needed", to_string(a.shape()),
@@ -226,11 +227,11 @@ Codes quantize(Tensor x, DType codes, const std::vector<int64_t>& axes, const Ca
   std::vector<int64_t> all(static_cast<size_t>(x.rank()));
   std::iota(all.begin(), all.end(), 0);
   const Tensor limit = limit_of(x, axes.empty() ? all : axes, how);
-  // Divided in float32, as CPUs do it: XLA makes a division by a number a product with its
+  // Divided in float32, as on CPUs: XLA turns division by a constant into multiplication by its
   // reciprocal, which in bfloat16 is off by up to one part in 512.
   Tensor scale = convert(convert(limit, DType::F32) / most, x.dtype());
   if (x.dtype() != DType::F32) {
-    scale = optimization_barrier({scale})[0];  // codes are made with the scale that undoes them
+    scale = optimization_barrier({scale})[0];  // quantize and dequantize with the same scale
   }
   const Tensor divisor = select(compare(scale, Comparison::EQ, 0.0), ones_like(scale), scale);
   Tensor q = x / divisor;
@@ -241,7 +242,7 @@ Codes quantize(Tensor x, DType codes, const std::vector<int64_t>& axes, const Ca
   }
   Tensor values = convert(q, codes);
   if (codes != DType::S8) {
-    // XLA for GPUs drops the conversion where one back follows (xla_allow_excess_precision).
+    // XLA for GPUs drops a conversion that is converted back (xla_allow_excess_precision).
     values = optimization_barrier({values})[0];
   }
   return {.values = values, .scale = divisor, .limit = limit};

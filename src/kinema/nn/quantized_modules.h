@@ -10,16 +10,17 @@
 /// Quantization::module_path.
 namespace kinema::nn {
 
-/// The path that patterns know a module by, from its key: `blocks.{}.attn1.to_q`. A family's own.
+/// A module's path for patterns, from its key: `blocks.{}.attn1.to_q`. Each model family has its
+/// own.
 using ModulePath = std::string (*)(std::string_view key);
 
 QuantizedProducts quantized_products(const Quantization& quantization, ModulePath path);
 
-/// Throws an Error naming the nearest path when no module of `keys` matches.
+/// Throws an Error with the nearest path if no module of `keys` matches.
 void check_module_path(const Quantization& quantization, std::span<const std::string> keys,
                        ModulePath path);
 
-/// A key as it stands, `/` for its points; a stack's layers have no number.
+/// The key with `/` instead of dots and without the layer numbers of stacks.
 std::string plain_module_path(std::string_view key);
 
 }  // namespace kinema::nn

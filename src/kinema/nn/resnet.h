@@ -9,14 +9,14 @@
 
 namespace kinema::nn {
 
-/// conv(silu(norm(conv(silu(norm(x))) + time))) + x, where x goes through a 1 x 1 convolution if
-/// its channels change: the residual block of UNets and of their autoencoders.
+/// conv(silu(norm(conv(silu(norm(x))) + time))) + x: the residual block of UNets and of their
+/// autoencoders. The last x goes through a 1 x 1 convolution if the number of channels changes.
 class ResnetBlock {
  public:
   struct Options {
     int64_t groups = 32;
     double eps = 1e-5;
-    int64_t time_dim = 0;        // 0: none is added
+    int64_t time_dim = 0;        // 0: no timestep embedding
     Init last = Init::xavier();  // of the second convolution
   };
   /// Called with "norm1" and "time_emb_proj".
@@ -24,7 +24,7 @@ class ResnetBlock {
 
   ResnetBlock(const Params& params, int64_t in, int64_t out, const Options& options);
 
-  /// x [b, in, h, w], temb [b, time_dim] through SiLU, in x's dtype, or empty -> [b, out, h, w].
+  /// x [b, in, h, w], temb [b, time_dim] after SiLU, in x's dtype, or empty -> [b, out, h, w].
   Tensor operator()(Tensor x, Tensor temb, Precision precision, const Tap& tap = {}) const;
 
  private:

@@ -76,7 +76,7 @@ Tensor rotate(Tensor x, const Rope& rope) {
   const int64_t s = x.dim(1);
   const int64_t n = x.dim(2);
   const int64_t d = x.dim(3);
-  // Only the swap sees pairs: an axis of two is what vector units like least.
+  // Only the swap uses pairs: an axis of size two vectorises worst.
   const Tensor swapped = reshape(reverse(reshape(x, {b, s, n, d / 2, 2}), Axis(4)), {b, s, n, d});
   const auto table = [&](Tensor of_pairs) { return reshape(as(of_pairs, x.dtype()), {s, 1, d}); };
   return x * table(rope.cos) + swapped * table(rope.sin);

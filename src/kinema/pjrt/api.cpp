@@ -56,7 +56,7 @@ PJRT_Error_Code code_of(const PJRT_Api& api, PJRT_Error* error) {
   return args.code;
 }
 
-// Compilers write pages; what was wrong is in their first lines.
+// Compilers write pages; the cause is in their first lines.
 std::string first_two_lines(std::string_view text) {
   while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) text.remove_suffix(1);
   const size_t first = text.find('\n');
@@ -69,8 +69,8 @@ std::string first_two_lines(std::string_view text) {
 
 }  // namespace
 
-// These three functions are at the head of PJRT_Api, which Plugin::load makes sure of, and two of
-// them return nothing, so they do not go through call().
+// These three functions are at the start of PJRT_Api, which Plugin::load checks, and two of them
+// return nothing, so they do not use call().
 std::string take_message(const PJRT_Api& api, PJRT_Error* error) {
   PJRT_Error_Message_Args message{.struct_size = PJRT_Error_Message_Args_STRUCT_SIZE,
                                   .error = error};

@@ -11,18 +11,18 @@
 
 namespace kinema::pjrt {
 
-/// The error's code and the first two lines of its text, `invalid argument: ...`; frees the object.
+/// The error's code and the first two lines of its text, `invalid argument: ...`; frees the error.
 std::string take_message(const PJRT_Api& api, PJRT_Error* error);
 
-/// The one way to call a plugin: fills `struct_size`, throws an Error when the plugin is older than
-/// the function or leaves it out, and turns an error object into an Error.
+/// All calls of a plugin go through this function: it sets `struct_size`, throws an Error if the
+/// plugin is older than the function or does not have it, and converts an error object to an Error.
 template <auto Function, typename Args>
 Args call(const PJRT_Api& api, const char* name, size_t offset, size_t args_size, Args args) {
   check(offset + sizeof(void*) <= api.struct_size && api.*Function != nullptr,
         "[pjrt] {}: not offered by this plugin (PJRT {}.{})", name,
         api.pjrt_api_version.major_version, api.pjrt_api_version.minor_version);
-  // A newer plugin knows fields behind the end of our struct; one that does not look at struct_size
-  // finds zeros there and may write there.
+  // A newer plugin knows fields after the end of this struct; one that ignores struct_size finds
+  // zeros there and may write to them.
   struct {
     Args args;
     std::array<std::byte, 256> room;
@@ -34,13 +34,13 @@ Args call(const PJRT_Api& api, const char* name, size_t offset, size_t args_size
   return padded.args;
 }
 
-/// Runs `f` where nothing may be thrown: destructors.
+/// Runs `f` and ignores exceptions, for destructors.
 template <typename F>
 void quietly(F&& f) noexcept {
   try {
     f();
   } catch (const std::exception&) {
-    // Nobody is left to tell, and the handle is gone either way.
+    // An error cannot be reported here, and the handle is freed in any case.
   }
 }
 

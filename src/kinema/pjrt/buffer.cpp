@@ -80,7 +80,7 @@ Event Buffer::start_to_host(std::span<std::byte> into) const {
   check(!is_deleted(), "[pjrt] a buffer {} is read after it was donated or dropped",
         to_string(here));
   begin_transfer(Direction::TO_HOST, here);
-  // Without a layout the plugin copies in the device's own order of dimensions.
+  // Without a layout the plugin copies in the device's order of dimensions.
   std::vector<int64_t> minor_to_major(here.dims.size());
   for (size_t i = 0; i < minor_to_major.size(); ++i) {
     minor_to_major[i] = static_cast<int64_t>(minor_to_major.size() - 1 - i);

@@ -16,7 +16,8 @@ namespace kinema::pjrt {
 
 struct ClientHandle;
 
-/// A dense array in device memory, owned. It may still be on its way; reading waits for it.
+/// A dense array in device memory, owned. Its values may not be computed yet; reading waits for
+/// them.
 class Buffer {
  public:
   Buffer() = default;
@@ -28,30 +29,30 @@ class Buffer {
   explicit operator bool() const { return buffer_ != nullptr; }
 
   /// Shape on this device (one shard of a sharded array). Throws an Error for an element type that
-  /// kinema has no name for.
+  /// kinema does not have.
   Shape shape() const;
-  /// Bytes it takes on the device, padding included.
+  /// Bytes on the device, including padding.
   int64_t device_bytes() const;
   int64_t device_id() const;
-  /// `device`, `pinned_host`, ...; empty when the plugin does not say.
+  /// `device`, `pinned_host`, ...; empty if unknown.
   std::string memory_kind() const;
   MemoryKind memory() const;
 
-  /// Waits for the values and copies them, row-major. Throws the Error of the program that was to
-  /// make them when it failed.
+  /// Waits for the values and copies them, row-major. Throws the Error of the program that failed
+  /// to compute them.
   HostArray to_host() const;
-  /// The same into memory of the caller, which must hold exactly the bytes of shape().
+  /// The same into the caller's memory, which must have exactly the bytes of shape().
   void to_host(std::span<std::byte> into) const;
-  /// Starts a copy; `into` must stay until the event is done.
+  /// Starts a copy; `into` must stay valid until the event is done.
   Event start_to_host(std::span<std::byte> into) const;
 
-  /// Done when the values are there or could not be made.
+  /// Done when the values exist or their computation failed.
   Event ready() const;
   void await() const { ready().await(); }
 
-  /// Gives the device memory back now; is_deleted() from here on. Reading then throws an Error.
+  /// Frees the device memory now; then is_deleted() is true, and reading throws an Error.
   void drop();
-  /// True after drop() and after a run that was given this buffer as a donation.
+  /// True after drop() and after a run to which this buffer was donated.
   bool is_deleted() const;
 
   PJRT_Buffer* handle() const { return buffer_; }
@@ -59,7 +60,7 @@ class Buffer {
  private:
   void destroy() noexcept;
 
-  // Shared: the last of client, buffers and executables frees the client.
+  // Shared: the last owner among client, buffers and executables closes the client.
   std::shared_ptr<const ClientHandle> client_;
   PJRT_Buffer* buffer_ = nullptr;
 };

@@ -18,7 +18,7 @@
 namespace kinema::pjrt {
 namespace {
 
-// Ends the lifetime of `done` only when the plugin no longer reads the host memory.
+// `done` is destroyed when the plugin no longer reads the host memory.
 Buffer start_upload(const std::shared_ptr<const ClientHandle>& handle,
                     std::span<const std::byte> bytes, const Shape& shape, const Device& device,
                     MemoryKind memory, PJRT_HostBufferSemantics semantics, Event& done) {
@@ -135,7 +135,7 @@ Buffer Client::to_device(HostArray&& array) const {
 }
 
 Buffer Client::to_device(HostArray&& array, Device device, MemoryKind memory) const {
-  // Shared, because std::function wants to copy what it holds.
+  // Shared, because std::function requires a copyable callable.
   const auto held = std::make_shared<HostArray>(std::move(array));
   Event done;
   Buffer buffer = start_upload(handle_, held->bytes, held->shape, device, memory,
@@ -167,7 +167,7 @@ Executable Client::compile(std::string_view program, const CompileOptions& optio
   }
   CompileOptions own = options;
   if (device_partition_.count > 1 && own.device_ids.empty() && own.partitions * own.replicas == 1) {
-    own.device_ids.push_back(addressable_.front().id());  // not the plugin's first
+    own.device_ids.push_back(addressable_.front().id());  // not the plugin's first device
   }
   return compile(program, "mlir", own);
 }
@@ -182,7 +182,7 @@ Executable Client::compile_partitioned(std::string_view hlo, CompileOptions opti
 Executable Client::compile(std::string_view program, std::string_view format,
                            const CompileOptions& options) const {
   const std::string serialized = options.serialize();
-  std::string code(program);  // PJRT_Program is in/out and asks for memory it may write to
+  std::string code(program);  // PJRT_Program is in/out and requires writable memory
   const PJRT_Program source{.struct_size = PJRT_Program_STRUCT_SIZE,
                             .code = code.data(),
                             .code_size = code.size(),

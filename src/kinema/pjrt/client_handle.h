@@ -10,13 +10,13 @@ namespace kinema::pjrt {
 
 class Plugin;
 
-/// The open client and what is needed to close it; owned together by the client and everything made
-/// with it, because PJRT wants buffers and executables gone before their client.
+/// The open client and everything needed to close it; owned by the client and all its objects,
+/// because PJRT requires that buffers and executables are destroyed before their client.
 struct ClientHandle {
   const Plugin* plugin;
   const PJRT_Api* api;
   PJRT_Client* client;
-  std::unique_ptr<KeyValueCalls> key_values;  // which the client calls until it is closed
+  std::unique_ptr<KeyValueCalls> key_values;  // called by the client until it is closed
 
   ClientHandle(const Plugin* p, const PJRT_Api* a, PJRT_Client* c,
                std::unique_ptr<KeyValueCalls> k = nullptr)

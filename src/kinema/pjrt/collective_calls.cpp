@@ -19,7 +19,7 @@ namespace {
 
 using Kind = CollectiveCall::Kind;
 
-constexpr int kTypedFfi = 4;  // of XLA's CustomCallApiVersion
+constexpr int kTypedFfi = 4;  // in XLA's CustomCallApiVersion
 
 std::optional<Kind> kind_of(const wire::HloInstruction& one) {
   const std::string& opcode = one.opcode();
@@ -41,7 +41,7 @@ std::optional<Kind> kind_of(const wire::HloInstruction& one) {
   return std::nullopt;
 }
 
-/// What talks to other devices in a way that no call here does.
+/// True for communication between devices that no call supports.
 bool is_unknown(std::string_view opcode) {
   constexpr std::array<std::string_view, 8> kOthers = {"collective-broadcast",
                                                        "ragged-all-to-all",
@@ -61,7 +61,7 @@ bool same_layout(const wire::HloShape& a, const wire::HloShape& b) {
   return std::ranges::equal(a.layout().minor_to_major(), b.layout().minor_to_major());
 }
 
-/// The sizes of an array as they lie in memory, and where among them a dimension is.
+/// The sizes of an array in memory order, and the position of a dimension among them.
 CollectiveCall::Operand operand_of(const wire::HloShape& shape, int64_t dimension) {
   const auto& order = shape.layout().minor_to_major();
   check(order.size() == shape.dimensions_size() && shape.tuple_shapes().empty(),
@@ -79,7 +79,7 @@ CollectiveCall::Operand operand_of(const wire::HloShape& shape, int64_t dimensio
   return out;
 }
 
-/// Turns a module's collectives into calls.
+/// Replaces a module's collectives by calls.
 class Rewriter {
  public:
   Rewriter(wire::HloModule& module, int64_t partitions, int64_t program)
@@ -93,7 +93,7 @@ class Rewriter {
   }
 
   std::vector<CollectiveCall> run() {
-    // What was partitioned must not be again.
+    // The module is partitioned already.
     module_.clear_spmd_output_sharding();
     module_.clear_spmd_parameters_shardings();
     for (wire::HloComputation& computation : *module_.mutable_computations()) {
@@ -196,7 +196,7 @@ class Rewriter {
           partitions_);
   }
 
-  /// The one operation of the computation that a reduction applies.
+  /// The single operation of the computation of a reduction.
   std::string reduction_of(const wire::HloInstruction& one) const {
     constexpr std::array<std::string_view, 6> kKnown = {"add",      "maximum", "minimum",
                                                         "multiply", "and",     "or"};
@@ -218,7 +218,7 @@ class Rewriter {
     return opcode;
   }
 
-  /// Computations that nobody calls any more are refused by XLA.
+  /// XLA rejects unused computations.
   void drop_reductions() {
     std::set<int64_t> used;
     for (const wire::HloComputation& computation : module_.computations()) {

@@ -9,18 +9,18 @@
 
 namespace kinema::pjrt {
 
-/// A collective of a partitioned program, as what has to be done to the bytes of its operands.
+/// A collective of a partitioned program, as an operation on the bytes of its operands.
 struct CollectiveCall {
   enum class Kind : uint8_t {
     ALL_REDUCE,
     ALL_GATHER,
-    ALL_TO_ALL,  ///< of operands that are cut along `axis`
-    EXCHANGE,    ///< an all-to-all of an operand for each member: the i-th one goes to member i
+    ALL_TO_ALL,  ///< of operands that are divided along `axis`
+    EXCHANGE,    ///< an all-to-all with one operand per member: the i-th one goes to member i
     COLLECTIVE_PERMUTE,
     REDUCE_SCATTER
   };
-  /// An operand's sizes in the order in which they lie in memory, and the place among them of the
-  /// dimension along which it is cut or joined.
+  /// An operand's sizes in memory order, and the position among them of the dimension along which
+  /// it is divided or concatenated.
   struct Operand {
     Dims dims;
     size_t axis = 0;
@@ -34,21 +34,21 @@ struct CollectiveCall {
   std::vector<std::pair<int64_t, int64_t>> pairs;  ///< from, to: of a permute
 };
 
-/// A partitioned program that asks the host to do its collectives.
+/// A partitioned program whose collectives are calls of the host.
 struct ProgramWithCalls {
   std::string hlo;  ///< for Client::compile_partitioned
-  /// In place of collective i stands a call of the FFI handler `kCollectiveHandler` with the
-  /// attributes `program` and `site` = i (both i64).
+  /// Collective i is replaced by a call of the FFI handler `kCollectiveHandler` with the attributes
+  /// `program` and `site` = i (both i64).
   std::vector<CollectiveCall> calls;
 };
 
 inline constexpr const char* kCollectiveHandler = "kinema_collective";
-/// Stands for `partition-id`: gives u32[], the number of the device's partition; attribute
+/// Replaces `partition-id`: returns u32[], the number of the device's partition; attribute
 /// `program`.
 inline constexpr const char* kPartitionHandler = "kinema_partition";
 
-/// Replaces every collective of an optimized program of `partitions` by a call. `program` is what
-/// the calls name. Throws an Error that names a collective which is not known, or whose groups
+/// Replaces every collective of an optimized program of `partitions` by a call with `program` as an
+/// attribute. Throws an Error with the collective's name if it is not supported, or if its groups
 /// cannot be read.
 ProgramWithCalls with_collective_calls(const OptimizedProgram& optimized, int64_t partitions,
                                        int64_t program);

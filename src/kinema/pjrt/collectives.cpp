@@ -16,7 +16,7 @@ constexpr std::array<std::string_view, 7> kKinds = {
     "all-reduce",         "all-gather",           "reduce-scatter",   "all-to-all",
     "collective-permute", "collective-broadcast", "ragged-all-to-all"};
 
-/// The kind of a collective, or nothing. Of an asynchronous pair the first half counts.
+/// The kind of a collective, or empty. Of an asynchronous pair the first half is used.
 std::string_view kind_of(std::string_view opcode) {
   if (opcode.ends_with("-start")) {
     opcode.remove_suffix(std::string_view("-start").size());
@@ -29,8 +29,8 @@ std::string_view kind_of(std::string_view opcode) {
   return {};
 }
 
-/// What moves: an asynchronous start gives a tuple of its operands, its result and maybe more; that
-/// of an all-reduce gives its result alone.
+/// The transferred value: an asynchronous start returns a tuple of its operands, its result and
+/// maybe more; that of an all-reduce returns its result only.
 const HloShape& moved(const HloInstruction& instruction) {
   const bool start = instruction.opcode.ends_with("-start");
   return start && instruction.opcode != "all-reduce-start" && instruction.shape.parts.size() >= 2
@@ -49,7 +49,7 @@ std::string shape_text(const HloShape& shape) {
   return fmt::format("{}[{}]", shape.type, fmt::join(shape.dims, ","));
 }
 
-/// `"known_trip_count":{"n":"40"}` of a loop's settings; 1 where it is not said.
+/// `"known_trip_count":{"n":"40"}` of a loop's settings; 1 if it is missing.
 int64_t trip_count(const std::string& settings) {
   constexpr std::string_view kKey = "\"known_trip_count\":{\"n\":\"";
   const size_t at = settings.find(kKey);
@@ -61,7 +61,7 @@ int64_t trip_count(const std::string& settings) {
   return count;
 }
 
-/// Runs of each computation per run of the program.
+/// Counts the executions of each computation per execution of the program.
 void count_runs(const HloModule& module, size_t computation, int64_t times,
                 std::vector<int64_t>& runs) {
   runs[computation] += times;

@@ -46,7 +46,7 @@ std::string CompileOptions::serialize() const {
   build.set_replicas(replicas);
   build.set_partitions(partitions);
   build.set_use_spmd_partitioning(true);
-  // One device has nothing to partition, and XLA logs that it uses Shardy.
+  // With one device there is nothing to partition, and XLA would log that it uses Shardy.
   build.set_use_shardy_partitioner(shardy && partitions > 1);
   build.set_run_backend_only(backend_only);
   check(optimization_level >= -1 && optimization_level <= 3 && optimization_effort >= -1 &&
@@ -55,10 +55,10 @@ std::string CompileOptions::serialize() const {
         "to 1",
         optimization_level, optimization_effort);
   if (optimization_level >= 0) {
-    constexpr int64_t kLevel0 = 9;  // of XLA's EffortLevel, whose levels are 10 apart
+    constexpr int64_t kLevel0 = 9;  // in XLA's EffortLevel, whose levels are 10 apart
     build.set_optimization_level(static_cast<int32_t>(kLevel0 + 10 * optimization_level));
   }
-  build.set_optimization_effort(static_cast<float>(optimization_effort));  // 0 is not written
+  build.set_optimization_effort(static_cast<float>(optimization_effort));  // 0 is not serialized
   if (!device_ids.empty()) fill_assignment(*this, *build.mutable_device_assignment());
   for (const auto& [name, value] : flags) fill_flag(name, value, *out.add_flags());
   return out.SerializeAsString();

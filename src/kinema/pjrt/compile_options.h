@@ -8,30 +8,30 @@
 
 namespace kinema::pjrt {
 
-/// A compiler flag's value, typed as the flag is.
+/// A compiler flag's value, with the type of the flag.
 using FlagValue = std::variant<bool, int64_t, double, std::string>;
 
-/// How a program is compiled.
+/// Options of a compilation.
 struct CompileOptions {
   int64_t replicas = 1;
   int64_t partitions = 1;
   /// Shardy reads `sdy.*`; false selects GSPMD and `mhlo.sharding`.
   bool shardy = true;
-  /// The program is optimized and partitioned already.
+  /// The program is already optimized and partitioned.
   bool backend_only = false;
-  /// Device ids, [replicas][partitions] row by row; empty leaves the choice to the plugin.
+  /// Device ids, [replicas][partitions] row-major; empty: chosen by the plugin.
   std::vector<int64_t> device_ids;
-  /// 0 to 3 as XLA's O0 to O3, which TPU compilers go by; -1: the compiler's own.
+  /// 0 to 3 as XLA's O0 to O3, which TPU compilers use; -1: the compiler's default.
   int64_t optimization_level = -1;
-  /// -1 to 1: how much compile time a faster program may cost; 0: the compiler's own.
+  /// -1 to 1: compile time against speed of the program; 0: the compiler's default.
   double optimization_effort = 0;
-  /// Compiler flags for this program only, without dashes: `xla_cpu_enable_fast_math` -> true. An
-  /// unknown name makes `compile` throw, where XLA_FLAGS would end the process.
+  /// Compiler flags for this program only, without dashes: `xla_cpu_enable_fast_math` -> true. With
+  /// an unknown name `compile` throws, whereas XLA_FLAGS would end the process.
   std::map<std::string, FlagValue> flags;
 
-  /// As the CompileOptionsProto that PJRT takes; equal options give equal bytes. Throws an Error
-  /// when counts are not positive, `device_ids` has another length than replicas * partitions, or
-  /// level and effort are out of range.
+  /// Serialized as CompileOptionsProto; equal options give equal bytes. Throws an Error if counts
+  /// are not positive, if `device_ids` does not have replicas * partitions elements, or if level or
+  /// effort is out of range.
   std::string serialize() const;
 };
 

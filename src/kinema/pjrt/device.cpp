@@ -77,8 +77,7 @@ std::optional<DeviceMemory> Device::memory() const {
         .largest_free_block_bytes =
             known(stats.largest_free_block_bytes_is_set, stats.largest_free_block_bytes)};
   } catch (const Error&) {
-    return std::nullopt;  // these figures are optional in PJRT: the CPU plugin answers
-                          // unimplemented
+    return std::nullopt;  // optional in PJRT: the CPU plugin lacks it
   }
 }
 

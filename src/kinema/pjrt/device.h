@@ -15,7 +15,7 @@ struct PJRT_Memory;
 
 namespace kinema::pjrt {
 
-/// What a plugin tells about a device, present or only planned for.
+/// A plugin's description of a device, which may not be installed.
 struct DeviceDescription {
   int64_t id = 0;
   int64_t process_index = 0;
@@ -24,7 +24,7 @@ struct DeviceDescription {
   NamedValues attributes;
 };
 
-/// Bytes on a device; fields that the plugin does not know are empty.
+/// Bytes on a device; fields that the plugin does not report are empty.
 struct DeviceMemory {
   int64_t bytes_in_use = 0;
   std::optional<int64_t> peak_bytes_in_use;
@@ -32,27 +32,27 @@ struct DeviceMemory {
   std::optional<int64_t> largest_free_block_bytes;
 };
 
-/// Which of the memories that a device addresses: its own (on a CPU that of the host), or pages of
-/// the host's that it reads and writes by itself.
+/// The memory of a buffer: the device's own (on a CPU, host memory), or pinned host memory that the
+/// device can access.
 enum class MemoryKind : uint8_t { DEVICE, PINNED_HOST };
-/// What plugins call the second one.
+/// The plugins' name of the second one.
 inline constexpr std::string_view kPinnedHost = "pinned_host";
 
-/// A device of a client; valid as long as the client or anything made from it.
+/// A device of a client; valid while the client or any of its objects exists.
 class Device {
  public:
-  /// `process`: whose it is, where the plugin takes all for its own process's.
+  /// `process`: its owner, if the plugin assigns all devices to its own process.
   Device(const PJRT_Api* api, PJRT_Device* device, std::optional<int64_t> process = {})
       : api_(api), device_(device), process_(process) {}
 
   int64_t id() const;
   DeviceDescription description() const;
-  /// Kinds of memory it can address, e.g. `device`, `pinned_host`.
+  /// Kinds of memory that it can address, e.g. `device`, `pinned_host`.
   std::vector<std::string> memory_kinds() const;
   bool has_pinned_host() const;
-  /// Throws an Error where there is none of this kind.
+  /// Throws an Error if it does not have this kind.
   PJRT_Memory* memory_of(MemoryKind kind) const;
-  /// Nothing when the plugin keeps no figures (CPU).
+  /// Nothing if the plugin does not report it (CPU).
   std::optional<DeviceMemory> memory() const;
 
   PJRT_Device* handle() const { return device_; }

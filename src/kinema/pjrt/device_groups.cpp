@@ -10,9 +10,9 @@ namespace {
 
 using Groups = std::vector<std::vector<int64_t>>;
 
-constexpr int64_t kMostDevices = int64_t{1} << 20;  // a module may lie about its sizes
+constexpr int64_t kMostDevices = int64_t{1} << 20;  // bounds a module's sizes, which may be wrong
 
-/// Sizes of a grid, and how far apart neighbours along each axis are, row by row.
+/// Sizes of a grid, and the row-major strides of its axes.
 struct Grid {
   std::vector<int64_t> sizes;
   std::vector<int64_t> strides;
@@ -27,7 +27,7 @@ struct Grid {
     }
   }
 
-  /// The devices of the grid in the order in which its axes run as `order` says, last fastest.
+  /// The devices of the grid with its axes in the given order, last fastest.
   std::vector<int64_t> walk(const std::vector<size_t>& order) const {
     std::vector<int64_t> out{0};
     for (const size_t axis : order) {
@@ -50,7 +50,7 @@ size_t axis_of(int64_t index, size_t rank) {
   return static_cast<size_t>(index);
 }
 
-/// `devices` in runs of `size`.
+/// Divides `devices` into groups of `size`.
 Groups cut(const std::vector<int64_t>& devices, int64_t size) {
   check(size > 0 && std::ssize(devices) % size == 0,
         "[pjrt] the optimized program has groups of {} among {} devices", size, devices.size());
@@ -62,7 +62,7 @@ Groups cut(const std::vector<int64_t>& devices, int64_t size) {
   return out;
 }
 
-/// 0, 1, 2, ... reshaped, axes permuted, cut into groups.
+/// 0, 1, 2, ... reshaped, transposed, and divided into groups.
 Groups of_iota(const wire::IotaGroups& iota) {
   const Grid grid({iota.dims().begin(), iota.dims().end()});
   std::vector<size_t> order;

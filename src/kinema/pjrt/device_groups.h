@@ -7,9 +7,8 @@
 
 namespace kinema::pjrt {
 
-/// The groups of partitions within which a collective works, in whichever of its four forms the
-/// compiler wrote them. Empty where none are written, which means one group of all. Throws an Error
-/// for groups that contradict themselves.
+/// The groups of partitions of a collective, in any of their four forms. Empty if none are given,
+/// which means one group of all. Throws an Error for inconsistent groups.
 std::vector<std::vector<int64_t>> device_groups(const wire::HloInstruction& instruction);
 
 }  // namespace kinema::pjrt

@@ -5,10 +5,10 @@
 
 namespace kinema::pjrt {
 
-/// PJRT's name of an element type.
+/// PJRT's element type of a dtype.
 PJRT_Buffer_Type to_pjrt(DType dtype);
 
-/// Our name; throws an Error for types that kinema has none for (complex, 8-bit floats, ...).
+/// The inverse; throws an Error for types that kinema does not have (complex, 4-bit, ...).
 DType from_pjrt(PJRT_Buffer_Type type);
 
 }  // namespace kinema::pjrt

@@ -54,7 +54,7 @@ void Event::on_ready(std::function<void(const std::string&)> then) const {
   auto continuation = std::make_unique<Continuation>(Continuation{api_, std::move(then)});
   KINEMA_PJRT(*api_, Event_OnReady, .event = event_, .callback = continue_with,
               .user_arg = continuation.get());
-  static_cast<void>(continuation.release());  // owned by the callback from here on
+  static_cast<void>(continuation.release());  // owned by the callback
 }
 
 }  // namespace kinema::pjrt

@@ -8,7 +8,7 @@ struct PJRT_Event;
 
 namespace kinema::pjrt {
 
-/// Something the device will have finished: owned, movable, waited for or called back from.
+/// The future end of a device operation: owned, movable, with wait and callback.
 class Event {
  public:
   Event() = default;
@@ -17,12 +17,12 @@ class Event {
   Event& operator=(Event&& other) noexcept;
   ~Event();
 
-  /// Blocks until done; throws an Error with the device's message when the work failed.
+  /// Blocks until done; throws an Error with the device's message if the operation failed.
   void await() const;
   bool is_ready() const;
 
-  /// Calls `then` once, on a thread of the plugin or at once when already done. `error` is empty on
-  /// success. What `then` throws is dropped: it runs where nobody could catch.
+  /// Calls `then` once, on a thread of the plugin, or immediately if already done. `error` is empty
+  /// on success. Exceptions of `then` are dropped, because nothing could catch them.
   void on_ready(std::function<void(const std::string& error)> then) const;
 
  private:

@@ -89,7 +89,7 @@ int64_t Compiled::code_bytes() const {
 }
 
 OptimizedProgram Compiled::optimized() const {
-  // Asked twice: once for the size, once for the bytes.
+  // Called twice: for the size, then for the bytes.
   PJRT_Program program{.struct_size = PJRT_Program_STRUCT_SIZE};
   KINEMA_PJRT(*api_, Executable_OptimizedProgram, .executable = executable_, .program = &program);
   OptimizedProgram out;

@@ -17,51 +17,52 @@ struct PJRT_LoadedExecutable;
 
 namespace kinema::pjrt {
 
-/// The compiler's account of memory for one device, in bytes.
+/// The compiler's memory figures for one device, in bytes.
 struct CompiledMemory {
   int64_t code = 0;
   int64_t arguments = 0;
   int64_t outputs = 0;
-  int64_t aliased = 0;  // arguments whose memory outputs take over
+  int64_t aliased = 0;  // arguments whose memory outputs reuse
   int64_t temporary = 0;
   int64_t host_arguments = 0;
   int64_t host_outputs = 0;
   int64_t host_temporary = 0;
-  int64_t peak = 0;  // 0 when the plugin does not say
+  int64_t peak = 0;  // 0 if unknown
 
   /// arguments + outputs - aliased + temporary + code.
   int64_t total() const { return arguments + outputs - aliased + temporary + code; }
 };
 
-/// The optimized program as the plugin hands it out; `format` is `hlo`, `hlo_with_config` or
-/// `mlir`.
+/// The optimized program from the plugin; `format` is `hlo`, `hlo_with_config` or `mlir`.
 struct OptimizedProgram {
   std::string format;
   std::string bytes;
 };
 
-/// A compiled program and what the compiler knows of it; not bound to devices.
+/// A compiled program with the compiler's data about it; not bound to devices.
 class Compiled {
  public:
   Compiled(const PJRT_Api* api, PJRT_Executable* executable);
   Compiled(Compiled&& other) noexcept;
   Compiled& operator=(Compiled&& other) noexcept;
-  virtual ~Compiled();  // owned by this type in places that do not care where it runs
+  virtual ~Compiled();  // virtual, because some owners do not know whether it is an Executable
 
   std::string name() const;
   /// Per-device shapes of the results.
   std::vector<Shape> output_shapes() const;
   int64_t output_count() const;
   CompiledMemory memory() const;
-  /// `flops`, `bytes accessed`, on TPU `optimal_seconds`, ...; empty when the plugin has none.
+  /// `flops`, `bytes accessed`, on TPU `optimal_seconds`, ...; empty if the plugin has none.
   NamedValues cost() const;
   int64_t code_bytes() const;
   virtual OptimizedProgram optimized() const;
-  /// The optimized program as readable HLO: a line per instruction with shape, operands and origin.
+  /// The optimized program as readable HLO: one line per instruction with shape, operands and
+  /// origin.
   std::string optimized_text() const;
-  /// Equal for equal program, options and compiler; empty when the plugin has none.
+  /// Equal for equal program, options and compiler; empty if the plugin has none.
   std::string fingerprint() const;
-  /// For Client::load with the same plugin build. Throws an Error when the plugin cannot.
+  /// For Client::load with the same plugin build. Throws an Error if the plugin does not support
+  /// it.
   virtual std::string serialize() const;
 
  protected:
@@ -71,27 +72,28 @@ class Compiled {
   PJRT_Executable* executable_;
 };
 
-/// A program whose collectives are calls, as AcrossProcesses makes it.
+/// A program whose collectives are calls, compiled by AcrossProcesses.
 struct PartitionedProgram {
   OptimizedProgram optimized;       ///< before its collectives became calls
   std::vector<int64_t> device_ids;  ///< by partition
-  int64_t number = 0;               ///< what its calls name
+  int64_t number = 0;               ///< identifies the program in its calls
 };
 
-/// What goes with such a program where it runs.
+/// Callbacks around the runs of such a program.
 class RunAcross {
  public:
   virtual ~RunAcross() = default;
   virtual const PartitionedProgram& program() const = 0;
-  /// Before each run: waits for the one before it, as calls of two runs would meet.
+  /// Before each run: waits for the previous run, because the calls of two runs would be matched
+  /// with each other.
   virtual void begin() = 0;
-  /// With what is done when the run is.
+  /// After a run was started; `done` are its events.
   virtual void started(std::vector<Event> done) = 0;
 };
 
-/// How one run is made.
+/// Options of one run.
 struct ExecuteOptions {
-  /// Arguments that must survive although the program would take their memory.
+  /// Arguments that must not be donated although the program would reuse their memory.
   std::vector<int64_t> keep;
 };
 
@@ -110,12 +112,12 @@ class Executable : public Compiled {
   /// Ids of the devices it runs on, in the order of the lists of `execute_all`.
   std::vector<int64_t> device_ids() const;
 
-  /// Runs on one device. Returns at once; errors of the run appear where results are read. Donated
-  /// arguments are deleted. Throws an Error when the plugin refuses the arguments.
+  /// Runs on one device. Returns immediately; errors of the run are thrown when results are read.
+  /// Donated arguments are deleted. Throws an Error if the plugin rejects the arguments.
   std::vector<Buffer> execute(std::span<const Buffer* const> arguments,
                               const ExecuteOptions& options = {}) const;
 
-  /// Runs on all its devices: `arguments[d][i]` is argument i on device d; results alike.
+  /// Runs on all its devices: `arguments[d][i]` is argument i on device d; results likewise.
   std::vector<std::vector<Buffer>> execute_all(
       std::span<const std::vector<const Buffer*>> arguments,
       const ExecuteOptions& options = {}) const;
@@ -125,7 +127,7 @@ class Executable : public Compiled {
 
   std::shared_ptr<const ClientHandle> client_;  // shared as in Buffer
   PJRT_LoadedExecutable* loaded_;
-  std::shared_ptr<RunAcross> across_;  // null: the plugin does its collectives
+  std::shared_ptr<RunAcross> across_;  // null: the plugin does the collectives
   int64_t outputs_ = 0;
 };
 

@@ -8,7 +8,7 @@
 
 namespace kinema::pjrt {
 
-/// A program whose collectives are calls, with the bytes of the plugin's own executable.
+/// A program whose collectives are calls, with the bytes of the plugin's executable.
 struct SerializedAcross {
   PartitionedProgram program;
   std::string own;

@@ -8,8 +8,8 @@
 namespace kinema::pjrt {
 namespace {
 
-// The plugin's wheel ships no header for this extension, so its layout is declared here
-// (xla/pjrt/c/pjrt_c_api_ffi_extension.h; struct sizes checked by the plugin at run time).
+// The plugin's wheel contains no header for this extension, so its layout is declared here
+// (xla/pjrt/c/pjrt_c_api_ffi_extension.h; the plugin checks struct sizes at run time).
 struct FfiExtension {
   PJRT_Extension_Base base;
   void* type_register;
@@ -28,7 +28,7 @@ struct RegisterArgs {
   uint32_t traits;
 };
 
-// The layout of plugins that also take untyped handlers.
+// The layout of plugins that also accept untyped handlers.
 struct VersionedRegisterArgs {
   size_t struct_size;
   const char* name;
@@ -54,8 +54,8 @@ PJRT_Error* register_typed(const FfiExtension& ffi, const PJRT_Api& api, const s
                     .platform_size = platform.size()};
   PJRT_Error* error = ffi.register_handler(&args);
   if (error == nullptr) return nullptr;
-  // A plugin that wants the longer struct says so before it reads anything, so asking in this order
-  // is safe; the other order is not.
+  // A plugin that needs the longer struct reports an error before it reads anything, so this order
+  // of attempts is safe; the other is not.
   const std::string message = take_message(api, error);
   check(message.find("size") != std::string::npos, "[pjrt] FFI handler `{}` for {}: {}", name,
         platform, message);

@@ -60,7 +60,7 @@ std::optional<int64_t> read_value(const wire::HloInstruction& in) {
                                  : static_cast<int64_t>(literal.u64(0));
 }
 
-/// Of a collective: its first group, or the two ends of one hop.
+/// The first group of a collective, or the two ends of one hop.
 std::vector<int64_t> read_members(const wire::HloInstruction& in) {
   for (const auto& pair : in.source_target_pairs()) {
     if (pair.source() != pair.target()) {

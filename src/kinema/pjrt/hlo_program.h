@@ -14,10 +14,10 @@ struct HloShape {
   std::string type;  // "bf16", "s32", "tuple", ...
   std::vector<int64_t> dims;
   std::vector<HloShape> parts;   // of a tuple
-  int64_t memory_space = 0;      // 0: device memory; others are the compiler's own
+  int64_t memory_space = 0;      // 0: device memory; others are the compiler's
   int64_t elements() const;      // of an array
-  int64_t bytes() const;         // of everything in it; tokens and opaque values take none
-  int64_t device_bytes() const;  // what of it lies in memory space 0
+  int64_t bytes() const;         // total; tokens and opaque values have 0
+  int64_t device_bytes() const;  // the part in memory space 0
 };
 
 struct HloInstruction {
@@ -28,13 +28,13 @@ struct HloInstruction {
   std::string backend_config;
   std::string direction;  // of a comparison: "LT"
   HloShape shape;
-  std::vector<size_t> operands;     // places in the computation
-  std::vector<size_t> calls;        // computations
+  std::vector<size_t> operands;     // indices in the computation
+  std::vector<size_t> calls;        // indices of computations
   int64_t number = 0;               // of a parameter, or of a tuple's element
-  int64_t group = 0;                // devices that take part in a collective; 0: not said
-  std::vector<int64_t> members;     // those of one group, or the two ends of one hop
-  std::vector<int64_t> contracted;  // of a dot: axes of its first operand that are summed over
-  std::optional<int64_t> value;     // of a whole-number constant with one element
+  int64_t group = 0;                // devices of a collective's group; 0: not stated
+  std::vector<int64_t> members;     // one group's, or the two ends of one hop
+  std::vector<int64_t> contracted;  // of a dot: contracted axes of its first operand
+  std::optional<int64_t> value;     // of an integer constant with one element
 };
 
 struct HloComputation {
@@ -43,16 +43,16 @@ struct HloComputation {
   size_t root = 0;
 };
 
-/// An optimized program's instructions, operands before their users; where the compiler made a
-/// schedule, in the order in which a device begins them.
+/// An optimized program's instructions, operands before their users; if the compiler made a
+/// schedule, in the order in which a device starts them.
 struct HloModule {
   std::string name;
   std::vector<HloComputation> computations;
   size_t entry = 0;
 };
 
-/// Reads an optimized program in format `hlo` or `hlo_with_config`. Throws an Error for others, for
-/// bytes that are no module, and for a module whose references lead nowhere.
+/// Reads an optimized program in format `hlo` or `hlo_with_config`. Throws an Error for other
+/// formats, for bytes that are not a module, and for invalid references.
 HloModule read_hlo(const OptimizedProgram& program);
 
 }  // namespace kinema::pjrt

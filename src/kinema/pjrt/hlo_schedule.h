@@ -6,8 +6,8 @@
 
 namespace kinema::pjrt {
 
-/// A computation's instructions in the order in which a device begins them, where the program has
-/// one; else as they are given. Throws an Error for an order that is none of them all.
+/// A computation's instructions in the order in which a device starts them, if the program has a
+/// schedule; else as stored. Throws an Error for a schedule that is not a permutation of them.
 std::vector<const wire::HloInstruction*> instructions_in_order(
     const wire::HloModule& module, const wire::HloComputation& computation);
 

@@ -7,7 +7,7 @@
 namespace kinema::pjrt {
 namespace {
 
-// T(8,128)(4,1): words of four rows' bytes, in tiles of 8 rows.
+// T(8,128)(4,1): words with bytes of four rows, in tiles of 8 rows.
 constexpr std::array<int64_t, 4> kTileDims{8, 128, 4, 1};
 constexpr std::array<size_t, 2> kTileRanks{2, 2};
 

@@ -11,11 +11,11 @@
 
 namespace kinema::pjrt {
 
-/// Whether an array that goes to this memory lies as ByteTiles.
+/// True if an array in this memory has the layout of ByteTiles.
 bool lies_in_byte_tiles(const ClientHandle& client, const Shape& shape, MemoryKind memory);
 
-/// How an array lies in memory of the host that a TPU slices: as its program's text says
-/// (graph/emit.h, kTpuByteTiles). Stays where it is: PJRT gets pointers into it.
+/// The layout of an array in host memory that a TPU slices, as in the program's text (graph/emit.h,
+/// kTpuByteTiles). Not movable, because PJRT gets pointers into it.
 class ByteTiles {
  public:
   explicit ByteTiles(const Shape& shape);

@@ -20,7 +20,7 @@ PJRT_Error* make_error(const Args& args, PJRT_Error_Code code, const std::string
   return (*args.callback_error)(code, text.data(), text.size());
 }
 
-/// Hands out a copy that the plugin frees.
+/// Returns a copy that the plugin frees.
 template <typename Args>
 void hand_out(Args& args, const std::string& value) {
   args.value = new char[value.size()];

@@ -8,14 +8,14 @@
 
 namespace kinema::pjrt {
 
-/// KeyValues as the functions of C that a plugin calls.
+/// KeyValues as C functions for a plugin.
 class KeyValueCalls {
  public:
   explicit KeyValueCalls(KeyValues own) : own_(std::move(own)) {}
   KeyValueCalls(const KeyValueCalls&) = delete;
   KeyValueCalls& operator=(const KeyValueCalls&) = delete;
 
-  /// The client that is made of these arguments calls this object.
+  /// A client created with these arguments calls this object.
   void give_to(PJRT_Client_Create_Args& args);
 
  private:

@@ -13,12 +13,13 @@
 namespace kinema::pjrt {
 namespace {
 
-// Fields of PJRT_Api were rearranged at 0.57, so older plugins cannot be read with this header.
+// Fields of PJRT_Api were reordered at 0.57, so older plugins cannot be used with this header.
 constexpr int kMajor = 0;
 constexpr int kOldestMinor = 57;
 
 const PJRT_Api* open_api(const std::string& path) {
-  // RTLD_LOCAL: plugins carry their own copies of protobuf and absl, which must not meet ours.
+  // RTLD_LOCAL: plugins contain their own copies of protobuf and absl, which must not be mixed with
+  // kinema's.
   void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
     const char* reason = dlerror();
@@ -46,7 +47,7 @@ Plugin::Plugin(std::string path, const PJRT_Api* api)
       api_(api),
       major_(api->pjrt_api_version.major_version),
       minor_(api->pjrt_api_version.minor_version) {
-  // First of all calls: libtpu ends the process when another one comes before it.
+  // The first call: libtpu aborts if another one precedes it.
   KINEMA_PJRT(*api_, Plugin_Initialize);
   if (api_->PJRT_Plugin_Attributes != nullptr) {
     const auto reply = KINEMA_PJRT(*api_, Plugin_Attributes);

@@ -9,12 +9,12 @@ struct PJRT_Api;
 
 namespace kinema::pjrt {
 
-/// A PJRT plugin: a shared object that stays loaded until the process ends.
+/// A PJRT plugin: a shared library that stays loaded until the process ends.
 class Plugin {
  public:
-  /// Loads and initializes the plugin at `path`; the second call for the same file returns the
-  /// first instance. Thread-safe. Throws an Error when the file is missing, is no PJRT plugin, or
-  /// speaks a PJRT version that is not covered.
+  /// Loads and initialises the plugin at `path`; a second call for the same file returns the same
+  /// instance. Thread-safe. Throws an Error if the file is missing, is not a PJRT plugin, or has an
+  /// unsupported PJRT version.
   static const Plugin& load(const std::string& path);
 
   Plugin(const Plugin&) = delete;
@@ -24,9 +24,9 @@ class Plugin {
   /// PJRT C API version of the plugin, e.g. 0 and 81.
   int major_version() const { return major_; }
   int minor_version() const { return minor_; }
-  /// What the plugin says of itself (`xla_version`, `stablehlo_current_version`, ...).
+  /// The plugin's attributes (`xla_version`, `stablehlo_current_version`, ...).
   const NamedValues& attributes() const { return attributes_; }
-  /// `1.13.3`, the newest StableHLO it reads; empty when it does not say.
+  /// `1.13.3`, the newest StableHLO that it reads; empty if unknown.
   std::string stablehlo_version() const;
 
   /// The extension of this type (PJRT_Extension_Type) as the address of its struct, or nullptr.
@@ -35,8 +35,8 @@ class Plugin {
   /// Makes a typed FFI handler callable as `stablehlo.custom_call @name` with `api_version = 4`.
   ///
   /// `handler` is an XLA_FFI_Handler*; `platform` is "Host" for the CPU plugin, "CUDA" for NVIDIA.
-  /// Registering the same handler under the same name again does nothing. Throws an Error when the
-  /// plugin has no FFI extension or refuses.
+  /// Registering the same handler under the same name again does nothing. Throws an Error if the
+  /// plugin has no FFI extension or rejects the handler.
   void register_ffi_handler(const std::string& name, void* handler,
                             const std::string& platform = "Host") const;
 

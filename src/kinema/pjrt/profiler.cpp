@@ -9,7 +9,7 @@
 namespace kinema::pjrt {
 namespace {
 
-// Wheels ship no header for this extension, so its layout is declared here
+// Wheels contain no header for this extension, so its layout is declared here
 // (xla/backends/profiler/plugin/profiler_c_api.h, version 1).
 struct ErrorArgs {
   size_t struct_size;
@@ -32,7 +32,7 @@ struct CreateArgs {
   void* profiler;
 };
 
-struct SessionArgs {  // of destroy, start and stop
+struct SessionArgs {  // for destroy, start and stop
   size_t struct_size;
   void* profiler;
 };
@@ -54,7 +54,7 @@ struct Api {
   void* (*destroy)(SessionArgs*);
   void* (*start)(SessionArgs*);
   void* (*stop)(SessionArgs*);
-  void* (*collect_data)(CollectArgs*);  // newer tables go on behind it
+  void* (*collect_data)(CollectArgs*);  // newer tables are longer
 };
 
 struct Extension {
@@ -65,12 +65,12 @@ struct Extension {
 const Api* api_of(const Plugin& plugin) {
   const auto* extension =
       static_cast<const Extension*>(plugin.extension(PJRT_Extension_Type_Profiler));
-  // struct_size of the extension is that of its base in some plugins, which have the table anyway:
-  // the table says itself how long it is.
+  // In some plugins struct_size of the extension is that of its base, although the table exists;
+  // the table has its own size.
   return extension == nullptr ? nullptr : extension->api;
 }
 
-// The plugin declares its functions with argument structs of its own, of the same layout.
+// The plugin declares its functions with its own argument structs of the same layout.
 #ifdef __clang__
 #define KINEMA_FUNCTION_OF_A_PLUGIN __attribute__((no_sanitize("function")))
 #else
@@ -95,7 +95,7 @@ KINEMA_FUNCTION_OF_A_PLUGIN void call(const Api& api, const char* what, void* (*
 
 const Api& table(const void* api) { return *static_cast<const Api*>(api); }
 
-// tensorflow.ProfileOptions: version (5) 1, host_tracer_level (2) 1: what the plugin marks itself,
+// tensorflow.ProfileOptions: version (5) 1, host_tracer_level (2) 1: the plugin's own annotations,
 // device_tracer_level (3) 1, enable_hlo_proto (7): the programs, which name operations.
 constexpr char kOptions[] = {5 << 3, 1, 2 << 3, 1, 3 << 3, 1, 7 << 3, 1};
 
@@ -148,12 +148,12 @@ std::string Profiler::stop() {
                       .buffer = nullptr,
                       .buffer_size = 0};
   call(api, "collect_data", api.collect_data, collect);
-  if (collect.buffer != nullptr) {  // memory of the plugin's, until the session is destroyed
+  if (collect.buffer != nullptr) {  // memory of the plugin, valid until the session is destroyed
     return {reinterpret_cast<const char*>(collect.buffer), collect.buffer_size};
   }
   std::string out(collect.buffer_size, '\0');
   collect.buffer = reinterpret_cast<uint8_t*>(out.data());
-  if (!out.empty()) {  // it only said how much there is
+  if (!out.empty()) {  // the call returned only the size
     call(api, "collect_data", api.collect_data, collect);
     out.resize(std::min(out.size(), collect.buffer_size));
   }

@@ -6,20 +6,20 @@
 
 namespace kinema::pjrt {
 
-/// A plugin's own profiler, which records what its devices do.
+/// A plugin's profiler, which records what its devices do.
 class Profiler {
  public:
-  /// Whether the plugin has one (the CPU plugin has none).
+  /// True if the plugin has one (the CPU plugin has not).
   static bool is_offered(const Plugin& plugin);
 
-  /// Begins to record. Throws an Error when the plugin has no profiler, has one of a layout that is
-  /// not known, or refuses.
+  /// Starts recording. Throws an Error if the plugin has no profiler, has one with an unknown
+  /// layout, or fails.
   explicit Profiler(const Plugin& plugin);
   Profiler(const Profiler&) = delete;
   Profiler& operator=(const Profiler&) = delete;
   ~Profiler();
 
-  /// Ends the recording and returns it: a serialized `tensorflow.profiler.XSpace`.
+  /// Stops the recording and returns it: a serialized `tensorflow.profiler.XSpace`.
   std::string stop();
 
  private:

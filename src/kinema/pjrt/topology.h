@@ -13,10 +13,10 @@ struct PJRT_TopologyDescription;
 
 namespace kinema::pjrt {
 
-/// Devices that need not be here, to compile for.
+/// Devices to compile for, which need not be installed.
 class Topology {
  public:
-  /// `name` is the plugin's own (`v6e:4x4`); options too (`target_config`, `topology` for NVIDIA).
+  /// `name` is the plugin's (`v6e:4x4`), as are options (`target_config`, `topology` for NVIDIA).
   Topology(const Plugin& plugin, const std::string& name, const NamedValues& options = {});
   Topology(Topology&& other) noexcept;
   Topology& operator=(Topology&& other) noexcept;
@@ -27,8 +27,8 @@ class Topology {
   std::vector<DeviceDescription> devices() const;
   NamedValues attributes() const;
 
-  /// Compiles without a client. Throws an Error with the compiler's message; a program that does
-  /// not fit is such an error.
+  /// Compiles without a client. Throws an Error with the compiler's message, also for a program
+  /// that does not fit into memory.
   Compiled compile(std::string_view program, const CompileOptions& options = {}) const;
 
  private:

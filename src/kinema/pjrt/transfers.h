@@ -6,23 +6,23 @@
 
 #include "kinema/core/shape.h"
 
-/// Copies between host and device, counted and, on request, refused where they begin.
+/// Copies between host and device: counted, and optionally forbidden.
 namespace kinema::pjrt {
 
 enum class Direction : uint8_t { TO_DEVICE, TO_HOST };
 
-/// Copies that a thread has begun.
+/// Copies started by a thread.
 struct TransferCounts {
   int64_t to_device = 0;
   int64_t to_device_bytes = 0;
   int64_t to_host = 0;
   int64_t to_host_bytes = 0;
 };
-/// Those of the calling thread so far.
+/// The calling thread's copies so far.
 TransferCounts transfers();
 
-/// What the calling thread may copy, until the scope ends; the innermost scope counts. Without one
-/// everything is allowed. Scopes end in the reverse order of their beginnings, on their thread.
+/// The copies that the calling thread may make until the scope ends; the innermost scope applies.
+/// Without one everything is allowed. Scopes end in reverse order, on the same thread.
 class TransferScope {
  public:
   TransferScope(const TransferScope&) = delete;
@@ -41,13 +41,13 @@ class TransferScope {
   TransferScope* outer_;
 };
 
-/// Makes every copy an Error that says what was copied in `where` ("the training steps").
+/// Turns every copy into an Error with the copied array and `where` ("the training steps").
 class TransferGuard : public TransferScope {
  public:
   explicit TransferGuard(std::string where) : TransferScope(std::move(where), 0, 0) {}
 };
 
-/// Lets copies through a guard around it: all of them, or one direction's up to so many bytes.
+/// Allows copies inside a guard: all, or one direction's up to a number of bytes.
 class AllowTransfers : public TransferScope {
  public:
   static constexpr int64_t kAnyBytes = std::numeric_limits<int64_t>::max();
@@ -58,7 +58,8 @@ class AllowTransfers : public TransferScope {
                       direction == Direction::TO_HOST ? bytes : 0) {}
 };
 
-/// Counts a copy of this array; throws an Error where a guard refuses it. For those who copy.
+/// Counts a copy of this array; throws an Error if a guard forbids it. Called by the functions that
+/// copy.
 void begin_transfer(Direction direction, const Shape& shape);
 
 }  // namespace kinema::pjrt

@@ -11,7 +11,7 @@
 
 namespace kinema::pjrt {
 
-/// PJRT's manager of one array under way.
+/// PJRT's manager of one array being transferred.
 struct Upload::Transfer {
   std::shared_ptr<const ClientHandle> handle;
   PJRT_AsyncHostToDeviceTransferManager* manager = nullptr;
@@ -63,12 +63,12 @@ Upload::Upload(const Client& client, const Shape& shape)
 Upload::Upload(const Client& client, const Shape& shape, Device device, MemoryKind memory)
     : client_(client), shape_(shape), device_(device), memory_(memory) {
   const auto handle = client_.handle();
-  // An array without bytes would have no piece to end its transfer with.
+  // An array without bytes has no piece with which the transfer could end.
   if (shape.bytes() > 0 && offers_transfers(*handle->api)) {
     try {
       transfer_ = std::make_unique<Transfer>(handle, create(*handle, shape, device, memory));
     } catch (const Error&) {
-      // Offered but not built, or no room on the device: the plain way says so itself.
+      // Offered but not implemented, or no device memory: the plain copy reports that.
     }
   }
   if (transfer_ != nullptr) {

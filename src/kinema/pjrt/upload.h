@@ -11,10 +11,10 @@
 
 namespace kinema::pjrt {
 
-/// A device array written piece by piece, so that it is never whole in host memory beside the
-/// device's copy.
+/// A device array written in pieces, so that it is never completely in host memory.
 ///
-/// Where the plugin offers no such transfer, the pieces are kept on the host and sent at the end.
+/// If the plugin does not support such transfers, the pieces are collected on the host and sent at
+/// the end.
 class Upload {
  public:
   Upload(const Client& client, const Shape& shape);
@@ -24,13 +24,13 @@ class Upload {
   Upload& operator=(Upload&& other) = delete;
   ~Upload();
 
-  /// Appends the next bytes, row-major; the memory is the caller's again on return. Throws an Error
-  /// when there are more than the shape has.
+  /// Appends the next bytes, row-major; they are not used after the call. Throws an Error for more
+  /// bytes than the shape has.
   void write(std::span<const std::byte> bytes);
-  /// The array; throws an Error when bytes are missing.
+  /// The array; throws an Error if bytes are missing.
   Buffer finish();
 
-  /// False when the pieces are gathered on the host.
+  /// False if the pieces are collected on the host.
   bool is_direct() const { return transfer_ != nullptr; }
 
  private:

@@ -14,15 +14,15 @@ namespace {
 
 struct KnownOption {
   std::string_view name;
-  std::string_view type;  // index into Value, spelled for messages
+  std::string_view type;  // index into Value, as text for messages
   size_t index;
-  int64_t min;  // smallest integer that the plugins survive
+  int64_t min;  // smallest integer that does not crash the plugins
 };
 
 constexpr size_t kBool = 0, kInteger = 1, kFloat = 2, kText = 3, kIntegers = 4;
 
-// Names and types were found by sending wrong types to the CPU plugin 0.0.1 (which ends the process
-// on one), the CUDA plugin 0.12.0.1 and libtpu 0.0.51.
+// Names and types were found by sending wrong types to the CPU plugin 0.0.1 (which aborts on one),
+// the CUDA plugin 0.12.0.1 and libtpu 0.0.51.
 constexpr KnownOption kKnownOptions[] = {
     {"cpu_device_count", "an integer", kInteger, 1},
     {"platform_name", "text", kText, 0},

@@ -10,7 +10,7 @@ struct PJRT_NamedValue;
 
 namespace kinema::pjrt {
 
-/// What PJRT can carry under a name: client options, plugin attributes, cost figures.
+/// Values of PJRT's named values: client options, plugin attributes, cost figures.
 using Value = std::variant<bool, int64_t, float, std::string, std::vector<int64_t>>;
 using NamedValues = std::map<std::string, Value>;
 

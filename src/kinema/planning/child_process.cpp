@@ -17,7 +17,7 @@
 namespace kinema::planning {
 namespace {
 
-/// Resident bytes of a process; 0 when it is gone.
+/// Resident bytes of a process; 0 if it has ended.
 int64_t resident_bytes(pid_t pid) {
   std::ifstream in("/proc/" + std::to_string(pid) + "/statm");
   int64_t total = 0;
@@ -26,12 +26,14 @@ int64_t resident_bytes(pid_t pid) {
   return resident * sysconf(_SC_PAGESIZE);
 }
 
-/// In the child: nothing here may allocate, since other threads of the parent may have held locks.
+/// Runs in the child, where nothing may allocate, because other threads of the parent may have held
+/// locks.
 [[noreturn]] void become(const char* program, char* const* argv, const char* log, pid_t parent) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  std::signal(SIGCHLD, SIG_DFL);  // ignored signals stay so in a program, and it may have children
+  std::signal(SIGCHLD,
+              SIG_DFL);  // a program inherits ignored signals, and this one may have children
   if (getppid() != parent) {
-    _exit(127);  // it ended before the line above
+    _exit(127);  // the parent ended before the line above
   }
   const int out = open(log, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
   const int in = open("/dev/null", O_RDONLY | O_CLOEXEC);
@@ -42,8 +44,8 @@ int64_t resident_bytes(pid_t pid) {
   _exit(127);
 }
 
-/// Whether a child still runs; if not, `how` is its status as waitpid(2) gives it. Throws an Error
-/// where the system does not know it: then a failure would look like success.
+/// True if a child still runs; if not, `how` is its status from waitpid(2). Throws an Error if the
+/// system has lost the status: a failure would look like success.
 bool is_running(pid_t child, int& how) {
   pid_t ended = 0;
   do {

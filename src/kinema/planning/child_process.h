@@ -10,22 +10,22 @@ namespace kinema::planning {
 
 struct ChildCommand {
   std::filesystem::path executable;
-  std::vector<std::string> arguments;  // after the program's name
+  std::vector<std::string> arguments;  // without the program's name
   std::filesystem::path log;           // stdout and stderr
-  int64_t memory_limit = 0;            // bytes it may keep resident; 0: no limit
-  std::stop_token stop = {};           // ends it
+  int64_t memory_limit = 0;            // maximum of resident bytes; 0: no limit
+  std::stop_token stop = {};           // kills it
 };
 
 /// How a child ended.
 struct ChildStatus {
-  int exit_code = -1;      // -1 when a signal ended it
+  int exit_code = -1;      // -1 if it was killed by a signal
   int signal = 0;          // 0 when it exited
-  bool too_large = false;  // it was ended for its memory
+  bool too_large = false;  // killed because of its memory
 };
 
-/// Runs a program and waits for it. It is ended when this process ends, and when it keeps more
-/// memory than it may. Throws an Error when it cannot be started or where its status is lost
-/// because this process ignores SIGCHLD, and Stopped once that is asked for.
+/// Runs a program and waits for it. It is killed when this process ends, and when it exceeds its
+/// memory limit. Throws an Error if it cannot be started or if its status is lost because this
+/// process ignores SIGCHLD, and Stopped after a stop request.
 ChildStatus run_child(const ChildCommand& command);
 
 }  // namespace kinema::planning

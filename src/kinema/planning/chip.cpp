@@ -14,15 +14,15 @@ constexpr double kGiB = 1024.0 * 1024.0 * 1024.0;
 constexpr int64_t kKiB = 1024;
 constexpr int64_t kMiB = 1024 * 1024;
 
-// Operations a cycle of a TPU's matrix units, 128 or 256 multiply-adds along each side.
+// FLOPs per cycle of a TPU's matrix unit, with 128 or 256 multiply-adds per side.
 constexpr double kUnit128 = 2.0 * 128 * 128;
 constexpr double kUnit256 = 2.0 * 256 * 256;
 
-// Makers publish the two directions of a link together; half of it leaves a device.
+// Vendors state the bandwidth of both directions of a link; half of it leaves a device.
 constexpr double kOneWay = 0.5;
 
-// Of a chip over PCIe, by the figures of Google's "How to Scale Your Model" (jax-ml.github.io/
-// scaling-book, on TPUs): 16 GB/s, from v6e on 32.
+// A chip's PCIe bandwidth, from Google's "How to Scale Your Model" (jax-ml.github.io/scaling-book,
+// on TPUs): 16 GB/s, from v6e on 32.
 constexpr double kTpuHost = 16 * kGiga;
 constexpr double kTpuHost6 = 32 * kGiga;
 
@@ -97,10 +97,10 @@ std::vector<Chip> tpus() {
   };
 }
 
-// What GPUs of one architecture share: NVIDIA's tuning guides for it, and of the limits of a
-// multiprocessor the table of compute capabilities in the CUDA programming guide. Where XLA's CUDA
-// plugin (jax-cuda13-pjrt 0.12.0.1) holds a description of the very device (A100, H100, H200, B200,
-// B300), clocks, caches and rates are those of that description.
+// Properties of all GPUs of an architecture: from NVIDIA's tuning guides, and limits of a
+// multiprocessor from the table of compute capabilities in the CUDA programming guide. If XLA's
+// CUDA plugin (jax-cuda13-pjrt 0.12.0.1) contains a description of the device (A100, H100, H200,
+// B200, B300), clocks, caches and rates are from it.
 constexpr Gpu kAmpere = {.major = 8,
                          .minor = 0,
                          .shared_bytes = 164 * kKiB,
@@ -155,7 +155,7 @@ constexpr Gpu kRtxBlackwell = {.major = 12,
                                .blocks = 24,
                                .fp32_units = 128,
                                .fp64_units = 2,
-                               // GeForce: products with float32 sums at half the rate.
+                               // GeForce: products with float32 sums have half the rate.
                                .tensor_fma = 64,
                                .fp8 = true};
 
@@ -179,11 +179,11 @@ Gpu sized(Gpu gpu, const Size& size) {
   return gpu;
 }
 
-/// Cards without NVLink, and the H100 for PCIe whose bridge joins pairs alone, talk over PCIe x16.
+/// Cards without NVLink, and the H100 for PCIe whose bridge connects pairs only, use PCIe x16.
 constexpr double kPcie4 = 64;
 constexpr double kPcie5 = 128;
 
-/// Between a GPU and its host, both ways together: the makers' data sheets say which it is.
+/// The link between a GPU and its host, sum of both directions, from the vendors' data sheets.
 struct HostLink {
   const char* name;
   double gigabytes;
@@ -192,17 +192,17 @@ constexpr HostLink kHost4{"PCIe 4.0 x16", kPcie4};
 constexpr HostLink kHost5{"PCIe 5.0 x16", kPcie5};
 constexpr HostLink kGrace{"NVLink-C2C", 900};
 
-/// Of kernels in a CUDA graph, which is how XLA has nearly all of them run, between one's end and
-/// the next one's beginning: measured on H100
-/// (hazyresearch.stanford.edu/blog/2025-05-27-no-bubbles; launched one by one it is 2.1 us). XLA's
-/// own model of a GPU has 1 us (kKernelLaunchOverhead in gpu_performance_model_base.h), also for
-/// all of them.
+/// The time between the end of a kernel and the start of the next one in a CUDA graph, which XLA
+/// uses for nearly all kernels: measured on H100
+/// (hazyresearch.stanford.edu/blog/2025-05-27-no-bubbles; 2.1 us without a graph). XLA's
+/// performance model of a GPU has 1 us (kKernelLaunchOverhead in gpu_performance_model_base.h),
+/// also for all kernels.
 constexpr double kKernelStart = 1.3e-6;
 
 Chip gpu(std::string name, std::string kind, const Gpu& gpu, double gigabytes, double teraflops,
          double gigabytes_a_second, double link_gigabytes_a_second, const HostLink& host,
          std::string source) {
-  // GeForce cards are slowed where the sums are float32: for int8 they are not.
+  // GeForce cards are slower with float32 sums, but not for int8.
   const bool slowed = gpu.tensor_fma == 64;
   return {.name = std::move(name),
           .family = Family::CUDA,
@@ -276,8 +276,8 @@ const std::vector<Chip>& table() {
 }  // namespace
 
 std::string_view chip_of_kind(std::string_view kind) {
-  // By the whole name: cards of the same generation for other slots are slower. TPU v4 is not here,
-  // of which plugins show a chip as one device or two.
+  // By the complete name: cards of the same generation for other slots are slower. TPU v4 is
+  // missing, because plugins present a chip as one device or two.
   constexpr std::array<std::pair<std::string_view, std::string_view>, 25> kChips = {
       {{"TPU v5 lite", "v5e"},
        {"TPU v5e", "v5e"},

@@ -178,7 +178,7 @@ CompileResult read_result(const fs::path& path) {
   return out;
 }
 
-/// What the compiler made, and of the devices what it knows.
+/// The compiled program, and the compiler's data about the devices.
 struct Made {
   std::unique_ptr<pjrt::Compiled> program;
   int64_t memory_limit = 0;
@@ -287,7 +287,7 @@ CompileResult compile_in_child(const CompileJob& job, const fs::path& executable
   if (status.exit_code == 0 && fs::exists(folder.path() / "result.json")) {
     CompileResult result = read_result(folder.path() / "result.json");
     if (job.target.chip.name == "v4" && result.memory_limit > 0) {
-      result.memory_limit /= job.target.chip.devices_per_chip;  // given for the chip
+      result.memory_limit /= job.target.chip.devices_per_chip;  // stated per chip
     }
     return result;
   }

@@ -15,10 +15,10 @@
 
 namespace kinema::planning {
 
-/// A program to compile for devices that are not here, in a process of its own.
+/// A program to compile for devices that are not installed, in a child process.
 ///
-/// The job is a folder: `job.json`, `program.mlir`, then what the child made: `result.json` or
-/// `error`, and `log`, what the compiler printed. A compiler that aborts, or takes too much memory,
+/// The job is a folder: `job.json`, `program.mlir`, then the child's output: `result.json` or
+/// `error`, and `log`, the compiler's output. A compiler that aborts, or needs too much memory,
 /// ends the child only.
 struct CompileJob {
   Target target;
@@ -27,20 +27,20 @@ struct CompileJob {
   pjrt::CompileOptions options;
   /// The program may call the target's kernels (kernels/kernel_set.h).
   bool kernels = false;
-  /// Where the compiled program goes; empty: nowhere.
+  /// Path for the compiled program; empty: none.
   std::string save_executable;
-  /// Where the optimized program goes as text; empty: nowhere.
+  /// Path for the optimized program as text; empty: none.
   std::string dump;
-  /// The child is ended when it takes more; 0: no limit.
+  /// Memory limit of the child in bytes; 0: none.
   int64_t memory_limit = 0;
-  /// Variables that the plugin finds with these values; others are those of this process.
+  /// Environment variables of the child, in addition to those of this process.
   std::map<std::string, std::string> environment;
 };
 
-/// What the compiler says of a program, for one device.
+/// The compiler's figures for a program, per device.
 struct CompileResult {
   pjrt::CompiledMemory memory;
-  /// What the compiler lets a program have; 0 when it does not say.
+  /// The compiler's limit for a program; 0 if unknown.
   int64_t memory_limit = 0;
   int64_t devices = 0;
   Traffic traffic;
@@ -52,14 +52,14 @@ struct CompileResult {
   int64_t peak_rss = 0;  // of the compiling process
 };
 
-/// Compiles in a child of this process, which is `executable` called with `compile-job FOLDER`: a
-/// program that then calls run_compile_job. Throws an Error with the compiler's reason, and Stopped
-/// once that is asked for.
+/// Compiles in a child process, which is `executable` called with `compile-job FOLDER`: a program
+/// that then calls run_compile_job. Throws an Error with the compiler's reason, and Stopped after a
+/// stop request.
 CompileResult compile_in_child(const CompileJob& job, const std::filesystem::path& executable,
                                const std::stop_token& stop = {});
 
-/// The child's side: reads the job in `folder`, compiles, writes the result, or the error for the
-/// parent to show. Returns the exit status.
+/// The child's side: reads the job in `folder`, compiles, and writes the result, or the error that
+/// the parent throws. Returns the exit status.
 int run_compile_job(const std::filesystem::path& folder);
 
 }  // namespace kinema::planning

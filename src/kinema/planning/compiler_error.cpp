@@ -17,7 +17,7 @@ bool has(std::string_view text, std::string_view words) {
   return text.find(words) != std::string_view::npos;
 }
 
-/// The first `(96.50G)` behind `at`, in bytes; 0 when there is none.
+/// The first amount such as `(96.50G)` after `at`, in bytes; 0 if there is none.
 double amount(const std::string& text, size_t at) {
   const size_t open = at == std::string::npos ? at : text.find_first_of("0123456789", at);
   if (open == std::string::npos) {
@@ -39,8 +39,8 @@ double amount(const std::string& text, size_t at) {
   }
 }
 
-/// A compiler's text in at most `most` characters, without addresses of web pages and the names of
-/// our own functions.
+/// A compiler's text in at most `most` characters, without web addresses and kinema's function
+/// names.
 std::string shortened(std::string text) {
   constexpr size_t kMost = 400;
   for (const char* const prefix : {"kinema: ", "[pjrt] ", "PJRT_Compile: ", "PJRT_Client_Compile: ",
@@ -64,7 +64,7 @@ std::string shortened(std::string text) {
   return text;
 }
 
-/// The line of a log that says why: an error's or a check's, else the last one.
+/// The most useful line of a log: an error or a failed check, else the last one.
 std::string telling_line(const std::string& log) {
   std::istringstream in(log);
   std::string last;
@@ -74,7 +74,7 @@ std::string telling_line(const std::string& log) {
     }
     const bool fatal = line.starts_with("F") && line.size() > 5 && line[1] >= '0' && line[1] <= '9';
     if (has(line, "ERROR:") || has(line, "Check fail") || fatal) {
-      const size_t source = line.find("] ");  // behind time, thread and file
+      const size_t source = line.find("] ");  // after time, thread and file
       return fatal && source != std::string::npos ? line.substr(source + 2) : line;
     }
     last = line;
@@ -87,11 +87,11 @@ std::string text_of(const std::string& name, const pjrt::FlagValue& value) {
                      std::visit([](const auto& v) { return fmt::format("{}", v); }, value));
 }
 
-/// The flag that a message names, or all that were given: a refusal may be about several at once.
+/// The flag in a message, or all given flags, because an error may be about several.
 std::string flags_at_fault(const pjrt::CompileOptions& options, const std::string& text) {
   std::string all;
   for (const auto& [name, value] : options.flags) {
-    // Quoted, since one flag's name may begin another's.
+    // In quotes, because one flag's name may be the start of another's.
     if (has(text, "'" + name + "'")) {
       return "\n  flag: " + text_of(name, value);
     }

@@ -9,12 +9,12 @@
 
 namespace kinema::planning {
 
-/// A program that takes more memory than a device has, found while compiling.
+/// A program needs more memory than a device has, detected during compilation.
 class OutOfMemory : public Error {
  public:
   OutOfMemory(const std::string& message, double wanted, double available)
       : Error(message), wanted_(wanted), available_(available) {}
-  /// Bytes per device of temporaries, and of memory; 0 where the compiler does not say.
+  /// Bytes per device of temporaries, and available; 0 if unknown.
   double wanted() const { return wanted_; }
   double available() const { return available_; }
 
@@ -23,16 +23,15 @@ class OutOfMemory : public Error {
   double available_;
 };
 
-/// A compiler that could not be asked: another process holds it, or a part of it is missing. Says
-/// nothing of the program.
+/// The compiler could not be used: another process uses it, or a part is missing. The program may
+/// be correct.
 class NotAsked : public Error {
  public:
   using Error::Error;
 };
 
-/// Throws what became of a compiling child that did not finish: an OutOfMemory, a NotAsked or
-/// another Error of at most three lines. `error` is what the child said of it, `log` what the
-/// compiler printed.
+/// Throws the error of a compiling child that did not finish: an OutOfMemory, a NotAsked or another
+/// Error of at most three lines. `error` is the child's message, `log` the compiler's output.
 [[noreturn]] void throw_failure(const Target& target, const pjrt::CompileOptions& options,
                                 const ChildStatus& status, const std::string& error,
                                 const std::string& log);

@@ -19,11 +19,11 @@ using pjrt::HloInstruction;
 using pjrt::HloModule;
 using pjrt::HloShape;
 
-/// What large copies reach of the published bandwidth: 3.02 to 3.09 of 3.35 TB/s have been measured
-/// on H100. TPUs: the same is taken.
+/// The fraction of the published bandwidth that large copies reach: 3.02 to 3.09 of 3.35 TB/s were
+/// measured on H100. Assumed for TPUs too.
 constexpr double kMemoryShare = 0.9;
-/// What large bf16 products reach of the published peak: 780 of 989 TFLOP/s on H100
-/// (gist.github.com/Chillee/2ec89696db8b7ed1c24461159e325405). Other GPUs: the same is taken.
+/// The fraction of the published peak that large bf16 products reach: 780 of 989 TFLOP/s on H100
+/// (gist.github.com/Chillee/2ec89696db8b7ed1c24461159e325405). Assumed for other GPUs too.
 constexpr double kProductShare = 0.79;
 
 double elements(const HloShape& shape) {
@@ -34,7 +34,7 @@ double elements(const HloShape& shape) {
   return static_cast<double>(array->elements());
 }
 
-/// The number behind `"name":"` in a configuration; 0 where there is none.
+/// The number after `"name":"` in a configuration; 0 if it is missing.
 double number_after(const std::string& config, std::string_view name) {
   const size_t at = config.find(name);
   if (at == std::string::npos) {
@@ -48,7 +48,7 @@ double number_after(const std::string& config, std::string_view name) {
   return static_cast<double>(value);
 }
 
-/// The axes of the first operand that a library's product sums over.
+/// The contracted axes of the first operand of a library's product.
 std::vector<int64_t> contracted_axes(const HloInstruction& one) {
   if (one.opcode == "dot") {
     return one.contracted;
@@ -74,8 +74,8 @@ bool is_product(const HloInstruction& one) {
   return one.opcode == "dot" || one.target.starts_with("__cublas$") || is_convolution(one);
 }
 
-/// Of cuDNN's call. Each number that the convolution makes forward is summed up over a kernel for
-/// one output channel; kernels are [o, h, w, c] or [o, c, h, w].
+/// FLOPs of cuDNN's call. Each output of the forward convolution is a sum over a kernel of one
+/// output channel; kernels are [o, h, w, c] or [o, c, h, w].
 double convolution_flops(const Place& at) {
   const HloInstruction& one = at.instruction();
   if (one.operands.size() < 2) {
@@ -130,8 +130,8 @@ std::optional<kernels::KernelCost> attention_cost(const Place& at, const Chip& c
              : std::nullopt;
 }
 
-/// What copies between pinned memory of the host and a device reach of the link's published rate:
-/// 25 to 26 of 32 GB/s are usual over PCIe 4.0.
+/// The fraction of the link's published rate that copies between pinned host memory and a device
+/// reach: usually 25 to 26 of 32 GB/s over PCIe 4.0.
 constexpr double kHostShare = 0.8;
 
 class Clock {
@@ -164,7 +164,7 @@ class Clock {
     }
   }
   ExpectedTime take() {
-    // What is copied beside other work takes of the same bandwidth.
+    // Concurrent copies use the same bandwidth.
     out_.busy_seconds = std::max(out_.busy_seconds, moved_);
     return std::move(out_);
   }
@@ -181,7 +181,7 @@ class Clock {
     return hbm_bytes(program_, at) / (chip_.memory_bandwidth * kMemoryShare);
   }
 
-  /// Beside the work, not a part of it: a kernel begins when all of the last one has ended.
+  /// In addition to the work: a kernel starts when the previous one has ended completely.
   void start(const Place& at) {
     if (chip_.kernel_start == 0 || !is_launched(at)) {
       return;
@@ -192,7 +192,7 @@ class Clock {
     out_.busy_seconds += took;
   }
 
-  /// The link does one copy after the other in each direction; the cores wait for what is not
+  /// The link copies one after the other in each direction; the cores wait for copies that are not
   /// asynchronous.
   void host_copy(const Place& at, const HostMove& move) {
     const HloInstruction& one = at.instruction();
@@ -209,7 +209,7 @@ class Clock {
     }
   }
 
-  /// What is not done yet is waited for.
+  /// Waits for the rest.
   void finish(const HloInstruction* start) {
     const auto found = started_.find(start);
     if (found != started_.end()) {
@@ -218,7 +218,7 @@ class Clock {
     }
   }
 
-  /// True when it is an attention kernel.
+  /// True for an attention kernel.
   bool kernel(const Place& at) {
     const auto cost = attention_cost(at, chip_);
     if (!cost) {
@@ -253,7 +253,7 @@ class Clock {
       out_.busy_seconds += at.times * std::max(beside_, computing);
     }
     if (chip_.family == Family::CUDA && is_product(one)) {
-      // Inside a fusion it runs while the fusion reads and writes.
+      // Inside a fusion, it overlaps with the fusion's memory accesses.
       const double computing = product_flops(at) / product_rate(chip_, at);
       out_.busy_seconds += at.times * std::max(0.0, computing - beside_);
       beside_ = std::max(0.0, beside_ - computing);
@@ -264,9 +264,9 @@ class Clock {
   const Chip& chip_;
   ExpectedTime out_;
   std::map<const HloInstruction*, Started> started_;
-  std::array<double, 2> link_free_at_{};  // from the host, to it
+  std::array<double, 2> link_free_at_{};  // from the host, to the host
   double moved_ = 0;
-  double beside_ = 0;  // seconds of reading and writing that products may run beside
+  double beside_ = 0;  // seconds of memory accesses with which products may overlap
 };
 
 }  // namespace

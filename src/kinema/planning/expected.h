@@ -10,42 +10,41 @@
 
 namespace kinema::planning {
 
-/// The time that a program can be expected to take on one device, where `Roofline` gives the least
-/// that its peaks allow.
+/// The expected time of a program on one device; `Roofline` is its lower bound.
 struct ExpectedTime {
-  /// The cores' instructions, one after the other.
+  /// The sum of the cores' instructions.
   double busy_seconds = 0;
-  /// Collectives and copies, those from and to memory of the host too, as far as no instruction
-  /// runs beside them.
+  /// Collectives and copies, including those from and to host memory, as far as they do not overlap
+  /// with instructions.
   double waiting_seconds = 0;
   double seconds() const { return busy_seconds + waiting_seconds; }
 
-  /// Kernels, copies and collectives that are launched, where a launch takes time (GPU).
+  /// Launches of kernels, copies and collectives, on devices where a launch takes time (GPU).
   double starts = 0;
-  double start_seconds = 0;  // of busy_seconds
+  double start_seconds = 0;  // part of busy_seconds
 
-  /// Calls of kernels, a line for each kind.
+  /// Calls of kernels, one entry per kind.
   struct Kernel {
     std::string name;  // "flash_forward (Mosaic)"
     double count = 0;
     double flops = 0;
-    double seconds = 0;       // of busy_seconds
+    double seconds = 0;       // part of busy_seconds
     double peak_seconds = 0;  // at the chip's published peak
   };
   std::vector<Kernel> kernels;
-  /// Where rates come from that nobody published for this chip; empty: none.
+  /// The source of rates that are not published for this chip; empty: none.
   std::string note;
 };
 
-/// From an optimized program. Zero for a chip of which no rates are known (CPU).
+/// From an optimized program. Zero for a chip without known rates (CPU).
 ///
-/// TPU: the compiler's own estimate of each instruction's cycles, or what it moves at the memory's
-/// rate, whichever is longer; kernels by a model of their cycles (kernels/tpu/cost.h). GPU:
-/// products, convolutions and kernels at published shares of the peak, everything else by what it
-/// moves, and for each the time in which it starts.
+/// TPU: the compiler's estimate of each instruction's cycles, or its bytes at the memory's rate,
+/// whichever is longer; kernels by a model of their cycles (kernels/tpu/cost.h). GPU: products,
+/// convolutions and kernels at measured fractions of the peak, everything else by its bytes, and a
+/// launch time for each.
 ExpectedTime expected_time(const pjrt::HloModule& program, const Chip& chip);
 
-/// True for a call of an attention kernel whose work is known: kinema's own, and cuDNN's.
+/// True for a call of an attention kernel with known FLOPs: kinema's, and cuDNN's.
 bool is_attention_kernel(const Place& at, const Chip& chip);
 
 io::Json to_json(const ExpectedTime& expected);

@@ -7,8 +7,8 @@
 namespace kinema::planning {
 namespace {
 
-// What the description says of the software, which chooses among kernels by it: the libraries that
-// `kinema doctor --install cuda` fetches (without a runtime version there are no FP8 products).
+// The software versions in the description, by which XLA chooses kernels: those of `kinema doctor
+// --install cuda` (without a runtime version there are no FP8 products).
 constexpr const char* kVersions =
     "  driver_version: \"13.0.0\"\n  runtime_version: \"13.2.0\"\n"
     "  compile_time_toolkit_version: \"13.2.0\"\n  dnn_version: \"9.23.0\"\n"

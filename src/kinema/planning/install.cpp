@@ -18,11 +18,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The libraries are those that the plugin's own release asks for (jax-cuda13-plugin 0.12.0.1, extra
-// `with-cuda`), less NVSHMEM, whose collectives are off unless a flag asks for them. It was built
-// against CUDA 13.0.0 and cuDNN 9.12.0 and takes later ones of the same major version. These are of
-// CUDA 13.2.2: cuBLAS before 13.2 is unsafe on Blackwell with several streams (JAX warns of it),
-// and planning cuDNN's attention without a device needs cuDNN 9.23.
+// The libraries are those that the plugin's release requires (jax-cuda13-plugin 0.12.0.1, extra
+// `with-cuda`), without NVSHMEM, whose collectives are off by default. The plugin was built with
+// CUDA 13.0.0 and cuDNN 9.12.0 and accepts later ones of the same major version. These are of CUDA
+// 13.2.2: cuBLAS before 13.2 is unsafe on Blackwell with several streams (JAX warns of it), and
+// planning cuDNN's attention without a device needs cuDNN 9.23.
 std::vector<Wheel> cuda_wheels() {
   const std::string linux_2_12 = "manylinux2010_x86_64";
   const std::string linux_2_17 = "manylinux2014_x86_64";
@@ -73,7 +73,7 @@ const std::vector<Installation>& table() {
   return all;
 }
 
-/// Another ./dev or doctor may fetch into the same cache: each works in a folder of its own.
+/// Another ./dev or doctor may download into the same cache, so each uses a separate folder.
 class WorkFolder {
  public:
   explicit WorkFolder(const fs::path& cache) {
@@ -104,7 +104,7 @@ std::string read_text(const fs::path& path) {
   return out.str();
 }
 
-/// pip's own line of what went wrong.
+/// pip's error line.
 std::string reason(const std::string& log) {
   std::istringstream in(log);
   std::string last = "no output";
@@ -188,14 +188,14 @@ void check_digest(const Wheel& wheel, const fs::path& file) {
         wheel.version, found, wheel.sha256);
 }
 
-/// What pip would leave of an installed wheel: written last, so it says that the rest is there.
+/// pip's record of an installed wheel: written last, so that it marks the rest as complete.
 fs::path record_of(const Wheel& wheel) {
   std::string name = wheel.package;
   std::ranges::replace(name, '-', '_');
   return fmt::format("{}-{}.dist-info", name, wheel.version);
 }
 
-/// Libraries and what they say of themselves, without headers.
+/// Extracts libraries and metadata, without headers.
 void unpack(const fs::path& wheel, const fs::path& folder, const fs::path& log) {
   run_python({"-c",
               "import os, sys, zipfile\n"
@@ -211,7 +211,7 @@ void unpack(const fs::path& wheel, const fs::path& folder, const fs::path& log) 
              log, "unpacking " + wheel.filename().string());
 }
 
-/// Moves every file of `from` to its place in `to`; what `last` holds at the end.
+/// Moves every file of `from` to the same path in `to`; paths that contain `last` are moved last.
 void move_files(const fs::path& from, const fs::path& to, const fs::path& last) {
   std::vector<fs::path> files;
   for (const fs::directory_entry& entry : fs::recursive_directory_iterator(from)) {
@@ -291,7 +291,7 @@ fs::path install(const Installation& installation, const fs::path& cache,
     return folder;
   }
   {
-    const WorkFolder writable(cache);  // also makes the cache, of whose disk the space is asked
+    const WorkFolder writable(cache);  // also creates the cache, whose disk space is checked
     check_space(missing, cache);
   }
   for (const Wheel& wheel : missing) {

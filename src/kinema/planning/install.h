@@ -9,41 +9,40 @@
 
 namespace kinema::planning {
 
-/// A wheel of a plugin, or of libraries that the plugin loads; pinned.
+/// A pinned wheel of a plugin, or of libraries that the plugin loads.
 struct Wheel {
   std::string package;
   std::string version;
   std::string sha256;
   std::string platform;            // wheel tag
   int64_t megabytes = 0;           // of the wheel
-  int64_t unpacked_megabytes = 0;  // of what is unpacked
+  int64_t unpacked_megabytes = 0;  // after unpacking
 };
 
-/// What `kinema doctor --install HARDWARE` fetches: the plugin first.
+/// The wheels of `kinema doctor --install HARDWARE`: the plugin first.
 struct Installation {
   std::string hardware;  // "tpu", "cuda"
-  std::string what;      // for people: "the compiler for TPUs"
+  std::string what;      // for messages: "the compiler for TPUs"
   std::vector<Wheel> wheels;
 
-  /// The folder in the cache that all of them are unpacked into: PACKAGE-VERSION of the plugin.
+  /// The folder in the cache for all of them: PACKAGE-VERSION of the plugin.
   std::string folder() const;
 };
 
 std::span<const Installation> installations();
 
-/// The one for `tpu` or `cuda`; throws an Error for anything else.
+/// The one for `tpu` or `cuda`; throws an Error for other names.
 const Installation& installation_for(const std::string& hardware);
 
-/// Told what is done next: "fetching nvidia-cublas 13.4.1.3 (386 MB)".
+/// Called before each action: "fetching nvidia-cublas 13.4.1.3 (386 MB)".
 using InstallObserver = std::function<void(const std::string&)>;
 
-/// Fetches the wheels that are not there yet with pip and the index that this
-/// machine is set up for, checks their sha256, and unpacks them side by side as Python's installers
-/// would, which is where the plugin looks for its libraries. Each is complete once its .dist-info
-/// is there, so that what was broken off goes on with the next. Returns the folder.
+/// Downloads missing wheels with pip and its configured index, checks their sha256, and unpacks
+/// them into one tree, as Python's installers do, because the plugin searches its libraries there.
+/// A wheel is complete when its .dist-info exists, so that an interrupted installation continues
+/// with the next wheel. Returns the folder.
 ///
-/// Throws an Error without python3 or pip, without the space on the disk, and for a file with
-/// another checksum.
+/// Throws an Error without python3 or pip, without enough disk space, and for a wrong checksum.
 std::filesystem::path install(const Installation& installation, const std::filesystem::path& cache,
                               const InstallObserver& observer = {});
 

@@ -15,8 +15,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The largest number behind `estimated_cycles:` in the files of a folder: the kernel's. An
-/// operation around it, if there is one, has fewer.
+/// The largest number after `estimated_cycles:` in the files of a folder: the kernel's. An
+/// operation around it has fewer.
 std::optional<double> largest_cycles(const fs::path& folder) {
   constexpr std::string_view kKey = "estimated_cycles: ";
   std::optional<double> out;
@@ -33,7 +33,7 @@ std::optional<double> largest_cycles(const fs::path& folder) {
   return out;
 }
 
-/// Heads that are worked on together: a device may have two cores.
+/// Heads that are computed together: a device may have two cores.
 constexpr int64_t kHeads = 2;
 
 class Measure {
@@ -41,7 +41,7 @@ class Measure {
   Measure(const kernels::TileTrial& trial, const KernelCompiler& compiler)
       : trial_(trial), compiler_(compiler) {}
 
-  /// Of `kHeads` tiles of heads.
+  /// For `kHeads` tiles of heads.
   double operator()(int64_t outer, int64_t inner) {
     const io::TemporaryFolder profile("plan");
     CompileJob job{

@@ -9,7 +9,7 @@
 
 namespace kinema::planning {
 
-/// Who compiles what is looked at.
+/// The compiler of the inspected kernels.
 struct KernelCompiler {
   Target target;
   std::string plugin;             // path of the shared object
@@ -17,17 +17,16 @@ struct KernelCompiler {
   std::stop_token stop;
 };
 
-/// What one device spends on an attention kernel by the schedule that its compiler makes: a walk
-/// through the instructions over the whole grid. A lower bound: waiting for memory and clocks that
-/// are throttled are not in it.
+/// The cycles of an attention kernel on one device by its compiler's schedule, over the whole grid.
+/// A lower bound: it does not contain waits for memory and clock throttling.
 struct KernelCycles {
   double cycles = 0;           // of the whole call
   double compile_seconds = 0;  // of one compilation of the kernel
 };
 
-/// TPU only. Compiles the kernel by itself, twice with few blocks, and extrapolates: cycles grow by
-/// the same number with each block. Throws an Error where the compiler takes the kernel not, or
-/// says no cycles.
+/// TPU only. Compiles the kernel alone, twice with few blocks, and extrapolates, because cycles are
+/// linear in the number of blocks. Throws an Error if the compiler rejects the kernel, or does not
+/// report cycles.
 KernelCycles kernel_cycles(const kernels::TileTrial& trial, const KernelCompiler& compiler);
 
 }  // namespace kinema::planning

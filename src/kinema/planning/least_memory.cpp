@@ -21,7 +21,7 @@ int64_t devices_of(const MeshAxes& mesh) {
   return devices;
 }
 
-/// Bytes of each device's part.
+/// Bytes of the part on each device.
 int64_t part_bytes(const Shape& shape, const Sharding& sharding, const MeshAxes& mesh) {
   const std::map<std::string, int64_t> sizes(mesh.axes.begin(), mesh.axes.end());
   int64_t parts = 1;
@@ -34,7 +34,7 @@ int64_t part_bytes(const Shape& shape, const Sharding& sharding, const MeshAxes&
   return shape.bytes() / parts;
 }
 
-/// The bodies of a node: one, or none.
+/// The body of a node, or null.
 const Body* body_of(const Node& node) {
   const auto* body = std::any_cast<std::shared_ptr<Body>>(&node.attrs);
   return body == nullptr ? nullptr : body->get();
@@ -42,8 +42,8 @@ const Body* body_of(const Node& node) {
 
 bool is_on_host(Tensor x) { return x.node().op == &kPlace && x.node().get<bool>(); }
 
-/// The stacks of a loop that somebody reads before the program ends, less those that are written
-/// in the place of others.
+/// Stacked values of a loop that are read before the program ends, without those that overwrite
+/// others.
 int64_t stack_bytes(const Node& node, const Body& body, const std::set<TensorKey>& read,
                     bool host_memory) {
   int64_t bytes = 0;
@@ -57,7 +57,7 @@ int64_t stack_bytes(const Node& node, const Body& body, const std::set<TensorKey
   return bytes;
 }
 
-/// The largest of all loops that the outputs need, those inside others included.
+/// The maximum over all loops on which the outputs depend, including nested ones.
 int64_t largest_stacks(const Graph& graph, std::span<const Tensor> outputs, bool host_memory) {
   std::vector<bool> needed(graph.nodes().size(), false);
   for (const Tensor x : outputs) {

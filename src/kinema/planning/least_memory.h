@@ -7,18 +7,18 @@
 
 namespace kinema::planning {
 
-/// What each device of a mesh holds at some moment, whatever a compiler makes of a program.
+/// A lower bound of the memory on each device of a mesh, independent of the compiler.
 struct LeastMemory {
   int64_t arguments = 0;  // in device memory
-  /// What the largest loop hands to later loops, stacks of a value a step, split evenly over all
-  /// devices: what a backward pass reads.
+  /// The stacked values that the largest loop passes to later loops (which a backward pass reads),
+  /// evenly divided over all devices.
   int64_t stacks = 0;
 
   int64_t bytes() const { return arguments + stacks; }
 };
 
-/// Of a program with these results. `host_memory`: the devices address memory of the host too, so
-/// what is placed there counts for nothing.
+/// For a program with these results. `host_memory`: the devices can address host memory too, so
+/// values in it do not count.
 LeastMemory least_memory(const Graph& graph, std::span<const Tensor> outputs, const MeshAxes& mesh,
                          bool host_memory);
 

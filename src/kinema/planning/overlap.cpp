@@ -12,8 +12,8 @@ namespace {
 using pjrt::HloInstruction;
 using pjrt::HloModule;
 
-/// True for what keeps the cores busy: moving bytes on its own does not, nor do calls that only
-/// name memory.
+/// True for instructions that keep the cores busy: not for copies, and not for calls that only
+/// rename memory.
 bool computes(const HloInstruction& one) {
   if (one.opcode == "custom-call") {
     return one.target != "ConcatBitcast" && one.target != "AllocateBuffer";
@@ -22,7 +22,7 @@ bool computes(const HloInstruction& one) {
          one.opcode == "reduce";
 }
 
-/// Collectives between their start and their done.
+/// Collectives that have started and not ended.
 struct UnderWay {
   std::map<std::string, CollectiveOverlap::Part> sent;
   bool attention = false;
@@ -44,7 +44,7 @@ class Reader {
   }
 
   Overlap take() {
-    while (!under_way_.empty()) {  // what is never waited for here is waited for at the end
+    while (!under_way_.empty()) {  // collectives without a wait are awaited at the end
       finish(under_way_.begin()->first);
     }
     return std::move(out_);

@@ -9,25 +9,25 @@
 
 namespace kinema::planning {
 
-/// Collectives of one kind that a device takes part in while the program runs once, by what its
-/// cores do while they are under way. Bytes are those of CollectiveSum (traffic.h).
+/// Collectives of one kind on a device during one execution of the program, by what its cores do
+/// meanwhile. Bytes are those of CollectiveSum (traffic.h).
 struct CollectiveOverlap {
   struct Part {
     double count = 0;
     double bytes = 0;
     bool operator==(const Part&) const = default;
   };
-  Part attention;  // begun before a kernel of attention, waited for after it
-  Part other;      // the same with other arithmetic only
-  Part exposed;    // waited for where they are begun: nothing runs beside them
+  Part attention;  // overlapped with an attention kernel
+  Part other;      // overlapped with other arithmetic only
+  Part exposed;    // not overlapped: awaited where they start
   bool operator==(const CollectiveOverlap&) const = default;
 };
 
 /// By kind: "all-gather", "all-to-all", ...
 using Overlap = std::map<std::string, CollectiveOverlap>;
 
-/// From the order in which the compiler has an optimized program's instructions run; a loop's body
-/// counts as often as it runs.
+/// From the compiler's order of an optimized program's instructions; a loop's body counts once per
+/// iteration.
 Overlap overlap(const pjrt::HloModule& program, const Chip& chip);
 
 io::Json to_json(const Overlap& overlap);

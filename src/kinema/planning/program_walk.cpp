@@ -13,7 +13,7 @@ using pjrt::HloModule;
 
 namespace {
 
-// Computations in computations, beyond which a module is taken to be broken.
+// The maximum depth of nested computations in a valid module.
 constexpr int kDeepest = 64;
 
 constexpr std::array<std::string_view, 6> kCollectives = {
@@ -45,7 +45,7 @@ struct Bound {
   int64_t limit = 0;
 };
 
-/// `state[element] < limit` as the condition says it, directly or inside a fusion.
+/// The condition `state[element] < limit`, directly or inside a fusion.
 std::optional<Bound> loop_bound(const HloModule& program, const HloComputation& condition) {
   const HloInstruction* root = behind(condition, condition.root);
   std::vector<const HloInstruction*> given;
@@ -80,7 +80,7 @@ std::optional<Bound> loop_bound(const HloModule& program, const HloComputation& 
   return Bound{.element = state->number, .limit = *given[forward ? 1 : 0]->value};
 }
 
-/// What `instruction` adds to element `element` of the state, when it is `state[element] + n`.
+/// n if `instruction` computes `state[element] + n` for this element of the state.
 std::optional<int64_t> step_of(const HloModule& program, const HloComputation& body,
                                int64_t element) {
   const HloInstruction* root = behind(body, body.root);
@@ -138,7 +138,7 @@ void visit(const HloModule& program, size_t index, Place at, const Visitor& visi
         visit(program, called, inside, visitor, depth + 1);
       }
     } else if (collective_kind(one.opcode).empty()) {
-      // The sums inside reductions hold no collective.
+      // The computations of reductions contain no collectives.
       const bool inlined =
           one.opcode == "call" || one.opcode == "conditional" || one.opcode == "async-start";
       for (const size_t called : one.calls) {
@@ -172,7 +172,7 @@ const HloInstruction* awaited(const Place& at) {
   if (!one->opcode.ends_with("-done")) {
     return nullptr;
   }
-  do {  // an `-update` hands on what was started
+  do {  // an `-update` passes on a started collective
     if (one->operands.empty()) {
       return nullptr;
     }

@@ -14,7 +14,7 @@
 namespace kinema::planning {
 namespace {
 
-// XLA's allocator on GPU takes this share of the memory unless it is told otherwise.
+// The fraction of memory that XLA's allocator takes on GPUs by default.
 constexpr double kGpuShare = 0.75;
 
 double bytes(int64_t count) { return static_cast<double>(count); }
@@ -112,7 +112,7 @@ std::string remedy_text(const Remedy& remedy) {
                      remedy.total > 0 ? ", " + bytes_text(bytes(remedy.total)) : "");
 }
 
-/// What is known of a program that does not fit beside its memory.
+/// Adds the details of a program that does not fit, other than its memory.
 void add_excess(const Report& report, Lines& lines) {
   const char* name = "largest";
   for (const LargeValue& value : report.largest) {
@@ -147,7 +147,7 @@ void add_expected(const ExpectedTime& expected, Lines& lines) {
   }
 }
 
-/// `all-to-all 120 of 160 (6.49 GiB) beside attention`, a line for each kind.
+/// `all-to-all 120 of 160 (6.49 GiB) beside attention`, one line per kind.
 void add_overlap(const Report& report, Lines& lines) {
   if (report.target.chip.family == Family::CPU) {
     return;
@@ -219,12 +219,12 @@ io::Json memory_json(const Report& report) {
       .set("limit", report.limit());
 }
 
-/// Where a node's result comes from, in the model's words.
+/// The model path of a node's result.
 std::string place_of(const Node& node, size_t result) {
   if (node.op == &kInput) {
     return node.get<InputAttrs>().name;
   }
-  if (node.op == &kScan) {  // what its body makes
+  if (node.op == &kScan) {  // the result of its body
     const Body& body = *node.get<std::shared_ptr<Body>>();
     const Tensor inside = body.outputs[result];
     const std::string made = place_of(inside.node(), static_cast<size_t>(inside.result()));
@@ -255,8 +255,8 @@ void collect(const Graph& graph, std::span<const Tensor> outputs, std::vector<La
     if (const auto* body = std::any_cast<std::shared_ptr<Body>>(&node.attrs)) {
       collect(*(*body)->graph, (*body)->outputs, all);
     }
-    // Bodies' inputs are values of the graph around them; what costs nothing to make again, and
-    // what only looks at another value, is fused into its readers.
+    // Inputs of bodies are values of the enclosing graph. Operations that are free to recompute,
+    // and views of other values, are fused with their consumers.
     if (node.op == &kInput ? graph.parent() != nullptr : node.op->free_to_recompute) {
       continue;
     }
@@ -294,7 +294,7 @@ int64_t Report::limit() const {
 
 int64_t Report::host_bytes() const {
   const pjrt::CompiledMemory& m = compiled.memory;
-  // Results that go there take the place of arguments that wait there.
+  // Results in host memory replace arguments in host memory.
   return std::max(m.host_arguments, m.host_outputs) + m.host_temporary;
 }
 
@@ -471,7 +471,7 @@ std::vector<LargeValue> largest_values(const Graph& graph, std::span<const Tenso
                            [](const LargeValue& v) { return v.shape.bytes(); });
   std::vector<LargeValue> out;
   for (LargeValue& each : all) {
-    // A value and its copy in another dtype or layout are one to a reader.
+    // A value and its conversion or transposition are one for the reader.
     const bool known = std::ranges::any_of(
         out, [&](const LargeValue& v) { return v.place == each.place && v.shape == each.shape; });
     if (!known && out.size() < count) {

@@ -34,7 +34,7 @@ std::vector<std::array<int64_t, 4>> all_meshes(int64_t devices) {
   return out;
 }
 
-/// How much a policy keeps on the device, for the order of trying: nothing first.
+/// An order of policies by the memory that they keep on the device, for the order of trying.
 int kept_by(const std::string& policy) {
   constexpr std::array<const char*, 5> kOrder = {"FULL", "OFFLOAD_MATMUL_WITHOUT_BATCH",
                                                  "HIDDEN_STATE_WITH_OFFLOAD",
@@ -43,7 +43,8 @@ int kept_by(const std::string& policy) {
   return static_cast<int>(found - kOrder.begin());
 }
 
-/// Policies of which one keeps what the other does, and more. Those that offload keep other things.
+/// True if a policy keeps everything that the other one keeps, and more. Policies that offload are
+/// not comparable.
 bool keeps_more(const std::string& policy, const std::string& than) {
   const auto plain = [](const std::string& p) {
     return p == "FULL" || p == "MATMUL_WITHOUT_BATCH" || p == "NONE";

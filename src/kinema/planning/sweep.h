@@ -12,7 +12,7 @@
 
 namespace kinema::planning {
 
-/// One setting of a sweep.
+/// One configuration of a sweep.
 struct Candidate {
   std::array<int64_t, 4> mesh{1, 1, 1, 1};  // data, fsdp, context, tensor
   std::string remat;
@@ -21,44 +21,44 @@ struct Candidate {
   bool operator==(const Candidate&) const = default;
 };
 
-/// What is tried.
+/// The configurations to try.
 struct SweepSpace {
   int64_t devices = 1;
-  std::vector<std::array<int64_t, 4>> meshes;  // empty: every mesh of the devices that divides
+  std::vector<std::array<int64_t, 4>> meshes;  // empty: every valid mesh of the devices
   std::vector<std::string> remat;
   std::vector<int64_t> batches;
-  int64_t heads = 1;  // tensor divides them
-  int64_t width = 1;  // fsdp x context divides it
+  int64_t heads = 1;  // tensor must divide them
+  int64_t width = 1;  // fsdp x context must divide it
 };
 
-/// Settings in the order in which they are tried: policies and batches that take least first.
-/// Meshes that batch, heads or width do not divide over are left out.
+/// Configurations in the order of trying: policies and batches with the least memory first. Meshes
+/// over which batch, heads or width do not divide are skipped.
 std::vector<Candidate> candidates(const SweepSpace& space);
 
-/// Reads `context:2,tensor:4`; throws an Error for other forms.
+/// Parses `context:2,tensor:4`; throws an Error for other text.
 std::array<int64_t, 4> parse_mesh(const std::string& text);
 
-/// What became of a candidate.
+/// The result of a candidate.
 struct Outcome {
   Candidate candidate;
-  std::optional<Report> report;  // nothing when it could not be compiled
-  std::string problem;           // then why, in one line
-  bool skipped = false;          // not tried: less did not fit
+  std::optional<Report> report;  // nothing if it could not be compiled
+  std::string problem;           // the reason, in one line
+  bool skipped = false;          // not tried, because less did not fit
 };
 
-/// Tries every candidate with `plan`, which throws what compiling throws. One that does not fit
-/// takes those with it that take more: larger batches, and policies that keep more. `done` is
+/// Tries every candidate with `plan`, which throws the errors of compilation. If one does not fit,
+/// candidates that need more are skipped: larger batches, and policies that keep more. `done` is
 /// called after each.
 std::vector<Outcome> sweep(std::span<const Candidate> candidates,
                            const std::function<Report(const Candidate&)>& plan,
                            const std::function<void(const Outcome&)>& done);
 
-/// Those that fit, the least time for a sample first, then the least memory; then the others.
+/// Sorts: candidates that fit first, by time per sample, then by memory; then the others.
 void rank(std::vector<Outcome>& outcomes);
 
 /// `data=1 fsdp=1 context=4 tensor=1`
 std::string mesh_text(const std::array<int64_t, 4>& mesh);
-/// One line of the table, and the line above it.
+/// A line of the table, and its heading.
 std::string outcome_line(const Outcome& outcome);
 std::string outcome_heading();
 io::Json to_json(const Outcome& outcome);

@@ -15,7 +15,7 @@ namespace {
 
 constexpr int64_t kMostDevices = 65536;
 
-/// `4x4` as numbers; nothing when it is none.
+/// `4x4` as numbers; empty for other text.
 std::vector<int64_t> read_grid(std::string_view text) {
   std::vector<int64_t> grid;
   while (true) {
@@ -83,7 +83,8 @@ std::vector<std::pair<std::string, std::string>> Target::environment() const {
   if (chip.family != Family::TPU) {
     return {{"TF_CPP_MIN_LOG_LEVEL", "2"}};
   }
-  // Without these libtpu asks the network which TPU it is on, and waits for one that is in use.
+  // Without these, libtpu queries the network for the type of TPU, and waits for one that is in
+  // use.
   return {{"TPU_SKIP_MDS_QUERY", "1"},
           {"TPU_ACCELERATOR_TYPE", fmt::format("{}-{}", chip.name, devices)},
           {"TPU_WORKER_HOSTNAMES", "localhost"},

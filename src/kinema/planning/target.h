@@ -15,26 +15,26 @@ struct Target {
   Chip chip;
   int64_t devices = 1;
 
-  /// As its plugin calls itself: cpu, cuda or tpu.
+  /// The plugin's platform name: cpu, cuda or tpu.
   std::string platform() const;
 
-  /// TPU: where the device of this id stands in the network's grid, core of the chip first, then x,
-  /// y, z, as its compiler numbers them; empty for others.
+  /// TPU: the position of the device with this id in the network's grid, as numbered by its
+  /// compiler: core of the chip first, then x, y, z; empty for others.
   std::vector<int64_t> grid_place(int64_t id) const;
 
-  /// Name and options of the plugin's topology; neither for CPU.
+  /// Name and options of the plugin's topology; empty for CPU.
   std::string topology_name() const;
   pjrt::NamedValues topology_options() const;
-  /// Environment variables that the plugin wants.
+  /// Environment variables that the plugin needs.
   std::vector<std::pair<std::string, std::string>> environment() const;
 };
 
-/// The chip of `CHIP`, `CHIP:GRID` or `CHIP:COUNT`, whatever follows the colon. Throws an Error
-/// that names the chips there are.
+/// The chip in `CHIP`, `CHIP:GRID` or `CHIP:COUNT`; the part after the colon is ignored. Throws an
+/// Error that lists the chips.
 const Chip& chip_of_target(const std::string& text);
 
-/// Reads `CHIP:GRID` (`v5p:2x2x1`) or `CHIP:COUNT` (`h100:8`, `cpu:4`; without a count 1). Throws
-/// an Error that names the chips there are, or the form that the chip wants.
+/// Parses `CHIP:GRID` (`v5p:2x2x1`) or `CHIP:COUNT` (`h100:8`, `cpu:4`; default 1). Throws an Error
+/// with the chips, or with the form that the chip needs.
 Target parse_target(const std::string& text);
 
 }  // namespace kinema::planning

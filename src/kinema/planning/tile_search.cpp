@@ -19,7 +19,7 @@ using kernels::FlashBlockSizes;
 using kernels::FlashPass;
 using kernels::TileTrial;
 
-/// Two operations for each of the products' terms, on the lengths as given.
+/// Two FLOPs per multiply-add of the products, for unpadded lengths.
 double flops(const AttentionCall& call, FlashPass pass) {
   const double products = pass == FlashPass::FORWARD        ? 2
                           : pass == FlashPass::BACKWARD_DKV ? 4
@@ -65,7 +65,7 @@ TileTable search(const AttentionCall& call, FlashPass pass, std::string_view chi
   return table;
 }
 
-/// The one with the most work; none where there is none of the direction.
+/// The call with the most FLOPs; null if there is none of this direction.
 const AttentionCall* largest(std::span<const AttentionCall> calls, bool backward) {
   const AttentionCall* out = nullptr;
   for (const AttentionCall& call : calls) {

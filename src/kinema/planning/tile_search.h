@@ -12,45 +12,45 @@
 
 namespace kinema::planning {
 
-/// One choice of tiles with what came of it.
+/// A choice of tiles with its result.
 struct TriedTiles {
   kernels::TileTrial trial;
-  double seconds = 0;     // of the call, at the chip's clock; 0: refused
-  double peak_share = 0;  // of the chip's published peak
+  double seconds = 0;     // of the call, at the chip's clock; 0: rejected
+  double peak_share = 0;  // fraction of the chip's published peak
   double compile_seconds = 0;
   std::string refused;  // the compiler's reason
 };
 
-/// Tiles of one kernel of a call, best first, refused ones last.
+/// Tiles of one kernel of a call, best first, rejected ones last.
 struct TileTable {
   kernels::AttentionCall call;
   kernels::FlashPass pass;
   std::vector<TriedTiles> tried;
 };
 
-/// Tries one choice of sizes for one of the call's kernels.
+/// Measures one choice of tiles for a kernel of the call.
 TriedTiles try_tiles(const kernels::AttentionCall& call, kernels::TileTrial trial,
                      const KernelCompiler& compiler);
 
-/// Tries one choice; fills in seconds, or why it is refused.
+/// Measures one choice; returns seconds, or the reason of a rejection.
 using TryTiles = std::function<TriedTiles(const kernels::AttentionCall&, kernels::TileTrial)>;
 
-/// Looks for the fastest tiles for the kernels of the calls with the most work, forward and
-/// backward, on a chip as its plugin or maker calls it. `all`: every combination of the usual
-/// sizes, else from the present ones to their neighbours until none is better.
+/// Searches the fastest tiles for the kernels of the largest calls, forward and backward, on a chip
+/// with the plugin's or vendor's name. `all`: every combination of the usual sizes; else it moves
+/// from the current ones to their neighbours until none is faster.
 std::vector<TileTable> search_tiles(std::span<const kernels::AttentionCall> calls,
                                     std::string_view chip, bool all, const TryTiles& try_one);
 
-/// The same by static cycles, for a TPU that is not here; `done` is told of each that was tried.
-/// Throws an Error for a chip whose compiler says none.
+/// The same by static cycles, for a TPU that is not installed; `done` is called after each choice.
+/// Throws an Error for a chip whose compiler does not report cycles.
 std::vector<TileTable> search_tiles(std::span<const kernels::AttentionCall> calls,
                                     const KernelCompiler& compiler, bool all,
                                     const std::function<void(const TriedTiles&)>& done = {});
 
-/// The best sizes of each kernel, in one.
+/// The best sizes of each kernel, combined.
 kernels::FlashBlockSizes best_sizes(std::span<const TileTable> tables);
 
-/// Lines for people: a table a kernel, and `flash_block_sizes={...}` as a configuration takes it.
+/// Text for the console: one table per kernel, and `flash_block_sizes={...}` for a configuration.
 std::string to_text(std::span<const TileTable> tables);
 io::Json to_json(std::span<const TileTable> tables);
 

@@ -14,10 +14,10 @@ using pjrt::HloInstruction;
 using pjrt::HloModule;
 using pjrt::HloShape;
 
-// The compiler's number for memory of the host, on TPU and GPU alike.
+// The compiler's memory space of host memory, on TPU and GPU.
 constexpr int64_t kHostSpace = 5;
 
-// Computations in computations, beyond which a module is taken to be broken.
+// The maximum depth of nested computations in a valid module.
 constexpr int kDeepest = 64;
 
 bool moves_nothing(std::string_view opcode) {
@@ -29,11 +29,11 @@ bool moves_nothing(std::string_view opcode) {
   return all.contains(opcode) || opcode.ends_with("-done");
 }
 
-/// Bytes that a fusion reads of its parameter `number`: the slices, where only slices are taken, in
-/// it or in the fusions inside it.
+/// Bytes of parameter `number` that a fusion reads: only the slices, if it or a nested fusion takes
+/// only slices.
 double parameter_bytes(const HloModule& program, const HloComputation& inside, int64_t number,
                        const HloShape& whole, int depth = 0) {
-  std::vector<size_t> same;  // places that stand for the parameter
+  std::vector<size_t> same;  // indices of aliases of the parameter
   for (size_t i = 0; i < inside.instructions.size(); ++i) {
     const HloInstruction& one = inside.instructions[i];
     const bool through = one.opcode == "bitcast" && !one.operands.empty() &&
@@ -64,7 +64,7 @@ double parameter_bytes(const HloModule& program, const HloComputation& inside, i
   return std::min(sliced, all);
 }
 
-/// What of a shape lies in host memory.
+/// The bytes of a shape that are in host memory.
 double bytes_on_host(const HloShape& shape) {
   if (shape.parts.empty()) {
     return shape.memory_space == kHostSpace ? static_cast<double>(shape.bytes()) : 0.0;
@@ -78,9 +78,8 @@ double bytes_on_host(const HloShape& shape) {
 
 bool on_host(const HloShape& shape) { return bytes_on_host(shape) > 0; }
 
-/// Of a call of cuBLAS, or of a part of its results: what is not a result but memory to work in,
-/// the last part. It is the same 4 or 32 MiB for each product, and few touch it (to sum up what
-/// cores computed apart).
+/// The workspace in the result of a cuBLAS call, its last element. It is the same 4 or 32 MiB for
+/// each product, and few products use it (to add partial sums of cores).
 int64_t workspace_bytes(const HloComputation& where, const HloInstruction& one) {
   const bool is_part = one.opcode == "get-tuple-element" && !one.operands.empty();
   const HloInstruction& call = is_part ? where.instructions[one.operands[0]] : one;
@@ -92,8 +91,8 @@ int64_t workspace_bytes(const HloComputation& where, const HloInstruction& one) 
   return parts.back().device_bytes();
 }
 
-/// Bytes that an instruction writes of `shape`, its own or that of the fusion whose root it is: the
-/// update, where it writes in place.
+/// Bytes of `shape` that an instruction writes, itself or as the root of a fusion: only the update,
+/// if it writes in place.
 double result_bytes(const HloModule& program, const HloComputation& where,
                     const HloInstruction& one, const HloShape& shape, int depth = 0) {
   if (one.opcode == "tuple" && one.operands.size() == shape.parts.size()) {
@@ -114,7 +113,7 @@ double result_bytes(const HloModule& program, const HloComputation& where,
   return static_cast<double>(shape.device_bytes() - workspace_bytes(where, one));
 }
 
-/// `"bytes_accessed": 123` of a TPU kernel's configuration; 0 where it says nothing.
+/// `"bytes_accessed": 123` of a TPU kernel's configuration; 0 if it is missing.
 double said_bytes(const HloInstruction& one) {
   constexpr std::string_view kKey = "\"bytes_accessed\":";
   const size_t at =
@@ -131,8 +130,8 @@ double said_bytes(const HloInstruction& one) {
   return static_cast<double>(value);
 }
 
-/// Of cuDNN's attention, whose last result is what it works in: forward, that is not written;
-/// backward, dq is summed up there and read at the end.
+/// The workspace of cuDNN's attention, its last result: not written in the forward pass; in the
+/// backward pass dq is accumulated there and read at the end.
 double working_bytes(const HloInstruction& one) {
   if (!one.target.starts_with("__cudnn$fmha") || one.shape.parts.empty()) {
     return 0;
@@ -204,13 +203,13 @@ double hbm_bytes(const HloModule& program, const Place& at) {
   if (!is_launched(at)) {
     return 0;
   }
-  if (one.opcode == "copy-start") {  // its result holds source and destination
+  if (one.opcode == "copy-start") {  // its result contains source and destination
     return static_cast<double>(one.shape.device_bytes());
   }
   if (one.opcode == "dynamic-slice") {
     return 2 * static_cast<double>(one.shape.device_bytes());
   }
-  // A kernel reads some operands more than once, and says so.
+  // A kernel reads some operands several times, and reports it.
   if (const double said = said_bytes(one); said > 0) {
     return said;
   }
@@ -230,8 +229,8 @@ double hbm_bytes(const HloModule& program, const Place& at) {
 
 namespace {
 
-/// Of an `async-start` of a slice, whose own operands say where they lie; fusions inside one are
-/// looked at by themselves.
+/// The move of an `async-start` of a slice, whose operands are in known memories; fusions inside it
+/// are visited separately.
 HostMove async_slice(const HloModule& program, const HloComputation& where,
                      const HloInstruction& start) {
   const HloComputation& inside = program.computations[start.calls[0]];

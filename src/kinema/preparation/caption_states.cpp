@@ -10,7 +10,7 @@
 namespace kinema::preparation {
 namespace {
 
-/// encoder.encode, by caption.
+/// The results of encoder.encode, by caption.
 std::map<std::string, encoders::TextStates> encoded(const encoders::TextEncoder& encoder,
                                                     std::span<const std::string> captions) {
   const encoders::TextStates all = encoder.encode(captions);
@@ -32,7 +32,7 @@ void CaptionStates::encode_ahead(int64_t place, int64_t end) {
         captions.push_back(std::move(caption));
       }
     } catch (const Error&) {
-      // Its own reader will say so.
+      // `at` reports the error.
     }
   }
   states_.clear();

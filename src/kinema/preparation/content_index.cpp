@@ -25,7 +25,7 @@ ContentIndex::ContentIndex(fs::path file) : file_(std::move(file)) {
       notes_[stamp] = note.as_string();
     }
   } catch (const Error&) {
-    notes_.clear();  // everything is read again, and the file written anew
+    notes_.clear();  // everything is read again, and the file rewritten
   }
 }
 
@@ -53,7 +53,7 @@ std::string ContentIndex::hash_of(const fs::path& path) {
   }
   std::vector<fs::path> files;
   for (const auto& entry : fs::recursive_directory_iterator(path)) {
-    if (entry.is_regular_file()) {  // or a link to one, as the hub's cache has them
+    if (entry.is_regular_file()) {  // or a link to one, as in the hub's cache
       files.push_back(entry.path());
     }
   }
@@ -80,7 +80,7 @@ void ContentIndex::save() {
   for (const auto& [stamp, note] : notes_) {
     members.emplace_back(stamp, note);
   }
-  std::error_code ignored;  // the file says why it cannot be written
+  std::error_code ignored;  // writing the file reports the error
   fs::create_directories(file_.parent_path(), ignored);
   io::write_file(file_, io::Json::object(std::move(members)).dump(0) + "\n");
   changed_ = false;

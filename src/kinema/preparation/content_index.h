@@ -11,23 +11,23 @@
 
 namespace kinema::preparation {
 
-/// What was learned by reading something whole, most of all its hash, by the stamp of what was read
-/// (data::file_stamp): clips and models are not read again to learn that they are still the same.
+/// A cache of results of reading files completely, mainly of hashes, by the stamp of the file
+/// (data::file_stamp): unchanged clips and models are not read again.
 ///
-/// Kept in a file that may be deleted at any time. Safe to use from many threads.
+/// Stored in a file that may be deleted at any time. Thread-safe.
 class ContentIndex {
  public:
-  /// An unreadable file counts as an empty one.
+  /// An unreadable file is treated as an empty one.
   explicit ContentIndex(std::filesystem::path file);
 
-  /// What is noted under the stamp, or else what `read` gives, which is then noted.
+  /// The value stored for the stamp, or else the result of `read`, which is then stored.
   std::string learn(const std::string& stamp, const std::function<std::string()>& read);
-  /// Hash over the names and contents of a folder's files, those of folders in it included; of a
-  /// file, of its content.
+  /// A hash of the names and contents of a folder's files, including subfolders; for a file, of its
+  /// contents.
   std::string hash_of(const std::filesystem::path& path);
-  /// Of the bytes of a clip. Throws an Error where it cannot be read.
+  /// Of the bytes of a clip. Throws an Error if it cannot be read.
   std::string hash_of(const data::ClipSet& clips, int64_t clip);
-  /// Writes the file if something was noted; throws an Error when the disk refuses.
+  /// Writes the file if there are new values; throws an Error if that fails.
   void save();
 
  private:

@@ -17,7 +17,7 @@ DecodeAhead::DecodeAhead(int64_t clips, std::function<HostArray(int64_t)> read,
         "[prepare] {} threads and {} clips ahead must be positive", options.threads, options.depth);
   const ReadAheadOptions ahead{
       .first = options.first, .end = clips, .threads = options.threads, .depth = options.depth};
-  // Only what is the clip's own fault is an Error.
+  // Only problems of the clip itself are Errors.
   const auto decode = [read = std::move(read)](int64_t index) {
     DecodedClip clip{.clip = index, .pixels = {}, .problem = {}};
     try {

@@ -57,7 +57,7 @@ EncodedClips::EncodedClips(std::shared_ptr<const data::ClipSet> clips,
       return;
     }
     try {
-      clips_->caption(clip);  // throws where there is none
+      clips_->caption(clip);  // throws if there is none
       content.hash = index_.hash_of(*clips_, clip);
     } catch (const Error& error) {
       content.problem = error.what();

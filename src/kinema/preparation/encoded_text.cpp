@@ -33,7 +33,7 @@ TensorStore::Found EncodedText::find(const std::string& caption) const {
   return store_.find(key(caption));
 }
 
-// Behind the end of a caption all is zeros, which is most of it: those rows are left out.
+// Rows after the end of a caption are zeros, usually most of the rows: they are not stored.
 void EncodedText::write(const std::string& caption, const encoders::TextStates& text) const {
   check(all_finite(text.states) && all_finite(text.pooled),
         "[prepare] the text states of `{}` are not finite", caption);
@@ -73,7 +73,7 @@ encoders::TextStates EncodedText::read_or(const std::string& caption,
     try {
       return read(caption);
     } catch (const Error&) {
-      // Made again, as what is not there.
+      // A missing or corrupt entry is encoded again.
     }
   }
   write(caption, make(caption));

@@ -10,21 +10,21 @@
 
 namespace kinema::preparation {
 
-/// Of one caption: states f32 [t, d], and pooled [p] where the encoder has them.
+/// For one caption: states f32 [t, d], and pooled [p] if the encoder has it.
 using EncodeText = std::function<encoders::TextStates(const std::string& caption)>;
 
-/// Text states kept in a folder, by caption and by what decides them beside it.
+/// A cache of text states in a folder, by caption and the settings that determine them.
 class EncodedText {
  public:
-  /// Kept as `dtype`, F32 or BF16.
+  /// Stored as `dtype`, F32 or BF16.
   EncodedText(const std::filesystem::path& folder, Settings settings, DType dtype);
 
   TensorStore::Found find(const std::string& caption) const;
-  /// Throws an Error when they are not finite, or the disk refuses.
+  /// Throws an Error if they are not finite, or if the disk fails.
   void write(const std::string& caption, const encoders::TextStates& text) const;
-  /// Throws an Error when they are not there or damaged.
+  /// Throws an Error if they do not exist or are corrupt.
   encoders::TextStates read(const std::string& caption) const;
-  /// The same, made and kept first where they are not there or damaged.
+  /// The same, but missing or corrupt states are encoded and stored first.
   encoders::TextStates read_or(const std::string& caption, const EncodeText& make) const;
 
  private:

@@ -64,7 +64,7 @@ HostArray ListedClips::read(int64_t place) const {
     const std::string& problem = problems_[static_cast<size_t>(clip(place))];
     check(problem.empty(), "{}", problem);
   }
-  clips_->caption(clip(place));  // throws where there is none
+  clips_->caption(clip(place));  // throws if there is none
   return clips_->read(clip(place), format(place), {});
 }
 
@@ -105,7 +105,7 @@ std::string ListedClips::fingerprint() const {
     try {
       add(clips_->caption(clip));
     } catch (const Error& error) {
-      add("");  // it will be left out
+      add("");  // it will be skipped
     }
   }
   return fmt::format("{} with names and captions {}", end_, hasher.hex().substr(0, 12));
@@ -117,7 +117,7 @@ std::string ListedClips::contents(ContentIndex& index) const {
     try {
       hashes[i] = index.hash_of(*clips_, static_cast<int64_t>(i));
     } catch (const Error&) {
-      // It will be left out.
+      // It will be skipped.
     }
   });
   io::Hasher hasher;

@@ -74,7 +74,7 @@ std::string contents_of(const ListedClips& clips, const Options& options) {
   return out;
 }
 
-/// `file_07-512.tfrec`; numbers are wide enough that names sort as numbers.
+/// `file_07-512.tfrec`; numbers are padded so that names sort as numbers.
 std::string shard_name(int64_t index, int64_t per_shard, int64_t most_shards) {
   const size_t digits = std::max<size_t>(2, fmt::format("{}", most_shards - 1).size());
   return fmt::format("file_{:0{}}-{}.tfrec", index, digits, (index + 1) * per_shard);
@@ -137,7 +137,7 @@ class Run {
   }
 
  private:
-  /// The clips that are looked at.
+  /// The clips to process.
   int64_t total() const { return clips_.end() - clips_.first(); }
 
   void make_records(RecordsOfOthers* others) {
@@ -172,7 +172,7 @@ class Run {
     }
   }
 
-  /// Puts the clip's record into the shard, or the clip on the list of those skipped.
+  /// Writes the clip's record to the shard, or adds the clip to the skipped ones.
   void use(MadeRecord made) {
     out_.seconds.add(made.seconds);
     if (made.problem.empty()) {
@@ -185,7 +185,7 @@ class Run {
     }
   }
 
-  /// No clip from here on is looked at if those before it can be used.
+  /// The end of the clips that are needed if all before it can be used.
   int64_t end_of_captions() const {
     return std::min(clips_.end(), at_ + most_records_ - out_.records);
   }
@@ -201,7 +201,7 @@ class Run {
     out_.condition = record.condition.shape;
     out_.image = record.image_states.shape;
     const std::string bytes = data::serialize_record(record);
-    if (per_shard_ == 0) {  // the first record tells how large those of the largest size may be
+    if (per_shard_ == 0) {  // the first record determines the maximum size of records
       const double largest = static_cast<double>(bytes.size()) * clips_.largest_over(place);
       per_shard_ =
           std::clamp<int64_t>(static_cast<int64_t>(kShardBytes / largest), 1, kRecordsPerShard);
@@ -231,7 +231,7 @@ class Run {
 
   void finish() {
     if (out_.stopped && shard_) {
-      out_.records -= shard_records_;  // given up with the shard
+      out_.records -= shard_records_;  // discarded with the shard
       shard_.reset();
     }
     folder_.write_skipped(skipped_, options_.clips->left_out());
@@ -274,7 +274,7 @@ class Run {
   ShardFolder folder_;
   Prepared out_;
   int64_t most_records_ = 0;
-  int64_t per_shard_ = 0;             // 0: the first record will tell
+  int64_t per_shard_ = 0;             // 0: determined by the first record
   int64_t at_ = 0;                    // the next place
   std::vector<SkippedClip> skipped_;  // since the last shard
   std::unique_ptr<io::TfRecordWriter> shard_;

@@ -16,110 +16,109 @@
 #include "kinema/preparation/shard_folder.h"
 #include "kinema/world/world.h"
 
-/// Videos and captions to shards of latents and text states.
+/// Encodes videos and captions to shards of latents and text states.
 namespace kinema::preparation {
 
 struct Options {
   std::shared_ptr<const data::ClipSet> clips;
   std::string name = "the folder";  // of the clips, in messages
-  /// Only the first so many clips; negative: all.
+  /// Only the first `max_clips` clips; negative: all.
   int64_t max_clips = -1;
-  /// Clips before this one are left out.
+  /// Earlier clips are skipped.
   int64_t first_clip = 0;
-  /// Frames are the middle of each clip.
+  /// The frames are the middle of each clip.
   data::ClipFormat format;
-  /// Sizes of clips in place of the format's. Records are written bucket by bucket, none of which
-  /// shares a shard with another; clips without a bucket are left out.
+  /// Sizes of clips, instead of the format's. Records are written bucket by bucket, without shards
+  /// of several buckets; clips without a bucket are skipped.
   std::vector<data::Bucket> buckets = {};
 
   std::filesystem::path output;
   DType dtype = DType::F32;  // of the records: F32 or BF16
-  /// 0: 64, or fewer where those exceed 128 MB.
+  /// 0: 64, or fewer if those exceed 128 MB.
   int64_t records_per_shard = 0;
-  /// Stop after so many records; negative: never.
+  /// Stop after `max_records` records; negative: never.
   int64_t max_records = -1;
-  /// With max_records, which must be a multiple of their number: record r gets
-  /// timesteps[r / (max_records / size)]. Empty: records have none.
+  /// With max_records, which must be a multiple of their number: record r gets timesteps[r /
+  /// (max_records / size)]. Empty: records have no timestep.
   std::vector<int64_t> timesteps;
 
-  /// What decides the records beside the above: which models, in which precision.
+  /// Further settings that determine the records: models and precision.
   Settings settings;
 
   int decode_threads = 2;
   int64_t decode_ahead = 4;  // clips
 
   /// The processes that make the records together, each of which calls prepare_records with the
-  /// same options: in turn each encodes a clip, and process 0 writes. Null: this one alone.
+  /// same options: they encode clips in turn, and process 0 writes. Null: a single process.
   world::World* world = nullptr;
 };
 
-/// What makes the records.
+/// The models of the records.
 struct Encoders {
   const encoders::Autoencoder& autoencoder;
   const encoders::TextEncoder& text;
-  /// Records for a model that makes videos of images also hold the condition of the clip's first
+  /// Records for models with image conditioning also contain the conditioning on the clip's first
   /// frame and, with an image encoder, its tokens.
   bool image_condition = false;
-  /// Records also hold the clip's sizes, for models that are told them.
+  /// Records also contain the clip's sizes, for models with size_ids.
   bool sizes = false;
   const encoders::ImageEncoder* image = nullptr;
 };
 
-/// Who is told what while it goes on; any may be empty.
+/// Callbacks; any may be empty.
 struct Hooks {
-  /// Clips done, of how many; with max_records, records.
+  /// Number of clips done and in total; with max_records, of records.
   std::function<void(int64_t done, int64_t total)> on_clip;
   std::function<void(const SkippedClip&)> on_skip;
   std::function<void(const Shard&)> on_shard;
-  /// True: end after this clip. The shard that is begun is given up; a later run makes it. Asked in
-  /// every process, the only one of these that those which do not write call.
+  /// Return true to stop after this clip. The current shard is discarded; a later run makes it.
+  /// Called in every process; the other callbacks only in the one that writes.
   std::function<bool()> stop_requested;
 };
 
-/// Where the time went; of several processes, what they took together, but for what process 0
-/// waited and the total.
+/// Seconds by phase; sums over several processes, except waiting and total, which are process 0's.
 struct Seconds {
   double waiting = 0;  // for decoded clips
   double latents = 0;
   double text = 0;
-  double image = 0;  // conditions and image states
+  double image = 0;  // conditioning and image states
   double writing = 0;
   double total = 0;
 
   void add(const Seconds& more);
 };
 
-/// In processes that do not write, only `end_clip` and `stopped` are known.
+/// In processes that do not write, only `end_clip` and `stopped` are set.
 struct Prepared {
-  std::vector<Shard> shards;  // all that the folder holds
+  std::vector<Shard> shards;  // all shards in the folder
   std::vector<SkippedClip> skipped;
-  std::filesystem::path skipped_list;  // where those stand; empty without any
+  std::filesystem::path skipped_list;  // the list of skipped clips; empty if there are none
   int64_t clips = 0;                   // in the list
   int64_t records = 0;                 // in all shards
-  int64_t records_found = 0;           // of these, there already
+  int64_t records_found = 0;           // the part that existed before
   int64_t bytes = 0;
-  int64_t end_clip = 0;  // the clip after the last one looked at, where there are no buckets
-  Shape latents;         // of the last record; no axes when none was made now
+  int64_t end_clip = 0;  // the clip after the last processed one, without buckets
+  Shape latents;         // of the last record; no axes if none was made now
   Shape text;
-  Shape condition;  // no axes where records have none
+  Shape condition;  // no axes if records have none
   Shape image;
   Seconds seconds;
   bool stopped = false;
 };
 
-/// Throws an Error when the autoencoder cannot take clips of this size.
+/// Throws an Error if the autoencoder does not support clips of this size.
 void check_sizes(const data::ClipFormat& format, const encoders::Autoencoder& autoencoder);
 
 /// Encodes clips and writes their records, shard by shard: `file_00-64.tfrec`, then
-/// `file_01-128.tfrec`, the second number being how many records a reader has seen at its end, or
-/// at most, where shards end with their bucket.
+/// `file_01-128.tfrec`; the second number is the number of records up to the shard's end, or its
+/// maximum if shards end with their bucket.
 ///
-/// Whenever the process ends, the complete shards stay, and the next call with the same options
-/// makes the others; together they are the bytes that one call would have written. A clip that
-/// cannot be used is reported and left out.
+/// If the process ends at any time, the complete shards stay, and the next call with the same
+/// options makes the others; all bytes are the same as from one call. A clip that cannot be used is
+/// reported and skipped.
 ///
-/// Throws an Error when sizes do not fit the autoencoder, when no clip can be used, when there are
-/// fewer good clips than max_records, and for what ShardFolder refuses.
+/// Throws an Error if sizes do not fit the autoencoder, if no clip can be used, if there are fewer
+/// usable clips than max_records, and the Errors of ShardFolder.
 Prepared prepare_records(const Options& options, const Encoders& models, const Hooks& hooks = {});
 
 }  // namespace kinema::preparation

@@ -22,7 +22,7 @@ RecordMaker::RecordMaker(const Options& options, const Encoders& encoders, const
     return;
   }
   {
-    // What fails here fails for every caption; what fails later is a caption's own.
+    // An error here would occur for every caption; later ones belong to a caption.
     const AddSeconds watch(begun_.text);
     captions_.begin(0, count_before(end));
   }
@@ -48,12 +48,12 @@ std::optional<MadeRecord> RecordMaker::next(int64_t end) {
   }
   out.place = place(clip->clip);
   const std::string problem = make(*clip, end, out);
-  // One line: what follows is a remedy for who named the one file.
+  // One line: the others are a remedy for a single file.
   out.problem = problem.substr(0, problem.find('\n'));
   return out;
 }
 
-/// Why there is no record; empty: there is.
+/// Why there is no record; empty: there is one.
 std::string RecordMaker::make(const DecodedClip& clip, int64_t end, MadeRecord& out) {
   if (!clip.problem.empty()) {
     return clip.problem;

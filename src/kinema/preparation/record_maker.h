@@ -12,15 +12,15 @@
 
 namespace kinema::preparation {
 
-/// A clip's record, or why there is none.
+/// A clip's record, or the reason why there is none.
 struct MadeRecord {
   int64_t place = 0;
   data::Sample record;  // in the dtype of the records, without a timestep
-  std::string problem;  // of a clip that is left out, one line
-  Seconds seconds;      // what it took
+  std::string problem;  // of a skipped clip, one line
+  Seconds seconds;      // its time
 };
 
-/// Records of clips, in the order of their places: of every `stride`-th place from `first` on.
+/// Makes records of clips, in the order of their places: every `stride`-th place from `first` on.
 class RecordMaker {
  public:
   struct Places {
@@ -28,16 +28,16 @@ class RecordMaker {
     int64_t stride = 1;
   };
 
-  /// Encodes the first captions; `end`: see next. Throws an Error for what fails with any caption.
+  /// Encodes the first captions; `end`: see next. Throws an Error that would occur for any caption.
   RecordMaker(const Options& options, const Encoders& encoders, const ListedClips& clips,
               const Places& places, int64_t end);
   RecordMaker(const RecordMaker&) = delete;
   RecordMaker& operator=(const RecordMaker&) = delete;
 
-  /// The next one; nothing behind the last clip. Places from `end` on are not asked for if the
-  /// clips before them can be used. Throws what is not the clip's own fault.
+  /// The next record; nothing after the last clip. Places from `end` on are not requested if the
+  /// clips before can be used. Throws errors other than problems of the clip.
   std::optional<MadeRecord> next(int64_t end);
-  /// How many places there are before `end`.
+  /// The number of places before `end`.
   int64_t count_before(int64_t end) const;
 
  private:
@@ -50,7 +50,7 @@ class RecordMaker {
   const ListedClips& clips_;
   Places places_;
   CaptionStates captions_;
-  Seconds begun_;  // of what the next record answers for
+  Seconds begun_;  // counted for the next record
   std::optional<DecodeAhead> ahead_;
 };
 

@@ -10,11 +10,11 @@
 namespace kinema::preparation {
 namespace {
 
-// What process 0 says to another.
+// Messages of process 0.
 constexpr const char* kNext = "next";
 constexpr const char* kEnd = "end";
 
-/// A process that stands still is ended by the pulse; a clip takes the time it takes.
+/// The heartbeat ends a process that hangs; a clip may take long.
 world::Wait for_what(const char* what) { return {.what = what, .seconds = 4 * 3600}; }
 
 int64_t first_of_all(world::World& world, int64_t first) {
@@ -78,7 +78,7 @@ Prepared make_records_for_first(world::World& world, const Options& options,
       maker.emplace(options, encoders, clips,
                     RecordMaker::Places{.first = first + world.rank(), .stride = world.size()},
                     clips.end());
-      // One ahead of the one that is sent: process 0 writes between taking two.
+      // Made one ahead, because process 0 writes between receiving two.
       made.emplace(
           ReadAheadOptions{.end = maker->count_before(clips.end()), .threads = 1, .depth = 2},
           [&](int64_t) { return maker->next(clips.end()).value(); });

@@ -6,24 +6,24 @@
 #include "kinema/preparation/record_maker.h"
 #include "kinema/world/world.h"
 
-/// Records that the processes of a world make together: in turn, each a clip; process 0 takes them
-/// in the order of the clips and writes them.
+/// Distributes the records over the processes of a world: in turn, one clip each; process 0
+/// receives them in the order of the clips and writes them.
 namespace kinema::preparation {
 
-/// Process 0's end of it.
+/// Process 0's side.
 class RecordsOfOthers {
  public:
-  /// `first`: the place that process 0 makes itself, the next is process 1's and so on; negative:
-  /// there is nothing to make.
+  /// `first`: the first place, which process 0 makes itself; the next one is process 1's and so on;
+  /// negative: there is nothing to make.
   RecordsOfOthers(world::World& world, int64_t first);
 
-  /// Whose the place is.
+  /// The process that makes the record of a place.
   int64_t maker(int64_t place) const { return (place - first_) % world_.size(); }
   /// The next record of another process. Waits for it.
   MadeRecord take(int64_t from);
-  /// True once one of the others was asked to stop.
+  /// True if another process was asked to stop.
   bool stop_requested() const { return stop_; }
-  /// No more are taken; `made` is what the others are told of the whole.
+  /// Ends the distribution; `made` is broadcast as the result.
   void finish(const Prepared& made);
 
  private:
@@ -32,9 +32,8 @@ class RecordsOfOthers {
   bool stop_ = false;
 };
 
-/// Makes records until process 0 takes no more, and returns what it says of the whole: where it
-/// ended, and whether it was stopped. Called by all but process 0 while that makes a
-/// RecordsOfOthers.
+/// Makes records until process 0 ends the distribution; returns its result: the end, and whether it
+/// was stopped. Called by all other processes while process 0 uses a RecordsOfOthers.
 Prepared make_records_for_first(world::World& world, const Options& options,
                                 const Encoders& encoders, const Hooks& hooks,
                                 const ListedClips& clips);

@@ -16,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The folder without `.`, `..` and a slash at its end, so that a name can be put behind it.
+/// The folder without `.`, `..` and a trailing slash, so that a suffix can be appended.
 fs::path plain(const fs::path& folder) {
   check(!folder.empty(), "[prepare] tfrecords_dir is empty: where shall the shards lie?");
   const fs::path out = fs::absolute(folder).lexically_normal();
@@ -87,7 +87,7 @@ ShardFolder::ShardFolder(const fs::path& folder, const Settings& settings)
 fs::path ShardFolder::state_path() const { return beside(folder_, ".prepare.json"); }
 fs::path ShardFolder::skipped_path() const { return beside(folder_, ".skipped.jsonl"); }
 
-// The lock is on the folder: a lock file in it would be read as a shard by others.
+// The folder itself is locked: other programs would read a lock file in it as a shard.
 void ShardFolder::hold() {
   held_ = io::Descriptor::open(folder_, O_RDONLY | O_DIRECTORY);
   check(static_cast<bool>(held_), "[prepare] {} cannot be opened: {}", folder_.string(),
@@ -132,9 +132,9 @@ void ShardFolder::read(const Settings& settings) {
         folder_.string(), file);
 
   if (!other.empty()) {
-    shards_.clear();  // of other settings, and gone
+    shards_.clear();  // of other settings, and removed
   }
-  // From the first shard that is not as it was, everything is made again.
+  // Everything from the first changed shard on is made again.
   const auto valid = [&](const Shard& shard) {
     std::error_code ignored;
     return shard.name.find('/') == std::string::npos && shard.records > 0 &&
@@ -202,7 +202,7 @@ void ShardFolder::write_skipped(const std::vector<SkippedClip>& after_last,
     add(each.file, each.reason);
   }
   if (text.empty()) {
-    fs::remove(skipped_path());  // of an earlier run that had other luck
+    fs::remove(skipped_path());  // of an earlier run
   } else {
     io::write_file(skipped_path(), text);
   }

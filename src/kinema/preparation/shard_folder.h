@@ -11,12 +11,12 @@
 
 namespace kinema::preparation {
 
-/// What decides the bytes of the shards: name of a setting to its value as text.
+/// The settings that determine the bytes of the shards: name to value as text.
 using Settings = std::map<std::string, std::string>;
 
 /// A clip that is in no shard.
 struct SkippedClip {
-  int64_t clip = 0;  // its place in the order that records are made in
+  int64_t clip = 0;  // its place in the order of the records
   std::string file;
   std::string reason;
 };
@@ -26,24 +26,23 @@ struct Shard {
   std::string name;
   int64_t records = 0;
   int64_t bytes = 0;
-  int64_t end_clip = 0;  // the place after the last one that it answers for
+  int64_t end_clip = 0;  // the place after its last one
 };
 
-/// Where what is known of the contents of clips and models (ContentIndex) lies, of a folder of
-/// shards: beside it.
+/// The ContentIndex of clips and models for a folder of shards: a file next to it.
 std::filesystem::path contents_path(const std::filesystem::path& folder);
 
-/// A folder of shards and what is known of it, so that a run goes on where another one ended.
+/// A folder of shards with its metadata, from which an interrupted run continues.
 ///
-/// The folder itself holds nothing but shards, since MaxDiffusion reads every file of it. What is
-/// known stands beside it: FOLDER.prepare.json, FOLDER.contents.json, and FOLDER.skipped.jsonl with
-/// a line `{"file": ..., "reason": ...}` for each clip left out.
+/// The folder contains only shards, because MaxDiffusion reads every file in it. Metadata is next
+/// to it: FOLDER.prepare.json, FOLDER.contents.json, and FOLDER.skipped.jsonl with a line `{"file":
+/// ..., "reason": ...}` for each skipped clip.
 class ShardFolder {
  public:
-  /// Makes the folder or opens it, holds it for this process, and removes what a killed run left
-  /// half written. Shards that are gone or have another size are forgotten, with those after them.
-  /// Throws an Error when another process holds it, when shards of other settings are there (naming
-  /// one setting), and when it holds files that are not known.
+  /// Creates or opens the folder, locks it for this process, and removes a killed run's incomplete
+  /// files. Shards that are missing or have another size are dropped, with all later ones. Throws
+  /// an Error if another process has locked it, if it has shards of other settings (with one of
+  /// them), and if it has unknown files.
   ShardFolder(const std::filesystem::path& folder, const Settings& settings);
   ShardFolder(const ShardFolder&) = delete;
   ShardFolder& operator=(const ShardFolder&) = delete;
@@ -53,14 +52,14 @@ class ShardFolder {
   std::filesystem::path skipped_path() const;
 
   const std::vector<Shard>& shards() const { return shards_; }
-  /// Clips that the shards answer for and do not hold.
+  /// Clips in the range of the shards that are not in them.
   const std::vector<SkippedClip>& skipped() const { return skipped_; }
   /// Records in a full shard; 0 before the first shard.
   int64_t records_per_shard() const { return records_per_shard_; }
 
-  /// Notes a shard that is complete under its name, and the clips skipped since the one before.
+  /// Records a complete shard, and the clips skipped since the previous one.
   void add(const Shard& shard, const std::vector<SkippedClip>& skipped, int64_t records_per_shard);
-  /// Notes the clips skipped after the last shard, and files that are no clips.
+  /// Records the clips skipped after the last shard, and files that are not clips.
   void write_skipped(const std::vector<SkippedClip>& after_last,
                      const std::vector<data::LeftOut>& left_out) const;
 
@@ -70,7 +69,7 @@ class ShardFolder {
   void write_state() const;
 
   std::filesystem::path folder_;
-  io::Descriptor held_;  // the folder
+  io::Descriptor held_;  // the locked folder
   Settings settings_;
   std::vector<Shard> shards_;
   std::vector<SkippedClip> skipped_;

@@ -35,7 +35,7 @@ std::string member(const io::SafetensorsFile& file, const char* name) {
 
 constexpr const char* kRemedy = "the same command, run again, makes what it held again";
 
-/// A file whose header is whole and of these settings.
+/// A file with a valid header and these settings.
 io::SafetensorsFile open(const fs::path& path, const Settings& settings) {
   std::string damage;
   try {
@@ -59,7 +59,7 @@ TensorStore::TensorStore(fs::path folder) : folder_(std::move(folder)) {
   check(!error, "[prepare] {} cannot be made: {}", folder_.string(), error.message());
 }
 
-// Two letters of the name are a folder: a folder of a million files is slow to list.
+// The first two letters of the name are a subfolder: a folder with a million files is slow to list.
 fs::path TensorStore::file(const Settings& settings) const {
   const std::string name = hash_text(to_text(settings));
   return folder_ / name.substr(0, 2) / (name + ".safetensors");
@@ -87,7 +87,7 @@ Tensors TensorStore::read(const Settings& settings) const {
   for (const io::TensorView& view : opened.tensors()) {
     out[view.name] = view.copy();
   }
-  io::Hasher sum;  // of the bytes in order of name; names and shapes are the header's
+  io::Hasher sum;  // of the bytes in the order of names; the header covers names and shapes
   for (const auto& [name, array] : out) {
     sum.update(array.bytes);
   }

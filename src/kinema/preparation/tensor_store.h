@@ -11,29 +11,29 @@ namespace kinema::preparation {
 
 using Tensors = std::map<std::string, HostArray>;
 
-/// Tensors in files of their own, found by the settings that made them.
+/// Tensors in separate files, found by the settings that produced them.
 ///
-/// A file's name is the hash of its settings and the file holds them, so that what other settings
-/// made is never taken for it; a checksum finds damage. Files appear whole or not at all, so
-/// several processes may write to one folder.
+/// A file's name is the hash of its settings, which are also in the file, so that a file of other
+/// settings is never used; a checksum detects corruption. Files are written atomically, so several
+/// processes may write to one folder.
 class TensorStore {
  public:
-  /// Makes the folder; throws an Error when it cannot be made.
+  /// Creates the folder; throws an Error if that fails.
   explicit TensorStore(std::filesystem::path folder);
 
   const std::filesystem::path& folder() const { return folder_; }
-  /// What is known of a file without reading its tensors.
+  /// The state of a file, without reading its tensors.
   struct Found {
     bool is_there = false;
-    std::string damage;  // a line that names the file: it was cut short, or is another one's
+    std::string damage;  // a line with the file's name: it is truncated, or has other settings
 
     bool is_whole() const { return is_there && damage.empty(); }
   };
   Found find(const Settings& settings) const;
-  /// Throws an Error that names the file when it is missing or damaged. Damage that `find` does not
-  /// see, in the bytes of tensors, removes the file.
+  /// Throws an Error with the file's name if it is missing or corrupt. If the tensors' bytes are
+  /// corrupt, which `find` does not check, the file is removed.
   Tensors read(const Settings& settings) const;
-  /// Over what is there. Throws an Error when the disk refuses.
+  /// Overwrites an existing file. Throws an Error if the disk fails.
   void write(const Settings& settings, const Tensors& tensors) const;
 
  private:

@@ -7,7 +7,7 @@
 
 namespace kinema::remote {
 
-/// SHA-256 or SHA-1 over bytes given in pieces.
+/// SHA-256 or SHA-1 of bytes passed in pieces.
 class Digest {
  public:
   enum class Kind { SHA256, SHA1 };
@@ -16,7 +16,7 @@ class Digest {
 
   void update(std::span<const std::byte> bytes);
   void update(std::string_view text) { update(std::as_bytes(std::span(text))); }
-  /// Hexadecimal digits of everything given; once.
+  /// Hexadecimal digits for all bytes; call it once.
   std::string hex();
 
  private:

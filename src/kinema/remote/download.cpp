@@ -14,7 +14,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// One request for what is missing. Returns why it did not end well, or nothing.
+/// One request for the missing part. Returns the reason of a failure, or an empty string.
 std::string fetch_rest(const RemoteFile& file, PartialFile& partial, const Patience& patience,
                        const std::function<void(int64_t)>& on_bytes,
                        const std::function<void(const Response&)>& refused) {
@@ -29,7 +29,7 @@ std::string fetch_rest(const RemoteFile& file, PartialFile& partial, const Patie
     const bool continues =
         response.status == 206 && response.header("content-range").starts_with(range);
     if (start > 0 && !continues && response.status / 100 == 2) {
-      partial.restart();  // the server sends all of it
+      partial.restart();  // the server sends the complete file
     }
   };
   request.sink = [&](std::span<const std::byte> bytes) {
@@ -91,7 +91,7 @@ void download(const RemoteFile& file, const fs::path& to, const fs::path& lock,
     }
     constexpr int64_t kProgress = 1 << 20;
     if (partial.size() >= before + kProgress) {
-      attempt = 1;  // a long transfer over a poor line gets on
+      attempt = 1;  // progress on a poor line resets the count
     }
     if (attempt > patience.retries) {
       const bool some = partial.size() > 0;

@@ -19,19 +19,19 @@ struct RemoteFile {
   Promise promise;
 };
 
-/// Brings a file to `to`, beside which `to`.incomplete holds what has come so far; another process
-/// that wants the same file waits. A transfer that breaks or stalls is tried again from where it
-/// stopped, and so is one that an earlier run left.
+/// Downloads a file to `to`, with the partial file `to`.incomplete next to it; another process that
+/// downloads the same file waits. An interrupted or stalled transfer is resumed, also one of an
+/// earlier process.
 ///
-/// `on_bytes` is told how many bytes have come, those of earlier runs included. Throws an Error
-/// when the file does not come, has another size, or is not what its digest says (then the
-/// incomplete file is removed); answers that are refusals come as `refused` tells them.
+/// `on_bytes` receives the bytes so far, including those of earlier processes. Throws an Error if
+/// the file cannot be downloaded, has another size, or does not match its digest (the partial file
+/// is then removed); `refused` reports HTTP errors.
 void download(const RemoteFile& file, const std::filesystem::path& to,
               const std::filesystem::path& lock, const Patience& patience,
               const std::function<void(int64_t bytes)>& on_bytes,
               const std::function<void(const Response&)>& refused);
 
-/// A lock that other processes respect, held while the object lives; waits for it. The file stays.
+/// A lock between processes, held while the object exists; waits for it. The file stays.
 class FileLock {
  public:
   explicit FileLock(const std::filesystem::path& path);

@@ -20,7 +20,7 @@ int64_t size_of(const fs::path& path) {
   return error ? 0 : static_cast<int64_t>(size);
 }
 
-/// What is there of a file already, whole or in part.
+/// Bytes of a file that exist already, complete or partial.
 int64_t bytes_there(const Download& download, const RepoCache& cache) {
   const fs::path blob = cache.blob(download.etag);
   const int64_t there = std::max(size_of(blob), size_of(blob.string() + ".incomplete"));
@@ -41,7 +41,7 @@ void check_room(int64_t bytes, const fs::path& folder) {
         static_cast<double>(space.available) / 1e9);
 }
 
-/// Brings the files, several at a time.
+/// Downloads the files, several at a time.
 class Work {
  public:
   Work(const std::vector<Download>& downloads, const RepoCache& cache, const std::string& commit,
@@ -97,7 +97,7 @@ class Work {
   const std::function<void(int64_t, int64_t)>& progress_;
   std::vector<int64_t> done_;
   int64_t total_ = 0;
-  std::mutex mutex_;  // of done_ and progress_
+  std::mutex mutex_;  // guards done_ and progress_
 };
 
 }  // namespace

@@ -9,7 +9,7 @@
 
 namespace kinema::remote {
 
-/// A file of a repository and where it goes.
+/// A file of a repository and its cache name.
 struct Download {
   std::string path;  // inside the repository
   std::string etag;  // the name of its contents
@@ -19,13 +19,13 @@ struct Download {
 struct DownloadOptions {
   int connections = 4;
   Patience patience = {};
-  /// Throws what an answer that is no success means.
+  /// Throws the Error of an unsuccessful HTTP response.
   std::function<void(const Response&, const std::string& what)> refused = {};
 };
 
-/// Brings those of the files that the cache lacks, some at a time, and links all of them into the
-/// snapshot. Throws the first Error; files that came whole by then stay. Before anything comes, an
-/// Error says when the disk has no room for all.
+/// Downloads the files that the cache lacks, several at a time, and links all of them into the
+/// snapshot. Throws the first Error; files that are complete by then stay. If the disk does not
+/// have enough space for all, throws an Error before the download.
 void download_all(const std::vector<Download>& downloads, const RepoCache& cache,
                   const std::string& commit, const DownloadOptions& options,
                   const std::function<void(int64_t done, int64_t total)>& progress);

@@ -28,14 +28,14 @@ struct CloseUrl {
 };
 using Url = std::unique_ptr<CURLU, CloseUrl>;
 
-/// What curl's callbacks work on.
+/// The state of curl's callbacks.
 struct Exchange {
   const Request* request;
   CURL* curl;
   Response response;
   bool begun = false;
   std::exception_ptr error;
-  // When a byte last moved in either direction.
+  // The time of the last byte in either direction.
   std::chrono::seconds stall;
   curl_off_t moved = 0;
   bool connected = false;
@@ -56,7 +56,7 @@ size_t on_header(char* data, size_t size, size_t count, void* user) {
   auto& exchange = *static_cast<Exchange*>(user);
   const std::string_view line(data, size * count);
   if (line.starts_with("HTTP/")) {
-    exchange.response.headers.clear();  // of an interim answer
+    exchange.response.headers.clear();  // of an interim response
   } else if (const size_t colon = line.find(':'); colon != std::string_view::npos) {
     std::string name(line.substr(0, colon));
     std::ranges::transform(name, name.begin(), [](char c) {
@@ -67,7 +67,7 @@ size_t on_header(char* data, size_t size, size_t count, void* user) {
   return size * count;
 }
 
-/// Takes a piece of the body; throws for one too many.
+/// Receives a piece of the body; throws if the body is too long.
 void take(Exchange& exchange, std::span<const std::byte> bytes) {
   if (!exchange.begun) {
     exchange.begun = true;
@@ -99,14 +99,14 @@ size_t on_body(char* data, size_t size, size_t count, void* user) {
   return size * count;
 }
 
-/// Ends a transfer in which nothing moves. curl's own limit looks at the mean speed of the last
-/// seconds, so that it sees a stall after a fast start late.
+/// Cancels a stalled transfer. curl's own limit uses the mean speed of the last seconds, so it
+/// detects a stall after a fast start late.
 int on_progress(void* user, curl_off_t /*to_come*/, curl_off_t down, curl_off_t /*to_go*/,
                 curl_off_t up) {
   auto& exchange = *static_cast<Exchange*>(user);
   const auto now = std::chrono::steady_clock::now();
   if (!exchange.connected) {
-    // Connecting has a limit of its own.
+    // Connecting has a separate limit.
     curl_off_t connected_us = 0;
     curl_easy_getinfo(exchange.curl, CURLINFO_PRETRANSFER_TIME_T, &connected_us);
     exchange.connected = connected_us > 0;
@@ -155,7 +155,7 @@ void set_body(CURL* curl, const Request& request) {
   }
 }
 
-/// Certificates of the environment, for networks with their own.
+/// Sets certificates from the environment, for networks with their own.
 void set_certificates(CURL* curl) {
   for (const char* name : {"REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE"}) {
     if (const char* path = std::getenv(name); path != nullptr && *path != '\0') {

@@ -14,14 +14,14 @@
 /// HTTP(S) through libcurl.
 namespace kinema::remote {
 
-/// How long to wait before giving a server up.
+/// Timeouts and retries.
 struct Patience {
   int64_t connect_s = 10;
-  /// A transfer in which no byte arrives for so long has stalled.
+  /// Seconds without a byte after which a transfer has stalled.
   int64_t stall_s = 20;
-  /// How often a broken or stalled transfer, or an answer of 429 or 5xx, is tried again.
+  /// Retries of an interrupted or stalled transfer, or a response of 429 or 5xx.
   int retries = 4;
-  /// Before the first retry; doubles each time.
+  /// Before the first retry; doubled each time.
   int64_t backoff_ms = 500;
 };
 
@@ -37,38 +37,38 @@ struct Response {
 struct Request {
   std::string method = "GET";
   std::string url;
-  /// Lines without an end, `Name: value`.
+  /// Header lines without a line break, `Name: value`.
   std::vector<std::string> headers;
   std::string body = {};
-  /// Takes the answer's body in pieces when its status is 200 or 206; else it lands in
-  /// Response::body. Not called for other statuses.
+  /// Receives the response's body in pieces if its status is 200 or 206; otherwise, the body is in
+  /// Response::body.
   std::function<void(std::span<const std::byte>)> sink = {};
   /// Called before the first piece, with status and headers.
   std::function<void(const Response&)> on_begin = {};
 };
 
-/// Sends one request and follows no redirect. Throws NetworkError when no whole answer came; what
-/// had come by then has gone to the sink. What the sink throws comes through.
+/// Sends one request without following redirects. Throws NetworkError if the response is
+/// incomplete; bytes received before were passed to the sink. Exceptions of the sink are passed on.
 Response send(const Request& request, const Patience& patience);
 
-/// Sends, follows redirects (at most 5), and tries again as `patience` says. Headers named
-/// Authorization go to servers of the first URL's scheme, host and port only; from https nothing is
-/// followed to http.
+/// Sends, follows redirects (at most 5), and retries according to `patience`. Headers named
+/// Authorization are sent only to servers with the first URL's scheme, host and port; redirects
+/// from https to http are not followed.
 Response send_following(Request request, const Patience& patience);
 
-/// Waits before try number `attempt` (from 1).
+/// Waits before retry number `attempt` (from 1).
 void back_off(const Patience& patience, int attempt);
 
-/// True for answers that another try may change: 408, 429 and 5xx.
+/// True for statuses for which a retry may help: 408, 429 and 5xx.
 bool is_transient(int status);
 
-/// Bytes outside of A-Z a-z 0-9 - _ . ~ as %XX; `/` is kept on request.
+/// Bytes outside of A-Z a-z 0-9 - _ . ~ as %XX; `/` is kept if `keep_slash`.
 std::string percent_encoded(std::string_view text, bool keep_slash = false);
 
-/// `https://host:port` of a URL; throws an Error when it is none of http or https.
+/// `https://host:port` of a URL; throws an Error for other schemes.
 std::string origin_of(const std::string& url);
 
-/// A URL that a redirect gave, made absolute by the one it came from.
+/// A redirect's URL, made absolute with the URL that it came from.
 std::string resolved_url(const std::string& base, const std::string& location);
 
 }  // namespace kinema::remote

@@ -36,7 +36,7 @@ std::string stripped(std::string text) {
   return text;
 }
 
-/// HF_HOME, or where it lies by default.
+/// HF_HOME, or its default.
 fs::path hugging_face_home() {
   if (const std::string home = variable("HF_HOME"); !home.empty()) {
     return home;
@@ -76,12 +76,12 @@ std::string hub_token() {
 
 const char* kind_of(const HubId& id) { return id.dataset ? "data set" : "model"; }
 
-/// One model or data set and revision on the endpoint.
+/// A model or data set and its revision on the endpoint.
 class Repository {
  public:
   Repository(const HubId& id, const HubOptions& options)
       : id_(id), options_(options), cache_(options.cache, cache_name(id)) {
-    // Questions are answered soon or not at all; it is transfers that are worth more tries.
+    // API requests get few retries: they are answered soon or not at all.
     patience_ = options_.patience;
     patience_.retries = std::min(patience_.retries, 2);
     if (!options_.token.empty()) {
@@ -91,7 +91,7 @@ class Repository {
 
   const RepoCache& cache() const { return cache_; }
 
-  /// Commit and file names of a revision, as the hub's API lists them.
+  /// Commit and file names of a revision, from the hub's API.
   std::pair<std::string, std::vector<std::string>> list(const std::string& revision) const {
     const Response response =
         send_following({.url = fmt::format("{}/api/{}/{}/revision/{}", options_.endpoint,
@@ -106,14 +106,14 @@ class Repository {
     std::vector<std::string> files;
     for (const Json& sibling : json.at("siblings").items()) {
       const std::string& name = sibling.at("rfilename").as_string();
-      if (is_plain_path(name)) {  // others could not be stored, and nothing has them
+      if (is_plain_path(name)) {  // other names cannot be stored
         files.push_back(name);
       }
     }
     return {json.at("sha").as_string(), std::move(files)};
   }
 
-  /// Size and digest of one file, without its contents.
+  /// Size and digest of a file, without its contents.
   Download about(const std::string& path, const std::string& commit) const {
     const std::string url = fmt::format("{}/{}/resolve/{}/{}", options_.endpoint, place(), commit,
                                         percent_encoded(path, /*keep_slash=*/true));
@@ -138,7 +138,7 @@ class Repository {
     return out;
   }
 
-  /// Throws what an answer that is no success means.
+  /// Throws the Error of an unsuccessful response.
   [[noreturn]] void refuse(const Response& response, const std::string& what) const {
     const std::string code = response.header("x-error-code");
     const std::string page = options_.endpoint + "/" + place();
@@ -163,7 +163,7 @@ class Repository {
   }
 
  private:
-  /// Below the endpoint.
+  /// The path below the endpoint.
   std::string place() const { return (id_.dataset ? "datasets/" : "") + id_.repo; }
 
   static std::string cache_name(const HubId& id) {
@@ -193,8 +193,8 @@ class Repository {
     return read.ec == std::errc() && value >= 0 ? value : -1;
   }
 
-  /// HEAD, with redirects inside the endpoint followed (a renamed model) and those to the store of
-  /// large files not: what is to be known stands in the answer that sends there.
+  /// HEAD; follows redirects inside the endpoint (a renamed model), but not those to the storage of
+  /// large files: the redirecting response has the file's data.
   Response head(const std::string& url) const {
     Request request{.method = "HEAD", .url = url, .headers = headers_};
     request.headers.emplace_back("Accept-Encoding: identity");
@@ -230,13 +230,13 @@ class Repository {
   std::vector<std::string> headers_;
 };
 
-/// What the cache has of a revision, when it has all that is wanted; else what is missing.
+/// The cached state of a revision: complete, or with a missing file.
 struct Cached {
   std::string commit;
   fs::path folder;
   std::string missing;  // empty: nothing
-  /// False where nothing but the names of a data set's files that are there tells that they are
-  /// all: those of another split or pattern may have come, or not all before an end.
+  /// False if only the names of a data set's cached files suggest that it is complete: files of
+  /// another split or pattern may be cached, or an earlier download may have been interrupted.
   bool sure = true;
 };
 
@@ -260,8 +260,8 @@ Cached look_up(const RepoCache& cache, const std::string& revision, const Wanted
   return {*commit, folder, first_missing(folder, wanted), /*sure=*/false};
 }
 
-/// True when a data set of which nothing is seen to be missing has what its commit lists, or the
-/// hub does not tell: then what is there is all there will be.
+/// True if a data set without missing files has all files of its commit, or if the hub does not
+/// answer: then the cached files are used.
 bool is_whole(const Cached& cached, const Repository& repository, const Wanted& wanted,
               const std::string& source) {
   std::vector<std::string> files;
@@ -274,13 +274,13 @@ bool is_whole(const Cached& cached, const Repository& repository, const Wanted& 
   return first_missing(cached.folder, choose_files(files, wanted, source)).empty();
 }
 
-/// Letters, digits, `_`, `-` and `.`, as names and revisions consist of.
+/// Letters, digits, `_`, `-` and `.`: the characters of names and revisions.
 bool is_name_character(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
          c == '-' || c == '.';
 }
 
-/// An owner or a repository, without the slash between them.
+/// An owner or a repository, without the slash.
 bool is_hub_name(std::string_view text) {
   constexpr size_t kMost = 96;
   return !text.empty() && text.size() <= kMost && text[0] != '_' && text[0] != '-' &&
@@ -302,11 +302,11 @@ bool is_weights_file(std::string_view path) {
 }  // namespace
 
 std::optional<HubId> read_hub_id(const std::string& text, const std::string& revision) {
-  constexpr size_t kMostId = 1024;  // OWNER/NAME@REVISION/FILE; longer text is not a name
+  constexpr size_t kMostId = 1024;  // OWNER/NAME@REVISION/FILE; longer text is not an id
   if (text.size() > kMostId) {
     return std::nullopt;
   }
-  // OWNER/NAME, then @REVISION, then /FILE.safetensors; the last two may be absent.
+  // OWNER/NAME, then optionally @REVISION, then optionally /FILE.safetensors.
   const std::string_view all = text;
   const size_t slash = std::min(all.find('/'), all.size());
   const size_t end = std::min(all.find_first_of("/@", slash + 1), all.size());
@@ -320,7 +320,7 @@ std::optional<HubId> read_hub_id(const std::string& text, const std::string& rev
   const size_t file = rest.find('/');
   if (file != std::string_view::npos && is_weights_file(rest.substr(file + 1))) {
     out.file = rest.substr(file + 1);
-    rest = rest.substr(0, file);  // a revision with slashes cannot be followed by a file
+    rest = rest.substr(0, file);  // a file cannot follow a revision with slashes
   }
   if (has_revision) {
     out.revision = rest.substr(1);
@@ -340,7 +340,7 @@ HubOptions HubOptions::from_environment() {
     while (endpoint.ends_with('/')) {
       endpoint.pop_back();
     }
-    origin_of(endpoint);  // a URL, or an Error
+    origin_of(endpoint);  // throws unless it is a URL
     out.endpoint = endpoint;
   }
   out.cache = hub_cache();
@@ -386,7 +386,7 @@ fs::path fetch_from_hub(const HubId& id, const Wanted& wanted, const HubOptions&
     }
     const fs::path there = repository.cache().snapshot(commit);
     for (const std::string& path : choose_files(files, wanted, id.repo)) {
-      // Of a data set there may be thousands.
+      // A data set may have thousands.
       if (!wanted.choose || !first_missing(there, {path}).empty()) {
         downloads.push_back(repository.about(path, commit));
       }

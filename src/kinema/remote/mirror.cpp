@@ -56,7 +56,7 @@ void Mirror::read_record() {
       sent_[name] = {version.items().at(0).as_int(), version.items().at(1).as_int()};
     }
   } catch (const std::exception&) {
-    sent_.clear();  // without it everything is written once more
+    sent_.clear();  // without it everything is uploaded again
   }
 }
 
@@ -77,7 +77,7 @@ void Mirror::bring(const std::function<bool(const std::string& name)>& wanted) {
     there.insert(file.name);
     const Version local = version_of(folder_ / file.name);
     const auto sent = sent_.find(file.name);
-    // Where both sides changed, this one has steps that the other lacks.
+    // If both sides changed, the local one has steps that the other lacks.
     const bool changed_here = local.size >= 0 && (sent == sent_.end() || sent->second != local);
     if ((!wanted || wanted(file.name)) && local.size != file.size && !changed_here &&
         !file.name.empty()) {
@@ -104,7 +104,7 @@ void Mirror::bring(const std::function<bool(const std::string& name)>& wanted) {
 }
 
 void Mirror::start() {
-  // Should it end by an error, flush() sends the rest, or says why not.
+  // If it ends with an error, flush() uploads the rest, or throws.
   thread_ = start_thread([this](const std::stop_token& stop) { run(stop); },
                          [](const std::exception_ptr&) {});
 }
@@ -186,7 +186,7 @@ void Mirror::write_changed() {
       continue;
     }
     const std::string name = entry->path().lexically_relative(folder_).generic_string();
-    // Before it is read: what is added meanwhile counts as another change.
+    // Before it is read: bytes added meanwhile are another change.
     const Version version = version_of(entry->path());
     const auto sent = sent_.find(name);
     if (version.size < 0 || (sent != sent_.end() && sent->second == version)) {

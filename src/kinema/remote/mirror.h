@@ -17,38 +17,39 @@
 namespace kinema::remote {
 
 struct MirrorOptions {
-  /// How long what changed may wait.
+  /// How long changes may wait.
   int64_t period_s = 60;
-  /// Names below the folder (and all below those) that are not written.
+  /// Names below the folder (including everything below them) that are not uploaded.
   std::vector<std::string> except = {};
-  /// Told once when the store cannot be written, and once when it can again; from another thread,
-  /// which ends where this throws: the next flush() throws it.
+  /// Called once when the store cannot be written, and once when it can be again; from another
+  /// thread, which ends if this throws: the next flush() rethrows.
   std::function<void(const std::string&)> say = {};
 };
 
-/// Writes the files of a local folder to a store, as they change, from a thread of its own. Files
-/// are never removed there. Names that begin with a dot stay here; `.sent` of them records what was
-/// written, so that a later process does not write it again.
+/// Uploads changed files of a local folder to a store, from a separate thread. Files are never
+/// removed from the store. Names that start with a dot are not uploaded; `.sent` among them lists
+/// the uploaded versions, so that a later process does not upload them again.
 class Mirror {
  public:
   Mirror(std::filesystem::path folder, Store store, MirrorOptions options);
   Mirror(const Mirror&) = delete;
   Mirror& operator=(const Mirror&) = delete;
-  /// Ends without another try.
+  /// Stops without another upload.
   ~Mirror();
 
   const Store& store() const { return store_; }
   const std::filesystem::path& folder() const { return folder_; }
 
-  /// Makes the folder what the store's is: brings files (those that `wanted` is true for; nothing:
-  /// all) that are not here or were changed there, and removes those that were written and are gone
-  /// from there. What was changed here and not written yet stays. To be called before start().
+  /// Makes the folder equal to the store's: downloads files (those for which `wanted` is true;
+  /// nothing: all) that are missing or were changed in the store, and removes uploaded files that
+  /// were removed from the store. Local changes that were not uploaded stay. Call it before
+  /// start().
   void bring(const std::function<bool(const std::string& name)>& wanted = {});
-  /// Begins to write what changes.
+  /// Starts to upload changes.
   void start();
-  /// Writes what changed without waiting for the period; returns at once.
+  /// Uploads changes without waiting for the period; returns immediately.
   void hint();
-  /// Writes what changed. Throws an Error when the store cannot be written.
+  /// Uploads changes. Throws an Error if the store cannot be written.
   void flush();
 
  private:
@@ -75,7 +76,7 @@ class Mirror {
   std::mutex mutex_;
   std::condition_variable_any wake_;
   bool hinted_ = false;
-  std::exception_ptr error_;  // what `say` threw
+  std::exception_ptr error_;  // thrown by `say`
   std::jthread thread_;
 };
 

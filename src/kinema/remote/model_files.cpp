@@ -23,13 +23,13 @@ namespace fs = std::filesystem;
 constexpr std::string_view kModelIndex = "model_index.json";
 constexpr std::string_view kIndexEnd = ".safetensors.index.json";
 
-// The parts of pipelines; a repository may hold samples and other things beside them.
+// The parts of pipelines; a repository may contain samples and other files too.
 constexpr std::array<std::string_view, 11> kParts{
     "transformer",  "transformer_2",  "unet",           "vae",
     "text_encoder", "text_encoder_2", "tokenizer",      "tokenizer_2",
     "scheduler",    "image_encoder",  "image_processor"};
 
-/// The files that lie in `folder` itself (`` or `vae/`), without the folder's name.
+/// The files directly in `folder` (`` or `vae/`), without the folder's name.
 std::vector<std::string> names_in(const std::vector<std::string>& all, const std::string& folder) {
   std::vector<std::string> out;
   for (const std::string& path : all) {
@@ -44,7 +44,7 @@ bool has(const std::vector<std::string>& names, const std::string& name) {
   return std::ranges::find(names, name) != names.end();
 }
 
-/// A name such as `train-00000-of-00003.parquet`, taken apart.
+/// The parts of a name such as `train-00000-of-00003.parquet`.
 struct NumberedName {
   std::string_view stem;  // `train`
   int count = 0;          // 3
@@ -73,8 +73,8 @@ std::optional<NumberedName> numbered(std::string_view name) {
   return std::nullopt;
 }
 
-/// The weights among the names: the stem that diffusers or transformers write, sharded or not; else
-/// the only file there is. Empty when there are none; throws when there is a choice.
+/// The weights among the names: with the stem of diffusers or transformers, sharded or not; else
+/// the only safetensors file. Empty if there are none; throws if it is ambiguous.
 std::vector<std::string> weights_of(const std::vector<std::string>& names,
                                     const std::string& where) {
   for (const std::string stem : {"diffusion_pytorch_model", "model"}) {
@@ -133,12 +133,12 @@ std::vector<std::string> choose_parts(const std::vector<std::string>& all, const
   return out;
 }
 
-/// Weights of a folder that its index names, or the folder's only file, are they there?
+/// The first missing file of those in a folder's index; else checks that it has a weights file.
 std::string missing_weights(const fs::path& folder) {
   std::error_code ignored;
   std::set<std::string> names;
   for (const auto& entry : fs::directory_iterator(folder, ignored)) {
-    if (fs::exists(entry.path(), ignored)) {  // a link may lead nowhere
+    if (fs::exists(entry.path(), ignored)) {  // a link may be dangling
       names.insert(entry.path().filename().string());
     }
   }
@@ -158,7 +158,7 @@ std::string missing_weights(const fs::path& folder) {
   return any ? "" : "*.safetensors";
 }
 
-/// The first file that a part lacks, told by what kind of part it is.
+/// The first missing file of a part, by the kind of part.
 std::string missing_in(const fs::path& folder, const std::string& part) {
   std::error_code ignored;
   const auto lacks = [&](const char* name) { return !fs::exists(folder / name, ignored); };
@@ -166,7 +166,7 @@ std::string missing_in(const fs::path& folder, const std::string& part) {
     return lacks("scheduler_config.json") ? "scheduler_config.json" : "";
   }
   if (part.starts_with("tokenizer")) {
-    const bool pairs = !lacks("vocab.json") && !lacks("merges.txt");  // CLIP's
+    const bool pairs = !lacks("vocab.json") && !lacks("merges.txt");  // CLIP's tokenizer
     return !pairs && lacks("tokenizer.json") && lacks("spiece.model") ? "tokenizer.json" : "";
   }
   if (part == "image_processor") {
@@ -175,13 +175,13 @@ std::string missing_in(const fs::path& folder, const std::string& part) {
   return lacks("config.json") ? "config.json" : missing_weights(folder);
 }
 
-/// Of `train-00000-of-00003.parquet` and its like, all must be there; of other names, what there is
-/// is taken to be all.
+/// All of `train-00000-of-00003.parquet` and similar names must exist; for other names, the
+/// existing files are assumed to be all.
 std::string missing_of_dataset(const fs::path& folder, const Wanted& wanted) {
   std::vector<std::string> names;
   for (const auto& entry : fs::recursive_directory_iterator(folder)) {
     std::error_code ignored;
-    if (entry.is_regular_file(ignored)) {  // a link to something that is there
+    if (entry.is_regular_file(ignored)) {  // follows links
       names.push_back(entry.path().lexically_relative(folder).string());
     }
   }
@@ -234,7 +234,7 @@ std::vector<std::string> choose_files(const std::vector<std::string>& all, const
 std::string first_missing(const fs::path& folder, const std::vector<std::string>& names) {
   std::error_code ignored;
   const auto lacks = [&](const std::string& name) {
-    return !fs::is_regular_file(folder / name, ignored);  // a link to something that is there is
+    return !fs::is_regular_file(folder / name, ignored);  // follows links
   };
   const auto found = std::ranges::find_if(names, lacks);
   return found == names.end() ? "" : *found;

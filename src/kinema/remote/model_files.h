@@ -7,29 +7,28 @@
 
 namespace kinema::remote {
 
-/// What of a repository is wanted.
+/// The requested part of a repository.
 struct Wanted {
-  /// Folders of a pipeline (`transformer`, `vae`, ...); empty: all that it has.
+  /// Folders of a pipeline (`transformer`, `vae`, ...); empty: all.
   std::vector<std::string> parts = {};
-  /// One file by its path, and nothing else; empty: a model or pipeline.
+  /// A single file by its path; empty: a model or pipeline.
   std::string file = {};
-  /// Of a data set: chooses among all its paths, or throws an Error when none will do.
+  /// For a data set: selects from all its paths, or throws an Error if none fits.
   std::function<std::vector<std::string>(std::vector<std::string>)> choose = {};
 };
 
-/// Of all paths of a repository, those that `wanted` needs: of a pipeline, model_index.json and
-/// from each part the configuration, tokenizer files and weights in safetensors; of a lone model,
-/// its configuration and weights. Other formats and precision variants are left out. A pipeline
-/// without the parts that were asked for, or no safetensors, is an Error naming `source`.
+/// The paths of a repository that `wanted` needs: of a pipeline, model_index.json and from each
+/// part the configuration, tokenizer files and weights in safetensors; of a single model, its
+/// configuration and weights. Other formats and precision variants are skipped. Throws an Error
+/// with `source` for a pipeline without the requested parts, or without safetensors.
 std::vector<std::string> choose_files(const std::vector<std::string>& all, const Wanted& wanted,
                                       const std::string& source);
 
-/// What of `wanted` is missing in a local folder: the path of the first file, or empty. Reads
-/// model_index.json and the weights' indices. Of a data set only those are missed that other
-/// files' names count.
+/// The first file of `wanted` that is missing in a local folder, or empty. Reads model_index.json
+/// and the weights' indices. Of a data set, only files of numbered series can be found missing.
 std::string first_missing(const std::filesystem::path& folder, const Wanted& wanted);
 
-/// The same of files that are known by name.
+/// The same for a list of files.
 std::string first_missing(const std::filesystem::path& folder,
                           const std::vector<std::string>& names);
 

@@ -7,17 +7,17 @@
 
 namespace kinema::remote {
 
-/// A message without the `[room] ` that it begins with, to stand within another.
+/// A message without its prefix `[module] `, to use inside another message.
 inline std::string without_room(std::string_view message) {
   const size_t end = message.starts_with('[') ? message.find("] ") : std::string_view::npos;
   return std::string(end == std::string_view::npos ? message : message.substr(end + 2));
 }
 
-/// No whole answer came: no network, no such host, time-out, connection lost.
+/// The response is incomplete: no network, unknown host, timeout, lost connection.
 class NetworkError : public Error {
  public:
   using Error::Error;
-  /// What happened, to stand within another message.
+  /// The reason, to use inside another message.
   std::string reason() const { return without_room(what()); }
 };
 

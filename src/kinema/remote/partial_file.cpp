@@ -41,7 +41,7 @@ void PartialFile::open_locked() {
     file_ = io::Descriptor::open(path_, O_RDWR | O_CREAT, 0644);
     check(file_ && io::lock(file_, io::Lock::WAIT), "[remote] cannot write {}: {}", path_.string(),
           std::strerror(errno));
-    // Whoever held the lock may have published or removed the file.
+    // The previous owner of the lock may have published or removed the file.
     struct stat ours {};
     struct stat there {};
     ::fstat(file_.get(), &ours);
@@ -116,7 +116,8 @@ void PartialFile::begin_digest() {
   } else if (!promise_.git_sha1.empty() && promise_.size >= 0) {
     digest_ = std::make_unique<Digest>(Digest::Kind::SHA1);
     const std::string head = fmt::format("blob {}", promise_.size);
-    digest_->update(std::string_view(head.c_str(), head.size() + 1));  // git ends it with a zero
+    digest_->update(
+        std::string_view(head.c_str(), head.size() + 1));  // git terminates it with a zero
   }
 }
 

@@ -13,36 +13,36 @@
 
 namespace kinema::remote {
 
-/// What is known of a file before it comes.
+/// Data about a file before its download.
 struct Promise {
   std::string what;      // for messages: `vae/config.json of Wan-AI/Wan2.1-T2V-1.3B-Diffusers`
-  int64_t size = -1;     // -1: not known
-  std::string sha256;    // hexadecimal; empty: not known
-  std::string git_sha1;  // of git's blob object; empty: not known; needs the size
+  int64_t size = -1;     // -1: unknown
+  std::string sha256;    // hexadecimal; empty: unknown
+  std::string git_sha1;  // of git's blob object; empty: unknown; requires the size
   std::optional<uint32_t> crc32c = {};
 };
 
-/// A file under way: what came of it so far, be it in an earlier process. While the object lives,
-/// others that want the same file wait. Errors of the disk are Errors.
+/// A partial file, maybe continued from an earlier process. While the object exists, other
+/// processes that download the same file wait. Disk failures are Errors.
 class PartialFile {
  public:
-  /// Opens or makes the file, and reads what is there.
+  /// Opens or creates the file, and reads the existing bytes.
   PartialFile(std::filesystem::path path, Promise promise);
   PartialFile(const PartialFile&) = delete;
   PartialFile& operator=(const PartialFile&) = delete;
-  /// What came is kept, if anything did.
+  /// Keeps the partial file, unless it is empty.
   ~PartialFile();
 
   int64_t size() const { return size_; }
   bool is_complete() const { return promise_.size >= 0 && size_ == promise_.size; }
 
-  /// Throws an Error for more bytes than were promised.
+  /// Throws an Error for more bytes than promised.
   void append(std::span<const std::byte> bytes);
-  /// Drops what came.
+  /// Drops all bytes.
   void restart();
-  /// Drops the file.
+  /// Removes the file.
   void remove();
-  /// Throws an Error, and drops the file, when the bytes are not those that were promised.
+  /// Throws an Error, and removes the file, if the bytes do not match the promise.
   void verify();
   /// Makes it durable and visible at `to`.
   void publish(const std::filesystem::path& to);

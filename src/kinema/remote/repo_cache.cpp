@@ -33,7 +33,7 @@ void check_plain(const std::string& text, const char* what) {
 }  // namespace
 
 bool is_plain_path(const std::string& path) {
-  constexpr size_t kMost = 1024;  // as long as an object's name in a store may be
+  constexpr size_t kMost = 1024;  // the maximum length of an object's name in a store
   if (path.size() > kMost) {
     return false;
   }
@@ -119,7 +119,7 @@ std::optional<std::vector<std::string>> RepoCache::listing(const std::string& co
     }
     return out;
   } catch (const Error&) {
-    return std::nullopt;  // damaged: the hub can be asked again
+    return std::nullopt;  // corrupt: the hub can be queried again
   }
 }
 
@@ -133,7 +133,7 @@ void RepoCache::set_listing(const std::string& commit,
   try {
     io::make_folder(file.parent_path());
     io::write_file(file, listed.dump(-1) + "\n");
-  } catch (const Error&) {  // of a cache that may not be written; the hub can be asked again
+  } catch (const Error&) {  // the cache may be read-only; the hub can be queried again
   }
 }
 
@@ -147,7 +147,8 @@ void RepoCache::link(const std::string& commit, const std::string& path,
   if (fs::exists(at, error) && fs::equivalent(at, target, error)) {
     return;
   }
-  // Beside it and renamed over: another thread or process may be at the same link.
+  // Created under another name and renamed, because another thread or process may create the same
+  // link.
   static std::atomic<int64_t> links = 0;
   const fs::path fresh = fmt::format("{}.{}-{}.new", at.string(), ::getpid(), links++);
   fs::remove(fresh, error);

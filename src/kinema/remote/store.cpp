@@ -22,8 +22,8 @@ using arrow::fs::FileInfo;
 using arrow::fs::FileType;
 
 constexpr int64_t kPiece = int64_t{8} << 20;
-// The libraries try single requests again, as often as patience says; whole calls are tried again
-// half as often. Beyond this, what is tried again from its start is not.
+// The libraries retry single requests `patience` times; whole calls are retried half as often.
+// Calls that start from the beginning are not retried after this time.
 constexpr std::chrono::minutes kLongest{5};
 
 int64_t nanoseconds(const FileInfo& info) {
@@ -45,7 +45,7 @@ void Store::Connection::attempt(const StorePath& path, const char* verb,
     try {
       status = work();
     } catch (const Error&) {
-      throw;  // of this machine: its disk
+      throw;  // a local error, such as a full disk
     } catch (const std::exception& error) {
       status = Status::IOError(error.what());
     }
@@ -82,7 +82,7 @@ std::vector<StoredFile> Store::list(const std::string& folder) const {
       continue;
     }
     std::string name = each.path().substr(prefix.size());
-    if (is_plain_path(name)) {  // others have no place in a folder
+    if (is_plain_path(name)) {  // other names cannot be stored in a folder
       out.push_back({std::move(name), each.size(), nanoseconds(each)});
     }
   }
@@ -132,7 +132,7 @@ StoredObject Store::open(const std::string& name) const {
 
 namespace {
 
-/// Hands `bytes` to a stream that shows the object at its end.
+/// Writes `bytes` to a stream that publishes the object at its end.
 Status send_all(arrow::io::OutputStream& stream, std::span<const std::byte> bytes) {
   for (size_t at = 0; at < bytes.size(); at += kPiece) {
     const size_t size = std::min(bytes.size() - at, static_cast<size_t>(kPiece));
@@ -143,7 +143,7 @@ Status send_all(arrow::io::OutputStream& stream, std::span<const std::byte> byte
 
 }  // namespace
 
-/// The bytes must lie in memory as a whole: a stream that is left before its end may show a part.
+/// All bytes must be in memory: a stream that is closed early may publish a part.
 void Store::put(const std::string& name, std::span<const std::byte> bytes) const {
   const StorePath path = path_.below(name);
   connection_->attempt(path, "written", [&]() -> Status {
@@ -151,7 +151,7 @@ void Store::put(const std::string& name, std::span<const std::byte> bytes) const
                           connection_->files->OpenOutputStream(connection_->key(path), nullptr));
     if (Status sent = send_all(*stream, bytes); !sent.ok()) {
       (void)stream->Abort();
-      // Where only the last answer was lost, the upload is no longer there to be asked for.
+      // If only the last response was lost, the upload no longer exists.
       const bool lost = failure_of(sent, path).kind == StoreFailure::Kind::MISSING;
       return lost ? Status::IOError("the upload broke off") : sent;
     }
@@ -189,7 +189,7 @@ void Store::remove_folder(const std::string& folder) const {
     remove(folder.empty() || file.name.empty() ? folder + file.name : folder + "/" + file.name);
   }
   if (path_.scheme == "s3") {
-    // There, removing an object leaves an empty one in place of its folder.
+    // On s3://, removing an object leaves an empty object for its folder.
     const StorePath path = path_.below(folder);
     connection_->attempt(path, "removed", [&] {
       const Status removed = connection_->files->DeleteDir(connection_->key(path));

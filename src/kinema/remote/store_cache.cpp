@@ -22,7 +22,7 @@ void remove_others(const fs::path& root, const std::set<std::string>& names) {
   std::vector<fs::path> others;
   for (const fs::directory_entry& entry : fs::recursive_directory_iterator(root)) {
     const std::string name = entry.path().lexically_relative(root).generic_string();
-    // Files that begin with a dot are on their way.
+    // Files that start with a dot are partial.
     if (!entry.is_directory() && !names.contains(name) &&
         !entry.path().filename().string().starts_with('.')) {
       others.push_back(entry.path());

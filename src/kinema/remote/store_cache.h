@@ -15,15 +15,15 @@ struct StoreCacheOptions {
   std::filesystem::path cache;
   int connections = 8;
   Patience patience = store_patience();
-  /// Of the names below the path, those that are wanted; nothing: all.
+  /// Selects from the names below the path; nothing: all.
   std::function<std::vector<std::string>(const std::vector<std::string>&)> choose = {};
 };
 
-/// The local copy of what lies below a store's path, or of the one object that it names; what is
-/// not there or has changed is brought first, some files at a time. Copies of what is no longer in
-/// the store go.
+/// The local copy of the objects below a store's path, or of the single object; missing and changed
+/// files are downloaded first, several at a time. Copies of objects that are no longer in the store
+/// are removed.
 ///
-/// Throws an Error as Store does, when there is nothing, or when the disk has no room for it.
+/// Throws an Error as Store does, if there is nothing, or if the disk does not have enough space.
 std::filesystem::path fetch_from_store(const StorePath& path, const StoreCacheOptions& options,
                                        const DownloadProgress& progress = {});
 

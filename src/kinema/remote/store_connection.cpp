@@ -32,13 +32,13 @@ bool is_file(const fs::path& path) {
   return fs::is_regular_file(path, ignored);
 }
 
-/// Without HOME none is read from where the process happens to be.
+/// Without HOME, a file in the current folder must not be used.
 bool is_file_at_home(const fs::path& name) {
   const fs::path home = user_home();
   return !home.empty() && is_file(home / name);
 }
 
-/// True when the machine's firmware names the maker: a virtual machine of its cloud.
+/// True if the machine's firmware names the maker: a virtual machine of its cloud.
 bool made_by(std::string_view maker) {
   for (const char* file : {"/sys/class/dmi/id/sys_vendor", "/sys/class/dmi/id/product_name",
                            "/sys/class/dmi/id/board_vendor"}) {
@@ -54,7 +54,7 @@ bool made_by(std::string_view maker) {
 
 struct Endpoint {
   std::string scheme;
-  std::string host;  // with a port
+  std::string host;  // including a port
 };
 
 /// `http://HOST:PORT`, or without a scheme.
@@ -81,7 +81,7 @@ bool has_google_credentials() {
          made_by("Google");
 }
 
-/// The sum of the waits before all retries; the library makes no request where that is nothing.
+/// The sum of the waits before all retries; with zero the library makes no request.
 double seconds_of(const Patience& patience) {
   const double waits = static_cast<double>((int64_t{1} << std::min(patience.retries, 16)) - 1) *
                        static_cast<double>(patience.backoff_ms) / 1e3;
@@ -160,7 +160,7 @@ std::shared_ptr<arrow::fs::FileSystem> connect_amazon(const StorePath& path,
   if (options.region.empty()) {
     options.region = "us-east-1";
     if (endpoint.empty()) {
-      // Asks the service, without credentials.
+      // Queries the service, without credentials.
       const auto region = arrow::fs::ResolveS3BucketRegion(path.bucket);
       options.region = region.ok() ? *region : options.region;
     }
@@ -189,7 +189,7 @@ bool mentions(std::string_view text, std::initializer_list<std::string_view> wor
       words, [&](std::string_view word) { return text.find(word) != std::string_view::npos; });
 }
 
-/// What stands behind the last `begin`, up to `end`; all of the text where there is no `begin`.
+/// The text after the last `begin`, up to `end`; the whole text without `begin`.
 std::string_view between(std::string_view text, std::string_view begin, std::string_view end) {
   if (const size_t at = text.rfind(begin); at != std::string_view::npos) {
     text = text.substr(at + begin.size());
@@ -197,14 +197,15 @@ std::string_view between(std::string_view text, std::string_view begin, std::str
   return text.substr(0, text.find(end));
 }
 
-/// The libraries' messages without what only they understand.
+/// The libraries' messages without internal details.
 std::string short_reason(std::string_view message) {
   std::string_view text = message;
   if (mentions(text, {"google::cloud::Status("})) {
     text = between(text, "google::cloud::Status(", " error_info=");
     text = between(text, "with a last message of ", " error_info=");
     text = between(text, "PerformWork() - ", " error_info=");
-    text = between(text, "The underlying error message was: ", " error_info=");  // of credentials
+    text =
+        between(text, "The underlying error message was: ", " error_info=");  // about credentials
   } else {
     text = between(text, "AWS Error ", " (Request ID");
     text = between(text, "Details: ", " (Request ID");

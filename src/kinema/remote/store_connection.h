@@ -9,13 +9,13 @@
 
 #include "kinema/remote/store.h"
 
-/// What of libarrow the store is made of; for the store's own files only.
+/// The store's use of libarrow; for the store's files only.
 namespace kinema::remote {
 
-/// A client for the scheme, by the environment.
+/// A client for the scheme, configured by the environment.
 std::shared_ptr<arrow::fs::FileSystem> connect(const StorePath& path, const Patience& patience);
 
-/// What a failure means to the user.
+/// A failure, explained for the user.
 struct StoreFailure {
   enum class Kind { MISSING, REFUSED, UNREACHABLE };
   Kind kind = Kind::UNREACHABLE;
@@ -29,7 +29,7 @@ struct Store::Connection {
   Patience patience;
 
   static std::string key(const StorePath& path);
-  /// Runs `work` until it succeeds, fails for good, or patience ends. `verb`: `read`.
+  /// Runs `work` until it succeeds, fails permanently, or the retries end. `verb`: `read`.
   void attempt(const StorePath& path, const char* verb,
                const std::function<arrow::Status()>& work) const;
 };

@@ -37,14 +37,14 @@ std::optional<uint32_t> read_crc(const std::string& text) {
          static_cast<uint32_t>(bytes[2]) << 8 | static_cast<uint32_t>(bytes[3]);
 }
 
-/// A file's time as the store gives it; clocks of the standard library have epochs of their own.
+/// The store's time of a file; clocks of the standard library have different epochs.
 fs::file_time_type file_time(int64_t modified_ns) {
   const std::chrono::sys_time<std::chrono::nanoseconds> time{std::chrono::nanoseconds(modified_ns)};
   return std::chrono::time_point_cast<fs::file_time_type::duration>(
       std::chrono::file_clock::from_sys(time));
 }
 
-/// What came so far of a file `to`, of whichever version: `.NAME.VERSION.part` beside it.
+/// The partial files of `to`, for any version: `.NAME.VERSION.part` next to it.
 std::vector<fs::path> parts_of(const fs::path& to) {
   std::error_code ignored;
   std::vector<fs::path> out;
@@ -116,7 +116,7 @@ bool is_copy(const fs::path& local, const StoredFile& file) {
     return false;
   }
   const fs::file_time_type time = fs::last_write_time(local, error);
-  // File systems cut times to what they keep.
+  // File systems round times.
   const auto difference = time > file_time(file.modified_ns) ? time - file_time(file.modified_ns)
                                                              : file_time(file.modified_ns) - time;
   return !error && difference < std::chrono::microseconds(10);
@@ -143,7 +143,7 @@ void Store::download(const StoredFile& file, const fs::path& to, const std::stri
     }
   }
   PartialFile partial(part, {.what = path.text(), .size = file.size, .crc32c = object.crc32c()});
-  if (is_copy(to, file)) {  // another process has brought it meanwhile
+  if (is_copy(to, file)) {  // another process has downloaded it meanwhile
     partial.remove();
     return;
   }
@@ -156,7 +156,8 @@ void Store::download(const StoredFile& file, const fs::path& to, const std::stri
       on_bytes(partial.size());
     }
   }
-  if (path.scheme == "s3" && file.size > kPiece) {  // each piece is of what was there then
+  if (path.scheme == "s3" &&
+      file.size > kPiece) {  // each range is of the object's version at that time
     try {
       check_unchanged(StoredObject(connection_, path));
     } catch (...) {
@@ -165,7 +166,8 @@ void Store::download(const StoredFile& file, const fs::path& to, const std::stri
     }
   }
   partial.verify();
-  fs::last_write_time(part, file_time(file.modified_ns), ignored);  // without it, comes again
+  fs::last_write_time(part, file_time(file.modified_ns),
+                      ignored);  // without it, it is downloaded again
   partial.publish(to);
 }
 

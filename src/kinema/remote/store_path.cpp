@@ -28,7 +28,7 @@ StorePath StorePath::below(std::string_view more) const {
 
 namespace {
 
-/// A variable of the environment that is a number from 0 to `most`.
+/// An environment variable with a number from 0 to `most`.
 int64_t number_of(const char* name, int64_t otherwise, int64_t most) {
   const char* given = std::getenv(name);
   const std::string_view text = given == nullptr ? "" : given;

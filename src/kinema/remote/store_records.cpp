@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// An object as a listing had it, opened when it is first read.
+/// An object of a listing, opened at its first read.
 class ListedObject : public io::RangedFile {
  public:
   ListedObject(Store store, StoredFile file)
@@ -49,8 +49,8 @@ class ListedObject : public io::RangedFile {
   mutable std::optional<StoredObject> object_;
 };
 
-/// An index is a TFRecord file of one record: size and time of the object, then the lengths, all of
-/// them words of 64 bits as this machine has them.
+/// An index is a TFRecord file of one record: size and time of the object, then the lengths, all as
+/// 64-bit words in this machine's byte order.
 std::string index_text(const StoredFile& file, const std::vector<uint64_t>& lengths) {
   std::vector<uint64_t> words{static_cast<uint64_t>(file.size),
                               static_cast<uint64_t>(file.modified_ns)};

@@ -41,7 +41,7 @@ void refuse(const Response& response, const std::string& name) {
   fail("[remote] {}: the server answers {}", name, status);
 }
 
-/// The whole body.
+/// The complete body.
 std::string fetch(const std::string& url, const std::string& name, const WebLimits& limits) {
   using Clock = std::chrono::steady_clock;
   const Clock::time_point start = Clock::now();
@@ -52,7 +52,7 @@ std::string fetch(const std::string& url, const std::string& name, const WebLimi
   };
   Request request{.url = url, .headers = {"Accept-Encoding: identity"}};
   request.on_begin = [&](const Response& response) {
-    out.clear();  // a try that broke half way begins again
+    out.clear();  // a retry starts from the beginning
     const std::string size = response.header("content-length");
     check_size(size.size() > 18 ? limits.bytes + 1 : std::atoll(size.c_str()));
   };
@@ -87,7 +87,7 @@ bool is_web_url(std::string_view text) {
 }
 
 WebFile::WebFile(const std::string& url, const WebLimits& limits) {
-  origin_of(url);  // a URL, or an Error
+  origin_of(url);  // throws unless it is a URL
   name_ = shown(url);
   const std::string body = fetch(url, name_, limits);
   std::string path = (fs::temp_directory_path() / "kinema-XXXXXX").string();

@@ -9,29 +9,29 @@
 
 namespace kinema::remote {
 
-/// How much of a file a server may send, and for how long.
+/// Maximum size and time of a download.
 struct WebLimits {
   int64_t bytes = int64_t{64} << 20;
   int64_t seconds = 120;
   Patience patience = {.retries = 2};
 };
 
-/// True for text that begins with http:// or https://, in letters of either case.
+/// True for text that starts with http:// or https://, in either case.
 bool is_web_url(std::string_view text);
 
-/// What a URL of http or https names, as a temporary file that goes with the object.
+/// The file at an http or https URL, as a temporary file that the destructor removes.
 class WebFile {
  public:
-  /// Fetches it, over at most 5 redirects. Throws an Error in one or two lines, which names the URL
-  /// without its query (there may be a key in it): not there, not permitted, no whole file, larger
-  /// or slower than the limits.
+  /// Downloads it, with at most 5 redirects. Throws an Error of one or two lines, with the URL
+  /// without its query (which may contain a key): not found, not permitted, incomplete, larger or
+  /// slower than the limits.
   explicit WebFile(const std::string& url, const WebLimits& limits = {});
   WebFile(const WebFile&) = delete;
   WebFile& operator=(const WebFile&) = delete;
   ~WebFile();
 
   const std::filesystem::path& path() const { return path_; }
-  /// The URL as messages show it.
+  /// The URL for messages.
   const std::string& name() const { return name_; }
 
  private:

@@ -157,7 +157,7 @@ Array Devices::upload(std::span<const std::byte> bytes, const Shape& shape,
   std::vector<pjrt::Buffer> shards(all.size());
   for (const mesh::Holders& part : mesh::holders_of(all)) {
     const Shape size{shape.dtype, part.block.size};
-    HostArray block;  // filled where the part is not the whole
+    HostArray block;  // used if the part is not the whole array
     std::span<const std::byte> source = bytes;
     if (size != shape) {
       block = HostArray(size);

@@ -4,7 +4,7 @@
 
 namespace kinema::runtime {
 
-/// The unsigned type of as many bits.
+/// The unsigned type of the same width.
 inline DType bits_type(DType dtype) {
   switch (byte_size(dtype)) {
     case 1:

@@ -36,15 +36,15 @@ std::string environment(const char* name) {
   return value == nullptr ? "" : value;
 }
 
-// Where a plugin's wheel keeps it; a wheel is unpacked as CACHE/NAME-VERSION.
+// The path of a plugin in its wheel, which is unpacked as CACHE/NAME-VERSION.
 fs::path place_in_wheel(const std::string& hardware) {
   if (hardware == "tpu") return fs::path("libtpu") / "libtpu.so";
   if (hardware == "cuda") return fs::path("jax_plugins") / "xla_cuda13" / "xla_cuda_plugin.so";
   return fs::path("xla_plugins") / "xla_cpu_pjrt" / "xla_cpu_pjrt.so";
 }
 
-/// The CPU plugin that came with this program: of an installed one in lib/kinema, of a build beside
-/// the binary, or what remember_plugin_folder told. Empty when there is none.
+/// The CPU plugin of this program: in lib/kinema of an installation, next to the binary of a build,
+/// or in the folder of remember_plugin_folder. Empty if there is none.
 std::string shipped_plugin() {
   std::error_code error;
   for (const char* place : {"../lib/kinema/xla_cpu_pjrt.so", "xla_cpu_pjrt.so"}) {
@@ -55,8 +55,8 @@ std::string shipped_plugin() {
   return installed.is_absolute() && fs::is_regular_file(installed, error) ? installed.string() : "";
 }
 
-/// Calls a function once, from another thread, when it has lived so many seconds. What that throws,
-/// `finish` does.
+/// Calls a function once, from another thread, if the object exists for a given number of seconds.
+/// `finish` rethrows its exceptions.
 class Overdue {
  public:
   Overdue(double seconds, std::function<void()> tell) {
@@ -104,9 +104,9 @@ class Overdue {
   std::jthread thread_;
 };
 
-/// What the plugins of a world find each other with.
+/// The keys and values with which the plugins of a world find each other.
 pjrt::KeyValues key_values(const std::shared_ptr<world::World>& world) {
-  // Plugins keep these as long as the client lives: the engine, not the world.
+  // Plugins keep these as long as the client exists, so they refer to the engine, not to the world.
   const auto keys = std::make_shared<world::Keys>(world->engine(), [held = std::weak_ptr(world)] {
     const std::shared_ptr<world::World> asked = held.lock();
     return asked ? asked->failure() : "";
@@ -131,7 +131,7 @@ std::function<void()> telling(const ClientSpec& spec) {
   };
 }
 
-/// Plugins that join devices by themselves must number the processes as the world does.
+/// Plugins that connect processes themselves must number them as the world does.
 void check_same_processes(const pjrt::Client& client, const ClientSpec& spec) {
   const int64_t count = client.process_count();
   const int64_t size = spec.world ? spec.world->size() : 1;
@@ -220,7 +220,7 @@ bool shows_tpu() {
 pjrt::Client open_client(const ClientSpec& spec) {
   const std::string path = find_plugin(spec);
   const bool chosen = !spec.plugin.empty() || !environment("KINEMA_PJRT_PLUGIN").empty();
-  // Without a TPU libtpu asks the network for one, and waits for minutes.
+  // Without a TPU, libtpu queries the network for one, and waits for minutes.
   check(spec.hardware != "tpu" || chosen || shows_tpu(),
         "[runtime] hardware is tpu, but this machine shows none: there is no /dev/accel0 and no "
         "/dev/vfio\n"
@@ -235,7 +235,7 @@ pjrt::Client open_client(const ClientSpec& spec) {
   if (is_cpu) {
     check(spec.cpu_devices >= 1, "[runtime] {} CPU devices: at least 1 is needed",
           spec.cpu_devices);
-    // Untold, it shows four. Of several processes each has that many, and all know of all.
+    // The default is four. Each of several processes has this number, and all know all devices.
     options.emplace("cpu_device_count", spec.cpu_devices * (shared ? spec.world->size() : 1));
   }
   const bool has_nodes = shared && spec.hardware == "cuda";

@@ -29,8 +29,8 @@ std::string hash_of(std::string_view text) {
   return digits(XXH3_128bits(text.data(), text.size()));
 }
 
-/// What changes with each write to a file and with each file that takes its place; nothing where
-/// there is none.
+/// A text that changes with each write to a file and with each replacement of the file; nothing if
+/// it does not exist.
 std::optional<std::string> stamp_of(const std::string& path) {
   struct stat about {};
   if (::stat(path.c_str(), &about) != 0) {
@@ -74,7 +74,7 @@ std::string content_hash(const std::string& path, const std::string& memory) {
     if (!hash) {
       return hash_of(path);
     }
-    // The file may have changed while it was read.
+    // The file may have changed during reading.
     if (stamp_of(path) != stamp) {
       return *hash;
     }

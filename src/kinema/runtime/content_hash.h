@@ -4,10 +4,10 @@
 
 namespace kinema::runtime {
 
-/// The XXH3 hash of a file's bytes, 32 hexadecimal digits. A hash is remembered by the file's
-/// device, inode, size and times of change, in this process and, where it can be written, in a file
-/// of `memory`, a folder: plugins have several hundred megabytes. Where the file cannot be read, of
-/// its path alone. Never throws.
+/// The XXH3 hash of a file's bytes, 32 hexadecimal digits. Hashes are cached by the file's device,
+/// inode, size and times of change, in this process and, if possible, in a file in `memory`, a
+/// folder: plugins have several hundred megabytes. If the file cannot be read, the hash of its
+/// path. Never throws.
 std::string content_hash(const std::string& path, const std::string& memory);
 
 }  // namespace kinema::runtime

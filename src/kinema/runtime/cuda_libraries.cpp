@@ -14,8 +14,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// nvJitLink or ptxas makes machine code, either is enough; the plugin takes the first where it has
-// both. libdevice has the functions of mathematics that kernels call.
+// Machine code needs nvJitLink or ptxas; the plugin prefers the former. libdevice contains the
+// mathematical functions that kernels call.
 constexpr std::array<CudaPart, 11> kParts = {{
     {"nvJitLink", "libnvJitLink.so.13", "nvidia/cu13/lib/libnvJitLink.so.13", "machine code", true},
     {"libdevice", "libdevice.10.bc", "nvidia/cu13/nvvm/libdevice/libdevice.10.bc",
@@ -33,7 +33,7 @@ constexpr std::array<CudaPart, 11> kParts = {{
     {"CUPTI", "libcupti.so.13", "nvidia/cu13/lib/libcupti.so.13", "enable_profiler"},
 }};
 
-/// A library as the dynamic loader finds it, for as long as this lives.
+/// A library opened by the dynamic loader, while the object exists.
 class Library {
  public:
   explicit Library(const char* name) : handle_(dlopen(name, RTLD_LAZY | RTLD_LOCAL)) {}
@@ -72,7 +72,7 @@ fs::path find_in_toolkit(const CudaPart& part) {
   return is_file(file) ? file : fs::path();
 }
 
-/// `ptxas` does what nvJitLink does.
+/// `ptxas` can replace nvJitLink.
 fs::path find_ptxas(const fs::path& tree) {
   if (const fs::path own = tree / "nvidia/cu13/bin/ptxas"; is_file(own)) {
     return own;
@@ -89,7 +89,7 @@ fs::path find_ptxas(const fs::path& tree) {
 }
 
 fs::path find_part(const CudaPart& part, const fs::path& plugin) {
-  // jax_plugins/xla_cuda13/xla_cuda_plugin.so: the tree is two or one folders up.
+  // jax_plugins/xla_cuda13/xla_cuda_plugin.so: the root of the tree is two or one folders up.
   const fs::path folder = plugin.parent_path();
   const fs::path outer = folder.parent_path().parent_path();
   for (const fs::path& tree : {outer, folder.parent_path()}) {
@@ -142,7 +142,7 @@ CudaDriver find_cuda_driver() {
   constexpr int kNoDevice = 100;  // CUDA_ERROR_NO_DEVICE
   const int status = init(0);
   int count = 0;
-  constexpr int kOldest = 13000;  // what the plugin was built with
+  constexpr int kOldest = 13000;  // the plugin was built with this version
   if (version < kOldest) {
     out.problem = fmt::format("it is for CUDA {}, {} is needed (driver 580)", out.version,
                               version_text(kOldest));

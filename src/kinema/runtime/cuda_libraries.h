@@ -8,26 +8,26 @@
 
 namespace kinema::runtime {
 
-/// A file that the CUDA plugin opens by itself, beside the driver.
+/// A file that the CUDA plugin opens, other than the driver.
 struct CudaPart {
   std::string_view name;     // "cuBLAS"
   std::string_view file;     // "libcublas.so.13"
   std::string_view in_tree;  // its path in NVIDIA's wheels: "nvidia/cu13/lib/libcublas.so.13"
   std::string_view purpose;  // "matmuls"
-  bool to_plan = false;      // compiling for a GPU that is not here needs it too
+  bool to_plan = false;      // also needed to compile for a GPU that is not installed
 };
 
-/// A part and where the plugin will find it; an empty path where it will not.
+/// A part and its path; empty if it was not found.
 struct FoundCudaPart {
   CudaPart part;
   std::filesystem::path path;
 };
 
-/// Looks for every part where `plugin` does: in the tree of NVIDIA's wheels that it lies in, then
-/// where the dynamic loader finds libraries, then in the CUDA toolkit.
+/// Searches every part as `plugin` does: in its tree of NVIDIA's wheels, then with the dynamic
+/// loader, then in the CUDA toolkit.
 std::vector<FoundCudaPart> find_cuda_parts(const std::filesystem::path& plugin);
 
-/// The NVIDIA driver of this machine. Where it cannot be used, `problem` says why.
+/// The NVIDIA driver of this machine. If it cannot be used, `problem` is the reason.
 struct CudaDriver {
   std::filesystem::path path;  // of libcuda.so.1
   std::string version;         // the newest CUDA it runs: "13.2"
@@ -35,7 +35,7 @@ struct CudaDriver {
   std::string problem;
 };
 
-/// Loads libcuda.so.1 and asks it. Does not throw for what is missing.
+/// Loads libcuda.so.1 and queries it. Does not throw if something is missing.
 CudaDriver find_cuda_driver();
 
 }  // namespace kinema::runtime

@@ -4,28 +4,27 @@
 
 #include "kinema/runtime/array.h"
 
-/// How much memory the devices of a run have, hold and held. A CPU's is the process's own, shared
+/// Total, current and peak memory of a run's devices. For a CPU it is the process's memory, shared
 /// by all its devices.
 namespace kinema::runtime {
 
-/// Bytes that the fullest device of a mesh holds of an array.
+/// Maximum bytes of an array on one device of a mesh.
 int64_t bytes_per_device(const Shape& shape, const Sharding& sharding, const mesh::Mesh& mesh);
 
-/// Bytes that each device may still take: the first one's own figure, else (CPU) an equal share of
-/// what is available to this process, which gives back what it has freed first.
+/// Bytes available per device: the first device's figure, or (CPU) an equal part of the memory that
+/// is available to this process after freed memory was returned to the system.
 int64_t free_bytes(const Devices& devices);
 
-/// What kernels of a program with so many bytes of temporaries work in, which its compiler does not
-/// count (kernels/kernel_set.h).
+/// Memory of the kernels in a program with these temporaries, which its compiler does not count
+/// (kernels/kernel_set.h).
 int64_t kernel_bytes(const Devices& devices, int64_t temporaries);
-/// The temporaries of a program that has so many bytes for them and for its kernels.
+/// The maximum temporaries of a program, if temporaries and kernels have `bytes` together.
 int64_t temporaries_within(const Devices& devices, int64_t bytes);
 
-/// Bytes that the first device holds now; on a CPU the process, code included. 0 where a device
-/// does not say.
+/// Bytes in use on the first device; on a CPU, of the process including code. 0 if unknown.
 int64_t held_bytes(const Devices& devices);
 
-/// The most of held_bytes so far.
+/// The peak of held_bytes so far.
 int64_t peak_bytes(const Devices& devices);
 
 }  // namespace kinema::runtime

@@ -20,17 +20,17 @@ struct Emitted {
   kernels::KernelSet kernels;
   /// The source of every kernel that the text contains, each once.
   std::vector<kernels::KernelText> kernel_texts;
-  /// Every attention call and the kernel that it got.
+  /// Every attention call and its kernel.
   kernels::AttentionRecord attention;
 };
 
-/// Writes the program that `target`'s compiler is given. Training, sampling, `kinema plan`,
-/// `kinema verify` and the tile search all emit through this function, so a plan compiles the text
-/// that a run compiles. `target.mesh` is not read: the mesh is `options.emit.mesh`.
+/// Writes the program for `target`'s compiler. Training, sampling, `kinema plan`, `kinema verify`
+/// and the tile search all use this function, so a plan compiles the same text as a run.
+/// `target.mesh` is ignored: the mesh is `options.emit.mesh`.
 Emitted emit_for(kernels::Target target, const Graph& graph, std::span<const Tensor> outputs,
                  const ProgramOptions& options);
 
-/// What a client's programs are written for.
+/// The target of a client's programs.
 kernels::Target target_of(const pjrt::Client& client);
 
 }  // namespace kinema::runtime

@@ -16,7 +16,7 @@ namespace {
 // PJRT_Extension_Type_FFI; the number is part of PJRT's ABI.
 constexpr int kFfiExtension = 5;
 
-// The value of `key : value` for the first core; x86 says `flags`, Arm says `Features`.
+// The value of `key : value` for the first core; the key is `flags` on x86, `Features` on Arm.
 std::string cpuinfo_field(const std::string& key) {
   std::ifstream file("/proc/cpuinfo");
   for (std::string line; std::getline(file, line);) {

@@ -9,8 +9,8 @@
 
 namespace kinema::runtime {
 
-/// What `kinema doctor` prints. When something is missing, `problem` says what and how to get it
-/// and the fields after it stay empty.
+/// The output of `kinema doctor`. If something is missing, `problem` has the remedy and the fields
+/// after it stay empty.
 struct Environment {
   std::string cache_folder;
   std::string plugin_path;
@@ -27,15 +27,15 @@ struct Environment {
   int64_t memory_bytes = 0;
 };
 
-/// Looks for the plugin, loads it and opens its devices. Does not throw for what is missing.
+/// Finds the plugin, loads it and opens its devices. Does not throw if something is missing.
 Environment describe_environment(const ClientSpec& spec = {});
 
-/// Memory of this machine that may still be taken without swapping, or what the control group of
-/// this process leaves of it, in bytes.
+/// Bytes of this machine's memory that are available without swapping, or, if less, within the
+/// limit of this process's control group.
 int64_t available_memory_bytes();
 
-/// Returns what was freed to the system, as far as the C library lets it: after a compilation, or
-/// before somebody asks what is available.
+/// Returns freed memory to the system, as far as the C library supports it: after a compilation, or
+/// before available memory is measured.
 void give_back_free_memory();
 
 /// Resident memory of this process now, in bytes.
@@ -44,7 +44,7 @@ int64_t rss_bytes();
 /// Highest resident memory of this process so far, in bytes.
 int64_t peak_rss_bytes();
 
-/// Starts the peak anew where the kernel allows it (Linux clear_refs); false where it does not.
+/// Resets the peak if the kernel supports it (Linux clear_refs); returns false if not.
 bool reset_peak_rss();
 
 }  // namespace kinema::runtime

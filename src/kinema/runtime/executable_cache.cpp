@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kSuffix = ".executable";
 
-// Length before each part, so that moving a byte from one part to the next changes the hash.
+// The length precedes each part, so that moving a byte from one part to the next changes the hash.
 void add(XXH3_state_t& state, std::string_view part) {
   const uint64_t size = part.size();
   XXH3_128bits_update(&state, &size, sizeof(size));
@@ -60,7 +60,7 @@ std::string ExecutableCache::key(const pjrt::Client& client, std::string_view pr
     }
   }
   add(state, cpu_features());
-  // The plugin's compiler takes flags from these too.
+  // The plugin's compiler also reads flags from these.
   for (const char* const name : {"XLA_FLAGS", "LIBTPU_INIT_ARGS"}) {
     if (const char* value = std::getenv(name); value != nullptr && *value != '\0') {
       add(state, name);
@@ -78,7 +78,7 @@ std::string ExecutableCache::path(const std::string& key) const {
 std::optional<std::string> ExecutableCache::find(const std::string& key) const {
   std::optional<ExecutableFile> entry = read_executable(path(key));
   if (!entry || entry->key != key) return std::nullopt;
-  // The time of last use is what trim() goes by.
+  // trim() uses the time of last use.
   std::error_code error;
   fs::last_write_time(path(key), fs::file_time_type::clock::now(), error);
   return std::move(entry->bytes);
@@ -101,7 +101,7 @@ void ExecutableCache::trim() const {
     int64_t bytes;
     fs::path path;
   };
-  // What a process that ended in the middle of put() left behind; no write takes an hour.
+  // Left behind by a process that was killed during put(); no write takes an hour.
   const auto abandoned = fs::file_time_type::clock::now() - std::chrono::hours(1);
   std::vector<Entry> entries;
   int64_t total = 0;

@@ -11,25 +11,25 @@ namespace kinema::runtime {
 
 /// Compiled programs on disk, one file each, shared by processes.
 ///
-/// What is not a valid ExecutableFile under its own key is ignored and rebuilt, never handed to the
-/// plugin.
+/// Files that are not valid ExecutableFiles with the right key are ignored and rebuilt, never
+/// passed to the plugin.
 class ExecutableCache {
  public:
-  /// Makes the folder when it is missing. Where that cannot be, or nothing can be written to it,
-  /// entries are not kept.
+  /// Creates the folder if it is missing. If that fails, or nothing can be written to it, entries
+  /// are not stored.
   ExecutableCache(std::string folder, int64_t max_bytes);
 
-  /// 32 hexadecimal digits over program, options, the plugin's content, platform, and the CPU's
+  /// 32 hexadecimal digits, from program, options, the plugin's content, platform, and the CPU's
   /// features.
   static std::string key(const pjrt::Client& client, std::string_view program,
                          std::string_view compile_options);
 
-  /// The stored bytes, or nothing when there is no valid entry. Never throws.
+  /// The stored bytes, or nothing if there is no valid entry. Never throws.
   std::optional<std::string> find(const std::string& key) const;
-  /// Stores an entry and drops the oldest beyond the limit. False when the disk does not take it:
-  /// a cache that cannot be written is no reason to stop.
+  /// Stores an entry and removes the oldest beyond the limit. Returns false if it cannot be
+  /// written, which is not an error.
   bool put(const std::string& key, std::string_view bytes) const;
-  /// Removes an entry that turned out unusable.
+  /// Removes an unusable entry.
   void drop(const std::string& key) const;
 
  private:

@@ -30,7 +30,7 @@ struct Header {
 std::optional<ExecutableFile> read_executable(const std::string& path) {
   std::error_code error;
   if (!fs::is_regular_file(path, error)) {
-    return std::nullopt;  // opening a pipe would wait for its other end
+    return std::nullopt;  // opening a pipe would block
   }
   const uintmax_t file_size = fs::file_size(path, error);
   std::ifstream file(path, std::ios::binary);

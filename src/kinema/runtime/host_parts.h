@@ -8,19 +8,19 @@
 
 namespace kinema::runtime {
 
-/// An array that waits in the host's memory: each distinct part of it that devices of this process
-/// held. Where several processes share the devices, each has its own parts.
+/// An array offloaded to host memory: each distinct part that was on devices of this process. If
+/// several processes share the devices, each has its own parts.
 class HostParts {
  public:
   HostParts() = default;
-  /// Copies; waits for it. Of parts that several devices hold, the first one's copy.
+  /// Copies; waits for it. If several devices have the same part, the first one's copy is used.
   explicit HostParts(const Array& array);
 
   const Shape& shape() const { return shape_; }
   int64_t bytes() const;
-  /// Puts the parts together. Throws an Error where other processes have some of them.
+  /// Joins the parts. Throws an Error if other processes have some of them.
   HostArray whole() const;
-  /// Back to the devices that it lay on, which hold of it what they held.
+  /// Copies the parts back to the same devices.
   Array upload(const Devices& devices, Memory memory) const;
 
  private:
@@ -29,7 +29,7 @@ class HostParts {
   std::vector<HostArray> parts_;     // in the order of mesh::holders_of
 };
 
-/// What HostParts of an array that lies so takes in this process.
+/// Bytes of HostParts in this process, for an array with this sharding.
 int64_t host_bytes(const Devices& devices, const Shape& shape, const Sharding& sharding);
 
 }  // namespace kinema::runtime

@@ -12,7 +12,7 @@ namespace kinema::runtime {
 PieceCompiler::PieceCompiler(const pjrt::Client& client, const ProgramOptions& options,
                              ProgramReport& report)
     : client_(client), options_(options), report_(report) {
-  options_.jit = true;  // each piece is a whole program
+  options_.jit = true;  // each piece is a complete program
   options_.emit.donate.clear();
   report_.from_cache = true;
 }

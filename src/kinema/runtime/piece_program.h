@@ -12,13 +12,13 @@
 #include "kinema/pjrt/client.h"
 #include "kinema/runtime/program.h"
 
-/// The programs that a graph's pieces become (pieces.h).
+/// The programs of a graph's pieces (pieces.h).
 namespace kinema::runtime {
 
-/// A value on the device: made by a piece, or the caller's.
+/// A value on the device, owned by a piece or by the caller.
 using Value = std::shared_ptr<pjrt::Buffer>;
 
-/// Names programs in their order, compiles them and adds up in `report` what that took.
+/// Names programs by their order, compiles them and adds their costs to `report`.
 class PieceCompiler {
  public:
   PieceCompiler(const pjrt::Client& client, const ProgramOptions& options, ProgramReport& report);
@@ -37,8 +37,7 @@ class PieceCompiler {
 /// Runs a program and waits for its results.
 std::vector<Value> run_program(const Program& program, std::span<const Value> arguments);
 
-/// Programs between the steps of a loop and its stacked values: [length, ...] to its slices, and
-/// back.
+/// Programs that convert a loop's stacked values, [length, ...], to slices, and back.
 std::unique_ptr<Program> compile_split(const Shape& stack, PieceCompiler& compile);
 std::unique_ptr<Program> compile_join(const Shape& stack, PieceCompiler& compile);
 

@@ -14,14 +14,14 @@
 namespace kinema::runtime {
 namespace {
 
-/// The block that a node belongs to: `blocks.3` of `blocks.3/attn1/to_q`, `grad/blocks.3` alike.
+/// The block of a node: `blocks.3` for `blocks.3/attn1/to_q` and for `grad/blocks.3`.
 std::string block_of(const std::string& scope) {
   constexpr std::string_view kGradient = "grad/";
   const size_t from = scope.starts_with(kGradient) ? kGradient.size() : 0;
   return scope.substr(0, scope.find('/', from));
 }
 
-/// A loop over blocks or parts of a batch, not one within a block.
+/// True for a loop over blocks or over parts of a batch, not for one within a block.
 bool is_loop(const Node& node) { return node.op == &kScan && block_of(*node.scope) == *node.scope; }
 
 bool is_leaf(const Node& node) { return node.inputs.empty() && node.op != &kInput; }
@@ -41,9 +41,9 @@ std::vector<TensorKey> keys_of(std::span<const Tensor> tensors) {
 }  // namespace
 
 /// The pieces of one graph: of the program, or of a loop's body. The graph need not outlive them:
-/// once they are compiled its values are keys only.
+/// after compilation its values are only keys.
 struct Pieces::Level {
-  /// A loop's node stands alone in its piece.
+  /// A loop's node is a separate piece.
   struct Loop {
     std::unique_ptr<Level> body;
     size_t carries = 0;
@@ -55,10 +55,10 @@ struct Pieces::Level {
     std::string block;
     std::vector<TensorKey> takes;
     std::vector<TensorKey> gives;
-    std::vector<TensorKey> dead;  // values that nobody reads after it
+    std::vector<TensorKey> dead;  // values that are not used after it
     std::unique_ptr<Program> program;
     std::unique_ptr<Loop> loop;  // instead of a program
-    // While they are made:
+    // During construction:
     std::vector<const Node*> nodes;
     std::vector<Tensor> inputs;
     std::vector<Tensor> outputs;
@@ -67,7 +67,7 @@ struct Pieces::Level {
   std::vector<TensorKey> takes;
   std::vector<TensorKey> gives;
   std::vector<Piece> pieces;
-  // Of outputs that no piece gives for them alone: whoever runs this owns what it gets.
+  // Copies of outputs that are also used elsewhere: the caller owns what it gets.
   std::map<size_t, std::unique_ptr<Program>> copies;
 
   Level(const Graph& graph, std::span<const Tensor> wanted, PieceCompiler& compile,
@@ -84,7 +84,7 @@ struct Pieces::Level {
   static void compile_loop(Piece& piece, PieceCompiler& compile);
   static std::vector<Value> run_loop(const Loop& loop, const std::vector<Value>& arguments);
 
-  std::vector<Tensor> outputs;  // while pieces are made
+  std::vector<Tensor> outputs;  // during construction
 };
 
 Pieces::Level::Level(const Graph& graph, std::span<const Tensor> wanted, PieceCompiler& compile,
@@ -117,8 +117,8 @@ Pieces::Level::Level(const Graph& graph, std::span<const Tensor> wanted, PieceCo
   outputs.clear();
 }
 
-/// Neighbours of one block are one piece. Constants belong to whoever reads them, unless a loop
-/// does or they are an output themselves.
+/// Consecutive nodes of one block form a piece. Constants belong to the pieces that use them,
+/// unless a loop uses them or they are outputs.
 void Pieces::Level::cut(const Graph& graph) {
   std::set<const Node*> needed;
   std::set<const Node*> asked;
@@ -154,7 +154,7 @@ void Pieces::Level::cut(const Graph& graph) {
   }
 }
 
-/// What goes from piece to piece, and until when.
+/// Finds the values that pass from piece to piece, and their last uses.
 void Pieces::Level::connect() {
   std::map<TensorKey, size_t> last;  // the piece that reads it last
   for (size_t p = 0; p < pieces.size(); ++p) {
@@ -164,7 +164,7 @@ void Pieces::Level::connect() {
     for (const Node* node : piece.nodes) {
       for (const Tensor x : node->inputs) {
         const bool from_outside = !own.contains(&x.node()) && !is_leaf(x.node());
-        const bool of_loop = is_loop(*node);  // which wants them all, in its order
+        const bool of_loop = is_loop(*node);  // a loop needs all of its inputs, in order
         if (of_loop || (from_outside && seen.insert(key_of(x)).second)) {
           piece.inputs.push_back(x);
           last[key_of(x)] = p;
@@ -205,7 +205,7 @@ void Pieces::Level::compile_piece(Piece& piece, PieceCompiler& compile,
     const bool is_input = x.node().op == &kInput;
     transplant.know(x, graph.input(x.shape(), is_input ? x.node().get<InputAttrs>().name : ""));
     if (!is_input || std::ranges::count(piece.dead, key_of(x)) == 0) {
-      continue;  // read again, or not the caller's
+      continue;  // used again, or not the caller's
     }
     if (const auto found = donate.find(x.node().get<InputAttrs>().index); found != donate.end()) {
       const auto output =
@@ -327,7 +327,7 @@ Pieces::~Pieces() = default;
 std::vector<pjrt::Buffer> Pieces::run(std::span<const pjrt::Buffer* const> arguments) const {
   std::vector<Value> given;
   for (const pjrt::Buffer* each : arguments) {
-    // The caller's: not freed here, and not changed but for donations.
+    // Owned by the caller: not freed here, and changed only if donated.
     given.push_back(Value(const_cast<pjrt::Buffer*>(each), [](pjrt::Buffer*) {}));
   }
   std::vector<pjrt::Buffer> out;

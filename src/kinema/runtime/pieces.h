@@ -11,14 +11,13 @@
 
 namespace kinema::runtime {
 
-/// A graph run block by block: the operations of one block of the model (the first part of their
-/// path) are a program of their own, which is compiled, run and waited for alone; loops over blocks
-/// are run step by step from here. What goes wrong goes wrong in a block, and a block's time is its
-/// own.
+/// A graph that runs block by block: the operations of one block of the model (the first part of
+/// their path) are a separate program, which is compiled, run and awaited separately; loops over
+/// blocks run step by step on the host. So an error and its time belong to a block.
 class Pieces {
  public:
-  /// Compiles all of them. `options.emit.donate` counts where the last piece to read an input gives
-  /// the output.
+  /// Compiles all pieces. `options.emit.donate` has effect if the last piece that reads an input
+  /// creates the output.
   Pieces(const pjrt::Client& client, const Graph& graph, std::span<const Tensor> outputs,
          const ProgramOptions& options);
   ~Pieces();
@@ -26,11 +25,11 @@ class Pieces {
   /// As Program::run on one device.
   std::vector<pjrt::Buffer> run(std::span<const pjrt::Buffer* const> arguments) const;
 
-  /// Of all together; temporaries are those of the piece with most.
+  /// The sums over all pieces; temporaries are the maximum.
   const ProgramReport& report() const { return report_; }
-  /// `step.0007.blocks.3`, in the order in which they run; a loop's pieces stand there once.
+  /// `step.0007.blocks.3`, in the order of execution; a loop's pieces are listed once.
   std::vector<std::string> names() const;
-  /// Ids of the device, as Executable::device_ids.
+  /// Ids of the device, as in Executable::device_ids.
   std::vector<int64_t> device_ids() const { return {device_id_}; }
 
  private:

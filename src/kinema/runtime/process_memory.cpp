@@ -13,7 +13,7 @@
 namespace kinema::runtime {
 namespace {
 
-/// The number behind a word of a file; nothing when there is no such word or number.
+/// The number after a word in a file; nothing if it does not exist.
 std::optional<int64_t> number_after(const std::string& path, const std::string& name) {
   std::ifstream in(path);
   for (std::string word; in >> word;) {
@@ -26,15 +26,15 @@ std::optional<int64_t> number_after(const std::string& path, const std::string& 
 std::optional<int64_t> first_number(const std::string& path) {
   std::ifstream in(path);
   int64_t value = 0;
-  return in >> value ? std::optional(value) : std::nullopt;  // `max` is no number
+  return in >> value ? std::optional(value) : std::nullopt;  // `max` is not a number
 }
 
-/// The files of a control group that say what it may take and takes, by the groups' version.
+/// The files with a control group's limit and usage, by the version of control groups.
 struct GroupFiles {
   const char* top;
   const char* limit;
   const char* used;
-  const char* files;  // words of memory.stat: pages of files, which could be dropped
+  const char* files;  // keys in memory.stat: cached pages of files, which can be dropped
   const char* old_files;
 };
 constexpr GroupFiles kVersion1{"/sys/fs/cgroup/memory", "/memory.limit_in_bytes",
@@ -43,8 +43,8 @@ constexpr GroupFiles kVersion1{"/sys/fs/cgroup/memory", "/memory.limit_in_bytes"
 constexpr GroupFiles kVersion2{"/sys/fs/cgroup", "/memory.max", "/memory.current", "active_file",
                                "inactive_file"};
 
-/// What a group and those above it leave this process; files that were read and could be dropped do
-/// not count as taken.
+/// The memory that a group and its parents leave to this process; cached pages that can be dropped
+/// count as free.
 int64_t group_bytes(const GroupFiles& group, std::string path) {
   int64_t least = std::numeric_limits<int64_t>::max();
   for (;; path.erase(path.rfind('/'))) {
@@ -61,7 +61,7 @@ int64_t group_bytes(const GroupFiles& group, std::string path) {
   }
 }
 
-/// What the control groups of this process leave it.
+/// The memory that the control groups leave to this process.
 int64_t group_bytes() {
   int64_t least = std::numeric_limits<int64_t>::max();
   std::ifstream in("/proc/self/cgroup");
@@ -95,7 +95,7 @@ void give_back_free_memory() {
 int64_t rss_bytes() { return number_after("/proc/self/status", "VmRSS:").value_or(0) * 1024; }
 
 int64_t peak_rss_bytes() {
-  // VmHWM rather than getrusage: only this one starts anew with reset_peak_rss.
+  // VmHWM rather than getrusage: only VmHWM is affected by reset_peak_rss.
   if (const auto kib = number_after("/proc/self/status", "VmHWM:")) return *kib * 1024;
   rusage usage{};
   return getrusage(RUSAGE_SELF, &usage) == 0 ? usage.ru_maxrss * int64_t{1024} : 0;
@@ -103,7 +103,7 @@ int64_t peak_rss_bytes() {
 
 bool reset_peak_rss() {
   std::ofstream clear("/proc/self/clear_refs");
-  clear << "5\n";  // 5 resets the peak alone, proc(5)
+  clear << "5\n";  // 5 resets only the peak, proc(5)
   return static_cast<bool>(clear.flush());
 }
 

@@ -27,7 +27,7 @@ int64_t axis_size(const MeshAxes& mesh, const std::string& name) {
   fail("[program] a sharding names the mesh axis `{}`, which the mesh does not have", name);
 }
 
-// The part of `shape` that one device holds; Shardy pads the last shard, so sizes round up.
+// The part of `shape` on one device; Shardy pads the last shard, so sizes are rounded up.
 Shape shard_of(Shape shape, const Sharding& sharding, const MeshAxes& mesh) {
   if (mesh.axes.empty()) return shape;
   for (size_t d = 0; d < sharding.dims.size(); ++d) {
@@ -70,7 +70,7 @@ void write_dump(const ProgramOptions& options, const char* suffix, const std::st
         path.string());
 }
 
-/// Across processes: nothing unless each has its own.
+/// With several processes: nothing unless each has its entry.
 std::optional<pjrt::Executable> load_cached(const pjrt::Client& client,
                                             const ExecutableCache& cache, const std::string& key,
                                             bool is_across) {
@@ -81,7 +81,7 @@ std::optional<pjrt::Executable> load_cached(const pjrt::Client& client,
   try {
     return stored ? std::optional(client.load(*stored)) : std::nullopt;
   } catch (const Error&) {
-    cache.drop(key);  // valid bytes that this plugin no longer takes
+    cache.drop(key);  // valid bytes that this plugin does not accept
     return std::nullopt;
   }
 }
@@ -123,8 +123,8 @@ pjrt::Executable build(const pjrt::Client& client, const std::string& text,
   }
   check_thread_room();
   pjrt::Executable compiled = client.compile(text, compile_options);
-  // A compiler leaves a hundred megabytes of small free blocks behind, which would stay resident
-  // for the whole run.
+  // A compiler leaves a hundred megabytes of small free blocks, which would stay resident for the
+  // whole run.
   give_back_free_memory();
   report.compile_seconds = watch.seconds();
   if (cache) {
@@ -256,7 +256,7 @@ std::vector<std::vector<pjrt::Buffer>> Program::run_all(
 
 std::vector<Array> Program::run(const Devices& devices,
                                 std::span<const Array* const> arguments) const {
-  // The plugin's lists are in the order of its own device list, arrays in that of the mesh.
+  // The plugin's lists are in the order of its devices, arrays in that of the mesh.
   const std::vector<int64_t> ids = device_ids();
   check(ids.size() == devices.count(), "[{}] runs on {} devices but is given arrays on {}", name_,
         ids.size(), devices.count());

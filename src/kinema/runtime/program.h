@@ -18,29 +18,29 @@
 
 namespace kinema::runtime {
 
-/// How a graph becomes a program.
+/// Options for compiling a graph.
 struct ProgramOptions {
-  /// Shows in messages and names the files of a dump.
+  /// The name in messages and in the files of a dump.
   std::string name = "program";
   /// Donations, mesh, output shardings, kernels of the target.
   EmitOptions emit = {};
   pjrt::CompileOptions compile = {};
-  /// Use the target's kernels (kernels/kernel_set.h) where `emit.lowering` is empty.
+  /// Use the target's kernels (kernels/kernel_set.h) if `emit.lowering` is empty.
   bool kernels = true;
-  /// These kernels say in recordings (core/trace.h) when they run, under the model's path.
+  /// Kernels record their execution in traces (core/trace.h), with the model's path.
   bool trace_kernels = false;
   kernels::GpuAttention gpu_attention = {};
   bool norm_rotation = true;  // kernels::KernelOptions::norm_rotation
-  /// False: each block of the graph is compiled, run and waited for alone (see Pieces).
+  /// False: each block of the graph is compiled, run and awaited separately (see Pieces).
   bool jit = true;
-  /// Folder of compiled programs; empty compiles every time. Entries are made and found by content.
+  /// Folder of compiled programs; empty compiles every time. Entries are found by content.
   std::string executable_cache = {};
-  /// The cache drops its oldest entries beyond this.
+  /// Maximum size of the cache, beyond which its oldest entries are removed.
   int64_t executable_cache_bytes = int64_t{8} << 30;
-  /// A file of `kinema plan save_executable=`: loaded in place of compiling, when it holds this
-  /// very program (else an Error). Empty: none.
+  /// A file of `kinema plan save_executable=`, loaded instead of compiling; throws an Error unless
+  /// it contains this program. Empty: none.
   std::string saved = {};
-  /// Folder for `NAME.mlir` (as emitted) and `NAME.hlo.txt` (as optimized); empty writes none.
+  /// Folder for `NAME.mlir` (as emitted) and `NAME.hlo.txt` (as optimized); empty: none.
   std::string dump = {};
   /// Names of the outputs, for messages; may be empty.
   std::vector<std::string> output_names = {};
@@ -48,7 +48,7 @@ struct ProgramOptions {
 
 class Pieces;
 
-/// What compiling took and gave.
+/// The cost and results of a compilation.
 struct ProgramReport {
   double emit_seconds = 0;
   double compile_seconds = 0;  // or the time to load it from the cache
@@ -61,23 +61,24 @@ struct ProgramReport {
 /// An input or output of a program.
 struct Port {
   std::string name;  // may be empty
-  Shape shape;       // the whole array
-  Shape shard;       // what one device holds; equal to shape where nothing is split
+  Shape shape;       // the complete array
+  Shape shard;       // the part on one device; equal to shape if not sharded
   Sharding sharding = {};
   Memory memory = Memory::DEVICE;  // of an input
 };
 
-/// A compiled graph: takes and gives buffers in the order of the graph's inputs and `outputs`.
+/// A compiled graph: its inputs and results are buffers in the order of the graph's inputs and
+/// `outputs`.
 class Program {
  public:
-  /// Emits, compiles (or loads from the cache) and keeps names and shapes.
+  /// Emits and compiles (or loads from the cache).
   static Program compile(const pjrt::Client& client, const Graph& graph,
                          std::span<const Tensor> outputs, const ProgramOptions& options = {});
   /// The text that `compile` would compile.
   static std::string text(const pjrt::Client& client, const Graph& graph,
                           std::span<const Tensor> outputs, const ProgramOptions& options);
-  /// The same from StableHLO text; `inputs` and `outputs` are its signature. `options.emit` is not
-  /// read.
+  /// The same from StableHLO text; `inputs` and `outputs` are its signature. `options.emit` is
+  /// ignored.
   static Program compile_text(const pjrt::Client& client, const std::string& text,
                               std::vector<Port> inputs, std::vector<Port> outputs,
                               const ProgramOptions& options = {});
@@ -86,20 +87,20 @@ class Program {
   const std::vector<Port>& outputs() const { return outputs_; }
   const ProgramReport& report() const { return report_; }
   const std::string& name() const { return name_; }
-  /// Throws an Error for a program in pieces, which has none of its own.
+  /// Throws an Error for a program in pieces, which has several.
   const pjrt::Executable& executable() const;
-  /// The programs that run one after the other where `jit` was false; else null.
+  /// The programs that run one after the other if `jit` was false; else null.
   const Pieces* pieces() const { return pieces_.get(); }
 
   /// Runs on one device. Donated arguments are consumed: their buffers are deleted. Throws an Error
-  /// when an argument is missing, deleted or of another shape than the input.
+  /// if an argument is missing, deleted or of another shape than the input.
   std::vector<pjrt::Buffer> run(std::span<const pjrt::Buffer* const> arguments) const;
-  /// The same from buffers that lie in a row.
+  /// The same from a contiguous span of buffers.
   std::vector<pjrt::Buffer> run(std::span<const pjrt::Buffer> arguments) const;
   /// Uploads, runs and downloads: for tests and small programs.
   std::vector<HostArray> run_on_host(std::span<const HostArray> arguments) const;
-  /// Runs on the devices that it was compiled for (`split_over`), one or many. Arguments must lie
-  /// as the inputs' shardings say; donated ones are consumed.
+  /// Runs on the devices for which it was compiled (`split_over`), one or more. Arguments must have
+  /// the inputs' shardings; donated ones are consumed.
   std::vector<Array> run(const Devices& devices, std::span<const Array* const> arguments) const;
   /// Runs on all devices of the program; `arguments[d][i]` is the shard of argument i on device d.
   std::vector<std::vector<pjrt::Buffer>> run_all(
@@ -121,8 +122,9 @@ class Program {
   ProgramReport report_;
 };
 
-/// Has a program compiled for the devices of a mesh, in its order. Its graph's inputs carry their
-/// shardings and `emit.output_shardings` those of its outputs. Changes nothing for one device.
+/// Configures the compilation for the devices of a mesh, in its order. The graph's inputs have
+/// their shardings, and `emit.output_shardings` are those of its outputs. Changes nothing for one
+/// device.
 void split_over(const Devices& devices, ProgramOptions& options);
 
 /// Compiles a graph, runs it once on the first device with host values and returns the results.

@@ -32,7 +32,7 @@ Tensor sum_of_bits(Tensor x) {
   } else if (x.dtype() != type) {
     bits = bitcast(x, type);
   }
-  if (type == DType::U64) {  // both halves count
+  if (type == DType::U64) {  // both halves are added
     const Tensor low = remainder(bits, constant(bits.graph(), 4294967296.0, {type, {}}));
     const Tensor high = bits / 4294967296.0;
     bits = convert(low, DType::U32) + convert(high, DType::U32);
@@ -42,7 +42,7 @@ Tensor sum_of_bits(Tensor x) {
   return reshape(x.rank() == 0 ? bits : sum(bits), {1});
 }
 
-/// One group, in the mesh's order.
+/// One group of all devices, in the mesh's order.
 DeviceGroups all_devices(const Devices& devices) {
   std::vector<std::string> axes;
   for (const auto& [axis, size] : devices.placement().mesh().axes.axes) {
@@ -60,11 +60,12 @@ Program compile(const Devices& devices, std::span<const Port> ports, ProgramOpti
     spec.in.push_back(port.sharding);
   }
   Dims dims{static_cast<int64_t>(ports.size())};
-  if (devices.is_shared()) {  // a row of each device, on all
+  if (devices.is_shared()) {  // gather each device's row on all
     dims.insert(dims.begin(), devices.total());
   }
   const Sharding whole = devices.placement().whole(dims);
-  // Said to be the same on all devices, which is what is asked: each keeps its own in its buffer.
+  // The output is declared replicated, although the values may differ: each device's buffer has its
+  // own.
   spec.out = {whole};
   const std::vector<Tensor> outputs =
       manual(inputs, std::move(spec), [&](std::span<const Tensor> parts) {
@@ -127,7 +128,7 @@ ReplicaCheck::ReplicaCheck(const Devices& devices, std::span<const Port> ports,
   }
 }
 
-/// Each device's, in the mesh's order.
+/// Each device's sums, in the mesh's order.
 std::vector<HostArray> ReplicaCheck::sums(std::span<const Array* const> arrays) const {
   const Array result = std::move(program_.front().run(devices_, arrays).front());
   if (!devices_.is_shared()) {

@@ -10,7 +10,7 @@
 namespace kinema::runtime {
 namespace {
 
-/// `heads -> tensor`; a dimension that is whole has no arrow.
+/// `heads -> tensor`; a replicated dimension has no arrow.
 std::string dimension_text(const std::string& logical, const std::vector<std::string>& axes) {
   std::string name = logical.empty() ? "-" : logical;
   return axes.empty() ? name : fmt::format("{} -> {}", name, fmt::join(axes, " x "));
@@ -27,7 +27,7 @@ std::string placement_text(const Port& port, std::vector<std::string> logical) {
   return fmt::format("[{}]", fmt::join(parts, ", "));
 }
 
-/// Combined collectives have dozens of results: the first few tell them apart.
+/// Combined collectives have dozens of results: the first few identify them.
 std::string shortened(const std::string& shape) {
   constexpr size_t kShown = 56;
   return shape.size() <= kShown ? shape : shape.substr(0, kShown) + "...";
@@ -86,7 +86,7 @@ std::string axes_between(const mesh::Mesh& mesh, std::span<const int64_t> places
 
 std::vector<std::string> collective_lines(const mesh::Mesh& mesh,
                                           std::span<const pjrt::Collective> collectives) {
-  // kind, shape, axes, origin -> bytes of one, how many.
+  // kind, shape, axes, origin -> bytes of one, number.
   using Key = std::tuple<std::string, std::string, std::string, std::string>;
   std::map<Key, std::pair<int64_t, int64_t>> kinds;
   int64_t total = 0;

@@ -26,8 +26,8 @@ const Program& Spreader::program_for(const Shape& shape, const Sharding& shardin
   const mesh::Mesh& mesh = devices_.placement().mesh();
   const DeviceGroups holders = device_groups(mesh.axes, copying_axes(mesh, sharding));
   Graph graph;
-  // Their sum with zeros has every bit of a value, where a sum of floats would lose the sign of a
-  // zero and what is in a NaN.
+  // The sum is over bits: adding zeros keeps every bit of a value, whereas a sum of floats would
+  // lose the sign of a zero and a NaN's payload.
   const DType bits = bits_type(shape.dtype);
   const std::vector<Tensor> outputs = manual(
       {graph.input(shape, "part", sharding)},

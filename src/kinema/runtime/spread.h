@@ -7,14 +7,14 @@
 
 namespace kinema::runtime {
 
-/// Gives every device the part of an array that one device of those that hold it has read, where
-/// the others hold zeros (Devices::reads).
+/// Copies the part of an array that one device has read to all devices with the same part, which
+/// hold zeros (Devices::reads).
 class Spreader {
  public:
   explicit Spreader(Devices devices) : devices_(std::move(devices)) {}
 
-  /// Called by all processes alike, as it runs a program over all devices: one for each shape and
-  /// sharding. Changes nothing where the array is not copied along any axis.
+  /// Collective: runs a program over all devices, compiled once per shape and sharding. Does
+  /// nothing if the array is not replicated along any axis.
   Array operator()(Array array, const Sharding& sharding);
 
  private:

@@ -6,7 +6,7 @@
 namespace kinema::runtime {
 
 void check_thread_room() {
-  // Of the CPU plugin: two pools of a thread for each processor, and a few of its own.
+  // Of the CPU plugin: two pools with one thread per processor, and a few other threads.
   kinema::check_thread_room(2 * processor_threads() + 4, "XLA");
 }
 

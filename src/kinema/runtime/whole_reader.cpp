@@ -33,7 +33,8 @@ std::vector<HostArray> WholeReader::read_layers(const Array& array, const Shardi
   std::vector<HostArray> out(wanted.size());
   const bool is_whole = array.is_whole();
   const bool any = std::ranges::find(wanted, true) != wanted.end();
-  const HostArray whole = is_whole && any ? array.to_host() : HostArray();  // once for all
+  const HostArray whole =
+      is_whole && any ? array.to_host() : HostArray();  // one copy for all entries
   for (size_t layer = 0; layer < wanted.size(); ++layer) {
     const auto number = static_cast<int32_t>(layer);
     if (is_whole) {

@@ -9,17 +9,17 @@
 
 namespace kinema::runtime {
 
-/// Reads whole arrays of which other processes hold parts.
+/// Reads complete arrays of which other processes hold parts.
 class WholeReader {
  public:
   explicit WholeReader(Devices devices) : devices_(std::move(devices)) {}
 
-  /// All of an array that lies as `sharding` says, where `wanted`; else an empty one. Called by all
-  /// processes alike, as it takes a program over all devices (compiled once for each shape and
-  /// sharding) where parts are elsewhere; nothing but a copy where they are not.
+  /// The complete array with this sharding if `wanted`; else an empty one. Collective if other
+  /// processes hold parts: then it runs a program over all devices, compiled once per shape and
+  /// sharding; otherwise it is a copy.
   HostArray read(const Array& array, const Sharding& sharding, bool wanted = true);
-  /// The same of each entry of the first axis, which is not split, without that axis; those that
-  /// are not `wanted` are empty. Layer by layer what others hold takes no more room than one.
+  /// The same for each entry of the unsharded first axis, without that axis; entries that are not
+  /// `wanted` are empty. Reading layer by layer needs memory for one layer only.
   std::vector<HostArray> read_layers(const Array& array, const Sharding& sharding,
                                      const std::vector<bool>& wanted);
 

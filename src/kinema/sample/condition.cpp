@@ -15,13 +15,14 @@ Condition condition_of(const networks::Sizes& network, const encoders::LatentLay
       z, network.in_channels, network.out_channels, z, z, with_image, z);
   const bool first = !images.first.bytes.empty();
   const bool last = !images.last.bytes.empty();
-  check(first || !last, "[sample] there is a last image but no first one (image_url)");
+  check(first || !last, "[sample] last_image_url is set, but image_url is not");
   if (network.in_channels == with_image) {
-    check(first, "[sample] this model makes videos of images: give one with image_url=FILE");
+    check(first, "[sample] this model generates videos from images: set image_url=FILE");
     return Condition::CHANNELS;
   }
   check(!first || expand_timesteps,
-        "[sample] this model makes {}s of text alone: image_url must be empty", network.noun());
+        "[sample] this model generates {}s from text only: image_url must be empty",
+        network.noun());
   check(!last, "[sample] this model takes a first image only: last_image_url must be empty");
   return first ? Condition::FIRST_FRAME : Condition::NONE;
 }
@@ -31,13 +32,15 @@ void check_image_tokens(const networks::Sizes& network, bool has_encoder,
   if (network.image_dim == 0) {
     return;
   }
-  check(has_encoder,
-        "[sample] the transformer looks at its image through CLIP (image_dim {}), but the pipeline "
-        "has no `image_encoder` with `image_processor`",
-        network.image_dim);
+  check(
+      has_encoder,
+      "[sample] the transformer needs CLIP's tokens of its image (image_dim {}), but the pipeline "
+      "has no `image_encoder` with `image_processor`",
+      network.image_dim);
   const bool last = !images.last.bytes.empty();
   if (network.takes_last_image) {
-    check(last, "[sample] this model makes the video between two images: give last_image_url too");
+    check(last,
+          "[sample] this model generates the video between two images: set last_image_url too");
   } else {
     check(!last, "[sample] this model takes a first image only: last_image_url must be empty");
   }

@@ -15,7 +15,7 @@
 namespace kinema::sample {
 namespace {
 
-/// The shape of the condition; no dims where there is none.
+/// The shape of the conditioning; without dims for NONE.
 Dims condition_dims(const StepSpec& spec) {
   Dims dims = spec.latents;
   switch (spec.condition) {
@@ -35,7 +35,7 @@ int64_t contexts(const StepSpec& spec) {
   return spec.latents[0] * (spec.guidance == Guidance::NONE ? 1 : 2);
 }
 
-/// Of these, how many go through the transformer together.
+/// The number of contexts in one call of the transformer.
 int64_t contexts_at_once(const StepSpec& spec) {
   return spec.latents[0] * (spec.guidance == Guidance::DOUBLED_BATCH ? 2 : 1);
 }
@@ -48,7 +48,7 @@ std::vector<Tensor> parameter_inputs(Graph& graph, const StepSpec& spec) {
   return params;
 }
 
-/// An input that every device holds all of.
+/// An input that is replicated on every device.
 Tensor whole_input(Graph& graph, const StepSpec& spec, const Shape& shape, const char* name) {
   return graph.input(shape, name, spec.options.place.whole(shape.dims));
 }
@@ -67,13 +67,13 @@ Tensor image_input(Graph& graph, const StepSpec& spec) {
   return whole_input(graph, spec, shape, "image");
 }
 
-/// A row of so many numbers for each context; empty where the network takes none.
+/// `width` numbers per context; empty if the network has no such input.
 Tensor rows_input(Graph& graph, const StepSpec& spec, int64_t width, const char* name) {
   return width == 0 ? Tensor()
                     : whole_input(graph, spec, {DType::F32, {contexts(spec), width}}, name);
 }
 
-/// Keys and values of what does not change from step to step.
+/// Shapes of the keys and values, which are the same in all steps.
 std::vector<networks::Value> key_values(const StepSpec& spec) {
   return spec.network->cross_key_values(spec.options, contexts(spec), spec.text_length,
                                         spec.image_tokens);
@@ -87,7 +87,7 @@ Tensor input(Graph& graph, const networks::Value& value) {
   return graph.input(value.shape, value.name, value.sharding);
 }
 
-/// What the step takes from an earlier one.
+/// Inputs that are results of an earlier step.
 std::vector<Tensor> kept_inputs(Graph& graph, const StepSpec& spec) {
   const Shape video{DType::F32, spec.latents};
   switch (spec.reuse) {
@@ -108,7 +108,7 @@ std::vector<Tensor> kept_inputs(Graph& graph, const StepSpec& spec) {
   fail("[sample] unknown reuse {}", static_cast<int>(spec.reuse));
 }
 
-/// Names of what the step keeps for later ones.
+/// Names of the results that later steps use.
 std::vector<std::string> kept_names(Reuse reuse) {
   switch (reuse) {
     case Reuse::NOTHING:
@@ -128,7 +128,7 @@ std::vector<std::string> kept_names(Reuse reuse) {
   fail("[sample] unknown reuse {}", static_cast<int>(reuse));
 }
 
-/// How far the sample is from where it was at the last whole step, and what of that is kept.
+/// The distance of the sample from that at the last full step, and the results to keep.
 std::vector<Tensor> drift(Tensor x, Tensor next, const Given& given, const StepSpec& spec) {
   const bool whole = spec.reuse == Reuse::KEEP_VELOCITY;
   const Tensor reference = whole ? x : given.kept.at(1);
@@ -168,7 +168,7 @@ void check_contexts(const StepSpec& spec) {
   const mesh::Placement& place = spec.options.place;
   const int64_t count = contexts_at_once(spec);
   check(contexts_divide(spec),
-        "[mesh] {} that the transformer works on at once {} not divide over the {} devices of "
+        "[mesh] {} in the transformer's batch {} not divide over the {} devices of "
         "`activation_batch` ({})\n  generate_batch_size={} would, or put devices on fsdp, context "
         "or tensor instead",
         spec.guidance == Guidance::DOUBLED_BATCH
@@ -181,7 +181,7 @@ void check_contexts(const StepSpec& spec) {
 
 std::unique_ptr<StepGraph> build_step(const StepSpec& given_spec) {
   StepSpec spec = given_spec;
-  // Nothing is differentiated: blocks are best at any length.
+  // Without gradients, attention in blocks is best at any length.
   nn::AttentionOptions& attention = spec.options.attention;
   attention.min_length = 0;
   attention.fused_rotation = true;
@@ -198,7 +198,7 @@ std::unique_ptr<StepGraph> build_step(const StepSpec& given_spec) {
   step->donate = {{p, 0}, {p + 1, 1}, {p + 3, 2}};
 
   const Shape video{DType::F32, spec.latents};
-  // Every device holds the whole latents, which are small, and the solver works on them everywhere.
+  // The latents are small: every device has all of them, and runs the solver on them.
   const Tensor x = whole_input(graph, spec, video, "x");
   const Tensor previous = whole_input(graph, spec, video, "previous");
   const Tensor m1 = whole_input(graph, spec, video, "m1");
@@ -226,7 +226,7 @@ std::unique_ptr<StepGraph> build_step(const StepSpec& given_spec) {
 
   const Scope scope(graph, "solver");
   const auto k = [&](int64_t i) { return number(numbers, i); };
-  // In the order of StepCoefficients, of which the first is the prediction's.
+  // In the order of StepCoefficients, of which the first is for the network's input.
   const Tensor m0 = k(1) * x + k(2) * v;
   const Tensor c = k(3) * x + k(4) * previous + k(5) * m0 + k(6) * m1 + k(7) * m2;
   const Tensor next = k(8) * c + k(9) * m0 + k(10) * m1 + k(11) * v;

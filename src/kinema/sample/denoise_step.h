@@ -19,45 +19,45 @@
 
 namespace kinema::sample {
 
-/// How the prediction with and without the prompt are made.
+/// How the predictions with and without the prompt are computed.
 enum class Guidance : uint8_t {
-  NONE,           // the prompt's prediction alone
-  DOUBLED_BATCH,  // both in one batch of twice the size
+  NONE,           // the prediction with the prompt only
+  DOUBLED_BATCH,  // classifier-free guidance batch: both in one batch
   TWO_PASSES,     // one after the other: less memory
 };
 
-/// How the transformer is shown the video's images.
+/// How the transformer gets the video's images.
 enum class Condition : uint8_t {
   NONE,
-  /// Behind the channels of the noisy latents: which frames are given, and the latents of a video
-  /// of them (image to video).
+  /// Additional channels after those of the noisy latents: a mask of the given frames, and their
+  /// latents (image to video).
   CHANNELS,
-  /// In place of the first latent frame, whose tokens have timestep 0 (Wan 2.2 TI2V).
+  /// The first latent frame is replaced, with timestep 0 for its tokens (Wan 2.2 TI2V).
   FIRST_FRAME,
 };
 
-/// What one compiled denoising step depends on, all of it: equal specs have one program.
+/// All parameters of a compiled denoising step: equal specs share one program.
 struct StepSpec {
   networks::Network network;
   nn::ModelOptions options;
   Dims latents;  // [b, c, f, h, w]
   int64_t text_length = 512;
   Guidance guidance = Guidance::DOUBLED_BATCH;
-  /// The guided velocity is rescaled towards the standard deviation of the prompt's
+  /// Rescale the guided velocity towards the standard deviation of the prompt's velocity
   /// (guidance_rescale).
   bool rescale = false;
   bool expand_timesteps = false;
   Condition condition = Condition::NONE;
   int64_t image_tokens = 0;  // CLIP's tokens of a video's images; 0: none
   Reuse reuse = Reuse::NOTHING;
-  /// Text and image come as the blocks' keys and values, made by StepPrograms::keys.
+  /// Text and image are inputs as the blocks' keys and values, computed by StepPrograms::keys.
   bool keys = false;
 
   bool operator==(const StepSpec&) const = default;
 };
 
-/// The video and the conditions as the transformer's hidden_states. `condition` is empty for NONE,
-/// [b, c', f, h, w] for CHANNELS and [b, c, 1, h, w] for FIRST_FRAME.
+/// The video and the conditioning as the transformer's hidden_states. `condition` is empty for
+/// NONE, [b, c', f, h, w] for CHANNELS and [b, c, 1, h, w] for FIRST_FRAME.
 Tensor model_input(Tensor x, Tensor condition, Condition kind);
 
 /// Inputs of the step after the parameters, in order. f32 but for `keys` and `block_sum`, which are
@@ -89,8 +89,8 @@ struct StepGraph {
   Graph graph;
   std::vector<Tensor> outputs;
   int64_t parameters = 0;  // how many inputs are parameters
-  /// Input index -> output index that takes over its buffer: x, previous and m2 are dead after the
-  /// step and have the shapes of what it makes.
+  /// Input index -> index of the output that reuses its buffer: x, previous and m2 are not needed
+  /// after the step, and have the shapes of its results.
   std::map<int64_t, int64_t> donate;
   /// One per output.
   std::vector<Sharding> output_shardings;
@@ -98,7 +98,7 @@ struct StepGraph {
   void set_emit(EmitOptions& options) const;
 };
 
-/// What of a step's `numbers` does not come from the schedule.
+/// The part of a step's `numbers` that is not from the schedule.
 struct StepNumbers {
   double guidance_scale = 1.0;
   double guidance_rescale = 0.0;
@@ -108,26 +108,27 @@ struct StepNumbers {
 HostArray step_numbers(const schedulers::Schedule& schedule, int64_t step,
                        const StepNumbers& others = {});
 
-/// Lays the transformer's batch in a step (prompts, and negative prompts where both go at once) out
-/// over the mesh: mesh::Placement::for_samples. contexts_text says how it lies, on one line.
+/// Distributes the transformer's batch in a step (prompts, and negative prompts if both are in one
+/// batch) over the mesh: mesh::Placement::for_samples. contexts_text describes the sharding in one
+/// line.
 void lay_out_contexts(StepSpec& spec);
 std::string contexts_text(const StepSpec& spec, const mesh::Placement& asked);
 
-/// Whether that batch divides over the mesh axes of `activation_batch`; check_contexts throws an
-/// Error that says so.
+/// True if that batch divides over the mesh axes of `activation_batch`; check_contexts throws an
+/// Error otherwise.
 bool contexts_divide(const StepSpec& spec);
 void check_contexts(const StepSpec& spec);
 
 /// The graph of transformer, guidance and solver for one step.
 std::unique_ptr<StepGraph> build_step(const StepSpec& spec);
 
-/// The graph that makes the keys and values of a step with `keys`. Inputs after the parameters:
-/// text and image as above; outputs as the step takes them.
+/// The graph for the keys and values of a step with `keys`. Inputs after the parameters: text and
+/// image as above; outputs in the order of the step's inputs.
 std::unique_ptr<StepGraph> build_keys(const StepSpec& spec);
 
-/// Compiled steps by what they depend on; two experts of one shape, and any number of steps,
-/// guidance scales and samplers, share one. ProgramOptions::saved is for the first of them. The
-/// specs' options are placed on the same devices.
+/// Compiled steps by their spec. Two experts of equal shapes share one, as do all numbers of steps,
+/// guidance scales and samplers. ProgramOptions::saved applies to the first. All specs' options are
+/// placed on the same devices.
 class StepPrograms {
  public:
   explicit StepPrograms(runtime::Devices devices, runtime::ProgramOptions options = {})
@@ -140,7 +141,7 @@ class StepPrograms {
   const runtime::Program& keys(const StepSpec& spec);
   const runtime::Devices& devices() const { return devices_; }
   double compile_seconds() const { return compile_seconds_; }
-  /// debug_sharding: what of its inputs a step has on each device, and its collectives.
+  /// debug_sharding: the sharding of a step's inputs, and its collectives.
   std::vector<std::string> sharding_report(const StepSpec& spec);
 
  private:
@@ -154,7 +155,7 @@ class StepPrograms {
 
   runtime::Devices devices_;
   runtime::ProgramOptions options_;
-  std::deque<Compiled> steps_, keys_;  // whose programs stay where they are
+  std::deque<Compiled> steps_, keys_;  // a deque, because references to programs are returned
   double compile_seconds_ = 0;
 };
 

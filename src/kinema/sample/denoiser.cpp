@@ -11,14 +11,14 @@
 namespace kinema::sample {
 namespace {
 
-/// Steps `first` .. `last` - 1 that belong to one expert.
+/// Steps `first` .. `last` - 1 of one expert.
 struct Phase {
   int64_t expert;
   int64_t first;
   int64_t last;
 };
 
-/// A batch under way: the sample and the solver's history, whole on every device.
+/// A batch between steps: the sample and the solver's history, replicated on every device.
 struct State {
   runtime::Array x, previous, m1, m2;
 };
@@ -35,7 +35,7 @@ std::vector<Phase> phases_of(const schedulers::Schedule& schedule, const Experts
   return phases;
 }
 
-/// The first step of the low-noise expert; nothing for one transformer.
+/// The first step of the low-noise expert; nothing if there is one transformer.
 std::optional<int64_t> split_of(const schedulers::Schedule& schedule, const Experts& experts) {
   if (experts.size() == 1) {
     return std::nullopt;
@@ -69,7 +69,7 @@ void check_condition(const DenoiseBatch& batch, const networks::Sizes& network) 
             network.in_channels, network.out_channels);
       return;
     case Condition::CHANNELS:
-      check(extra > 0, "[sample] the transformer takes {} channels and makes as many: no image",
+      check(extra > 0, "[sample] the transformer takes and returns {} channels: no image",
             network.in_channels);
       dims[1] = extra;
       break;
@@ -82,7 +82,7 @@ void check_condition(const DenoiseBatch& batch, const networks::Sizes& network) 
         to_string(dims));
 }
 
-/// A row of numbers a sample, for networks that take such.
+/// Numbers per sample, for networks with such inputs.
 void check_rows(const char* what, const HostArray& rows, const HostArray& negative, int64_t width,
                 int64_t samples, bool guided) {
   const Shape expected{DType::F32, width == 0 ? Dims{} : Dims{samples, width}};
@@ -122,7 +122,7 @@ State start(const DenoiseBatch& batch, const runtime::Devices& devices) {
   return {.x = devices.upload(batch.latents), .previous = zeros(), .m1 = zeros(), .m2 = zeros()};
 }
 
-/// [b, ...], or both contexts one after the other, [2 b, ...].
+/// [b, ...], or with guidance both contexts concatenated, [2 b, ...].
 runtime::Array contexts(const HostArray& prompted, const HostArray& negative, bool guided,
                         const runtime::Devices& devices) {
   if (!guided) {
@@ -137,7 +137,7 @@ runtime::Array contexts(const HostArray& prompted, const HostArray& negative, bo
   return devices.upload(both);
 }
 
-/// The final sample. A given first frame comes back as it was: the solver moved it like the others.
+/// The final sample. A given first frame is restored: the solver has changed it too.
 HostArray finished(const State& state, const DenoiseBatch& batch) {
   HostArray latents = state.x.to_host();
   if (batch.condition_kind == Condition::FIRST_FRAME) {
@@ -151,7 +151,7 @@ HostArray finished(const State& state, const DenoiseBatch& batch) {
   return latents;
 }
 
-/// Everything one call of denoise shares between batches and phases.
+/// The state of one call of denoise.
 class Run {
  public:
   Run(Experts& experts, StepPrograms& programs, std::span<const DenoiseBatch> batches,
@@ -189,7 +189,7 @@ class Run {
     StepSpec spec = step_spec(experts_, phase.expert, batch, settings_);
     const std::vector<const runtime::Array*> params = experts_.parameters(phase.expert);
     const std::vector<runtime::Array> given = given_to_steps(batch, spec, params);
-    // What is kept is of this expert and batch: an expert's first step is whole.
+    // Results are kept within one expert and batch: an expert's first step is always full.
     ReusePlan plan = reuse_plan(settings_, experts_);
     std::vector<runtime::Array> kept;
     double drift = 0;
@@ -220,7 +220,8 @@ class Run {
     }
   }
 
-  /// The same at every step: text and image or their keys and values, and the condition.
+  /// Inputs that are the same at every step: text and image or their keys and values, and the
+  /// conditioning.
   std::vector<runtime::Array> given_to_steps(const DenoiseBatch& batch, const StepSpec& spec,
                                              const std::vector<const runtime::Array*>& params) {
     const runtime::Devices& devices = programs_.devices();
@@ -247,8 +248,8 @@ class Run {
     return given;
   }
 
-  /// Moves what the step keeps for later ones to `kept`; returns how far the sample is from the
-  /// reference, where the step says so.
+  /// Moves results for later steps to `kept`; returns the distance of the sample from the
+  /// reference, if the step computes it.
   static double keep(Reuse reuse, std::vector<runtime::Array>& results,
                      std::vector<runtime::Array>& kept) {
     switch (reuse) {
@@ -274,14 +275,14 @@ class Run {
     return 0;
   }
 
-  /// Reads the step's own answer, four bytes. Waiting for it keeps the progress honest and bounds
-  /// what is queued; a step is long against it.
+  /// Reads the step's `finite`, four bytes. Waiting for it makes the progress correct and limits
+  /// the queue; it is short compared to a step.
   void check_finite(const runtime::Array& finite, int64_t batch, int64_t step,
                     int64_t expert) const {
     check(finite.to_host().as<int32_t>()[0] != 0,
           "[sample] latents are not finite after step {} of {} ({}, batch {}): nothing is decoded\n"
-          "  weights are damaged (`kinema inspect --check` names them), a guidance scale is too "
-          "large, or the precision does not suffice (activations_dtype)",
+          "  the weights are corrupt (see `kinema inspect --check`), a guidance scale is too "
+          "large, or activations_dtype has too small a range",
           step + 1, settings_.schedule.size(), name_of(expert), batch);
   }
 

@@ -13,7 +13,7 @@ namespace kinema::sample {
 
 namespace {
 
-/// Without what sampling has no use for, and placed on the devices.
+/// Without options that only matter in training, and placed on the devices.
 nn::ModelOptions for_sampling(nn::ModelOptions options, const runtime::Devices& devices) {
   options.dropout = 0.0;
   options.remat = {};
@@ -30,7 +30,7 @@ Experts::Experts(runtime::Devices devices, PipelineFolder folder, const nn::Mode
       options_(for_sampling(options, devices_)) {
   for (const LentTransformer& each : lent) {
     check(each.expert >= 0 && each.expert < size(),
-          "[sample] expert {} is lent, but {} has {} transformers", each.expert,
+          "[sample] expert {} is shared, but {} has {} transformers", each.expert,
           folder_.folder.string(), size());
     is_lent_.at(static_cast<size_t>(each.expert)) = true;
   }
@@ -64,8 +64,8 @@ int64_t Experts::at_timestep(float timestep) const {
 }
 
 void Experts::make_way(int64_t expert) {
-  // An expert's size must be free beside its parameters: activations and the compiler's space come
-  // on top.
+  // An expert's size must be free in addition to its parameters, for activations and for the
+  // compiler.
   const int64_t wanted =
       (is_lent(expert) ? 1 : 2) * parameter_bytes(networks_.at(expert), options_, devices_);
   std::vector<runtime::Array>& other = loaded_.at(1 - expert);
@@ -75,13 +75,13 @@ void Experts::make_way(int64_t expert) {
 }
 
 std::vector<const runtime::Array*> Experts::lent(int64_t expert) const {
-  check(static_cast<bool>(lent_), "[sample] no parameters are lent yet");
+  check(static_cast<bool>(lent_), "[sample] no parameters are shared yet");
   std::vector<const runtime::Array*> out = lent_(expert);
   const auto specs = networks_.at(static_cast<size_t>(expert))->parameters(options_);
-  check(out.size() == specs.size(), "[sample] {} parameters are lent, the transformer has {}",
+  check(out.size() == specs.size(), "[sample] {} parameters are shared, the transformer has {}",
         out.size(), specs.size());
   for (size_t i = 0; i < specs.size(); ++i) {
-    check(out[i]->shape() == specs[i].shape, "[sample] `{}` is lent as {}, expected {}",
+    check(out[i]->shape() == specs[i].shape, "[sample] `{}` is shared as {}, expected {}",
           specs[i].name, to_string(out[i]->shape()), to_string(specs[i].shape));
   }
   return out;

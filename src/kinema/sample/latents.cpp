@@ -17,7 +17,7 @@ Dims with_count(int64_t count, const Dims& dims) {
   return out;
 }
 
-/// The tensor `latents`, `initial_latents`, or the only one there is.
+/// The tensor `latents`, `initial_latents`, or the only one.
 const io::TensorView& latents_tensor(const io::SafetensorsFile& file) {
   for (const char* name : {"latents", "initial_latents"}) {
     if (const io::TensorView* tensor = file.find(name)) {
@@ -55,7 +55,7 @@ HostArray read_latents(const std::filesystem::path& path, int64_t videos, const 
   const auto file = io::SafetensorsFile::open(path);
   const io::TensorView& tensor = latents_tensor(file);
   Dims dims = tensor.shape.dims;
-  // Of one video, or of images, which have no axis of frames.
+  // Of one video, or of images without an axis of frames.
   const bool of_images = dims.size() == 4 && video[1] == 1 && dims[1] == video[0] &&
                          dims[2] == video[2] && dims[3] == video[3];
   if (dims.size() == 4) {
@@ -76,7 +76,7 @@ HostArray read_latents(const std::filesystem::path& path, int64_t videos, const 
   return out;
 }
 
-/// Rows `items` of the first axis, one after the other.
+/// Rows `items` of the first axis, concatenated.
 HostArray take_rows(const HostArray& x, const std::vector<int64_t>& items) {
   Shape shape = x.shape;
   const int64_t row = shape.bytes() / shape.dims[0];

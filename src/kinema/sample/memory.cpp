@@ -18,7 +18,7 @@ std::string gib(double bytes) {
                              : fmt::format("{:.2f} GiB", bytes / kGiB);
 }
 
-/// What is made, as messages call it: `81 frames of 480 x 832`.
+/// The size for messages: `81 frames of 480 x 832`.
 std::string name_of(const VideoSizes& sizes) {
   return fmt::format("{} of {} x {}",
                      sizes.is_image ? "an image" : fmt::format("{} frames", sizes.num_frames),
@@ -28,7 +28,7 @@ std::string takes(const VideoSizes& sizes) {
   return name_of(sizes) + (sizes.is_image ? " takes" : " take");
 }
 
-/// Whether the weights could wait in host memory, and do not.
+/// True if weights_memory=host is possible and not set.
 bool may_wait(const nn::ModelOptions& options, const runtime::Devices& devices) {
   return runtime::has_own_memory(devices.client()) && options.weights_memory == Memory::DEVICE &&
          options.scan_layers;
@@ -38,20 +38,20 @@ void check_weights_fit(const nn::ModelOptions& options, const runtime::Devices& 
                        double weights, double free) {
   check(weights < free,
         "[sample] the transformer's weights alone take {}, but {} are free\n"
-        "  weights_dtype=bfloat16 stores two bytes a number, weights_storage=int8 one{}",
+        "  weights_dtype=bfloat16 stores two bytes per value, weights_storage=int8 one{}",
         gib(weights), gib(free),
         may_wait(options, devices) ? "; weights_memory=host keeps them in host memory" : "");
 }
 
-/// What takes less, where a step does not fit.
+/// Changes that need less memory.
 std::string smaller(const StepSpec& spec, const VideoSizes& sizes,
                     const runtime::Devices& devices) {
-  return fmt::format("smaller {} {}take less{}", sizes.is_image ? "images" : "frames",
+  return fmt::format("smaller {} {}need less{}", sizes.is_image ? "images" : "frames",
                      spec.latents[0] > 1 ? "and fewer at a time " : "",
                      may_wait(spec.options, devices) ? ", and so does weights_memory=host" : "");
 }
 
-/// One image more is whole in f32, while it is decoded.
+/// While an image is decoded, one more is in memory in f32.
 void check_images_fit(int64_t images, const VideoSizes& sizes, int64_t available) {
   const int64_t decoded = sizes.height * sizes.width * 3;
   const int64_t working = decoded * 4;
@@ -62,8 +62,8 @@ void check_images_fit(int64_t images, const VideoSizes& sizes, int64_t available
         "  {}",
         counted(images, "image"), sizes.height, sizes.width, gib(static_cast<double>(all)),
         gib(static_cast<double>(available)),
-        fit == 0 ? "not even one fits; smaller ones take less"
-                 : fmt::format("{} of them fit; smaller ones and fewer at a time take less", fit));
+        fit == 0 ? "not even one fits; smaller ones need less"
+                 : fmt::format("{} of them fit; smaller ones and fewer at a time need less", fit));
 }
 
 double beside_parameters(StepPrograms& programs, const StepSpec& spec) {
@@ -71,8 +71,9 @@ double beside_parameters(StepPrograms& programs, const StepSpec& spec) {
                              parameter_bytes(spec.network, spec.options, programs.devices()));
 }
 
-/// The most latent frames whose step was seen to take at most so many bytes beside the parameters;
-/// 0 for none. The next guess follows from the last two measurements.
+/// The maximum number of latent frames for which a step was measured to need at most `available`
+/// bytes in addition to the parameters; 0 for none. The next guess follows from the last two
+/// measurements.
 int64_t latent_frames_that_fit(StepPrograms& programs, StepSpec spec, double available) {
   constexpr int kMeasurements = 5;
   const int64_t patch = spec.network.sizes().patch_size[0];
@@ -153,7 +154,7 @@ void check_frames_fit(int64_t videos, const VideoSizes& sizes, const encoders::L
       room < alone ? 0 : (room - alone) / layout.temporal * layout.temporal + alone;
   fail(
       "[sample] {} decoded frames of {} x {} for each of {} at a time take {}, but {} are free\n"
-      "  {} frames fit; smaller frames and fewer at a time take less",
+      "  {} frames fit; smaller frames and fewer at a time need less",
       sizes.num_frames, sizes.height, sizes.width, videos,
       gib(static_cast<double>(frame * sizes.num_frames)), gib(static_cast<double>(available)),
       most);
@@ -162,13 +163,13 @@ void check_frames_fit(int64_t videos, const VideoSizes& sizes, const encoders::L
 void check_decode_fits(const VideoSizes& sizes, int64_t bytes, int64_t available) {
   check(bytes <= available,
         "[sample] decoding {} takes {}, but {} are free\n"
-        "  vae_tiling=true{} or vae_dtype=bfloat16 takes less",
+        "  vae_tiling=true{} or vae_dtype=bfloat16 needs less",
         name_of(sizes), gib(static_cast<double>(bytes)), gib(static_cast<double>(available)),
         sizes.is_image ? "" : ", vae_decode_chunk=1");
 }
 
 int64_t least_step_bytes(const StepSpec& spec, const runtime::Devices& devices) {
-  // Keys and values of all tokens beside the tokens; in a UNet what its way up takes again.
+  // Keys and values of all tokens, and the tokens; in a UNet, the skip connections.
   constexpr int64_t kAtOnce = 3;
   const networks::Value tokens =
       spec.network->block_sum_value(spec.options, spec.latents[0], spec.latents);

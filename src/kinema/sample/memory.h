@@ -9,71 +9,71 @@
 #include "kinema/sample/denoise_step.h"
 #include "kinema/sample/sizes.h"
 
-/// What a run takes, asked before it begins.
+/// The memory of a run, known before it starts.
 namespace kinema::sample {
 
-/// Bytes that each device may still take: the first one's own figures, else (CPU) an equal share of
-/// this machine's, less what the host will hold, and less an eleventh for the working space of
-/// kernels, which compilers do not count.
+/// Bytes of memory available per device: by the first device's own figures, or (CPU) an equal part
+/// of the host's memory, less the memory that the host will use, and less an eleventh for kernels,
+/// which compilers do not count.
 int64_t available_bytes(const runtime::Devices& devices, int64_t held_by_host = 0);
 
-/// Bytes of a transformer's parameters on each device, by the placement of the options; without
-/// those that wait on the host, where the devices have a memory of their own.
+/// Bytes of a transformer's parameters per device, for the placement of the options, without those
+/// in host memory if the devices have separate memory.
 int64_t parameter_bytes(const networks::Network& network, const nn::ModelOptions& options,
                         const runtime::Devices& devices);
 
-/// How what a step takes beside its parameters grows with the tokens of a video, linear s +
-/// square s^2: the square is attention's scores, where they are kept.
+/// The growth of a step's memory, without parameters, with the tokens of a video: linear s + square
+/// s^2; the square is attention's scores, if they are stored.
 struct StepGrowth {
   double linear = 0;
   double square = 0;
 
   double bytes(double tokens) const { return (linear + square * tokens) * tokens; }
-  /// Through two measurements.
+  /// Fitted to two measurements.
   static StepGrowth through(double tokens_1, double bytes_1, double tokens_2, double bytes_2);
 };
 
-/// What a request takes at most, in bytes of each device (on a CPU of the process), by its parts
-/// one after the other. What is loaded already counts as held.
+/// Peak memory of a request in bytes per device (on a CPU of the process), by phases one after the
+/// other. Memory of values that are already loaded is in `held`.
 struct MemoryUse {
-  int64_t before = 0;  // the most so far: compiling takes memory too
-  int64_t held = 0;    // before anything is loaded: the process, or what the device has
+  int64_t before = 0;  // peak so far: compilation needs memory too
+  int64_t held = 0;    // before loading: of the process, or in use on the device
   int64_t text = 0;    // the text encoder
-  int64_t kept = 0;    // of it, while what follows is made
+  int64_t kept = 0;    // the part of it that stays during later phases
   int64_t steps = 0;   // the transformer and a step
-  int64_t decode = 0;  // the autoencoder, beside the transformer where that stays
-  int64_t frames = 0;  // decoded, on a CPU
+  int64_t decode = 0;  // the autoencoder, and the transformer if it stays
+  int64_t frames = 0;  // decoded frames, on a CPU
 
   int64_t predicted() const {
     return std::max(before, held + std::max(text, kept + std::max(steps, decode + frames)));
   }
 };
 
-/// Bytes of each device that a step takes at least, as its sizes say without a compiler: the
-/// parameters, and what its blocks hold of the tokens of a batch without negative prompts.
+/// A lower bound of a step's bytes per device, from its sizes without compiling: the parameters,
+/// and the blocks' values for the tokens of a batch without negative prompts.
 int64_t least_step_bytes(const StepSpec& spec, const runtime::Devices& devices);
 
-/// Throws an Error when that is more than `available` bytes. `loaded`: the parameters lie on the
+/// Throws an Error if that is more than `available` bytes. `loaded`: the parameters are on the
 /// device already.
 void check_size_fits(const StepSpec& spec, const runtime::Devices& devices, const VideoSizes& sizes,
                      bool loaded, int64_t available);
 
-/// Whether the step's program fits into `available` bytes. `loaded`: the parameters lie on the
+/// True if the step's program fits into `available` bytes. `loaded`: the parameters are on the
 /// device already.
 bool step_fits(StepPrograms& programs, const StepSpec& spec, bool loaded, int64_t available);
 
-/// Throws an Error naming how many frames of a video fit when the step takes more than `available`
-/// bytes. `loaded`: the parameters lie on the device already. To say how many fit, the step is
-/// compiled a few times more, for shorter videos.
+/// Throws an Error with the number of frames that fit if the step needs more than `available`
+/// bytes. `loaded`: the parameters are on the device already. To find the number, the step is
+/// compiled a few times for shorter videos.
 void check_step_fits(StepPrograms& programs, const StepSpec& spec, const VideoSizes& sizes,
                      const encoders::LatentLayout& layout, bool loaded, int64_t available);
 
-/// Throws an Error when decoding a video takes more than `available` bytes, which the transformer
-/// has been given back for.
+/// Throws an Error if decoding a video needs more than `available` bytes, after the transformer was
+/// freed.
 void check_decode_fits(const VideoSizes& sizes, int64_t bytes, int64_t available);
 
-/// Throws an Error naming how many frames (or images) fit when the decoded ones of so many videos
-/// take more than `available` bytes of the host's memory.
+/// Throws an Error with the number of frames (or images) that fit if the decoded frames of `videos`
+/// videos need more than `available` bytes of host memory.
 void check_frames_fit(int64_t videos, const VideoSizes& sizes, const encoders::LatentLayout& layout,
                       int64_t available);
 

@@ -24,7 +24,7 @@ namespace {
 namespace fs = std::filesystem;
 
 /// `_a_red_circle_moving_left`: letters and digits of the prompt, at most 60; empty for a prompt
-/// that has none of ASCII's.
+/// without ASCII letters or digits.
 std::string slug(const std::string& prompt) {
   constexpr size_t kLongest = 60;
   std::string out;
@@ -57,7 +57,7 @@ std::string word(Condition condition) {
   return "";
 }
 
-/// Settings that make video `index` alone, with its prompt.
+/// Settings that reproduce video `index`, with its prompt.
 io::Json settings_of(const OutputOptions& options, const GeneratedVideo& video) {
   io::Json out = options.settings;
   out.set("prompt", video.prompt).set("prompt_file", "");
@@ -135,7 +135,8 @@ fs::path write_frames(const fs::path& folder, const HostArray& frames) {
   return folder;
 }
 
-/// Frames of a size that can be made out on a sheet, and that let a sheet of many be opened.
+/// Frames scaled so that they are visible in a contact sheet and a sheet of many videos can be
+/// opened.
 HostArray for_sheet(const HostArray& frames) {
   constexpr int64_t kTallest = 240;
   constexpr int64_t kShown = 5;  // see ContactSheetOptions::frames_per_video
@@ -165,7 +166,7 @@ void write_sheet(const fs::path& path, const std::vector<ListedVideo>& listed, i
     videos.push_back(video.frames);
     labels.push_back(video.prompt);
   }
-  constexpr int64_t kVisible = 48;  // rows of a frame that one can make out on a sheet
+  constexpr int64_t kVisible = 48;  // rows of a frame that is visible in a contact sheet
   const int64_t height = videos.empty() ? kVisible : std::max<int64_t>(1, videos[0].shape.dims[1]);
   const bool tiny = frame_height == height;
   const int64_t enlarge =
@@ -188,14 +189,15 @@ void for_each_part(const Timings& t, const std::function<void(const char*, doubl
   visit("total", t.total());
 }
 
-/// Names for new files in a folder.
+/// Unique names for new files in a folder.
 class Names {
  public:
   Names(fs::path folder, const OutputOptions& options)
       : folder_(std::move(folder)), options_(options) {}
 
-  /// `stem`, or `stem_1`, `stem_2` ... where there is a file, or a folder, of that name and one of
-  /// the endings. The file with the first ending is made, empty, so that nobody else takes it.
+  /// `stem`, or `stem_1`, `stem_2` ... if a file or folder with that name and one of the endings
+  /// exists. An empty file with the first ending is created, so that no other process uses the
+  /// name.
   std::string reserve(const std::string& stem,
                       std::initializer_list<std::string_view> endings) const {
     for (int64_t n = 0;; ++n) {
@@ -219,7 +221,7 @@ class Names {
   const OutputOptions& options_;
 };
 
-/// The `file_name` of a line of metadata.jsonl; empty for a line of another kind.
+/// The `file_name` of a line of metadata.jsonl; empty for other lines.
 std::string file_name_of(const std::string& line) {
   try {
     const io::Json row = io::Json::parse(line, kVideoList);
@@ -230,7 +232,7 @@ std::string file_name_of(const std::string& line) {
   }
 }
 
-/// The videos with their prompts are a data set themselves, together with those that were there.
+/// Adds the videos with their prompts to the folder's list, which makes the folder a data set.
 void add_to_list(const fs::path& file, const std::vector<ListedVideo>& videos) {
   std::set<std::string> names;
   std::string rows;
@@ -272,7 +274,7 @@ OutputFiles write_videos(const fs::path& folder, const GenerateRequest& request,
       } else {
         media::write_mp4(path, video.frames, {.fps = options.fps, .enlarge = options.enlarge});
       }
-    } catch (...) {  // a full disk: no words about a video that there is not
+    } catch (...) {  // a full disk: no metadata without the video
       std::error_code ignored;
       fs::remove(about, ignored);
       throw;

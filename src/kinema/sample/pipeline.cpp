@@ -17,8 +17,8 @@
 namespace kinema::sample {
 namespace {
 
-/// Which videos each batch of `size` holds; the last one is filled up with its last video, so that
-/// every batch runs the same program.
+/// The videos of each batch of `size`; the last batch repeats its last video, so that all batches
+/// run the same program.
 std::vector<std::vector<int64_t>> batches_of(int64_t videos, int64_t size) {
   std::vector<std::vector<int64_t>> batches;
   for (int64_t first = 0; first < videos; first += size) {
@@ -31,7 +31,7 @@ std::vector<std::vector<int64_t>> batches_of(int64_t videos, int64_t size) {
   return batches;
 }
 
-/// The same array for every video of a batch: a leading axis of `count`.
+/// The same array for each video of a batch: with a leading axis of `count`.
 HostArray repeated(const HostArray& one, int64_t count) {
   if (one.bytes.empty()) {
     return {};
@@ -45,14 +45,14 @@ HostArray repeated(const HostArray& one, int64_t count) {
   return out;
 }
 
-/// Row i of the first axis, without it.
+/// Row i of the first axis, without that axis.
 HostArray row(const HostArray& x, int64_t i) {
   HostArray out = take_rows(x, {i});
   out.shape.dims.erase(out.shape.dims.begin());
   return out;
 }
 
-/// With one more entry of the first axis, all zeros.
+/// Appends an entry of zeros to the first axis.
 HostArray with_zeros(HostArray x) {
   const size_t row = x.bytes.size() / static_cast<size_t>(x.shape.dims[0]);
   ++x.shape.dims[0];
@@ -70,7 +70,7 @@ HostArray own_rows(HostArray all, int64_t first, int64_t count) {
   return take_rows(all, rows);
 }
 
-/// The video piece by piece as bytes: the f32 frames are never whole in memory.
+/// Decodes the video in parts, as bytes: the f32 frames are never in memory completely.
 HostArray decode_frames(const encoders::Autoencoder& autoencoder, const HostArray& latents,
                         const VideoSizes& sizes) {
   HostArray frames(Shape{DType::U8, {sizes.num_frames, sizes.height, sizes.width, 3}});
@@ -126,12 +126,12 @@ Pipeline::Pipeline(const runtime::Devices& devices, PipelineFolder folder, Pipel
         experts_.folder().folder.string(), name, network.in_channels, network.out_channels);
 }
 
-/// Whether the negative prompt is zeros, and not encoded.
+/// True if the negative prompt is zeros, and not encoded.
 static bool has_zero_negative(const GenerateRequest& request, const PipelineFolder& folder) {
   return !request.negative_prompt && folder.zeros_for_no_negative;
 }
 
-/// All that are encoded, at once, so that an encoder may take prompts and negative prompt together.
+/// All texts to encode, in one call, so that an encoder may batch prompts and negative prompt.
 std::vector<encoders::Prompt> Pipeline::texts(const Plan& plan,
                                               const GenerateRequest& request) const {
   std::vector<encoders::Prompt> prompts;
@@ -158,9 +158,10 @@ Pipeline::Context Pipeline::encode(const GenerateRequest& request, const Plan& p
     encoders::TextStates made =
         parts_.text_encoder->encode(std::span<const encoders::Prompt>(texts(plan, request)));
     check(all_finite(made.states) && all_finite(made.pooled),
-          "[sample] what the text encoder {} made is not finite: its weights hold such values, or "
-          "its dtype is too narrow\n  `kinema inspect --check` names such weights; "
-          "text_encoder_dtype=float32 is the widest",
+          "[sample] the output of the text encoder {} is not finite: its weights are not, or its "
+          "dtype "
+          "has too small a range\n  `kinema inspect --check` names such weights; "
+          "try text_encoder_dtype=float32",
           parts_.text_encoder->name());
     const bool zeros = plan.guided && has_zero_negative(request, experts_.folder());
     out.text = zeros ? with_zeros(std::move(made.states)) : std::move(made.states);
@@ -170,12 +171,12 @@ Pipeline::Context Pipeline::encode(const GenerateRequest& request, const Plan& p
   const networks::Sizes& network = experts_.network(0).sizes();
   check(network.pooled_dim == 0 ||
             (!out.pooled.bytes.empty() && out.pooled.shape.dims[1] == network.pooled_dim),
-        "[sample] the model wants pooled text of {} numbers, but the text encoder {} makes {}",
+        "[sample] the model needs pooled text of {} numbers, but the text encoder {} returns {}",
         network.pooled_dim, parts_.text_encoder->name(),
         out.pooled.bytes.empty() ? "none" : to_string(out.pooled.shape));
   check(network.text_tokens == 0 || out.text.shape.dims[1] == network.text_tokens,
-        "[sample] this model takes {} text tokens, but the text encoder makes {}\n"
-        "  max_sequence_length={} is needed",
+        "[sample] this model takes {} text tokens, but the text encoder returns {}\n"
+        "  set max_sequence_length={}",
         network.text_tokens, out.text.shape.dims[1], network.text_tokens);
   if (network.image_dim > 0) {
     const AddSeconds watch(timings.image);
@@ -253,7 +254,7 @@ void save_all_latents(const std::filesystem::path& path, std::span<const Generat
   save_latents(path, all);
 }
 
-/// Loading and compiling happened within the denoising, whose own time is the rest.
+/// Subtracts loading and compiling from the time of denoising, in which they happened.
 void take_out(double load, double compile, Timings& timings) {
   timings.load = load;
   timings.compile += compile;
@@ -287,7 +288,7 @@ Generated Pipeline::generate(const GenerateRequest& request, const GenerateObser
     out.flow_shift = plan.schedule.shift_of(experts_.network(0).sizes().tokens(plan.sizes.latents));
   }
   {
-    // Nothing is loaded before it is known that all of it fits.
+    // Nothing is loaded before it is known that everything fits.
     const AddSeconds watch(out.timings.compile);
     make_room(plan, request, observer);
     check_together([&] {
@@ -325,7 +326,7 @@ Generated Pipeline::generate(const GenerateRequest& request, const GenerateObser
   std::vector<HostArray> latents;
   {
     const AddSeconds watch(out.timings.denoise);
-    // Of processes that share the devices none begins where another could not read the weights.
+    // Of processes that share the devices, none starts if another could not read the weights.
     check_together([&] { experts_.parameters(*plan.experts.begin()); });
     latents = denoise(experts_, *programs_, batches, plan.settings, counted_steps(observer, out));
   }
@@ -336,7 +337,8 @@ Generated Pipeline::generate(const GenerateRequest& request, const GenerateObser
     observer.denoised(out.videos);
   }
   if (!request.save_latents.empty() && request.share.count == 1) {
-    save_all_latents(request.save_latents, out.videos);  // before decoding: they cost the most
+    save_all_latents(request.save_latents,
+                     out.videos);  // before decoding: the latents cost the most time
   }
   const AddSeconds watch(out.timings.decode);
   if (out.memory.decode - plan.loaded_bytes > free_bytes(plan)) {

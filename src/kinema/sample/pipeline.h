@@ -22,25 +22,26 @@
 #include "kinema/sample/sizes.h"
 #include "kinema/schedulers/schedule.h"
 
-/// Prompts, and images for models that take them, in; frames out.
+/// Prompts, and for some models images, to frames.
 namespace kinema::sample {
 
-/// Which videos of a request this process makes, where several share them out: each makes whole
-/// batches, those in a row, so that every video has the bits that one process would give it.
+/// The videos of a request that this process generates, if several processes distribute them: each
+/// generates consecutive complete batches, so that every video has the same bits as with one
+/// process.
 struct VideoShare {
   int64_t index = 0;
   int64_t count = 1;
-  /// The text encoder takes prompts together, and its states depend on which: it is given all.
+  /// Encode all prompts: the states of a batched text encoder depend on the batch.
   bool all_texts = false;
 };
 
 struct GenerateRequest {
-  /// What is made, as messages call one of them: networks::Sizes::noun.
+  /// What is generated, for messages: networks::Sizes::noun.
   std::string_view noun = "video";
   std::vector<std::string> prompts;
-  /// What the second of two text encoders reads instead, one a prompt or none.
+  /// Texts for the second of two text encoders, one per prompt or none.
   std::vector<std::string> prompts_2;
-  /// Absent: the empty text, or zeros where the pipeline says so (SDXL).
+  /// Absent: the empty text, or zeros if the pipeline is configured so (SDXL).
   std::optional<std::string> negative_prompt;
   std::optional<std::string> negative_prompt_2;
   /// Of all videos.
@@ -51,47 +52,48 @@ struct GenerateRequest {
   int64_t width = 832;
   int64_t num_inference_steps = 50;
   double guidance_scale = 5.0;
-  /// For the low-noise expert; the same as guidance_scale when absent. See is_guided.
+  /// For the low-noise expert; guidance_scale if absent. See is_guided.
   std::optional<double> guidance_scale_2;
   double guidance_rescale = 0.0;
-  /// For networks that guidance was distilled into: that of a negative prompt, where one is given.
+  /// Guidance scale of a negative prompt, for networks with distilled guidance.
   double true_cfg_scale = 1.0;
-  /// For networks that are told sizes; those of the negative prompt where they are others.
+  /// For networks with size_ids; separate ones for the negative prompt if set.
   data::PictureSizes picture_sizes;
   std::optional<data::PictureSizes> negative_picture_sizes;
   uint64_t seed = 0;
-  /// Index of the first video: video i of the request is what it would be at first_index + i of a
-  /// longer one.
+  /// Index of the first video: video i of the request equals video first_index + i of a longer
+  /// request.
   int64_t first_index = 0;
-  /// Videos denoised at once; the result does not depend on it but for rounding.
+  /// Videos denoised together; changes results by rounding only.
   int64_t batch_size = 1;
   VideoShare share;
-  /// False: no more than the latents are made.
+  /// False: stop after the latents.
   bool decodes = true;
-  /// Prompt and negative prompt one after the other; done by itself where both at once do not fit.
+  /// Prompt and negative prompt one after the other; chosen automatically if both together do not
+  /// fit.
   bool two_passes = false;
   /// Heights and the kind of model are filled in.
   ReuseSettings reuse;
-  /// Instead of the folder's own schedule.
+  /// Replaces the folder's schedule.
   std::optional<schedulers::ScheduleConfig> schedule;
-  /// safetensors with `latents` (or one tensor of any name), f32 [n, c, f, h, w], n the number of
-  /// videos or 1: the starting noise instead of the seed's,
-  /// standard normal.
+  /// safetensors with `latents` (or one tensor of any name), f32 [n, c, f, h, w] with n the number
+  /// of videos or 1: standard normal starting noise that replaces the seed's.
   std::filesystem::path initial_latents;
-  /// Where the final latents go, as `latents` f32 [n, c, f, h, w]; empty writes none. Of a request
-  /// that is shared out, who gathers them writes them (GenerateObserver::denoised, save_latents).
+  /// File for the final latents, `latents` f32 [n, c, f, h, w]; empty: none. If a request is
+  /// distributed, the process that gathers the latents writes them (GenerateObserver::denoised,
+  /// save_latents).
   std::filesystem::path save_latents;
 
   /// Of all processes.
   int64_t videos() const { return static_cast<int64_t>(prompts.size()) * num_videos_per_prompt; }
 };
 
-/// Videos in a row, by their place in the request.
+/// A range of videos, by their index in the request.
 struct VideoRange {
   int64_t first = 0;
   int64_t count = 0;
 };
-/// Those that the share with this index makes; none where there are fewer batches than shares.
+/// The videos of the share with this index; none if there are fewer batches than shares.
 VideoRange videos_of_share(const GenerateRequest& request, int64_t index);
 
 struct GeneratedVideo {
@@ -101,7 +103,8 @@ struct GeneratedVideo {
   HostArray frames;   // u8 [f, h, w, 3]
 };
 
-/// Seconds by part, for the report. Encoders load and compile when they are first used.
+/// Seconds per phase, for the report. Encoders load and compile at first use, which counts as
+/// theirs.
 struct Timings {
   double load = 0;     // the transformers
   double text = 0;     // prompts to embeddings
@@ -116,89 +119,90 @@ struct Generated {
   std::vector<GeneratedVideo> videos;  // prompt by prompt
   VideoSizes sizes;
   schedulers::ScheduleConfig schedule;
-  std::optional<double> flow_shift;  // of pictures of these sizes; none: a diffusion
+  std::optional<double> flow_shift;  // for pictures of these sizes; none: a diffusion
   Condition condition = Condition::NONE;
   int64_t steps = 0;         // of all batches
-  int64_t reused_steps = 0;  // of these, those that took something from earlier ones
+  int64_t reused_steps = 0;  // steps that reused results of earlier ones
   Timings timings;
   MemoryUse memory;
-  /// Most that a device held at a time, on a CPU the process; 0 where the device does not say.
+  /// Peak memory of a device, on a CPU of the process; 0 if unknown.
   int64_t peak_bytes = 0;
 };
 
-/// By how much a request is guided away from the negative prompt; not more than 1: it is not. Where
-/// guidance was distilled into the network that is told its scale, and a negative prompt has one of
-/// its own.
+/// The guidance scale between prompt and negative prompt; at most 1: no guidance. Networks with
+/// distilled guidance have the guidance scale as an input, and a separate scale for a negative
+/// prompt.
 double classifier_free_scale(const GenerateRequest& request, const networks::Sizes& network);
 
-/// What stands around the transformers. Shared: several pipelines may have one text encoder.
+/// The models other than the transformers. Shared, because several pipelines may use one text
+/// encoder.
 struct PipelineParts {
   std::shared_ptr<const encoders::Autoencoder> autoencoder;
   std::shared_ptr<const encoders::TextEncoder> text_encoder;
   std::shared_ptr<const encoders::ImageEncoder> image_encoder;  // null: none
 };
 
-/// Who wants to hear of what while a video is made; every function may be empty.
+/// Callbacks during a request; all may be empty.
 struct GenerateObserver {
-  /// One line: what is done otherwise than asked (`num_frames 80 is made 81`). Called before the
-  /// work begins.
+  /// A log line about something that differs from the request (`num_frames 80 is made 81`). Called
+  /// before the work starts.
   std::function<void(const std::string& note)> note = {};
-  /// Over a mesh, before the steps are compiled: how the transformer's batch lies on it.
+  /// Over a mesh, before the steps are compiled: the sharding of the transformer's batch.
   std::function<void(const std::string& text)> layout = {};
-  /// Over a mesh, once the steps are compiled: the report of debug_sharding. Not made when empty.
+  /// Over a mesh, after the steps are compiled: the report of debug_sharding, which is not computed
+  /// if this is empty.
   std::function<void(const std::vector<std::string>& lines)> sharding = {};
-  /// Once everything is compiled and nothing is loaded: what it will take.
+  /// After everything is compiled, before anything is loaded: the memory of the run.
   std::function<void(const MemoryUse& memory)> memory = {};
-  /// Before the first step: what the transformer is given, and frames of a video that is made.
+  /// Before the first step: the transformer's inputs, and the frames of a video.
   std::function<void(std::span<const DenoiseBatch> batches, int64_t num_frames)> encoded = {};
   /// After each step.
   DenoiseObserver step = {};
-  /// Before the first video is decoded: videos without frames.
+  /// Before the first video is decoded: the videos without frames.
   std::function<void(std::span<const GeneratedVideo> videos)> denoised = {};
-  /// After each video that was decoded.
+  /// After each decoded video.
   std::function<void(int64_t done, int64_t total)> decoded = {};
 };
 
 struct PipelineOptions {
   nn::ModelOptions model;
   runtime::ProgramOptions program;
-  /// Where compiled steps are kept, for several pipelines that have steps in common; its own when
-  /// null.
+  /// Compiled steps, shared between pipelines; if null, the pipeline has its own.
   std::shared_ptr<StepPrograms> programs = {};
-  /// As if so many bytes of device memory were free; asks the device when absent.
+  /// Overrides the free bytes of device memory; if absent, the device is queried.
   std::optional<int64_t> available_bytes = {};
-  /// Text and image encoders go when the first request's prompts are encoded: there is no other.
-  /// Without it they stay for the next one, where there is room.
+  /// Free text and image encoders after the first request's prompts are encoded, because there is
+  /// no other request. If false, they stay for the next one if there is memory.
   bool releases_encoders = false;
-  /// The transformers that Pipeline::lend brings the parameters of.
+  /// The transformers whose parameters come from Pipeline::lend.
   std::vector<LentTransformer> lent = {};
-  /// For processes that share the devices, and make the same calls: what is wrong in this one
-  /// (empty: nothing) in, what is wrong in the first in which something is out. What may end in one
-  /// and not in others is asked so, and ends in all.
+  /// For processes that share the devices and make the same calls. Takes this process's error
+  /// (empty: none) and returns the error of the first process with one. So an error in one process
+  /// ends the request in all of them.
   std::function<std::string(const std::string& problem)> agree = {};
 };
 
-/// Writes latents f32 [c, f, h, w] of as many videos as GenerateRequest::save_latents says.
+/// Writes latents f32 [c, f, h, w] of all videos, in the format of GenerateRequest::save_latents.
 void save_latents(const std::filesystem::path& path, std::span<const HostArray* const> latents);
 
-/// A video pipeline on one device, or with its transformers split over the devices of a mesh: text
-/// to video, image to video (through CLIP or not), first and last frame, one transformer or two
-/// experts, and TI2V, by what the folder holds.
+/// A pipeline on one device, or with its transformers sharded over a mesh: text to video or image,
+/// image to video (with or without CLIP), first and last frame, one transformer or two experts, and
+/// TI2V, according to the folder.
 class Pipeline {
  public:
-  /// Throws what the configurations' readers throw, and an Error when the autoencoder does not fit
+  /// Throws the errors of the configurations' readers, and an Error if the autoencoder does not fit
   /// the transformer's channels.
   Pipeline(const runtime::Devices& devices, PipelineFolder folder, PipelineParts parts,
            PipelineOptions options = {});
 
-  /// The lent transformers of the videos to come, see Experts::lend.
+  /// The shared transformers of the next videos, see Experts::lend.
   void lend(LentParameters parameters) { experts_.lend(std::move(parameters)); }
 
-  /// Throws what generate would before it computes anything.
+  /// Throws what generate would throw before it computes anything.
   void verify(const GenerateRequest& request, const GenerateObserver& observer = {}) const;
 
-  /// Makes num_videos_per_prompt videos a prompt. Everything that can be checked without computing
-  /// is checked first, then the compiled step's memory, then the work begins.
+  /// Generates num_videos_per_prompt videos per prompt. It first checks everything that needs no
+  /// computation, then the memory of the compiled step, then starts.
   Generated generate(const GenerateRequest& request, const GenerateObserver& observer = {});
 
   const encoders::Autoencoder& autoencoder() const { return *parts_.autoencoder; }
@@ -207,7 +211,7 @@ class Pipeline {
 
  private:
   struct Plan;
-  /// What the transformer is told: prompts, then the negative one, and CLIP's tokens.
+  /// The transformer's context: prompts, then the negative one, and CLIP's tokens.
   struct Context {
     HostArray text;    // f32 [n, t, d]
     HostArray pooled;  // f32 [n, p], or no bytes

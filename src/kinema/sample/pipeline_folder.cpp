@@ -21,16 +21,15 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// True when `model_index.json` lists the part: `["diffusers", CLASS]`, not
-/// absent, null or `[null, null]`.
+/// True if `model_index.json` lists the part: `["diffusers", CLASS]`, not absent, null or `[null,
+/// null]`.
 bool lists(const io::Json& index, std::string_view part) {
   const io::Json* entry = index.find(part);
   return entry != nullptr && entry->is_array() && entry->items().size() == 2 &&
          !entry->items()[1].is_null();
 }
 
-/// The classes that a part of a family's pipeline may be of; a part that is not named here may be
-/// of any.
+/// The allowed classes of a part of a family's pipeline; empty: any.
 std::vector<std::string_view> classes_of(std::string_view part, const weights::Family& family) {
   if (part == family.part || part == "transformer_2") {
     return {family.transformer_class};
@@ -47,7 +46,7 @@ std::vector<std::string_view> classes_of(std::string_view part, const weights::F
                             : std::vector<std::string_view>{found->second};
 }
 
-/// Whether a part of some family is of this class.
+/// True if a part of any family has this class.
 bool is_class_of_a_part(std::string_view name) {
   return std::ranges::any_of(weights::families(), [&](const weights::Family& family) {
     return name == family.transformer_class || name == family.vae_class ||
@@ -55,8 +54,7 @@ bool is_class_of_a_part(std::string_view name) {
   });
 }
 
-/// Throws an Error where a part's own config.json, if it is there, says that it is another
-/// family's.
+/// Throws an Error if the part's own config.json, if it exists, belongs to another family.
 void check_own_class(const fs::path& part, const std::vector<std::string_view>& classes) {
   std::error_code ignored;
   if (classes.empty() || !fs::is_regular_file(part / "config.json", ignored)) {
@@ -66,14 +64,14 @@ void check_own_class(const fs::path& part, const std::vector<std::string_view>& 
   check(config.is_object(), "[sample] {}/config.json is {}, expected an object with a _class_name",
         part.string(), config.describe());
   const std::string own = weights::class_of_model(config);
-  check(!is_class_of_a_part(own) || std::ranges::find(classes, own) != classes.end(),
-        "[sample] {} holds a `{}`, but its pipeline wants a {} there\n  put that model's folder "
-        "back, or "
-        "name the pipeline that the part belongs to",
-        part.string(), own, fmt::join(classes, " or "));
+  check(
+      !is_class_of_a_part(own) || std::ranges::find(classes, own) != classes.end(),
+      "[sample] {} holds a `{}`, but its pipeline needs a {} there\n  restore that model's folder, "
+      "or use the pipeline that this model belongs to",
+      part.string(), own, fmt::join(classes, " or "));
 }
 
-/// The folder of a part that the index lists; empty for one that it does not list.
+/// The folder of a part that the index lists; empty if it does not.
 fs::path part_of(const fs::path& folder, const io::Json& index, std::string_view part,
                  const weights::Family& family, PartsThere parts) {
   if (!lists(index, part)) {
@@ -139,8 +137,8 @@ void read_index(PipelineFolder& out, const io::Json& index, PartsThere parts) {
   }
 }
 
-/// What the names around a transformer say of its place: folders that links lead to, weight files,
-/// and where its config was saved from.
+/// Names that indicate which expert a transformer is: folders of symbolic links, weights files, and
+/// the path in its config.
 std::string names_around(const fs::path& pipeline, const fs::path& transformer) {
   std::error_code ignored;
   const fs::path real = fs::canonical(transformer, ignored);
@@ -157,7 +155,7 @@ std::string names_around(const fs::path& pipeline, const fs::path& transformer) 
       out += " " + from->as_string();
     }
   } catch (const Error&) {
-    // A config that cannot be read is reported by who needs it.
+    // The reader of the config reports its errors.
   }
   std::ranges::transform(out, out.begin(), [](unsigned char c) { return std::tolower(c); });
   return out;
@@ -191,7 +189,7 @@ void check_family(const PipelineFolder& folder, const networks::Network& network
 
 namespace {
 
-/// A line where model_index.json and scheduler_config.json name two classes; else empty.
+/// A warning if model_index.json and scheduler_config.json name different classes; else empty.
 std::string doubt_of_scheduler(const PipelineFolder& folder) {
   std::error_code ignored;
   if (folder.scheduler_class.empty() || !fs::exists(folder.folder / kSchedulerConfig, ignored)) {
@@ -203,8 +201,8 @@ std::string doubt_of_scheduler(const PipelineFolder& folder) {
   return schedulers::without_flax(name) == schedulers::without_flax(folder.scheduler_class)
              ? ""
              : fmt::format(
-                   "the scheduler of {} is {}, as its model_index.json says; its "
-                   "scheduler_config.json names {}",
+                   "the scheduler of {} is {}, as in its model_index.json; its "
+                   "scheduler_config.json has {}",
                    folder.folder.string(), folder.scheduler_class, name);
 }
 
@@ -214,7 +212,7 @@ void check_schedule(const PipelineFolder& folder) {
   const std::optional<schedulers::ScheduleConfig>& schedule = folder.schedule;
   if (!schedule || !schedule->unknown_class.empty() || !schedule->unsupported.empty() ||
       schedulers::clips_sample(*schedule)) {
-    return;  // another sampler can be asked for
+    return;  // another sampler can be requested
   }
   constexpr int64_t kSteps = 4;
   const int64_t tokens = schedule->dynamic_shift ? schedule->dynamic_shift->max_tokens : 1;
@@ -223,7 +221,7 @@ void check_schedule(const PipelineFolder& folder) {
   } catch (const Error& error) {
     const std::string what = error.what();
     const bool is_index = !doubt_of_scheduler(folder).empty();
-    fail("{}\n  {} says so", what.substr(0, what.find('\n')),
+    fail("{}\n  from {}", what.substr(0, what.find('\n')),
          (folder.folder / (is_index ? "model_index.json" : kSchedulerConfig)).string());
   }
 }
@@ -244,7 +242,7 @@ std::vector<std::string> warnings(const PipelineFolder& folder) {
   const bool second_is_high = speaks_of(low, "high") && !speaks_of(low, "low");
   if (first_is_low || second_is_high) {
     out.push_back(fmt::format(
-        "the experts seem to have changed places: by its name, {} is for {} noise, but it is used "
+        "the experts seem to be exchanged: by its name, {} is for {} noise, but it is used "
         "for {} noise",
         first_is_low ? folder.transformer.string() : folder.transformer_2.string(),
         first_is_low ? "low" : "high", first_is_low ? "high" : "low"));
@@ -270,7 +268,7 @@ PipelineFolder read_pipeline_folder(const fs::path& folder, PartsThere parts) {
     }
   }
   if (out.transformer.empty()) {
-    weights::check_role(folder, {weights::Role::PIPELINE});  // what it is, where that is known
+    weights::check_role(folder, {weights::Role::PIPELINE});  // names the kind of folder, if known
   }
   check(!out.transformer.empty(),
         "[sample] {} has neither model_index.json nor a folder `transformer` or `unet`",

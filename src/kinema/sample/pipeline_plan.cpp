@@ -15,7 +15,7 @@
 namespace kinema::sample {
 namespace {
 
-/// True for a file that `save` wrote, which another may take the place of.
+/// True for a file that `save` wrote, which may be overwritten.
 bool holds_latents(const std::filesystem::path& path) {
   try {
     const auto file = io::SafetensorsFile::open(path);
@@ -28,7 +28,7 @@ bool holds_latents(const std::filesystem::path& path) {
 void check_request(const GenerateRequest& request) {
   check(!request.prompts.empty(), "[sample] there is no prompt");
   check(request.prompts_2.empty() || request.prompts_2.size() == request.prompts.size(),
-        "[sample] there are {} prompts and {} of a second encoder", request.prompts.size(),
+        "[sample] there are {} prompts, and {} for the second encoder", request.prompts.size(),
         request.prompts_2.size());
   check(request.num_videos_per_prompt >= 1,
         "[sample] num_videos_per_prompt is {}, expected 1 or more", request.num_videos_per_prompt);
@@ -40,7 +40,7 @@ void check_request(const GenerateRequest& request) {
     check(!std::filesystem::is_directory(path),
           "[sample] save_latents {} is a folder, a file was expected", path.string());
     check(!std::filesystem::exists(path) || holds_latents(path),
-          "[sample] save_latents {} is there already and is no file of latents\n  give another "
+          "[sample] save_latents {} exists already and is not a file of latents\n  choose another "
           "name, or remove it",
           path.string());
     io::make_folder(path.parent_path());
@@ -53,7 +53,7 @@ VideoRange videos_of_share(const GenerateRequest& request, int64_t index) {
   const int64_t size = std::max<int64_t>(1, std::min(request.batch_size, request.videos()));
   const int64_t batches = (request.videos() + size - 1) / size;
   const int64_t each = batches / request.share.count;
-  const int64_t more = batches % request.share.count;  // the first so many have one more
+  const int64_t more = batches % request.share.count;  // the first shares have one batch more
   const int64_t first = (index * each + std::min(index, more)) * size;
   const int64_t end = first + (each + (index < more ? 1 : 0)) * size;
   return {.first = first, .count = std::max<int64_t>(0, std::min(end, request.videos()) - first)};
@@ -138,7 +138,7 @@ int64_t Pipeline::free_bytes(const Plan& plan) const {
   return options_.available_bytes.value_or(available_bytes(programs_->devices(), 2 * noise));
 }
 
-/// Throws, where this or another process would, the same in all.
+/// Throws the error of this or of another process, the same in all.
 void Pipeline::check_together(const std::function<void()>& work) const {
   if (!options_.agree) {
     work();
@@ -166,12 +166,12 @@ void Pipeline::release_encoders() const {
   parts_.autoencoder->release();
 }
 
-/// Compiles the programs, and asks whether they fit; encoders that an earlier request has left go
-/// when they do not. Prompt and negative prompt at once take less time; where only one after the
-/// other fits, they go so.
+/// Compiles the programs and checks whether they fit; if not, encoders of an earlier request are
+/// freed. Prompt and negative prompt in one batch are faster; if only one after the other fits,
+/// that is used.
 void Pipeline::make_room(Plan& plan, const GenerateRequest& request,
                          const GenerateObserver& observer) {
-  // Shapes alone say what a step takes.
+  // The memory of a step depends on shapes only.
   DenoiseBatch batch{.condition_kind = plan.condition};
   const auto batched = [&](Dims dims) {
     dims.insert(dims.begin(), plan.batch);
@@ -242,7 +242,7 @@ MemoryUse Pipeline::memory_use(const Plan& plan, const GenerateRequest& request)
   if (request.decodes) {
     out.decode = plan.loaded_bytes + parts_.autoencoder->decode_memory_bytes(latents);
   }
-  runtime::give_back_free_memory();  // the compiler's
+  runtime::give_back_free_memory();  // of the compiler
   out.kept = plan.encoders_go || out.text + out.steps > free_bytes(plan) ? 0 : out.text;
   out.before = runtime::peak_bytes(programs_->devices());
   out.held = runtime::held_bytes(programs_->devices());

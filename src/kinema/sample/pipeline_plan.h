@@ -7,23 +7,23 @@
 
 namespace kinema::sample {
 
-/// Everything about a request that is known before anything is computed.
+/// All properties of a request that are known before computing.
 struct Pipeline::Plan {
-  int64_t first = 0;         // of this process's videos
+  int64_t first = 0;         // first of this process's videos
   int64_t videos = 0;        // of this process
-  int64_t batch = 0;         // videos at once
-  int64_t first_prompt = 0;  // of those that are encoded
+  int64_t batch = 0;         // videos per batch
+  int64_t first_prompt = 0;  // first of the encoded prompts
   int64_t prompts = 0;
   VideoSizes sizes;
   Condition condition = Condition::NONE;
   schedulers::ScheduleConfig schedule;
   DenoiseSettings settings;
-  bool guided = false;        // by any expert that the schedule uses
-  std::set<int64_t> experts;  // that the schedule uses
-  int64_t step_bytes = 0;     // of the largest step, with parameters that are to be loaded
-  int64_t loaded_bytes = 0;   // of these, the parameters
-  bool encoders_go = false;   // before the steps
-  bool takes_pooled = false;  // as the network says
+  bool guided = false;        // by any expert in the schedule
+  std::set<int64_t> experts;  // used by the schedule
+  int64_t step_bytes = 0;     // of the largest step, with parameters that will be loaded
+  int64_t loaded_bytes = 0;   // the parameters among these
+  bool encoders_go = false;   // encoders are freed before the steps
+  bool takes_pooled = false;  // the network takes pooled text
   bool takes_sizes = false;
 };
 

@@ -8,8 +8,8 @@
 namespace kinema::sample {
 namespace {
 
-// The fixed numbers of the reference's implementation.
-constexpr int64_t kGuidanceInterval = 5;  // every so many steps, a whole one
+// The constants of the reference's implementation.
+constexpr int64_t kGuidanceInterval = 5;  // a full step after this many steps
 constexpr double kGuidanceBoost = 0.2;
 constexpr double kSenTolerance = 0.1;
 constexpr int64_t kSenLongest = 3;
@@ -32,13 +32,13 @@ std::vector<double> nearest(const std::vector<double>& table, size_t offset, int
     const double at = n == 1 ? static_cast<double>(count - 1)
                              : static_cast<double>(i) *
                                    (static_cast<double>(count - 1) / static_cast<double>(n - 1));
-    // Halves go to the even neighbour, as the reference rounds.
+    // Halves are rounded to even, as in the reference.
     out.push_back(table[2 * static_cast<size_t>(std::nearbyint(at)) + offset]);
   }
   return out;
 }
 
-/// Whether the step belongs to the steps at the start of a phase that are always whole.
+/// True for the steps at the start of a phase that are always full.
 bool is_retained(const MagCache& cache, int64_t step, int64_t steps, std::optional<int64_t> split) {
   const double r = cache.retention;
   const auto truncated = [](double x) { return static_cast<int64_t>(x); };
@@ -46,7 +46,7 @@ bool is_retained(const MagCache& cache, int64_t step, int64_t steps, std::option
     return step < truncated(static_cast<double>(steps) * r);
   }
   const auto low = static_cast<double>(steps - *split);
-  // What the other expert's blocks added is of no use: the first step of an expert is whole.
+  // The sum of the other expert's blocks cannot be reused: the first step of an expert is full.
   if (step == *split) {
     return true;
   }
@@ -57,7 +57,7 @@ bool is_retained(const MagCache& cache, int64_t step, int64_t steps, std::option
          (step >= *split && static_cast<double>(step) <= low * r + static_cast<double>(*split));
 }
 
-/// The errors of one branch since its last whole step.
+/// The errors of one branch since its last full step.
 struct Drift {
   double ratio = 1.0;
   double error = 0.0;
@@ -104,10 +104,11 @@ std::vector<GuidanceReuse> guidance_reuse(const GuidanceCache& cache, int64_t st
   const int64_t start = steps / 3;
   const int64_t end = cache.height >= 720 ? static_cast<int64_t>(static_cast<double>(steps) * 0.9)
                                           : steps - (split ? 1 : 2);
-  // From here on details are made, and high frequencies count more; before, shapes.
+  // Later steps decide details, where high frequencies have more weight; earlier steps decide
+  // shapes.
   const int64_t details = split.value_or(steps / 2);
   std::vector<GuidanceReuse> out;
-  bool whole_seen = false;  // by the transformer that reuses
+  bool whole_seen = false;  // of the transformer that reuses
   for (int64_t i = 0; i < steps; ++i) {
     GuidanceReuse step;
     const bool may = !split || i >= *split;
@@ -145,11 +146,12 @@ void check_reuse(const ReuseSettings& settings, bool guided) {
   if (settings.magcache) {
     check_table(settings.magcache->ratios);
   }
-  check(guided || !settings.guidance,
-        "[sample] use_cfg_cache reuses the negative prompt's prediction, and there is none: the "
-        "guidance scale is 1 or less");
+  check(
+      guided || !settings.guidance,
+      "[sample] use_cfg_cache reuses the negative prompt's prediction, which is not computed: the "
+      "guidance scale is 1 or less");
   check(guided || !settings.sencache,
-        "[sample] use_sen_cache is for runs with guidance, and there is none: the guidance scale "
+        "[sample] use_sen_cache needs guidance, but the guidance scale "
         "is 1 or less");
 }
 

@@ -15,12 +15,12 @@ namespace {
 using io::Json;
 using schedulers::Sampler;
 
-/// A setting that this build has in one form only; absent and null mean that form.
+/// A setting for which kinema supports one value; absent and null mean that value.
 struct Fixed {
   std::string_view key;
   std::string_view value;  // as JSON
-  /// It says how the network was trained; others say how it is sampled, which another sampler that
-  /// is named in its place does not ask.
+  /// True for settings of the network's training; the others are about sampling, and do not matter
+  /// if another sampler is requested.
   bool is_learned = false;
 };
 
@@ -78,13 +78,13 @@ const std::vector<Fixed>& fixed_settings(Sampler sampler) {
   fail("[scheduler] unknown sampler {}", static_cast<int>(sampler));
 }
 
-/// The value, unless it is absent or null.
+/// The value, or null if it is absent or null.
 const Json* given(const Json& config, std::string_view key) {
   const Json* value = config.find(key);
   return value == nullptr || value->is_null() ? nullptr : value;
 }
 
-/// The first setting that is not as it must be, in words; empty where all are.
+/// The first unsupported setting as a message; empty if there is none.
 std::string unsupported_setting(const Json& config, Sampler sampler, bool learned) {
   for (const Fixed& fixed : fixed_settings(sampler)) {
     const Json* value = given(config, fixed.key);
@@ -106,7 +106,7 @@ bool flag_or(const Json& config, std::string_view key, bool otherwise) {
   return value == nullptr ? otherwise : value->as_bool();
 }
 
-/// One of the words that a reader knows.
+/// A value of an enumeration, by its reader.
 template <typename T>
 T word_or(const Json& config, std::string_view key, T (*read)(std::string_view), T otherwise) {
   const Json* value = given(config, key);
@@ -114,7 +114,7 @@ T word_or(const Json& config, std::string_view key, T (*read)(std::string_view),
 }
 
 schedulers::Diffusion diffusion_of(const Json& config) {
-  // Defaults are those of diffusers' classes, not of SDXL.
+  // The defaults of diffusers' classes, not of SDXL.
   schedulers::Diffusion out;
   out.beta_start = number_or(config, "beta_start", 0.0001);
   out.beta_end = number_or(config, "beta_end", 0.02);
@@ -158,8 +158,8 @@ void read_dynamic_shift(const Json& config, schedulers::ScheduleConfig& out) {
   out.dynamic_shift = shift;
 }
 
-/// diffusers writes infinities, which JSON does not have (`lambda_min_clipped` of DPMSolver): a
-/// value that is one is not given. Their room is kept, so that errors name places of the file.
+/// diffusers writes infinities, which JSON does not have (`lambda_min_clipped` of DPMSolver): they
+/// are replaced by null, padded to the same length, so that errors have the right positions.
 std::string without_infinities(std::string_view text) {
   std::string out(text);
   bool in_string = false;
@@ -181,7 +181,7 @@ std::string without_infinities(std::string_view text) {
   return out;
 }
 
-/// Whether a configuration of a class that may be of either is of a rectified flow.
+/// True if a configuration of a class for both is of a rectified flow.
 bool is_of_flow(const Json& config) {
   const Json* predicts = given(config, "prediction_type");
   const bool says_so =
@@ -190,7 +190,7 @@ bool is_of_flow(const Json& config) {
          (given(config, "beta_start") == nullptr && given(config, "shift") != nullptr);
 }
 
-/// What a configuration says beside its sampler's own settings.
+/// The settings of a configuration other than the sampler's.
 schedulers::ScheduleConfig read_schedule(Sampler sampler, const Json& config) {
   schedulers::ScheduleConfig out;
   out.sampler = sampler;
@@ -231,18 +231,18 @@ schedulers::ScheduleConfig schedule_of(Sampler sampler, const Json& config) {
   schedulers::ScheduleConfig out = read_known(sampler, config);
   check(out.unsupported.empty(), "[scheduler] {}", out.unsupported);
   check(!schedulers::clips_sample(out),
-        "[scheduler] {} has {}; only false is supported\n  \"clip_sample\": false, as pipelines of "
-        "latents have it",
+        "[scheduler] {} has {}; only false is supported\n  set \"clip_sample\": false, as in other "
+        "pipelines of latents",
         config.where(),
         out.diffusion.clip_sample ? "clip_sample: true"
-                                  : "no clip_sample, which DDIMScheduler takes for true");
+                                  : "no clip_sample, which is true by default in DDIMScheduler");
   return out;
 }
 
 Json scheduler_file(const std::filesystem::path& file, std::string_view class_name) {
   Json out = Json::parse(without_infinities(io::read_text(file, size_t{1} << 20)), file.string());
   if (!class_name.empty()) {
-    out.at("_class_name");  // a file without one is not a scheduler's
+    out.at("_class_name");  // a file without it is not a scheduler's
     out.set("_class_name", class_name);
   }
   return out;
@@ -260,7 +260,7 @@ schedulers::ScheduleConfig read_scheduler_config(const std::filesystem::path& fi
   if (schedulers::is_sampler(name) && !is_unipc_of_noise) {
     return read_known(schedulers::sampler_from_string(name), config);
   }
-  // Solvers and sigmas are the other sampler's; other betas would be of the training.
+  // Solvers and sigmas are the other sampler's; other betas are part of the training.
   const Json* betas = given(config, "trained_betas");
   check(betas == nullptr, "[scheduler] {}trained_betas are not supported",
         betas == nullptr ? "" : betas->where() + ": ");
@@ -275,7 +275,7 @@ schedulers::ScheduleConfig read_scheduler_config(const std::filesystem::path& fi
 
 schedulers::ScheduleConfig with_sampler(schedulers::ScheduleConfig schedule, Sampler sampler) {
   schedule.sampler = sampler;
-  // UniPC of a prediction that it does not support is not made supported by naming it.
+  // Requesting UniPC does not make an unsupported prediction of a UniPC file supported.
   const bool is_same_class = schedule.unknown_class.starts_with(schedulers::class_name(sampler));
   if (!is_same_class) {
     schedule.unknown_class.clear();
@@ -310,7 +310,7 @@ Json scheduler_json(const schedulers::ScheduleConfig& schedule) {
   out.set("rescale_betas_zero_snr", d.rescale_betas_zero_snr);
   out.set("timestep_spacing", schedulers::name_of(schedulers::spacing_of(schedule)));
   out.set("steps_offset", d.steps_offset);
-  out.set("set_alpha_to_one", d.set_alpha_to_one);  // of DDIM, which may take the other's place
+  out.set("set_alpha_to_one", d.set_alpha_to_one);  // for DDIM, which may be requested instead
   if (d.clip_sample) {
     out.set("clip_sample", *d.clip_sample);
   }

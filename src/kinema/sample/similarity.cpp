@@ -14,9 +14,9 @@ namespace {
 
 constexpr double kRange = 255;
 
-/// Of the pairs of values in a window: x, y, x^2, y^2, xy.
+/// Sums over the pairs of values in a window: x, y, x^2, y^2, xy.
 enum Moment { X, Y, XX, YY, XY, kMoments };
-/// A plane of numbers a moment, rows x columns.
+/// One plane of numbers per moment, rows x columns.
 using Planes = std::array<std::vector<int64_t>, kMoments>;
 
 int64_t window_of(int64_t length) {
@@ -111,7 +111,7 @@ double structural_similarity(const HostArray& a, const HostArray& b) {
   double total = 0;
   int64_t windows = 0;
   for (int64_t channel = 0; channel < dims[3]; ++channel) {
-    // Sums over the last `frames` frames, and each of these, for it to be taken off again.
+    // Sums over the last `frames` frames, and each frame's, which is subtracted later.
     std::vector<Planes> last(static_cast<size_t>(frames));
     Planes sums;
     for (int64_t f = 0; f < dims[0]; ++f) {

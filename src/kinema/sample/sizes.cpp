@@ -21,7 +21,7 @@ int64_t cells(const char* what, int64_t pixels, int64_t cell, int64_t patch, int
   return pixels / cell;
 }
 
-/// Frames of so many latent frames.
+/// Frames of `latent_frames` latent frames.
 int64_t frames(int64_t latent_frames, const encoders::LatentLayout& layout) {
   const int64_t alone = layout.first_frame_alone ? 1 : 0;
   return (latent_frames - alone) * layout.temporal + alone;

@@ -9,7 +9,7 @@
 namespace kinema::sample {
 namespace {
 
-/// x once more along the batch; an empty tensor stays empty.
+/// x concatenated with itself along the batch; an empty tensor stays empty.
 Tensor twice(Tensor x) { return x ? concatenate({x, x}, Axis(0)) : x; }
 
 /// The standard deviation of each video, [b, 1, 1, 1, 1].
@@ -18,7 +18,7 @@ Tensor standard_deviation(Tensor x) {
   return sqrt(mean(square(x - mean(x, all, true)), all, true));
 }
 
-/// The transformer over some of the contexts.
+/// Runs the transformer for some of the contexts.
 class Passes {
  public:
   Passes(std::span<const Tensor> params, Tensor x, const Given& given, const StepSpec& spec)
@@ -27,7 +27,7 @@ class Passes {
         spec_(spec),
         hidden_(model_input(x * number(given.numbers, kInput), given.condition, spec.condition)) {}
 
-  /// f32 velocities with `count` contexts from `first`: as many as there are videos, or twice.
+  /// f32 velocities of `count` contexts from `first`: the number of videos, or twice that.
   Tensor operator()(int64_t first, int64_t count) {
     const auto rows = [&](Tensor x, int64_t axis) {
       return x && x.dim(axis) > count ? slice(x, Axis(axis), first, count) : x;
@@ -42,7 +42,7 @@ class Passes {
       in.guidance = slice(given_.numbers, Axis(0), kEmbeddedGuidance, 1);
     }
     if (spec_.expand_timesteps) {
-      const bool given = spec_.condition == Condition::FIRST_FRAME;  // and not noisy
+      const bool given = spec_.condition == Condition::FIRST_FRAME;  // without noise
       in.first_timestep = given ? zeros_like(in.timestep) : in.timestep;
     }
     if (spec_.reuse == Reuse::BLOCKS) {
@@ -61,13 +61,13 @@ class Passes {
     return convert(out.prediction, DType::F32);
   }
 
-  /// What the blocks added, of all contexts.
+  /// The sum that the blocks added, of all contexts.
   Tensor block_sum() const {
     return sums_.size() == 1 ? sums_.front() : concatenate(sums_, Axis(0));
   }
 
  private:
-  /// The step's timestep, once per video, or once: it is every video's.
+  /// The step's timestep, once per video, or once for all.
   Tensor timesteps(int64_t batch) const {
     return broadcast_to(slice(given_.numbers, Axis(0), kTimestep, 1), {batch});
   }
@@ -85,8 +85,8 @@ struct Branches {
   Tensor plain;
 };
 
-/// The negative prompt's velocity from the prompt's: the old difference of the two, its low and
-/// its other frequencies weighed apart.
+/// The negative prompt's velocity, estimated from the prompt's: the old difference of the two, with
+/// separate weights for low and high frequencies.
 Tensor estimated_plain(Tensor prompted, const Given& given) {
   const Tensor difference = given.kept.at(1) - given.kept.at(0);
   const Tensor low = number(given.numbers, kLowWeight);
@@ -124,7 +124,7 @@ Tensor guided(const Branches& made, const Given& given, const StepSpec& spec) {
   if (!spec.rescale) {
     return out;
   }
-  // arXiv:2305.08891, section 3.4: r (std of the prompted / std of the guided) + 1 - r.
+  // arXiv:2305.08891, section 3.4: factor r (std of the prompted / std of the guided) + 1 - r.
   const Tensor r = number(given.numbers, kRescale);
   return out * (r * (standard_deviation(made.prompted) / standard_deviation(out)) + (1.0 - r));
 }

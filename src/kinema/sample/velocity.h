@@ -8,8 +8,8 @@
 
 namespace kinema::sample {
 
-/// Places in a step's table of numbers; the solver's coefficients stand first, and among them the
-/// factor of what the network sees.
+/// Indices in a step's numbers: the solver's coefficients come first, and first of these the factor
+/// of the network's input.
 inline constexpr int64_t kInput = 0;
 inline constexpr int64_t kTimestep = schedulers::StepCoefficients::kCount;
 inline constexpr int64_t kGuidance = kTimestep + 1;
@@ -19,24 +19,24 @@ inline constexpr int64_t kHighWeight = kLowWeight + 1;
 inline constexpr int64_t kEmbeddedGuidance = kHighWeight + 1;
 inline constexpr int64_t kNumbers = kEmbeddedGuidance + 1;
 
-/// One of the step's numbers, ready to scale a video.
+/// One of the step's numbers, broadcast for a video.
 Tensor number(Tensor numbers, int64_t i);
 
-/// What the transformer is told beside the sample; see StepGraph for the shapes.
+/// The transformer's inputs in addition to the sample; see StepGraph for the shapes.
 struct Given {
   Tensor text = {};
   Tensor pooled = {};
   Tensor size_ids = {};
   Tensor condition = {};
   Tensor image = {};
-  std::vector<Tensor> keys = {};  // in place of text and image
-  std::vector<Tensor> kept = {};  // of an earlier step, as the spec's reuse says
+  std::vector<Tensor> keys = {};  // instead of text and image
+  std::vector<Tensor> kept = {};  // from an earlier step, according to the spec's reuse
   Tensor numbers = {};
 };
 
 struct Velocity {
   Tensor value;              // after guidance, u + g (c - u), f32 [b, c, f, h, w]
-  std::vector<Tensor> kept;  // for later steps, as the spec's reuse says
+  std::vector<Tensor> kept;  // for later steps, according to the spec's reuse
 };
 
 /// The velocity at x, f32 [b, c, f, h, w].

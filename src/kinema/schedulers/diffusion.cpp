@@ -50,7 +50,7 @@ std::string_view word(const Words<Enum, N>& words, Enum value) {
   fail("[scheduler] unknown value {}", static_cast<int>(value));
 }
 
-/// `count` float32 values from `first` to `last`, from both ends inwards as torch makes them.
+/// `count` float32 values from `first` to `last`, computed from both ends as in torch.
 std::vector<float> linspace(float first, float last, int64_t count) {
   std::vector<float> values(static_cast<size_t>(count), first);
   const float step = count > 1 ? (last - first) / static_cast<float>(count - 1) : 0.0F;
@@ -72,8 +72,8 @@ std::vector<float> products(const std::vector<float>& alphas) {
   return out;
 }
 
-/// Algorithm 1 of arXiv:2305.08891: sqrt(a) shifted and scaled so that the last is 0 and the first
-/// as it was.
+/// Algorithm 1 of arXiv:2305.08891: sqrt(a) is shifted and scaled so that the last value is 0 and
+/// the first unchanged.
 std::vector<float> with_zero_snr(std::vector<float> cumulative) {
   const float first = std::sqrt(cumulative.front());
   const float last = std::sqrt(cumulative.back());
@@ -129,7 +129,8 @@ std::vector<float> min_snr_weights(const std::vector<float>& alphas_cumprod, dou
   for (const float a : alphas_cumprod) {
     const double snr = static_cast<double>(a) / (1.0 - static_cast<double>(a));
     const double counted = std::min(snr, gamma);
-    // Without a signal epsilon is all there is to see: its weight there is 1, as the limit is.
+    // Without a signal, epsilon is the whole input: its weight there is 1, the limit of the
+    // formula.
     out.push_back(static_cast<float>(prediction == Prediction::V_PREDICTION ? counted / (snr + 1.0)
                                      : snr == 0.0                           ? 1.0
                                                                             : counted / snr));

@@ -6,7 +6,7 @@
 #include <vector>
 
 /// The diffusion of DDPM (arXiv:2006.11239), x_t = sqrt(a_t) x_0 + sqrt(1 - a_t) eps, which Stable
-/// Diffusion is trained with.
+/// Diffusion uses.
 namespace kinema::schedulers {
 
 /// What the network predicts.
@@ -14,13 +14,13 @@ enum class Prediction {
   EPSILON,       // the noise
   V_PREDICTION,  // sqrt(a) eps - sqrt(1 - a) x_0 (arXiv:2202.00512)
 };
-/// `epsilon` or `v_prediction`; throws an Error naming the known ones.
+/// `epsilon` or `v_prediction`; throws an Error that lists them for another name.
 Prediction prediction_from_string(std::string_view name);
 std::string_view name_of(Prediction prediction);
 
-/// Which of the training's timesteps a sampler visits.
+/// The training timesteps that a sampler visits.
 enum class Spacing { LEADING, TRAILING, LINSPACE };
-/// `leading`, `trailing` or `linspace`; throws an Error naming the known ones.
+/// `leading`, `trailing` or `linspace`; throws an Error that lists them for another name.
 Spacing spacing_from_string(std::string_view name);
 std::string_view name_of(Spacing spacing);
 
@@ -28,47 +28,48 @@ enum class BetaSchedule { LINEAR, SCALED_LINEAR };
 BetaSchedule beta_schedule_from_string(std::string_view name);
 std::string_view name_of(BetaSchedule schedule);
 
-/// Under the names of diffusers' scheduler_config.json; the defaults are SDXL's. What a file does
-/// not say and samplers have defaults of their own for is nothing, so that it is that of whichever
-/// samples (spacing_of, clips_sample in schedule.h).
+/// The keys of diffusers' scheduler_config.json; the defaults are SDXL's. Keys for which each
+/// sampler has a default are empty if a file does not set them (spacing_of, clips_sample in
+/// schedule.h).
 struct Diffusion {
   double beta_start = 0.00085;
   double beta_end = 0.012;
   BetaSchedule beta_schedule = BetaSchedule::SCALED_LINEAR;
-  /// The last timestep is noise alone (arXiv:2305.08891).
+  /// The last timestep is pure noise (arXiv:2305.08891).
   bool rescale_betas_zero_snr = false;
   Prediction prediction_type = Prediction::EPSILON;
   std::optional<Spacing> timestep_spacing = Spacing::LEADING;
-  int64_t steps_offset = 1;                 // of LEADING
-  bool set_alpha_to_one = false;            // DDIM's last step goes to a = 1, not to a_0
-  std::optional<bool> clip_sample = false;  // DDIM's x_0 is kept within [-1, 1]
+  int64_t steps_offset = 1;                 // for LEADING
+  bool set_alpha_to_one = false;            // false: DDIM's last step goes to a_0, not to a = 1
+  std::optional<bool> clip_sample = false;  // DDIM's x_0 is clipped to [-1, 1]
   bool operator==(const Diffusion&) const = default;
 };
 
-/// a_t of every timestep, a running product of 1 - beta in float32 as the reference makes it.
-/// Throws an Error when a beta is not between 0 and 1.
+/// a_t of every timestep, the cumulative product of 1 - beta in float32 as in the reference. Throws
+/// an Error if a beta is not between 0 and 1.
 std::vector<float> alphas_cumprod(const Diffusion& diffusion, int64_t num_train_timesteps = 1000);
 
-/// Weights of the loss by timestep, from a signal-to-noise ratio snr = a / (1 - a) that counts up
-/// to gamma (arXiv:2303.09556): min(snr, gamma) / snr for epsilon, / (snr + 1) for v_prediction.
+/// Weights of the loss by timestep, from the signal-to-noise ratio snr = a / (1 - a) clamped at
+/// gamma (arXiv:2303.09556): min(snr, gamma) / snr for epsilon, min(snr, gamma) / (snr + 1) for
+/// v_prediction.
 std::vector<float> min_snr_weights(const std::vector<float>& alphas_cumprod, double gamma,
                                    Prediction prediction);
 
-/// Which timesteps training draws more often than others.
+/// Timesteps that training draws more often than others.
 struct TimestepBias {
   enum class Strategy { NONE, LATER, EARLIER, RANGE };
   Strategy strategy = Strategy::NONE;
   double multiplier = 1.0;
-  double portion = 0.25;  // LATER, EARLIER: the last, the first part of all
+  double portion = 0.25;  // LATER, EARLIER: the last or first part of all timesteps
   int64_t begin = 0;      // RANGE: [begin, end)
   int64_t end = 1000;
   bool operator==(const TimestepBias&) const = default;
 };
-/// `none`, `later`, `earlier` or `range`; throws an Error naming them.
+/// `none`, `later`, `earlier` or `range`; throws an Error that lists them for another name.
 TimestepBias::Strategy bias_strategy_from_string(std::string_view name);
 
-/// The probability of each timestep; they add up to 1. Throws an Error for a multiplier that is
-/// not above 0, or a part that lies outside.
+/// The probability of each timestep; the sum is 1. Throws an Error if the multiplier is not above
+/// 0, or if a range is outside the timesteps.
 std::vector<double> timestep_probabilities(const TimestepBias& bias,
                                            int64_t num_train_timesteps = 1000);
 

@@ -8,7 +8,7 @@
 namespace kinema::schedulers {
 namespace {
 
-/// Falling timesteps. Only LINSPACE has fractions.
+/// Decreasing timesteps. Only LINSPACE has fractions.
 std::vector<double> spaced(const ScheduleConfig& config, int64_t steps) {
   const auto train = static_cast<double>(config.num_train_timesteps);
   const auto n = static_cast<double>(steps);
@@ -23,7 +23,8 @@ std::vector<double> spaced(const ScheduleConfig& config, int64_t steps) {
         break;
       }
       case Spacing::TRAILING:
-        // n of them are counted: in floats the reference's range has one too many for some n.
+        // Counted by an integer: with floats, the reference's range has one element too many for
+        // some n.
         out.push_back(std::nearbyint(train - at * (train / n)) - 1.0);
         break;
       case Spacing::LINSPACE:
@@ -34,7 +35,7 @@ std::vector<double> spaced(const ScheduleConfig& config, int64_t steps) {
   return out;
 }
 
-/// A table's value between its whole positions.
+/// A table's value between its integer positions.
 double interpolated(const std::vector<double>& table, double at) {
   const auto last = static_cast<double>(table.size() - 1);
   at = std::clamp(at, 0.0, last);
@@ -49,7 +50,7 @@ double sigma_of(double a) { return std::sqrt((1.0 - a) / a); }
 Schedule euler(const ScheduleConfig& config, int64_t steps) {
   std::vector<double> all;
   for (const float a : alphas_cumprod(config.diffusion, config.num_train_timesteps)) {
-    // The reference lifts the last off 0, where sigma would be infinite.
+    // The reference moves the last value off 0, where sigma would be infinite.
     all.push_back(sigma_of(std::max(static_cast<double>(a), 0x1p-24)));
   }
   Schedule out{.config = config};
@@ -86,12 +87,12 @@ Schedule ddim(const ScheduleConfig& config, int64_t steps) {
   const std::vector<float> all = alphas_cumprod(config.diffusion, config.num_train_timesteps);
   const bool epsilon = config.diffusion.prediction_type == Prediction::EPSILON;
   check(!epsilon || all.back() > 0.0F,
-        "[scheduler] the last timestep has no signal (rescale_betas_zero_snr), from which epsilon "
-        "tells nothing\n  it needs prediction_type v_prediction");
+        "[scheduler] the last timestep has no signal (rescale_betas_zero_snr), so epsilon "
+        "cannot be predicted there\n  use prediction_type v_prediction");
   Schedule out{.config = config};
   for (const double spaced_t : spaced(config, steps)) {
     const auto t = static_cast<int64_t>(std::nearbyint(spaced_t));
-    // Back by this much, whatever the next timestep of the list is.
+    // Back by this distance, regardless of the next timestep in the list.
     const int64_t before = t - config.num_train_timesteps / steps;
     const double a = all[static_cast<size_t>(t)];
     const double next = before >= 0                         ? all[static_cast<size_t>(before)]

@@ -4,7 +4,7 @@
 
 namespace kinema::schedulers {
 
-/// The tables of EULER and DDIM, whose config says which.
+/// The tables of EULER or DDIM, according to config.sampler.
 Schedule discrete_schedule(const ScheduleConfig& config, int64_t num_inference_steps);
 
 }  // namespace kinema::schedulers

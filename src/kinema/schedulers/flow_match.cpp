@@ -15,7 +15,7 @@ constexpr double kEnd = 0.60653065971263342;
 /// 1 / mean(bell - kEnd) over t = 1000 shift3(linspace(1, sigma_min, 1000)).
 constexpr double kScale = 4.56030019439873;
 
-/// The same formulas for numbers and tensors.
+/// The same formulas, for numbers and tensors.
 template <typename T>
 T mode(T r, T cosine, double scale) {
   return 1.0 - r - scale * (cosine * cosine - 1.0 + r);
@@ -26,7 +26,7 @@ T cosmap(T sigma) {
   return 2.0 / (std::numbers::pi * (1.0 - 2.0 * sigma + 2.0 * (sigma * sigma)));
 }
 
-/// sqrt(2) erfinv(x) / x where -log(1 - x^2) is w, in the middle and in the tails: the polynomials
+/// sqrt(2) erfinv(x) / x with w = -log(1 - x^2), for the middle and for the tails: the polynomials
 /// of single precision in M. Giles, Approximating the erfinv function, 2010.
 constexpr std::array kMiddle{2.81022636e-08,  3.43273939e-07, -3.5233877e-06,
                              -4.39150654e-06, 0.00021858087,  -0.00125372503,
@@ -45,7 +45,7 @@ T polynomial(const std::array<double, 9>& coefficients, T w) {
   return out * std::numbers::sqrt2;
 }
 
-/// Numbers at the very ends are moved in: float32 has no others between them and the ends.
+/// Values at the very ends are moved inwards: float32 has no others between them and the ends.
 constexpr double kEnds = 1e-7;
 
 }  // namespace
@@ -73,7 +73,7 @@ Density density_from_string(std::string_view name) {
     return Density::LOGIT_NORMAL;
   }
   check(name == "mode",
-        "[scheduler] `{}` is no density of noise levels, expected none, "
+        "[scheduler] `{}` is not a density of noise levels, expected none, "
         "logit_normal or mode",
         name);
   return Density::MODE;

@@ -8,30 +8,33 @@
 
 namespace kinema::schedulers {
 
-/// Of which distribution training draws u, from 0 (noise) to 1 (arXiv:2403.03206, section 3.1).
+/// The distribution of u in training, from 0 (noise) to 1 (arXiv:2403.03206, section 3.1).
 enum class Density {
   UNIFORM,
   LOGIT_NORMAL,  // u = 1 / (1 + exp(-(mean + std z))), z standard normal
   MODE,          // u = 1 - r - scale (cos^2(pi r / 2) - 1 + r), r uniform
 };
-/// `none`, `logit_normal` or `mode`, diffusers' words; throws an Error naming them.
+/// `none`, `logit_normal` or `mode`, diffusers' names; throws an Error that lists them for another
+/// name.
 Density density_from_string(std::string_view name);
 
-/// How samples are weighed by their noise level.
+/// Weights of samples by their noise level.
 enum class Weighting {
   BELL,        // Wan's, see FlowMatch::weight
-  NONE,        // all alike
-  SIGMA_SQRT,  // 1 / sigma^2, of sigmas from 1 / num_train_timesteps, the least of tables
+  NONE,        // all equal
+  SIGMA_SQRT,  // 1 / sigma^2, with sigma at least 1 / num_train_timesteps, the smallest of the
+               // table
   COSMAP,      // 2 / (pi (1 - 2 sigma + 2 sigma^2))
 };
 
-/// The standard normal number below which a share `u` of all lie, up to 1e-6: makes of numbers that
-/// are spread evenly over [0, 1) ones that are spread as evenly over the normal distribution.
+/// The inverse of the standard normal distribution function, accurate to 1e-6: maps numbers that
+/// are evenly spread over [0, 1) to evenly spread quantiles.
 double normal_quantile(double u);
 Tensor normal_quantile(Tensor u);
 
-/// How training draws noise levels; the reference trains with these whatever `flow_shift` is.
-/// Every formula exists for one number on the host and, element-wise, for a tensor (F32).
+/// The distribution of noise levels in training; the reference uses these values for any
+/// `flow_shift`. Each formula exists for a number on the host and, element-wise, for a tensor
+/// (F32).
 struct FlowMatch {
   double shift = 3.0;
   double sigma_min = 0.003 / 1.002;  // sigma at t = 0
@@ -45,34 +48,34 @@ struct FlowMatch {
   int64_t levels = 0;
   Weighting weighting = Weighting::BELL;
 
-  /// u of a drawn number: standard normal for LOGIT_NORMAL, uniform in [0, 1) for the others.
+  /// u from a drawn number: standard normal for LOGIT_NORMAL, uniform in [0, 1) for the others.
   double density_of(double drawn) const;
   Tensor density_of(Tensor drawn) const;
-  /// What `timestep` takes of a u of the density: u itself where all are alike, else 1 - u, which
-  /// lies on the levels where there are such.
+  /// The argument of `timestep` for a u of the density: u itself for UNIFORM, else 1 - u, rounded
+  /// to a level if there are levels.
   double level(double u) const;
   Tensor level(Tensor u) const;
 
   /// t = 1000 s u / (1 + (s - 1) u) for u uniform in [0, 1).
   double timestep(double u) const;
   Tensor timestep(Tensor u) const;
-  /// The u of a timestep.
+  /// The u of a timestep (the inverse of `timestep`).
   double uniform(double t) const;
 
-  /// sigma = (1 - t/1000) sigma_min + (t/1000) sigma_max; t already carries the shift.
+  /// sigma = (1 - t/1000) sigma_min + (t/1000) sigma_max; t includes the shift.
   double sigma(double t) const;
   Tensor sigma(Tensor t) const;
 
-  /// By the weighting. BELL: w = 4.5603 (exp(-2 ((t - 500) / 1000)^2) - exp(-1/2)), at least 0:
-  /// middle noise levels count most, the mean over the reference's grid of 1000 timesteps is 1. A
-  /// function of t alone, unlike MaxDiffusion's, which subtracts the minimum over the batch and is
-  /// 0/0 for a batch of one.
+  /// The sample's weight. BELL: w = 4.5603 (exp(-2 ((t - 500) / 1000)^2) - exp(-1/2)), at least 0:
+  /// largest for middle noise levels, with mean 1 over the reference's grid of 1000 timesteps. It
+  /// depends on t only, unlike MaxDiffusion's weight, which subtracts the minimum over the batch
+  /// and is 0/0 for a batch of one.
   double weight(double t) const;
   Tensor weight(Tensor t) const;
 };
 
-/// What Flux learns: one of a thousand noise levels, not shifted and not weighed, where nothing
-/// else is said (diffusers, train_dreambooth_lora_flux.py).
+/// Flux's defaults: one of a thousand noise levels, without shift and weights (diffusers,
+/// train_dreambooth_lora_flux.py).
 inline constexpr FlowMatch kFluxFlow{
     .shift = 1.0, .sigma_min = 0.0, .levels = 1000, .weighting = Weighting::NONE};
 

@@ -8,9 +8,9 @@
 
 namespace kinema::schedulers {
 
-/// What the networks of a family learned, and learn further where nothing else is said: a rectified
-/// flow or, in its place, a diffusion; and how they are sampled where no scheduler_config.json
-/// says.
+/// What the networks of a family were trained to predict, a rectified flow or a diffusion, which is
+/// also the default for training them further; and the default sampler for a model without a
+/// scheduler_config.json.
 struct Learned {
   FlowMatch flow = {};
   std::optional<Diffusion> diffusion = {};

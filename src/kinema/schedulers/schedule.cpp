@@ -54,7 +54,7 @@ Schedule unipc(const ScheduleConfig& config, int64_t steps) {
   for (double& sigma : sigmas) {
     sigma = shifted(sigma, config.shift);
   }
-  // log(1 - sigma) must exist: the reference moves the first sigma off 1 by this much.
+  // log(1 - sigma) must be finite: the reference moves the first sigma away from 1 by this much.
   constexpr double kOffOne = 1e-6;
   if (std::abs(sigmas.front() - 1.0) < kOffOne) {
     sigmas.front() -= kOffOne;
@@ -74,7 +74,7 @@ Schedule unipc(const ScheduleConfig& config, int64_t steps) {
   return out;
 }
 
-/// Sigmas evenly from 1 to 1/steps, moved by the shift of the picture's size (Flux).
+/// Evenly spaced sigmas from 1 to 1/steps, shifted by the picture's size (Flux).
 Schedule even_euler(const ScheduleConfig& config, int64_t steps, int64_t tokens) {
   Schedule out{.config = config};
   for (const double even : linspace(1.0, 1.0 / static_cast<double>(steps), steps)) {
@@ -94,7 +94,7 @@ Schedule even_euler(const ScheduleConfig& config, int64_t steps, int64_t tokens)
 Schedule table_euler(const ScheduleConfig& config, int64_t steps) {
   const TrainingTable table = euler_training_table(config.shift, config.num_train_timesteps);
   const auto train = static_cast<double>(config.num_train_timesteps);
-  // The range is already shifted; the reference shifts what lies in it once more.
+  // The range is already shifted; the reference shifts its values again.
   const std::vector<double> timesteps =
       linspace(static_cast<double>(table.sigmas.front()) * train,
                static_cast<double>(table.sigmas.back()) * train, steps);
@@ -139,7 +139,7 @@ Sampler sampler_from_string(std::string_view name, bool flow) {
     }
     known += fmt::format("{}{} ({})", known.empty() ? "" : ", ", each.word, each.class_name);
   }
-  fail("[scheduler] `{}` is not a sampler known here\n  known: {}", name, known);
+  fail("[scheduler] `{}` is not a sampler\n  expected {}", name, known);
 }
 
 bool is_sampler(std::string_view name) {
@@ -168,16 +168,16 @@ std::string other_samplers(const ScheduleConfig& config) {
 void check_class(const ScheduleConfig& config) {
   const std::string others = other_samplers(config);
   check(config.unknown_class.empty(),
-        "[scheduler] the model's scheduler is a `{}`, which is no sampler here\n  scheduler={} "
-        "samples in its place, with what the model learned",
+        "[scheduler] the model's scheduler is a `{}`, which is not supported\n  use scheduler={}, "
+        "which samples models of this kind",
         config.unknown_class, others);
-  check(config.unsupported.empty(), "[scheduler] {}\n  scheduler={} samples without it",
+  check(config.unsupported.empty(), "[scheduler] {}\n  use scheduler={}, which does not need it",
         config.unsupported, others);
-  check(!clips_sample(config),
-        "[scheduler] DDIMScheduler clips samples unless the model's scheduler_config.json says "
-        "clip_sample: false, and it does not; only false is supported\n  \"clip_sample\": false "
-        "there, "
-        "as pipelines of latents have it, or scheduler=euler");
+  check(
+      !clips_sample(config),
+      "[scheduler] DDIMScheduler clips samples unless the model's scheduler_config.json has "
+      "clip_sample: false, and it does not; only false is supported\n  set \"clip_sample\": false "
+      "there, as in other pipelines of latents, or use scheduler=euler");
 }
 
 std::string_view class_name(Sampler sampler) {
@@ -233,7 +233,7 @@ TrainingTable euler_training_table(double shift, int64_t num_train_timesteps) {
   check(num_train_timesteps >= 1, "[scheduler] num_train_timesteps is {}, expected 1 or more",
         num_train_timesteps);
   TrainingTable out;
-  // All in float32, as the reference has it: its own rounding decides the timesteps' last bits.
+  // In float32 as in the reference: its rounding decides the timesteps' last bits.
   const auto train = static_cast<float>(num_train_timesteps);
   for (int64_t i = num_train_timesteps; i >= 1; --i) {
     const float sigma = shifted(static_cast<float>(i) / train, static_cast<float>(shift));

@@ -20,21 +20,21 @@ enum class Sampler {
   DDIM,   // diffusers DDIMScheduler, eta 0 (arXiv:2010.02502)
 };
 
-/// Whether the sampler is one of rectified flows.
+/// True for samplers of rectified flows.
 bool is_flow(Sampler sampler);
 
-/// `unipc`, `flow_match_euler`, `euler_discrete`, `ddim` and the class names of diffusers, with
-/// `Flax` before them too; `euler` is the one of the two that is for a flow, or is not. Throws an
-/// Error naming the known ones.
+/// `unipc`, `flow_match_euler`, `euler_discrete`, `ddim` and diffusers' class names, with or
+/// without `Flax`; `euler` is FLOW_MATCH_EULER if `flow`, else EULER. Throws an Error that lists
+/// the names for another one.
 Sampler sampler_from_string(std::string_view name, bool flow = true);
-/// Whether it is one of these names.
+/// True for one of these names.
 bool is_sampler(std::string_view name);
 /// `UniPCMultistepScheduler`, `FlowMatchEulerDiscreteScheduler`, ...
 std::string_view class_name(Sampler sampler);
 
-/// Which of the numbers between pictures and noise a shift moves, by the picture's tokens (Flux):
-/// sigma -> e^mu / (e^mu + 1/sigma - 1), where mu is `base` at `base_tokens`, `max` at `max_tokens`
-/// and on the line through both elsewhere.
+/// A shift of sigmas that depends on the picture's number of tokens (Flux): sigma -> e^mu / (e^mu +
+/// 1/sigma - 1), where mu is `base` at `base_tokens`, `max` at `max_tokens` and on the line through
+/// both elsewhere.
 struct DynamicShift {
   double base = 0.5;
   double max = 1.15;
@@ -49,27 +49,27 @@ struct ScheduleConfig {
   Sampler sampler = Sampler::UNIPC;
   double shift = 3.0;  // flow_shift of UniPC, shift of Euler
   int64_t num_train_timesteps = 1000;
-  /// FLOW_MATCH_EULER: sigmas evenly from 1 to 1/steps, as Flux takes them, not from training's
-  /// table.
+  /// FLOW_MATCH_EULER: sigmas evenly spaced from 1 to 1/steps, as in Flux, instead of from the
+  /// training table.
   bool even_sigmas = false;
-  /// In place of `shift`.
+  /// Replaces `shift`.
   std::optional<DynamicShift> dynamic_shift = {};
   /// EULER, DDIM.
   Diffusion diffusion = {};
-  /// A file's class that is none of the samplers: what was learned is known, how it is sampled is
-  /// not, until `sampler` is named in its place and this is cleared.
+  /// The class of a file whose sampler kinema does not have. The model's training is known, but not
+  /// how to sample it, until `sampler` is set, which clears this.
   std::string unknown_class = {};
-  /// A setting of the file's own sampler that is not supported, in words: what was learned is known
-  /// all the same, and `sampler` may be named anew, which clears this.
+  /// A message about an unsupported setting of the file's sampler. The model's training is known,
+  /// and setting `sampler` clears this.
   std::string unsupported = {};
-  /// The shift of a picture of so many tokens: e^mu where it is dynamic. A diffusion has none.
+  /// The shift for a picture of `tokens` tokens: e^mu if dynamic. Not for diffusions.
   double shift_of(int64_t tokens) const;
   bool operator==(const ScheduleConfig&) const = default;
 };
 
-/// The spacing of a sampler of diffusions: the configuration's, else that of diffusers' class.
+/// The spacing of a diffusion's sampler: the configuration's, else the default of diffusers' class.
 Spacing spacing_of(const ScheduleConfig& config);
-/// Whether the sampler would clip, as DDIMScheduler does where it is not told: no sampler here can.
+/// True if the sampler would clip, DDIMScheduler's default: kinema's samplers do not.
 bool clips_sample(const ScheduleConfig& config);
 
 /// One solver step as a linear map. With x the current sample, v the model's prediction at

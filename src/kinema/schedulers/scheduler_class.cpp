@@ -8,7 +8,7 @@
 namespace kinema::schedulers {
 namespace {
 
-// Classes that are not here are refused: another sampler in their place could give noise.
+// Other classes are errors: sampling with another class could give noise.
 constexpr std::array<SchedulerClass, 29> kClasses{{
     {"DDIMInverseScheduler", Process::DIFFUSION},
     {"DDIMParallelScheduler", Process::DIFFUSION},
@@ -59,16 +59,17 @@ const SchedulerClass* scheduler_class(std::string_view name) {
 const SchedulerClass& supported_scheduler_class(std::string_view name, std::string_view where) {
   const SchedulerClass* known = scheduler_class(name);
   check(known != nullptr,
-        "[scheduler] {}: the class `{}` is not known, and with it how the model was trained\n  "
-        "supported are models that learned noise, velocity or a rectified flow: "
+        "[scheduler] {}: the class `{}` is not known, so it is not known how the model was "
+        "trained\n  "
+        "models that predict noise, velocity or a rectified flow are supported: "
         "EulerDiscreteScheduler, FlowMatchEulerDiscreteScheduler, ...",
         where, name);
   check(known->is_supported(),
-        "[scheduler] {}: models of a `{}` are not supported: {}\n  other samplers would make noise "
-        "of them; supported are models that learned noise, velocity or a rectified flow",
+        "[scheduler] {}: models of a `{}` are not supported: {}\n  other samplers would give "
+        "noise; models that predict noise, velocity or a rectified flow are supported",
         where, name,
         known->process == Process::EDM
-            ? "their input and output are scaled as EDM has it (sigma_data, Playground v2.5)"
+            ? "their input and output are scaled as in EDM (sigma_data, Playground v2.5)"
             : "they are consistency models");
   return *known;
 }

@@ -13,7 +13,7 @@ double lambda(double sigma) {
                       : std::log(1.0 - sigma) - std::log(sigma);
 }
 
-/// One move from sigma s to sigma t; phi = B(h) = expm1(-h), which is -1 for the move to 0.
+/// A step from sigma s to sigma t; phi = B(h) = expm1(-h), which is -1 for the step to 0.
 struct Move {
   double h, phi, ratio, alpha;
   Move(double s, double t)
@@ -68,7 +68,7 @@ std::vector<StepCoefficients> unipc_steps(std::span<const float> sigmas) {
       const double r = previous_order == 2 ? -gap(i - 2, i - 1) / move.h : 0.0;
       set_corrector(step, move, previous_order, r);
     }
-    // The history limits the order at the start; at the end the reference lowers it for stability.
+    // At the start the history limits the order; at the end the reference lowers it for stability.
     const auto order = std::min<int64_t>({2, count - i, i + 1});
     const Move move(sigmas[i], sigmas[i + 1]);
     const double r = order == 2 ? -gap(i - 1, i) / move.h : 0.0;

@@ -13,7 +13,7 @@ namespace {
 
 using io::Json;
 
-// Tokenizers have none of more than a few dozen bytes; the bound keeps the time linear.
+// Tokens of real tokenizers have a few dozen bytes; the bound keeps the time linear.
 constexpr size_t kLongest = 512;
 
 /// The code point that ends at `end`.
@@ -102,7 +102,7 @@ const AddedToken* AddedTokens::longest_at(std::string_view text) const {
   auto first = tokens_.begin();
   auto last = tokens_.end();
   for (size_t i = 0; i < text.size() && first != last; ++i) {
-    // Those between first and last begin with the text's first i bytes; one that ends there is
+    // Tokens between first and last start with the text's first i bytes; one that ends there is
     // before the others.
     const auto byte = [i](const AddedToken& each) {
       return each.text.size() == i ? -1

@@ -9,8 +9,8 @@
 namespace kinema::text {
 namespace {
 
-/// GPT-2's character for each byte: printable ones of Latin-1 are themselves, the others follow
-/// from U+0100 in their order.
+/// GPT-2's character for each byte: printable Latin-1 characters are themselves, the others map to
+/// U+0100 and following in their order.
 std::array<std::string, 256> byte_characters() {
   std::array<std::string, 256> out;
   char32_t next = 0x100;
@@ -25,7 +25,7 @@ uint64_t pair_of(int64_t left, int64_t right) {
   return static_cast<uint64_t>(left) << 32U | static_cast<uint64_t>(right);
 }
 
-/// One token of a word that is being put together; neighbours by place, -1 at the ends.
+/// One token of a word during merging; neighbours by index, -1 at the ends.
 struct Unit {
   int64_t id = 0;
   int64_t before = -1;
@@ -33,7 +33,7 @@ struct Unit {
   bool gone = false;
 };
 
-/// Two neighbours that may become one: the smallest rank first, then the leftmost.
+/// Two neighbours that can merge: the smallest rank first, then the leftmost.
 struct Candidate {
   int64_t rank = 0;
   int64_t place = 0;
@@ -92,7 +92,7 @@ void Bpe::encode(std::string_view word, std::vector<int64_t>& ids) const {
         .id = last ? last_[byte] : inner_[byte], .before = i - 1, .behind = last ? -1 : i + 1};
   }
   const auto unit = [&](int64_t place) -> Unit& { return units[static_cast<size_t>(place)]; };
-  // A candidate stays in the queue when its units have changed, and is passed over then.
+  // A candidate stays in the queue after its units have changed, and is then skipped.
   std::priority_queue<Candidate, std::vector<Candidate>, std::greater<>> queue;
   const auto offer = [&](int64_t place) {
     if (place >= 0 && unit(place).behind >= 0) {

@@ -14,7 +14,7 @@ namespace {
 constexpr int64_t kMostTokens = 1 << 20;
 constexpr std::string_view kVersion = "#version";
 
-/// `a b`; nothing where that is not two tokens.
+/// `a b`; nothing if there are not two tokens.
 std::optional<Merge> merge_of(std::string_view line) {
   const size_t space = line.find(' ');
   const bool two = space != std::string_view::npos && space > 0 && space + 1 < line.size() &&
@@ -27,8 +27,8 @@ std::optional<Merge> merge_of(std::string_view line) {
 std::vector<std::string> parse_vocabulary(std::string_view json, const std::string& source) {
   const io::Json file = io::Json::parse(json, source);
   check(!file.members().empty(), "[text] {} holds no token", source);
-  // As many ids as there are tokens, and some that are left out: a file must not make a list that
-  // is much longer than itself.
+  // The number of tokens, and some unused ids: a file must not create a list that is much longer
+  // than itself.
   const int64_t most =
       std::min(kMostTokens, 2 * static_cast<int64_t>(file.members().size()) + 1024);
   std::vector<std::string> out;

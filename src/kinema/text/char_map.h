@@ -8,21 +8,22 @@
 
 namespace kinema::text {
 
-/// The normalisation inside a sentencepiece model (`precompiled_charsmap`): a double-array trie
-/// from character sequences to what they become.
+/// The normalisation in a sentencepiece model (`precompiled_charsmap`): a double-array trie from
+/// character sequences to their replacements.
 ///
-/// Layout: u32 bytes of the trie, the trie (u32 units), then the replacements, each ended by NUL.
+/// Layout: u32 bytes of the trie, the trie (u32 units), then the replacements, each terminated by
+/// NUL.
 class CharMap {
  public:
   /// Maps nothing.
   CharMap() = default;
-  /// Throws an Error when the sizes do not fit together.
+  /// Throws an Error if the sizes are inconsistent.
   explicit CharMap(std::string_view bytes);
 
-  /// The text with every grapheme, or else each of its characters, replaced as the map says.
+  /// The text with every grapheme, or else each of its characters, replaced by the map.
   ///
-  /// As Hugging Face's tokenizers do it: a grapheme of less than 6 bytes that begins with a mapped
-  /// sequence becomes that sequence's replacement (what follows in the grapheme is lost).
+  /// As in Hugging Face's tokenizers: a grapheme of less than 6 bytes that starts with a mapped
+  /// sequence becomes that sequence's replacement (the rest of the grapheme is lost).
   std::string normalize(std::string_view text) const;
 
  private:

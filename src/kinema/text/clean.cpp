@@ -8,7 +8,7 @@
 namespace kinema::text {
 namespace {
 
-/// One space for every run of white space, none at the ends.
+/// Replaces every run of white space by one space, and removes it at the ends.
 std::u32string collapse_white_space(std::u32string_view text) {
   std::u32string out;
   for (const char32_t c : text) {

@@ -5,10 +5,10 @@
 
 namespace kinema::text {
 
-/// The prompt as diffusers' Wan pipelines give it to the tokenizer: repaired as ftfy's `fix_text`
-/// does, HTML entities read twice, runs of white space as one space, none at the ends.
+/// The prompt cleaned as in diffusers' Wan pipelines: repaired as by ftfy's `fix_text`, HTML
+/// entities decoded twice, runs of white space replaced by one space, none at the ends.
 ///
-/// Throws an Error when the prompt is not UTF-8.
+/// Throws an Error if the prompt is not UTF-8.
 std::string clean_prompt(std::string_view prompt);
 
 }  // namespace kinema::text

@@ -16,7 +16,7 @@ constexpr std::string_view kWordEnd = "</w>";
 constexpr char32_t kCapitalIWithDot = 0x130;
 constexpr char32_t kDotAbove = 0x307;
 
-/// NFC, one space for each run of white space, small letters.
+/// NFC, one space for each run of white space, lower case.
 std::string normalized(std::string_view text) {
   std::string out;
   out.reserve(text.size());
@@ -31,7 +31,7 @@ std::string normalized(std::string_view text) {
     }
     in_space = false;
     if (c == kCapitalIWithDot) {
-      // The only letter that becomes two, of those that are made small without their neighbours.
+      // The only letter whose lower case has two code points without regard to its neighbours.
       append_utf8(out, U'i');
       append_utf8(out, kDotAbove);
     } else {
@@ -54,8 +54,7 @@ Kind kind_of(char32_t c) {
   return (category & U_GC_N_MASK) != 0 ? Kind::NUMBER : Kind::OTHER;
 }
 
-/// Bytes of the word in what looks like a special token, `<|WORD|>`, that a text begins with; 0: of
-/// none.
+/// Bytes of the word in a special token, `<|WORD|>`, at the start of a text; 0: none.
 size_t special_word(std::string_view text) {
   for (const std::string_view token : {"<|startoftext|>", "<|endoftext|>"}) {
     if (text.starts_with(token)) {
@@ -65,9 +64,9 @@ size_t special_word(std::string_view text) {
   return 0;
 }
 
-/// Bytes of the contraction that a text begins with; 0: of none.
+/// Bytes of the contraction at the start of a text; 0: none.
 size_t contraction(std::string_view text) {
-  // In this order: the first that fits counts.
+  // In this order: the first match is used.
   for (const std::string_view each : {"'s", "'t", "'re", "'ve", "'m", "'ll", "'d"}) {
     if (text.starts_with(each)) {
       return each.size();
@@ -76,7 +75,7 @@ size_t contraction(std::string_view text) {
   return 0;
 }
 
-/// Bytes of the run of letters, the digit, the white space, or the run of what is neither.
+/// Bytes of the run of letters, the digit, the white space, or the run of other characters.
 size_t run_of_kind(std::string_view text) {
   size_t end = 0;
   const Kind kind = kind_of(next_code_point(text, end));
@@ -90,8 +89,8 @@ size_t run_of_kind(std::string_view text) {
 
 /// Calls `piece` with what the expression
 /// `<\|startoftext\|>|<\|endoftext\|>|'s|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+`
-/// finds one after the other, each divided by GPT-2's expression, which takes what looks like a
-/// special token (one that was written in capitals) apart.
+/// finds, one after the other. Each is divided again by GPT-2's expression, which splits special
+/// tokens in capitals.
 void split_into_pieces(std::string_view text, const auto& piece) {
   while (!text.empty()) {
     if (const size_t word = special_word(text); word > 0) {

@@ -19,13 +19,13 @@ constexpr const char* kBoth = "tokenizer.json";
 constexpr const char* kConfig = "tokenizer_config.json";
 constexpr const char* kSpecial = "special_tokens_map.json";
 constexpr std::string_view kDecoder = "added_tokens_decoder";
-// A tokenizer without a limit says 10^30.
+// A tokenizer without a limit has 10^30.
 constexpr double kNoLimit = 1e9;
-// Tokens that are added behind a vocabulary; bounds what a file of a few bytes can ask for.
+// Maximum of tokens added after a vocabulary; bounds the memory that a small file can request.
 constexpr int64_t kMostAdded = 1 << 16;
 constexpr size_t kLargestFile = size_t{64} << 20;
 
-/// The bytes of a file that must be there.
+/// The bytes of a required file.
 io::MappedFile open_file(const fs::path& folder, const char* name) {
   check(fs::exists(folder / name), "[text] {} holds no {}: a CLIP tokenizer has {} and {}, or {}",
         folder.string(), name, kVocabulary, kMerges, kBoth);
@@ -39,7 +39,7 @@ std::string_view text_of(const io::MappedFile& file) {
   return {reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()};
 }
 
-/// A member of tokenizer.json, or of its `model`: its text, found without the others' being read.
+/// A member of tokenizer.json or of its `model`: its text, found without parsing the others.
 std::string_view member_of(std::string_view json, std::string_view key, const std::string& path) {
   const std::string_view found = json_member(json, key);
   check(!found.empty(), "[text] {} has no `{}`", path, key);
@@ -54,7 +54,7 @@ std::optional<Json> read_if_there(const fs::path& path) {
   return fs::exists(path) ? std::optional(Json::read(path)) : std::nullopt;
 }
 
-/// A tokenizer's tokens while its files are read.
+/// The tokens of a tokenizer while its files are read.
 class Reader {
  public:
   explicit Reader(const fs::path& folder)
@@ -76,7 +76,7 @@ class Reader {
 
   ClipTokenizerParts read() && {
     if (const Json* decoder = config_ ? config_->find(kDecoder) : nullptr) {
-      // It says all there is, so the older file beside it is not asked.
+      // It is complete, so the older file next to it is ignored.
       special_.reset();
       stated_ = decoder_tokens(*decoder, true);
     }
@@ -84,7 +84,7 @@ class Reader {
     for (AddedToken& token : stated_) {
       add(std::move(token));
     }
-    // Of a token that is several things, the flags of the last count.
+    // If one token has several roles, the flags of the last one apply.
     const size_t stated = parts_.added.size();
     parts_.start = special("bos_token", "<|startoftext|>", stated);
     parts_.end = special("eos_token", "<|endoftext|>", stated);
@@ -106,7 +106,7 @@ class Reader {
   }
 
  private:
-  /// What tokenizer.json holds: tokens, merges, and the added tokens that it states.
+  /// Reads tokens, merges and added tokens from tokenizer.json.
   void read_both(const io::MappedFile& file) {
     const std::string_view model = member_of(text_of(file), "model", file.path());
     const Json type =
@@ -127,7 +127,7 @@ class Reader {
     file.check_intact();
   }
 
-  /// A key of the files that name special tokens.
+  /// Finds a key in the files that name special tokens.
   const Json* find(std::string_view key) const {
     const Json* value = special_ ? special_->find(key) : nullptr;
     return value != nullptr || !config_ ? value : config_->find(key);
@@ -135,7 +135,7 @@ class Reader {
 
   int64_t next_id() const { return static_cast<int64_t>(parts_.vocabulary.size()); }
 
-  /// A token of the vocabulary keeps its id; another comes behind it.
+  /// A token of the vocabulary keeps its id; a new one is appended.
   void add(AddedToken token) {
     const auto known = ids_.find(token.text);
     if (known != ids_.end()) {
@@ -160,7 +160,7 @@ class Reader {
     }
   }
 
-  /// The id of a special token, which the vocabulary must have. The first `stated` added tokens
+  /// The id of a special token, which the vocabulary must contain. The first `stated` added tokens
   /// keep their flags.
   int64_t special(std::string_view key, std::string_view otherwise, size_t stated) {
     const Json* value = find(key);

@@ -12,7 +12,7 @@ namespace {
 constexpr char32_t kReplacement = 0xfffd;
 constexpr unsigned char kSubstitute = 0x1a;
 
-/// What ICU gives for a byte that has no character: the replacement, or a private one.
+/// ICU's result for a byte without a character: the replacement character, or a private one.
 bool is_unassigned(char32_t c) { return c == kReplacement || (c >= 0xe000 && c < 0xf8ff); }
 
 char32_t decode_one(UConverter* converter, unsigned char byte) {
@@ -58,7 +58,7 @@ std::optional<std::string> CodePage::encode(std::u32string_view text) const {
   out.reserve(text.size());
   for (const char32_t c : text) {
     if (c < 0x80) {
-      // What stands for a lost character cannot stand for itself too.
+      // The substitute of a lost character cannot also be itself.
       if (sloppy_ && c == kSubstitute) {
         return std::nullopt;
       }

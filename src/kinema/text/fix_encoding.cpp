@@ -18,7 +18,7 @@ unsigned char byte_at(std::string_view bytes, size_t i) {
   return static_cast<unsigned char>(bytes[i]);
 }
 
-/// One byte of a pattern: from `first` to `last`, or one of these.
+/// One byte of a pattern: a range from `first` to `last`, or one of `also`.
 struct Bytes {
   unsigned char first = 1;
   unsigned char last = 0;
@@ -30,7 +30,7 @@ struct Bytes {
   }
 };
 
-/// Up to five bytes in a row.
+/// Up to five consecutive bytes.
 struct Pattern {
   std::array<Bytes, 5> bytes;
   size_t length;
@@ -48,7 +48,7 @@ struct Pattern {
   }
 };
 
-/// The length of the first pattern that fits at `start`; 0 when none does.
+/// The length of the first pattern that matches at `start`; 0 if none does.
 size_t length_of_first(std::span<const Pattern> patterns, std::string_view text, size_t start) {
   for (const Pattern& pattern : patterns) {
     if (pattern.fits(text, start)) {
@@ -68,9 +68,9 @@ constexpr Bytes kPlainRest{0x86, 0x9f,
                            "\xad\xae\xaf\xb0\xb1\xb2\xb3\xb4\xb5\xb6\xb7\xb8\xb9\xba\xbb\xbc\xbd"
                            "\xbe\xbf"};
 
-// Sequences that are UTF-8 of likely characters when the space is A0: in two bytes those where
-// U+00A0, U+00E0, U+0160, U+03A0, U+0420 and U+0660 come out; in three not where the space would
-// come second after E0 and E1; of four those that F0 begins.
+// Sequences that are UTF-8 of likely characters if the space is A0: of two bytes those for U+00A0,
+// U+00E0, U+0160, U+03A0, U+0420 and U+0660; of three not those with the space second after E0 and
+// E1; of four those that start with F0.
 constexpr Pattern kSpaced[] = {
     {{{{.also = "\xc2\xc3\xc5\xce\xd0\xd9"}, kBlank}}, 2},
     {{{{.also = "\xe2\xe3"}, kBlank, kPlainRest}}, 3},
@@ -89,8 +89,8 @@ bool has_spaced_sequence(std::string_view bytes) {
   return false;
 }
 
-/// C3 and a space mostly are the word U+00E0: the space stays behind it, unless the word goes on
-/// as Portuguese does with it.
+/// C3 and a space mostly are the word U+00E0: the space stays after it, unless a usual Portuguese
+/// continuation follows.
 std::string restore_a_grave(std::string_view bytes) {
   constexpr std::string_view kGoesOn[] = {" ", "quele", "quela", "quilo", "s "};
   std::string out;
@@ -107,7 +107,7 @@ std::string restore_a_grave(std::string_view bytes) {
   return out;
 }
 
-/// Puts A0 back where a space stands for it.
+/// Restores A0 where it became a space.
 std::string restore_a0(std::string_view given) {
   std::string bytes = restore_a_grave(given);
   for (size_t i = 0; i < bytes.size();) {
@@ -129,7 +129,7 @@ constexpr Bytes kSurrogateLead{0xed, 0xed};
 constexpr Bytes kHigh{0xa0, 0xaf};
 constexpr Bytes kLow{0xb0, 0xbf};
 
-// UTF-8 and CESU-8 of which bytes became U+FFFD or, once at most, a question mark.
+// UTF-8 and CESU-8 in which bytes became U+FFFD or, at most once, a question mark.
 constexpr Pattern kLossy[] = {
     {{{{0xc2, 0xdf}, kGone}}, 2},
     {{{{0xc2, 0xc3}, {.also = "?"}}}, 2},
@@ -143,7 +143,7 @@ constexpr Pattern kLossy[] = {
     {{{kGone}}, 1},
 };
 
-// The sixth byte of the two that stand for a surrogate pair, by their place in kLossy.
+// The sixth byte of the two patterns for a surrogate pair, by their index in kLossy.
 size_t lossy_length(std::string_view bytes, size_t start) {
   for (size_t i = 0; i < std::size(kLossy); ++i) {
     if (!kLossy[i].fits(bytes, start)) {
@@ -178,7 +178,7 @@ std::string replace_lossy(std::string_view bytes) {
 
 // ---- Decoding --------------------------------------------------------------------------------
 
-/// A surrogate pair as CESU-8 writes it, at `start`.
+/// A surrogate pair in CESU-8 at `start`.
 std::optional<char32_t> cesu_8_at(std::string_view bytes, size_t start) {
   if (bytes.size() - start < 6) {
     return std::nullopt;
@@ -193,7 +193,7 @@ std::optional<char32_t> cesu_8_at(std::string_view bytes, size_t start) {
          (byte(5) & 0x3f);
 }
 
-/// UTF-8, with Java's two bytes for U+0000 and CESU-8's surrogate pairs; nothing when it is not.
+/// UTF-8 with Java's two bytes for U+0000 and CESU-8's surrogate pairs; nothing for other bytes.
 std::optional<std::u32string> decode_variants(std::string_view bytes) {
   std::u32string out;
   for (size_t i = 0; i < bytes.size();) {
@@ -204,7 +204,7 @@ std::optional<std::u32string> decode_variants(std::string_view bytes) {
       out += *pair;
       i += 6;
     } else {
-      // The longest sequence has four bytes, so the rest does not matter.
+      // The longest sequence has four bytes, so four bytes are enough.
       if (invalid_utf8_at(bytes.substr(i, 4)) == 0) {
         return std::nullopt;
       }
@@ -214,10 +214,10 @@ std::optional<std::u32string> decode_variants(std::string_view bytes) {
   return out;
 }
 
-/// The text as UTF-8 that was read as this page; nothing where it cannot have been.
+/// Decodes UTF-8 that was read as this page; nothing if that is not possible.
 std::optional<std::u32string> reread(std::string bytes, size_t page) {
   if (page != kMacRoman && has_spaced_sequence(bytes)) {
-    // Mac Roman has a dash there, which a space may well follow.
+    // Mac Roman has a dash there, which a space may follow.
     bytes = restore_a0(bytes);
   }
   if (code_pages()[page].is_sloppy()) {
@@ -226,7 +226,7 @@ std::optional<std::u32string> reread(std::string bytes, size_t page) {
   return decode_variants(bytes);
 }
 
-/// The parts of the text that look like misread UTF-8 on their own, read again.
+/// Fixes the parts of the text that look like misread UTF-8.
 std::u32string fix_parts(const std::u32string& text) {
   std::u32string out;
   for (size_t i = 0; i < text.size();) {
@@ -236,7 +236,7 @@ std::u32string fix_parts(const std::u32string& text) {
       continue;
     }
     std::u32string part = text.substr(i, length);
-    // A part as long as the text has been tried.
+    // A part as long as the text was tried already.
     out += length < text.size() && looks_garbled(part) ? fix_encoding(part) : part;
     i += length;
   }
@@ -266,8 +266,8 @@ std::u32string fix_one_step(const std::u32string& text) {
   if (fixed != text) {
     return fixed;
   }
-  // Latin-1 was meant for Windows-1252 where all of its C1 controls have a character there; else
-  // each by itself. Either way each control becomes that character, or stays.
+  // Latin-1 meant as Windows-1252, if all of its C1 controls have a character there; else each
+  // control separately. In both cases each control becomes that character, or stays.
   return fix_c1_controls(text);
 }
 

@@ -14,10 +14,11 @@
 namespace kinema::text {
 namespace {
 
-// A line is not read further than this at once.
+// Longer lines are processed in segments of this length.
 constexpr size_t kLongestSegment = 1000000;
-// What was garbled several times takes as many passes, and nothing is garbled often: the bound is
-// for texts such as `&#xFF06;#xFF06;#xFF06;...`, each pass of which gives the next one work.
+// Text that was garbled several times needs as many passes, and real text is not garbled often. The
+// bound is for texts such as `&#xFF06;#xFF06;#xFF06;...`, in which each pass creates work for the
+// next.
 constexpr int kMostPasses = 16;
 
 std::u32string to_u32(const icu::UnicodeString& text) {
@@ -43,14 +44,14 @@ std::u32string to_nfc(std::u32string_view text) {
   return compose(text);
 }
 
-/// Letters that are two for typographical or historical reasons: the Dutch, Afrikaans, Serbian and
-/// Croatian ones, and the ligatures of f and st.
+/// Letters that are digraphs or ligatures: Dutch, Afrikaans, Serbian and Croatian ones, and the
+/// ligatures of f and st.
 bool is_ligature(char32_t c) {
   return c == 0x132 || c == 0x133 || c == 0x149 || (c >= 0x1c4 && c <= 0x1cc) ||
          (c >= 0x1f1 && c <= 0x1f3) || (c >= 0xfb00 && c <= 0xfb06);
 }
 
-/// Forms of other than the usual width, and the ideographic space.
+/// Full- and half-width forms, and the ideographic space.
 bool has_width_form(char32_t c) { return (c >= 0xff01 && c <= 0xffef) || c == 0x3000; }
 
 bool is_removed_control(char32_t c) {
@@ -122,7 +123,7 @@ std::u32string join_surrogates(std::u32string_view text) {
 
 bool is_ascii_letter(char32_t c) { return (c >= U'a' && c <= U'z') || (c >= U'A' && c <= U'Z'); }
 
-/// Escapes that move the cursor or set colours: ESC [ numbers, a letter.
+/// Removes escapes that move the cursor or set colours: ESC [ numbers, a letter.
 std::u32string remove_terminal_escapes(std::u32string_view text) {
   std::u32string out;
   for (size_t i = 0; i < text.size(); ++i) {
@@ -163,7 +164,7 @@ std::u32string fix_text(std::u32string_view text) {
     const size_t line = std::min(text.find(U'\n'), text.size() - 1) + 1;
     const std::u32string_view segment = text.substr(0, std::min(line, kLongestSegment));
     text.remove_prefix(segment.size());
-    // Where tags are, references are meant as such.
+    // If there are tags, references are intentional.
     read_html = read_html && segment.find(U'<') == std::u32string_view::npos;
     std::u32string fixed(segment);
     for (int pass = 0; pass < kMostPasses; ++pass) {

@@ -8,7 +8,7 @@
 namespace kinema::text {
 namespace {
 
-// The seed is part of the encoder: checkpoints trained with it need the same vectors.
+// The seed is part of the encoder: checkpoints trained with it require the same vectors.
 constexpr uint64_t kSeed = 0;
 
 bool is_word(char c) {

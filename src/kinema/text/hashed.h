@@ -15,11 +15,11 @@ struct HashedEncoder {
   int64_t text_dim = 64;
   int64_t pooled_dim = 0;
 
-  /// f32 [max_sequence_length, text_dim]: a unit-normal vector by the word's hash plus a sinusoid
-  /// of its position; zeros after the last word. Words beyond the length are cut off.
+  /// f32 [max_sequence_length, text_dim]: a unit-normal vector from the word's hash plus a sinusoid
+  /// of its position; zeros after the last word. Further words are dropped.
   HostArray encode(std::string_view caption) const;
-  /// f32 [pooled_dim]: the sum of its words' unit-normal vectors of that width, with the square
-  /// root of their number as divisor; zeros without words.
+  /// f32 [pooled_dim]: the sum of its words' unit-normal vectors of that width, divided by the
+  /// square root of their number; zeros without words.
   HostArray pooled(std::string_view caption) const;
 };
 

@@ -16,14 +16,14 @@ namespace kinema::text {
 namespace {
 
 constexpr char32_t kReplacement = 0xfffd;
-// The pattern of Python's html module takes no longer names.
+// The limit in the pattern of Python's html module.
 constexpr size_t kLongestName = 32;
-// ftfy's takes 24 letters and digits.
+// ftfy's limit: 24 letters and digits.
 constexpr size_t kLongestStrictName = 24;
 
 struct Reference {
   std::u32string text;
-  bool bare = false;  // may stand without a semicolon
+  bool bare = false;  // valid without a semicolon
 };
 
 using References = std::map<std::string, Reference, std::less<>>;
@@ -64,7 +64,7 @@ const References& references() {
   return all;
 }
 
-/// Names are ASCII; anything else is part of none.
+/// Names are ASCII; other text is not a name.
 std::string narrow(std::u32string_view text) {
   std::string out;
   for (const char32_t c : text) {
@@ -73,7 +73,7 @@ std::string narrow(std::u32string_view text) {
   return out;
 }
 
-/// What a numeric reference stands for (HTML standard, 13.2.5.80, as Python reads it): bytes of
+/// The text of a numeric reference (HTML standard, 13.2.5.80, as in Python): characters of
 /// Windows-1252 instead of C1 controls, nothing for other controls and for noncharacters.
 std::u32string number_text(uint64_t number) {
   if (number == 0 || (number >= 0xd800 && number <= 0xdfff) || number > 0x10ffff) {
@@ -91,10 +91,10 @@ std::u32string number_text(uint64_t number) {
   return is_control || is_noncharacter ? std::u32string() : std::u32string{c};
 }
 
-/// A numeric reference at the start of the text, which begins with `&#`: how many code points it
-/// has (the semicolon included, where there is one), and what it stands for.
+/// A numeric reference at the start of the text, which starts with `&#`: its number of code points
+/// (including the semicolon, if present), and its text.
 struct Numeric {
-  size_t length = 0;  // 0: none
+  size_t length = 0;  // 0: not a reference
   bool closed = false;
   std::u32string text;
 };
@@ -116,7 +116,7 @@ Numeric numeric_reference(std::u32string_view text) {
   return {.length = at + (closed ? 1 : 0), .closed = closed, .text = number_text(number)};
 }
 
-/// The longest name at the start of `name` that is one without its semicolon.
+/// The longest name, at the start of `name`, that is valid without a semicolon.
 std::optional<std::pair<size_t, std::u32string>> bare_reference(const std::string& name) {
   for (size_t length = name.size(); length >= 2; --length) {
     const auto found = references().find(std::string_view(name).substr(0, length));
@@ -132,8 +132,8 @@ bool is_name_part(char32_t c) {
          c != U'#' && c != U';';
 }
 
-/// Appends what a named reference after `&` at the start of the text becomes, and returns how much
-/// of the text it takes; 0 when there is none.
+/// Appends the text of a named reference after `&` at the start of the text, and returns the length
+/// of the reference; 0 if there is none.
 size_t append_named(std::u32string_view text, std::u32string& out) {
   size_t end = 1;
   while (end < text.size() && end <= kLongestName && is_name_part(text[end])) {
@@ -154,7 +154,7 @@ size_t append_named(std::u32string_view text, std::u32string& out) {
     out += bare->second;
     return 1 + bare->first;
   }
-  // The whole match stays, so that no reference is looked for inside it.
+  // The whole match is copied, so that no reference is searched inside it.
   out += text.substr(0, end);
   return end;
 }
@@ -176,8 +176,8 @@ bool is_lower_case(std::string_view name) {
   return std::ranges::none_of(name, [](char c) { return c >= 'A' && c <= 'Z'; });
 }
 
-/// A name in capitals stands for the capital of what the name in small letters stands for, unless
-/// it begins with a name of its own.
+/// A name in capitals means the capital of the character with the lower-case name, unless it starts
+/// with a separate name.
 std::optional<std::u32string> capital_reference(const std::string& name) {
   if (std::ranges::any_of(name, [](char c) { return c >= 'a' && c <= 'z'; })) {
     return std::nullopt;
@@ -193,14 +193,14 @@ std::optional<std::u32string> capital_reference(const std::string& name) {
   return to_upper(found->second.text);
 }
 
-/// What ftfy takes for a reference: how many code points it has behind its `&`, the semicolon
-/// included, and what it becomes.
+/// A reference by ftfy's rules: its number of code points after `&`, including the semicolon, and
+/// its text.
 struct Strict {
-  size_t length = 0;  // 0: it is none
+  size_t length = 0;  // 0: not a reference
   std::u32string text;
 };
 
-/// The reference whose `&` stood before the text.
+/// The reference in the text after `&`.
 Strict strict_reference(std::u32string_view text) {
   const bool is_number = text.starts_with(U'#');
   const size_t first = is_number ? 1 : 0;
@@ -216,7 +216,7 @@ Strict strict_reference(std::u32string_view text) {
   const size_t length = end + 1;
   if (is_number) {
     const Numeric number = numeric_reference(whole);
-    // ftfy takes a semicolon in the result for one that was left over.
+    // ftfy treats a semicolon in the result as a missing match.
     const bool complete = number.length == whole.size() && number.text != U";";
     return {length, complete ? number.text : whole};
   }
@@ -262,8 +262,8 @@ std::u32string unescape_html_strictly(std::u32string_view text) {
       continue;
     }
     Strict reference = strict_reference(text.substr(at + 1));
-    // `&amp;amp;amp;lt;` is `&lt;` at once: by a level at a time, a text of n characters that is
-    // one such name would be read n / 4 times.
+    // `&amp;amp;amp;lt;` becomes `&lt;` in one pass: with one level per pass, a text of n
+    // characters that is one such name would be read n / 4 times.
     size_t next = at + 1 + reference.length;
     while (reference.text == U"&") {
       const Strict inner = strict_reference(text.substr(next));

@@ -4,7 +4,7 @@ namespace kinema::text {
 
 // The named character references of the HTML standard (section 13.5): NAME=CODE, code points in
 // hexadecimal, joined by + where there are two; NAME!CODE where the standard also allows the name
-// without a semicolon. Sorted by name; a blank or the end of a line stands between two.
+// without a semicolon. Sorted by name; separated by a blank or the end of a line.
 std::string_view named_references() {
   return R"((AElig!c6 AMP!26 Aacute!c1 Abreve=102 Acirc!c2 Acy=410 Afr=1d504 Agrave!c0 Alpha=391
 Amacr=100 And=2a53 Aogon=104 Aopf=1d538 ApplyFunction=2061 Aring!c5 Ascr=1d49c Assign=2254 Atilde!c3

@@ -4,7 +4,7 @@
 
 namespace kinema::text {
 
-/// The table that html.cpp reads, as text: see html_entities.cpp.
+/// The table of html.cpp as text: see html_entities.cpp.
 std::string_view named_references();
 
 }  // namespace kinema::text

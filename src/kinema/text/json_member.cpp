@@ -8,7 +8,7 @@ namespace {
 
 constexpr std::string_view kSpace = " \t\r\n";
 
-/// Walks over the text of JSON values.
+/// Skips over the text of JSON values.
 class Reader {
  public:
   explicit Reader(std::string_view text) : text_(text) {}
@@ -23,7 +23,7 @@ class Reader {
   }
   void skip_space() { at_ = std::min(text_.find_first_not_of(kSpace, at_), text_.size()); }
 
-  /// A string with its quotes; empty when there is none.
+  /// A string with its quotes; empty if there is none.
   std::string_view string() {
     const size_t start = at_;
     if (!take('"')) {
@@ -43,7 +43,7 @@ class Reader {
     }
   }
 
-  /// Everything up to the comma or bracket that ends the value.
+  /// The text up to the comma or bracket that ends the value.
   std::string_view value() {
     const size_t start = at_;
     size_t depth = 0;

@@ -17,17 +17,17 @@
 namespace kinema::text {
 namespace {
 
-// What a code point is known for. Only those that occur in misread UTF-8 have a kind.
+// Typical roles of a code point. Only those that occur in misread UTF-8 have a kind.
 enum Kind : uint32_t {
-  kCommon = 1U << 0,  // in many places that are no mistake
+  kCommon = 1U << 0,  // common in correct text
   kC1 = 1U << 1,      // control characters 80 to 9F
-  kBad = 1U << 2,     // hardly anywhere else
+  kBad = 1U << 2,     // rare in correct text
   kLaw = 1U << 3,
   kCurrency = 1U << 4,
   kOpening = 1U << 5,  // punctuation before a word
-  kClosing = 1U << 6,  // and behind one
+  kClosing = 1U << 6,  // and after one
   kNumeric = 1U << 7,
-  kKaomoji = 1U << 8,        // letters that faces are made of
+  kKaomoji = 1U << 8,        // letters used in kaomoji
   kUpperAccented = 1U << 9,  // letters with diacritics that rarely end a word
   kLowerAccented = 1U << 10,
   kUpperCommon = 1U << 11,  // Greek and Cyrillic letters
@@ -98,7 +98,7 @@ Kinds read_kinds() {
   return kinds;
 }
 
-/// `\w` of Python's regular expressions, where marks are no part of a word.
+/// `\w` of Python's regular expressions, in which marks are not part of a word.
 bool is_word(char32_t c) {
   const uint32_t mask = U_MASK(u_charType(static_cast<UChar32>(c)));
   return c == U'_' || (mask & (U_GC_L_MASK | U_GC_N_MASK)) != 0;
@@ -113,7 +113,7 @@ uint32_t kind_of(char32_t c) {
 
 // ---- Rules -----------------------------------------------------------------------------------
 
-/// One place of a rule: a code point of one of the kinds, or one of these.
+/// One position of a rule: a code point of one of the kinds, or one of a list.
 struct Place {
   uint32_t kinds = 0;
   std::u32string_view also = {};
@@ -125,7 +125,7 @@ struct Place {
 };
 
 struct Rule {
-  std::array<Place, 7> places;  // the first that holds nothing ends the rule
+  std::array<Place, 7> places;  // the first empty place ends the rule
   bool at_start = false;        // only at the start of the text
 
   bool fits(std::u32string_view text, std::span<const uint32_t> kinds, size_t start) const {
@@ -143,7 +143,7 @@ struct Rule {
 };
 
 constexpr uint32_t kMarks = kBox | kOpening | kClosing | kCurrency | kNumeric | kLaw;
-// Letters that A to I of Cyrillic and Greek in UTF-8 begin with, and what may stand between two.
+// The first bytes of Cyrillic and Greek A to I in UTF-8, and the characters that may separate two.
 constexpr std::u32string_view kCyrillicLeads = U"\u0412\u0413\u0420\u0421";
 constexpr std::u32string_view kGreekLeads = U"\u0392\u0393\u039e\u039f";
 constexpr uint32_t kBetweenLeads = kC1 | kBad | kOpening | kClosing | kCurrency;
@@ -171,17 +171,17 @@ const std::vector<Rule>& rules() {
       {{{{kAccented | kCurrency | kNumeric | kOpening | kClosing | kLaw}, {kBox}}}},
       {{{{kBox}, {kClosing}}}},
       {{{{kAccented}, {kOpening | kClosing}, {kWord}}}},
-      // The ligature oe where no letter follows.
+      // The ligature oe that no letter follows.
       {{{{0, U"\u0152\u0153"}, {kLatin, U"", true}}}},
-      // A degree sign behind a capital.
+      // A degree sign after a capital.
       {{{{kUpperAccented}, {0, U"\u00b0"}}}},
-      // Two characters of Windows-1252, of Latin-1 letters and signs in UTF-8.
+      // Two characters of Windows-1252 that are Latin-1 letters and signs in UTF-8.
       {{{{0, U"\u00c2\u00c3\u00ce\u00d0"},
          {kOpening | kClosing,
           U"\u20ac\u0153\u0160\u0161\u00a2\u00a3\u0178\u017e\u00a0\u00ad\u00ae\u00a9\u00b0\u00b7"
           U"\u00bb\u2013\u2014\u00b4"}}}},
       {{{{0, U"\u00d7"}, {0, U"\u00b2\u00b3"}}}},
-      // Two Arabic letters in a row, in Windows-1252.
+      // Two consecutive Arabic letters, in Windows-1252.
       {{{{0, kArabicLeads}, kArabicRest, {0, kArabicLeads}, kArabicRest}}},
       // Scripts of South Asia, in Windows-1252.
       {{{{0, U"\u00e0"}, {0, U"\u00b2\u00b5\u00b9\u00bc\u00bd\u00be"}}}},
@@ -196,7 +196,7 @@ const std::vector<Rule>& rules() {
       // Windows-1251: punctuation, and Cyrillic or Latin-1 letters.
       {{{{0, U"\u0432"}, {0, U"\u0402"}}}},
       {{{{0, kCyrillicLeads}, {kBetweenLeads, U"\u00b0\u00b5"}, {0, kCyrillicLeads}}}},
-      // The same on top of Latin-1 read as Windows-1252, with a Latin letter near.
+      // The same, after Latin-1 read as Windows-1252, with a Latin letter nearby.
       {{{{0, U"\u0413"},
          {0, U"\u045e"},
          {0, U"\u0412"},
@@ -204,12 +204,12 @@ const std::vector<Rule>& rules() {
          {0, U"\u0412"},
          {kLineBreak, U"", true},
          {kLatin, U" "}}}},
-      // A with grave or acute, and the space that is not broken, in Windows-1252.
+      // A with grave or acute, and the non-breaking space, in Windows-1252.
       {{{{0, U"\u00c3"}, {0, U"\u00a0\u00a1"}}}},
       {{{{kSmall}, {0, U"\u00c3\u00c2"}, {0, U" "}}}},
       {{{{kSmall}, {kSpace}, {0, U"\u00c3\u00c2"}, {0, U" "}}}},
       {{{{0, U"\u00c3\u00c2"}, {0, U" "}}}, true},
-      // A circumflex in front of a character that it is the first byte of.
+      // A with circumflex before a character of which it is the first byte.
       {{{{kSmall | kClosing, U".,?!"}, {0, U"\u00c2"}, {kOpening | kClosing, U" "}}}},
       // Windows-1253: punctuation, and Greek or Latin-1 letters.
       {{{{0, U"\u03b2"}, {0, U"\u20ac"}, {0, U"\u2122\u00a0\u0386\u00ad\u00ae\u00b0"}}}},
@@ -222,11 +222,11 @@ const std::vector<Rule>& rules() {
 
 // ---- Misread sequences -----------------------------------------------------------------------
 
-/// The code points that Latin-1 and the Windows pages have at bytes of a kind.
+/// The code points of Latin-1 and the Windows pages for bytes of a kind.
 struct Leads {
   std::u32string of_two, of_three, of_four;
   std::u32string rest;         // continuation bytes, and the space that A0 may have become
-  std::u32string strict_rest;  // those that rarely stand for themselves
+  std::u32string strict_rest;  // those that are rare as themselves
 };
 
 /// Dashes, quotation marks, bullet and ellipsis.
@@ -234,7 +234,7 @@ bool is_punctuation(char32_t c) { return c >= 0x2013 && c <= 0x2026 && c != 0x20
 
 const Leads& leads() {
   static const Leads all = [] {
-    // Latin-1 and the Windows pages come first in the list.
+    // Latin-1 and the Windows pages are first in the list.
     constexpr size_t kPages = 7;
     const auto at = [&](std::initializer_list<std::pair<int, int>> bytes) {
       std::u32string out;
@@ -251,7 +251,7 @@ const Leads& leads() {
     };
     Leads made{.of_two = at({{0xc2, 0xdf}}),
                .of_three = at({{0xe0, 0xef}}),
-               // Of the others nothing comes that is assigned.
+               // The others encode nothing that is assigned.
                .of_four = at({{0xf0, 0xf0}, {0xf3, 0xf3}}),
                .rest = at({{0x80, 0xbf}})};
     made.strict_rest = made.rest;
@@ -264,7 +264,7 @@ const Leads& leads() {
 
 bool is_in(std::u32string_view sorted, char32_t c) { return std::ranges::binary_search(sorted, c); }
 
-/// The length of one misread sequence at `start`; 0 when there is none.
+/// The length of one misread sequence at `start`; 0 if there is none.
 size_t sequence_length(std::u32string_view text, size_t start) {
   const Leads& known = leads();
   size_t rest = 0;

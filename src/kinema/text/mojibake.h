@@ -5,13 +5,13 @@
 
 namespace kinema::text {
 
-/// True when some neighbours in the text are far likelier the bytes of one encoding read as another
-/// (such as U+00C3 U+00A9 for an e with acute) than what somebody wrote. The rules are ftfy's.
+/// True if some neighbours in the text are far more likely bytes in a wrong encoding (such as
+/// U+00C3 U+00A9 for an e with acute) than intended text. The rules are ftfy's.
 bool looks_garbled(std::u32string_view text);
 
-/// How many code points at `start` read like UTF-8 sequences, one after the other, that were
-/// decoded as one of the single-byte encodings; 0 when none does, or when the code point before
-/// looks like the rest of such a sequence.
+/// The number of code points at `start` that form UTF-8 sequences decoded as one of the single-byte
+/// encodings; 0 if there are none, or if the code point before looks like a part of such a
+/// sequence.
 size_t misread_utf8_length(std::u32string_view text, size_t start);
 
 }  // namespace kinema::text

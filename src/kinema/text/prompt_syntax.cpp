@@ -7,11 +7,11 @@
 namespace kinema::text {
 namespace {
 
-constexpr size_t kLongest = 80;  // of what a message shows
+constexpr size_t kLongest = 80;  // of the part shown in a message
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
-/// Letters and digits of ASCII, and whatever else is a part of a word.
+/// ASCII letters and digits, and other characters of words.
 bool is_of_word(char c) {
   return is_digit(c) || c == '_' || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
          static_cast<unsigned char>(c) >= 0x80;
@@ -21,7 +21,7 @@ std::string shown(std::string_view text) {
   return std::string(text.substr(0, kLongest)) + (text.size() > kLongest ? "..." : "");
 }
 
-/// `(word:1.3)`: of the brackets that are open, the last.
+/// `(word:1.3)`: uses the innermost open bracket.
 std::optional<std::string> weight(std::string_view prompt) {
   constexpr size_t kDigits = 12;
   size_t open = std::string_view::npos;
@@ -43,7 +43,7 @@ std::optional<std::string> weight(std::string_view prompt) {
   return std::nullopt;
 }
 
-/// The first place of `word` that is no part of a longer word.
+/// The first position of `word` that is not part of a longer word.
 std::optional<size_t> find_word(std::string_view prompt, std::string_view word) {
   for (size_t at = prompt.find(word); at != std::string_view::npos;
        at = prompt.find(word, at + word.size())) {
@@ -57,7 +57,7 @@ std::optional<size_t> find_word(std::string_view prompt, std::string_view word) 
   return std::nullopt;
 }
 
-/// `<lora:name:0.8>` and its relatives.
+/// `<lora:name:0.8>` and similar.
 std::optional<std::string> network(std::string_view prompt) {
   for (const std::string_view begin : {"<lora:", "<lyco:", "<hypernet:"}) {
     const size_t at = prompt.find(begin);

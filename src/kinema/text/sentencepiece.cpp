@@ -15,7 +15,7 @@ namespace kinema::text {
 namespace {
 
 constexpr int kUnigram = 1;
-// Ten times the largest vocabulary in use; ids are kept in 32 bits.
+// Ten times the largest vocabulary in use; ids have 32 bits.
 constexpr int kMostPieces = 4 << 20;
 
 constexpr io::WireMessage kLeaf{};

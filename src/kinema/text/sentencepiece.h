@@ -10,14 +10,14 @@
 
 namespace kinema::text {
 
-/// What a sentencepiece model file holds.
+/// The contents of a sentencepiece model file.
 struct SentencePieceModel {
   std::vector<Piece> pieces;
   CharMap normalization;
 };
 
-/// Reads the bytes of a `spiece.model`; `source` names it in messages. Throws an Error when it is
-/// not one, not a unigram model, or holds what cannot be (no pieces, scores that are not finite,
+/// Parses a `spiece.model`; `source` is its name in messages. Throws an Error if it is not a
+/// sentencepiece file, not a unigram model, or invalid (no pieces, scores that are not finite,
 /// pieces that are not UTF-8).
 SentencePieceModel parse_sentencepiece(std::span<const std::byte> bytes, const std::string& source);
 

@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::string_view kWordMark = "\xe2\x96\x81";  // U+2581
 
-/// Calls `word` with every run of characters that are not white space.
+/// Calls `word` with every run of characters other than white space.
 void split_at_white_space(std::string_view text, const auto& word) {
   size_t start = 0;
   for (size_t at = 0; at < text.size();) {

@@ -13,7 +13,7 @@
 
 namespace kinema::text {
 
-/// What a tokenizer is made of.
+/// The parts of a tokenizer.
 struct TokenizerParts {
   std::vector<Piece> pieces;
   CharMap normalization;
@@ -23,21 +23,21 @@ struct TokenizerParts {
   int64_t pad = 0;
 };
 
-/// Text to token ids as T5's and UMT5's tokenizer makes them (Hugging Face `T5TokenizerFast`):
-/// added tokens are cut out; what is between is normalised, split at white space, each word marked
-/// with U+2581 in front, split before every U+2581, and cut into pieces by the unigram model.
+/// Text to token ids as T5's and UMT5's tokenizer (Hugging Face `T5TokenizerFast`): added tokens
+/// are extracted; the text between them is normalised and split at white space, each word is
+/// prefixed with U+2581, split before every U+2581, and divided into pieces by the unigram model.
 class Tokenizer {
  public:
-  /// Throws an Error when an id is outside the vocabulary.
+  /// Throws an Error if an id is outside the vocabulary.
   explicit Tokenizer(TokenizerParts parts);
 
-  /// Reads a tokenizer folder: pieces from `spiece.model` (or `tokenizer.json` where there is
-  /// none), added tokens from `tokenizer.json` or `tokenizer_config.json`. Throws an Error naming
-  /// the file and what is wrong with it.
+  /// Reads a tokenizer folder: pieces from `spiece.model` (or else `tokenizer.json`), added tokens
+  /// from `tokenizer.json` or `tokenizer_config.json`. Throws an Error with the file and the
+  /// problem.
   static Tokenizer open(const std::filesystem::path& folder);
 
-  /// At most `max_length` ids, the end of the sequence included: what does not fit is dropped from
-  /// the end of the text. Throws an Error for text that is not UTF-8.
+  /// At most `max_length` ids, including the end of the sequence; tokens that do not fit are
+  /// dropped from the end of the text. Throws an Error for text that is not UTF-8.
   Tokens encode(std::string_view text, int64_t max_length) const;
 
   /// Ids are from 0 to size() - 1.
@@ -52,8 +52,8 @@ class Tokenizer {
 
   Unigram unigram_;
   CharMap normalization_;
-  AddedTokens raw_;         // looked for in the text as it is
-  AddedTokens normalized_;  // and in the normalised text
+  AddedTokens raw_;         // found in the original text
+  AddedTokens normalized_;  // found in the normalised text
   int64_t end_;
   int64_t pad_;
 };

@@ -16,14 +16,14 @@ namespace {
 namespace fs = std::filesystem;
 using io::Json;
 
-// A T5 tokenizer without word of its extra ids has a hundred.
+// The default number of T5's extra ids.
 constexpr int64_t kDefaultExtraIds = 100;
 constexpr int64_t kMostExtraIds = 100000;
 // Several times the largest vocabulary in use.
 constexpr int64_t kMostTokens = 1 << 20;
 constexpr size_t kLargestFile = size_t{512} << 20;
 
-/// What T5 adds by itself: the last id is <extra_id_0>.
+/// T5's extra ids; the last id is <extra_id_0>.
 std::vector<AddedToken> extra_ids(const Json* config, int64_t first) {
   const Json* given = config == nullptr ? nullptr : config->find("extra_ids");
   const int64_t count = given == nullptr || given->is_null() ? kDefaultExtraIds : given->as_int();
@@ -36,7 +36,7 @@ std::vector<AddedToken> extra_ids(const Json* config, int64_t first) {
   return out;
 }
 
-/// The files of a tokenizer folder, those that are there.
+/// The existing files of a tokenizer folder.
 struct Files {
   explicit Files(const fs::path& where) : folder(where) {
     if (fs::exists(folder / "tokenizer.json")) {
@@ -51,7 +51,7 @@ struct Files {
 
   const Json* settings() const { return config ? &*config : nullptr; }
 
-  /// A member of tokenizer.json; the vocabulary beside it, which is most of the file, is not read.
+  /// A member of tokenizer.json, without parsing the vocabulary, which is most of the file.
   std::optional<Json> member(std::string_view key) const {
     const std::string_view text(reinterpret_cast<const char*>(json_file.bytes().data()),
                                 json_file.bytes().size());
@@ -159,14 +159,14 @@ Tokenizer Tokenizer::open(const fs::path& folder) {
   parts.pieces = std::move(model.pieces);
   parts.normalization = std::move(model.normalization);
   parts.added = read_added(files, static_cast<int64_t>(parts.pieces.size()));
-  // Added tokens may lie behind the pieces; each is a piece then, of score 0.
+  // Added tokens may follow the pieces; each then is a piece with score 0.
   std::ranges::sort(parts.added, {}, &AddedToken::id);
   for (const AddedToken& token : parts.added) {
     check(token.id >= 0 && token.id < kMostTokens,
           "[text] {}: the added token `{}` has id {}, expected 0 to {}", folder.string(),
           token.text, token.id, kMostTokens - 1);
     if (token.id >= static_cast<int64_t>(parts.pieces.size())) {
-      // Ids that nobody has stay without a text.
+      // Unused ids have an empty text.
       parts.pieces.resize(static_cast<size_t>(token.id));
       parts.pieces.push_back({token.text, 0.0});
     }

@@ -17,7 +17,7 @@ namespace {
 
 constexpr char32_t kReplacement = 0xfffd;
 
-/// Bytes of the sequence that a lead byte announces; 0 for a byte that leads none.
+/// The length of the sequence that a lead byte starts; 0 for other bytes.
 size_t sequence_length(unsigned char lead) {
   if (lead < 0x80) {
     return 1;
@@ -47,14 +47,14 @@ const icu::Normalizer2& nfc() {
   return *made;
 }
 
-/// The text with every run of marks in canonical order (Unicode, D109), which ICU gives them by
-/// insertion: thousands of marks on one letter would take it the square of their number.
+/// The text with every run of marks in canonical order (Unicode, D109). ICU sorts them by
+/// insertion, which for thousands of marks on one letter takes quadratic time.
 std::u32string in_canonical_order(std::u32string_view text) {
   std::u32string out;
   out.reserve(text.size());
   for (const char32_t c : text) {
     const auto u = static_cast<UChar32>(c);
-    // A mark of class 0 that stands for several others, as in Tibetan.
+    // A mark of class 0 that decomposes into several others, as in Tibetan.
     icu::UnicodeString parts;
     if (u_getCombiningClass(u) == 0 &&
         u_getIntPropertyValue(u, UCHAR_LEAD_CANONICAL_COMBINING_CLASS) != 0 &&

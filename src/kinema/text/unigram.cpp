@@ -11,13 +11,14 @@
 namespace kinema::text {
 namespace {
 
-// No tokenizer has pieces of more than a few dozen bytes; the bound keeps the time linear.
+// Pieces of real tokenizers have a few dozen bytes; the bound keeps the time linear.
 constexpr size_t kLongestPiece = 512;
 
-// An unknown character scores this much less than the worst piece: sentencepiece's own constant.
+// The score of an unknown character is this much below the lowest piece's: sentencepiece's own
+// constant.
 constexpr double kUnknownPenalty = 10.0;
 
-// FNV-1a, which grows by a byte at a time as the candidates do.
+// FNV-1a, which is extended byte by byte like the candidates.
 constexpr uint64_t kHashStart = 0xcbf29ce484222325U;
 uint64_t hash_on(uint64_t hash, char c) {
   return (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3U;
@@ -30,13 +31,13 @@ uint64_t hash_of(std::string_view text) {
   return hash;
 }
 
-/// The multiplication leaves the low bits of FNV weakly mixed.
+/// Mixes the low bits, which FNV mixes weakly.
 size_t slot_of(uint64_t hash, size_t mask) { return (hash ^ (hash >> 29)) & mask; }
 
-/// The best way found to a place in the word.
+/// The best segmentation up to a position in the word.
 struct Step {
   double score = 0.0;
-  size_t start = std::string_view::npos;  // npos: not reached yet
+  size_t start = std::string_view::npos;  // npos: not reached
   int64_t piece = 0;
 };
 
@@ -114,7 +115,7 @@ void Unigram::encode(std::string_view word, std::vector<int64_t>& ids) const {
     }
     start = next;
   }
-  // From the end to the start; unknown neighbours become one.
+  // From the end to the start; adjacent unknown pieces become one.
   const size_t first = ids.size();
   for (size_t end = word.size(); end > 0;) {
     size_t start = best[end].start;

@@ -13,21 +13,21 @@ struct Piece {
   double score = 0.0;
 };
 
-/// The unigram language model of arXiv:1804.10959: cuts a word into the pieces whose scores have
-/// the largest sum.
+/// The unigram language model of arXiv:1804.10959: divides a word into the pieces with the largest
+/// sum of scores.
 class Unigram {
  public:
-  /// A piece's id is its place. Throws an Error when `unknown` is no place in the vocabulary, or a
-  /// piece is longer than 512 bytes.
+  /// A piece's id is its index. Throws an Error if `unknown` is not an index of the vocabulary, or
+  /// if a piece is longer than 512 bytes.
   Unigram(std::vector<Piece> pieces, int64_t unknown);
 
   int64_t size() const { return static_cast<int64_t>(pieces_.size()); }
   const Piece& piece(int64_t id) const { return pieces_[static_cast<size_t>(id)]; }
-  /// The id of this very text, or -1; of two equal pieces, the later.
+  /// The id of this text, or -1; of two equal pieces, the later.
   int64_t find(std::string_view text) const;
 
-  /// Appends the ids of a word (well-formed UTF-8). A run of characters that no piece has becomes
-  /// one `unknown`. Time grows with the word's length times the number of piece lengths.
+  /// Appends the ids of a word (well-formed UTF-8). A run of characters without a piece becomes one
+  /// `unknown`. Takes time in proportion to the word's length times the number of piece lengths.
   void encode(std::string_view word, std::vector<int64_t>& ids) const;
 
  private:
@@ -36,9 +36,9 @@ class Unigram {
   std::vector<Piece> pieces_;
   int64_t unknown_;
   double unknown_score_ = 0.0;
-  // Open addressing over the hash of a piece's text: place + 1, or 0 where there is none.
+  // Open addressing over the hash of a piece's text: index + 1, or 0 if empty.
   std::vector<uint32_t> slots_;
-  // Lengths of the pieces that begin with a byte, rising.
+  // Lengths of the pieces that start with a byte, ascending.
   std::vector<std::vector<uint16_t>> lengths_;
 };
 

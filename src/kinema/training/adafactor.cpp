@@ -74,7 +74,7 @@ class Adafactor : public Optimizer {
  private:
   static bool is_factored(const nn::ParamSpec& spec) { return layer_rank(spec) >= 2; }
 
-  /// Root mean square, one for each layer of a stack, with the axes of x.
+  /// Root mean square per layer of a stack, with the axes of x.
   static Tensor rms_of_layer(const nn::ParamSpec& spec, Tensor x) {
     std::vector<int64_t> axes;
     for (int64_t axis = spec.layers > 0 ? 1 : 0; axis < x.rank(); ++axis) {

@@ -8,21 +8,21 @@
 namespace kinema::training {
 
 struct AdafactorOptions {
-  /// Decay of a first moment; 0: none is kept.
+  /// Decay of a first moment; 0: no first moment.
   double b1 = 0.0;
   /// The second moment's decay at update t is 1 - t^-decay_power.
   double decay_power = 0.8;
   /// Added to squares of gradients.
   double eps = 1e-30;
-  /// The largest root mean square of an update, before the learning rate.
+  /// The maximum root mean square of an update, before the learning rate.
   double clip = 1.0;
   double weight_decay = 0.0;
-  /// As AdamWOptions'.
+  /// As AdamWOptions::decay_min_rank.
   int64_t decay_min_rank = 0;
 };
 
-/// Adafactor (arXiv:1804.04235) with a learning rate that is given: what transformers' Adafactor
-/// does with scale_parameter=False, relative_step=False and warmup_init=False.
+/// Adafactor (arXiv:1804.04235) with an external learning rate: transformers' Adafactor with
+/// scale_parameter=False, relative_step=False and warmup_init=False.
 ///
 ///   g = clip(gradient),  b = 1 - t^-decay_power
 ///   R = b R + (1 - b) mean over columns of g^2 + eps,   C likewise over rows

@@ -7,8 +7,8 @@
 namespace kinema::training {
 namespace {
 
-/// One parameter's update, in terms of kernels/settings.h: p, mu, nu, gradient, scalars -> p, mu,
-/// nu.
+/// One parameter's update, in the order of kernels/settings.h: p, mu, nu, gradient, scalars -> p,
+/// mu, nu.
 std::vector<Tensor> formula(const kernels::AdamWSettings& c, std::span<const Tensor> in,
                             bool may_keep) {
   const Tensor p = convert(in[0], DType::F32);
@@ -35,7 +35,7 @@ class AdamW : public Optimizer {
     return {.mu = {kept}, .nu = {kept}};
   }
 
-  /// The row of scalars of the formula.
+  /// The scalars of the formula.
   std::vector<Tensor> shared(const Update& how) const override {
     std::vector<Tensor> scalars;
     for (const Tensor x : {how.factor, 1.0 / one_minus_power(options_.b1, how.number),

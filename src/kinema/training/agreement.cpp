@@ -21,10 +21,8 @@ namespace {
     names += fmt::format(" and {} more", odd.size() - kShown);
   }
   fail(
-      "[train] devices that must agree do not: {} {} another {} than the {} others; nothing of it "
-      "is saved\n"
-      "  a device, the network or the compiler went wrong (kinema flags check); go on from the "
-      "last "
+      "[train] replicas differ: {} {} another {} than the {} others; this state is not saved\n"
+      "  check devices, network and compiler flags (kinema flags check); resume from the last "
       "checkpoint",
       names, odd.size() == 1 ? "has" : "have", what,
       static_cast<size_t>(devices.total()) - odd.size());
@@ -56,7 +54,7 @@ void check_squares(const Agreement& of) {
   if (odd.empty()) {
     return;
   }
-  // The first entry in which this copy is alone names the gradient.
+  // The first entry that differs in this copy only names the gradient.
   std::string name = "a parameter";
   for (size_t i = 0; i < of.gradient_names.size(); ++i) {
     std::vector<HostArray> entry;

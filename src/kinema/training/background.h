@@ -7,22 +7,22 @@
 
 namespace kinema::training {
 
-/// One piece of work at a time on a thread of its own, which gives way to the steps that run
-/// meanwhile; where no thread can be made, `start` does the work. What it has to say comes back as
-/// its result: work writes to nothing that may be gone when it ends. Not for several threads.
+/// One job at a time on a separate thread of lower priority than the steps that run meanwhile; if
+/// no thread can be created, `start` runs the job itself. A job reports through its result, because
+/// objects may not outlive it. Not thread-safe.
 class Background {
  public:
   Background() = default;
   Background(const Background&) = delete;
   Background& operator=(const Background&) = delete;
-  /// Waits for the work.
+  /// Waits for the job.
   ~Background();
 
-  /// Begins `work` when the work before it is done. Throws what that threw.
+  /// Starts `work` after the previous job has finished. Throws what that job threw.
   void start(std::function<std::string()> work);
-  /// What work returned that has ended since it was last asked for. Throws what it has thrown.
+  /// The result of a job that has finished since the last call. Throws what the job threw.
   std::optional<std::string> poll();
-  /// Waits for the work; nothing when there was none. Throws what it threw.
+  /// Waits for the job; nothing if there was none. Throws what it threw.
   std::optional<std::string> finish();
 
  private:

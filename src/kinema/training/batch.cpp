@@ -8,7 +8,7 @@
 namespace kinema::training {
 namespace {
 
-/// Throws unless the array is there exactly where the step takes one.
+/// Throws unless the array exists exactly if the step has such an input.
 void check_part(const data::Batch& batch, const HostArray& array,
                 const std::optional<Shape>& wanted, const char* what) {
   const char* sample = batch.ids.empty() ? "the batch" : batch.ids[0].c_str();
@@ -70,7 +70,7 @@ TrainBatch batch_inputs(Graph& graph, const BatchShapes& batch, const StepOption
     const Tensor expert =
         options.objective.boundary ? graph.input({DType::U32, {}}, "expert") : Tensor();
     const Draw drawn = draw(key, part.latents, options.objective, expert);
-    // Every device draws what it holds: a number depends on its position alone.
+    // Every device draws its part: a number depends on its position only.
     part.noise = by_sample(drawn.noise, 0, place);
     part.timestep = by_sample(drawn.timestep, 0, place);
     part.weight = drawn.weight;

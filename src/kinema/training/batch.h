@@ -6,37 +6,38 @@
 #include "kinema/data/source.h"
 #include "kinema/training/step.h"
 
-/// A batch on its way from the data to the network.
+/// A batch, from the data to the network's inputs.
 namespace kinema::training {
 
-/// A batch as the step works on it.
+/// A batch as tensors of the step.
 struct TrainBatch {
   Tensor latents, text;                              // text after caption dropout
-  Tensor condition, image_states, pooled, size_ids;  // empty where the model takes none
+  Tensor condition, image_states, pooled, size_ids;  // empty if the model has no such input
   Tensor guidance;                                   // the same
-  Tensor noise, timestep, weight;                    // weight is empty when samples are not weighed
+  Tensor noise, timestep, weight;                    // weight is empty without weights
   Tensor given;                                      // pred [b], empty without given first frames
 };
 
-/// Declares the inputs of a batch, as listed at StepGraph, and draws what is not given.
+/// Declares the inputs of a batch, listed at StepGraph, and draws random values that are not
+/// inputs.
 TrainBatch batch_inputs(Graph& graph, const BatchShapes& batch, const StepOptions& options,
                         Tensor key);
 
-/// What the network sees of a batch and should predict.
+/// The network's inputs for a batch, and the target.
 struct Task {
   ModelInputs inputs;
   FlowBatch flow;
 };
 Task task_of(const TrainBatch& batch, Tensor dropout_key, const ObjectiveOptions& objective);
 
-/// An array of a batch and what errors call it.
+/// An array of a batch and its name in errors.
 struct BatchPart {
   const HostArray* array;
   const char* what;
 };
 /// The arrays of a batch in the order of the step's inputs, from `latents` to `image_states`.
-/// Throws an Error when the batch has an image condition that the step does not take, or has not
-/// what it takes. The batch must outlive them.
+/// Throws an Error if the batch has an array that the step does not take, or lacks one that it
+/// takes. The batch must outlive them.
 std::vector<BatchPart> batch_parts(const data::Batch& batch, const BatchShapes& shapes);
 
 }  // namespace kinema::training

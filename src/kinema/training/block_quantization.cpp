@@ -8,10 +8,10 @@
 namespace kinema::training {
 namespace {
 
-/// The decades of a map, from the smallest: the i-th has 2^i numbers.
+/// The decades of a map, from the smallest: decade i has 2^i numbers.
 struct DynamicMap {
   int first;  // i of the smallest decade
-  int last;   // and of the largest, which ends at 1
+  int last;   // i of the largest decade, which ends at 1
 
   explicit DynamicMap(Signed is_signed)
       : first(is_signed == Signed::YES ? 0 : 1), last(is_signed == Signed::YES ? 6 : 7) {}
@@ -19,12 +19,12 @@ struct DynamicMap {
   double decade(int i) const { return std::pow(10.0, i - last); }
   double smallest(int i) const { return decade(i) * (0.1 + 0.45 / std::exp2(i)); }
   double largest(int i) const { return decade(i) * (1.0 - 0.45 / std::exp2(i)); }
-  /// Half way between the numbers of this decade and those below it, or 0.
+  /// The midpoint between this decade's numbers and those below it, or 0.
   double lower_bound(int i) const {
     return (smallest(i) + (i == first ? 0.0 : largest(i - 1))) / 2;
   }
-  /// The magnitudes are numbered 2^first ... 2^(last + 1) - 1, so that number u is of the decade of
-  /// its highest bit; this one stands for 1.
+  /// The magnitudes have the indices 2^first ... 2^(last + 1) - 1, so that the highest bit of index
+  /// u is its decade. This is the index of 1.
   int64_t one() const { return int64_t{1} << (last + 1); }
 };
 
@@ -32,10 +32,9 @@ Tensor at_least(Tensor x, double bound) { return compare(x, Comparison::GE, boun
 Tensor above(Tensor x, double bound) { return compare(x, Comparison::GT, bound); }
 Tensor constant_like(Tensor x, double value) { return constant(x.graph(), value, x.shape()); }
 
-/// Magnitudes of the numbers u of a map, F32.
+/// Magnitudes of the indices u of a map, F32.
 Tensor magnitude(Tensor u, const DynamicMap& map) {
-  // A float's exponent is the highest bit of a whole number: with its fraction cut off, 2^i is
-  // left.
+  // A float's exponent is the highest bit of an integer; without the mantissa, 2^i remains.
   const Tensor bits = bitcast(u, DType::U32);
   const Tensor mask = constant(u.graph(), double{0x7f800000}, bits.shape());
   const Tensor power = bitcast(bits & mask, DType::F32);
@@ -48,7 +47,7 @@ Tensor magnitude(Tensor u, const DynamicMap& map) {
   return select(at_least(u, static_cast<double>(map.one())), ones_like(u), inside);
 }
 
-/// The numbers u of the magnitudes that are nearest to y in [0, 1]; 0 for what is nearest to 0.
+/// The indices u of the magnitudes nearest to y in [0, 1]; 0 if 0 is nearest.
 Tensor number_of(Tensor y, const DynamicMap& map) {
   Tensor power = constant_like(y, std::exp2(map.first));
   Tensor tens = constant_like(y, 1.0 / map.decade(map.first));
@@ -64,7 +63,7 @@ Tensor number_of(Tensor y, const DynamicMap& map) {
   return select(above(y, map.lower_bound(map.first)), rounded_up, zeros_like(y));
 }
 
-/// [..., width] as [..., blocks, 256], with zeros behind a row's end.
+/// [..., width] as [..., blocks, 256], padded with zeros at the end of a row.
 Tensor in_blocks(Tensor rows) {
   Dims dims = rows.shape().dims;
   const int64_t width = dims.back();
@@ -77,7 +76,7 @@ Tensor in_blocks(Tensor rows) {
   return reshape(rows, dims);
 }
 
-/// The inverse, in rows of `width`.
+/// The inverse, with rows of `width`.
 Tensor joined(Tensor blocks, int64_t width) {
   Dims dims = blocks.shape().dims;
   const int64_t padded = dims[dims.size() - 2] * kBlockSize;
@@ -87,7 +86,7 @@ Tensor joined(Tensor blocks, int64_t width) {
   return padded == width ? rows : slice(rows, Axis(-1), 0, width);
 }
 
-/// The trailing axes that make rows of `width` as one.
+/// Flattens the trailing axes that form rows of `width`.
 Tensor in_rows(Tensor x, int64_t width) {
   Dims dims = x.shape().dims;
   int64_t row = 1;
@@ -99,7 +98,7 @@ Tensor in_rows(Tensor x, int64_t width) {
   return reshape(x, dims);
 }
 
-/// [..., blocks] over the elements of each block.
+/// [..., blocks] broadcast to the elements of each block.
 Tensor spread(Tensor absmax) {
   Dims dims = absmax.shape().dims;
   std::vector<int64_t> axes;
@@ -110,7 +109,7 @@ Tensor spread(Tensor absmax) {
   return broadcast_in_dim(absmax, dims, axes);
 }
 
-/// How many trailing axes of a layer a row takes.
+/// The number of trailing axes of a layer that form a row.
 size_t row_axes(const nn::ParamSpec& spec) {
   const Dims dims = spec.layer_shape().dims;
   size_t axes = 0;
@@ -149,17 +148,17 @@ Blocks quantized(Tensor values, int64_t width, Signed is_signed) {
   const DynamicMap map(is_signed);
   const Tensor blocks = in_blocks(in_rows(values, width));
   const Tensor absmax = max(abs(blocks), {blocks.rank() - 1});
-  // A block of zeros stays one. As a product, like bitsandbytes: half way between two numbers,
-  // where a rounding decides, too.
+  // The maximum keeps a block of zeros zero. A product with the reciprocal, as in bitsandbytes,
+  // also where rounding decides between two numbers.
   const Tensor scale = 1.0 / maximum(absmax, double{std::numeric_limits<float>::min()});
   const Tensor u = number_of(minimum(abs(blocks) * spread(scale), 1.0), map);
   Tensor code;
   if (is_signed == Signed::YES) {
-    // 0 is 127 and 1 is 255; the lowest is 0, for which -1 is out of reach.
+    // 0 has code 127 and 1 has code 255; the lowest code, 0, is never -1.
     const auto zero = static_cast<double>(map.one() - 1);
     code = select(compare(blocks, Comparison::LT, 0.0), maximum(zero - u, 0.0), zero + u);
   } else {
-    // 0 is 0 and the smallest, whose number is 2, is 1.
+    // 0 has code 0, and the smallest number, with index 2, code 1.
     code = maximum(u - 1.0, 0.0);
   }
   return {reshape(joined(convert(code, DType::U8), width), values.shape().dims), absmax};

@@ -6,9 +6,9 @@
 #include "kinema/graph/ops.h"
 #include "kinema/nn/params.h"
 
-/// Numbers kept as bytes in blocks of 256 with the largest magnitude of each, by the dynamic map of
-/// bitsandbytes (arXiv:2110.02861, arXiv:1511.04561; create_dynamic_map and quantize_blockwise of
-/// its functional.py).
+/// Numbers stored as bytes in blocks of 256, with the maximum magnitude of each block, by the
+/// dynamic map of bitsandbytes (arXiv:2110.02861, arXiv:1511.04561; create_dynamic_map and
+/// quantize_blockwise of its functional.py).
 ///
 /// A byte stands for a share of its block's magnitude: 0, 1, or one of 2^i numbers in the middle of
 /// as many equal parts of a decade's upper nine tenths, of finer parts in larger decades:

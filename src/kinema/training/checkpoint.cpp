@@ -24,12 +24,12 @@ namespace {
 constexpr const char* kState = "train_state.json";
 constexpr const char* kOptimizer = "optimizer";
 
-/// What belongs to the second of two experts.
+/// The name for the second of two experts.
 std::string of_expert(const std::string& name, int64_t expert) {
   return expert == 0 ? name : name + "_2";
 }
 
-/// A list of a state that is written: parameters, moments or averages.
+/// One list of a state to write: parameters, moments or averages.
 struct Part {
   std::vector<nn::ParamSpec> specs;  // in the dtypes of the arrays
   std::vector<int64_t> owners;
@@ -47,8 +47,8 @@ Part part_of(std::span<const nn::ParamSpec> specs, std::vector<const StateSource
 }
 
 /// Writes arrays of the specs' shapes under the keys of their layers, so that the file does not
-/// depend on how layers are stacked. One stacked tensor at a time is in host memory. Of several
-/// processes, whose entries are no stacks, each writes a file.
+/// depend on stacking. One stacked tensor at a time is in host memory. If several processes write
+/// (their entries are not stacks), each writes its own file.
 void save_tensors(const fs::path& folder, const char* stem, const Part& part,
                   const StateSource& of) {
   struct Loaded {
@@ -63,7 +63,7 @@ void save_tensors(const fs::path& folder, const char* stem, const Part& part,
     for (size_t layer = 0; layer < names.size(); ++layer) {
       entries.push_back({names[layer], shape, [=, &part](const io::ByteSink& sink) {
                            if (loaded->number != i) {
-                             loaded->array = HostArray();  // free before the next one comes
+                             loaded->array = HostArray();  // free before the next one is loaded
                              loaded->array = part.to_host(i);
                              loaded->number = i;
                            }
@@ -81,7 +81,7 @@ void save_tensors(const fs::path& folder, const char* stem, const Part& part,
   io::write_shards(folder, entries, how);
 }
 
-/// Throws an Error that names file and tensor where an optimizer of another kind wrote it.
+/// Throws an Error with file and tensor if another kind of optimizer wrote it.
 std::vector<runtime::Array> load_moments(const fs::path& path, std::span<const nn::ParamSpec> specs,
                                          const runtime::Devices& devices) {
   if (specs.empty()) {
@@ -101,7 +101,7 @@ std::vector<runtime::Array> zeros(std::span<const nn::ParamSpec> specs,
   return out;
 }
 
-/// A second array with the same values in F32, device by device.
+/// A copy in F32, device by device.
 runtime::Array f32_copy(const runtime::Array& array, const runtime::Devices& devices,
                         Memory memory) {
   std::vector<pjrt::Buffer> shards;
@@ -115,7 +115,7 @@ runtime::Array f32_copy(const runtime::Array& array, const runtime::Devices& dev
           std::move(shards)};
 }
 
-/// By Count.
+/// Indexed by Count.
 using Counts = std::array<int32_t, COUNTS>;
 
 runtime::Array counts_array(const Counts& counts, const runtime::Devices& devices) {
@@ -126,7 +126,7 @@ runtime::Array counts_array(const Counts& counts, const runtime::Devices& device
 constexpr std::array<const char*, COUNTS> kCounts = {"updates", "updates_of_moments",
                                                      "updates_of_average"};
 
-/// Those that are not named are the updates in all: an earlier version wrote these alone.
+/// Missing counts are equal to the total of updates: an earlier version wrote only that.
 Counts read_counts(const io::Json& state, int64_t expert) {
   Counts out{};
   for (size_t i = 0; i < out.size(); ++i) {
@@ -141,7 +141,7 @@ Counts read_counts(const io::Json& state, int64_t expert) {
   return out;
 }
 
-/// The parts that a checkpoint holds.
+/// The parts that a checkpoint contains.
 template <typename T>
 StateParts<T> those_held(StateParts<T> parts, const Held& held) {
   if (!held.optimizer) {
@@ -154,7 +154,7 @@ StateParts<T> those_held(StateParts<T> parts, const Held& held) {
   return parts;
 }
 
-/// Parameters in the network's order as parts of a state.
+/// Distributes parameters in the network's order over the parts of a state.
 void set_params(State& state, std::vector<runtime::Array> params,
                 std::span<const nn::ParamSpec> specs) {
   for (size_t i = 0; i < specs.size(); ++i) {
@@ -162,7 +162,7 @@ void set_params(State& state, std::vector<runtime::Array> params,
   }
 }
 
-/// The parameters of a network's folder that are trained.
+/// The trained parameters, from a network's folder.
 std::vector<runtime::Array> trained_parameters(const fs::path& folder,
                                                std::span<const nn::ParamSpec> specs,
                                                const runtime::Devices& devices) {
@@ -175,7 +175,7 @@ std::vector<weights::Adapter> adapter_in(const fs::path& folder) {
   return {{.lora = std::make_shared<const weights::Lora>(weights::Lora::open(folder))}};
 }
 
-/// The same of an adapter's folder.
+/// The same from an adapter's folder.
 std::vector<runtime::Array> trained_additions(const fs::path& folder,
                                               std::span<const nn::ParamSpec> specs,
                                               const runtime::Devices& devices) {
@@ -216,7 +216,7 @@ io::Json to_json(const TrainState& train, std::span<const io::Json> counts) {
   return out.set("settings", std::move(settings));
 }
 
-/// The folders of one network; returns its counts as they are named in train_state.json.
+/// Writes the folders of one network; returns its counts, named as in train_state.json.
 io::Json save_network(const fs::path& folder, const networks::Network& network,
                       const StateSource& state, const TrainState& train, const Held& held,
                       int64_t expert) {
@@ -290,7 +290,7 @@ io::Json read_state_json(const fs::path& folder) {
   return json;
 }
 
-/// The settings of a checkpoint from before all of them were kept: some, as text, and sizes of the
+/// The settings of a checkpoint of an earlier version: a part of them, as text, and sizes of the
 /// model as JSON. Their other names are not keys.
 std::map<std::string, std::string> read_identity(const io::Json& identity) {
   std::map<std::string, std::string> out;
@@ -298,7 +298,7 @@ std::map<std::string, std::string> read_identity(const io::Json& identity) {
     const std::string& text = value.as_string();
     try {
       const io::Json json = io::Json::parse(text, key);
-      if (!json.is_null()) {  // a size of what the model does not have
+      if (!json.is_null()) {  // a size of something that the model does not have
         out[key] = json.dump(-1);
       }
     } catch (const Error&) {
@@ -307,7 +307,7 @@ std::map<std::string, std::string> read_identity(const io::Json& identity) {
   }
   if (const auto type = out.find("dataset_type");
       type != out.end() && (type->second == "\"tf\"" || type->second == "\"grain\"")) {
-    type->second = "\"tfrecord\"";  // other names of it
+    type->second = "\"tfrecord\"";  // its other names
   }
   const auto samples = out.find("samples per step");
   const auto accumulation = out.find("gradient_accumulation_steps");
@@ -442,16 +442,17 @@ State load_state(const fs::path& folder, std::span<const nn::ParamSpec> specs, b
                  const runtime::Devices& devices, const Optimizer& optimizer,
                  const std::optional<AdapterBase>& base, int64_t expert) {
   const std::vector<std::string> all = weights_parts(folder);
-  check(expert < std::ssize(all), "[checkpoint] {} holds {} alone, not both experts",
+  check(expert < std::ssize(all), "[checkpoint] {} contains only {}, not both experts",
         folder.string(), all.front());
   const std::string& part = all[static_cast<size_t>(expert)];
   const bool holds_adapter = all.front() == kAdapter;
   check(holds_adapter || !base,
-        "[checkpoint] {} holds a whole network, but an adapter is trained (enable_lora)",
+        "[checkpoint] {} contains a complete network, but an adapter is trained (enable_lora)",
         folder.string());
   check(!holds_adapter || base,
-        "[checkpoint] {} holds an adapter, but a whole network is trained\n  enable_lora=true goes "
-        "on with it",
+        "[checkpoint] {} contains an adapter, but a complete network is trained\n  set "
+        "enable_lora=true "
+        "to continue with it",
         folder.string());
   const StateParts<nn::ParamSpec> kept = state_parts(specs, ema, optimizer);
   State state;

@@ -40,104 +40,104 @@ namespace kinema::training {
 
 inline constexpr const char* kAdapter = "adapter";
 
-/// Which parts of a state a checkpoint holds beside those that are trained.
+/// The parts of a state, in addition to the trained parameters, that a checkpoint contains.
 struct Held {
   bool optimizer = true;
-  bool frozen = true;  // parameters; not beside an adapter, whose base lies elsewhere
+  bool frozen = true;  // parameters; not for an adapter, whose base is stored elsewhere
 };
 
-/// Where the network lies that an adapter is trained on, and what is merged into it.
+/// The folder of the network that an adapter is trained on, and the adapters merged into it.
 struct AdapterBase {
   std::filesystem::path folder;
   std::vector<weights::Adapter> merged;
 };
 
 struct TrainState {
-  int64_t step = 0;           // steps completed
+  int64_t step = 0;           // completed steps
   int64_t data_position = 0;  // of the next batch
   int64_t seed = 0;
-  std::map<std::string, std::string> settings;  // those that decide the result
-  /// The folder of the parameters; with an adapter, kAdapter.
+  std::map<std::string, std::string> settings;  // those that determine the result
+  /// The folder of the parameters; kAdapter for an adapter.
   std::string weights = "transformer";
-  /// What is trained where that is an adapter alone; read_train_state leaves it empty.
+  /// Set if only an adapter is trained; read_train_state leaves it empty.
   std::optional<weights::AdapterConfig> adapter = {};
   Gain gain = {};
 
-  /// The text of a setting; empty where the checkpoint has none of that name.
+  /// The value of a setting; empty if the checkpoint does not have it.
   std::string setting(const std::string& key) const;
 };
 
-/// A state that is brought to the host array by array, each once and in order.
+/// A state whose arrays are copied to the host one by one, each once and in order.
 struct StateSource {
-  /// An array as it is kept.
+  /// An array in its stored dtype.
   struct Kept {
     DType dtype;
     std::function<HostArray()> to_host;
-    int64_t owner = 0;  // the process that writes it, and has it
+    int64_t owner = 0;  // the process that has and writes it
   };
-  std::vector<nn::ParamSpec> specs;  // of the network, in the dtypes it works in
+  std::vector<nn::ParamSpec> specs;  // of the network, in the dtypes of computation
   StateParts<Kept> parts;
-  Moments<nn::ParamSpec> moments;  // what `parts` has of them
-  int64_t process = 0;  // whose source this is, of several that write a checkpoint together
+  Moments<nn::ParamSpec> moments;  // those in `parts`
+  int64_t process = 0;  // the process of this source, if several write a checkpoint together
   int64_t processes = 1;
 };
 
-/// The state as it lies on the devices, and must stay until it is written.
+/// The state on the devices, which must not change until it is written.
 StateSource source_of(const StateView& state);
-/// A copy of these parts in host memory, which is freed as it is written.
+/// A copy of these parts in host memory, which is freed while it is written.
 StateSource host_copy(const StateSource& state, const Held& held = {});
 StateSource host_copy(const StateView& state, const Held& held = {});
-/// Bytes that host_copy takes.
+/// Bytes of host_copy.
 int64_t host_bytes(const StateView& state, const Held& held = {});
 
 /// Bytes of a checkpoint's arrays.
 int64_t checkpoint_bytes(const StateParts<nn::ParamSpec>& parts, const Held& held);
 
-/// Writes everything but the manifest into `folder`. Without the optimizer such a checkpoint holds
-/// weights only.
+/// Writes everything except the manifest into `folder`. Without the optimizer such a checkpoint
+/// contains weights only.
 void save_state(const std::filesystem::path& folder, const networks::Network& network,
                 const StateSource& state, const TrainState& train, const Held& held = {});
 void save_state(const std::filesystem::path& folder, const networks::Network& network,
                 const StateView& state, const TrainState& train, const Held& held = {});
-/// The same of both experts of a run, high noise first; `train` is of the first.
+/// The same for both experts of a run, high noise first; `train` is the first's.
 void save_states(const std::filesystem::path& folder, const networks::Network& network,
                  std::span<const StateSource> states, const TrainState& train,
                  const Held& held = {});
 
 /// The folders of the parameters within a checkpoint: `transformer`, `transformer_2` or `adapter`;
-/// of both experts `transformer` and `transformer_2`, or `adapter` and `adapter_2`.
+/// for both experts `transformer` and `transformer_2`, or `adapter` and `adapter_2`.
 std::vector<std::string> weights_parts(const std::filesystem::path& folder);
 /// The first of these, and the folder of a part's average.
 std::string weights_part(const std::filesystem::path& folder);
 std::string average_part(const std::string& weights);
 
-/// Reads `train_state.json`; throws an Error naming file and key when it is not one of ours. One of
-/// an earlier version has few settings.
+/// Reads `train_state.json`; throws an Error with file and key if it is invalid. Files of earlier
+/// versions have few settings.
 TrainState read_train_state(const std::filesystem::path& folder);
 
-/// Whether the checkpoint holds the average of a part (weights_parts).
+/// True if the checkpoint contains the average of a part (weights_parts).
 bool has_average(const std::filesystem::path& folder, const std::string& part);
 
-/// Whether the checkpoint holds the optimizer's moments.
+/// True if the checkpoint contains the optimizer's moments.
 bool has_optimizer(const std::filesystem::path& folder);
 
-/// The state from a checkpoint, whatever devices wrote it: each device reads what it holds, in the
-/// dtypes of the specs (state_specs) whatever the checkpoint was kept in; an average is F32. An
-/// average that the checkpoint does not hold starts as the parameters, and without an optimizer in
-/// it moments start at zero; each is then counted from 0, while what is there keeps its count. Of a
-/// checkpoint with an adapter, `base` has the network; throws an Error where one is given and not
-/// wanted, or wanted and not given. `expert`: of a checkpoint of both, 1 is the low-noise one.
+/// Loads the state from a checkpoint, written with any devices: each device reads its part, in the
+/// dtypes of the specs (state_specs) regardless of the checkpoint's; an average is F32. A missing
+/// average starts as the parameters, and missing moments start at zero; their counts then start at
+/// 0, and other counts are restored. For a checkpoint with an adapter, `base` is the network;
+/// throws an Error if only one of the two is present. `expert`: of a checkpoint of both, 1 is the
+/// low-noise one.
 State load_state(const std::filesystem::path& folder, std::span<const nn::ParamSpec> specs,
                  bool ema, const runtime::Devices& devices,
                  const Optimizer& optimizer = plain_adamw(),
                  const std::optional<AdapterBase>& base = {}, int64_t expert = 0);
 
-/// The state of a run that begins with these parameters, one for each of the specs; moments are of
-/// their dtypes where the optimizer has no other.
+/// The initial state of a run with these parameters, one per spec; moments have the parameters'
+/// dtypes unless the optimizer has its own.
 State fresh_state(std::vector<runtime::Array> params, std::span<const nn::ParamSpec> specs,
                   bool ema, const runtime::Devices& devices,
                   const Optimizer& optimizer = plain_adamw());
-/// The same from parameters on one device.
+/// The same, for parameters on one device.
 State fresh_state(std::vector<pjrt::Buffer> params, std::span<const nn::ParamSpec> specs, bool ema,
                   const runtime::Devices& devices);
 

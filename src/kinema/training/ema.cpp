@@ -15,8 +15,8 @@ double Ema::decay_at(int64_t n) const {
 }
 
 Tensor Ema::decay_at(Tensor n) const {
-  // Written so that the plain rule from the first update on, (1 + n) / (10 + n), is computed as
-  // such.
+  // Written so that the plain rule from the first update on, (1 + n) / (10 + n), is computed
+  // exactly as that formula.
   const Tensor s = update_after_step == -1 ? n : n - static_cast<double>(update_after_step + 1);
   if (!warmup && update_after_step == -1) {
     return minimum((s + 1.0) / (s + 10.0), decay);

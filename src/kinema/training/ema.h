@@ -15,14 +15,14 @@ namespace kinema::training {
 /// and 0 up to s = 0, where the average is the parameters. diffusers' EMAModel, whose scripts have
 /// update_after_step 0.
 struct Ema {
-  double decay = 0.0;  // 0: no average is kept
+  double decay = 0.0;  // 0: no average
   int64_t update_after_step = -1;
   bool warmup = false;
   double inv_gamma = 1.0;
   double power = 2.0 / 3.0;
 
   bool is_on() const { return decay > 0.0; }
-  /// d after update n, and the same of a scalar F32.
+  /// d after update n, for a number and for an F32 scalar.
   double decay_at(int64_t n) const;
   Tensor decay_at(Tensor n) const;
 };

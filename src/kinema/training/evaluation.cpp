@@ -15,8 +15,8 @@
 namespace kinema::training {
 namespace {
 
-/// Inputs: params..., then those of a batch as in StepGraph with a given draw. Output: losses
-/// F32 [b], each times its weight.
+/// Inputs: params..., then those of a batch as in StepGraph with given_draw. Output: losses F32
+/// [b], each times its weight.
 runtime::Program compile(const runtime::Devices& devices, std::span<const nn::ParamSpec> specs,
                          const Model& model, const BatchShapes& batch, StepOptions step,
                          runtime::ProgramOptions how) {
@@ -36,13 +36,13 @@ runtime::Program compile(const runtime::Devices& devices, std::span<const nn::Pa
   const Tensor prediction = model(weights, task.inputs);
   const Tensor losses = sample_losses(prediction, task.flow) * part.weight;
   how.name = "evaluation";
-  how.saved.clear();  // that is the step
+  how.saved.clear();  // `saved` is for the training step
   how.emit.output_shardings = {devices.placement().whole(losses.shape().dims)};
   split_over(devices, how);
   return runtime::Program::compile(devices.client(), graph, std::vector{losses}, how);
 }
 
-/// Whether the first frame of a sample is given: always the same for the same sample.
+/// Whether the first frame of a sample is given: always the same for a sample.
 float first_frame_of(double probability, uint64_t seed, int64_t number) {
   RandomStream random(random_key(seed, "evaluation first frame", static_cast<uint64_t>(number)));
   return static_cast<double>(random.uniform()) < probability ? 1.0F : 0.0F;
@@ -65,8 +65,8 @@ double mean(const std::vector<double>& values) {
   return sum / static_cast<double>(values.size());
 }
 
-/// The timestep that a sample is evaluated at, if it takes part; `told`: by the sample. Throws an
-/// Error where the schedule lacks it.
+/// The timestep at which a sample is evaluated, if it is; `told`: the sample's own. Throws an Error
+/// if the schedule lacks it.
 std::optional<int64_t> timestep_of(std::optional<int64_t> told, int64_t r,
                                    const EvaluationOptions& options,
                                    const ObjectiveOptions& objective) {
@@ -98,21 +98,21 @@ void check_evaluation(const EvaluationOptions& options, const ObjectiveOptions& 
     }
     some = timestep_of(told, r, options, objective).has_value() || some;
     if (some && !told) {
-      break;  // the others bring none either
+      break;  // the other samples have none either
     }
   }
   check(some,
-        "[evaluation] of {} samples none takes part: timesteps from {:g} to {:g} count, {}\n  "
-        "timesteps_list, or the timesteps of the records, must lie there",
+        "[evaluation] none of {} samples is evaluated: timesteps must be from {:g} to {:g}, {}\n  "
+        "set timesteps_list, or use records with such timesteps",
         source.size(), objective.min_timestep, objective.max_timestep,
-        options.timesteps.empty() ? "and there is none of timesteps_list"
+        options.timesteps.empty() ? "and timesteps_list is empty"
                                   : fmt::format("and num_eval_samples is {}", options.samples));
 }
 
-/// A sample that takes part.
+/// A sample of the evaluation.
 struct Evaluator::Chosen {
-  std::optional<data::Sample> sample;  // where it was read already
-  int64_t number;                      // in the set
+  std::optional<data::Sample> sample;  // if it was read already
+  int64_t number;                      // index in the set
   int64_t timestep;
 };
 
@@ -134,7 +134,8 @@ void Evaluator::add_part(const EvaluatedPart& part, const data::Source& source,
     const auto t = static_cast<double>(timestep);
     return t >= part.from && t < part.below;
   };
-  // Where samples bring none, their numbers say the timesteps, and each process reads its own.
+  // If samples have no timesteps, the timestep depends on the sample's index, and each process
+  // reads only its own samples.
   const bool bring_timesteps = source.size() > 0 && source.at(0).timestep.has_value();
   std::map<int64_t, int64_t> taken;
   std::vector<Chosen> chosen;
@@ -177,7 +178,7 @@ Evaluation Evaluator::run(std::span<const EvaluatedPart> parts, const data::Sour
     add_part(part, source, stop, losses);
   }
   if (losses.empty()) {
-    check_evaluation(options_, objective_, source);  // says why
+    check_evaluation(options_, objective_, source);  // throws with the reason
   }
   Evaluation out;
   for (const auto& [timestep, values] : losses) {
@@ -188,7 +189,7 @@ Evaluation Evaluator::run(std::span<const EvaluatedPart> parts, const data::Sour
   return out;
 }
 
-/// Those of a batch that devices of this process hold.
+/// The rows of a batch on devices of this process.
 std::vector<int64_t> Evaluator::own_rows(size_t params) const {
   const runtime::Port& latents = program_.inputs()[params];
   return devices_.rows(latents.sharding, latents.shape.dims);
@@ -204,7 +205,7 @@ void Evaluator::add_losses(std::span<const runtime::Array* const> params,
   std::vector<float> weights;
   std::vector<float> given;
   const std::vector<int64_t> rows = own_rows(params.size());
-  // The last batch is filled up with its last sample, which counts once.
+  // The last batch repeats its last sample, which counts once.
   for (const int64_t row : rows) {
     Chosen& each = chosen[std::min(static_cast<size_t>(row), count - 1)];
     if (!each.sample) {
@@ -247,15 +248,14 @@ void Evaluator::add_losses(std::span<const runtime::Array* const> params,
   }
   std::vector<const runtime::Array*> arguments(params.begin(), params.end());
   std::vector<runtime::Array> uploaded;
-  uploaded.reserve(arrays.size());  // their addresses are taken
+  uploaded.reserve(arrays.size());  // pointers to its elements are taken below
   for (const HostArray* array : arrays) {
     const runtime::Port& port = program_.inputs()[arguments.size()];
     const bool is_list = array->shape.rank() == 1;  // of the whole batch
     Shape wanted = port.shape;
     wanted.dims[0] = is_list ? wanted.dims[0] : std::ssize(rows);
-    check(array->shape == wanted,
-          "[evaluation] samples from {} on are {}, those of the training {}", batch.ids[0],
-          to_string(array->shape), to_string(wanted));
+    check(array->shape == wanted, "[evaluation] samples from {} on are {}, but {} in training",
+          batch.ids[0], to_string(array->shape), to_string(wanted));
     uploaded.push_back(is_list
                            ? devices_.upload(*array, port.sharding)
                            : devices_.upload_rows(array->bytes, port.shape, rows, port.sharding));

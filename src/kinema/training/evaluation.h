@@ -14,41 +14,41 @@
 #include "kinema/runtime/program.h"
 #include "kinema/training/step.h"
 
-/// The loss on samples that are not trained on, at fixed timesteps and with fixed noise, so that
-/// the numbers of different steps and runs compare.
+/// The loss on held-out samples, at fixed timesteps and with fixed noise, so that the losses of
+/// different steps and runs are comparable.
 namespace kinema::training {
 
 struct EvaluationOptions {
-  /// For sets whose samples bring no timestep: of the first `samples` of them, one after the other
-  /// takes the next, and after the last the first again. So any number of samples will do.
+  /// For sets whose samples have no timestep: the first `samples` samples get these timesteps
+  /// cyclically. Any number of samples works.
   std::vector<int64_t> timesteps;
   int64_t samples = 0;
-  /// Of each timestep, so many samples at most.
+  /// Maximum number of samples per timestep.
   int64_t most_of_a_timestep = 60;
-  /// Of the noise; sample r has the noise number r.
+  /// Of the noise; sample r has noise number r.
   uint64_t seed = 0;
   runtime::ProgramOptions program = {};
 };
 
-/// What an evaluation gave: the mean of (noise - x0 - prediction)^2, not weighed.
+/// The result of an evaluation: the mean of (noise - x0 - prediction)^2, unweighted.
 struct Evaluation {
   std::map<int64_t, double> by_timestep;  // mean over its samples
   double loss = 0;                        // mean of these means
   int64_t samples = 0;
 };
 
-/// The timestep of sample `r` where samples bring none; negative: it takes no part.
+/// The timestep of sample `r` if samples have none; negative: the sample is not evaluated.
 int64_t shared_timestep(const EvaluationOptions& options, int64_t r);
 
-/// Throws an Error where no sample of `source` would take part, or the model's schedule lacks a
-/// timestep of the samples or of the options, so that an evaluation that cannot work is known
-/// before the first step. Reads all samples where they bring timesteps, else until one takes part.
+/// Throws an Error if no sample of `source` would be evaluated, or if the model's schedule lacks a
+/// timestep of the samples or of the options, so that an invalid evaluation fails before the first
+/// step. Reads all samples if they have timesteps, else until one is evaluated.
 void check_evaluation(const EvaluationOptions& options, const ObjectiveOptions& objective,
                       const data::Source& source);
 
-/// Parameters, and the timesteps that they are evaluated at.
+/// Parameters, and the timesteps at which they are evaluated.
 struct EvaluatedPart {
-  /// Asked when the part's turn comes; good until the next part's does.
+  /// Called before the part is evaluated; its result must be valid until the next part's call.
   std::function<std::vector<const runtime::Array*>()> params;
   double from = 0;
   double below = std::numeric_limits<double>::infinity();
@@ -57,18 +57,18 @@ struct EvaluatedPart {
 /// The forward pass over a batch as a compiled program.
 class Evaluator {
  public:
-  /// `model` without dropout; `batch` and `step` as of the training step, whose state's parameters
-  /// `run` takes.
+  /// `model` without dropout; `batch` and `step` are those of the training step; `run` takes the
+  /// parameters of its state.
   Evaluator(const runtime::Devices& devices, std::span<const nn::ParamSpec> specs,
             const Model& model, const BatchShapes& batch, StepOptions step,
             EvaluationOptions options);
 
-  /// Goes through one epoch of `source`, which must not shuffle. Samples whose timestep the
-  /// training does not draw take no part. Throws an Error where no sample
-  /// takes part, or one has other sizes than the batch, and Stopped once that is asked for.
+  /// Evaluates one epoch of `source`, which must not shuffle. Samples with timesteps outside the
+  /// training's bounds are skipped. Throws an Error if no sample is evaluated, or if one has other
+  /// sizes than the batch, and Stopped after a stop request.
   Evaluation run(std::span<const runtime::Array* const> params, const data::Source& source,
                  const std::stop_token& stop = {}) const;
-  /// The same with one network or another by the timestep: an epoch for each part.
+  /// The same with two networks, chosen by the timestep: one epoch per part.
   Evaluation run(std::span<const EvaluatedPart> parts, const data::Source& source,
                  const std::stop_token& stop = {}) const;
 
@@ -87,7 +87,7 @@ class Evaluator {
   runtime::Program program_;
 };
 
-/// The lines that say what an evaluation gave, after step `step`.
+/// The log lines of an evaluation after step `step`.
 std::vector<std::string> evaluation_lines(int64_t step, const Evaluation& evaluation,
                                           double seconds);
 

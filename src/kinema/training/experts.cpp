@@ -101,7 +101,7 @@ StateSource Experts::source(int64_t expert) const {
   if (!idle_on_host()) {
     return source_of({own.specs, idle_, own.moments});
   }
-  StateSource out = source_of(own);  // for what is said of it
+  StateSource out = source_of(own);  // for the specs of the moments
   out.parts = idle_host_.map([](const runtime::HostParts& array) {
     return StateSource::Kept{.dtype = array.shape().dtype,
                              .to_host = [&array] { return array.whole(); }};
@@ -151,7 +151,7 @@ IdleBytes idle_bytes(const StateParts<nn::ParamSpec>& state, const mesh::Placeme
   if (on_host) {
     return {.device = 0, .host = checkpoint_bytes(state, {})};
   }
-  const int64_t waiting = waiting_bytes(state, place);  // there already, for each device
+  const int64_t waiting = waiting_bytes(state, place);  // in host memory already, per device
   const int64_t devices = place.active() ? place.mesh().devices() : 1;
   return {.device = state_bytes(state, place) - waiting, .host = waiting * devices};
 }

@@ -14,97 +14,98 @@
 /// of its side of the boundary. 0 is `transformer` (high noise), 1 is `transformer_2`.
 namespace kinema::training {
 
-/// The expert that a timestep belongs to: the boundary itself is high noise.
+/// The expert for a timestep: the boundary itself is high noise.
 int64_t expert_at(double timestep, double boundary);
 
-/// What of the timesteps drawn with these options lies at the boundary or above, 0 to 1.
+/// The fraction of the drawn timesteps, for these options, that are at or above the boundary.
 double share_of_high_noise(const ObjectiveOptions& options);
 
-/// Whose turn each step is: a pure function of (seed, step). A turn is `length` steps, and is high
-/// noise with the probability `share_high`, whatever the turns before were.
+/// The expert of each step: a pure function of (seed, step). Phases of `length` steps are high
+/// noise with the probability `share_high`, independent of earlier phases.
 struct Turns {
   uint64_t seed = 0;
   double share_high = 1;
   int64_t length = 1;
 
   int64_t expert_of(int64_t step) const;
-  /// How many of the first `steps` steps are the expert's.
+  /// The number of the expert's steps among the first `steps`.
   int64_t count(int64_t expert, int64_t steps) const;
 };
 
-/// What a run of both experts is beside its trainer.
+/// The settings of a run of both experts, in addition to its trainer.
 struct TwoExperts {
   Turns turns;
-  /// The state of the expert whose turn it is not waits in the host's memory, in place of the
-  /// devices'.
+  /// The idle expert's state is in host memory instead of on the devices.
   bool idle_on_host = false;
 };
 
-/// Bytes of each device, and of all hosts' memory, that an expert takes while it waits.
+/// Bytes per device, and of all hosts' memory, of an idle expert.
 struct IdleBytes {
   int64_t device = 0;
   int64_t host = 0;
 };
 IdleBytes idle_bytes(const StateParts<nn::ParamSpec>& state, const mesh::Placement& place,
                      bool on_host);
-/// What of the host's memory it takes in this process.
+/// The part of its host memory that is in this process.
 int64_t idle_host_bytes(const StateParts<nn::ParamSpec>& state, const runtime::Devices& devices,
                         bool on_host);
 
-/// One or two networks under training. Two are of the same sizes and share the compiled steps of
-/// one trainer, on which their states take turns; the state of one counts its own updates.
+/// One or two networks in training. Two have the same sizes and share the compiled steps of one
+/// trainer, which holds the state of one at a time; each counts its own updates.
 class Experts {
  public:
-  /// A single network: the trainer's own.
+  /// A single network, in the trainer.
   explicit Experts(std::unique_ptr<Trainer> trainer) : trainer_(std::move(trainer)) {}
   /// Both; the trainer's step has ObjectiveOptions::boundary.
   Experts(std::unique_ptr<Trainer> trainer, TwoExperts two);
 
   int64_t size() const { return two_ ? 2 : 1; }
   bool idle_on_host() const { return two_ && two_->idle_on_host; }
-  /// Of each expert, before the first run. Of two the low-noise one first: it is then set aside
-  /// before the other one takes memory of the devices.
+  /// Sets the state of each expert, before the first run. Of two, the low-noise one comes first: it
+  /// is moved away before the other uses device memory.
   void set_state(int64_t expert, State state);
 
   int64_t expert_of(int64_t step) const { return two_ ? two_->turns.expert_of(step) : 0; }
-  /// Steps of the same expert before this one: what its learning rate goes by. Quick for steps that
-  /// follow one another.
+  /// Steps of the same expert before this one, the argument of its learning rate schedule. Fast for
+  /// consecutive steps.
   int64_t steps_before(int64_t step);
 
-  /// Trainer::run for the expert whose turn it is.
+  /// Trainer::run for the expert of this step.
   StepResult run(int64_t step, double learning_rate, const data::Batch& batch);
-  /// Has the trainer work on this expert from now on.
+  /// Makes this expert the active one.
   void bring(int64_t expert);
-  /// The one that the trainer works on.
+  /// The expert whose state the trainer holds.
   int64_t active() const { return active_; }
   Trainer& trainer() { return *trainer_; }
   const Trainer& trainer() const { return *trainer_; }
-  /// The expert's state on the devices, brought there; until the next step, or the other's turn.
+  /// The expert's state on the devices, moved there; valid until the next step, or until the other
+  /// expert becomes active.
   StateView state(int64_t expert);
-  /// The same from where it lies; until the next step, or the other's turn.
+  /// The same, without moving it; valid until the next step, or until the other expert becomes
+  /// active.
   StateSource source(int64_t expert) const;
   /// Trainer::set_stop_asked.
   void set_stop_asked(std::function<bool()> asked) { trainer_->set_stop_asked(std::move(asked)); }
-  /// Trainer::check_replicas of each state that is on the devices.
+  /// Trainer::check_replicas for each state on the devices.
   void check_replicas();
 
-  /// What the expert takes whose turn it is not; of the host, in this process.
+  /// The memory of the idle expert; of the host, in this process.
   IdleBytes idle_bytes() const;
 
  private:
-  /// How many steps before `next` each expert had.
+  /// The number of steps before `next` of each expert.
   struct Counted {
     int64_t next = 0;
     std::array<int64_t, 2> steps{};
   };
 
-  /// Of two that are both on the devices.
+  /// Exchanges two states that are both on the devices.
   void exchange();
 
   std::unique_ptr<Trainer> trainer_;
   std::optional<TwoExperts> two_;
   int64_t active_ = 0;
-  State idle_;           // of the other one
+  State idle_;           // of the idle expert
   HostState idle_host_;  // or here
   Counted counted_;
 };

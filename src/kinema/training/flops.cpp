@@ -7,8 +7,9 @@ namespace kinema::training {
 double training_tflops(const networks::Network& network, const Dims& latents, int64_t text_tokens,
                        double batch, Trained trained) {
   check(latents.size() == 4, "[flops] latents {} are not [c, f, h, w]", to_string(latents));
-  // A backward pass multiplies each weight twice: with gradients of its outputs, for those of its
-  // inputs, and these with the inputs, for its own. Additions of low rank are next to nothing.
+  // A backward pass uses each weight in two products: output gradients times the weight give input
+  // gradients, and output gradients times inputs give the weight's gradient. Adapters are
+  // negligible.
   const double passes = trained == Trained::NETWORK ? 3 : 2;
   return passes * network->forward_flops(latents, text_tokens) * batch / 1e12;
 }

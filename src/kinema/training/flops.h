@@ -8,14 +8,14 @@ namespace kinema::training {
 /// What a step trains.
 enum class Trained { NETWORK, ADDITIONS };
 
-/// Tera floating-point operations of one training step on one device: three times the forward pass
-/// (Architecture::forward_flops), or twice where only additions of low rank have gradients.
+/// TFLOPs of one training step per device: three times the forward pass
+/// (Architecture::forward_flops), or twice if only adapters have gradients.
 ///
-/// `latents` is [c, f, h, w]; `batch` the samples per device, which may be a fraction.
+/// `latents` is [c, f, h, w]; `batch` is the number of samples per device, which may be a fraction.
 double training_tflops(const networks::Network& network, const Dims& latents, int64_t text_tokens,
                        double batch, Trained trained = Trained::NETWORK);
 
-/// Operations a second as people read them: 0.103 tera is 103 `GFLOP/s`.
+/// FLOP/s in a readable unit: 0.103 tera is 103 `GFLOP/s`.
 struct FlopRate {
   double value = 0;
   const char* unit = "";  // `TFLOP/s`, `GFLOP/s`, `MFLOP/s`

@@ -19,7 +19,7 @@ void Gain::add(int64_t steps, double loss) {
 }
 
 std::string describe(const Gain& gain) {
-  return fmt::format("{} without gain{}", counted(gain.without, "evaluation"),
+  return fmt::format("{} without improvement{}", counted(gain.without, "evaluation"),
                      gain.best ? fmt::format(", the best loss is {:.4f}, after step {}", *gain.best,
                                              gain.best_step)
                                : "");

@@ -6,15 +6,15 @@
 
 namespace kinema::training {
 
-/// What a run's evaluations have come to, for one that ends where they gain nothing more.
+/// The progress of a run's evaluations, for early stopping.
 struct Gain {
-  std::optional<double> best;  // the lowest loss so far; none before the first that is finite
-  int64_t best_step = 0;       // completed steps when that was
-  int64_t without = 0;         // evaluations since whose loss was not below it
+  std::optional<double> best;  // the lowest loss so far; none before the first finite one
+  int64_t best_step = 0;       // completed steps at that evaluation
+  int64_t without = 0;         // evaluations since then whose loss was not lower
 
-  /// An evaluation after so many completed steps. A loss that is not finite is no gain.
+  /// Adds an evaluation after `steps` completed steps. A non-finite loss is no improvement.
   void add(int64_t steps, double loss);
-  /// Whether `most` evaluations or more have gained nothing; never for 0.
+  /// True if `most` or more evaluations have not improved the best loss; never for 0.
   bool is_over(int64_t most) const { return most > 0 && without >= most; }
 };
 

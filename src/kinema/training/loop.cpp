@@ -75,14 +75,14 @@ class Loop {
  private:
   void save(bool go_on) {
     if (options_.check_replicas_every > 0) {
-      parts_.check_replicas();  // before anything of a bad state is published
+      parts_.check_replicas();  // before a bad state is written
     }
     const trace::Scope span("checkpoint");
     parts_.save(end_.steps, go_on);
     saved_ = end_.steps;
   }
 
-  /// Saves the trained state where `work` throws.
+  /// Saves the trained state if `work` throws.
   template <typename Work>
   auto saved_if_it_fails(const Work& work) {
     try {
@@ -132,27 +132,27 @@ class Loop {
     const trace::Scope span("report");
     try {
       parts_.report(record);
-    } catch (...) {  // an observer's error: the step was made
+    } catch (...) {  // an observer's error: the step itself succeeded
       end_.steps += record.finite ? 1 : 0;
       saved_if_it_fails([] { throw; });
     }
   }
 
-  /// Skips the step, or throws an Error, as the options say.
+  /// Skips the step or throws an Error, according to the options.
   void handle_nonfinite(const StepRecord& record, const data::Batch& batch) {
     const std::string what =
         fmt::format("step {} is not finite, first in {}; batch: {}; the step changed nothing",
                     record.step + 1, record.nonfinite, joined(batch.ids));
     if (options_.on_nonfinite == OnNonfinite::STOP) {
       if (options_.final_checkpoint && saved_ != end_.steps) {
-        save(false);  // the state is that of the last finite step
+        save(false);  // the state after the last finite step
       }
       parts_.saved(kWait);
-      fail("[train] {}\n  on_nonfinite=skip goes on past such steps", what);
+      fail("[train] {}\n  on_nonfinite=skip skips such steps", what);
     }
     parts_.say(what + "; skipped");
     ++end_.skipped;
-    since_last_.restart();  // looking for the cause is no part of the next step
+    since_last_.restart();  // the search for the cause is not a part of the next step's time
   }
 
   void step() {
@@ -175,7 +175,7 @@ class Loop {
     if (every > 0 && end_.steps % every == 0) {
       parts_.check_replicas();
     }
-    // First, so that a checkpoint has the evaluation of its step.
+    // First, so that a checkpoint contains the evaluation of its step.
     if (options_.eval_every > 0 && end_.steps % options_.eval_every == 0 &&
         !parts_.stop_requested()) {
       const trace::Scope span("evaluation");
@@ -193,7 +193,7 @@ class Loop {
   const LoopOptions& options_;
   const LoopParts& parts_;
   LoopEnd end_;
-  int64_t saved_;  // steps that the newest checkpoint has
+  int64_t saved_;  // steps of the newest checkpoint
   Stopwatch since_last_;
 };
 

@@ -11,35 +11,35 @@
 
 namespace kinema::training {
 
-/// What one step gave.
+/// The result of one step.
 struct StepResult {
   double loss = 0;
   double gradient_norm = 0;  // of all gradients together, before clipping
   double max_abs_gradient = 0;
   bool finite = true;  // false: the step changed nothing
-  bool stop = false;   // a process was asked to, and all know it by this
+  bool stop = false;   // a stop was requested in some process, and all processes know it
 };
 
-/// What is reported of a step.
+/// The report of a step.
 struct StepRecord {
-  int64_t step = 0;  // 0 for the first; what people read counts from 1
+  int64_t step = 0;  // 0 for the first; users see numbers from 1
   double loss = 0;
   double gradient_norm = 0;
   double max_abs_gradient = 0;
   bool finite = true;  // these four as in StepResult
   double learning_rate = 0;
-  double seconds = 0;                // since the step before, waiting for data included
+  double seconds = 0;                // since the previous step, including waiting for data
   double tflops = 0;                 // per device and step
-  double peak_tflops = 0;            // per device and second, as its maker says; 0: not known
-  std::string expert = {};           // of two, the one that the step trained: `high_noise`
-  std::string nonfinite = {};        // where, when the step was not finite
-  std::optional<double> epoch = {};  // passes over the data by its end, where that has one
-  // Of several processes: what each of them took for its own part of the last step that is known
-  // of it, without its waiting for the others; by rank.
+  double peak_tflops = 0;            // per device and second, by the vendor; 0: unknown
+  std::string expert = {};           // for two experts, the one that the step trained: `high_noise`
+  std::string nonfinite = {};        // where, if the step was not finite
+  std::optional<double> epoch = {};  // passes over the data after the step, for data with an end
+  // For several processes: the seconds of each process, by rank, for its own part of the last step
+  // for which they are known, without waiting for others.
   std::vector<double> process_seconds = {};
-  int64_t rss_bytes = 0;       // of this process; 0: not known
-  int64_t peak_rss_bytes = 0;  // of this process so far; 0: not known
-  // Of its first device, where the plugin says.
+  int64_t rss_bytes = 0;       // of this process; 0: unknown
+  int64_t peak_rss_bytes = 0;  // of this process so far; 0: unknown
+  // Of its first device, if the plugin reports it.
   std::optional<int64_t> device_bytes = {};
   std::optional<int64_t> peak_device_bytes = {};  // so far
 };
@@ -49,7 +49,7 @@ enum class OnNonfinite : uint8_t { STOP, SKIP };
 struct LoopOptions {
   int64_t first_step = 0;  // > 0 when resuming
   int64_t max_steps = 1;
-  int64_t checkpoint_every = -1;  // -1: none on the way
+  int64_t checkpoint_every = -1;  // -1: none before the end
   bool final_checkpoint = true;
   OnNonfinite on_nonfinite = OnNonfinite::STOP;
   int64_t eval_every = -1;           // steps; -1: never
@@ -57,53 +57,52 @@ struct LoopOptions {
   double peak_tflops = 0;
 };
 
-/// What the loop is made of; tests pass dummies.
+/// The functions that the loop calls; tests pass dummies.
 struct LoopParts {
-  /// Before anything of a step; may be empty.
+  /// Called at the start of a step; may be empty.
   std::function<void(int64_t step)> begin_step;
-  /// The next batch; nothing when the data is at its end.
+  /// The next batch; nothing at the end of the data.
   std::function<std::optional<data::Batch>()> next_batch;
   std::function<double(int64_t step)> learning_rate;
   std::function<StepResult(int64_t step, double learning_rate, const data::Batch&)> run_step;
-  /// Of a step on this batch, per device; may be empty.
+  /// TFLOPs per device of a step with this batch; may be empty.
   std::function<double(const data::Batch&)> tflops;
-  /// Where a step that was not finite went wrong first: `blocks.3.attn1`.
+  /// The module in which a step became non-finite first: `blocks.3.attn1`.
   std::function<std::string(int64_t step, const data::Batch&)> find_nonfinite;
-  /// Throws where devices that must agree do not.
+  /// Throws if devices that must hold equal values do not.
   std::function<void()> check_replicas;
-  /// Writes a checkpoint after `steps` completed steps; where `go_on` says that steps follow, it
-  /// may only have begun to on return.
+  /// Writes a checkpoint after `steps` completed steps. If `go_on`, steps follow and it may return
+  /// before the checkpoint is complete.
   std::function<void(int64_t steps, bool go_on)> save;
-  /// Throws where a checkpoint that was begun could not be written; with `wait`, when it is there
-  /// or could not.
+  /// Throws if a started checkpoint could not be written; with `wait`, waits for it.
   std::function<void(bool wait)> saved;
   std::function<void(const StepRecord&)> report;
-  /// The loss on samples that are not trained on, after step `step`. Where it throws, the state is
-  /// saved first.
+  /// The loss on held-out samples after step `step`. If it throws, the state is saved first.
   std::function<void(int64_t step)> evaluate;
   std::function<bool()> stop_requested;
-  /// A line for the user that is no step: skipped batches, signals.
+  /// A log line that is not about a step: skipped batches, signals.
   std::function<void(const std::string&)> say;
 };
 
 struct LoopEnd {
-  int64_t steps = 0;  // completed, earlier runs included
+  int64_t steps = 0;  // completed, including earlier runs
   int64_t skipped = 0;
   bool stopped = false;  // by a request, before max_steps
 };
 
-/// Steps first_step .. max_steps - 1, then a final checkpoint. When a step is not finite and
-/// on_nonfinite is STOP, writes the checkpoint of the steps before it and throws an Error.
+/// Runs steps first_step .. max_steps - 1, then writes a final checkpoint. If a step is not finite
+/// and on_nonfinite is STOP, writes a checkpoint of the previous step and throws an Error.
 LoopEnd train_loop(const LoopOptions& options, const LoopParts& parts);
 
-/// What is known of memory by the end of a step, by name: `perf/rss_bytes`.
+/// Memory figures at the end of a step, by name: `perf/rss_bytes`.
 std::vector<std::pair<std::string, int64_t>> memory_figures(const StepRecord& record);
 
-/// The share of the device's peak that a step's operations come to; 0 where either is not known.
+/// The fraction of the device's peak FLOP/s that a step reached; 0 if either is unknown.
 double model_flops_utilization(const StepRecord& record);
 
-/// `completed step: 12, seconds: 0.241, GFLOP/s/device: 103.100, loss: 0.842` of the twelfth step,
-/// and `, MFU: 41.2 %` on devices whose peak is known, `, expert: low_noise` of a run of both.
+/// `completed step: 12, seconds: 0.241, GFLOP/s/device: 103.100, loss: 0.842` for the twelfth step,
+/// with `, MFU: 41.2 %` if the device's peak is known, and `, expert: low_noise` for a run of both
+/// experts.
 std::string console_line(const StepRecord& record);
 
 }  // namespace kinema::training

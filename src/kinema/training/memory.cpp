@@ -29,12 +29,12 @@ MemoryUse memory_use(const Trainer& trainer, const runtime::Devices& devices, in
   for (size_t i = 0; i < trainer.shapes(); ++i) {
     largest = std::max(largest, batch_bytes(trainer.batch(i)));
   }
-  runtime::give_back_free_memory();  // the compiler's
+  runtime::give_back_free_memory();  // of the compiler
   return {.before = runtime::peak_bytes(devices),
           .held = runtime::held_bytes(devices),
           .state = shares * (trainer.state_bytes() + idle.device) + (is_host ? idle.host : 0),
           .step = shares * (trainer.step_bytes() - trainer.state_bytes()),
-          // one more is being handed to the devices
+          // one more is being copied to the devices
           .data = is_host ? (batches_ahead + 1) * largest : 0};
 }
 
@@ -46,17 +46,17 @@ void check_fits(const std::string& what, int64_t wanted, const runtime::Devices&
   }
   const auto gb = [](int64_t bytes) { return static_cast<double>(bytes) / 1e9; };
   std::string remedy =
-      "a smaller batch (per_device_batch_size), a smaller model, fewer or smaller frames take less";
+      "a smaller batch (per_device_batch_size), a smaller model, fewer or smaller frames need less";
   for (const Alternative& each : alternatives) {
     if (each.least && each.least() > free) {
       continue;
     }
     if (const int64_t bytes = each.bytes(); bytes <= free) {
-      remedy = fmt::format("with {} it takes {:.1f} GB", each.change, gb(bytes));
+      remedy = fmt::format("with {} it needs {:.1f} GB", each.change, gb(bytes));
       break;
     }
   }
-  fail("[train] {} takes {:.1f} GB, but {:.1f} GB are free\n  {}", what, gb(wanted), gb(free),
+  fail("[train] {} needs {:.1f} GB, but {:.1f} GB are free\n  {}", what, gb(wanted), gb(free),
        remedy);
 }
 

@@ -29,7 +29,7 @@ networks::Inputs inputs_of(const ModelInputs& given) {
   return out;
 }
 
-/// Every tensor of the checkpoint by its key, stacked ones cut into layers.
+/// Every tensor of the checkpoint by its key, with stacked ones divided into layers.
 std::map<std::string, Tensor> by_key(std::span<const nn::ParamSpec> specs,
                                      std::span<const Tensor> params) {
   std::map<std::string, Tensor> tensors;

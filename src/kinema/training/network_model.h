@@ -7,11 +7,11 @@
 
 namespace kinema::training {
 
-/// A network as a Model of the step.
+/// A network as the step's Model.
 Model network_model(const networks::Network& network, const nn::ModelOptions& options);
 
-/// The same, one block after the other whatever `scan_layers` says, with its intermediate values
-/// offered. Takes the parameters in the order and stacking of `parameters(options)`.
+/// The same with taps, one block after the other regardless of `scan_layers`. Takes the parameters
+/// in the order and stacking of `parameters(options)`.
 TappedModel tapped_network_model(const networks::Network& network, const nn::ModelOptions& options);
 
 }  // namespace kinema::training

@@ -8,9 +8,10 @@
 
 #include "kinema/training/step.h"
 
-/// Finding where a bad step went wrong. It costs the good steps nothing: the step itself only says
-/// that something is not finite, and a second program, built when that happens, runs the forward
-/// pass again on the unchanged parameters and the same batch and looks at every value on the way.
+/// Finds the operation in which a step became non-finite. Finite steps cost nothing more: the step
+/// itself only reports that some value is not finite. A second program, compiled when that happens,
+/// runs the forward pass again with the unchanged parameters and the same batch, and checks every
+/// intermediate value.
 namespace kinema::training {
 
 /// Called with intermediate values, in the order of computation.
@@ -18,10 +19,10 @@ using Tap = std::function<void(const std::string& name, Tensor value)>;
 using TappedModel = std::function<Tensor(std::span<const Tensor> params, const ModelInputs& inputs,
                                          const Tap& tap)>;
 
-/// The forward pass with a flag for every value on the way.
+/// The forward pass with a flag for every intermediate value.
 ///
 /// Inputs: params... (F32), key U32[2], step U32, then the batch as in StepGraph. Output: F32[n], 1
-/// where everything in names[i] is finite.
+/// if all values of names[i] are finite.
 struct ProbeGraph {
   std::unique_ptr<Graph> graph;
   std::vector<Tensor> outputs;
@@ -30,8 +31,8 @@ struct ProbeGraph {
 ProbeGraph build_probe(std::span<const nn::ParamSpec> specs, const TappedModel& model,
                        const BatchShapes& batch, const StepOptions& options);
 
-/// What to report: the first name whose flag is not set; a parameter that is not finite itself is
-/// named too. Where the whole forward pass is finite, the gradients given, nearest to the loss
+/// The result for a report: the first name whose flag is 0, with the parameter if one is not
+/// finite. If the whole forward pass is finite, the non-finite `gradients`, nearest to the loss
 /// first.
 std::string describe_nonfinite(std::span<const std::string> names, std::span<const float> finite,
                                std::span<const std::string> gradients);

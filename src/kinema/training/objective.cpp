@@ -17,15 +17,14 @@ Tensor per_sample(Tensor x, int64_t rank) {
   return reshape(x, dims);
 }
 
-/// (target - prediction)^2, times how much its frame counts.
+/// (target - prediction)^2, times the frame's weight.
 Tensor errors(Tensor prediction, const FlowBatch& flow) {
   const Tensor error = square(flow.target - convert(prediction, DType::F32));
   return flow.counts ? error * flow.counts : error;
 }
 
-/// A table's entries at timesteps [b], which are whole numbers. Not a gather: XLA's CPU compiler
-/// ends the process over one whose positions are partitioned (jaxlib 0.8.2, "Non-simplified HLO
-/// Gather").
+/// A table's entries at integer timesteps [b]. Not a gather: XLA's CPU compiler aborts if its
+/// indices are partitioned (jaxlib 0.8.2, "Non-simplified HLO Gather").
 Tensor at_timesteps(const std::vector<float>& table, Tensor timestep) {
   Graph& graph = timestep.graph();
   const auto size = static_cast<int64_t>(table.size());
@@ -40,13 +39,13 @@ Tensor at_timesteps(const std::vector<float>& table, Tensor timestep) {
   return sum(select(hit, repeated(table), constant(graph, 0.0, {DType::F32, all})), {1});
 }
 
-/// Timesteps of a diffusion for u in [0, 1): whole numbers, each as often as it is meant to be.
+/// Timesteps of a diffusion for u in [0, 1): integers with the probabilities of the objective.
 Tensor diffusion_timesteps(Tensor u, const DiffusionObjective& objective) {
   const auto n = static_cast<double>(objective.num_train_timesteps);
   if (objective.bias.strategy == schedulers::TimestepBias::Strategy::NONE) {
     return minimum(floor(u * n), n - 1.0);
   }
-  // As many as the cumulative probabilities that u has passed.
+  // The number of cumulative probabilities that are at most u.
   std::vector<float> cumulative;
   double total = 0.0;
   for (const double each :
@@ -95,7 +94,7 @@ FlowBatch diffusion_batch(Tensor x0, Tensor noise, Tensor timestep,
   return {.noisy = s * x0 + r * noise, .target = epsilon ? noise : s * noise - r * x0};
 }
 
-/// u in [0, 1) to timesteps within the bounds.
+/// Timesteps within the bounds, from u in [0, 1).
 Tensor timesteps(Tensor u, const schedulers::FlowMatch& flow, double min_timestep,
                  double max_timestep) {
   if (min_timestep <= 0.0 && max_timestep >= flow.num_train_timesteps) {
@@ -107,7 +106,7 @@ Tensor timesteps(Tensor u, const schedulers::FlowMatch& flow, double min_timeste
   const double high = flow.uniform(max_timestep);
   const Tensor within = low + (high - low) * u;
   const Tensor level = flow.levels > 0 ? flow.level(1.0 - within) : within;
-  // Rounding may lead out of the bounds, to what the other expert is for.
+  // Rounding may exceed the bounds, into the other expert's timesteps.
   return minimum(maximum(flow.timestep(level), min_timestep), max_timestep);
 }
 
@@ -117,8 +116,8 @@ Tensor timesteps(Tensor u, const ObjectiveOptions& options, Tensor expert) {
   if (!options.boundary) {
     return timesteps(u, options.flow, min, max);
   }
-  // Both with their bounds as constants, as a run of the expert alone has them: what a compiler
-  // makes of variables may have other bits.
+  // Both are computed with constant bounds, as in a run of one expert: with variables, the compiled
+  // code may give other bits.
   return select(compare(expert, Comparison::EQ, 0),
                 timesteps(u, options.flow, *options.boundary, max),
                 timesteps(u, options.flow, min, *options.boundary));
@@ -149,7 +148,7 @@ bool gives_first_frames(const ObjectiveOptions& options, const Shape& latents) {
 Draw draw(Tensor key, Tensor latents, const ObjectiveOptions& options, Tensor expert) {
   const int64_t batch = latents.dim(0);
   Draw drawn;
-  // Behind a wall: what reads the noise (input and target) would each draw it again otherwise.
+  // A barrier, because input and target would otherwise each draw the noise again.
   drawn.noise =
       optimization_barrier({random_normal(fold_in(key, "noise"), latents.shape().dims)})[0];
   Tensor u = random_uniform(fold_in(key, "timestep"), {batch});
@@ -190,7 +189,7 @@ FlowBatch flow_batch(Tensor latents, Tensor noise, Tensor timestep, const Object
     const Tensor clean = sample & compare(number, Comparison::EQ, 0);
     out.noisy = select(clean, x0, out.noisy);
     const auto scalar = [&](double value) { return constant(x0.graph(), value, {DType::F32, {}}); };
-    // The frames behind a given one take over its share.
+    // The frames after a given one get its weight.
     const auto f = static_cast<double>(frames);
     const Tensor others = select(sample, scalar(f / (f - 1.0)), scalar(1.0));
     out.counts = select(clean, scalar(0.0), others);

@@ -15,7 +15,7 @@ Tensor clip_value(Tensor g, double limit) {
   return limit > 0.0 ? minimum(maximum(g, -limit), limit) : g;
 }
 
-/// The factor that brings the norm down to the limit; 1 where it is below.
+/// The factor that reduces the norm to the limit; 1 if it is below.
 Tensor norm_factor(Tensor norm, double limit) {
   const Tensor one = ones_like(norm);
   return select(compare(norm, Comparison::GE, limit), limit / norm, one);
@@ -29,7 +29,7 @@ std::vector<T> joined(std::vector<T> first, const std::vector<T>& second,
   return first;
 }
 
-/// The next `count` of a list, from `at` on, which moves behind them.
+/// The next `count` elements of a list from `at`, which is advanced.
 std::vector<Tensor> take(const std::vector<Tensor>& all, size_t& at, size_t count) {
   check(at + count <= all.size(), "[optimizer] {} moments are too few", all.size());
   const auto first = all.begin() + static_cast<ptrdiff_t>(at);
@@ -114,7 +114,7 @@ GradientSizes gradient_sizes(std::span<const nn::ParamSpec> specs,
             [&](std::span<const Tensor> in) -> std::vector<Tensor> {
               std::vector<Tensor> squares, largest;
               for (size_t i = 0; i < in.size(); ++i) {
-                // Not through a flat view: over a mesh, that would gather the gradient.
+                // Not through a flattened view: over a mesh that would gather the gradient.
                 std::vector<int64_t> axes;
                 for (int64_t axis = specs[i].layers > 0 ? 1 : 0; axis < in[i].rank(); ++axis) {
                   axes.push_back(axis);
@@ -131,8 +131,8 @@ GradientSizes gradient_sizes(std::span<const nn::ParamSpec> specs,
 }
 
 Tensor total(Tensor x) {
-  // As a dot: XLA would turn the sum of joined scalars into a chain of additions and repeat that
-  // chain inside the loop of every parameter's update, which takes minutes to compile.
+  // A dot product: XLA would turn the sum of concatenated scalars into a chain of additions and
+  // repeat that chain inside the loop of every parameter's update, which takes minutes to compile.
   return dot_general(x, ones_like(x), {.lhs_contract = {0}, .rhs_contract = {0}},
                      Precision::HIGHEST);
 }
@@ -145,7 +145,7 @@ OptimizerState update(const Optimizer& optimizer, const OptimizerState& state,
   OptimizerState next;
   const Tensor count = state.count + 1.0;
   next.count = ok ? select(ok, count, state.count) : count;
-  if (limits.max_norm && limits.max_value) {  // the norm that counts is that of the limited ones
+  if (limits.max_norm && limits.max_value) {  // the norm of the clipped gradients is used
     norm = sqrt(total(gradient_sizes(specs, gradients, limits.max_value).squares));
   }
   Update how{

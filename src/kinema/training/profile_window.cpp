@@ -38,8 +38,8 @@ ProfileWindow::ProfileWindow(ProfileOptions options, const pjrt::Plugin& plugin,
       first_(first_step + options.skip_first),
       last_(std::min(first_ + options.steps, max_steps) - 1) {
   check(first_ < max_steps,
-        "[profile] the first step that would be recorded is {}, but the run ends after {} steps\n"
-        "  set skip_first_n_steps_for_profiler below {}, or more max_train_steps",
+        "[profile] the first recorded step would be {}, but the run ends after {} steps\n"
+        "  set skip_first_n_steps_for_profiler below {}, or increase max_train_steps",
         first_ + 1, max_steps, std::max<int64_t>(max_steps - first_step, 1));
 }
 
@@ -56,7 +56,7 @@ std::string ProfileWindow::before_step(int64_t step) {
   }
   reached_ = step;
   if (step == first_) {
-    trace::start();  // first: times count from its begin
+    trace::start();  // first: times are relative to its start
     is_running_ = true;
     std::string without;
     if (!pjrt::Profiler::is_offered(plugin_)) {
@@ -64,7 +64,7 @@ std::string ProfileWindow::before_step(int64_t step) {
     } else {
       try {
         devices_ = std::make_unique<pjrt::Profiler>(plugin_);
-      } catch (const Error& error) {  // a profile is not worth a run
+      } catch (const Error& error) {  // an error of the profiler must not end the run
         without = error.what();
       }
     }

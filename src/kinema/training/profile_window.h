@@ -12,26 +12,25 @@
 namespace kinema::training {
 
 struct ProfileOptions {
-  int64_t skip_first = 5;  // steps of this process before the first that is recorded
+  int64_t skip_first = 5;  // steps of this process before the first recorded one
   int64_t steps = 10;
 };
 
-/// Records some steps of a run: what this program's threads do, and what the plugin's profiler,
-/// where it has one, says of the devices.
+/// Records some steps of a run: kinema's threads, and the devices if the plugin has a profiler.
 class ProfileWindow {
  public:
-  /// `folder` will hold plugins/profile/TIME/HOST.xplane.pb (XSpace) and HOST.trace.json.gz.
-  /// Throws an Error where steps first_step .. max_steps - 1 end before the first that is recorded.
+  /// `folder` will contain plugins/profile/TIME/HOST.xplane.pb (XSpace) and HOST.trace.json.gz.
+  /// Throws an Error if steps first_step .. max_steps - 1 end before the first recorded step.
   ProfileWindow(ProfileOptions options, const pjrt::Plugin& plugin, std::filesystem::path folder,
                 int64_t first_step, int64_t max_steps);
   ProfileWindow(const ProfileWindow&) = delete;
   ProfileWindow& operator=(const ProfileWindow&) = delete;
   ~ProfileWindow();
 
-  /// Called before each step: begins the recording or ends it. Returns a line about what was
-  /// written, or nothing.
+  /// Called before each step: starts or stops the recording. Returns a log line about the written
+  /// files, or an empty string.
   std::string before_step(int64_t step);
-  /// Called after the last step: ends a recording that is under way.
+  /// Called after the last step: stops a running recording.
   std::string finish();
 
  private:

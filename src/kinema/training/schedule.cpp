@@ -39,7 +39,7 @@ std::string describe(const Schedule& schedule) {
     out += fmt::format(" after {} steps", schedule.warmup_steps());
   }
   if (schedule.decay_steps() > 0) {
-    out += fmt::format(", falls{} from step {} to {:g} at step {}",
+    out += fmt::format(", decays{} from step {} to {:g} at step {}",
                        schedule.fall == Schedule::Fall::COSINE ? " by half a cosine" : "",
                        schedule.steps - schedule.decay_steps(),
                        schedule.learning_rate * schedule.final_fraction, schedule.steps);

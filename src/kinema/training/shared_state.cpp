@@ -7,7 +7,7 @@
 namespace kinema::training {
 namespace {
 
-/// Each layer of a stack as a parameter of its own.
+/// Each layer of a stack as a separate parameter.
 std::vector<nn::ParamSpec> layers_of(std::span<const nn::ParamSpec> specs) {
   std::vector<nn::ParamSpec> out;
   for (const nn::ParamSpec& spec : specs) {
@@ -25,7 +25,8 @@ using Kept = StateSource::Kept;
 
 }  // namespace
 
-/// Runs of equal bytes, so that the files of a part follow one another.
+/// Consecutive parameters of about equal bytes per process, so that the files of a part follow one
+/// another.
 std::vector<int64_t> SharedState::owners(std::span<const nn::ParamSpec> specs) const {
   int64_t total = 0;
   for (const nn::ParamSpec& spec : specs) {
@@ -71,7 +72,7 @@ std::vector<Kept> SharedState::copy(std::span<const nn::ParamSpec> specs,
 }
 
 StateSource SharedState::copy(const StateView& state, const Held& held) {
-  const StateSource plain = source_of(state);  // for what its moments are
+  const StateSource plain = source_of(state);  // for the specs of its moments
   StateSource out{.specs = layers_of(state.specs),
                   .parts = {},
                   .moments = {.mu = layers_of(plain.moments.mu), .nu = layers_of(plain.moments.nu)},
@@ -89,7 +90,7 @@ StateSource SharedState::copy(const StateView& state, const Held& held) {
     return copy(specs, pointers_to<runtime::Array>(arrays),
                 by_first ? first(layers) : owners(layers));
   };
-  // The network's parameters lie in one list of files, in which trained and frozen ones mix.
+  // The network's parameters are in one list of files, with trained and frozen ones mixed.
   const auto network = [&](const std::vector<const runtime::Array*>& arrays,
                            std::vector<Kept>& frozen, std::vector<Kept>& changed) {
     std::vector<Kept> all = copy(state.specs, arrays, owners(out.specs));

@@ -5,7 +5,7 @@
 
 namespace kinema::training {
 
-/// Reads states whose arrays lie on the devices of several processes, for checkpoints that these
+/// Reads states whose arrays are on the devices of several processes, for checkpoints that these
 /// write together.
 class SharedState {
  public:
@@ -13,8 +13,9 @@ class SharedState {
   SharedState(const runtime::Devices& devices, int64_t process, int64_t processes)
       : reader_(devices), devices_(devices), process_(process), processes_(processes) {}
 
-  /// A copy in host memory, in which each layer is an array of its own and belongs to one process:
-  /// each has its share of the bytes, in the order of the network. Called by all alike.
+  /// A copy in host memory, in which each layer is a separate array that belongs to one process:
+  /// each process has about the same number of bytes, in the order of the network. Collective: all
+  /// processes call it.
   StateSource copy(const StateView& state, const Held& held);
 
  private:

@@ -15,33 +15,33 @@
 
 namespace kinema::training {
 
-/// What parameters and moments are kept as between steps.
+/// The dtypes of parameters and moments between steps.
 enum class StateDType {
-  F32,      // whatever the network works in
-  WEIGHTS,  // the dtypes the network works in: half the memory, and small updates round to nothing
+  F32,      // for any dtype of computation
+  WEIGHTS,  // the dtypes of computation: half the memory, but small updates round to zero
 };
 
-/// How many updates were made, as the state of one network counts them. All three grow together; a
-/// run that goes on without saved moments, or begins an average, counts those from 0.
+/// Numbers of updates of one network. All three are incremented together; a run that resumes
+/// without saved moments, or starts an average, counts those from 0.
 enum Count : int64_t {
-  UPDATES,     // in all
-  OF_MOMENTS,  // since the optimizer's moments began at zero
-  OF_AVERAGE,  // since the average began as the parameters
+  UPDATES,     // in total
+  OF_MOMENTS,  // since the optimizer's moments started at zero
+  OF_AVERAGE,  // since the average started as the parameters
   COUNTS       // how many counts there are
 };
 
-/// What a run keeps between steps, by its parts: arrays, or what stands for them (specs, tensors of
-/// a graph). Lists of parameters are in the order of the network's.
+/// The state of a run between steps, by parts: arrays, specs, or tensors of a graph. Lists of
+/// parameters are in the network's order.
 template <typename T>
 struct StateParts {
   std::vector<T> frozen;    // parameters that no step changes
   std::vector<T> trained;   // parameters that steps change
-  std::vector<T> mu;        // first moments of these, as many as the optimizer keeps
+  std::vector<T> mu;        // first moments of these, as many as the optimizer has
   std::vector<T> nu;        // second moments
-  std::vector<T> ema;       // averages; none where none are kept
+  std::vector<T> ema;       // averages; empty without EMA
   std::optional<T> counts;  // S32 [COUNTS], see Count
 
-  /// Calls f(list) with what steps change, part by part, in the order of a step's results.
+  /// Calls f(list) for the parts that steps change, in the order of a step's results.
   template <typename F>
   void each_changed(const F& f) const {
     for (const auto* part : {&trained, &mu, &nu, &ema}) {
@@ -51,14 +51,14 @@ struct StateParts {
       f(std::span<const T>(&*counts, 1));
     }
   }
-  /// The same, with what stays before it: the order in which a step takes the state.
+  /// The same, with frozen parameters first: the order of a step's inputs.
   template <typename F>
   void each(const F& f) const {
     f(std::span<const T>(frozen));
     each_changed(f);
   }
 
-  /// All of it in that order.
+  /// All elements in that order.
   std::vector<const T*> all() const {
     std::vector<const T*> out;
     each([&](std::span<const T> part) {
@@ -86,7 +86,7 @@ struct StateParts {
   size_t size() const { return frozen.size() + changed(); }
   bool empty() const { return size() == 0; }
 
-  /// Another form of each, with the same parts.
+  /// The same parts with f applied to each element.
   template <typename F>
   auto map(const F& f) const {
     StateParts<std::invoke_result_t<F, const T&>> out;
@@ -107,7 +107,8 @@ struct StateParts {
     return out;
   }
 
-  /// What steps change, from a list in the order of each_changed; returns how many it took.
+  /// Sets what steps change from a list in the order of each_changed; returns the number of
+  /// elements used.
   size_t set_changed(std::span<T> from) {
     size_t at = 0;
     for (auto* part : {&trained, &mu, &nu, &ema}) {
@@ -122,12 +123,12 @@ struct StateParts {
   }
 };
 
-/// The state as it lies on devices, and as it waits in the host's memory.
+/// The state on devices, and in host memory.
 using State = StateParts<runtime::Array>;
 using HostState = StateParts<runtime::HostParts>;
 
-/// The network's parameters in its order, from those that are trained and those that are not;
-/// `specs` say which are which.
+/// The network's parameters in its order, from the trained and the frozen ones; `specs` tell which
+/// are which.
 template <typename T>
 std::vector<const T*> in_order(std::span<const nn::ParamSpec> specs, std::span<const T> frozen,
                                std::span<const T> trained) {
@@ -152,40 +153,39 @@ std::vector<const T*> pointers_to(std::span<const T> list) {
   return out;
 }
 
-/// The specs of those that are trained, or of the others.
+/// The specs of the trained, or of the frozen parameters.
 std::vector<nn::ParamSpec> trained_of(std::span<const nn::ParamSpec> specs);
 std::vector<nn::ParamSpec> frozen_of(std::span<const nn::ParamSpec> specs);
 
-/// The specs in the dtypes that parameters are loaded, kept and saved in: frozen ones stay as the
-/// network works on them.
+/// The specs in the dtypes in which parameters are loaded, stored and saved; frozen ones have the
+/// dtype of computation.
 std::vector<nn::ParamSpec> state_specs(std::span<const nn::ParamSpec> specs,
                                        StateDType state = StateDType::F32);
 
-/// AdamW with its defaults, for what does not depend on numbers: which moments there are.
+/// AdamW with its defaults, when only the kinds of moments matter.
 const Optimizer& plain_adamw();
 
-/// The parts of the state of parameters that are kept like this (state_specs): moments are as the
-/// optimizer keeps them, averages F32, because what one step adds is far below a BF16 step.
+/// The parts of the state for parameters with these specs (state_specs): moments according to the
+/// optimizer, averages in F32, because the change of one step is far below a BF16 step.
 StateParts<nn::ParamSpec> state_parts(std::span<const nn::ParamSpec> kept, bool average,
                                       const Optimizer& optimizer = plain_adamw());
 
-/// Bytes of it for each device; of these, what waits on the host where devices have a memory of
-/// their own.
+/// Its bytes per device, and those in host memory if devices have separate memory.
 int64_t state_bytes(const StateParts<nn::ParamSpec>& parts, const mesh::Placement& placement);
 int64_t waiting_bytes(const StateParts<nn::ParamSpec>& parts, const mesh::Placement& placement);
 
-/// A state and the network that it is of.
+/// A state and its network.
 struct StateView {
-  std::span<const nn::ParamSpec> specs;  // in the dtypes the network works in
+  std::span<const nn::ParamSpec> specs;  // in the dtypes of computation
   const State& parts;
-  /// What the moments are; empty: one of each trained parameter's shape.
+  /// Specs of the moments; empty: one with each trained parameter's shape.
   Moments<nn::ParamSpec> moments = {};
 
   /// The parameters in the network's order.
   std::vector<const runtime::Array*> params() const {
     return in_order<runtime::Array>(specs, parts.frozen, parts.trained);
   }
-  /// The same with averages of those that are trained.
+  /// The same, with the averages of trained parameters.
   std::vector<const runtime::Array*> averages() const {
     return in_order<runtime::Array>(specs, parts.frozen, parts.ema);
   }

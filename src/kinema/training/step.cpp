@@ -14,7 +14,7 @@ namespace kinema::training {
 
 namespace {
 
-/// What is cut into parts for accumulation, along its first axis.
+/// The members that gradient accumulation divides along the first axis.
 constexpr std::array kParts = {
     &TrainBatch::latents,  &TrainBatch::text,     &TrainBatch::condition, &TrainBatch::image_states,
     &TrainBatch::pooled,   &TrainBatch::size_ids, &TrainBatch::guidance,  &TrainBatch::noise,
@@ -30,7 +30,7 @@ std::vector<Tensor> to_list(const TrainBatch& batch) {
   return all;
 }
 
-/// The list as a batch with the parts that `like` has.
+/// A batch with the parts of `like`, from a list.
 TrainBatch from_list(std::span<const Tensor> all, const TrainBatch& like) {
   TrainBatch out;
   size_t at = 0;
@@ -47,7 +47,7 @@ struct LossAndGradients {
   std::vector<Tensor> gradients;
 };
 
-/// The weights that are trained, in the dtypes the network works in.
+/// The trained weights, in the dtypes of computation.
 std::vector<Tensor> trained_of(std::span<const nn::ParamSpec> specs,
                                std::span<const Tensor> weights) {
   std::vector<Tensor> out;
@@ -78,7 +78,7 @@ Tensor cut(Tensor x, int64_t parts) {
   return reshape(x, dims);
 }
 
-/// The same over a loop of parts, with F32 sums in its carry.
+/// The same in a loop over parts, with F32 sums as the carry.
 LossAndGradients accumulate(const Model& model, std::span<const Tensor> weights,
                             std::span<const nn::ParamSpec> specs, const TrainBatch& whole,
                             Tensor dropout_key, const StepOptions& options) {
@@ -95,7 +95,7 @@ LossAndGradients accumulate(const Model& model, std::span<const Tensor> weights,
   }
   std::vector<Tensor> xs;
   for (const Tensor x : to_list(whole)) {
-    // Each part over all devices, not each device its own parts.
+    // Each part is sharded over all devices; devices do not take different parts.
     xs.push_back(by_sample(cut(x, parts), 1, place));
   }
   const size_t batch_inputs = xs.size();
@@ -152,7 +152,7 @@ Tensor count_of(Tensor counts, Count which) {
   return reshape(slice(counts, Axis(0), which, 1), {});
 }
 
-/// `updates`: those of the average, this one among them.
+/// `updates`: the number of updates of the average, including this one.
 std::vector<Tensor> average(std::span<const nn::ParamSpec> specs, std::span<const Tensor> ema,
                             std::span<const Tensor> params, Tensor updates, const Ema& rule,
                             Tensor ok) {
@@ -168,7 +168,7 @@ std::vector<Tensor> average(std::span<const nn::ParamSpec> specs, std::span<cons
   return out;
 }
 
-/// One number for each device.
+/// One number per device.
 Tensor stop_input(Graph& graph, const mesh::Placement& place) {
   Sharding sharding{{{}}};
   for (const auto& [axis, size] : place.mesh().axes.axes) {
@@ -256,16 +256,15 @@ std::vector<std::string> layer_names(std::span<const nn::ParamSpec> specs) {
 
 namespace {
 
-/// Copies of the parameters in the dtypes that the network works in. Gradients are of those dtypes,
-/// updates F32.
+/// Copies of the parameters in the dtypes of computation. Gradients have those dtypes, updates F32.
 std::vector<Tensor> working_weights(std::span<const nn::ParamSpec> specs,
                                     const StateParts<Tensor>& state, const mesh::Placement& place) {
   std::vector<Tensor> out;
   const auto kept = in_order<Tensor>(specs, state.frozen, state.trained);
   for (size_t i = 0; i < specs.size(); ++i) {
     out.push_back(convert(*kept[i], specs[i].shape.dtype));
-    // Gradients get the same sharding: each device sums its own part. Weights in host memory are
-    // read as they are.
+    // Gradients get the same sharding: each device sums its part. Weights in host memory are read
+    // directly.
     if (place.active() && specs[i].memory == Memory::DEVICE) {
       out.back() = with_sharding(out.back(), specs[i].sharding(place));
     }
@@ -273,7 +272,7 @@ std::vector<Tensor> working_weights(std::span<const nn::ParamSpec> specs,
   return out;
 }
 
-/// Adds the updated state to the outputs; each output takes over the buffer of its input.
+/// Adds the updated state to the outputs; each output reuses the buffer of its input.
 void add_state_outputs(const StateParts<Tensor>& before, const StateParts<Tensor>& after,
                        const mesh::Placement& place, StepGraph& step) {
   after.each_changed([&](std::span<const Tensor> part) {
@@ -305,11 +304,11 @@ StepGraph build_step(std::span<const nn::ParamSpec> specs, const Model& model,
   const std::vector<nn::ParamSpec> trained = trained_of(specs);
   check(!trained.empty(), "[train] none of {} parameters is trained", specs.size());
   for (const nn::ParamSpec& spec : trained) {
-    check(
-        spec.memory == Memory::DEVICE,
-        "[train] `{}` is trained, but waits in host memory (weights_memory)\n  that is for weights "
-        "under an adapter, enable_lora=true; a whole model has optimizer_memory=host",
-        spec.name);
+    check(spec.memory == Memory::DEVICE,
+          "[train] `{}` is trained, but in host memory (weights_memory)\n  that is for frozen "
+          "weights "
+          "with enable_lora=true; for full training use optimizer_memory=host",
+          spec.name);
   }
   step.gradient_names = layer_names(trained);
   Graph& graph = *step.graph;
@@ -331,7 +330,7 @@ StepGraph build_step(std::span<const nn::ParamSpec> specs, const Model& model,
 
   const auto [squares, largest] = gradient_sizes(trained, found.gradients);
   const Tensor norm = sqrt(total(squares));
-  // Not finite when the loss or any gradient is not: sums hide neither infinity nor NaN.
+  // Not finite if the loss or any gradient is not: infinity and NaN propagate through the sum.
   const Tensor finite = is_finite(total(concatenate({squares, reshape(found.loss, {1})}, Axis(0))));
   const Tensor ok = options.check_finite ? finite : Tensor();
   const OptimizerState next =

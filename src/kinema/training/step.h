@@ -23,18 +23,18 @@
 
 namespace kinema::training {
 
-/// What the network is given in a training step.
+/// The network's inputs in a training step.
 struct ModelInputs {
   Tensor noisy;        // F32 [b, c, f, h, w]
   Tensor timestep;     // F32 [b]
   Tensor text;         // [b, t, d]
   Tensor dropout_key;  // u32[2]
-  // Empty where the model takes none.
-  Tensor condition = {};     // [b, k, f, h, w], behind the channels of `noisy`
+  // Empty if the model has no such input.
+  Tensor condition = {};     // [b, k, f, h, w], channels after those of `noisy`
   Tensor image_states = {};  // [b, n, d]
-  Tensor pooled = {};        // [b, p]: the prompt as one vector
+  Tensor pooled = {};        // [b, p]: the pooled text
   Tensor size_ids = {};      // [b, n]: the picture's sizes
-  Tensor guidance = {};      // F32 [b] or [1]: the guidance scale, for networks that are told it
+  Tensor guidance = {};      // F32 [b] or [1]: the guidance scale, for networks with takes_guidance
   Tensor given = {};         // pred [b]: the first frame of `noisy` is clean (TI2V)
 };
 
@@ -45,46 +45,47 @@ enum class OptimizerKind : uint8_t { ADAMW, ADAMW8BIT, ADAFACTOR };
 
 struct StepOptions {
   OptimizerKind optimizer = OptimizerKind::ADAMW;
-  /// Also of adamw8bit; its limits of gradients are those of any optimizer.
+  /// Also for adamw8bit; its gradient limits apply to any optimizer.
   AdamWOptions adamw;
   AdafactorOptions adafactor = {};
   ObjectiveOptions objective;
   StateDType state = StateDType::F32;
   /// Optimizer::memory.
   Memory optimizer_memory = Memory::DEVICE;
-  /// The batch is worked through in this many equal parts, whose gradients are averaged in F32.
+  /// Gradient accumulation: the batch is computed in this many equal parts, whose gradients are
+  /// averaged in F32.
   int64_t accumulation = 1;
-  /// An average of the parameters that is kept beside them.
+  /// An average of the parameters, in addition to them.
   Ema ema = {};
-  /// Noise, timesteps and weights come as inputs instead of being drawn.
+  /// Noise, timesteps and weights are inputs instead of being drawn.
   bool given_draw = false;
-  /// A step whose loss or gradients are not finite leaves the state as it was.
+  /// A step with a non-finite loss or gradient leaves the state unchanged.
   bool check_finite = true;
-  /// Which devices of a mesh hold what.
+  /// The sharding over a mesh.
   mesh::Placement place = {};
-  /// The mesh axes that split a batch as it comes from the host (mesh::batch_axes).
+  /// The mesh axes over which a batch from the host is sharded (mesh::batch_axes).
   std::vector<std::string> batch_axes = {};
-  /// Each device says whether its process was asked to stop, so that all end after the same step.
+  /// Each device has an input for its process's stop request, so that all stop after the same step.
   bool asks_stop = false;
 };
 
-/// The rule that a step updates its parameters by.
+/// The optimizer of a step.
 std::shared_ptr<const Optimizer> optimizer_of(const StepOptions& options);
 
 /// Global shapes of one batch.
 struct BatchShapes {
   Shape latents;  // [b, c, f, h, w]
   Shape text;     // [b, t, d]
-  // For models that make videos of images.
+  // For models with image conditioning.
   std::optional<Shape> condition = {};     // [b, k, f, h, w]
   std::optional<Shape> image_states = {};  // [b, n, d]
-  // For models that are told the prompt as one vector, and the picture's sizes.
+  // For models that take pooled text, and the picture's sizes.
   std::optional<Shape> pooled = {};    // [b, p]
   std::optional<Shape> size_ids = {};  // [b, n]
 };
 
-/// What a batch may have beside latents and text: its shape, its place in a data::Batch, and the
-/// name of the step's input.
+/// An optional part of a batch: its shape, its member of data::Batch, and the name of the step's
+/// input.
 struct ExtraShape {
   std::optional<Shape> BatchShapes::*shape;
   HostArray data::Batch::*array;
@@ -98,7 +99,7 @@ inline constexpr std::array<ExtraShape, 4> kExtraShapes{
      {&BatchShapes::pooled, &data::Batch::pooled, "pooled", "pooled text", 2},
      {&BatchShapes::size_ids, &data::Batch::size_ids, "size_ids", "sizes", 2}}};
 
-/// x with its axis of samples where the rules put it, the others whole.
+/// x with its sample axis sharded by the rules, the other axes replicated.
 Tensor by_sample(Tensor x, size_t axis, const mesh::Placement& place);
 
 /// One training step as a graph.
@@ -123,28 +124,27 @@ struct StepGraph {
 
   std::unique_ptr<Graph> graph;
   std::vector<Tensor> outputs;
-  /// Input index -> output index that takes over its buffer.
+  /// Input index -> index of the output that reuses its buffer.
   std::map<int64_t, int64_t> donate;
   /// One per output.
   std::vector<Sharding> output_shardings;
-  /// Those that wait on the host, as the inputs whose place they take.
+  /// Outputs in host memory, like the inputs that they replace.
   std::set<int64_t> host_outputs;
-  /// Of the network's parameters, in the dtypes that it works in.
+  /// Of the network's parameters, in the dtypes of computation.
   std::vector<nn::ParamSpec> specs;
   StateParts<nn::ParamSpec> state;
-  /// Parameter (and layer) behind each entry of the sums of squares.
+  /// The parameter (and layer) of each entry of the sums of squares.
   std::vector<std::string> gradient_names;
 
-  /// Sets donations, output shardings and outputs on the host.
+  /// Sets donations, output shardings and outputs in host memory.
   void set_emit(EmitOptions& options) const;
 };
 
-/// `step` for devices of a platform. On a CPU optimizer state has no other memory to wait in.
+/// `step` for devices of a platform. On a CPU, optimizer state is always in device memory.
 StepOptions for_platform(StepOptions step, std::string_view platform);
 
-/// Builds the step. The specs' dtypes are those the network works in; those that are not trained
-/// are read only, without gradient. Throws an Error when the
-/// batch does not divide into `accumulation` parts.
+/// Builds the step. The specs have the dtypes of computation; frozen parameters are read only,
+/// without gradient. Throws an Error if the batch does not divide into `accumulation` parts.
 StepGraph build_step(std::span<const nn::ParamSpec> specs, const Model& model,
                      const BatchShapes& batch, const StepOptions& options);
 

@@ -9,8 +9,8 @@
 
 namespace kinema::training {
 
-/// Where a run's time goes: seconds by phase, in the order in which phases were first entered.
-/// Phases do not lie within one another. Not for several threads.
+/// Seconds of a run by phase, in the order in which phases first started. Phases are not nested.
+/// Not thread-safe.
 class Timings {
  public:
   struct Phase {
@@ -19,7 +19,7 @@ class Timings {
     int64_t times = 0;
   };
 
-  /// Adds the time of its life to a phase.
+  /// Adds the time of its lifetime to a phase.
   class Span {
    public:
     Span(Timings& timings, std::string name);
@@ -34,7 +34,7 @@ class Timings {
   };
 
   [[nodiscard]] Span measure(std::string name) { return {*this, std::move(name)}; }
-  /// What `work` returns, its time added to a phase.
+  /// Returns the result of `work` and adds its time to a phase.
   template <typename Work>
   auto measure(std::string name, Work&& work) {
     const Span span(*this, std::move(name));
@@ -43,8 +43,8 @@ class Timings {
   void add(const std::string& name, double seconds);
   const std::vector<Phase>& phases() const { return phases_; }
 
-  /// Writes a line of JSON a phase: {"phase": ..., "seconds": ..., "times": ...}. Throws an Error
-  /// when the file cannot be written.
+  /// Writes one line of JSON per phase: {"phase": ..., "seconds": ..., "times": ...}. Throws an
+  /// Error if the file cannot be written.
   void write(const std::filesystem::path& path) const;
 
  private:

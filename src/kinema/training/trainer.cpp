@@ -86,14 +86,14 @@ void Trainer::exchange(HostState& other) {
   const std::vector<runtime::HostParts*> theirs = other.mutable_all();
   for (size_t i = 0; i < own.size(); ++i) {
     runtime::HostParts out(*own[i]);
-    *own[i] = {};  // there may be no room for both
+    *own[i] = {};  // there may not be memory for both
     *own[i] = theirs[i]->upload(devices_, ports[i].memory);
     *theirs[i] = std::move(out);
   }
 }
 
 void Trainer::set_expert(int64_t expert) {
-  const pjrt::AllowTransfers copy(pjrt::Direction::TO_DEVICE, "whose turn it is");
+  const pjrt::AllowTransfers copy(pjrt::Direction::TO_DEVICE, "active expert");
   expert_ = scalar(devices_, DType::U32, static_cast<uint32_t>(expert));
 }
 
@@ -120,7 +120,7 @@ void Trainer::compile(std::span<const nn::ParamSpec> specs, const Model& model,
                       const BatchShapes& batch) {
   runtime::ProgramOptions how = how_;
   how.name = "train_step";
-  if (!steps_.empty()) {  // one file each where programs are dumped
+  if (!steps_.empty()) {  // one file each if programs are dumped
     how.name += fmt::format("_{}", steps_.size() + 1);
   }
   StepGraph graph = build_step(specs, model, batch, options_);
@@ -134,14 +134,14 @@ void Trainer::compile(std::span<const nn::ParamSpec> specs, const Model& model,
 
 void Trainer::add_shapes(const Model& model, const BatchShapes& batch) {
   check(batch.latents.dims[0] == first().batch.latents.dims[0],
-        "[train] a batch of {} samples beside one of {}", batch.latents.dims[0],
+        "[train] a batch of {} samples, expected {} as in other shapes", batch.latents.dims[0],
         first().batch.latents.dims[0]);
   const std::vector<nn::ParamSpec> specs = first().graph.specs;
   compile(specs, model, batch);
 }
 
 size_t Trainer::shape_of(const data::Batch& batch) const {
-  // All but the number of samples.
+  // All axes except the number of samples.
   const auto fits = [](const HostArray& array, const Shape& shape) {
     const Dims& dims = array.shape.dims;
     return array.shape.dtype == shape.dtype && dims.size() == shape.dims.size() && !dims.empty() &&
@@ -155,7 +155,7 @@ size_t Trainer::shape_of(const data::Batch& batch) const {
   }
   fail(
       "[train] a batch has latents {} with text {} but the step was built for {} with {}{}\n"
-      "  `buckets` is for data of several sizes: each gets a step",
+      "  set `buckets` for data of several sizes",
       to_string(batch.latents.shape), to_string(batch.encoder_hidden_states.shape),
       to_string(first().batch.latents), to_string(first().batch.text),
       steps_.size() > 1 ? fmt::format(" and {} others", steps_.size() - 1) : "");
@@ -179,7 +179,7 @@ runtime::Array Trainer::upload(const HostArray& array, std::span<const int64_t> 
           to_string(array.shape), what, to_string(wanted));
     return devices_.upload_rows(array.bytes, port.shape, rows, port.sharding);
   }
-  // A fractional batch size loads more samples than it trains on: the first ones count.
+  // With a fractional batch size, more samples are loaded than trained on: the first ones are used.
   Shape cut = array.shape;
   if (cut.rank() > 0 && wanted.rank() > 0 && cut.dims[0] > wanted.dims[0]) {
     cut.dims[0] = wanted.dims[0];
@@ -201,7 +201,7 @@ Trainer::Arguments Trainer::arguments(const Compiled& compiled, int64_t step, do
   const pjrt::AllowTransfers copies(pjrt::Direction::TO_DEVICE, "the batch");
   Arguments out;
   const std::vector<BatchPart> parts = batch_parts(batch, compiled.batch);
-  out.uploaded.reserve(3 + parts.size() + draw.size());  // their addresses are taken below
+  out.uploaded.reserve(3 + parts.size() + draw.size());  // pointers to its elements are taken below
   out.all = state_.all();
   const auto add = [&](runtime::Array array) {
     out.uploaded.push_back(std::move(array));
@@ -255,7 +255,7 @@ StepResult Trainer::run(int64_t step, double learning_rate, const data::Batch& b
     const trace::Scope span("wait for the device");
     metrics = metrics_.to_host();
   }
-  // The device does nothing else, and its loss comes at the end: its time is this one.
+  // The device does nothing else, and its loss is the last result: this is its time.
   trace::add("device", compiled.program.name(), begin, trace::now_ns());
   state_.set_changed(results);
 
@@ -281,7 +281,7 @@ std::string Trainer::find_nonfinite(int64_t step, const data::Batch& batch,
   arguments.insert(arguments.end(), {&key_, &number});
   const std::vector<BatchPart> parts = batch_parts(batch, step_for(batch).batch);
   std::vector<runtime::Array> uploaded;
-  uploaded.reserve(parts.size());  // their addresses are taken
+  uploaded.reserve(parts.size());  // pointers to its elements are taken
   for (const BatchPart& part : parts) {
     uploaded.push_back(
         upload(*part.array, batch.rows, program.inputs()[arguments.size()], part.what));
@@ -307,12 +307,12 @@ std::string Trainer::find_operation(int64_t step, double learning_rate, const da
                               again.outputs.end());
   const Watch watch(*again.graph, outputs);
   outputs.push_back(watch.flags());
-  runtime::ProgramOptions how = how_;  // flags too: they may be what is wrong
+  runtime::ProgramOptions how = how_;  // with the flags, which may be the cause
   how.name = "debug_nans";
   how.jit = true;
   how.saved.clear();
   if (devices_.client().platform_name() == "cpu") {
-    // A flag is a kernel, and there are hundreds: code as it comes compiles in half the time.
+    // A flag is a kernel, and there are hundreds: unoptimized code compiles in half the time.
     how.compile.flags.emplace("xla_backend_optimization_level", int64_t{0});
   }
   for (const Tensor output : outputs) {
@@ -327,7 +327,7 @@ std::string Trainer::find_operation(int64_t step, double learning_rate, const da
   return found ? to_text(*found) : "";
 }
 
-/// The results of the last step, as arrays that all devices hold copies of.
+/// The results of the last step, as arrays that are replicated on all devices.
 void Trainer::add_results(std::vector<runtime::Port>& ports,
                           std::vector<const runtime::Array*>& arrays) const {
   const auto add = [&](const char* name, const runtime::Array& array) {
@@ -345,7 +345,7 @@ void Trainer::check_replicas() {
     return;
   }
   const pjrt::AllowTransfers all;
-  // What waits on the host is not the devices' to spoil.
+  // Arrays in host memory are not checked: devices do not change them.
   std::vector<runtime::Port> ports;
   std::vector<const runtime::Array*> arrays;
   const std::vector<const runtime::Array*> all_arrays = state_.all();

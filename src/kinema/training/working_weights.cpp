@@ -11,7 +11,7 @@ WorkingWeights::WorkingWeights(runtime::Devices devices, std::vector<nn::ParamSp
                                runtime::ProgramOptions how)
     : devices_(std::move(devices)), specs_(std::move(specs)), how_(std::move(how)) {
   how_.name = "working_weights";
-  how_.saved.clear();  // that is the step
+  how_.saved.clear();  // `saved` is for the training step
   how_.jit = true;
   runtime::split_over(devices_, how_);
 }
@@ -19,13 +19,13 @@ WorkingWeights::WorkingWeights(runtime::Devices devices, std::vector<nn::ParamSp
 std::vector<const runtime::Array*> WorkingWeights::of(std::span<const runtime::Array* const> kept) {
   check(kept.size() == specs_.size(), "[train] {} parameters were given, the network has {}",
         kept.size(), specs_.size());
-  clear();  // before the next ones are made
+  clear();  // before the next ones are created
   std::vector<const runtime::Array*> others;
   std::vector<std::pair<DType, Memory>> from;
   std::vector<bool> is_other;
   for (size_t i = 0; i < kept.size(); ++i) {
     const DType dtype = kept[i]->shape().dtype;
-    // Averages may wait on the host, where the network looks for its frozen weights only.
+    // Averages may be in host memory, where the network expects only its frozen weights.
     const Memory memory = kept[i]->memory();
     const bool waits = memory == Memory::HOST && specs_[i].memory == Memory::DEVICE;
     is_other.push_back(dtype != specs_[i].shape.dtype || waits);

@@ -11,17 +11,17 @@
 
 namespace kinema::training {
 
-/// The parameters of a state, or their average, as the network works on them: what sampling from a
-/// run takes.
+/// The parameters of a state, or their average, in the dtypes of computation, for sampling during a
+/// run.
 class WorkingWeights {
  public:
   /// `specs` are the network's, in its dtypes.
   WorkingWeights(runtime::Devices devices, std::vector<nn::ParamSpec> specs,
                  runtime::ProgramOptions how);
 
-  /// One array a parameter, rounded to nearest even as a checkpoint's are when it is loaded. Those
-  /// that are kept in the network's dtype are `kept` themselves; of the others there is a copy
-  /// until `clear`, or the next call.
+  /// One array per parameter, rounded to nearest even as when a checkpoint is loaded. Parameters
+  /// that are stored in the network's dtype are those of `kept`; the others are copies that are
+  /// valid until `clear`, or the next call.
   std::vector<const runtime::Array*> of(std::span<const runtime::Array* const> kept);
   void clear() { copies_.clear(); }
 
@@ -30,7 +30,7 @@ class WorkingWeights {
   std::vector<nn::ParamSpec> specs_;
   runtime::ProgramOptions how_;
   std::optional<runtime::Program> program_;
-  std::vector<std::pair<DType, Memory>> from_;  // of the arrays that the program takes
+  std::vector<std::pair<DType, Memory>> from_;  // of the program's arguments
   std::vector<runtime::Array> copies_;
 };
 

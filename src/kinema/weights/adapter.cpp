@@ -40,9 +40,9 @@ const std::vector<std::string>& ffn_modules() {
   return names;
 }
 
-/// A linear layer, or all those of a stack.
+/// A linear layer, or all layers of a stack.
 struct Linear {
-  std::string name;  // as LowRanks have it
+  std::string name;  // as in LowRanks
   std::vector<std::string> modules;
 };
 
@@ -64,7 +64,7 @@ std::vector<Linear> linear_layers(std::span<const nn::ParamSpec> specs) {
   return out;
 }
 
-/// Modules that are no linear layers: norms, convolutions, and what layers are parts of.
+/// Modules that are not linear layers: norms, convolutions, and containers.
 std::vector<std::string> other_modules(std::span<const nn::ParamSpec> specs,
                                        std::span<const std::string> linear) {
   std::set<std::string> out;
@@ -83,8 +83,8 @@ std::vector<std::string> other_modules(std::span<const nn::ParamSpec> specs,
   return {out.begin(), out.end()};
 }
 
-/// The words with the presets written out: they mean layers of the blocks, not those of Wan's image
-/// embedder, whose feed-forward network has Flux's names. `all` is no word of these.
+/// The targets with presets expanded: presets mean layers of the blocks, not those of Wan's image
+/// embedder, whose feed-forward network has the same names as Flux's. `all` is not a preset here.
 std::vector<std::string> written_out(std::span<const std::string> targets,
                                      std::span<const std::string> modules) {
   std::vector<std::string> out;
@@ -108,8 +108,8 @@ std::vector<std::string> written_out(std::span<const std::string> targets,
   return out;
 }
 
-/// One tensor of an addition in host memory. Layers that no adapter has begin by their init: of
-/// zeros nothing is ever learned, both factors of a product being needed for either's gradient.
+/// One adapter tensor in host memory. Layers without an adapter are initialised by their init: if
+/// both factors were zeros, neither would get a gradient.
 HostArray addition(const Adapters& adapters, const nn::ParamSpec& spec, uint64_t seed) {
   HostArray all(Shape{DType::F32, spec.shape.dims});
   const Shape shape = spec.layer_shape();
@@ -183,7 +183,7 @@ nn::LowRanks adapter_modules(std::span<const nn::ParamSpec> specs,
       named_by(modules, written_out(targets, modules), kTargets, other_modules(specs, modules));
   nn::LowRanks out;
   auto next = meant.begin();
-  for (const Linear& linear : layers) {  // `meant` is in their order
+  for (const Linear& linear : layers) {  // `meant` has the same order
     size_t found = 0;
     while (next != meant.end() && found < linear.modules.size() &&
            std::ranges::find(linear.modules, *next) != linear.modules.end()) {
@@ -280,7 +280,7 @@ std::vector<runtime::Array> load_adapted(const fs::path& base, std::span<const A
 void save_adapter(const fs::path& folder, const AdapterConfig& config,
                   std::span<const nn::ParamSpec> factors,
                   const std::function<HostArray(size_t i)>& to_host) {
-  // A stack is fetched once: its layers follow one another.
+  // A stack is fetched once, because its layers are consecutive.
   struct Fetched {
     size_t number = SIZE_MAX;
     HostArray array;

@@ -29,7 +29,7 @@ std::vector<const io::TensorView*> views(const File& file) {
   return out;
 }
 
-/// Throws an Error for a file that says of itself that it is another network.
+/// Throws an Error for a file whose metadata names another architecture.
 void check_architecture(const io::GgufFile& file) {
   constexpr std::string_view kKey = "general.architecture";
   constexpr std::array kOthers{"sd1",     "sd2",        "sd3",       "aura",    "ltxv",  "hyvid",
@@ -42,7 +42,7 @@ void check_architecture(const io::GgufFile& file) {
         file.path(), kKey, found == file.texts().end() ? "" : found->second);
 }
 
-/// The width of the weight beside a bias, or of the weight itself.
+/// The width of a bias's weight, or of the weight itself.
 int64_t columns_of(const io::TensorView& tensor, const std::string& path,
                    const std::function<const io::TensorView*(const std::string&)>& find_tensor) {
   const io::TensorView* weight = &tensor;
@@ -78,7 +78,7 @@ Json config_beside(const fs::path& file, std::string_view part, const NameTable*
     if (!fs::exists(place / "config.json", ignored)) {
       continue;
     }
-    // One for another of the pipeline's models says nothing of this one.
+    // The config of another model of the pipeline says nothing about this one.
     Json config = Json::read(place / "config.json");
     const Family* said = family_of_config(config);
     const bool is_network = own.empty() || family != families().end();
@@ -191,9 +191,9 @@ void Checkpoint::check_finite() const {
   }
 }
 
-/// The tensors without scales, and codes that have one as what they stand for. ComfyUI marks such
-/// files with a tensor `scaled_fp8`, or each layer with its format, and may keep scales of
-/// activations, which are not used.
+/// The tensors without scales; codes that have a scale become their values. ComfyUI marks such
+/// files with a tensor `scaled_fp8`, or each layer with its format. Scales of activations are not
+/// used.
 std::vector<const io::TensorView*> Checkpoint::with_scales(
     std::span<const io::TensorView* const> all) {
   std::vector<const io::TensorView*> tensors;
@@ -275,7 +275,7 @@ void Checkpoint::index(const std::vector<const io::TensorView*>& tensors) {
   }
 }
 
-/// Rows of a tensor of the file. Those of codes are codes, with their rows' scales.
+/// Rows of a tensor of the file. Rows of codes are codes, with their scales.
 const io::TensorView* Checkpoint::rows_from(const io::TensorView& tensor, const Rows& rows) {
   io::TensorView& view = made_.emplace_back(rows_view(tensor, rows));
   if (const Codes* all = codes(tensor)) {
@@ -294,7 +294,7 @@ const io::TensorView* Checkpoint::rows_from(const io::TensorView& tensor, const 
   return &view;
 }
 
-/// A tensor of the file in another order or shape, or itself.
+/// A tensor of the file in another order or shape, or unchanged.
 const io::TensorView* Checkpoint::turned_from(const io::TensorView& tensor, const Piece& piece) {
   std::optional<io::TensorView> turned = turned_view(tensor, piece, path_);
   if (!turned) {

@@ -15,7 +15,8 @@ namespace {
 
 using io::Json;
 
-/// How keys of a side begin in published checkpoints, and one that is there under either name.
+/// The prefix of a model's keys in published checkpoints, and a key that exists with and without
+/// it.
 struct Side {
   std::string_view prefix;
   std::string_view mark;
@@ -23,7 +24,7 @@ struct Side {
 };
 constexpr Side kVision{"vision_model", "embeddings.class_embedding", "vision"};
 constexpr Side kText{"text_model", "embeddings.token_embedding.weight", "text"};
-// Each side's own, and what may be in a file beside it.
+// The key of each model, and keys of other models that may be in the same file.
 constexpr std::string_view kProjectionKey = "text_projection.weight";
 constexpr std::string_view kPositions = "embeddings.position_ids";
 
@@ -35,7 +36,7 @@ struct ActivationWord {
   std::string_view word;
   clip::Activation activation;
 };
-// Of two words for one the first is written.
+// Of two names for one activation the first is written.
 constexpr std::array kActivations{ActivationWord{"gelu", clip::Activation::GELU},
                                   ActivationWord{"quick_gelu", clip::Activation::QUICK_GELU},
                                   ActivationWord{"gelu_new", clip::Activation::GELU_TANH},
@@ -54,7 +55,7 @@ clip::Activation activation(const Json& json) {
   return found->activation;
 }
 
-/// The part of a document that is about a side: all of it where that is alone.
+/// The part of a document about one model: all of it if it is about one model only.
 const Json& part(const Json& document, std::string_view key) {
   const Json* inner = document.find(key);
   return inner != nullptr && inner->is_object() ? *inner : document;
@@ -71,7 +72,7 @@ std::string prefix_of(const Checkpoint& files, const Side& side) {
   return "";
 }
 
-/// Of another side of CLIP, or a buffer of older files.
+/// A key of CLIP's other model, or a buffer of older files.
 bool beside(const std::string& key, const std::string& prefix) {
   return key.ends_with(kPositions) || key == "logit_scale" ||
          (!prefix.empty() && !key.starts_with(prefix + "."));
@@ -106,7 +107,7 @@ clip::TextConfig parse_clip_text_config(const Json& document) {
         "[weights] {} is `{}`, expected a {}", document.where() + "`architectures`",
         class_of(document), kTextClass);
   const Json& json = part(document, "text_config");
-  // What is absent has transformers' default.
+  // Missing keys have transformers' defaults.
   clip::TextConfig c;
   c.vocab_size = int_or(json, "vocab_size", c.vocab_size);
   c.hidden_size = json.at("hidden_size").as_int();
@@ -143,7 +144,8 @@ Json clip_text_config_json(const clip::TextConfig& c) {
        {"num_attention_heads", c.num_attention_heads},
        {"num_hidden_layers", c.num_hidden_layers},
        {"pad_token_id", 1},
-       {"projection_dim", projects ? c.projection_dim : c.hidden_size},  // one alone is not asked
+       {"projection_dim",
+        projects ? c.projection_dim : c.hidden_size},  // ignored by a model without a projection
        {"vocab_size", c.vocab_size}});
 }
 

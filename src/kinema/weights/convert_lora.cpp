@@ -19,7 +19,7 @@ namespace {
 namespace fs = std::filesystem;
 using io::Json;
 
-/// How modules of a text encoder begin, in the format.
+/// The prefix of a text encoder's modules in the format.
 std::string text_prefix(LoraFormat to, LoraMember member, const std::string& module) {
   const bool second = member == LoraMember::TEXT_ENCODER_2;
   const bool t5 = is_of_t5(module);
@@ -41,7 +41,7 @@ std::string text_prefix(LoraFormat to, LoraMember member, const std::string& mod
       module);
 }
 
-/// The name of a module of the network in the format, up to the part; `original` of what it is in.
+/// The name of a network's module in the format, without the part; `original` is its original name.
 std::string network_name(LoraFormat to, const Family& family, const std::string& module,
                          const std::string& original, bool second) {
   switch (to) {
@@ -57,7 +57,7 @@ std::string network_name(LoraFormat to, const Family& family, const std::string&
   return original;
 }
 
-/// kohya's names have no dots.
+/// kohya's names have underscores instead of dots.
 std::string spelt(LoraFormat to, std::string name) {
   if (to == LoraFormat::KOHYA) {
     std::ranges::replace(name, '.', '_');
@@ -65,14 +65,14 @@ std::string spelt(LoraFormat to, std::string name) {
   return name;
 }
 
-/// ComfyUI and diffusers both read UNets' adapters in kohya's names; in ComfyUI's own, diffusers
-/// finds nothing in them.
+/// ComfyUI and diffusers both read UNets' adapters in kohya's names; diffusers cannot read
+/// ComfyUI's.
 LoraFormat format_for(LoraFormat to, const Family& family) {
   return to == LoraFormat::COMFYUI && family.part == "unet" ? LoraFormat::KOHYA : to;
 }
 
-/// A module as PEFT is to match it: by its end, as newer transformers call those of CLIP's text
-/// side without this beginning.
+/// A module's name for PEFT, which matches the end of names: newer transformers versions omit this
+/// prefix of CLIP's text model.
 std::string peft_module(const std::string& module) {
   constexpr std::string_view kText = "text_model.";
   return module.starts_with(kText) ? module.substr(kText.size()) : module;
@@ -116,7 +116,8 @@ class Writer {
     } else if (target.alpha != nullptr) {
       add(name + ".alpha", target.alpha);
     } else if (target.factor != 1 || to_ == LoraFormat::KOHYA) {
-      // From metadata or a file beside it; readers of kohya's files want each module to have one.
+      // Alpha may be from metadata or another file; readers of kohya's files require one per
+      // module.
       entries_.push_back(io::TensorEntry::lazy(name + ".alpha", Shape{DType::F32, {}}, [alpha] {
         const auto value = static_cast<float>(alpha);
         return HostArray::f32({}, std::span(&value, 1));
@@ -126,12 +127,12 @@ class Writer {
 
   const std::vector<io::TensorEntry>& entries() const { return entries_; }
 
-  /// diffusers keeps what PEFT needs to know there; kohya's readers ask for nothing.
+  /// diffusers keeps PEFT's parameters there; kohya's readers need nothing.
   std::map<std::string, std::string> metadata() const {
     std::map<std::string, std::string> out{{"format", "pt"}};
     Json about = Json::object();
     for (const auto& [at, ranks] : ranks_) {
-      // The first module's, and a pattern for each that differs.
+      // The first module's value, and a pattern for each module that differs.
       const auto& alphas = alphas_.at(at);
       const int64_t rank = ranks.begin()->second;
       const double alpha = alphas.begin()->second;
@@ -161,7 +162,7 @@ class Writer {
   }
 
  private:
-  /// The difference of a module's bias. Only PEFT's names have one that alpha scales.
+  /// The difference of a module's bias. Only PEFT's format has one that alpha scales.
   void add_bias(const std::string& name, const Lora::Target& target, const std::string& module) {
     if (target.up_bias == nullptr) {
       return add(name, target.diff_bias);
@@ -211,7 +212,7 @@ LoraFormat lora_format_from_string(const std::string& name) {
                                                   {"kohya", LoraFormat::KOHYA}};
   const auto found = formats.find(name);
   check(found != formats.end(),
-        "[lora] `{}` is no format of LoRA files: diffusers, original, comfyui and kohya are", name);
+        "[lora] `{}` is not a LoRA format, expected diffusers, original, comfyui or kohya", name);
   return found->second;
 }
 
@@ -230,9 +231,9 @@ void convert_lora(const fs::path& source, const fs::path& target, LoraFormat for
         lora.path());
   std::error_code ignored;
   check(!fs::exists(fs::symlink_status(target, ignored)),
-        "[weights] {} is there already\n  remove it, or name another place", target.string());
+        "[weights] {} exists already\n  remove it, or choose another path", target.string());
   Writer writer(to, dtype);
-  std::deque<Joined> joined;  // what the writer's entries are of
+  std::deque<Joined> joined;  // sources of the writer's entries
   for (int64_t expert = 0; expert < (lora.has_two_parts() ? 2 : 1); ++expert) {
     std::map<std::string, std::vector<JoinedPart>> together;
     for (const auto& [module, parts] : lora.targets(expert)) {

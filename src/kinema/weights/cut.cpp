@@ -9,7 +9,7 @@
 namespace kinema::weights {
 namespace {
 
-/// A view of the same bytes, the values of which `turn` puts in their places.
+/// A view of the same bytes whose values are reordered by `turn`.
 template <typename Turn>
 io::TensorView made_when_read(const io::TensorView& tensor, Dims dims, Turn turn) {
   return {.name = tensor.name,
@@ -78,7 +78,7 @@ io::TensorView rows_view(const io::TensorView& tensor, const Rows& rows) {
   const auto count = static_cast<size_t>(rows.count);
   io::TensorView out{.name = tensor.name, .shape = tensor.shape, .bytes = tensor.bytes};
   out.shape.dims[0] = rows.count;
-  // Blocks of codes do not reach from row to row.
+  // GGUF blocks of codes do not span rows.
   const size_t bytes = all == 0 ? 0 : tensor.bytes.size() / all;
   out.bytes = tensor.bytes.subspan(first * bytes, count * bytes);
   if (tensor.decode) {
@@ -103,7 +103,7 @@ std::optional<io::TensorView> turned_view(const io::TensorView& tensor, const Pi
     return out;
   }
   if (!is_float(tensor.shape.dtype)) {
-    return std::nullopt;  // is refused for that where it is read
+    return std::nullopt;  // the reader reports the wrong shape
   }
   return piece.cut == Cut::SWAPPED      ? std::optional(swapped(tensor, path))
          : piece.cut == Cut::TRANSPOSED ? std::optional(transposed(tensor, path))

@@ -8,7 +8,7 @@
 #include "kinema/io/safetensors.h"
 #include "kinema/weights/names.h"
 
-/// Diffusers' tensors as parts of the original release's, where they lie in the file.
+/// Diffusers' tensors as views of the original release's tensors.
 namespace kinema::weights {
 
 struct Rows {
@@ -16,18 +16,18 @@ struct Rows {
   int64_t count = 0;
 };
 
-/// The rows that a piece is of a tensor [rows, ...]; nothing for a piece that is no range of rows.
-/// `columns` is asked for the width of the weight, which squares are as high as. Throws an Error
-/// naming the tensor, whose file is `path`, where it cannot be divided so.
+/// The range of rows of a tensor [rows, ...] that a piece is; nothing for a piece that is not a
+/// range of rows. `columns` returns the width of the weight, which is also the height of its
+/// squares. Throws an Error with the tensor's name and `path` if it cannot be divided.
 std::optional<Rows> rows_of(const io::TensorView& tensor, const Piece& piece,
                             const std::string& path, const std::function<int64_t()>& columns);
 
-/// A range of a tensor's rows: the bytes of the file, not a copy of them.
+/// A range of a tensor's rows, without copying the file's bytes.
 io::TensorView rows_view(const io::TensorView& tensor, const Rows& rows);
 
-/// What else a piece can be; nothing where it is the tensor as it is. Values that change places are
-/// made when they are read, as F32. Throws an Error naming the tensor where its shape is not one to
-/// be turned so.
+/// Other kinds of pieces; nothing if the piece is the unchanged tensor. Reordered values are
+/// computed as F32 when they are read. Throws an Error with the tensor's name if its shape does not
+/// allow the reordering.
 std::optional<io::TensorView> turned_view(const io::TensorView& tensor, const Piece& piece,
                                           const std::string& path);
 

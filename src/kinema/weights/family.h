@@ -9,42 +9,42 @@
 
 namespace kinema::weights {
 
-/// How a pipeline that makes images is called where nothing else is said, as diffusers has it.
+/// Defaults of a pipeline that generates images, as in diffusers.
 struct ImageDefaults {
-  int64_t side = 0;  // pixels; 0: it makes videos
+  int64_t side = 0;  // pixels; 0: it generates videos
   int64_t num_inference_steps = 0;
   double guidance_scale = 0.0;
-  bool told_sizes = false;  // the network is told a picture's sizes
+  bool told_sizes = false;  // the network takes a picture's sizes
 };
 
-/// A class that a pipeline's model_index.json names.
+/// A class name of a pipeline's model_index.json.
 struct PipelineClass {
   std::string_view name;
-  /// It makes videos of an image and a prompt, not of a prompt alone.
+  /// It generates videos from an image and a prompt.
   bool of_images = false;
-  /// It hands its scheduler sigmas evenly from 1 to 1/steps.
+  /// It passes its scheduler sigmas evenly spaced from 1 to 1/steps.
   bool even_sigmas = false;
-  /// A negative prompt that is not given is zeros, as its model_index.json says.
+  /// Without a negative prompt, zeros are used, as in its model_index.json.
   bool zeros_for_no_negative = false;
   ImageDefaults images = {};
 };
 
-/// How files say which family of networks they are of. A family is a line of the table in
-/// family.cpp; what it computes is an Architecture of `networks`.
+/// How files identify a family of networks. A family is an entry of the table in family.cpp; its
+/// computation is an Architecture of `networks`.
 struct Family {
-  /// As messages call it.
+  /// The name in messages.
   std::string_view name;
-  /// `_class_name` of a transformer's config.json: diffusers', and the original release's where
-  /// that has such a file.
+  /// `_class_name` of a transformer's config.json: diffusers', and the original release's if it has
+  /// such a file.
   std::string_view transformer_class;
   std::string_view original_class;
-  /// Tensors, of which every transformer of the family has one: each naming's.
+  /// Tensors of which every transformer of the family has one; one per naming.
   std::span<const std::string_view> marks;
-  /// What its tensors are called in other namings.
+  /// Names of its tensors in other namings.
   const NameTable* names;
-  /// The part of a pipeline that it is: the name of its folder, and in model_index.json.
+  /// The part of a pipeline that it is: its folder's name, and its key in model_index.json.
   std::string_view part = "transformer";
-  /// Classes of the other parts of its pipelines, as model_index.json names them; empty: none.
+  /// Classes of the other parts of its pipelines in model_index.json; empty: none.
   std::string_view vae_class;
   std::string_view text_encoder_class;
   std::string_view text_encoder_2_class = {};
@@ -54,16 +54,16 @@ struct Family {
 
 std::span<const Family> families();
 
-/// The class that a model's config.json names: `_class_name` of diffusers, or the first of
-/// transformers' `architectures`; empty where neither is.
+/// The class name of a model's config.json: diffusers' `_class_name`, or the first of transformers'
+/// `architectures`; empty if it has neither.
 std::string class_of_model(const io::Json& config);
 
-/// The family of a configuration by its class, in either naming; null for another.
+/// The family of a configuration by its class, in either naming; null for an unknown class.
 const Family* family_of_config(const io::Json& config);
-/// The class of a pipeline of one of the families; null for another.
+/// A pipeline class of one of the families; null for an unknown class.
 const PipelineClass* pipeline_class(std::string_view name);
 
-/// The family of a pipeline's class; null for another.
+/// The family of a pipeline's class; null for an unknown class.
 const Family* family_of_pipeline(std::string_view name);
 
 /// The `model_index.json` of the family's pipeline (the first of its classes), with a scheduler of

@@ -13,14 +13,14 @@ namespace {
 
 using Names = std::set<std::string_view>;
 
-// A bundle of a whole pipeline in one file has these beside the transformer. `denoiser.` is the
-// table of noise levels in SDXL's releases, which their configuration says too.
+// Prefixes of other models in a file with a whole pipeline. `denoiser.` is the table of noise
+// levels in SDXL's releases, which is also in their configuration.
 constexpr std::array<std::string_view, 6> kOtherParts{"vae.",           "first_stage_model.",
                                                       "text_encoders.", "cond_stage_model.",
                                                       "conditioner.",   "denoiser."};
 
-// What programs that train leave in files, and no model reads. A dot at the end: all names that
-// begin so.
+// Tensors that training programs leave in files and that no model reads. With a dot at the end: all
+// names with this prefix.
 constexpr std::array<std::string_view, 19> kLeftOvers{"alphas_cumprod",
                                                       "alphas_cumprod_prev",
                                                       "betas",
@@ -41,12 +41,12 @@ constexpr std::array<std::string_view, 19> kLeftOvers{"alphas_cumprod",
                                                       "first_stage_model.loss.",
                                                       "first_stage_model.logvar"};
 
-// What stands before a network's keys, by who wrote the file.
+// Prefixes of a network's keys, by the program that wrote the file.
 constexpr std::array<std::string_view, 6> kPrefixes{
     "model.diffusion_model.", "diffusion_model.", "transformer.", "model.", "module.", ""};
 
-/// Another model of a pipeline: by what its names are read, where they may begin, and tensors of
-/// which it has one.
+/// Another model of a pipeline: its table of names, its possible prefixes, and tensors of which it
+/// has one.
 struct PartNames {
   std::string_view part;
   const NameTable* table;
@@ -55,7 +55,7 @@ struct PartNames {
 };
 
 constexpr std::array<std::string_view, 3> kVaePrefixes{"first_stage_model.", "vae.", ""};
-// Wan's autoencoder has its own attention, of one weight.
+// Wan's autoencoder has another attention, with a single weight.
 constexpr std::array<std::string_view, 3> kVaeMarks{"decoder.mid.attn_1.q.weight",
                                                     "decoder.mid_block.attentions.0.to_q.weight",
                                                     "decoder.mid_block.attentions.0.query.weight"};
@@ -173,7 +173,7 @@ FileNames find_names(std::span<const io::TensorView* const> tensors, std::string
     }
   }
   found->layout = layout_of(*found->table, keys);
-  int64_t original = 0;  // keys that are of the one naming and not of the other
+  int64_t original = 0;  // keys that exist in this naming only
   for (const std::string_view key : keys) {
     const bool is_original = !diffusers_keys(*found->table, key, found->layout).empty();
     const bool is_diffusers = original_key(*found->table, key, found->layout).has_value();

@@ -10,35 +10,35 @@
 
 namespace kinema::weights {
 
-/// Empty tensors by which a file says what its network learned: a velocity, and that the last
-/// timestep is noise alone.
+/// Empty tensors that describe a network's training: velocity prediction, and a last timestep of
+/// pure noise.
 inline constexpr std::string_view kVelocityMark = "v_pred";
 inline constexpr std::string_view kZeroSnrMark = "ztsnr";
 bool is_objective_mark(std::string_view name);
 
-/// Whether a tensor is one that training left in the file and no model reads: `alphas_cumprod`,
+/// True for tensors that training left in the file and that no model reads: `alphas_cumprod`,
 /// `loss.logvar`, averaged weights.
 bool is_left_over(std::string_view name);
 
-/// How the tensors of one model are called in a file that may hold other models beside it.
+/// The names of one model's tensors in a file that may contain other models.
 struct FileNames {
-  const NameTable* table = nullptr;  // null: nothing that a table is of; names are as they are
+  const NameTable* table = nullptr;  // null: no known model; names stay as they are
   std::string prefix;
   Naming naming = Naming::DIFFUSERS;
   Layout layout;
-  /// Nothing but what begins with the prefix is the model's.
+  /// Only tensors with the prefix belong to the model.
   bool exclusive = false;
 
   bool is_of_model(std::string_view name) const;
   std::string without_prefix(const std::string& name) const;
-  /// What a key of the file, without the prefix, is in diffusers' names; none: it stays as it is.
+  /// The diffusers names of a key of the file, without the prefix; empty: the key stays as it is.
   std::vector<Piece> pieces(const std::string& key) const;
-  /// A diffusers key as the file writes it.
+  /// The file's name for a diffusers key.
   std::string in_file(const std::string& key) const;
 };
 
-/// Looks for the model that is `part` of a pipeline ("vae"), or (empty) for the network that is
-/// sampled, else for an autoencoder that is alone. Without a table where there is none.
+/// Finds the model that is `part` of a pipeline ("vae"), or (empty) the network, else an
+/// autoencoder. Returns names without a table if there is none.
 FileNames find_names(std::span<const io::TensorView* const> tensors, std::string_view part);
 
 }  // namespace kinema::weights

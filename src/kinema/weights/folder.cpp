@@ -12,7 +12,7 @@
 namespace kinema::weights {
 namespace {
 
-/// Some checkpoints carry it, no implementation reads it.
+/// Some checkpoints contain it, no implementation reads it.
 bool is_ignored(const std::string& key) { return key.ends_with(".attn2.norm_added_q.weight"); }
 
 std::string join(const std::vector<std::string>& problems) {
@@ -23,7 +23,7 @@ std::string join(const std::vector<std::string>& problems) {
                      problems.size() == 2 ? " is" : "s are");
 }
 
-/// Codes of weights (S8) are made where they are loaded.
+/// Codes of weights (S8) are quantized from floats when they are loaded.
 bool is_made_of_floats(DType dtype) { return is_float(dtype) || dtype == DType::S8; }
 
 }  // namespace
@@ -41,7 +41,7 @@ void check_tensors(const Checkpoint& checkpoint, std::span<const nn::ParamSpec> 
       const std::string key = spec.key(layer);
       const io::TensorView* found = checkpoint.find(key);
       if (found == nullptr && spec.is_low_rank()) {
-        continue;  // a network's checkpoint has none, its optimizer's state has
+        continue;  // only an optimizer's state contains it
       }
       expected.insert(key);
       const std::string name = checkpoint.name_in_file(key);

@@ -14,23 +14,23 @@
 
 namespace kinema::weights {
 
-/// check_folder for a folder or file that is already open. Tensors that no spec asks for are
-/// refused unless `ignored` says otherwise of their key.
+/// check_folder for an open folder or file. Tensors without a spec are errors unless `ignored`
+/// returns true for their key.
 void check_tensors(const Checkpoint& checkpoint, std::span<const nn::ParamSpec> specs,
                    const std::function<bool(const std::string& key)>& ignored = {});
 
-/// load for a folder or file that is open and checked, over the devices of a mesh.
+/// load for an open and checked folder or file, over the devices of a mesh.
 std::vector<runtime::Array> load_arrays(const Checkpoint& checkpoint,
                                         std::span<const nn::ParamSpec> specs,
                                         const runtime::Devices& devices,
                                         std::span<const Adapter> adapters = {});
 
-/// load for a folder or file that is open and checked; its other tensors are left alone.
+/// load for an open and checked folder or file; its other tensors are ignored.
 std::vector<pjrt::Buffer> load_tensors(const Checkpoint& checkpoint,
                                        std::span<const nn::ParamSpec> specs,
                                        const pjrt::Client& client,
                                        std::span<const Adapter> adapters = {});
-/// The same of some of the parameters that the adapters were fitted to.
+/// The same for some of the parameters of the adapters.
 std::vector<pjrt::Buffer> load_tensors(const Checkpoint& checkpoint,
                                        std::span<const nn::ParamSpec> specs,
                                        const pjrt::Client& client, const Adapters& adapters);

@@ -14,7 +14,8 @@ HostArray initial(const nn::ParamSpec& spec, uint64_t seed) {
   if (!spec.init.row_offsets.empty()) {
     nn::check_row_offsets(spec.init, layer_shape.dims, spec.name);
   }
-  constexpr int64_t kWorthThreads = 1 << 16;  // values; fewer take less than a thread does
+  constexpr int64_t kWorthThreads = 1
+                                    << 16;  // values; for fewer, a thread costs more than it saves
   const int threads = spec.shape.elements() < kWorthThreads ? 1 : processor_threads();
   for_each_in_parallel(static_cast<size_t>(spec.count()), threads, [&](size_t i) {
     const auto layer = static_cast<int64_t>(i);

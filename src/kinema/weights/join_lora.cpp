@@ -19,7 +19,7 @@ const io::TensorView* keep(Joined& out, const std::string& name, HostArray array
 
 HostArray f32(const io::TensorView& view) { return convert(view.copy(), DType::F32); }
 
-/// The halves back in the original's order: swapping is its own reverse.
+/// Restores the original's order of halves: swapping is its own inverse.
 Joined swapped(const std::string& original, const JoinedPart& part, const std::string& path) {
   Joined out;
   out.target = *part.target;
@@ -34,14 +34,15 @@ Joined swapped(const std::string& original, const JoinedPart& part, const std::s
   return out;
 }
 
-/// A part of the original: what the file has for it, or null, and its rows.
+/// A part of the original: the file's target for it, or null, and its rows.
 struct RowsOf {
   const Lora::Target* target;
   int64_t count;
 };
 
-/// Rows of a part that the file has nothing for. Thirds are as long as each other, squares as the
-/// original is wide; what is behind squares is Flux's feed-forward layer, of four times the width.
+/// The rows of a part that the file does not have. Thirds have equal lengths; squares are as long
+/// as the original is wide; the rest after squares is Flux's feed-forward layer, of four times the
+/// width.
 int64_t rows_of_missing(const Piece& piece, int64_t columns, int64_t rows_of_others) {
   constexpr int64_t kFeedForward = 4;
   return piece.cut == Cut::THIRD    ? rows_of_others
@@ -49,7 +50,7 @@ int64_t rows_of_missing(const Piece& piece, int64_t columns, int64_t rows_of_oth
                                     : kFeedForward * columns;
 }
 
-/// The parts in the original's order, those that the file has not too.
+/// The parts in the original's order, including those that the file does not have.
 std::vector<RowsOf> in_order(const NameTable& names, const std::string& original,
                              std::span<const JoinedPart> parts, const std::string& path) {
   const std::optional<NamedModule> all = read_module(names, original);

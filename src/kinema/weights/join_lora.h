@@ -10,14 +10,14 @@
 
 namespace kinema::weights {
 
-/// One of the modules that the original release has in one.
+/// One of the modules that the original release joins.
 struct JoinedPart {
-  std::string module;  // diffusers'
-  Piece piece;         // which part of the original it is
+  std::string module;  // diffusers' name
+  Piece piece;         // the part of the original
   const Lora::Target* target;
 };
 
-/// The pair of the original's module, and the memory that it lies in.
+/// The pair for the original's module, with its memory.
 struct Joined {
   std::deque<HostArray> arrays;
   std::deque<io::TensorView> views;
@@ -28,9 +28,9 @@ struct Joined {
 ///
 ///   down = [down_0; down_1; ...]     up = diag(s_0 up_0, s_1 up_1, ...),   s = alpha / rank
 ///
-/// and down = down_0 where all share it. Where s is the same for all it is the joined pair's alpha
-/// / rank instead. Rows of up of parts that are not given are 0. Throws an Error naming the module
-/// where there is more than pairs, or sizes do not fit together.
+/// or down = down_0 if all share it. If s is the same for all, it becomes the joined pair's alpha /
+/// rank instead. Rows of up are 0 for parts that are not given. Throws an Error with the module's
+/// name if it is more than a pair, or if sizes do not fit together.
 Joined join(const NameTable& names, const std::string& original, std::span<const JoinedPart> parts,
             const std::string& path);
 

@@ -14,7 +14,7 @@ namespace kl = kl_autoencoder;
 
 namespace {
 
-/// Of Flux, whose latents have 16 channels; the defaults are those of Stable Diffusion XL.
+/// Flux's, whose latents have 16 channels; the defaults are those of Stable Diffusion XL.
 constexpr int64_t kFluxChannels = 16;
 constexpr double kFluxScale = 0.3611;
 constexpr double kFluxShift = 0.1159;

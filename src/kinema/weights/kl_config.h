@@ -5,12 +5,13 @@
 
 namespace kinema::weights {
 
-/// The sizes of the KL autoencoder in a folder or file: what its configuration says, else what the
-/// shapes say; then latents are scaled as in the released model with as many channels, and norms
-/// have its groups. Throws an Error naming file and key, or tensor, for sizes that cannot be.
+/// The sizes of the KL autoencoder in a folder or file: from its configuration, else from its
+/// shapes; then the scale of the latents is that of the released model with the same number of
+/// channels, and norms have its groups. Throws an Error with file and key, or tensor, for invalid
+/// sizes.
 kl_autoencoder::AutoencoderConfig kl_config(const Checkpoint& files);
 
-/// Checks that the tensors are exactly those of the sizes. Throws an Error as check_tensors does.
+/// Checks that the tensors are exactly those of these sizes. Throws an Error as check_tensors does.
 void check_kl_tensors(const Checkpoint& files, const kl_autoencoder::AutoencoderConfig& config);
 
 }  // namespace kinema::weights

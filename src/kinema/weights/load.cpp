@@ -19,11 +19,11 @@
 namespace kinema::weights {
 namespace {
 
-/// Bytes of a file that are read before their pages are given back. A multiple of every dtype's
+/// Bytes of a file that are read before their pages are released. A multiple of every dtype's
 /// width.
 constexpr size_t kPiece = size_t{16} << 20;
 
-/// A tensor of the file and what becomes of it; no view for what adapters alone make.
+/// A tensor of the file and its key; without a view if only adapters contribute.
 struct Source {
   const io::TensorView* view = nullptr;
   std::string key;
@@ -33,7 +33,7 @@ struct Source {
   }
 };
 
-/// Devices that hold the same part of a parameter, and the transfers to them.
+/// Devices with the same part of a parameter, and the transfers to them.
 struct Target {
   mesh::Block block;  // of the whole parameter, all layers
   std::vector<size_t> devices;
@@ -46,7 +46,7 @@ struct Target {
   }
 };
 
-/// The bytes from the first element of a part to its last.
+/// The bytes from the first to the last element of a part.
 std::span<const std::byte> around(const mesh::Block& part, const io::TensorView& view) {
   int64_t first = 0;
   int64_t last = 0;
@@ -59,14 +59,14 @@ std::span<const std::byte> around(const mesh::Block& part, const io::TensorView&
                             static_cast<size_t>((last + 1 - first) * width));
 }
 
-/// A parameter on its way to the devices.
+/// A parameter during its upload.
 struct Loading {
   const nn::ParamSpec& spec;
-  std::vector<mesh::Block> blocks;  // what each device holds of it
-  std::vector<Target> targets;      // of the devices that read their part themselves
+  std::vector<mesh::Block> blocks;  // each device's part
+  std::vector<Target> targets;      // of the devices that read their part from the file
 };
 
-/// Loads one parameter after the other; several of them work beside each other.
+/// Loads one parameter after the other; several loaders run in parallel.
 class Loader {
  public:
   Loader(const Checkpoint& checkpoint, const Adapters& adapters, const runtime::Devices& devices)
@@ -81,7 +81,7 @@ class Loader {
     return finish(loading);
   }
 
-  /// A weight that is stored as codes, and their scales, of one reading.
+  /// A weight that is stored as codes, and its scales, from one read.
   std::pair<runtime::Array, runtime::Array> codes(const nn::ParamSpec& weight,
                                                   const nn::ParamSpec& scales) {
     Loading codes = begin(weight);
@@ -117,7 +117,7 @@ class Loader {
     }
     const nn::ParamSpec& spec = loading.spec;
     for (size_t d = 0; d < shards.size(); ++d) {
-      if (!shards[d]) {  // another device reads it
+      if (!shards[d]) {  // another device uploads it
         const HostArray zeros(Shape{spec.shape.dtype, loading.blocks[d].size});
         shards[d] = devices_.client().to_device(zeros.bytes, zeros.shape, devices_[d],
                                                 devices_.memory_kind(spec.memory));
@@ -151,13 +151,13 @@ class Loader {
     return {spec.is_low_rank() ? checkpoint_.find(key) : &checkpoint_.at(key), std::move(key)};
   }
 
-  /// read(source, layer), in order.
+  /// Calls read(source, layer) in order.
   template <typename Read>
   void for_each_layer(const nn::ParamSpec& spec, const Read& read) const {
     Source source = source_of(spec, 0);
     for (int64_t layer = 0; layer < spec.count(); ++layer) {
       Source next = layer + 1 < spec.count() ? source_of(spec, layer + 1) : Source{};
-      io::will_read(next.bytes());  // the disk works while this one is cast
+      io::will_read(next.bytes());  // reads ahead while this layer is converted
       read(source, layer);
       io::release_pages(source.bytes());
       io::check_intact(source.bytes(), checkpoint_.path());
@@ -165,7 +165,7 @@ class Loader {
     }
   }
 
-  /// Hands every target its part of one layer.
+  /// Passes its part of one layer to every target.
   void read_floats(const Source& source, int64_t layer, Loading& loading) {
     if (source.view == nullptr || source.view->decode || adapters_.change(source.key)) {
       write(merge(source, loading.spec), layer, loading);
@@ -180,7 +180,7 @@ class Loader {
     }
   }
 
-  /// The same of an array of the layer's shape.
+  /// The same for an array of the layer's shape.
   void write(const HostArray& array, int64_t layer, Loading& loading) {
     for (Target& target : loading.targets) {
       if (const std::optional<mesh::Block> part = part_of(layer, target.block, loading.spec)) {
@@ -189,7 +189,7 @@ class Loader {
     }
   }
 
-  /// What a block of a parameter has of one layer.
+  /// The part of one layer that is in a block of a parameter.
   static std::optional<mesh::Block> part_of(int64_t layer, mesh::Block block,
                                             const nn::ParamSpec& spec) {
     if (spec.layers > 0) {
@@ -202,7 +202,7 @@ class Loader {
     return block;
   }
 
-  /// Writes a part of an array, cast, in pieces. Runs that are shorter than a piece are gathered.
+  /// Writes a part of an array, converted, in pieces. Runs shorter than a piece are gathered.
   void copy(std::span<const std::byte> bytes, const Shape& shape, const mesh::Block& part,
             DType dtype, Target& target, bool release) {
     const auto width = static_cast<size_t>(byte_size(shape.dtype));
@@ -236,7 +236,7 @@ class Loader {
     }
   }
 
-  /// The values that a tensor stands for, with what adapters add, in f32.
+  /// A tensor's values plus those of the adapters, in f32.
   HostArray merge(const Source& source, const nn::ParamSpec& spec) const {
     HostArray values = source.view == nullptr
                            ? HostArray(Shape{DType::F32, spec.layer_shape().dims})
@@ -259,7 +259,7 @@ class Loader {
     return store({source.view->shape, source.view->bytes, name}, codes);
   }
 
-  /// What the file has, where that is what is wanted: nothing is rounded a second time.
+  /// The file's codes if they have the requested dtype: nothing is rounded twice.
   std::optional<StoredWeight> kept_codes(const Source& source, DType codes) const {
     const Checkpoint::Codes* found =
         adapters_.change(source.key) ? nullptr : checkpoint_.codes(*source.view);
@@ -276,7 +276,7 @@ class Loader {
     return kept;
   }
 
-  /// The piece itself, or its values as another dtype, which the next call overwrites.
+  /// The piece itself, or its values in another dtype, which the next call overwrites.
   std::span<const std::byte> cast(std::span<const std::byte> piece, DType from, DType to) {
     if (from == to) {
       return piece;
@@ -315,7 +315,8 @@ std::vector<runtime::Array> load_changed(const Checkpoint& checkpoint,
     }
   }
   std::vector<runtime::Array> arrays(specs.size());
-  // Pages are mapped, copied and cast on the host: one core is less than memory can do.
+  // Pages are mapped, copied and converted on the host, where one core cannot use the memory's
+  // bandwidth.
   const auto threads = std::min(processor_threads(), 8);
   for_each_in_parallel(specs.size(), threads, [&](size_t i) {
     Loader loader(checkpoint, changes, devices);

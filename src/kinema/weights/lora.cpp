@@ -27,10 +27,10 @@ using io::Json;
 // Each is compared with every module; the largest network has some 500.
 constexpr size_t kMostPatterns = 4096;
 
-/// Alpha as PEFT's configuration gives it, for files whose keys do not.
+/// Alpha from PEFT's configuration, for files without alpha keys.
 struct ConfiguredAlpha {
   std::optional<double> alpha;
-  /// By a regular expression for a module's name or its end; the first that matches counts.
+  /// By a regular expression for a module's name or its end; the first match is used.
   std::vector<std::pair<Pattern, double>> of_modules;
   bool by_root = false;  // rank-stabilised: alpha / sqrt(rank)
   std::string path;      // of the file, for messages
@@ -80,8 +80,8 @@ ConfiguredAlpha read_alpha(const Json& json, const std::string& prefix, const st
   return out;
 }
 
-/// Throws for a method of PEFT's that changes the base when an adapter is made: the file says the
-/// difference from a model that nobody has.
+/// Throws for a PEFT method that changes the base when an adapter is initialised: the file then has
+/// the difference from a model that is not available.
 void check_init(const Json& json, const std::string& prefix, const std::string& path) {
   constexpr std::array<std::string_view, 5> kChangeBase{"pissa", "olora", "corda", "loftq",
                                                         "lora_ga"};
@@ -96,7 +96,7 @@ void check_init(const Json& json, const std::string& prefix, const std::string& 
         path, word);
 }
 
-/// Throws an Error for an adapter of PEFT that is no LoRA and that its tensors do not give away.
+/// Throws an Error for a PEFT adapter that is not a LoRA, if its tensors do not show it.
 void check_peft_type(const fs::path& config, const io::SafetensorsFile& file) {
   std::error_code ignored;
   if (!fs::exists(config, ignored) || kind_of_tensors(file.tensors())) {
@@ -111,8 +111,8 @@ void check_peft_type(const fs::path& config, const io::SafetensorsFile& file) {
       file.path(), type == nullptr || !type->is_string() ? "" : type->as_string());
 }
 
-/// How the keys of diffusers' metadata begin for one model of a pipeline: a pipeline's file says
-/// `transformer.r`, and one of a transformer's own save_lora_adapter `r`.
+/// The prefix of diffusers' metadata keys for one model: a pipeline's file has `transformer.r`, a
+/// file of the transformer's save_lora_adapter `r`.
 std::string metadata_prefix(const Json& metadata, LoraMember member) {
   const auto begins = [&](std::string_view prefix) {
     return std::ranges::any_of(metadata.members(),
@@ -180,7 +180,7 @@ bool is_text(const LoraKey& key) {
   return key.member == LoraMember::TEXT_ENCODER || key.member == LoraMember::TEXT_ENCODER_2;
 }
 
-/// The family of which most keys are; null where none is of a network.
+/// The family of most keys; null if none belongs to a network.
 const Family* family_of(std::span<const io::TensorView> tensors) {
   const Family* best = nullptr;
   int64_t most = 0;
@@ -244,7 +244,7 @@ Lora Lora::open(const fs::path& path, const Layout* layout) {
   return out;
 }
 
-/// Finds the family and what each key is of.
+/// Finds the family and the module of each key.
 void Lora::read(const Layout* layout, std::array<Groups, 4>& groups) {
   const std::optional<FoundKind> kind = kind_of_tensors(file_.tensors());
   if (kind && kind->kind->roles != 0) {
@@ -311,7 +311,7 @@ void Lora::add(const io::TensorView& tensor, const LoraKey& key, std::array<Grou
   }
 }
 
-/// Checks pairs, works out the factors once all keys are in, and divides what is joined.
+/// Checks pairs, computes the factors after all keys are read, and divides joined modules.
 void Lora::finish(const std::array<Groups, 4>& groups) {
   const auto metadata = file_.metadata().find("lora_adapter_metadata");
   const Json configured = metadata == file_.metadata().end()
@@ -336,7 +336,7 @@ void Lora::finish(const std::array<Groups, 4>& groups) {
   }
   two_parts_ = !targets_[0].empty() && !targets_[1].empty();
   if (targets_[0].empty() && !targets_[1].empty()) {
-    std::swap(targets_[0], targets_[1]);  // a file for the second transformer alone
+    std::swap(targets_[0], targets_[1]);  // a file for the second transformer only
     only_expert_ = 1;
   }
   const auto expert = file_.metadata().find(kExpertKey);
@@ -345,7 +345,7 @@ void Lora::finish(const std::array<Groups, 4>& groups) {
   }
 }
 
-/// A target for each module of diffusers.
+/// A target for each diffusers module.
 void Lora::divide(const Group& group, Targets& targets) {
   for (const Piece& piece : group.pieces) {
     const auto [found, fresh] = targets.emplace(piece.name, part_of(group.whole, piece));

@@ -23,31 +23,32 @@ struct Layout;
 struct LoraKey;
 struct Piece;
 
-/// The file that diffusers' save_lora_weights writes into a folder, and PEFT's two.
+/// The file of diffusers' save_lora_weights in a folder, and PEFT's two files.
 inline constexpr const char* kLoraFile = "pytorch_lora_weights.safetensors";
 inline constexpr const char* kPeftFile = "adapter_model.safetensors";
 inline constexpr const char* kPeftConfig = "adapter_config.json";
-/// Whether PEFT, diffusers or a run wrote a LoRA file into the folder.
+/// True if PEFT, diffusers or a run wrote a LoRA file into the folder.
 bool is_lora_folder(const std::filesystem::path& path);
-/// Metadata of files that kinema trains for one expert of two. In diffusers' names keys of either
-/// begin with the word transformer, and load_lora_weights is told which is meant.
+/// Metadata of files that kinema trained for one of two experts. In diffusers' names the keys of
+/// both start with the word transformer, and the caller of load_lora_weights chooses the expert.
 inline constexpr const char* kExpertKey = "kinema.expert";
 inline constexpr const char* kHighNoise = "high_noise";
 inline constexpr const char* kLowNoise = "low_noise";
 
-/// A LoRA file: low-rank and full differences of the parameters of a network, and of the text
-/// encoders of its pipeline.
+/// A LoRA file: low-rank and full differences of the parameters of a network and of its pipeline's
+/// text encoders.
 ///
 /// The weight of a module becomes
 ///
-///     W + s (alpha / rank up down + diff),      alpha = rank where the file has none
+///     W + s (alpha / rank up down + diff),      alpha = rank if the file has none
 ///
-/// and its bias b + s (alpha / rank up_bias + diff_b), s being the adapter's scale. The product of
-/// convolutions (`patch_embedding`) is that of their kernels flattened. A pair of a module that the
-/// original joins of several is one pair of each: the rows of up that are its, and the same down.
+/// and its bias b + s (alpha / rank up_bias + diff_b), with s the adapter's scale. Products for
+/// convolutions (`patch_embedding`) are those of their flattened kernels. A pair of a module that
+/// the original release joins from several becomes one pair per module: its rows of up, and the
+/// same down.
 class Lora {
  public:
-  /// What the file has for one module, under its diffusers name.
+  /// The file's contents for one module, under its diffusers name.
   struct Target {
     const io::TensorView* down = nullptr;
     const io::TensorView* up = nullptr;
@@ -62,45 +63,44 @@ class Lora {
   };
   using Targets = std::map<std::string, Target, std::less<>>;
 
-  /// Reads a safetensors file, or the one in a folder of PEFT's (adapter_model.safetensors and
-  /// adapter_config.json) or diffusers'. Alpha is taken from the file's keys, else from its
-  /// metadata as diffusers writes it, else from adapter_config.json.
+  /// Reads a safetensors file, or the one in a PEFT folder (adapter_model.safetensors and
+  /// adapter_config.json) or a diffusers folder. Alpha is from the file's keys, else from its
+  /// metadata in diffusers' format, else from adapter_config.json.
   ///
-  /// The file's family is the one that most of its keys name modules of. `layout`: what the names
-  /// of a model count by, where they do; null: as that of the released one.
+  /// The file's family is the one with modules for most of its keys. `layout`: sizes on which the
+  /// numbers in a model's names depend; null: those of the released model.
   ///
-  /// Throws an Error for a damaged file, one with no LoRA key, another method (DoRA, LoHa, LoKr),
-  /// half a pair, a rank that differs between the halves, an alpha that is no finite number, and
-  /// two keys that mean the same.
+  /// Throws an Error for a corrupt file, a file without LoRA keys, another method (DoRA, LoHa,
+  /// LoKr), half a pair, different ranks of the two halves, an alpha that is not finite, and two
+  /// keys with the same meaning.
   static Lora open(const std::filesystem::path& path, const Layout* layout = nullptr);
 
   const std::string& path() const { return path_; }
-  /// That of its network; null where it changes text encoders alone.
+  /// The family of its network; null if it changes text encoders only.
   const Family* family() const { return family_; }
-  /// By module. `expert` is 1 for the low-noise transformer of a file that has both
-  /// (`transformer.` and `transformer_2.` keys). Other files have one set for whichever they are
-  /// given to.
+  /// By module. `expert` is 1 for the low-noise transformer of a file with both (`transformer.` and
+  /// `transformer_2.` keys). Other files have one set, for any expert.
   const Targets& targets(int64_t expert = 0) const {
     return targets_[two_parts_ && expert == 1 ? 1 : 0];
   }
-  /// The same of a text encoder.
+  /// The same for a text encoder.
   const Targets& targets(LoraMember text) const { return targets_[static_cast<size_t>(text)]; }
-  /// Names in it count by sizes of the model, which the file does not say.
+  /// The numbers in its names depend on sizes of the model, which the file does not contain.
   bool counts_by_layout() const { return counts_by_layout_; }
-  /// The file holds a set for each of two experts.
+  /// The file contains a set for each of two experts.
   bool has_two_parts() const { return two_parts_; }
-  /// The expert that the file says it is for, 0 or 1, by its metadata or because all its keys begin
-  /// with transformer_2; nothing where it is for whichever it is given to.
+  /// The expert of the file, 0 or 1, by its metadata or because all its keys start with
+  /// transformer_2; nothing if it is for any expert.
   std::optional<int64_t> only_expert() const { return only_expert_; }
-  /// Keys that are none of any format, or name no module of the family.
+  /// Keys that belong to no format, or to no module of the family.
   const std::vector<std::string>& unknown() const { return unknown_; }
   /// `diffusers names, rank 16, 240 modules of Wan`.
   std::string summary() const;
-  /// Reads all of it. Throws an Error naming a tensor that holds a value that is not finite.
+  /// Reads the complete file. Throws an Error with a tensor's name if a value is not finite.
   void check_finite() const;
 
  private:
-  /// What the file has for a module of its own names, and what modules of diffusers that is.
+  /// The file's contents for a module in its own naming, and the diffusers modules that it is.
   struct Group {
     std::vector<Piece> pieces;
     Target whole;
@@ -115,7 +115,7 @@ class Lora {
 
   std::string path_;
   io::SafetensorsFile file_;
-  std::deque<io::TensorView> made_;  // rows of tensors, and halves in another order
+  std::deque<io::TensorView> made_;  // rows of tensors, and reordered halves
   std::array<Targets, 4> targets_;   // by LoraMember
   const Family* family_ = nullptr;
   bool counts_by_layout_ = false;
@@ -125,7 +125,7 @@ class Lora {
   std::vector<std::string> formats_;
 };
 
-/// A LoRA file in use.
+/// A LoRA file with its scale.
 struct Adapter {
   std::shared_ptr<const Lora> lora;  // shared: one file may be for both experts
   double scale = 1;
@@ -137,36 +137,36 @@ struct Adapter {
   }
 };
 
-/// The parts of adapters that are for a text encoder.
+/// The parts of adapters for a text encoder.
 std::vector<Adapter> for_text(std::span<const Adapter> adapters, LoraMember text);
 
-/// The ranks with which these adapters' products on linear layers can stay apart from the weights:
-/// summed over the adapters, and the greatest of a stack's layers. `specs` are those of the model
-/// without them. Convolutions have none.
+/// The ranks for applying these adapters' products to linear layers without merging: summed over
+/// the adapters, and the maximum of a stack's layers. `specs` are those of the model without
+/// adapters. Convolutions have none.
 nn::LowRanks low_ranks(std::span<const Adapter> adapters, std::span<const nn::ParamSpec> specs);
 
-/// The greater rank of each layer: for two experts that share a program.
+/// The larger rank of each layer: for two experts that share a program.
 nn::LowRanks greatest(nn::LowRanks a, const nn::LowRanks& b);
 
-/// Adapters fitted to a model's parameters.
+/// Adapters matched with a model's parameters.
 ///
-/// Where the specs have a low-rank addition for a module (nn::ModelOptions::low_ranks), products
-/// are put into its parameters, one adapter's ranks after the other's; everything else changes the
-/// weight or bias itself.
+/// If the specs have an adapter for a module (nn::ModelOptions::low_ranks), products are stored in
+/// its parameters, with the ranks of several files concatenated; everything else changes the weight
+/// or bias.
 class Adapters {
  public:
   Adapters() = default;
-  /// Throws an Error naming file, key and both shapes where a difference does not fit its
-  /// parameter, one naming the keys that fit none, and one naming both families where the file is
-  /// for another than the model's.
+  /// Throws an Error with file, key and both shapes if a difference does not fit its parameter, one
+  /// with the keys that match none, and one with both families if the file is for another one than
+  /// the model's.
   Adapters(std::span<const Adapter> adapters, std::span<const nn::ParamSpec> specs);
 
-  /// True when a parameter under this checkpoint key changes.
+  /// True if the parameter with this checkpoint key is changed.
   bool change(std::string_view key) const { return changes_.contains(key); }
-  /// Adds every adapter's difference, in the order given, to the f32 values of one parameter (of a
-  /// low-rank addition: to zeros).
+  /// Adds every file's difference, in order, to the f32 values of one parameter (for adapter
+  /// parameters: to zeros).
   void add_to(std::string_view key, std::span<float> values) const;
-  /// One line a file: `NAME.safetensors: all 64 keys matched, 32 parameters, scale 1 (...)`.
+  /// One line per file: `NAME.safetensors: all 64 keys matched, 32 parameters, scale 1 (...)`.
   const std::vector<std::string>& report() const { return report_; }
 
  private:
@@ -175,13 +175,13 @@ class Adapters {
     const Lora::Target* target;
     double scale;
     Part part;
-    int64_t first = 0;  // of the ranks of a low-rank addition
+    int64_t first = 0;  // offset among the ranks of an adapter
   };
-  /// Puts a product into the addition for `module`; false where there is none.
+  /// Stores a product in the adapter of `module`; false if it has none.
   bool keep_apart(const std::string& module, const Lora::Target& target, double scale,
                   const std::map<std::string, Shape, std::less<>>& shapes);
 
-  std::map<std::string, int64_t> taken_;  // by module: ranks in use
+  std::map<std::string, int64_t> taken_;  // by module: number of ranks in use
   std::vector<std::shared_ptr<const Lora>> files_;
   std::map<std::string, std::vector<Change>, std::less<>> changes_;
   std::vector<std::string> report_;

@@ -29,11 +29,11 @@ constexpr std::array kEndings{
     Ending{".alpha", LoraPart::ALPHA},
     Ending{".diff", LoraPart::DIFF},
     Ending{".diff_b", LoraPart::DIFF_BIAS},
-    Ending{".w_norm", LoraPart::DIFF},  // LyCORIS' words for those of norms
+    Ending{".w_norm", LoraPart::DIFF},  // LyCORIS' names for those of norms
     Ending{".b_norm", LoraPart::DIFF_BIAS},
 };
 
-// XLabs' names for whole pairs are modules here, down and up of which have nothing before them.
+// XLabs' names of whole pairs are modules here, with nothing before down and up.
 constexpr std::array kXlabsEndings{
     Ending{".down.weight", LoraPart::DOWN},
     Ending{".up.weight", LoraPart::UP},
@@ -67,7 +67,7 @@ std::optional<Split> plain_ending(std::string_view key) {
   return std::nullopt;
 }
 
-/// `X.lora_A.NAME.weight`: PEFT writes the adapter's name, most often `default`, in between.
+/// `X.lora_A.NAME.weight`: PEFT inserts the adapter's name, usually `default`.
 std::optional<Split> named_ending(std::string_view key) {
   for (const auto& [marker, part] : {std::pair(std::string_view(".lora_A."), LoraPart::DOWN),
                                      std::pair(std::string_view(".lora_B."), LoraPart::UP)}) {
@@ -121,7 +121,7 @@ constexpr std::array kUnderscored{
     Prefix{"lora_te1_", LoraMember::TEXT_ENCODER},
     Prefix{"lora_te_", LoraMember::TEXT_ENCODER},
     Prefix{"lora_te2_", LoraMember::TEXT_ENCODER_2},
-    Prefix{"lora_te3_", LoraMember::TEXT_ENCODER_2},  // T5, which is Flux's second
+    Prefix{"lora_te3_", LoraMember::TEXT_ENCODER_2},  // T5, Flux's second text encoder
 };
 
 std::optional<LoraMember> strip_one(std::string_view& name, std::span<const Prefix> prefixes) {
@@ -137,7 +137,7 @@ bool is_text(LoraMember member) {
   return member == LoraMember::TEXT_ENCODER || member == LoraMember::TEXT_ENCODER_2;
 }
 
-/// `X.attn1.processor.to_out` of diffusers before PEFT as the module that it is for.
+/// The module of diffusers' `X.attn1.processor.to_out`, from before PEFT.
 std::string without_processor(std::string_view name) {
   std::string out(name);
   if (const size_t at = out.find(kProcessor); at != std::string::npos) {
@@ -190,7 +190,7 @@ std::optional<LoraKey> read_lora_key(std::string_view key, const NameTable& netw
     std::ranges::replace(without_dots, '.', '_');
     name = without_dots;
   } else if (!underscored) {
-    // What wraps the module's name, in the order in which the writers nest it.
+    // Wrappers of the module's name, in the order in which programs nest them.
     while (strip(name, "base_model.") || strip(name, "model.") || strip(name, "module.") ||
            strip(name, "pipe.dit.")) {
     }

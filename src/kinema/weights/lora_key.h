@@ -10,18 +10,18 @@
 
 namespace kinema::weights {
 
-/// What a tensor of a LoRA file is to its module.
+/// The role of a LoRA file's tensor for its module.
 enum class LoraPart {
   DOWN,       // [rank, in]: `lora_A.weight`, `lora_down.weight`, `lora.down.weight`
   UP,         // [out, rank]: `lora_B.weight`, `lora_up.weight`, `lora.up.weight`
-  UP_BIAS,    // [out], scaled as the product: `lora_B.bias`
+  UP_BIAS,    // [out], scaled like the product: `lora_B.bias`
   ALPHA,      // a number: `alpha`
-  DIFF,       // difference of the weight, or of a parameter that is no module's: `diff`
+  DIFF,       // difference of the weight, or of a parameter without a module: `diff`
   DIFF_BIAS,  // difference of the bias: `diff_b`
 };
 
 struct LoraKey {
-  /// The module, or the several that the original joins in one, under diffusers' names:
+  /// The module, or the several that the original joins, under diffusers' names:
   /// `blocks.0.attn1.to_q`.
   std::vector<Piece> pieces;
   LoraPart part;
@@ -30,16 +30,16 @@ struct LoraKey {
   LoraMember member = LoraMember::NETWORK;
 };
 
-/// Reads a key of any of the formats in use, as one of a network with these names or of a text
-/// encoder beside it. Formats are diffusers and PEFT (`transformer.`, `unet.`, `text_encoder.` or
-/// `base_model.model.` before, an adapter's name after `lora_A`), diffusers before PEFT
+/// Reads a key of any known format, for a network with these names or one of its text encoders.
+/// Formats are diffusers and PEFT (prefixed by `transformer.`, `unet.`, `text_encoder.` or
+/// `base_model.model.`, with an adapter's name after `lora_A`), diffusers before PEFT
 /// (`.processor.to_q_lora.down`), ComfyUI and the original release (`diffusion_model.`), kohya and
-/// musubi (`lora_unet_`, `lora_te1_`), XLabs, and keys with no prefix.
+/// musubi (`lora_unet_`, `lora_te1_`), XLabs, and keys without a prefix.
 ///
-/// Nothing for a key that is none of these or names no module.
+/// Returns nothing for other keys and unknown modules.
 std::optional<LoraKey> read_lora_key(std::string_view key, const NameTable& network,
                                      const Layout& layout = {});
-/// The same of the first family that has such a module.
+/// The same for the first family that has such a module.
 std::optional<LoraKey> read_lora_key(std::string_view key);
 
 }  // namespace kinema::weights

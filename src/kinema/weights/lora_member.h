@@ -5,15 +5,15 @@
 
 namespace kinema::weights {
 
-/// Which model of a pipeline a part of a LoRA file is for.
+/// The model of a pipeline that a part of a LoRA file is for.
 enum class LoraMember : uint8_t {
-  NETWORK,         // the transformer or UNet; of two experts the one for high noise
-  SECOND_NETWORK,  // the one for low noise
+  NETWORK,         // the transformer or UNet; of two experts the high-noise one
+  SECOND_NETWORK,  // the low-noise expert
   TEXT_ENCODER,
   TEXT_ENCODER_2,
 };
 
-/// Whether a text encoder's module is T5's; else it is CLIP's.
+/// True for T5's modules, false for CLIP's.
 inline bool is_of_t5(std::string_view module) { return module.starts_with("encoder.block."); }
 
 }  // namespace kinema::weights

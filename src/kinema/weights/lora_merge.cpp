@@ -18,10 +18,10 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kWeight = ".weight";
 
-/// Some files of Wan carry it, no implementation reads it.
+/// Some files of Wan contain it, no implementation reads it.
 bool is_ignored(const std::string& module) { return module.ends_with(".attn2.norm_added_q"); }
 
-/// The checkpoint keys of a model and the shape of one layer.
+/// The checkpoint keys of a model with the shape of one layer.
 std::map<std::string, Shape, std::less<>> shapes_of(std::span<const nn::ParamSpec> specs) {
   std::map<std::string, Shape, std::less<>> out;
   for (const nn::ParamSpec& spec : specs) {
@@ -34,7 +34,7 @@ std::map<std::string, Shape, std::less<>> shapes_of(std::span<const nn::ParamSpe
 
 using Shapes = std::map<std::string, Shape, std::less<>>;
 
-/// The family of the network that has these parameters; null for something else.
+/// The family of the network with these parameters; null for other models.
 const Family* family_of(const Shapes& shapes) {
   for (const Family& family : families()) {
     for (const std::string_view mark : family.marks) {
@@ -46,7 +46,7 @@ const Family* family_of(const Shapes& shapes) {
   return nullptr;
 }
 
-/// The adapter's file, read with the sizes that its names count by where those are of this model.
+/// The adapter's file, read with this model's sizes if its names depend on them.
 std::shared_ptr<const Lora> fitted(const Adapter& adapter, const Shapes& shapes) {
   const Family* family = family_of(shapes);
   const Lora& lora = *adapter.lora;
@@ -63,7 +63,7 @@ std::shared_ptr<const Lora> fitted(const Adapter& adapter, const Shapes& shapes)
                             : std::make_shared<const Lora>(Lora::open(lora.path(), &layout));
 }
 
-/// How the model calls a module: text encoders begin with `text_model.` or with nothing.
+/// The model's name for a module: text encoders have the prefix `text_model.` or none.
 std::string name_in_model(const std::string& module, LoraMember member, const Shapes& shapes) {
   constexpr std::string_view kText = "text_model.";
   const auto begins = shapes.lower_bound(kText);
@@ -79,7 +79,7 @@ Dims product_dims(const Lora::Target& target) {
   return dims;
 }
 
-/// Linear weights may be written as 1x1 convolutions.
+/// Linear weights may be stored as 1x1 convolutions.
 Dims without_trailing_ones(Dims dims, size_t rank) {
   while (dims.size() > rank && dims.back() == 1) {
     dims.pop_back();
@@ -115,7 +115,7 @@ void add_scaled(const io::TensorView& view, float factor, std::span<float> value
   }
 }
 
-/// The columns of view [out, rank] into those of values [out, ...] from `first` on.
+/// Copies the columns of view [out, rank] into those of values [out, ...] from `first` on.
 void put_columns(const io::TensorView& view, size_t first, std::span<float> values) {
   const HostArray columns = finite_f32(view);
   const auto from = columns.as<float>();
@@ -127,13 +127,13 @@ void put_columns(const io::TensorView& view, size_t first, std::span<float> valu
   }
 }
 
-/// Finds the parameters of one file's modules and what does not fit.
+/// Finds the parameters of one file's modules, and reports mismatches.
 class Matcher {
  public:
   Matcher(const Lora& lora, const std::map<std::string, Shape, std::less<>>& shapes)
       : lora_(lora), shapes_(shapes) {}
 
-  /// The weight's key (or that of the parameter itself) and the bias's; empty where not concerned.
+  /// The keys of the weight (or of the parameter itself) and of the bias; empty if unchanged.
   struct Keys {
     std::string weight;
     std::string bias;
@@ -160,10 +160,10 @@ class Matcher {
     return keys;
   }
 
-  /// How many keys have their parameter.
+  /// The number of keys that have a parameter.
   size_t matched() const { return matched_.size(); }
 
-  /// Throws for the first shape that differs, else for the first key without a parameter.
+  /// Throws for the first different shape, else for the first key without a parameter.
   void finish() const {
     if (!misfits_.empty()) {
       fail("[lora] {}: {}{}: it was made for another model", lora_.path(), misfits_[0],
@@ -178,7 +178,7 @@ class Matcher {
   }
 
  private:
-  /// Tensors (the first is there) that together change a parameter by something of these sizes.
+  /// Tensors (the first exists) that together change a parameter by a difference of these sizes.
   void fit(std::initializer_list<const io::TensorView*> tensors, const std::string& key,
            const Dims& dims) {
     const auto found = shapes_.find(key);
@@ -203,7 +203,7 @@ class Matcher {
 
   const Lora& lora_;
   const std::map<std::string, Shape, std::less<>>& shapes_;
-  // By names, as several modules may share a tensor.
+  // A set of names, because several modules may share a tensor.
   std::set<std::string> matched_;
   std::set<std::string> missing_;
   std::vector<std::string> misfits_;
@@ -236,7 +236,7 @@ nn::LowRanks low_ranks(std::span<const Adapter> adapters, std::span<const nn::Pa
   }
   for (const nn::ParamSpec& spec : specs) {
     if (!spec.name.ends_with(kWeight) || spec.layer_shape().rank() != 2) {
-      continue;  // no linear layer's
+      continue;  // not a linear layer's
     }
     int64_t greatest = 0;
     for (int64_t layer = 0; layer < spec.count(); ++layer) {
@@ -315,7 +315,7 @@ Adapters::Adapters(std::span<const Adapter> adapters, std::span<const nn::ParamS
     }
     matcher.finish();
     files_.push_back(adapter.lora);
-    if (matcher.matched() == 0) {  // a file for text encoders alone, of which another line tells
+    if (matcher.matched() == 0) {  // a file for text encoders only, which another line reports
       continue;
     }
     report_.push_back(fmt::format(

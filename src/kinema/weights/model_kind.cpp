@@ -38,13 +38,13 @@ std::vector<std::string_view> words(std::string_view list) {
   return out;
 }
 
-/// What is known of a path before it is looked up in the table.
+/// The facts about a path that the table is compared with.
 struct Facts {
   std::string class_name;
   const Family* network = nullptr;
-  int64_t in_channels = 0;  // of the network; 0: not known
+  int64_t in_channels = 0;  // of the network; 0: unknown
   int64_t out_channels = 0;
-  std::string told_input;  // what says how many it takes
+  std::string told_input;  // the source of the number of channels
   size_t tensors = 0;
   /// By name, with and without a network's prefix; sorted.
   std::vector<std::pair<std::string_view, const io::TensorView*>> names = {};
@@ -52,7 +52,7 @@ struct Facts {
   const io::TensorView* find(std::string_view word) const;
 };
 
-/// The first tensor that a word with stars stands for; null for none.
+/// The first tensor that matches a pattern with stars; null if there is none.
 const io::TensorView* Facts::find(std::string_view word) const {
   const bool begins = word.ends_with('*');
   const bool ends = word.starts_with('*');
@@ -71,7 +71,7 @@ const io::TensorView* Facts::find(std::string_view word) const {
   return fits ? found->second : nullptr;
 }
 
-/// How many channels a network's tensors take and make.
+/// Reads the numbers of input and output channels from a network's tensors.
 void read_channels(const FileNames& file, Facts& facts) {
   const auto size = [&](const char* key, size_t axis) -> int64_t {
     const io::TensorView* found = facts.find(file.in_file(key).substr(file.prefix.size()));
@@ -142,7 +142,7 @@ Facts facts_of(const io::Json& config) {
   const io::Json* sizes = config.find("addition_embed_type");
   if (out.network != nullptr && out.network->names == &kUNetNames &&
       (sizes == nullptr || !sizes->is_string())) {
-    out.network = nullptr;  // a UNet that is told nothing beside its text is not SDXL's
+    out.network = nullptr;  // SDXL's UNet has inputs in addition to its text
   }
   out.in_channels = number_in(config, {"in_channels", "in_dim"});
   out.out_channels = number_in(config, {"out_channels", "out_dim"});
@@ -150,10 +150,10 @@ Facts facts_of(const io::Json& config) {
   return out;
 }
 
-/// What tells that the tensors are of the kind; nothing where they are not.
+/// Why the tensors are of the kind; nothing if they are not.
 std::optional<std::string> told_by_tensors(const ModelKind& kind, const Facts& facts) {
   std::string because;
-  bool asked = false;  // something is said of its tensors at all
+  bool asked = false;  // the kind has a condition on tensors
   if (!kind.network.empty()) {
     if (facts.network == nullptr || facts.network->name != kind.network) {
       return std::nullopt;
@@ -291,7 +291,7 @@ std::optional<FoundKind> kind_of_tensors(std::span<const io::TensorView> tensors
   return find_kind(facts_of(views(tensors)));
 }
 
-/// The keys that must name what a whole pipeline's file does not hold; empty for a folder.
+/// The keys to set for missing parts of a whole pipeline's file; empty for a folder.
 std::string keys_for_missing(const std::vector<std::string_view>& parts) {
   const auto has = [&](std::string_view part) { return std::ranges::count(parts, part) > 0; };
   std::string out;

@@ -72,7 +72,7 @@ constexpr ModelKind kKinds[] = {
     {.name = "Tucker LoCon", .any = "*.lora_mid.weight", .remedy = kOnlyLora},
     {.name = "ControlNet LLLite", .any = "lllite_unet_* lllite_dit_*"},
     {.name = "SD 1.5 or SD 2.x LoRA", .any = "lora_te_text_model_*", .remedy = kSupportedLora},
-    // SDXL's UNet has no attention at its first level, which is 320 wide.
+    // SDXL's UNet has no attention in its first level, which has 320 channels.
     {.name = "SD 1.5 or SD 2.x LoRA",
      .size =
          {"lora_unet_down_blocks_0_attentions_0_transformer_blocks_0_attn1_to_q.lora_down.weight "
@@ -85,7 +85,7 @@ constexpr ModelKind kKinds[] = {
           "unet.down_blocks.0.attentions.0.transformer_blocks.0.attn2.to_q.lora_A.weight",
           1, 320},
      .remedy = kSupportedLora},
-    // Its attention has the names of Flux's, which has no more than 38 blocks of a kind.
+    // Its attention has the same names as Flux's, which has at most 38 blocks of a kind.
     {.name = "Qwen-Image LoRA",
      .any = "*.img_mlp.net.0.proj.lora* *.img_mlp.net.2.lora* *.img_mod.1.lora* "
             "*_img_mlp_net_0_proj.lora* *_img_mlp_net_2.lora* *_img_mod_1.lora* "
@@ -123,7 +123,7 @@ constexpr ModelKind kKinds[] = {
      .any = "double_blocks.0.img_attn_qkv.weight txt_in.individual_token_refiner.* "
             "context_embedder.token_refiner.refiner_blocks.*"},
 
-    // ---- Networks of known families that are asked for more ----------------------------------
+    // ---- Networks of known families with additional inputs ----------------------------------
     {.name = "Wan 2.1 VACE",
      .classes = "VaceWanModel WanVACETransformer3DModel WanVACEPipeline",
      .any = "vace_blocks.* vace_patch_embedding.*",
@@ -315,7 +315,7 @@ constexpr ModelKind kKinds[] = {
     {.name = "textual inversion embedding",
      .any = "clip_l clip_g t5xxl emb_params string_to_param.*",
      .most_tensors = 4},
-    // diffusers' learned_embeds.safetensors: the words that were learned, `<cat-toy>`.
+    // diffusers' learned_embeds.safetensors: the learned words, `<cat-toy>`.
     {.name = "textual inversion embedding", .any = "<*", .most_tensors = 16},
     {.name = "latents",
      .roles = static_cast<uint8_t>(Role::LATENTS),

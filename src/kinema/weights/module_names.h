@@ -5,13 +5,13 @@
 #include <string_view>
 #include <vector>
 
-/// Which of a network's modules a user means by names, ends of names and patterns.
+/// Selects a network's modules by names, ends of names and patterns.
 namespace kinema::weights {
 
-/// Of `names` those that one of the words means, in their order. A word means a name that it is,
-/// whose end behind a dot it is, or that it matches as a regular expression. Throws an Error for a
-/// word that means none, with the name nearest to it, or saying that it is one of the `others`,
-/// which are no linear layers; `key` is what the words are of.
+/// The `names` that match one of the words, in their order. A word matches an equal name, a name
+/// that ends with it after a dot, or, as a regular expression, a whole name. Throws an Error for a
+/// word without a match, with the nearest name, or with a hint if it is one of the `others`, which
+/// are not linear layers; `key` is the configuration key of the words.
 std::vector<std::string> named_by(std::span<const std::string> names,
                                   std::span<const std::string> words, std::string_view key,
                                   std::span<const std::string> others = {});

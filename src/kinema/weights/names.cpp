@@ -12,7 +12,7 @@ constexpr std::string_view kHole = "{}";
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
-/// Takes the number that `text` begins with: at most four digits, none of them a leading zero.
+/// Takes the number at the start of `text`: at most four digits, without leading zeros.
 std::optional<int64_t> take_number(std::string_view& text) {
   size_t size = 0;
   while (size < text.size() && is_digit(text[size])) {
@@ -27,7 +27,7 @@ std::optional<int64_t> take_number(std::string_view& text) {
   return value;
 }
 
-/// Matches the beginning of `text`, which is taken off, and appends the numbers.
+/// Matches and removes the start of `text`, and appends the numbers.
 bool take(std::string_view pattern, std::string_view& text, Spelling spelling, Numbers& numbers) {
   while (!pattern.empty()) {
     if (pattern.starts_with(kHole)) {
@@ -49,7 +49,7 @@ bool take(std::string_view pattern, std::string_view& text, Spelling spelling, N
   return true;
 }
 
-/// Appends the pattern with its numbers, which begin at `next`.
+/// Appends the pattern with its numbers, from index `next` on.
 void append(std::string& out, std::string_view pattern, const Numbers& numbers, size_t& next) {
   while (!pattern.empty()) {
     const size_t at = pattern.find(kHole);
@@ -62,7 +62,7 @@ void append(std::string& out, std::string_view pattern, const Numbers& numbers, 
   }
 }
 
-/// One side of the table's lines: what is read, or what is written.
+/// One side of the table: the naming that is read, or that is written.
 struct Side {
   std::string_view Place::*place;
   std::string_view Name::*name;
@@ -71,12 +71,12 @@ struct Side {
 constexpr Side kOriginal{&Place::original, &Name::original, &Numbering::original};
 constexpr Side kDiffusers{&Place::diffusers, &Name::diffusers, &Numbering::diffusers};
 
-/// A line of the table that the beginning of a name matches.
+/// A line of the table that matches the start of a name.
 struct Found {
   const Place* place;
   const Name* name;
-  Numbers own;            // as the side that was read has them
-  Numbers other;          // as the other side has them
+  Numbers own;            // in the naming that was read
+  Numbers other;          // in the other naming
   std::string_view rest;  // of the name
 };
 
@@ -119,7 +119,7 @@ std::string written(const Found& found, const Side& side, const Numbers& numbers
   return out + std::string(end);
 }
 
-/// The end of a diffusers key that the end of an original one stands for.
+/// The end of the diffusers key for the end of an original one.
 std::optional<std::string_view> diffusers_end(const Name& name, std::string_view original) {
   return original == name.weight ? std::optional(kWeight)
          : original == name.bias ? std::optional(kBias)
@@ -146,7 +146,7 @@ std::optional<Numbers> match(std::string_view pattern, std::string_view name, Sp
 
 std::optional<NamedModule> read_module(const NameTable& table, std::string_view name,
                                        Spelling spelling, const Layout& layout) {
-  // Names of diffusers first: Wan's `norm2` is a module with parameters there only.
+  // Diffusers' names first: Wan's `norm2` is a module with parameters only there.
   for (const Found& each : find(table, name, kDiffusers, kOriginal, spelling, layout)) {
     if (each.rest.empty()) {
       return NamedModule{{{written(each, kDiffusers, each.own)}}, Naming::DIFFUSERS};

@@ -10,23 +10,23 @@
 
 #include "kinema/weights/naming.h"
 
-/// A model's modules under the names of diffusers (or transformers) and of its original release:
-/// one table a model, from which checkpoints and LoRA files are read and written.
+/// A model's module names in diffusers (or transformers) and in its original release: one table per
+/// model, used to read and write checkpoints and LoRA files.
 namespace kinema::weights {
 
-/// What a diffusers tensor is of the original one that holds it.
+/// The part of an original tensor that a diffusers tensor is.
 enum class Cut : uint8_t {
   WHOLE,
-  THIRD,       // rows: part 0, 1 or 2 of three as long ones, one behind the other
-  SQUARE,      // rows: part i of those with as many rows as the weight has columns
-  REST,        // the rows behind `part` such squares
-  SWAPPED,     // its two halves of rows in the other order
+  THIRD,       // rows: part 0, 1 or 2 of three equal parts
+  SQUARE,      // rows: the i-th block of as many rows as the weight has columns
+  REST,        // the rows after `part` such squares
+  SWAPPED,     // its two halves of rows exchanged
   TRANSPOSED,  // [a, b] as [b, a]
-  LINEAR,      // a linear [out, in] that was written as a convolution [out, in, 1, 1]
+  LINEAR,      // a linear weight [out, in] that was stored as a convolution [out, in, 1, 1]
 };
 
-/// A module in both names. Its parameters are called `.weight` and `.bias` by diffusers; where the
-/// original has other ends, they are said. A parameter that is no module's has its whole name here.
+/// A module in both namings. Diffusers calls its parameters `.weight` and `.bias`; if the original
+/// has other names, they are given. A parameter without a module has its whole name here.
 struct Name {
   std::string_view original;
   std::string_view diffusers;
@@ -36,7 +36,7 @@ struct Name {
   std::string_view bias = ".bias";
 };
 
-/// Sizes that original names count by.
+/// Sizes on which the numbers in original names depend.
 struct Layout {
   int64_t layers_per_block = 2;                       // of the UNet
   std::vector<bool> up_attention{true, true, false};  // blocks of the UNet that have attention
@@ -46,13 +46,13 @@ struct Layout {
 
 using Numbers = std::vector<int64_t>;
 
-/// How the numbers in a place's name change, where they do; nothing for numbers that cannot be.
+/// Conversion of the numbers in a place's names; returns nothing for impossible numbers.
 struct Numbering {
   std::optional<Numbers> (*diffusers)(const Numbers& original, const Layout& layout);
   std::optional<Numbers> (*original)(const Numbers& diffusers, const Layout& layout);
 };
 
-/// Names that begin alike. `{}` stands for a number, here and in a Name.
+/// Names with a common prefix. `{}` matches a number, here and in a Name.
 struct Place {
   std::string_view original;
   std::string_view diffusers;
@@ -61,11 +61,11 @@ struct Place {
 };
 
 struct NameTable {
-  std::string_view model;  // as messages call it
+  std::string_view model;  // the name in messages
   std::span<const Place> places;
-  /// Files may have names of both kinds beside each other, none of which means two things.
+  /// Files may contain names of both namings, none of which is ambiguous.
   bool mixed = false;
-  /// What a file's names say of the sizes that they count by; null: none.
+  /// The sizes from a file's names; null: none.
   Layout (*layout)(std::span<const std::string_view> names) = nullptr;
 };
 
@@ -73,11 +73,11 @@ extern const NameTable kWanNames;
 extern const NameTable kFluxNames;
 extern const NameTable kUNetNames;
 extern const NameTable kAutoencoderNames;  // of Flux and Stable Diffusion XL
-extern const NameTable kClipNames;         // the text side, in transformers' names only
-extern const NameTable kOpenClipNames;     // the same in the names of open_clip
+extern const NameTable kClipNames;         // the text model, in transformers' names only
+extern const NameTable kOpenClipNames;     // the same in open_clip's names
 extern const NameTable kT5Names;           // the encoder, in transformers' names only
 
-/// A diffusers module, or key, and what it is of the original's.
+/// A diffusers module or key, and the part of the original's that it is.
 struct Piece {
   std::string name;
   Cut cut = Cut::WHOLE;
@@ -85,38 +85,38 @@ struct Piece {
   bool operator==(const Piece&) const = default;
 };
 
-/// What a name means: one module of diffusers, or the several that the original joins in one.
+/// The meaning of a name: one diffusers module, or the several that the original joins.
 struct NamedModule {
   std::vector<Piece> pieces;
-  Naming naming;  // what it was written in; DIFFUSERS where both call it the same
+  Naming naming;  // the naming of the name; DIFFUSERS if both are equal
   bool operator==(const NamedModule&) const = default;
 };
 
 enum class Spelling : uint8_t { DOTS, UNDERSCORES };  // `blocks.0.attn1` or `blocks_0_attn1`
 
-/// Reads a module in either naming; nothing for a name of neither.
+/// Reads a module in either naming; nothing for an unknown name.
 std::optional<NamedModule> read_module(const NameTable& table, std::string_view name,
                                        Spelling spelling = Spelling::DOTS,
                                        const Layout& layout = {});
 
 /// The diffusers keys in an original one (`blocks.0.self_attn.q.weight` ->
-/// `blocks.0.attn1.to_q.weight`); none for a key that is not the original's.
+/// `blocks.0.attn1.to_q.weight`); empty for a key that is not the original's.
 std::vector<Piece> diffusers_keys(const NameTable& table, std::string_view original,
                                   const Layout& layout = {});
 
-/// The reverse: the original's key that holds a diffusers key, and which part of it that is;
-/// nothing for a key that is not the model's.
+/// The reverse: the original's key that contains a diffusers key, and which part of it; nothing for
+/// a key that is not the model's.
 std::optional<Piece> original_key(const NameTable& table, std::string_view diffusers,
                                   const Layout& layout = {});
-/// The same of modules.
+/// The same for modules.
 std::optional<Piece> original_module(const NameTable& table, std::string_view diffusers,
                                      const Layout& layout = {});
 
-/// Sizes of a model by its names, in either naming.
+/// The sizes of a model from its names, in either naming.
 Layout layout_of(const NameTable& table, std::span<const std::string_view> names);
 
-/// The numbers in `name` where the pattern has `{}`; nothing where the pattern does not match.
-/// `blocks.{}.norm` is a pattern. With `prefix` the name may go on behind it.
+/// The numbers in `name` at the pattern's `{}`; nothing if the pattern, such as `blocks.{}.norm`,
+/// does not match. With `prefix` the name may be longer.
 std::optional<Numbers> match(std::string_view pattern, std::string_view name,
                              Spelling spelling = Spelling::DOTS, bool prefix = false);
 

@@ -4,10 +4,10 @@
 
 namespace kinema::weights {
 
-/// How the names in a file are spelt: diffusers' and transformers', or the original release's.
+/// The naming of a file's tensors: that of diffusers and transformers, or the original release's.
 enum class Naming : uint8_t { DIFFUSERS, ORIGINAL };
 
-/// What a model's original names are read by; see names.h.
+/// A table of a model's original names; see names.h.
 struct NameTable;
 
 }  // namespace kinema::weights

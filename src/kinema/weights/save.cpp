@@ -10,10 +10,10 @@ namespace {
 
 constexpr int64_t kShardBytes = int64_t{5} << 30;
 
-/// Gives parameter i on the host.
+/// Returns parameter i in host memory.
 using ToHost = std::function<HostArray(size_t parameter)>;
 
-/// Brings one parameter at a time to the host; the layers of a stack follow one another, so that a
+/// Copies one parameter at a time to the host; the layers of a stack are consecutive, so that a
 /// stack is fetched once.
 class Fetch {
  public:

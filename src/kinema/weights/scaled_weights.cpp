@@ -12,14 +12,14 @@ namespace {
 using io::Json;
 
 constexpr std::array<std::string_view, 1> kWeightName{".weight"};
-// Scales of weights, by who wrote the file, and of activations.
+// Names of the scales of weights, by the program that wrote the file, and of activations.
 constexpr std::array<std::string_view, 2> kScaleNames{".scale_weight", ".weight_scale"};
 constexpr std::array<std::string_view, 2> kUnusedScales{".scale_input", ".input_scale"};
-// How a layer is stored, in ComfyUI's files: JSON as bytes, or for all layers in the metadata.
+// The format of a layer in ComfyUI's files: JSON as bytes, or for all layers in the metadata.
 constexpr std::array<std::string_view, 1> kLayerFormat{".comfy_quant"};
 constexpr const char* kLayerFormats = "_quantization_metadata";
 
-/// `X` of a tensor that says something of `X.weight`: a name that ends with one of these.
+/// `X` of a tensor that belongs to `X.weight`: a name with one of these ends.
 std::optional<std::string_view> module_of(std::string_view name,
                                           std::span<const std::string_view> ends) {
   for (const std::string_view end : ends) {
@@ -30,7 +30,7 @@ std::optional<std::string_view> module_of(std::string_view name,
   return std::nullopt;
 }
 
-// A tensor that says that weights are scaled; its values do not matter.
+// A tensor that marks scaled weights; its values do not matter.
 bool is_mark(std::string_view name) {
   return name == "scaled_fp8" || name.ends_with(".scaled_fp8");
 }
@@ -119,7 +119,7 @@ void ScaledWeights::add_format(std::string_view module, const io::TensorView& te
   add_format(std::string(module), Json::parse(text, where), where);
 }
 
-// Others turn codes or pack them.
+// Other formats reorder or pack codes.
 void ScaledWeights::add_format(const std::string& module, const Json& layer,
                                const std::string& where) {
   const std::string& format = layer.at("format").as_string();

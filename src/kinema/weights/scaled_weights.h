@@ -11,21 +11,21 @@
 
 namespace kinema::weights {
 
-/// What a file says of its weights, by the module's name: scales of codes, as ComfyUI's files have
-/// them beside the weights, and how each layer is stored.
+/// A file's data about its weights, by module name: scales of codes, as in ComfyUI's files, and the
+/// storage format of each layer.
 class ScaledWeights {
  public:
-  /// Throws an Error for two scales of one weight. `tensors` and `path` outlive this.
+  /// Throws an Error for two scales of one weight. `tensors` and `path` must outlive the object.
   ScaledWeights(std::span<const io::TensorView* const> tensors, const std::string& path);
 
-  /// Later files may say it of all layers in the metadata, where names may lack `prefix`.
+  /// Newer files store the formats of all layers in the metadata, maybe without `prefix` in names.
   void add_formats(const io::SafetensorsFile& file, const std::string& prefix);
-  /// Throws an Error where what is said does not fit the weights.
+  /// Throws an Error if the formats do not fit the weights.
   void check_all(std::span<const io::TensorView* const> tensors) const;
   /// The scales of `X.weight`, or null.
   const io::TensorView* scale_of(std::string_view name) const;
 
-  /// A tensor that says something of another one, and is no weight.
+  /// True for a tensor that describes another one and is not a weight.
   static bool is_beside(std::string_view name);
 
  private:

@@ -5,21 +5,21 @@
 #include <string_view>
 #include <vector>
 
-/// What lies in one file: a network, or a whole pipeline.
+/// The contents of a single file: a network, or a whole pipeline.
 namespace kinema::weights {
 
-/// The models of a pipeline in a single file beside the network: kVae, kTextEncoder, kTextEncoder2.
-/// None for a folder. Throws an Error for a damaged file.
+/// The models in a single file other than the network: kVae, kTextEncoder, kTextEncoder2. Empty for
+/// a folder. Throws an Error for a corrupt file.
 std::vector<std::string_view> parts_in(const std::filesystem::path& path);
 
-/// What a single file holds, with the naming of a network: `original names of Flux`, `vae`; empty
-/// for a file of none that is known. Throws what Checkpoint::open throws.
+/// A description of a single file's models, with the naming of a network: `original names of Flux`,
+/// `vae`; empty if no known model is in it. Throws the Errors of Checkpoint::open.
 std::string models_in(const std::filesystem::path& path);
 
-/// What a file says itself of how its network was trained, beside its weights.
+/// A file's marks of how its network was trained.
 struct ObjectiveMarks {
-  bool v_prediction = false;         // it learned the velocity
-  bool zero_terminal_snr = false;    // its last timestep is noise alone (arXiv:2305.08891)
+  bool v_prediction = false;         // it predicts the velocity
+  bool zero_terminal_snr = false;    // its last timestep is pure noise (arXiv:2305.08891)
   std::vector<std::string> said_by;  // the tensors `v_pred`, `ztsnr`, or the metadata
 
   bool any() const { return v_prediction || zero_terminal_snr; }
@@ -28,12 +28,12 @@ struct ObjectiveMarks {
 /// `v-prediction, zero terminal SNR (by `v_pred`, `ztsnr`)`.
 std::string to_string(const ObjectiveMarks& marks);
 
-/// By the tensors `v_pred` and `ztsnr`, and by `modelspec.prediction_type` in the metadata of a
-/// safetensors file. No marks for a folder. Throws an Error for a damaged file.
+/// From the tensors `v_pred` and `ztsnr`, and `modelspec.prediction_type` in the metadata of a
+/// safetensors file. No marks for a folder. Throws an Error for a corrupt file.
 ObjectiveMarks objective_marks(const std::filesystem::path& path);
 
-/// Names of tensors in a single file that no model reads (is_left_over), for a line about them.
-/// Throws an Error for a damaged file.
+/// Names of tensors in a single file that no model reads (is_left_over), for a log line. Throws an
+/// Error for a corrupt file.
 std::vector<std::string> left_overs(const std::filesystem::path& path);
 
 }  // namespace kinema::weights

@@ -15,10 +15,10 @@ namespace kinema::weights {
 namespace {
 
 constexpr int64_t kRowsAtOnce = 16;
-// Values that are brought to F32 at a time: they stay in the first cache.
+// Number of values converted to F32 at a time: they stay in the L1 cache.
 constexpr size_t kPiece = 4096;
 
-/// The values of one row as F32, a piece after the other: work(first value, values).
+/// Calls work(first value, values) for the values of one row as F32, piece by piece.
 template <typename Work>
 void for_each_piece(const FloatWeight& weight, size_t row, const Work& work) {
   const auto width = static_cast<size_t>(weight.shape.elements() / weight.shape.dims[0]);
@@ -32,8 +32,8 @@ void for_each_piece(const FloatWeight& weight, size_t row, const Work& work) {
   }
 }
 
-/// The bits of the largest absolute value; of NaN where one of them is. Bits without the sign are
-/// in the order of the values, with NaN last, and are no negative numbers.
+/// The bits of the largest absolute value; of NaN if there is one. Bits without the sign have the
+/// same order as the values, with NaN last, and are not negative.
 int32_t largest_of(std::span<const float> values, int32_t largest) {
   for (const float x : values) {
     largest = std::max(largest, std::bit_cast<int32_t>(x) & 0x7fffffff);
@@ -41,7 +41,7 @@ int32_t largest_of(std::span<const float> values, int32_t largest) {
   return largest;
 }
 
-/// Rounds to nearest even by an addition, which loops of vectors have; |x| is below 2^22.
+/// Rounds to nearest even by an addition, which vectorises; |x| is below 2^22.
 float rounded(float x) {
   constexpr float kOnes = 12582912.0F;  // 1.5 * 2^23: its last bit is 1
   return (x + kOnes) - kOnes;
@@ -85,7 +85,7 @@ StoredWeight store(const FloatWeight& weight, DType codes) {
       const float scale = std::bit_cast<float>(largest) / most;
       scales[row] = scale == 0.0F ? 1.0F : scale;
       if (!std::isfinite(scales[row])) {
-        continue;  // refused below
+        continue;  // reported below
       }
       const size_t begin = row * (out.codes.bytes.size() / static_cast<size_t>(rows));
       for_each_piece(weight, row, [&](size_t i, std::span<const float> values) {

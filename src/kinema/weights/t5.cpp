@@ -19,7 +19,7 @@ constexpr std::string_view kUmt5 = "UMT5EncoderModel";
 constexpr std::string_view kShared = "shared.weight";
 constexpr std::string_view kOwn = "encoder.embed_tokens.weight";
 
-/// Whether a configuration is of T5, not of UMT5; nothing for another model's.
+/// True for a configuration of T5, false for UMT5; nothing for another model's.
 std::optional<bool> of_t5(const Json& config) {
   const std::string name = class_of(config);
   const Json* type = config.is_object() ? config.find("model_type") : nullptr;
@@ -42,7 +42,7 @@ t5::EncoderConfig parse_t5_config(const Json& json) {
   const std::optional<bool> is_t5 = of_t5(json);
   check(is_t5.has_value(), "[weights] {}: the class is `{}` but must be `{}` or `{}`", json.where(),
         class_of(json), kT5, kUmt5);
-  // Without the key, T5 has one layer with ReLU where v1.1 has a gate.
+  // Without the key, T5 has a single layer with ReLU; v1.1 has a gate.
   check(!*is_t5 || json.contains("feed_forward_proj"),
         "[weights] {}: `feed_forward_proj` is missing, which stands for relu; expected gated-gelu "
         "(T5 v1.1)",

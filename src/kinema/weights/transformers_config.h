@@ -7,20 +7,20 @@
 
 #include "kinema/io/json.h"
 
-// What readers of transformers' config.json share.
+// Functions for readers of transformers' config.json.
 namespace kinema::weights {
 
 /// The first of `architectures`, or empty.
 std::string class_of(const io::Json& config);
 
-/// A number that may be null or absent, which both stand for `otherwise`.
+/// A number that may be null or missing: then it is `otherwise`.
 int64_t int_or(const io::Json& json, std::string_view key, int64_t otherwise);
 double number_or(const io::Json& json, std::string_view key, double otherwise);
 
-/// A key that has only one value that this build knows; it may be absent.
+/// Throws an Error if a key, which may be missing, has another value than `word`.
 void expect_word(const io::Json& json, std::string_view key, std::string_view word);
 
-/// `validate`, whose Errors are said to be of this document's file.
+/// Calls `validate` and adds this document's file name to its Errors.
 void validated(const io::Json& document, const std::function<void()>& validate);
 
 }  // namespace kinema::weights

@@ -13,7 +13,7 @@ using io::Json;
 
 constexpr std::string_view kClass = "AutoencoderKLWan";
 
-// `clip_output` stands in some published files; the reference does not read it.
+// `clip_output` is in some published files; the reference does not read it.
 constexpr std::array<std::string_view, 17> kKeys{"base_dim",
                                                  "decoder_base_dim",
                                                  "z_dim",
@@ -42,7 +42,7 @@ void check_words(const Json& json) {
   }
 }
 
-/// Reads a key where it is there and not null.
+/// Reads a key if it exists and is not null.
 template <typename T, typename Read>
 void read(const Json& json, std::string_view key, T& into, Read&& as) {
   if (const Json* value = json.find(key); value != nullptr && !value->is_null()) {
@@ -52,7 +52,7 @@ void read(const Json& json, std::string_view key, T& into, Read&& as) {
 
 int64_t integer(const Json& value) { return value.as_int(); }
 
-/// A size for which 0 would stand for null.
+/// A size for which the file has null instead of 0.
 int64_t positive(const Json& value) {
   const int64_t size = value.as_int();
   check(size > 0, "[weights] {} is {} but must be positive or null", value.where(), size);
@@ -77,7 +77,7 @@ std::vector<bool> flags(const Json& value) {
   return out;
 }
 
-/// The file may say how much smaller latents are, but the levels decide.
+/// The file may contain the factor of the latents' size, but the levels determine it.
 void check_factor(const Json& json, std::string_view key, int64_t made) {
   const Json* value = json.find(key);
   if (value == nullptr || value->is_null()) {

@@ -7,12 +7,11 @@
 
 namespace kinema::weights {
 
-/// True when `_class_name` says so.
+/// True for this `_class_name`.
 bool is_vae(const io::Json& config);
 
-/// The sizes of a `config.json` of AutoencoderKLWan; keys that are absent have diffusers' defaults.
-/// Throws an Error naming file and key for a wrong class, an unknown or wrongly typed key, or sizes
-/// that cannot be.
+/// The sizes of a `config.json` of AutoencoderKLWan; missing keys have diffusers' defaults. Throws
+/// an Error with file and key for another class, an unknown or wrongly typed key, or invalid sizes.
 vae::Config parse_vae_config(const io::Json& json);
 
 /// The reverse.

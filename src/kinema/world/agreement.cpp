@@ -14,8 +14,8 @@
 namespace kinema::world {
 namespace {
 
-constexpr double kLongest = 4 * 3600;  // seconds: one may still encode clips
-// Neither stands in a name; a value may have the second.
+constexpr double kLongest = 4 * 3600;  // seconds; a process may still be encoding clips
+// Neither occurs in a name; a value may contain the second.
 constexpr char kEndOfName = '\x01';
 constexpr char kEndOfField = '\x02';
 
@@ -39,13 +39,13 @@ StartRecord record_of(std::string_view text) {
   return out;
 }
 
-constexpr size_t kMost = 60;  // bytes of a value that are told
+constexpr size_t kMost = 60;  // bytes of a value in the message
 
 bool begins_character(const std::string& text, size_t at) {
   return at >= text.size() || (static_cast<unsigned char>(text[at]) & 0xC0U) != 0x80U;
 }
 
-/// A value, or of a long one what is around `at`, where it is no longer what the others are.
+/// A value; of a long one, the part around `at`, where it starts to differ.
 std::string shown(const std::string& value, size_t at) {
   if (value.size() <= kMost) {
     return value.empty() ? "nothing" : value;
@@ -74,7 +74,7 @@ std::string who(const NameOf& name_of, const std::vector<int64_t>& ranks) {
   return ranks.size() == 1 ? name_of(ranks.front()) : ranks_text(ranks);
 }
 
-/// `learning_rate is 1e-05 on process 3 on d, 0.0001 on the others`; empty where all are alike.
+/// `learning_rate is 1e-05 on process 3 on d, 0.0001 on the others`; empty if all are equal.
 std::string difference(const NameOf& name_of, const std::string& name,
                        const std::vector<StartRecord>& all) {
   std::map<std::string, std::vector<int64_t>> by_value;
@@ -84,12 +84,12 @@ std::string difference(const NameOf& name_of, const std::string& name,
   if (by_value.size() == 1) {
     return "";
   }
-  // What most have is what was meant; of equally many, what process 0 has.
+  // The value of most processes is assumed to be the intended one; in a tie, process 0's.
   const auto most = std::ranges::max_element(by_value, [](const auto& a, const auto& b) {
     return std::pair(a.second.size(), -a.second.front()) <
            std::pair(b.second.size(), -b.second.front());
   });
-  size_t alike = most->first.size();  // characters that all begin with
+  size_t alike = most->first.size();  // length of the common prefix
   for (const auto& [value, ranks] : by_value) {
     const auto stop = std::ranges::mismatch(value, most->first).in1;
     alike = std::min(alike, static_cast<size_t>(stop - value.begin()));

@@ -7,7 +7,7 @@
 namespace kinema::world {
 namespace {
 
-constexpr const char* kUser = "kinema";  // PLAIN wants a name
+constexpr const char* kUser = "kinema";  // PLAIN requires a name
 
 }  // namespace
 
@@ -17,7 +17,7 @@ Authenticator::Authenticator(zmq::context_t& context) : requests_(context, zmq::
 }
 
 void Authenticator::guard(zmq::socket_t& incoming, int64_t most_bytes, int most_messages) {
-  constexpr int kHandshake = 10000;  // ms that a connection may take to say who it is
+  constexpr int kHandshake = 10000;  // ms in which a connection must authenticate
   incoming.set(zmq::sockopt::plain_server, true);
   incoming.set(zmq::sockopt::zap_domain, kUser);
   incoming.set(zmq::sockopt::maxmsgsize, most_bytes);

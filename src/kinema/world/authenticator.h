@@ -6,22 +6,22 @@
 
 namespace kinema::world {
 
-/// Whom the connections to this process come from. ZeroMQ asks for each (ZAP, RFC 27) before it
-/// reads a message of it, and closes those that do not know the secret of the run.
+/// Checks the secret of connections to this process. ZeroMQ sends a request for each (ZAP, RFC 27)
+/// before it reads a message of it, and closes connections without the secret of the run.
 class Authenticator {
  public:
-  /// Before a socket that asks is bound; requests wait until they are answered.
+  /// Create it before a socket with guard() is bound; requests wait until they are answered.
   explicit Authenticator(zmq::context_t& context);
 
-  /// The socket that connections come to: asks for the secret, takes no message of more than
-  /// `most_bytes`, and reads on only while fewer than `most_messages` of a connection wait.
+  /// Configures the socket that accepts connections: requires the secret, accepts messages of at
+  /// most `most_bytes`, and queues at most `most_messages` per connection.
   static void guard(zmq::socket_t& incoming, int64_t most_bytes, int most_messages);
-  /// A socket that connects knows it.
+  /// Configures a socket that connects: sends the secret.
   static void introduce(zmq::socket_t& outgoing, const std::string& secret);
 
-  /// Readable while requests wait.
+  /// Readable while requests are pending.
   zmq::socket_t& requests() { return requests_; }
-  /// Answers those that wait, some at most. Never waits.
+  /// Answers pending requests, up to a limit. Never blocks.
   void answer(const std::string& secret);
 
  private:

@@ -27,7 +27,7 @@ uint64_t number_in(const Message& message) {
   return out;
 }
 
-/// A list of texts as one.
+/// Encodes a list of texts as one text.
 std::string packed(const std::vector<std::string>& texts) {
   std::string out;
   for (const std::string& text : texts) {
@@ -54,13 +54,14 @@ std::vector<std::string> unpacked(std::string_view text) {
 
 }  // namespace
 
-/// Waits for messages, with pauses that begin short: an exchange of small texts takes less than a
-/// millisecond where all come at once, and waiting for a compiler should cost nothing.
+/// Waits for messages, with pauses that start short: an exchange of small texts takes less than a
+/// millisecond if all processes arrive at the same time, and a long wait (for a compiler) costs
+/// nothing.
 class Communicator::Deadline {
  public:
   Deadline(const Communicator& own, const Wait& wait) : own_(own), wait_(wait) {}
 
-  /// `from`: whose message each is.
+  /// `from`: the sender of each message.
   void wait(const Messages& messages, const std::vector<int64_t>& from) {
     std::vector<bool> done(messages.size());
     for (auto pause = std::chrono::microseconds(20); !std::ranges::all_of(done, std::identity());

@@ -11,35 +11,36 @@
 
 namespace kinema::world {
 
-/// How long to wait for the others, and for what.
+/// How long to wait for other processes, and the name of the exchange.
 struct Wait {
-  std::string what;  ///< `the start record`: shows in the error
+  std::string what;  ///< `the start record`: part of the error
   double seconds = 300;
 };
 
-/// Exchanges of texts between all processes, in the same order in each. One thread at a time.
+/// Collective exchanges of texts between all processes, called in the same order in each. One
+/// thread at a time.
 ///
-/// Every call throws an Error that names the processes which did not come in time.
+/// Every call throws an Error with the processes that did not arrive before the timeout.
 class Communicator {
  public:
-  /// The only process.
+  /// A single process.
   Communicator() = default;
-  /// Every process makes one at the same point. `failed` is asked while it waits: an error of
-  /// another process, or an empty string.
+  /// Created by every process at the same point. `failed` is polled during waits: it returns
+  /// another process's error, or an empty string.
   explicit Communicator(std::shared_ptr<Engine> engine, std::function<std::string()> failed = {});
 
   int64_t rank() const { return rank_; }
   int64_t size() const { return size_; }
 
-  /// What each process gives, by rank.
+  /// The texts of all processes, by rank.
   std::vector<std::string> gather(std::string_view own, const Wait& wait);
-  /// What process 0 gives.
+  /// The text of process 0.
   std::string broadcast(std::string_view of_first, const Wait& wait);
-  /// Returns when all have come.
+  /// Returns when all processes have arrived.
   void barrier(const Wait& wait);
-  /// To one process, which receives it; returns when the text is no longer needed.
+  /// Sends to one process, which must receive it; returns when `text` is no longer needed.
   void send(std::string_view text, int64_t to, const Wait& wait);
-  /// What that process sends to this one, in the order in which it does.
+  /// The next text that process `from` sends to this one.
   std::string receive(int64_t from, const Wait& wait);
 
  private:
@@ -48,7 +49,7 @@ class Communicator {
   std::string hand_out(std::string_view text, const Wait& wait);
   void send_to(const std::vector<int64_t>& others, std::string_view text, const Wait& wait);
 
-  std::shared_ptr<Engine> engine_;  // null: the only process
+  std::shared_ptr<Engine> engine_;  // null: a single process
   int64_t rank_ = 0;
   int64_t size_ = 1;
   std::function<std::string()> failed_;

@@ -8,7 +8,7 @@ Message Message::copy_of(std::span<const std::byte> bytes) {
   if (bytes.empty()) {
     return {};
   }
-  const std::shared_ptr<std::byte[]> copy(new std::byte[bytes.size()]);  // not zeroed first
+  const std::shared_ptr<std::byte[]> copy(new std::byte[bytes.size()]);  // uninitialised
   std::memcpy(copy.get(), bytes.data(), bytes.size());
   return {copy, {copy.get(), bytes.size()}};
 }

@@ -11,7 +11,7 @@
 
 namespace kinema::world {
 
-/// Bytes that nobody changes any more. Copies share them; they stay where they are while one lives.
+/// Immutable bytes. Copies share them; their address is fixed while a copy exists.
 class Message {
  public:
   Message() = default;
@@ -26,7 +26,7 @@ class Message {
   std::span<const std::byte> bytes() const { return bytes_; }
   size_t size() const { return bytes_.size(); }
   std::string text() const { return {reinterpret_cast<const char*>(bytes_.data()), size()}; }
-  /// Some of the bytes, which keep all of them alive.
+  /// A range of the bytes, which keeps all of them alive.
   Message part(size_t offset, size_t size) const { return {owner_, bytes_.subspan(offset, size)}; }
 
  private:
@@ -34,19 +34,19 @@ class Message {
   std::span<const std::byte> bytes_;
 };
 
-/// A message that is being sent or received. Its memory belongs to the engine, so that it may be
-/// dropped at any time: what is sent still arrives, what was to be received is given up.
+/// A message that is being sent or received. The engine owns its memory, so it may be destroyed at
+/// any time: a send then still arrives, a receive is cancelled.
 class Pending {
  public:
   virtual ~Pending() = default;
-  /// True once the message has come, or has been handed to the network. Never waits. Throws an
-  /// Error when it never will.
+  /// True when the message has been received, or handed to the network. Never blocks. Throws an
+  /// Error if that can no longer happen.
   virtual bool done() = 0;
-  /// What has come, once it is done; empty for what is sent.
+  /// The received message, when done; empty for a send.
   virtual Message message() const { return {}; }
 };
 
-/// What carries bytes between the processes of a run. Any thread may call; nothing waits.
+/// The transport between the processes of a run. Thread-safe; no call blocks unless stated.
 class Engine {
  public:
   virtual ~Engine() = default;
@@ -55,23 +55,23 @@ class Engine {
   /// `Open MPI 4.1.4`
   virtual std::string name() const = 0;
 
-  /// Messages of one channel do not meet those of another. All processes open theirs in the same
-  /// order; returns when all have.
+  /// A new channel; messages of different channels are never matched. All processes open theirs in
+  /// the same order; blocks until all have.
   virtual int open_channel() = 0;
-  /// Messages of one channel and tag between two processes arrive in the order in which they were
-  /// sent. Tags are below 2^30.
+  /// Messages of one channel and tag between two processes arrive in the order of sending. Tags are
+  /// below 2^30.
   virtual std::unique_ptr<Pending> send(int channel, Message message, int64_t to, int tag) = 0;
-  /// A message of `bytes` bytes; one of another size is an error of `done`.
+  /// Receives a message of `bytes` bytes; for another size, `done` throws.
   virtual std::unique_ptr<Pending> receive(int channel, size_t bytes, int64_t from, int tag) = 0;
 
-  /// A key and value that every process may then ask for; keys are put once.
+  /// Stores a key and value that every process can get; each key is put once.
   virtual void put(const std::string& key, const std::string& value) = 0;
-  /// Nothing when no process has put it yet.
+  /// Nothing if no process has put the key yet.
   virtual std::optional<std::string> get(const std::string& key) = 0;
 };
 
-/// The name under which a module of an engine is found when it is loaded; returns a new
-/// `Engine*`, or null with the reason in `error`. A module is built with the program that loads it.
+/// The symbol of an engine in a loadable module; returns a new `Engine*`, or null with the reason
+/// in `error`. A module is built together with the program that loads it.
 inline constexpr const char* kEngineSymbol = "kinema_world_engine";
 using MakeEngine = Engine* (*)(std::string* error);
 

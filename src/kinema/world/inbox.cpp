@@ -8,7 +8,7 @@
 
 namespace kinema::world {
 
-/// A message that is waited for.
+/// A message that a receiver waits for.
 class Inbox::Receiving : public Pending {
  public:
   Receiving(std::shared_ptr<Inbox> inbox, const Address& address, std::shared_ptr<Wanted> wanted)

@@ -12,18 +12,18 @@
 
 namespace kinema::world {
 
-/// Messages that have come and those that are waited for, matched in order. Any thread may call.
+/// Matches received messages with receivers, in order. Thread-safe.
 class Inbox : public std::enable_shared_from_this<Inbox> {
  public:
-  /// From which process, by which channel and tag.
+  /// Sender, channel and tag.
   using Address = std::tuple<int64_t, int, int>;
 
   void deliver(const Address& address, Message message);
-  /// A message of `bytes` bytes, which is given up when the result is dropped.
+  /// Receives a message of `bytes` bytes; cancelled if the result is destroyed.
   std::unique_ptr<Pending> receive(const Address& address, size_t bytes);
-  /// No more messages come: whoever waits for one gets this error.
+  /// No more messages will arrive: all receivers get this error.
   void fail_all(const std::string& error);
-  /// That error; empty while all is well.
+  /// That error; empty if there is none.
   std::string error() const;
 
  private:
@@ -40,10 +40,10 @@ class Inbox : public std::enable_shared_from_this<Inbox> {
   class Receiving;
 
   static void hand_over(Message message, Wanted& wanted);
-  /// Forgets an address at which nothing has come and nothing is waited for.
+  /// Removes an address without messages and receivers.
   void tidy(const Address& address);
 
-  mutable std::mutex mutex_;  // of what follows, and of what is wanted
+  mutable std::mutex mutex_;  // guards the members below, and the receivers
   std::map<Address, Lane> lanes_;
   std::string error_;
 };

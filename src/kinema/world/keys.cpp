@@ -44,7 +44,7 @@ std::string Keys::get(const std::string& key, std::chrono::milliseconds timeout)
   }
 }
 
-// PMIx takes names of up to 511 bytes; those of large groups of devices list them all.
+// PMIx limits names to 511 bytes; names for large groups of devices list them all.
 std::string Keys::full(const std::string& key) const {
   constexpr size_t kMost = 400;
   return prefix_ + (key.size() <= kMost

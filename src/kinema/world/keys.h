@@ -10,19 +10,18 @@
 
 namespace kinema::world {
 
-/// Keys and values that all processes see, for plugins that find each other with them. Those of one
-/// object do not meet those of another; all processes make theirs in the same order. Any thread may
-/// call.
+/// Keys and values that all processes see, for the rendezvous of plugins. Objects have separate
+/// keys; all processes create theirs in the same order. Thread-safe.
 class Keys {
  public:
-  /// `failed` is asked while a call waits: an error of another process, or an empty string.
+  /// `failed` is polled during waits: it returns another process's error, or an empty string.
   explicit Keys(std::shared_ptr<Engine> engine, std::function<std::string()> failed = {});
 
   void put(const std::string& key, const std::string& value);
-  /// Waits until a process has put the key. Throws an Error when none has in time, and what
-  /// `failed` says.
+  /// Waits until a process has put the key. Throws an Error after the timeout, and the error of
+  /// `failed`.
   std::string get(const std::string& key, std::chrono::milliseconds timeout);
-  /// Nothing when no process has put it yet.
+  /// Nothing if no process has put the key yet.
   std::optional<std::string> find(const std::string& key);
 
  private:

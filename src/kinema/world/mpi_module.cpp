@@ -1,5 +1,5 @@
-// The engine of mpirun and `srun --mpi=pmix`: messages over MPI, keys over PMIx. A module of its
-// own, so that the program needs neither where no launcher started it.
+// The engine of mpirun and `srun --mpi=pmix`: messages over MPI, keys over PMIx. A separate module,
+// so that the program needs neither if no launcher started it.
 #include <mpi.h>
 #include <pmix.h>
 
@@ -28,12 +28,12 @@ void check_mpi(int code, const char* call) {
   fail("[world] {}: {}", call, std::string(text.data(), static_cast<size_t>(length)));
 }
 
-/// What MPI reads or writes until it has ended: the parts of a message, as a count of MPI is an
-/// int.
+/// Memory that MPI reads or writes until the transfer ends, divided into parts because MPI's counts
+/// are ints.
 struct Transfer {
   static constexpr size_t kPart = size_t{1} << 30;
 
-  Message message;  // that is sent, or in which memory is received
+  Message message;  // the sent message, or the memory for the received one
   std::vector<MPI_Request> requests;
 
   bool done() {
@@ -45,8 +45,8 @@ struct Transfer {
   }
 };
 
-/// Transfers that nobody waits for any more. Their memory must stay while MPI may touch it: a send
-/// goes on, and what is received may have begun to arrive when it is cancelled.
+/// Transfers whose owner was destroyed. Their memory must stay while MPI may access it: a send
+/// continues, and a receive may have started when it is cancelled.
 class Abandoned {
  public:
   Abandoned() = default;
@@ -56,7 +56,7 @@ class Abandoned {
     using Clock = std::chrono::steady_clock;
     constexpr std::chrono::seconds kLongest(5);
     for (const Clock::time_point end = Clock::now() + kLongest; !forget_done();) {
-      if (Clock::now() > end) {  // with a process that is gone: never freed
+      if (Clock::now() > end) {  // with a lost process: never freed
         new std::vector<Transfer>(std::move(all_));
         return;
       }
@@ -68,14 +68,14 @@ class Abandoned {
     const std::lock_guard lock(mutex_);
     all_.push_back(std::move(transfer));
   }
-  /// True when none is left.
+  /// True if none is left.
   bool forget_done() {
     const std::lock_guard lock(mutex_);
     std::erase_if(all_, [](Transfer& each) {
       try {
         return each.done();
       } catch (const Error&) {
-        return false;  // how far it came is not known
+        return false;  // its progress is unknown
       }
     });
     return all_.empty();
@@ -102,7 +102,7 @@ class MpiPending : public Pending {
     try {
       ended = transfer_.done();
     } catch (const Error&) {
-      // How far it came is not known.
+      // Its progress is unknown.
     }
     if (!ended) {
       abandoned_->keep(std::move(transfer_));
@@ -142,7 +142,7 @@ class MpiEngine : public Engine {
   MpiEngine(const MpiEngine&) = delete;
   MpiEngine& operator=(const MpiEngine&) = delete;
   ~MpiEngine() override {
-    abandoned_.reset();  // waits for what MPI still does
+    abandoned_.reset();  // waits for MPI's remaining transfers
     if (has_pmix_) {
       PMIx_Finalize(nullptr, 0);
     }
@@ -180,7 +180,7 @@ class MpiEngine : public Engine {
   std::unique_ptr<Pending> receive(int channel, size_t bytes, int64_t from, int tag) override {
     const MPI_Comm comm = comm_of(channel);
     abandoned_->forget_done();
-    const std::shared_ptr<std::byte[]> into(new std::byte[bytes]);  // not zeroed first
+    const std::shared_ptr<std::byte[]> into(new std::byte[bytes]);  // uninitialised
     Transfer transfer{.message = {into, {into.get(), bytes}}, .requests = {}};
     for_each_part(bytes, transfer, [&](size_t offset, int count, MPI_Request* request) {
       check_mpi(MPI_Irecv(into.get() + offset, count, MPI_BYTE, static_cast<int>(from), tag, comm,
@@ -203,8 +203,8 @@ class MpiEngine : public Engine {
     check(status == PMIX_SUCCESS, "[world] PMIx_Put `{}`: {}", key, PMIx_Error_string(status));
   }
 
-  // Keys have no owner that is known, so each process is asked in turn, for what is there now:
-  // the one form that all servers of PMIx answer alike (Slurm's has no PMIx_Lookup).
+  // A key's owner is unknown, so each process is queried for the key's current value: the only form
+  // that all PMIx servers support (Slurm's has no PMIx_Lookup).
   std::optional<std::string> get(const std::string& key) override {
     check_pmix();
     for (int64_t rank = 0; rank < size_; ++rank) {
@@ -224,7 +224,7 @@ class MpiEngine : public Engine {
   }
 
  private:
-  /// Begins the requests of a transfer; of one that fails those that have begun are kept.
+  /// Starts the requests of a transfer; if one fails, those that have started are kept.
   template <typename Begin>
   void for_each_part(size_t bytes, Transfer& transfer, const Begin& begin) {
     size_t offset = 0;

@@ -11,18 +11,18 @@
 
 namespace kinema::world {
 
-/// What several processes tell people, gathered by the one that has the console: mostly all say the
-/// same, each when it comes to it. Not for several threads.
+/// Log lines of several processes, collected by the process that prints: mostly all have the same
+/// lines, at different times. Not thread-safe.
 class Notices {
  public:
   /// `names`: of the processes, by rank.
   explicit Notices(std::vector<std::string> names) : names_(std::move(names)) {}
 
-  /// Has been shown by this process itself.
+  /// This process has printed the line itself.
   void shown(const std::string& text) { shown_.insert(text); }
   void heard(int64_t rank, const std::string& text);
-  /// Lines to show: what was heard and is as old as `seconds`, equal texts as one line that says
-  /// whose they are, without what was shown before.
+  /// Lines to print: received ones that are at least `seconds` old; equal texts become one line
+  /// with the names of their processes; texts that were printed before are skipped.
   std::vector<std::string> due(double seconds);
 
  private:

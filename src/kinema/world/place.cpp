@@ -11,7 +11,7 @@
 namespace kinema::world {
 namespace {
 
-/// The whole number of at least `least` in a variable.
+/// A variable's integer, at least `least`.
 std::optional<int64_t> number(const Environment& environment, std::string_view name,
                               int64_t least) {
   const std::optional<std::string> text = environment(name);
@@ -27,17 +27,17 @@ std::optional<int64_t> number(const Environment& environment, std::string_view n
   return value;
 }
 
-/// The names under which a launcher tells the same four numbers.
+/// The variables in which a launcher sets the same four numbers.
 struct Names {
   std::string_view launcher;
   std::string_view rank;
   std::string_view size;
   std::string_view local_rank;
-  std::string_view local_size;  // empty: not told
+  std::string_view local_size;  // empty: not set
 };
 constexpr Names kOpenMpi{"mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
                          "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"};
-// MPICH's and Intel's, and what else of an older PMI.
+// MPICH's and Intel's, and other launchers with an older PMI.
 constexpr Names kHydra{"mpiexec", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"};
 constexpr Names kSlurm{"srun", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", ""};
 
@@ -58,7 +58,7 @@ std::optional<Place> told_by(const Names& names, const Environment& environment)
                .how = fmt::format("{} ({})", names.launcher, names.rank)};
 }
 
-/// The values of a variable that lists some, `a,b`; spaces around them do not count.
+/// The entries of a variable that is a list, `a,b`, without spaces around them.
 std::vector<std::string> list(const Environment& environment, std::string_view name) {
   const std::string text = environment(name).value_or("");
   std::vector<std::string> out;
@@ -74,7 +74,7 @@ std::vector<std::string> list(const Environment& environment, std::string_view n
   return out;
 }
 
-/// The host of `host:port`; an IPv6 address has brackets around it where a port follows.
+/// The host of `host:port`; an IPv6 address with a port is in brackets.
 std::string host_of(const std::string& address) {
   const size_t colon = address.rfind(':');
   const bool has_port =
@@ -82,7 +82,7 @@ std::string host_of(const std::string& address) {
   return has_port ? address.substr(0, colon) : address;
 }
 
-/// A variable that is set, under its name or an older one.
+/// A variable that is set, under its current or an older name.
 struct Set {
   std::string name;
   std::string value;
@@ -97,7 +97,7 @@ std::optional<Set> first_set(const Environment& environment,
   return std::nullopt;
 }
 
-/// The processes of a grid, `2,2,1`.
+/// The number of processes in a grid, `2,2,1`.
 int64_t processes_of(const Set& bounds) {
   int64_t product = 1;
   const Environment own = [&](std::string_view) { return bounds.value; };
@@ -113,10 +113,10 @@ int64_t processes_of(const Set& bounds) {
   return product;
 }
 
-/// Whose number a process of a slice is, and among whom.
+/// The index of a process in a slice, and the slice's hosts.
 struct InSlice {
   int64_t rank = 0;
-  std::vector<std::string> hosts;  // of every process of the slice; empty where there is one
+  std::vector<std::string> hosts;  // one per process of the slice; empty for a single process
   std::string how;
 };
 
@@ -124,7 +124,7 @@ std::string processes_text(int64_t count) {
   return fmt::format("{} process{}", count, count == 1 ? "" : "es");
 }
 
-/// `4 hosts`, as messages name what a list names.
+/// `4 hosts`: the length of a list, for messages.
 std::string named(const std::vector<std::string>& names, bool addresses) {
   const auto count = std::ssize(names);
   return addresses ? processes_text(count) : counted(count, "host");
@@ -146,7 +146,7 @@ InSlice place_in_slice(const Environment& environment) {
   }
   const std::optional<int64_t> task = number(environment, kTask, 0);
   const std::optional<int64_t> worker = number(environment, kWorker, 0);
-  // Several processes of one host have its worker's number in common.
+  // Several processes of one host share its worker number.
   check(
       addresses || !task || !worker || *task == *worker,
       "[world] {}={} but {}={}\n  with one process a host both are its number; several are listed "
@@ -188,7 +188,7 @@ InSlice place_in_slice(const Environment& environment) {
           .how = std::string(rank_name)};
 }
 
-/// Which slice of how many; those of one are not numbered.
+/// The index and number of slices; a single slice has no number.
 struct Slices {
   int64_t index = 0;
   int64_t count = 1;
@@ -226,10 +226,10 @@ Slices find_slices(const Environment& environment) {
   return {.index = *index, .count = *count, .coordinator = host_of(*coordinator)};
 }
 
-/// The first of the hosts in a list of Slurm's: `node7` of `node[7-9,12],gpu1`.
+/// The first host in a Slurm list: `node7` of `node[7-9,12],gpu1`.
 std::string first_host(const std::string& list) {
   std::string out;
-  bool within = false;  // brackets, of which the first number counts
+  bool within = false;  // inside brackets, of which the first number is used
   bool taken = false;
   for (const char c : list) {
     if (c == '[' || c == ']') {
@@ -249,8 +249,8 @@ std::string first_host(const std::string& list) {
   return out;
 }
 
-/// `srun` without PMIx: the first host is where process 0 is, on a port that the numbers of the job
-/// and of its step say.
+/// `srun` without PMIx: process 0 is on the first host, on a port that is computed from the job's
+/// and the step's number.
 Place without_pmix(Place place, const Environment& environment) {
   const std::optional<std::string> hosts = environment("SLURM_STEP_NODELIST");
   const std::optional<int64_t> job = number(environment, "SLURM_JOB_ID", 0);
@@ -259,8 +259,8 @@ Place without_pmix(Place place, const Environment& environment) {
         "is not set, so they cannot find each other\n"
         "  srun --mpi=pmix ... starts them with it (srun --mpi=list names what this Slurm has)",
         place.size);
-  constexpr int64_t kPorts = 4096;  // the upper ones, which the system does not hand out
-  // Steps of one job run side by side, and so do jobs of numbers that follow each other.
+  constexpr int64_t kPorts = 4096;  // the upper ones, which the system does not assign
+  // Steps of one job run at the same time, and so do jobs with consecutive numbers.
   constexpr int64_t kStep = 97;
   const int64_t step = number(environment, "SLURM_STEP_ID", 0).value_or(0);
   const int64_t port = 65536 - kPorts + (*job % kPorts + step % kPorts * kStep) % kPorts;
@@ -285,8 +285,8 @@ Place find_place(const Environment& environment) {
   }
   const std::optional<Place> slurm = told_by(kSlurm, environment);
   std::optional<Place> hydra = has_pmix ? std::nullopt : told_by(kHydra, environment);
-  // `srun --mpi=pmi2` says both alike; within a job mpiexec has srun start a helper on each host,
-  // whose numbers Slurm's are then.
+  // `srun --mpi=pmi2` sets both equally; within a job, mpiexec uses srun to start a helper on each
+  // host, and Slurm's numbers are the helper's.
   if (hydra && !(slurm && slurm->rank == hydra->rank && slurm->size == hydra->size)) {
     if (hydra->size > 1) {
       hydra->launcher = Launcher::TCP;
@@ -296,7 +296,7 @@ Place find_place(const Environment& environment) {
   if (slurm) {
     return slurm->size == 1 || has_pmix ? *slurm : without_pmix(*slurm, environment);
   }
-  if (has_pmix) {  // prterun: the size is PMIx's to tell
+  if (has_pmix) {  // prterun: PMIx has the size
     const std::optional<int64_t> rank = number(environment, "PMIX_RANK", 0);
     check(rank.has_value(), "[world] PMIX_NAMESPACE is set without PMIX_RANK");
     return {.launcher = Launcher::PMIX,
@@ -322,7 +322,7 @@ Place find_tpu_place(const Environment& environment) {
   if (slices.count > 1) {
     how += how.empty() ? "MEGASCALE_SLICE_ID" : ", MEGASCALE_SLICE_ID";
   }
-  // A port of our own: those from 8470 on are libtpu's.
+  // kinema's port; libtpu's start at 8470.
   constexpr int kPort = 8490;
   return {.launcher = Launcher::TCP,
           .rank = in_slice.rank + slices.index * workers,
@@ -349,7 +349,7 @@ Environment with_tpu_metadata(
   if (!number || !endpoints) {
     return environment;
   }
-  // `unknown:unknown:10.164.0.2,unknown:unknown:10.164.0.3`, by worker
+  // `unknown:unknown:10.164.0.2,unknown:unknown:10.164.0.3`, in the order of workers
   std::string hosts;
   const Environment own = [&](std::string_view) { return endpoints; };
   for (const std::string& each : list(own, "worker-network-endpoints")) {

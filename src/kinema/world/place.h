@@ -9,61 +9,60 @@
 
 namespace kinema::world {
 
-/// What started the processes of a run, and so how they find each other.
+/// The launcher of a run's processes, which determines how they connect.
 enum class Launcher : uint8_t {
-  NONE,  ///< this is the only one
-  PMIX,  ///< mpirun, prterun or `srun --mpi=pmix`, which serve PMIx
-  TCP,   ///< each was told its number and where process 0 listens: srun, a TPU's pod, keys, or
-         ///< MPICH's mpiexec with a key for the latter
+  NONE,  ///< a single process
+  PMIX,  ///< mpirun, prterun or `srun --mpi=pmix`, which provide PMIx
+  TCP,   ///< rank and coordinator's address are given: srun, a TPU pod, keys, or
+         ///< MPICH's mpiexec with a key for the address
 };
 
-/// Which of a run's processes this is, as its launcher's environment says.
+/// The rank of this process, from its launcher's environment.
 struct Place {
   Launcher launcher = Launcher::NONE;
   int64_t rank = 0;
   int64_t size = 1;
-  bool knows_size = true;  ///< else it is the launcher's to tell
-  /// The same among the processes of this host; empty where the launcher does not say.
+  bool knows_size = true;  ///< if false, the launcher provides it later
+  /// The rank and size among the processes of this host; empty if the launcher does not set them.
   std::optional<int64_t> local_rank;
   std::optional<int64_t> local_size;
-  /// Of Launcher::TCP: `host:port`, where process 0 listens; empty where nothing says it yet.
+  /// For Launcher::TCP: `host:port` where process 0 listens; empty if not known yet.
   std::string coordinator = {};
-  /// No launcher gathers what the processes print: each is its own console's.
+  /// No launcher collects the processes' output: each has its own console.
   bool has_own_console = false;
-  /// How it was found: `mpirun (OMPI_COMM_WORLD_RANK)`, `one process: no launcher`.
+  /// The source: `mpirun (OMPI_COMM_WORLD_RANK)`, `one process: no launcher`.
   std::string how;
 };
 
-/// Looks a variable of the environment up; nothing where it is not set.
+/// Returns an environment variable; nothing if it is not set.
 using Environment = std::function<std::optional<std::string>(std::string_view name)>;
-/// That of this process.
+/// The environment of this process.
 Environment own_environment();
 
-/// What the environment says, without asking anything else. Throws an Error for numbers that are
-/// none or contradict each other.
+/// The place in the environment, without other sources. Throws an Error for invalid or
+/// contradictory numbers.
 Place find_place(const Environment& environment);
 
-/// What the variables say that libtpu forms a pod from, for processes on TPUs that no launcher
-/// started: TPU_WORKER_ID among TPU_WORKER_HOSTNAMES, or CLOUD_TPU_TASK_ID among
-/// TPU_PROCESS_ADDRESSES; of several slices, MEGASCALE_SLICE_ID of MEGASCALE_NUM_SLICES. Throws an
-/// Error for those that contradict each other, with the remedy.
+/// The place from the variables with which libtpu forms a pod, for processes on TPUs without a
+/// launcher: TPU_WORKER_ID among TPU_WORKER_HOSTNAMES, or CLOUD_TPU_TASK_ID among
+/// TPU_PROCESS_ADDRESSES; for several slices, MEGASCALE_SLICE_ID of MEGASCALE_NUM_SLICES. Throws an
+/// Error with the remedy if they contradict each other.
 Place find_tpu_place(const Environment& environment);
 
-/// The environment of a TPU's host, with what the host's metadata server says where no variable
-/// names the hosts of its slice (`attribute`: `agent-worker-number`, `worker-network-endpoints`;
-/// nothing where it does not answer).
+/// The environment of a TPU host, extended by the host's metadata server if no variable lists the
+/// hosts of its slice (`attribute`: `agent-worker-number`, `worker-network-endpoints`; returns
+/// nothing if the server does not answer).
 Environment with_tpu_metadata(
     Environment environment,
     const std::function<std::optional<std::string>(std::string_view attribute)>& metadata);
 
-/// `found`, whose processes meet at `coordinator` where that is given. Throws an Error where they
-/// meet over TCP and nothing says where.
+/// `found` with the address `coordinator`, if that is given. Throws an Error if the processes use
+/// TCP and no address is known.
 Place meeting_at(Place found, const std::string& coordinator);
 
-/// What keys say (`process_id`, `num_processes`, `coordinator_address`) of what else `found` the
-/// process: `found` with another coordinator's address, or, where that is one process alone, a
-/// place of its own. `told_size`: nothing where nobody gave it. Throws an Error where they
-/// contradict each other.
+/// The place from keys (`process_id`, `num_processes`, `coordinator_address`) and `found`: `found`
+/// with another coordinator address, or, if `found` is a single process, the place in the keys.
+/// `told_size`: nothing if the user did not set it. Throws an Error if they contradict each other.
 Place told_place(Place found, int64_t rank, std::optional<int64_t> told_size,
                  const std::string& coordinator);
 

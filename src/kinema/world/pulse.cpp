@@ -23,20 +23,20 @@ void put_text(std::array<char, N>& into, const std::string& text) {
 
 }  // namespace
 
-/// One message, in either direction.
+/// A heartbeat, in either direction.
 struct Pulse::Beat {
   int64_t step = 0;
   int64_t count = 0;
   int32_t is_long = 0;
-  int32_t said = 0;  // process 0 has told people of the error
+  int32_t said = 0;  // process 0 has printed the error
   std::array<char, 64> doing{};
-  std::array<char, 2000> error{};  // of the sender; of process 0, of the run
+  std::array<char, 2000> error{};  // of the sender; from process 0, of the run
   StepTime last;
-  int64_t notices = 0;  // told so far, this message's among them
+  int64_t notices = 0;  // number sent so far, including this one
   std::array<char, 1000> notice{};
 };
 
-/// What is known of another process.
+/// The state of another process.
 struct Pulse::Peer {
   int64_t rank = 0;
   std::unique_ptr<Pending> receiving;
@@ -71,7 +71,7 @@ void Pulse::set_timeout(double seconds) {
   const std::lock_guard lock(mutex_);
   grace_ = std::min(grace_, seconds / 4);
   options_.silence = options_.standstill = seconds - grace_;
-  options_.beat = std::min(options_.beat, options_.silence / 5);  // some may come late
+  options_.beat = std::min(options_.beat, options_.silence / 5);  // some may be late
 }
 
 void Pulse::set_overdue(std::function<void()> end) {
@@ -171,7 +171,7 @@ void Pulse::said() {
 }
 
 std::vector<std::string> Pulse::errors(double wait_seconds) const {
-  // Errors that all have come within moments; those that follow from others say the same.
+  // Independent errors arrive within moments; errors that follow from others have the same text.
   const auto have_all = [&] {
     const std::lock_guard held(mutex_);
     return std::ranges::none_of(peers_, [](const Peer& peer) { return peer.error.empty(); });
@@ -219,7 +219,7 @@ Pulse::Beat Pulse::own_beat() {
   return beat;
 }
 
-/// Takes messages in, and listens for the next.
+/// Receives messages.
 void Pulse::hear() {
   const bool leads = engine_->rank() == 0;
   for (Peer& peer : peers_) {
@@ -282,8 +282,8 @@ void Pulse::tell() {
   }
 }
 
-/// No error ends this thread, and with it the process: it is the run's failure, which whoever waits
-/// is told.
+/// Errors of this thread must not end the process: they become the run's failure, which waiting
+/// threads get.
 void Pulse::work() {
   constexpr std::chrono::milliseconds kPause(10);
   while (!ends_) {
@@ -296,7 +296,7 @@ void Pulse::work() {
     }
     try {
       end_overdue();
-      constexpr double kPatience = 3;  // seconds until process 0 has come to what it says itself
+      constexpr double kPatience = 3;  // seconds until process 0 reports the cause itself
       show_notices(kPatience);
     } catch (const std::exception& error) {
       const std::lock_guard lock(mutex_);
@@ -306,14 +306,14 @@ void Pulse::work() {
   }
 }
 
-/// Hears what the others say, judges it and answers, where it is time to.
+/// Receives heartbeats, checks timeouts, and sends heartbeats when they are due.
 void Pulse::exchange() {
-  constexpr double kStopped = 3;  // seconds without a turn: this process was suspended
+  constexpr double kStopped = 3;  // seconds without an iteration: this process was suspended
   const std::lock_guard lock(mutex_);
   if (is_cut_off_) {
     return;
   }
-  if (since_turn_.seconds() > kStopped) {  // the others with it, maybe: all have time again
+  if (since_turn_.seconds() > kStopped) {  // the others maybe too: all timeouts start again
     own_advanced_.restart();
     std::ranges::for_each(peers_, [](Peer& peer) {
       peer.heard.restart();
@@ -323,7 +323,7 @@ void Pulse::exchange() {
   since_turn_.restart();
   hear();
   judge();
-  std::string errors = own_error_ + failure_ + (said_ ? "said" : "");  // told at once
+  std::string errors = own_error_ + failure_ + (said_ ? "said" : "");  // sent immediately
   for (const Peer& peer : peers_) {
     errors += peer.error;
   }
@@ -369,7 +369,8 @@ void Pulse::judge() {
   if (engine_->rank() != 0) {
     return;
   }
-  // All do the same things in the same order, so that who began the fewest is waited for.
+  // All processes do the same things in the same order, so that the others wait for the one that
+  // started the fewest.
   if (own_is_long()) {
     own_advanced_.restart();
   }

@@ -18,75 +18,77 @@
 namespace kinema::world {
 
 struct PulseOptions {
-  double beat = 1;      ///< seconds between messages
-  double silence = 30;  ///< a process that is not heard of for so many seconds is lost
-  /// A process that stands still for so many seconds while others wait for it is stuck; what it
-  /// announced as long is not judged.
+  double beat = 1;      ///< seconds between heartbeats
+  double silence = 30;  ///< seconds without a heartbeat after which a process is lost
+  /// A process without progress for this many seconds, while others wait for it, hangs; operations
+  /// that it announced as long are excluded.
   double standstill = 30;
 };
 
-/// How long a process took for a step.
+/// The time of a process for a step.
 struct StepTime {
   int64_t step = 0;  ///< 0: none yet
   double seconds = 0;
-  double waited = 0;  ///< of them, for the others, as far as it knows
+  double waited = 0;  ///< the part in which it waited for others, as far as it knows
 };
 
-/// What a process was last heard to do.
+/// The progress of a process, from its last heartbeat.
 struct Progress {
-  int64_t step = 0;      ///< that is being made
-  int64_t count = 0;     ///< of all that it began; the one with the fewest is waited for
-  bool is_long = false;  ///< compiling, a checkpoint: takes the time it takes
+  int64_t step = 0;  ///< the current one
+  int64_t count =
+      0;  ///< of all operations that it started; the others wait for the process with the fewest
+  bool is_long = false;  ///< compilation, a checkpoint: may take long
   std::string doing;     ///< `waiting for data`
   StepTime last = {};    ///< of the last step that it finished
 };
 
-/// Knows of each process of a run that it lives and where it stands: all tell process 0, which
-/// tells all. A process that ends with an error, dies, is stopped or stands still ends the others.
-/// So does an error of the messages themselves, or of what `set_show` and `set_overdue` gave.
+/// Heartbeats of the processes of a run, with their progress: all send to process 0, which sends to
+/// all. A process that ends with an error, dies, is suspended or hangs ends the others. So does an
+/// error of the messages themselves, or of the functions of `set_show` and `set_overdue`.
 class Pulse {
  public:
-  /// `names`: of the processes, `process 3 on HOST`, by rank. Called by all at the same point.
+  /// `names`: of the processes, `process 3 on HOST`, by rank. Collective.
   Pulse(std::shared_ptr<Engine> engine, std::vector<std::string> names, PulseOptions options);
   Pulse(const Pulse&) = delete;
   Pulse& operator=(const Pulse&) = delete;
-  /// Listens no longer; for when all are done.
+  /// Stops the heartbeats; call it when all processes are done.
   ~Pulse();
 
-  /// From now on a process that is lost has ended the run within so many seconds; what
-  /// `set_overdue` needs is taken off.
+  /// Sets the time after which a lost process has ended the run; it includes the seconds before
+  /// `set_overdue`.
   void set_timeout(double seconds);
-  /// Called where this process has not ended some seconds after a failure, as it stands in
-  /// something that nothing interrupts; from a thread of the pulse.
+  /// `end` is called if this process has not ended some seconds after a failure, because it is in a
+  /// call that cannot be interrupted; from a heartbeat thread.
   void set_overdue(std::function<void()> end);
-  /// A line that people should see, from whichever process: process 0 shows its own itself, and
-  /// those that others alone have, with whose they are, by `set_show`, from a thread of the pulse.
+  /// A log line of any process. Process 0 prints its own lines itself, and those of other
+  /// processes, with their names, through `set_show`, from a heartbeat thread.
   void notice(const std::string& text);
   void set_show(std::function<void(const std::string&)> show);
-  /// Shows what came too late to be waited for whether process 0 says it too; for the end.
+  /// Prints lines that arrived too late to wait whether process 0 prints them too; at the end.
   void show_last() { show_notices(0); }
   /// This process has finished a step.
   void finished(const StepTime& step);
-  /// This process begins something.
+  /// This process starts an operation.
   void begin(int64_t step, std::string doing, bool is_long);
 
-  /// What this process does is long, whatever it began, while the result lives: it compiles.
+  /// While the result exists, this process is in a long operation, such as a compilation.
   [[nodiscard]] std::shared_ptr<void> at_length();
 
-  /// Why the run cannot go on, as process 0 says it: `[process 3 on HOST] text` of its error, or
-  /// that it is lost; empty while all is well.
+  /// Why the run failed, as reported by process 0: `[process 3 on HOST] text` of its error, or that
+  /// it is lost; empty if it has not failed.
   std::string failure() const;
-  /// Tells the others that this process ends with an error. Returns in process 0 at once, in others
-  /// when process 0 has said it (`said`): a launcher ends all with the first that ends. False: it
-  /// did not within `seconds`, or is lost.
+  /// Reports this process's error to the others. Returns immediately in process 0, in others when
+  /// process 0 has printed the error (`said`), because a launcher kills all processes when the
+  /// first one ends. Returns false if that did not happen within `seconds`, or if process 0 is
+  /// lost.
   bool fail(const std::string& text, double seconds);
-  /// Process 0 has said what went wrong; returns when the others may know.
+  /// Process 0 has printed the error; returns when the others may know.
   void said();
-  /// Every error that reached process 0, with whose it is, equal ones once, without those that
-  /// only follow from another; for its last lines.
+  /// Every error that arrived at process 0, with the names of its processes, equal ones once,
+  /// without errors that follow from another; for its last lines.
   std::vector<std::string> errors(double wait_seconds) const;
 
-  /// Where each process stands; of process 0.
+  /// The progress of each process; for process 0.
   std::vector<Progress> progress() const;
 
  private:
@@ -107,27 +109,27 @@ class Pulse {
   std::vector<std::string> names_;
   PulseOptions options_;
   int channel_;
-  mutable std::mutex mutex_;  // of what follows
+  mutable std::mutex mutex_;  // guards the members below
   Progress own_;
   Stopwatch own_advanced_;
-  std::shared_ptr<void> lengths_ = std::make_shared<int>();  // held by what takes long
+  std::shared_ptr<void> lengths_ = std::make_shared<int>();  // held by long operations
   Stopwatch since_failure_;
   double grace_ = 5;  // seconds
   std::function<void()> overdue_;
   std::function<void(const std::string&)> show_;
   Notices notices_;                      // of process 0
-  std::deque<std::string> own_notices_;  // of others: not told yet
+  std::deque<std::string> own_notices_;  // of others: not sent yet
   int64_t notices_told_ = 0;
   std::string own_error_;
   std::string failure_;
   bool said_ = false;
-  bool first_is_lost_ = false;  // nobody is there to say it
+  bool first_is_lost_ = false;  // so no process can report it
   bool is_cut_off_ = false;     // nothing can be sent or received any more
   bool has_told_ = false;
-  std::string told_;  // the errors and failure of the last message
+  std::string told_;  // errors and failure in the last message
   Stopwatch since_beat_;
   Stopwatch since_turn_;
-  std::vector<Peer> peers_;  // of process 0: all; of others: process 0 alone
+  std::vector<Peer> peers_;  // in process 0: all; in others: process 0 only
   std::atomic<bool> ends_ = false;
   std::thread thread_;
 };

@@ -79,7 +79,7 @@ void ReliableChannel::acknowledged(uint64_t count, Time now) {
     return;
   }
   for (; acknowledged_ < count; ++acknowledged_) {
-    if (handed_ > 0) {  // else it is of an earlier attempt
+    if (handed_ > 0) {  // else it belongs to an earlier attempt
       --handed_;
       bytes_on_the_way_ -= parts_.front().bytes.size();
     }
@@ -96,13 +96,13 @@ void ReliableChannel::acknowledge_by(Time time) {
 std::optional<ReliableChannel::Received> ReliableChannel::take(const Packet::Header& header,
                                                                const Message& bytes, Time now) {
   acknowledged(header.received, now);
-  // What was said of an earlier attempt has been answered already.
+  // Losses of an earlier attempt have been handled already.
   if (header.lost == attempt_) {
     go_back();
   }
   const bool is_part = header.kind == Packet::Kind::PART;
   if (header.number > received_) {
-    // Each part behind a gap shows it; a probe, that what was said of it was lost too.
+    // Each part after a gap reports it; a probe shows that the report was lost too.
     if (header.kind == Packet::Kind::PROBE || last_said_lost_ != header.attempt) {
       last_said_lost_ = lost_ = header.attempt;
       acknowledge_by(now);
@@ -115,7 +115,7 @@ std::optional<ReliableChannel::Received> ReliableChannel::take(const Packet::Hea
     }
     return std::nullopt;
   }
-  if (header.number < received_) {  // it came before: the acknowledgement was lost
+  if (header.number < received_) {  // a duplicate: the acknowledgement was lost
     acknowledge_by(now + kAcknowledgeAfter);
     return std::nullopt;
   }
@@ -136,7 +136,7 @@ std::optional<ReliableChannel::Received> ReliableChannel::set_share(const Packet
       return Received{header.envelope, bytes};
     }
     assembly_.size = header.message_bytes;
-    assembly_.bytes.reset(new std::byte[assembly_.size]);  // not zeroed first
+    assembly_.bytes.reset(new std::byte[assembly_.size]);  // uninitialised
   }
   check(header.message_bytes == assembly_.size && bytes.size() > 0 &&
             bytes.size() <= assembly_.size - assembly_.filled,

@@ -54,7 +54,7 @@ std::string text_of(const sockaddr* address, socklen_t length) {
 
 namespace {
 
-/// The address of this host from which the coordinator is reached. Sends nothing.
+/// This host's address from which the coordinator can be reached. Sends nothing.
 std::string own_address(const Addresses& coordinator) {
   const int socket = ::socket(coordinator->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
   sockaddr_storage own{};

@@ -33,13 +33,13 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-// Packets of a connection that wait in memory: a full window and what is said beside it. What finds
-// no room is dropped, and sent again.
+// Maximum of a connection's queued packets: a full window and control packets. Others are dropped,
+// and sent again.
 constexpr int kMostWaiting = 2 * ReliableChannel::kWindowParts;
 
-/// One that may have a socket for each other process: a context takes 1,023 unless it is told.
+/// A context for one socket per process: the default limit is 1,023.
 zmq::context_t context_for(int64_t processes) {
-  check_thread_room(3, "ZeroMQ");  // two of its own, and the engine's
+  check_thread_room(3, "ZeroMQ");  // two of ZeroMQ, and the engine's
   constexpr int kOthers = 1023;
   zmq::context_t context;
   context.set(zmq::ctxopt::max_sockets, static_cast<int>(processes) + kOthers);
@@ -49,14 +49,14 @@ zmq::context_t context_for(int64_t processes) {
 zmq::socket_t make_socket(zmq::context_t& context, zmq::socket_type type) {
   zmq::socket_t socket(context, type);
   socket.set(zmq::sockopt::ipv6, true);
-  // A thousand processes connect at once: those that find no place try again seconds later.
+  // A thousand processes connect at the same time: those that are rejected try again seconds later.
   constexpr int kAtOnce = 4096;
   socket.set(zmq::sockopt::backlog, kAtOnce);
-  socket.set(zmq::sockopt::linger, 1000);  // ms: the last acknowledgements arrive
+  socket.set(zmq::sockopt::linger, 1000);  // ms: for the last acknowledgements
   return socket;
 }
 
-/// Listens on a port that the system chooses, where the others come from; returns the address.
+/// Listens on a port chosen by the system, for the other processes; returns the address.
 std::string listen_for(zmq::socket_t& socket, const TcpMeeting& meeting) {
   const std::string own = wait_for_way(meeting);
   try {
@@ -67,13 +67,13 @@ std::string listen_for(zmq::socket_t& socket, const TcpMeeting& meeting) {
   return socket.get(zmq::sockopt::last_endpoint);
 }
 
-/// Bytes as ZeroMQ has them, without a copy.
+/// Bytes as a ZeroMQ message, without a copy.
 zmq::message_t share(const Message& message) {
   if (message.size() == 0) {
     return {};
   }
   auto* const held = new Message(message);
-  void* const bytes = const_cast<std::byte*>(message.bytes().data());  // which it only reads
+  void* const bytes = const_cast<std::byte*>(message.bytes().data());  // ZeroMQ only reads it
   return {bytes, message.size(), [](void*, void* hint) { delete static_cast<Message*>(hint); },
           held};
 }
@@ -89,7 +89,7 @@ class TcpEngine : public Engine, public std::enable_shared_from_this<TcpEngine> 
         context_(context_for(meeting.size)),
         authenticator_(context_),
         incoming_(make_socket(context_, zmq::socket_type::pull)) {
-    if (rank_ == 0) {  // takes the port first: who else has it is told at once
+    if (rank_ == 0) {  // opens the port first, so that a conflict is reported immediately
       coordinator_.emplace(meeting);
     }
     for (int64_t rank = 0; rank < meeting.size; ++rank) {
@@ -128,7 +128,7 @@ class TcpEngine : public Engine, public std::enable_shared_from_this<TcpEngine> 
     return inbox_->receive({from, channel, tag}, bytes);
   }
 
-  // Process 0 keeps the keys.
+  // Process 0 stores the keys.
   void put(const std::string& key, const std::string& value) override {
     if (rank_ == 0) {
       const std::lock_guard lock(keys_mutex_);
@@ -144,29 +144,29 @@ class TcpEngine : public Engine, public std::enable_shared_from_this<TcpEngine> 
       const auto found = keys_.find(key);
       return found == keys_.end() ? std::nullopt : std::optional(found->second);
     }
-    // One question at a time: answers come in order.
+    // One query at a time, because replies arrive in order.
     const std::lock_guard one(ask_mutex_);
     std::unique_lock lock(keys_mutex_);
     answer_.reset();
     const int32_t question = ++question_;
     post(0, {.kind = Envelope::Kind::ASK, .tag = question}, Message::copy_of(key));
-    constexpr seconds kLongest(10);  // process 0 answers at once, or is away
+    constexpr seconds kLongest(10);  // process 0 replies immediately, or is lost
     answered_.wait_for(lock, kLongest, [&] { return answer_.has_value(); });
     return answer_.value_or(std::nullopt);
   }
 
  private:
-  /// Another process.
+  /// The state for another process.
   struct Peer {
     ReliableChannel channel;
     std::optional<zmq::socket_t> socket;  // to it
-    int32_t attempt = 0;                  // of the channel, which has the socket
+    int32_t attempt = 0;                  // the channel's attempt that uses the socket
     Clock::time_point connected = {};
     milliseconds patience;
   };
-  /// A connection over which nothing was acknowledged for so long is replaced: what lies between
-  /// two hosts may drop it without a word. The next one has twice as long. A process that a
-  /// thousand others connect to at once takes some seconds until it has answered the last one.
+  /// A connection without acknowledgements for this long is replaced: devices between two hosts may
+  /// drop it silently. The next one gets twice the time. A process to which a thousand others
+  /// connect takes some seconds to answer the last one.
   static milliseconds least_patience(int64_t processes) {
     return seconds(5) + milliseconds(25) * processes;
   }
@@ -194,7 +194,7 @@ class TcpEngine : public Engine, public std::enable_shared_from_this<TcpEngine> 
     return false;
   }
 
-  /// The number of the part behind the message's last.
+  /// Returns the number of the part after the message's last.
   uint64_t post(int64_t to, const Envelope& envelope, const Message& message) {
     const std::string error = inbox_->error();
     check(error.empty(), "{}", error);
@@ -211,12 +211,12 @@ class TcpEngine : public Engine, public std::enable_shared_from_this<TcpEngine> 
 
   void connect(int64_t to, Clock::time_point now) {
     Peer& peer = peers_[static_cast<size_t>(to)];
-    if (peer.socket) {  // what it still holds is sent again
+    if (peer.socket) {  // its queued packets are sent again
       peer.socket->set(zmq::sockopt::linger, 0);
     }
     peer.socket.emplace(make_socket(context_, zmq::socket_type::push));
     peer.socket->set(zmq::sockopt::sndhwm, kMostWaiting);
-    peer.socket->set(zmq::sockopt::reconnect_ivl, 50);  // ms, twice as many each time
+    peer.socket->set(zmq::sockopt::reconnect_ivl, 50);  // ms, doubled each time
     peer.socket->set(zmq::sockopt::reconnect_ivl_max, 1000);
     Authenticator::introduce(*peer.socket, met_.secret);
     peer.socket->connect(met_.addresses[static_cast<size_t>(to)]);
@@ -224,7 +224,7 @@ class TcpEngine : public Engine, public std::enable_shared_from_this<TcpEngine> 
     peer.connected = now;
   }
 
-  /// Puts on the connection what is to be sent to a process now.
+  /// Sends all packets that are due to a process.
   void send_due(int64_t to, Clock::time_point now) {
     Peer& peer = peers_[static_cast<size_t>(to)];
     while (const std::optional<Packet> packet = peer.channel.next(now)) {
@@ -239,7 +239,7 @@ class TcpEngine : public Engine, public std::enable_shared_from_this<TcpEngine> 
     }
   }
 
-  /// Gives up a connection over which nothing is acknowledged any more.
+  /// Replaces a connection without acknowledgements.
   void go_back_where_silent(int64_t to, Clock::time_point now) {
     Peer& peer = peers_[static_cast<size_t>(to)];
     const std::optional<Clock::time_point> since = peer.channel.waiting_since();
@@ -253,7 +253,7 @@ class TcpEngine : public Engine, public std::enable_shared_from_this<TcpEngine> 
     }
   }
 
-  /// Who waits for a message is told.
+  /// All waiting receivers get the error.
   void fail_all(const std::exception_ptr& error) {
     try {
       std::rethrow_exception(error);
@@ -264,7 +264,7 @@ class TcpEngine : public Engine, public std::enable_shared_from_this<TcpEngine> 
 
   void listen() {
     trace::name_thread("messages");
-    // At the end the others get what they have not acknowledged, if they are still there.
+    // At the end, unacknowledged messages are sent to processes that still exist.
     constexpr seconds kLongestEnd(5);
     constexpr milliseconds kPause(100);
     std::optional<Clock::time_point> end;
@@ -292,7 +292,7 @@ class TcpEngine : public Engine, public std::enable_shared_from_this<TcpEngine> 
       const std::lock_guard lock(peers_mutex_);
       for (int64_t to = 0; to < size(); ++to) {
         ReliableChannel& channel = peers_[static_cast<size_t>(to)].channel;
-        if (channel.is_idle()) {  // as most are where there are a thousand
+        if (channel.is_idle()) {  // as most are with a thousand processes
           continue;
         }
         send_due(to, now);
@@ -306,12 +306,12 @@ class TcpEngine : public Engine, public std::enable_shared_from_this<TcpEngine> 
       sends = !end || (has_unacknowledged && now < *end);
     }
     const std::lock_guard lock(peers_mutex_);
-    for (int64_t to = 0; to < size(); ++to) {  // acknowledgements that wait for others
+    for (int64_t to = 0; to < size(); ++to) {  // acknowledgements that wait for other packets
       send_due(to, Clock::now() + ReliableChannel::kAcknowledgeAfter);
     }
   }
 
-  /// Takes a packet in, where one has come.
+  /// Receives a packet, if there is one.
   bool take() {
     zmq::message_t first;
     zmq::message_t body;
@@ -379,12 +379,12 @@ class TcpEngine : public Engine, public std::enable_shared_from_this<TcpEngine> 
   Authenticator authenticator_;
   zmq::socket_t incoming_;
   Met met_;
-  std::mutex peers_mutex_;  // of the peers
+  std::mutex peers_mutex_;  // guards the peers
   std::vector<Peer> peers_;
   std::shared_ptr<Inbox> inbox_ = std::make_shared<Inbox>();
   std::atomic<int> channels_ = 0;
   std::mutex ask_mutex_;
-  std::mutex keys_mutex_;  // of what follows
+  std::mutex keys_mutex_;  // guards the members below
   std::map<std::string, std::string> keys_;
   std::condition_variable answered_;
   std::optional<std::optional<std::string>> answer_;
@@ -398,7 +398,7 @@ class TcpEngine : public Engine, public std::enable_shared_from_this<TcpEngine> 
 std::shared_ptr<Engine> join_over_tcp(const TcpMeeting& meeting) {
   try {
     return std::make_shared<TcpEngine>(meeting);
-  } catch (const zmq::error_t& error) {  // no more sockets, or memory
+  } catch (const zmq::error_t& error) {  // too few sockets or memory
     fail("[world] the processes cannot meet at {}: {}", meeting.coordinator, error.what());
   }
 }

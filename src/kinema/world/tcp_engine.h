@@ -9,21 +9,21 @@
 
 namespace kinema::world {
 
-/// Where processes meet that no launcher tells of each other.
+/// The coordinator for processes without a launcher that connects them.
 struct TcpMeeting {
   int64_t rank = 0;
   int64_t size = 1;
-  /// `host:port`, where process 0 listens; `[::1]:port` of IPv6.
+  /// `host:port` where process 0 listens; `[::1]:port` for IPv6.
   std::string coordinator;
-  double seconds = 300;  ///< how long to wait for the others
-  /// Called once where that takes long, with a line for people.
+  double seconds = 300;  ///< timeout for the other processes
+  /// Called once with a log line if connecting takes long.
   std::function<void(const std::string&)> on_wait = {};
 };
 
-/// Messages over TCP by ZeroMQ, each process to each; returns when all have come. Who speaks to the
-/// port without being one of them is not heard; nothing is encrypted. Throws an Error that names
-/// who did not come in time, for a number that two processes have or a size that differs, and for a
-/// port that is taken.
+/// Messages over TCP by ZeroMQ, with connections between all pairs of processes; returns when all
+/// are connected. Unauthenticated connections are closed; nothing is encrypted. Throws an Error
+/// with the processes that did not connect before the timeout, for a duplicate rank or a different
+/// size, and for a port that is in use.
 std::shared_ptr<Engine> join_over_tcp(const TcpMeeting& meeting);
 
 }  // namespace kinema::world

@@ -22,7 +22,7 @@ std::optional<std::string> text_at(const json& object, const char* name) {
                                                      : std::nullopt;
 }
 
-/// Of a rank or a number of processes.
+/// A rank or a number of processes.
 std::optional<int64_t> number_at(const json& object, const char* name) {
   constexpr uint64_t kMost = 1 << 20;
   const auto found = object.find(name);
@@ -32,7 +32,7 @@ std::optional<int64_t> number_at(const json& object, const char* name) {
 }
 
 std::string line_of(const json& object) {
-  // What is no UTF-8 in an error's text is no reason not to tell it.
+  // Bytes that are not UTF-8 in an error's text must not prevent sending it.
   return object.dump(-1, ' ', false, json::error_handler_t::replace) + '\n';
 }
 

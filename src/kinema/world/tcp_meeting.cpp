@@ -22,7 +22,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-/// 128 random bits.
+/// 128 random bits as text.
 std::string random_text() {
   std::random_device random;
   std::string out;
@@ -32,7 +32,7 @@ std::string random_text() {
   return out;
 }
 
-/// Says after some seconds that others are waited for.
+/// Prints a log line if connecting takes some seconds.
 class Waiting {
  public:
   explicit Waiting(const TcpMeeting& meeting) : meeting_(meeting) {}
@@ -66,7 +66,7 @@ std::string late_error(const TcpMeeting& meeting) {
 
 Coordinator::Coordinator(const TcpMeeting& meeting) : meeting_(meeting) {
   const HostPort at = parts_of(meeting.coordinator);
-  // A name of this host, or of a service before it: then on all its addresses.
+  // A host name may resolve to a service in front of it: then listen on all addresses.
   const Addresses found = resolve(at);
   if (found) {
     socket_ = listen_at(found->ai_addr, found->ai_addrlen);
@@ -81,14 +81,14 @@ Coordinator::Coordinator(const TcpMeeting& meeting) : meeting_(meeting) {
         meeting.coordinator, std::generic_category().message(errno), at.host);
 }
 
-/// Whether the connection is still of use.
+/// Returns false if the connection can be closed.
 bool Coordinator::read(Guest& guest) {
   const std::optional<std::string> more = read_some(guest.socket);
   if (more && more->empty()) {
     return true;
   }
   if (!more || guest.hello) {
-    return false;  // it has gone, or says more than hello
+    return false;  // it was closed, or sent more than a request
   }
   guest.said += *more;
   const size_t end = guest.said.find('\n');
@@ -100,7 +100,7 @@ bool Coordinator::read(Guest& guest) {
 }
 
 void Coordinator::look(milliseconds wait, size_t most_guests) {
-  constexpr double kPatience = 10;  // seconds to say hello
+  constexpr double kPatience = 10;  // seconds for the handshake request
   std::vector<pollfd> items;
   for (const Guest& each : guests_) {
     items.push_back({.fd = each.socket.get(), .events = POLLIN, .revents = 0});
@@ -118,7 +118,7 @@ void Coordinator::look(milliseconds wait, size_t most_guests) {
     if (!come) {
       break;
     }
-    if (guests_.size() >= most_guests) {  // who says nothing makes room
+    if (guests_.size() >= most_guests) {  // idle connections make room
       const auto silent =
           std::ranges::find_if(guests_, [](const Guest& guest) { return !guest.hello; });
       if (silent == guests_.end()) {
@@ -147,7 +147,7 @@ std::vector<const Hello*> Coordinator::members() {
     }
     const Hello*& place = out[static_cast<size_t>(hello.rank)];
     const bool is_again =
-        place != nullptr && place->token == hello.token;  // its connection was cut
+        place != nullptr && place->token == hello.token;  // its connection was interrupted
     if (hello.rank == 0 || (place != nullptr && !is_again)) {
       refuse(fmt::format(
           "[process_id] two processes have the number {}: at {} and {}\n  each needs "
@@ -223,7 +223,7 @@ void Coordinator::answer_late() {
 
 namespace {
 
-/// What process 0 answers; nothing where the connection ends before it has, or time is over.
+/// The reply of process 0; nothing if the connection ends before, or at the timeout.
 std::optional<Answer> read_answer(const io::Descriptor& socket, Waiting& waiting, double longest) {
   std::string said;
   while (waiting.seconds() < longest && said.size() <= Answer::kMostBytes) {
@@ -247,7 +247,7 @@ Met meet(const TcpMeeting& meeting, const std::string& own) {
   const HostPort at = parts_of(meeting.coordinator);
   const std::string hello = line_of(
       Hello{.rank = meeting.rank, .size = meeting.size, .address = own, .token = random_text()});
-  // Process 0 waits as long for the last of them, and says who it was.
+  // Process 0 waits as long for the last process, and reports it.
   const double longest = meeting.seconds + 10;
   for (Waiting waiting(meeting); waiting.seconds() < longest;) {
     waiting.look();

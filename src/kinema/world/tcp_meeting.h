@@ -12,19 +12,20 @@
 
 namespace kinema::world {
 
-/// The list of who is where, kept by process 0 at the coordinator's address. Whoever else speaks to
-/// the port takes it bounded memory and work.
+/// Process 0's side of the handshake: collects the address of each process. Other programs that
+/// connect to the port can use only bounded memory and work.
 class Coordinator {
  public:
   explicit Coordinator(const TcpMeeting& meeting);
-  /// Waits for the others; `own` is where process 0 listens. Throws in all of them what it throws.
+  /// Waits for all processes; `own` is the address where process 0 listens. An Error is thrown in
+  /// all of them.
   Met gather(const std::string& own);
-  /// Answers those that come when all are there, some at most: one of the run whose connection was
-  /// cut before it had its answer has it again, another one is told. Called now and then.
+  /// Answers late connections, up to a limit: a process of the run that lost its connection gets
+  /// its reply again, others get an error. Called periodically.
   void answer_late();
 
  private:
-  /// A connection.
+  /// An unauthenticated connection.
   struct Guest {
     io::Descriptor socket;
     std::string said;
@@ -32,10 +33,10 @@ class Coordinator {
     std::optional<Hello> hello;
   };
 
-  /// Takes in what has come: who has gone, what those that are here say, who is new.
+  /// Processes closed connections, received bytes and new connections.
   void look(std::chrono::milliseconds wait, size_t most_guests);
   static bool read(Guest& guest);
-  /// By rank, those that have said hello. Throws, and tells all, what is wrong with one.
+  /// The requests by rank. Throws an Error, also in all processes, if one is inconsistent.
   std::vector<const Hello*> members();
   void tell_all(const Answer& answer);
   [[noreturn]] void refuse(const std::string& why);
@@ -47,7 +48,7 @@ class Coordinator {
   std::vector<std::string> tokens_;  // of the processes, by rank
 };
 
-/// The same of the others: tells process 0 where this one listens.
+/// The other processes' side: sends the address where this one listens to process 0.
 Met meet(const TcpMeeting& meeting, const std::string& own);
 
 }  // namespace kinema::world

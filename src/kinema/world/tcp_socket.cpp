@@ -17,14 +17,15 @@ namespace {
 
 constexpr int kFlags = SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC;
 
-/// What has happened to a socket; 0 where nothing has in time.
+/// The events of a socket; 0 after the timeout.
 int poll_one(const io::Descriptor& socket, int events, std::chrono::milliseconds most) {
   pollfd item{.fd = socket.get(), .events = static_cast<int16_t>(events), .revents = 0};
   return poll(&item, 1, static_cast<int>(std::max<int64_t>(most.count(), 0))) > 0 ? item.revents
                                                                                   : 0;
 }
 
-/// Two ends of one socket: a system may give a connection to a free port that very port.
+/// True if both ends are the same socket: a system may assign that port to a connection to a free
+/// port.
 bool is_to_itself(const io::Descriptor& socket) {
   sockaddr_storage own{};
   sockaddr_storage other{};
@@ -43,7 +44,7 @@ io::Descriptor listening(int family, const sockaddr* address, socklen_t length) 
   if (!out) {
     return out;
   }
-  // The port of a run that has just ended.
+  // The port of a run that has just ended may be reused.
   setsockopt(out.get(), SOL_SOCKET, SO_REUSEADDR, &kYes, sizeof kYes);
   if (family == AF_INET6) {
     setsockopt(out.get(), IPPROTO_IPV6, IPV6_V6ONLY, &kNo, sizeof kNo);

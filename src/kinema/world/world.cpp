@@ -22,7 +22,7 @@ std::string host_name() {
   return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "localhost";
 }
 
-// Beside the program of a build or above its tests; in lib/kinema/mpi of an installed one.
+// Next to the program in a build, or above its tests; in lib/kinema/mpi of an installation.
 constexpr const char* kModule = "kinema_mpi.so";
 
 std::string module_path() {
@@ -36,14 +36,14 @@ std::string module_path() {
   return "";
 }
 
-/// The engine of a launcher. The module stays loaded: MPI cannot be begun again.
+/// The engine of a launcher. The module stays loaded, because MPI cannot be initialised twice.
 std::shared_ptr<Engine> load_engine(const Place& place) {
   const std::string path = module_path();
   check(!path.empty(),
         "[world] {} started this process as one of several, but {} is missing beside `{}`\n"
         "  it is built where Open MPI is installed (libopenmpi-dev)",
         place.how, kModule, program_folder().string());
-  // For all: the components that MPI loads by itself look for its symbols.
+  // RTLD_GLOBAL: components that MPI loads need its symbols.
   void* const module = dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL);
   check(module != nullptr,
         "[world] {} started this process as one of several, but {} cannot be loaded: {}\n"
@@ -67,15 +67,15 @@ World::~World() {
   bool together = pulse_ && failure().empty();
   if (together) {
     try {
-      // Beats go on until all are here; a process that works on is no error.
+      // Heartbeats continue until all have arrived; a process that still works is not an error.
       talk_.barrier({.what = "the end", .seconds = 3600});
     } catch (const Error&) {
-      together = false;  // who failed says so
+      together = false;  // the failed process reports it
     }
   }
   pulse_.reset();
   if (!together) {
-    // Ending MPI waits for those that are gone; the process ends without it.
+    // MPI_Finalize waits for lost processes; the process ends without it.
     static auto* const kept = new std::vector<std::shared_ptr<Engine>>();
     kept->push_back(std::move(engine_));
   }
@@ -124,7 +124,7 @@ std::shared_ptr<World> World::join(const Place& place,
   return world;
 }
 
-/// Those of this host: launchers need not say.
+/// Counts the processes of this host, because launchers may not set the number.
 void World::count_local() {
   const std::string own = hosts_[static_cast<size_t>(rank())];
   const auto first = hosts_.begin();

@@ -11,30 +11,30 @@
 
 namespace kinema::world {
 
-/// The processes of a run, of which this is one.
+/// The processes of a run, as seen by this one.
 class World {
  public:
-  /// This process alone.
+  /// A single process.
   World();
   World(const World&) = delete;
   World& operator=(const World&) = delete;
-  /// Waits for the others, unless the run failed.
+  /// Waits for the other processes, unless the run failed.
   ~World();
 
-  /// What a launcher started, loading what speaks to the others only where there are some. Returns
-  /// when all processes have come. Call it once a process. Throws an Error where the module of the
-  /// launcher cannot be loaded, or the others do not come.
-  /// `on_wait`: called once, with a line for people, where the others take long to come.
+  /// Connects the processes that a launcher started; loads the launcher's module only if there are
+  /// several. Returns when all processes have arrived. Call it once per process. Throws an Error if
+  /// the module cannot be loaded, or if the others do not arrive. `on_wait`: called once, with a
+  /// log line, if they take long.
   static std::shared_ptr<World> join(const Place& place,
                                      const std::function<void(const std::string&)>& on_wait = {});
 
   int64_t rank() const { return place_.rank; }
   int64_t size() const { return place_.size; }
   bool is_alone() const { return place_.size == 1; }
-  /// Process 0, which writes what there is one of.
+  /// Process 0, which writes shared files.
   bool is_first() const { return place_.rank == 0; }
   const Place& place() const { return place_; }
-  /// Host names, by rank; those of one process: its own.
+  /// Host names, by rank; for a single process its own.
   const std::vector<std::string>& hosts() const { return hosts_; }
   /// `process 3 on HOST`
   std::string name_of(int64_t rank) const;
@@ -42,20 +42,20 @@ class World {
   /// `4 processes on 2 hosts, by mpirun (OMPI_COMM_WORLD_RANK), Open MPI 4.1.4`
   std::string text() const;
 
-  /// Null for one process.
+  /// Null for a single process.
   const std::shared_ptr<Engine>& engine() const { return engine_; }
   /// For the main thread of a job.
   Communicator& talk() { return talk_; }
-  /// Another one, for another thread; all processes make theirs at the same point.
+  /// Another communicator, for another thread. Collective.
   Communicator communicator() const;
 
-  /// Says what this process does now: at which step, `waiting for data`. What is long is not judged
-  /// by how long it takes.
+  /// Reports what this process does: at which step, `waiting for data`. A long operation has no
+  /// timeout.
   void begin(int64_t step, const std::string& doing, bool is_long = false);
-  /// Why the run cannot go on, as far as this process knows: the error of another, or that one is
-  /// lost. Empty while all is well.
+  /// Why the run failed, as far as this process knows: the error of another process, or that it is
+  /// lost. Empty if it has not failed.
   std::string failure() const { return pulse_ ? pulse_->failure() : ""; }
-  /// Null for one process.
+  /// Null for a single process.
   Pulse* pulse() { return pulse_.get(); }
 
  private:

@@ -6,7 +6,7 @@
 
 namespace kinema {
 
-/// Every primitive of src/kinema/graph/ops, for tests of completeness.
+/// Every primitive of src/kinema/graph/ops, for tests that cover all of them.
 std::span<const Op* const> all_ops();
 
 // One list per family, in the file that defines it.

@@ -9,7 +9,7 @@
 namespace kinema {
 namespace {
 
-// Writes nothing: the result is another word for the operand.
+// Writes nothing: the result is an alias of the operand.
 void emit_nothing(const Node& node, Emitter& out) {
   out.bind(result_of(node), out.name(node.input(0)));
 }
@@ -34,7 +34,7 @@ const Op kNamed{
     .free_to_recompute = true,
 };
 
-// y = x, partitioned as asked,  dx = dy, partitioned alike
+// y = x with a sharding constraint,  dx = dy with the same
 const Op kWithSharding{
     .name = "with_sharding",
     .infer = [](const Node& node) -> Shape {
@@ -60,7 +60,7 @@ const Op kWithSharding{
     .free_to_recompute = true,
 };
 
-// y_i = x_i,  dx_i = dy_i, behind a barrier of their own
+// y_i = x_i,  dx_i = dy_i, behind another barrier
 const Op kOptimizationBarrier{
     .name = "optimization_barrier",
     .infer = same_as_first,

@@ -7,7 +7,7 @@
 #include "kinema/graph/op.h"
 #include "kinema/graph/ops.h"
 
-/// Ops that other parts of the graph look for (remat, scan, kernels), with their attributes.
+/// Ops that other parts of the graph recognise (remat, scan, kernels), with their attributes.
 namespace kinema {
 
 /// Attributes of kDotGeneral.
@@ -18,13 +18,13 @@ struct DotAttrs {
 };
 extern const Op kDotGeneral;
 
-/// Its attributes are ConvolutionAttrs, dilations filled in.
+/// Its attributes are ConvolutionAttrs, with dilations filled in.
 extern const Op kConvolution;
 
 /// Its attributes are the sizes of its result.
 extern const Op kReshape;
 
-/// Attributes of kBroadcast: the result's sizes, and which of its axes the operand's are.
+/// Attributes of kBroadcast: the result's sizes, and the result axis of each operand axis.
 struct BroadcastAttrs {
   Dims dims;
   std::vector<int64_t> axes;
@@ -52,7 +52,7 @@ struct ConcatenateAttrs {
 };
 extern const Op kConcatenate;
 
-/// Attributes of kSum: axes of the operand, sorted, not none.
+/// Attributes of kSum: axes of the operand, sorted, at least one.
 struct ReduceAttrs {
   std::vector<int64_t> axes;
 };
@@ -78,12 +78,12 @@ struct NamedAttrs {
 };
 extern const Op kNamed;
 
-/// As many results as inputs; no attributes.
+/// The same number of results as inputs; no attributes.
 extern const Op kOptimizationBarrier;
 /// The identity without gradient; no attributes.
 extern const Op kStopGradient;
 
-/// Attributes of the ops between devices.
+/// Attributes of the collectives.
 struct CollectiveAttrs {
   DeviceGroups groups;
   int64_t axis = 0;    // gathered, scattered or split
@@ -91,7 +91,7 @@ struct CollectiveAttrs {
   int64_t by = 0;      // ring_shift only
 };
 
-/// x in another memory; its attribute, a bool, is whether that is the host's.
+/// x in another memory; its attribute, a bool, is true for host memory.
 extern const Op kPlace;
 
 /// Attributes of kWithSharding.

@@ -1,4 +1,4 @@
-// What devices send each other inside manual regions.
+// Collectives, for manual regions.
 #include <algorithm>
 
 #include "kinema/core/error.h"
@@ -18,7 +18,7 @@ size_t at(int64_t axis) { return static_cast<size_t>(axis); }
 const CollectiveAttrs& attrs_of(const Node& node) { return node.get<CollectiveAttrs>(); }
 const CollectiveAttrs& attrs_of(Tensor y) { return attrs_of(y.node()); }
 
-/// One of any number: the compiler only asks whether there is one.
+/// Any number will do: the compiler only checks that there is a channel.
 constexpr const char* kChannel = "channel_handle = #stablehlo.channel_handle<handle = 1, type = 1>";
 
 std::string table(const std::vector<std::vector<int64_t>>& rows) {
@@ -33,7 +33,7 @@ std::string groups_text(const Node& node) {
   return fmt::format("replica_groups = {}, {}", table(attrs_of(node).groups.members), kChannel);
 }
 
-/// The partitioner would read a collective outside a region as something else.
+/// Outside a region the partitioner would give a collective another meaning.
 void check_inside(const Node& node, const Emitter& out) {
   check(out.manual_depth() > 0, "[{}] is outside a manual region", node.op->name);
 }
@@ -43,7 +43,7 @@ void emit_plain(const Node& node, Emitter& out, const char* mlir, const std::str
   out.generic(node, mlir, attributes);
 }
 
-/// For those that combine values by a binary operation.
+/// For collectives that combine values by a binary operation.
 void emit_combining(const Node& node, Emitter& out, const char* mlir, const char* combine,
                     const std::string& attributes) {
   check_inside(node, out);
@@ -108,7 +108,7 @@ constexpr Op kAllReduceSum{
         },
 };
 
-// y_d = max_e x_e,  dx_e = sum_d dy_d [x_e = y] / (how many are)
+// y_d = max_e x_e,  dx_e = sum_d dy_d [x_e = y] / (their number)
 constexpr Op kAllReduceMax{
     .name = "all_reduce_max",
     .infer = same_as_first,

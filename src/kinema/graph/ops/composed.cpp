@@ -9,10 +9,10 @@
 #include "kinema/graph/ops/attrs.h"
 #include "kinema/graph/ops/rules.h"
 
-/// Functions of one tensor that are written out as simpler ops but have a gradient of their own,
-/// which reads x or y only: autodiff of the written-out form would keep several values of x's size
-/// for the backward pass. All compute in F32 for bf16 and f16 and round once. Those whose gradient
-/// reads x are free to recompute: the backward pass has x at hand, so y need not be kept beside it.
+/// Functions of one tensor that are composed of simpler ops but have their own gradient, which
+/// reads x or y only: autodiff of the composition would keep several values of x's size for the
+/// backward pass. All compute in F32 for bf16 and f16 and round once. Those whose gradient reads x
+/// are free to recompute: the backward pass has x anyway, so y need not be kept.
 namespace kinema {
 namespace {
 
@@ -73,8 +73,8 @@ constexpr Op kSoftmax{
 
 // ---- Activations ---------------------------------------------------------------------------
 
-// Gradients below compute in other words what the forward pass has computed: in the same, the
-// compiler would recognise it and keep it for them, a second value of x's size.
+// The gradients below compute differently from the forward pass: the compiler would find equal
+// expressions and keep their value, a second one of x's size.
 
 // y = x s,  s = logistic(x),  dx = dy s (1 + x (1 - s))
 Tensor silu_forward(const Node&, Tensor x) { return x * logistic(x); }
@@ -158,8 +158,8 @@ constexpr Op kGeglu{
       return x;
     },
     .gradient = [](Tensor y, Tensor dy) -> Cotangents {
-      // Not before dy is there: what is computed from x alone, compilers order beside the forward
-      // pass, and hold until here.
+      // Delays the computation until dy exists: compilers schedule values of x alone during the
+      // forward pass, and keep them until here.
       const std::vector<Tensor> late = optimization_barrier({y.node().input(0), dy});
       const std::vector<Tensor> halves = split(late[0], Axis(-1), 2);
       const Tensor value = widen(halves[0]);
@@ -176,8 +176,8 @@ constexpr Op kGeglu{
 
 // ---- Norms over the last axis --------------------------------------------------------------
 
-// The two statistics are computed again in the backward pass: one more read of x, which it reads
-// anyway, against an f32 value of x's size kept.
+// The backward pass computes the two statistics again: it reads x anyway, and an f32 value of x's
+// size need not be kept.
 struct Normalised {
   Tensor value;    // (x - mean) r
   Tensor inverse;  // r = 1 / sqrt(var + eps)

@@ -12,7 +12,7 @@
 namespace kinema {
 namespace {
 
-// One spatial axis: sizes after dilation, by the names of the shape rule below.
+// One spatial axis: sizes after dilation, named as in the shape rule below.
 struct Spatial {
   int64_t x, w, y;  // as given
   int64_t stride, low, high;
@@ -61,7 +61,7 @@ void check_attrs(const Node& node) {
         to_string(x), to_string(w), g);
 }
 
-// w [o, c / g, ...] as the kernel of the way back, [c, o / g, ...], mirrored in space.
+// w [o, c / g, ...] as the kernel of the gradient, [c, o / g, ...], mirrored in space.
 Tensor mirrored_kernel(Tensor w, int64_t groups) {
   Dims dims = w.shape().dims;
   const int64_t out_channels = dims[0] / groups;
@@ -108,8 +108,8 @@ Tensor channels_as_batch(Tensor x, int64_t groups) {
   return reshape(transpose(reshape(x, split), order), joined);
 }
 
-// dx = the mirrored kernel convolved with dy, whose elements stand `stride` apart. For every
-// spatial axis the padding makes the result exactly as long as x:
+// dx = the mirrored kernel convolved with dy, dilated by `stride`. For every spatial axis the
+// padding makes the result exactly as long as x:
 //   low' = W - 1 - low,  high' = X + W - 1 - Y - low',  capitals for dilated sizes.
 Tensor input_gradient(const Node& node, Tensor dy) {
   const auto& attrs = node.get<ConvolutionAttrs>();

@@ -14,7 +14,7 @@
 namespace kinema {
 namespace {
 
-// Axes 0 .. rank-1 that are in neither list, rising.
+// Axes 0 .. rank-1 that are in neither list, ascending.
 std::vector<int64_t> rest(int64_t rank, const std::vector<int64_t>& batch,
                           const std::vector<int64_t>& contract) {
   std::vector<int64_t> out;
@@ -95,7 +95,7 @@ std::vector<int64_t> run(int64_t start, size_t count) {
   return out;
 }
 
-// One operand as the node saw it.
+// One operand of the node.
 struct Side {
   int64_t rank;
   std::vector<int64_t> batch, contract;
@@ -103,8 +103,8 @@ struct Side {
   size_t free_axes() const { return static_cast<size_t>(rank) - batch.size() - contract.size(); }
 };
 
-// The gradient of `mine`: dy times `other`, x, over other's free axes, with the axes put back in
-// order. `dy_other` are the axes of dy that come from the other operand.
+// The gradient of `mine`: dy times `other`, x, over other's free axes, with the axes in their
+// original order. `dy_other` are the axes of dy that come from the other operand.
 Tensor side_gradient(const Side& mine, const Side& other, Tensor x, Tensor dy,
                      const std::vector<int64_t>& dy_other, Precision precision, DType out) {
   const std::vector<int64_t> free = rest(mine.rank, mine.batch, mine.contract);
@@ -114,8 +114,8 @@ Tensor side_gradient(const Side& mine, const Side& other, Tensor x, Tensor dy,
                                       .lhs_batch = run(0, mine.batch.size()),
                                       .rhs_batch = other.batch},
                                      precision, out);
-  // product: batch, my free axes, then other's contracted axes in rising order, each of which is
-  // paired with one of mine.
+  // product: batch, my free axes, then other's contracted axes in ascending order, each paired with
+  // one of mine.
   std::vector<int64_t> source = mine.batch;
   source.insert(source.end(), free.begin(), free.end());
   std::vector<int64_t> rising = other.contract;
@@ -131,9 +131,9 @@ Tensor side_gradient(const Side& mine, const Side& other, Tensor x, Tensor dy,
   return transpose(product, order);
 }
 
-// y = sum over the contracted axes of a b,  da = dy b^T,  db = dy^T a.
-// The cotangent is rounded to the operands' dtype, so that the backward products are as cheap as
-// the forward one; they accumulate in f32 all the same.
+// y = sum over the contracted axes of a b,  da = dy b^T,  db = dy^T a. The cotangent is rounded to
+// the operands' dtype, so that the backward products cost as much as the forward one; they still
+// accumulate in f32.
 Cotangents dot_gradient(Tensor y, Tensor dy) {
   const auto& [dims, precision, out] = y.node().get<DotAttrs>();
   const Tensor a = y.node().input(0);

@@ -8,7 +8,7 @@
 namespace kinema {
 namespace {
 
-// One operand with a letter for each axis.
+// One operand with one letter per axis.
 struct Lettered {
   Tensor x;
   std::string letters;
@@ -52,7 +52,7 @@ void check_operand(std::string_view spec, const Lettered& operand) {
         to_string(operand.x.shape()));
 }
 
-// Sums away the letters that neither the other operand nor the result has.
+// Sums over the letters that neither the other operand nor the result has.
 Lettered without_lone_letters(const Lettered& operand, const std::string& other,
                               const std::string& out) {
   std::vector<int64_t> axes;
@@ -113,7 +113,7 @@ Tensor einsum(std::string_view spec, Tensor a, Tensor b, Precision precision) {
   }
   left = without_lone_letters(left, letters.b, letters.out);
   right = without_lone_letters(right, letters.a, letters.out);
-  // In the order that needs no transpose, if there is one.
+  // Prefers an order that needs no transpose.
   const Plan swapped = plan(right, left, letters.out);
   if (swapped.letters == letters.out && plan(left, right, letters.out).letters != letters.out) {
     return dot_general(right.x, left.x, swapped.dims, precision);

@@ -127,7 +127,7 @@ constexpr Op kFloor{
     .free_to_recompute = true,
 };
 
-// y = the nearest whole number, the even one of two
+// y = the nearest integer, ties to even
 constexpr Op kRoundEven{
     .name = "round_even",
     .infer = same_float,
@@ -191,7 +191,7 @@ constexpr Op kDivide{
     .free_to_recompute = true,
 };
 
-// The part of dy that goes to `x` where it is the chosen one: all of it, half in a tie.
+// The part of dy for `x`: all of it where y = x, half in a tie.
 Tensor chosen_share(Tensor y, Tensor x, Tensor other, Tensor dy) {
   const Tensor share = select(compare(x, Comparison::EQ, other), full_like(dy, 0.5), ones_like(dy));
   return select(compare(x, Comparison::EQ, y), dy * share, zeros_like(dy));
@@ -203,7 +203,7 @@ Cotangents extremum_gradient(Tensor y, Tensor dy) {
   return {chosen_share(y, a, b, dy), chosen_share(y, b, a, dy)};
 }
 
-// y = max(a, b),  da = dy [a > b] + dy [a = b] / 2,  db alike
+// y = max(a, b),  da = dy [a > b] + dy [a = b] / 2,  db likewise
 constexpr Op kMaximum{
     .name = "maximum",
     .infer = same_for_all,
@@ -212,7 +212,7 @@ constexpr Op kMaximum{
     .free_to_recompute = true,
 };
 
-// y = min(a, b),  da = dy [a < b] + dy [a = b] / 2,  db alike
+// y = min(a, b),  da = dy [a < b] + dy [a = b] / 2,  db likewise
 constexpr Op kMinimum{
     .name = "minimum",
     .infer = same_for_all,
@@ -221,7 +221,7 @@ constexpr Op kMinimum{
     .free_to_recompute = true,
 };
 
-// y = a^b,  da = dy b a^(b-1) (0 for b = 0),  db = dy y ln a (0 for a <= 0, where it has no value)
+// y = a^b,  da = dy b a^(b-1) (0 for b = 0),  db = dy y ln a (0 for a <= 0, where it is undefined)
 constexpr Op kPow{
     .name = "pow",
     .infer = same_for_all,
@@ -243,7 +243,7 @@ constexpr Op kRemainder{
     .gradient = [](Tensor y, Tensor dy) -> Cotangents {
       const Tensor a = y.node().input(0);
       const Tensor b = y.node().input(1);
-      // (a - y) / b is the whole number up to rounding, without the jump of trunc near one.
+      // (a - y) / b is the integer up to rounding, without the jumps of trunc.
       return {dy, -(dy * stop_gradient((a - y) / b))};
     },
     .mlir = "stablehlo.remainder",
@@ -279,7 +279,7 @@ constexpr Op kShiftLeft{.name = "shift_left",
                         .gradient = Gradient::none(),
                         .mlir = "stablehlo.shift_left"};
 
-// y = a >> b, zeros come in; no gradient
+// y = a >> b, shifts in zeros; no gradient
 constexpr Op kShiftRightLogical{.name = "shift_right_logical",
                                 .infer = same_bits,
                                 .gradient = Gradient::none(),

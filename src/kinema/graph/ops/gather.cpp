@@ -18,7 +18,7 @@ Shape rows_shape(const char* op, const Shape& table, const Shape& ids) {
   return out;
 }
 
-// Axes of the rows that hold a row's own axes: those after the ids'.
+// Result axes of a row's own axes: those after the axes of the ids.
 std::vector<int64_t> row_axes(const Shape& table, const Shape& ids) {
   std::vector<int64_t> out;
   for (int64_t i = 1; i < table.rank(); ++i) {
@@ -91,7 +91,7 @@ constexpr Op kScatterAdd{
 
 constexpr const Op* kOps[] = {&kTake, &kScatterAdd};
 
-// Rows are read clamped into the table, so that is where they are added too.
+// take clamps ids to the table, so its gradient must too.
 Tensor scatter_add(Tensor x, Tensor ids, Tensor rows) {
   const Tensor clamped = minimum(maximum(ids, 0.0), static_cast<double>(x.dim(0) - 1));
   return apply(kScatterAdd, {x, clamped, rows});

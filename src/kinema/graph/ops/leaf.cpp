@@ -26,7 +26,7 @@ struct IotaAttrs {
   int64_t axis;
 };
 
-// pred has no raw form in MLIR text (bits are packed there), so it is written value by value.
+// MLIR packs the bits of raw pred constants, so these are written value by value.
 std::string nested_list(const ConstantAttrs& attrs, size_t axis, size_t& position) {
   if (axis == attrs.shape.dims.size()) {
     return attrs.bytes[position++] != std::byte{0} ? "true" : "false";
@@ -102,7 +102,7 @@ std::span<const Op* const> leaf_ops() { return kOps; }
 
 Tensor constant(Graph& graph, double value, Shape shape) {
   checked_elements(shape.dims);
-  mlir_literal(value, shape.dtype);  // refuses 0.5 as an integer here, not when emitting
+  mlir_literal(value, shape.dtype);  // throws here for 0.5 as an integer, not during emission
   return graph.add(kSplat, {}, SplatAttrs{std::move(shape), value});
 }
 

@@ -6,7 +6,7 @@
 #include "kinema/graph/graph.h"
 #include "kinema/graph/ops.h"
 
-/// Random numbers from u32 arithmetic alone, so that every backend and core/threefry.h give the
+/// Random numbers from u32 arithmetic alone, so that all backends and core/threefry.h produce the
 /// same bits.
 namespace kinema {
 namespace {
@@ -33,7 +33,7 @@ Words threefry(Tensor key, Words counter) {
   const Dims& dims = counter.first.shape().dims;
   const Words k = words_of(key);
   Graph& graph = innermost(std::array{key, counter.first, counter.second});
-  // Every shift distance once, so that the program does not repeat them 20 times.
+  // Each shift distance once, so that the program does not repeat it 20 times.
   std::array<Tensor, 8> left;
   std::array<Tensor, 8> right;
   for (size_t i = 0; i < kRotations.size(); ++i) {
@@ -58,8 +58,8 @@ Words threefry(Tensor key, Words counter) {
   return {x0, x1};
 }
 
-// Row-major position of every element, u32. As a sum over axes rather than a reshaped line, so that
-// a partitioner can split it along any axis.
+// Row-major index of every element, u32. A sum over axes rather than a reshape, so that a
+// partitioner can shard it along any axis.
 Tensor positions(Graph& graph, const Dims& dims) {
   const int64_t count = checked_elements(dims);
   check(count < int64_t{1} << 32, "[random] {} has {} elements, fewer than 2^32 are supported",
@@ -77,7 +77,7 @@ Tensor positions(Graph& graph, const Dims& dims) {
   return position;
 }
 
-// One threefry block for every element: the counter is the element's position.
+// One threefry block per element: the counter is the element's index.
 Words blocks(Tensor key, const Dims& dims) {
   return threefry(key, {positions(key.graph(), dims), u32(key.graph(), 0, dims)});
 }
@@ -102,7 +102,7 @@ Tensor random_bits(Tensor key, Dims dims) {
 }
 
 Tensor fold_in(Tensor key, std::string_view purpose) {
-  uint64_t hash = 0xcbf29ce484222325U;  // FNV-1a, as random_key does
+  uint64_t hash = 0xcbf29ce484222325U;  // FNV-1a, as in random_key
   for (const char c : purpose) {
     hash = (hash ^ static_cast<uint8_t>(c)) * 0x100000001b3U;
   }
@@ -121,8 +121,8 @@ Tensor random_uniform(Tensor key, Dims dims) {
   return upper_bits(random_bits(key, std::move(dims))) * 0x1p-24;
 }
 
-// z = sqrt(-2 ln u) cos(2 pi v), u in (0, 1] so that the logarithm stays finite. One block of two
-// words for every element: no element needs its neighbour's.
+// z = sqrt(-2 ln u) cos(2 pi v), u in (0, 1] so that the logarithm stays finite. Each element uses
+// both words of its own block, so that no element depends on a neighbour.
 Tensor random_normal(Tensor key, const Dims& dims) {
   const Words words = blocks(key, dims);
   const Tensor u = (upper_bits(words.first) + 1.0) * 0x1p-24;

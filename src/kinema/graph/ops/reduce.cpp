@@ -38,7 +38,7 @@ Shape reduced_pred(const Node& node) {
   return reduced(node);
 }
 
-// A result of a reduction of `x`, repeated to x's sizes again.
+// A reduction of `x` broadcast back to x's sizes.
 Tensor repeat_like(Tensor reduced, Tensor x, const std::vector<int64_t>& axes) {
   std::vector<int64_t> kept;
   for (int64_t i = 0; i < x.rank(); ++i) {
@@ -67,10 +67,10 @@ void emit_reduce(const Node& node, Emitter& out, const char* combine, const std:
   out.bind(result_of(node), result);
 }
 
-// The first value of a maximum (sign -1) or minimum (sign +1): the far end of the dtype.
+// The start of a maximum (sign -1) or minimum (sign +1): the end of the dtype's range.
 std::string far_end(DType dtype, int sign) {
   if (dtype == DType::F8E4M3FN) {
-    return mlir_literal(sign * 448.0, dtype);  // it has no infinity
+    return mlir_literal(sign * 448.0, dtype);  // the dtype has no infinity
   }
   if (is_float(dtype)) {
     return mlir_literal(sign * std::numeric_limits<double>::infinity(), dtype);
@@ -101,7 +101,7 @@ constinit const Op kSum{
 
 namespace {
 
-// dx = dy [x = y] / (number of elements equal to y): ties share equally
+// dx = dy [x = y] / (number of elements equal to y): divided equally among ties
 Cotangents extremum_gradient(Tensor y, Tensor dy) {
   const Tensor x = y.node().input(0);
   const std::vector<int64_t>& axes = y.node().get<ReduceAttrs>().axes;
@@ -131,7 +131,7 @@ constexpr Op kMin{
         },
 };
 
-// y = every x holds; no gradient
+// y = all x are true; no gradient
 constexpr Op kAll{
     .name = "all",
     .infer = reduced_pred,
@@ -139,7 +139,7 @@ constexpr Op kAll{
     .emit = [](const Node& node, Emitter& out) { emit_reduce(node, out, "stablehlo.and", "true"); },
 };
 
-// y = some x holds; no gradient
+// y = any x is true; no gradient
 constexpr Op kAny{
     .name = "any",
     .infer = reduced_pred,
@@ -151,7 +151,7 @@ constexpr const Op* kOps[] = {&kSum, &kMax, &kMin, &kAll, &kAny};
 
 Tensor reduce(const Op& op, Tensor x, std::vector<int64_t> axes, bool keep_dims) {
   axes = resolve_axes(op.name, x.shape(), std::move(axes));
-  if (axes.empty()) {  // a scalar is its own sum, maximum, ...
+  if (axes.empty()) {  // the reduction of a scalar is the scalar
     return x;
   }
   Dims kept = x.shape().dims;
@@ -167,7 +167,7 @@ Tensor reduce(const Op& op, Tensor x, std::vector<int64_t> axes, bool keep_dims)
 std::span<const Op* const> reduce_ops() { return kOps; }
 
 Tensor sum(Tensor x, std::vector<int64_t> axes, bool keep_dims) {
-  // bf16 and f16 lose small terms beside a large partial sum.
+  // Half types lose small terms next to a large partial sum.
   const Tensor wide = convert(x, accumulation_dtype(x.dtype()));
   return convert(reduce(kSum, wide, std::move(axes), keep_dims), x.dtype());
 }
@@ -176,9 +176,9 @@ Tensor mean(Tensor x, std::vector<int64_t> axes, bool keep_dims) {
   check(is_float(x.dtype()), "[mean] the operand is {}, a floating-point dtype is needed",
         to_string(x.shape()));
   Tensor y = convert(x, accumulation_dtype(x.dtype()));
-  // One axis after the other, from the last, so that no sum is long: a CPU adds each element to the
-  // sum of those before, which in f32 costs a million elements their fourth digit. (Sums of sums
-  // would become one again.)
+  // One axis at a time, from the last, so that no sum has many terms: a CPU adds each element to a
+  // running sum, which in f32 costs the fourth digit after a million elements. (XLA would merge
+  // sums of sums into one.)
   axes = resolve_axes("mean", x.shape(), std::move(axes));
   std::ranges::reverse(axes);
   for (const int64_t axis : axes) {
@@ -189,9 +189,8 @@ Tensor mean(Tensor x, std::vector<int64_t> axes, bool keep_dims) {
 
 namespace {
 
-/// A wider dtype changes no extremum, and XLA for CPUs with bfloat16 instructions ends the process
-/// where one is taken in bfloat16: it fuses the conversions that it puts into the combining
-/// function.
+/// A wider dtype does not change an extremum. XLA for CPUs with bfloat16 instructions aborts on a
+/// bfloat16 extremum: it fuses the conversions that it inserts into the combining function.
 Tensor extremum(const Op& op, Tensor x, std::vector<int64_t> axes, bool keep_dims) {
   const DType wide = is_float(x.dtype()) ? accumulation_dtype(x.dtype()) : x.dtype();
   return convert(reduce(op, convert(x, wide), std::move(axes), keep_dims), x.dtype());

@@ -168,7 +168,7 @@ Tensor broadcast_in_dim(Tensor x, Dims dims, std::vector<int64_t> axes) {
 
 Tensor expand_dims(Tensor x, Axis axis) {
   Dims dims = x.shape().dims;
-  // Counted in the result, so that -1 appends.
+  // The axis is counted in the result, so that -1 appends.
   const Shape out{x.dtype(), Dims(dims.size() + 1, 1)};
   dims.insert(dims.begin() + resolve_axis(axis, out, "expand_dims"), 1);
   return reshape(x, std::move(dims));

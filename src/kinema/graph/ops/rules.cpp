@@ -45,7 +45,7 @@ Dims broadcast_dims(const char* op, const Shape& a, const Shape& b) {
   const size_t rank = std::max(a.dims.size(), b.dims.size());
   Dims out(rank, 1);
   for (size_t i = 0; i < rank; ++i) {
-    // Aligned at the last axis; a missing axis counts as 1.
+    // Aligned at the last axis; a missing axis has size 1.
     const int64_t x = i < a.dims.size() ? a.dims[a.dims.size() - 1 - i] : 1;
     const int64_t y = i < b.dims.size() ? b.dims[b.dims.size() - 1 - i] : 1;
     check(x == y || x == 1 || y == 1,
@@ -132,7 +132,7 @@ std::string mlir_literal(double value, DType dtype) {
     return value != 0.0 ? "true" : "false";
   }
   if (is_integer(dtype)) {
-    // 2^bits values, half of them negative where there is a sign; -inf, inf and NaN fail too.
+    // 2^bits values, half of them negative if signed; -inf, inf and NaN fail too.
     const int bits = static_cast<int>(8 * byte_size(dtype));
     const bool is_signed = dtype >= DType::S8 && dtype <= DType::S64;
     const double low = is_signed ? -std::ldexp(1.0, bits - 1) : 0.0;
@@ -143,7 +143,7 @@ std::string mlir_literal(double value, DType dtype) {
                      : fmt::format("{}", static_cast<uint64_t>(value));
   }
   const Rounded rounded = round_to(value, dtype);
-  // Short decimals where they read back exactly, bit patterns otherwise.
+  // Short decimals if they read back exactly, otherwise bit patterns.
   std::string text = fmt::format("{:e}", rounded.value);
   if (std::isfinite(rounded.value) && std::strtod(text.c_str(), nullptr) == rounded.value) {
     return text;

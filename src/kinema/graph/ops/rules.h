@@ -19,22 +19,23 @@ Shape same_signed(const Node& node);
 /// The same; all inputs must have one shape.
 Shape same_for_all(const Node& node);
 
-/// Sizes of `a` and `b` broadcast together; throws an Error naming `op` and both shapes.
+/// Sizes of `a` and `b` broadcast together; throws an Error with `op` and both shapes.
 Dims broadcast_dims(const char* op, const Shape& a, const Shape& b);
-/// Throws an Error naming `op` and both shapes when the dtypes differ.
+/// Throws an Error with `op` and both shapes if the dtypes differ.
 void check_same_dtype(const char* op, const Shape& a, const Shape& b);
 /// A splat of `x`'s shape and dtype in `x`'s graph.
 Tensor full_like(Tensor x, double value);
 /// The axes as sorted positions; no axes = all. Throws an Error for a repeated axis.
 std::vector<int64_t> resolve_axes(const char* op, const Shape& shape, std::vector<int64_t> axes);
-/// F32 for BF16 and F16, otherwise the dtype itself: what sums and norms are computed in.
+/// F32 for BF16 and F16, otherwise the dtype itself: the dtype in which sums and norms are
+/// computed.
 DType accumulation_dtype(DType dtype);
 
 /// `array<i64: 1, 2>`, or `array<i64>` when empty.
 std::string i64_array(const std::vector<int64_t>& values);
 /// `[1, 2]`.
 std::string i64_list(const std::vector<int64_t>& values);
-/// One value as MLIR writes it inside `dense<>`: exact for every dtype.
+/// One value in MLIR's form inside `dense<>`: exact for every dtype.
 std::string mlir_literal(double value, DType dtype);
 
 /// The first result of a node that is being emitted.

@@ -68,8 +68,8 @@ const Op kSlice{
 
 namespace {
 
-// y = x with `value` (the second input) around and between elements,  dx = dy where x went;
-// the value itself is a constant and gets none
+// y = x with `value` (the second input) around and between elements,  dx = the part of dy at x's
+// elements; `value` is a constant without a gradient
 constexpr Op kPad{
     .name = "pad",
     .infer = [](const Node& node) -> Shape {

@@ -42,7 +42,7 @@ struct UpdateLoop {
 
 constexpr int64_t kPiece = 1 << 13;  // elements: gradient, parameter and moments fit in L2
 
-/// A tensor that is read and written in place, F32 or BF16, piece by piece.
+/// A tensor updated in place, F32 or BF16, one piece at a time.
 class State {
  public:
   State(ffi::AnyBuffer from, ffi::Result<ffi::AnyBuffer> to)
@@ -50,7 +50,7 @@ class State {
         to_(static_cast<char*>(to->untyped_data())),
         narrow_(from.element_type() == ffi::DataType::BF16) {}
 
-  /// Without any change, where the compiler gave the result memory of its own.
+  /// Copies the old values if the compiler gave the result a buffer of its own.
   void keep(int64_t at, int64_t count) const {
     if (from_ != to_) {
       const int64_t width = narrow_ ? 2 : 4;
@@ -58,7 +58,7 @@ class State {
     }
   }
 
-  /// As F32: the memory itself, or `wide`.
+  /// As F32: the tensor's memory itself, or `wide`.
   float* open(int64_t at, int64_t count, float* wide) const {
     if (narrow_) {
       from_bf16(reinterpret_cast<const uint16_t*>(from_) + at, count, wide);

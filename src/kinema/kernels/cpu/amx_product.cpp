@@ -16,7 +16,7 @@ constexpr int64_t kTile = kTileDepth * kTileColumns;  // elements of b
 constexpr int64_t kLine = 64;                         // bytes
 constexpr int64_t kPair = 2 * kTileColumns;
 
-/// Registers: sums 0..3 (a's tile, then b's), a 4 and 5, b 6 and 7.
+/// Tile registers: sums 0..3 (numbered by a's tile, then b's), a in 4 and 5, b in 6 and 7.
 struct alignas(64) TileShapes {
   uint8_t palette = 1;
   uint8_t start_row = 0;
@@ -78,7 +78,7 @@ template <int Rows, int Columns>
   if constexpr (Rows > 1 && Columns > 1) _tile_stored(3, c_lower + kTileColumns, c_bytes);
 }
 
-/// All rows against one pair of columns of tiles, or against the last one.
+/// All rows times one pair of b's tile columns, or times the last single one.
 template <int Columns>
 [[gnu::target("amx-tile,amx-bf16"), gnu::noinline]] void panel(int64_t m, int64_t k,
                                                                const uint16_t* a, int64_t a_m,
@@ -103,11 +103,11 @@ template <int Columns>
   _tile_loadconfig(&kWhole);
 }
 
-using Words = uint32_t __attribute__((vector_size(64)));  // of two numbers each
+using Words = uint32_t __attribute__((vector_size(64)));  // two BF16 each
 using Half = uint16_t __attribute__((vector_size(32)));
 using Lanes = std::make_index_sequence<16>;
 
-/// Of two rows of blocks the two that are off the diagonal change places.
+/// Exchanges the off-diagonal blocks of two rows of blocks.
 template <size_t kSize, size_t... kLane>
 [[gnu::target("avx512f"), gnu::always_inline]] inline void exchange(
     Words& upper, Words& lower, std::index_sequence<kLane...> /*lanes*/) {
@@ -125,7 +125,7 @@ template <size_t kSize>
   }
 }
 
-/// 16 rows of 16 words become columns.
+/// Transposes 16 rows of 16 words.
 [[gnu::target("avx512f"), gnu::always_inline]] inline void transpose(const uint16_t* from,
                                                                      int64_t row, uint16_t* to,
                                                                      int64_t to_row) {
@@ -148,7 +148,7 @@ template <size_t... kLane>
   return __builtin_shufflevector(even, odd, (kLane / 2 + kLane % 2 * 16)...);
 }
 
-/// Pairs of rows of 16 numbers become rows of 16 pairs.
+/// Interleaves pairs of rows of 16 numbers.
 [[gnu::target("avx512f,avx512bw"), gnu::always_inline]] inline void interleave(const uint16_t* from,
                                                                                int64_t row,
                                                                                uint16_t* to) {

@@ -22,9 +22,8 @@
 namespace kinema::kernels {
 namespace {
 
-/// The largest score; what is NaN is passed over. Several at a time, each with a maximum of its
-/// own: compilers do not make vectors of one maximum, which signs of zeros and NaN would tell
-/// apart.
+/// The largest score; NaN is skipped. Keeps several maxima at a time: compilers do not vectorise a
+/// single one, because signs of zeros and NaN would make its order matter.
 struct Largest {
   [[gnu::always_inline]] static float run(const float* scores, int64_t n) {
     constexpr int64_t kLanes = 64;
@@ -52,7 +51,7 @@ struct Largest {
   }
 };
 
-/// scores = scores * scale + bias; returns the largest.
+/// scores = scores * scale + bias; returns the maximum.
 struct AddBias {
   [[gnu::always_inline]] static float run(float* scores, int64_t n, float scale, const float* bias,
                                           int64_t stride) {
@@ -106,20 +105,20 @@ struct Multiply {
   }
 };
 
-/// How a head is cut. It depends on the plan and the instruction set alone, and so do the bits of
-/// the result.
+/// How a head is split. It depends only on the plan and the instruction set, as do the result's
+/// bits.
 struct Cut {
   int64_t keys;     // of a tile
-  int64_t queries;  // of a block, whose scores of a tile are worked on together
-  int64_t blocks;   // that use each packed tile of keys one after the other
+  int64_t queries;  // in a block; their scores for one tile are processed together
+  int64_t blocks;   // of queries that use each packed tile of keys in turn
 
-  /// A quarter of a megabyte of scores stays in a core's second cache between the two products and
-  /// what is done to them in between, however many keys there are; half a megabyte where processors
-  /// have matrix tiles, and larger caches.
+  /// A quarter of a megabyte of scores stays in L2 between the two products and the softmax,
+  /// whatever the number of keys; half a megabyte on processors with matrix tiles, which have
+  /// larger caches.
   Cut(const AttentionPlan& p, DType dtype) {
     constexpr int64_t kScores = int64_t{1} << 16;
     const bool tiles = uses_tiles(dtype);
-    const int64_t most_keys = tiles ? 960 : 512;  // rows of 1,024 would meet in the same lines
+    const int64_t most_keys = tiles ? 960 : 512;  // rows of 1,024 would map to the same cache lines
     const int64_t most_blocks = tiles ? 8 : 4;
     keys = std::min(p.keys, round_up(ceil_div(p.keys, ceil_div(p.keys, most_keys)), kTileDepth));
     queries = std::min(p.queries, std::clamp<int64_t>(kScores / keys / 16 * 16, 128, 256));
@@ -127,15 +126,15 @@ struct Cut {
   }
 };
 
-/// Queries of one head against a tile of keys after the other: "FlashAttention", Dao et al. 2022,
-/// algorithm 1 (a running maximum and sum of each query).
+/// Queries of one head against one tile of keys after another: "FlashAttention", Dao et al. 2022,
+/// algorithm 1 (a running maximum and sum per query).
 class Queries {
  public:
   struct Operands {
     const char* q;
     const char* k;
     const char* v;
-    const float* bias;  // of the first query and key
+    const float* bias;  // at the first query and key
     char* y;
     float* lse;  // or null
   };
@@ -145,7 +144,7 @@ class Queries {
     thread_local Memory memory;
     memory_ = &memory;
     scores_ = memory.scores.floats(cut.queries * cut.keys);
-    // They need not be rounded where products are F32 anyway.
+    // Products in F32 need no rounded weights.
     weights_.emplace(product_dtype(dtype), scores_, cut.queries * cut.keys, memory.weights);
     part_ = memory.part.floats(cut.queries * p_.width);
     sums_ = memory.sums.floats(count * p_.width);
@@ -202,7 +201,7 @@ class Queries {
     }
   }
 
-  /// Scores become weights, relative to the largest score so far.
+  /// Turns scores into weights, relative to the largest score so far.
   void weigh(int64_t first, int64_t rows, int64_t keys, const float* bias) const {
     constexpr float kNone = -std::numeric_limits<float>::infinity();
     const bool scaled_late = bias == nullptr && scale_ > 0.0F;
@@ -215,8 +214,7 @@ class Queries {
       largest = std::max(before, scaled_late
                                      ? vector_loop<Largest>(row, keys) * scale_
                                      : vector_loop<AddBias>(row, keys, scale_, added, p_.bias[3]));
-      // Where all keys so far are masked there is no largest: their weights are zeros, and what is
-      // NaN stays so.
+      // If all keys so far are masked there is no maximum: weights are zeros, and NaN stays NaN.
       const float subtracted = largest == kNone ? 0.0F : largest;
       const float factor = before == kNone ? 0.0F : std::exp(before - subtracted);
       total =
@@ -225,7 +223,8 @@ class Queries {
     }
   }
 
-  /// A row of scores becomes weights, as they are multiplied with values; returns their sum.
+  /// Turns a row of scores into weights, rounded for the product with the values; returns their
+  /// sum.
   float exponentiate(int64_t at, int64_t keys, float scale, float largest) const {
     float* row = scores_ + at;
     if (weights_->narrow() != nullptr && has_rounded_exponentials()) {
@@ -236,7 +235,7 @@ class Queries {
     return sum;
   }
 
-  /// The weighted values of a tile of keys are added to those of the tiles before.
+  /// Adds the weighted values of a tile of keys to those of earlier tiles.
   void add(int64_t first, int64_t rows, bool is_first) const {
     float* sums = sums_ + first * p_.width;
     memory_->v.multiply(rows, product_dtype(dtype_), weights_->data(), is_first ? sums : part_);
@@ -253,7 +252,7 @@ class Queries {
   int64_t count_;
   Memory* memory_;
   float* scores_;
-  std::optional<Narrow> weights_;  // what scores become
+  std::optional<Narrow> weights_;  // rounded copies of the weights
   float* part_;
   float* sums_;
   float* largest_;

@@ -9,23 +9,22 @@
 
 namespace kinema::kernels {
 
-/// softmax(scale q k^T + bias) v for each head; q and y [b, s, n, d], k and v [b, t, n, d], dense.
+/// softmax(scale q k^T + bias) v per head; q and y [b, s, n, d], k and v [b, t, n, d], dense.
 struct AttentionPlan {
   int64_t batch, queries, keys, heads, width;
-  /// How far neighbours of the bias lie apart along batch, heads, queries and keys, in elements; 0
-  /// where it repeats.
+  /// Element strides of the bias along batch, heads, queries and keys; 0 where it is broadcast.
   std::array<int64_t, 4> bias = {};
 
-  /// Of the two products.
+  /// Of the two products together.
   double flops() const;
 };
 
-/// Runs the plan, all operands of `dtype` (F32 or BF16) but the bias, which is f32 or null. Softmax
-/// in f32 over a few rows of scores at a time, so memory does not grow with the number of queries;
-/// weights are rounded to `dtype` before the second product, unless that is computed in F32
-/// (product_dtype). The result does not depend on how the
-/// work is split. `lse` [b, n, s], when not null, gets the logarithms of the sums of e^score.
-/// Throws an Error when oneDNN refuses.
+/// Runs the plan; all operands of `dtype` (F32 or BF16) except the bias, which is f32 or null.
+/// Softmax in f32 over a few rows of scores at a time, so memory does not grow with the number of
+/// queries; weights are rounded to `dtype` before the second product, unless that is computed in
+/// F32 (product_dtype). The result does not depend on how the work is split over threads. `lse` [b,
+/// n, s], if not null, receives the log of the sums of e^score. Throws an Error when oneDNN
+/// refuses.
 void attention(const AttentionPlan& plan, DType dtype, double scale, const void* q, const void* k,
                const void* v, const float* bias, void* y, float* lse,
                const ParallelFor& parallel_for);
@@ -42,10 +41,10 @@ struct AttentionGradientOperands {
   void* dv;
 };
 
-/// Gradients of `attention` without a bias, from its lse and delta [b, n, s], the sum over d of
-/// y dy; dy as q. The gradients are of `out`: `dtype`, or F32; sums in f32. The weights are
-/// computed again, some of them at a time. The result does not depend on how the work is split.
-/// Throws an Error when oneDNN refuses.
+/// Gradients of `attention` without a bias, from lse and delta [b, n, s], which is the sum over d
+/// of y dy; dy has q's shape. Gradients have dtype `out`: `dtype` or F32; sums in f32. Recomputes
+/// the weights, a block at a time. The result does not depend on how the work is split over
+/// threads. Throws an Error when oneDNN refuses.
 void attention_backward(const AttentionPlan& plan, DType dtype, DType out, double scale,
                         const AttentionGradientOperands& operands, const ParallelFor& parallel_for);
 

@@ -14,7 +14,7 @@
 namespace kinema::kernels {
 namespace {
 
-/// Of a key's scores and dy v^T against some queries, in place:
+/// In place, for a key's scores and dy v^T over several queries:
 ///
 ///   weights = e^(scores scale - lse),  differences = weights (differences - delta)
 template <bool kFused>
@@ -23,7 +23,7 @@ struct Differences {
                                          const float* lse, const float* delta) {
 #pragma omp simd
     for (int64_t i = 0; i < n; ++i) {
-      // Rounding may have a score above its lse by a little, where e^x is as good.
+      // Rounding may put a score slightly above its lse; e^x is still accurate there.
       const float weight = exponential<kFused>(multiply_add<kFused>(weights[i], scale, -lse[i]));
       weights[i] = weight;
       differences[i] = weight * (differences[i] - delta[i]);
@@ -40,7 +40,7 @@ struct Multiply {
   }
 };
 
-/// How a head is cut. Two tiles of f32 stay in a core's second cache.
+/// How a head is split. Two f32 tiles stay in L2.
 struct Cut {
   int64_t keys, queries;
 
@@ -49,7 +49,8 @@ struct Cut {
 };
 
 /// One head: "FlashAttention-2", Dao 2023, algorithm 2, a block of queries at a time. Scores are
-/// held transposed, [keys, queries], so that dv += p^T dy and dk += ds^T q read them as they lie.
+/// stored transposed, [keys, queries], so that dv += p^T dy and dk += ds^T q read them without a
+/// transpose.
 class Head {
  public:
   struct At {
@@ -102,7 +103,7 @@ class Head {
   int64_t step() const { return p_.heads * p_.width; }  // between neighbouring queries or keys
   int64_t row_bytes() const { return p_.width * byte_size(work_); }
 
-  /// The rows of this head, one after the other, of the dtype that products are computed in.
+  /// The rows of this head, contiguous, in the dtype of the products.
   void gather(const char* from, int64_t rows, Buffer& into) const {
     char* to = into.at_least(static_cast<size_t>(rows * row_bytes()));
     for (int64_t i = 0; i < rows; ++i, from += step() * byte_size(dtype_), to += row_bytes()) {

@@ -28,7 +28,7 @@ AttentionPlan plan_of(const ffi::Span<const int64_t>& words) {
   return attention_from_words(words.begin(), static_cast<int64_t>(words.size()));
 }
 
-/// What a kernel throws is an error of the program that called it.
+/// Turns an exception of a kernel into an error of the calling program.
 template <typename Work>
 ffi::Error guarded(ffi::ThreadPool& pool, const Work& work) {
   try {

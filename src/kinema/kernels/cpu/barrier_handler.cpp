@@ -15,7 +15,7 @@ ffi::Error barrier(ffi::RemainingArgs in, ffi::RemainingRets out) {
     if (!from.has_value() || !to.has_value()) {
       return ffi::Error::Internal("[barrier kernel] an operand cannot be read");
     }
-    // One memory, as the call asks for; a plugin may still decide to copy.
+    // The call asks for aliased buffers, but the plugin may still copy.
     if ((*to)->untyped_data() != from->untyped_data()) {
       std::memcpy((*to)->untyped_data(), from->untyped_data(), from->size_bytes());
     }

@@ -8,7 +8,7 @@
 
 namespace kinema::kernels {
 
-/// Working memory of a kernel: it grows and keeps no contents when it does.
+/// A kernel's working memory. Growing discards its contents.
 class Buffer {
  public:
   char* at_least(size_t bytes) {

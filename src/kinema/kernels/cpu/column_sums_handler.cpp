@@ -12,8 +12,8 @@ namespace {
 
 namespace ffi = ::xla::ffi;
 
-/// Sums over rows of x [rows, columns] where it lies. Sums of rows are added in groups, so that
-/// errors grow with the group and the number of groups, not with the number of rows.
+/// Sums over the rows of x [rows, columns], without a copy. Rows are added in groups, so that
+/// errors grow with the group size and the number of groups, not with the number of rows.
 ffi::Error column_sums(ffi::ThreadPool pool, ffi::AnyBuffer x,
                        ffi::Result<ffi::BufferR1<ffi::F32>> y) {
   try {

@@ -20,19 +20,19 @@ namespace {
 using dnnl::memory;
 using Axes = ConvolutionPlan::Axes;
 
-/// The smallest size that needs no more parts than `limit` does.
+/// The smallest part size that gives as few parts as `limit` does.
 int64_t balanced(int64_t size, int64_t limit) { return ceil_div(size, ceil_div(size, limit)); }
 
-/// How a plan is cut. It depends on rows, columns and channels only, not on frames, batch or
-/// threads: oneDNN sees the same small convolution for every tile.
+/// How a plan is split. It depends only on rows, columns and channels, not on frames, batch or
+/// threads: oneDNN gets the same small convolution for every tile.
 struct Cut {
   int64_t rows, columns;        // of the result, in one tile
   int64_t channels;             // of the result, packed together
-  int64_t in_rows, in_columns;  // of x that a tile reads, zeros outside included
-  int64_t in_frames;            // of x that a frame of the result reads
+  int64_t in_rows, in_columns;  // of x that a tile reads, zero padding included
+  int64_t in_frames;            // of x that one frame of the result reads
 
   explicit Cut(const ConvolutionPlan& p) {
-    constexpr int64_t kPixels = 512;  // what amortises a pass over a block of weights
+    constexpr int64_t kPixels = 512;  // enough to amortise a pass over a block of weights
     constexpr int64_t kColumns = 64;
     constexpr int64_t kChannels = 128;
     columns = balanced(p.y[2], std::max(kColumns, kPixels / p.y[1]));
@@ -53,7 +53,7 @@ memory::dims kernel_dims(const ConvolutionPlan& p, int64_t channels) {
   return {channels, p.in, p.w[0], p.w[1], p.w[2]};
 }
 
-/// The convolution of one tile: one frame of the result, channels last on both sides.
+/// The convolution of one tile: one frame of the result, channels last for input and output.
 dnnl::convolution_forward::primitive_desc describe(const ConvolutionPlan& p, const Cut& cut,
                                                    DType dtype, bool has_bias) {
   using tag = memory::format_tag;
@@ -99,7 +99,7 @@ class Convolution {
     const int64_t of_group = ceil_div(p_.y[0], kFrames) * tiles(1) * tiles(2);
     const int64_t places = p_.batch * p_.groups * of_group;
     if (places <= kFewPlaces * p_.groups) {
-      // So few pixels that all blocks would be large beside them: each is packed when its turn is.
+      // With so few pixels, all packed blocks together would be large: pack each when it is needed.
       parallel_for(p_.groups * blocks, [&](int64_t i) {
         const int64_t group = i / blocks;
         const int64_t block = i % blocks;
@@ -122,7 +122,7 @@ class Convolution {
     parallel_for(p_.groups * blocks, [&](int64_t i) {
       pack(i / blocks, i % blocks, block_at(i / blocks, i % blocks));
     });
-    // Few tiles: their channels are split too.
+    // With few tiles, split their channels too.
     constexpr int64_t kTasks = 16;
     const int64_t parts = std::min(blocks, ceil_div(kTasks, places));
     parallel_for(places * parts, [&](int64_t i) {
@@ -132,10 +132,10 @@ class Convolution {
   }
 
  private:
-  static constexpr int64_t kFrames = 4;     // of the result, that share what is read
-  static constexpr int64_t kFewPlaces = 2;  // tiles times frames
+  static constexpr int64_t kFrames = 4;     // of the result, that share the input frames
+  static constexpr int64_t kFewPlaces = 2;  // in tiles times frames
 
-  /// One bias for each channel of each block, zeros for channels past the end.
+  /// Pads the bias with zeros to whole channel blocks.
   void pad_bias() {
     if (with_.bias == nullptr) {
       return;
@@ -152,13 +152,13 @@ class Convolution {
     return ceil_div(p_.y[axis], axis == 1 ? cut_.rows : cut_.columns);
   }
 
-  /// Weights of one block of channels, as oneDNN wants them; zeros for channels past the end.
+  /// Packs the weights of one channel block for oneDNN; zeros for channels past the end.
   void pack(int64_t group, int64_t block, char* to) {
     using tag = memory::format_tag;
     dnnl::stream& stream = dnnl_stream();
     const int64_t first = block * cut_.channels;
     const int64_t count = std::min(cut_.channels, p_.out - first);
-    // As stored, of which the plan may use some frames only.
+    // Size of the stored kernels, of which the plan may use only some frames.
     const int64_t frame = p_.w[1] * p_.w[2];
     const int64_t row = p_.in * p_.stored * frame;
     const char* from = w_ + (group * p_.out + first) * row * bytes_;
@@ -175,7 +175,7 @@ class Convolution {
     memory source(given, dnnl_engine(), const_cast<char*>(from + p_.first * frame * tile_bytes_));
     memory target(desc_.weights_desc(), dnnl_engine(), to);
     if (tile_dtype_ == DType::BF16) {
-      // oneDNN interleaves pairs of input channels ten times faster when they are neighbours.
+      // oneDNN interleaves pairs of input channels ten times faster when they are contiguous.
       Buffer last;
       memory between(
           {kernel_dims(p_, cut_.channels), dnnl_type(tile_dtype_), tag::odhwi}, dnnl_engine(),
@@ -189,8 +189,8 @@ class Convolution {
     }
   }
 
-  /// One tile, at most kFrames frames of it, and some blocks of its channels, whose weights
-  /// `packed(group, block)` has.
+  /// One tile: at most kFrames of its frames and some of its channel blocks, whose weights come
+  /// from `packed(group, block)`.
   void work(int64_t place, int64_t first_block, int64_t last_block, const auto& packed) {
     const auto next = [&place](int64_t size) {
       const int64_t at = place % size;
@@ -206,7 +206,7 @@ class Convolution {
     const int64_t frames = std::min(kFrames, p_.y[0] - first_frame);
     const int64_t frame_bytes = cut_.in_rows * cut_.in_columns * p_.in * tile_bytes_;
     const int64_t in_frames = (frames - 1) * p_.stride[0] + cut_.in_frames;
-    // Not kept from one call to the next: tens of megabytes a thread with many channels.
+    // Not kept between calls: with many channels it is tens of megabytes per thread.
     Buffer in_buffer;
     Buffer out_buffer;
     char* in = in_buffer.at_least(static_cast<size_t>(in_frames * frame_bytes));
@@ -240,7 +240,7 @@ class Convolution {
     }
   }
 
-  /// One frame of a tile's input, [h, w, c]; the corner may lie outside of x.
+  /// Reads one frame of a tile's input, [h, w, c]; the corner may lie outside of x.
   void read(int64_t channel, int64_t frame, int64_t row, int64_t column, char* to) {
     const int64_t top = std::max<int64_t>(0, -row);
     const int64_t left = std::max<int64_t>(0, -column);
@@ -278,7 +278,7 @@ class Convolution {
               {1, cut_.in_columns * p_.in, p_.in});
   }
 
-  /// The part of a tile's [h, w, o] that lies inside of y.
+  /// Writes the part of a tile's [h, w, o] that lies inside of y.
   void write(const char* from, int64_t group_channel, int64_t channel, int64_t frame, int64_t row,
              int64_t column) {
     const int64_t channels = std::min(cut_.channels, p_.out - channel);
@@ -306,10 +306,10 @@ class Convolution {
     }
   }
 
-  /// Whether tiles are wider than what lies in memory.
+  /// Whether tiles have a wider dtype than x and y.
   bool widens() const { return tile_dtype_ != dtype_; }
 
-  /// Copies neighbours to where tiles are made.
+  /// Copies contiguous elements into a tile, converted to its dtype.
   void take(const char* from, int64_t count, char* to) const {
     if (widens()) {
       from_bf16(reinterpret_cast<const uint16_t*>(from), count, reinterpret_cast<float*>(to));
@@ -318,7 +318,7 @@ class Convolution {
     }
   }
 
-  /// The same through norm and SiLU.
+  /// The same, through norm and SiLU.
   void take_activated(const char* from, int64_t count, const ActivatedChannel& channel, char* to) {
     thread_local Buffer buffer;
     float* wide = buffer.floats(count);

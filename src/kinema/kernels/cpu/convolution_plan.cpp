@@ -9,8 +9,8 @@ namespace {
 
 using Axes = ConvolutionPlan::Axes;
 
-/// One row of `size` columns per frame instead of rows: where the kernel is one pixel wide, which
-/// is where a pixel lies does not matter.
+/// Merges rows into one row of `size` columns per frame: for a kernel one pixel wide, a pixel's
+/// position does not matter.
 void merge_rows(ConvolutionPlan& plan) {
   for (const size_t axis : {1, 2}) {
     if (plan.w[axis] != 1 || plan.stride[axis] != 1 || plan.low[axis] != 0 ||

@@ -8,7 +8,7 @@
 
 namespace kinema::kernels {
 
-/// What every typed custom call says of its operands: names, types, row-major layouts.
+/// The operands of a typed custom call: names, types, row-major layouts.
 struct Operands {
   std::vector<std::string> names, types, layouts;
 
@@ -16,23 +16,23 @@ struct Operands {
 };
 
 Operands operands_of(std::span<const Tensor> inputs, const Emitter& out);
-/// Of all that a node reads.
+/// The operands of a node.
 Operands operands_of(const Node& node, const Emitter& out);
 
-/// The first `count` results of a node, the first `in_place` of them written over the operands of
-/// the same number.
+/// The first `count` results of a node; the first `in_place` of them alias the operands of the same
+/// index.
 struct Results {
   size_t count = 1;
   size_t in_place = 0;
 };
 
-/// Writes a typed call, and binds results of `written` to its own. `location` is that of the node
-/// that the call computes.
+/// Writes a typed call and binds its results to those of `written`. `location`: that of the
+/// computed node.
 void write_call(const Node& written, const char* target, const std::string& config,
                 const Operands& in, Emitter& out, const std::string& location,
                 const Results& results = {});
 
-/// The attribute by which a traced kernel knows its place in the model: `blocks/attn1/to_q`.
+/// The model path under which a traced kernel is recorded: `blocks/attn1/to_q`.
 std::string traced_label(const Node& node);
 
 }  // namespace kinema::kernels

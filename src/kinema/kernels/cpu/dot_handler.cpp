@@ -27,7 +27,7 @@ DType dtype_of(ffi::DataType type) {
   }
 }
 
-/// One slice of a stack, at the position that argument `at` holds (clamped, as the compiler does).
+/// One slice of a stack, at the index in argument `at` (clamped, as in the compiler).
 const void* slice_of(const ffi::AnyBuffer& stack, const ffi::RemainingArgs& positions, size_t at) {
   const auto position = positions.get<ffi::BufferR0<ffi::S32>>(at);
   check(position.has_value() && stack.dimensions().size() > 0 && stack.dimensions()[0] > 0,

@@ -22,7 +22,7 @@ struct ToBf16 {
   }
 };
 
-/// The processor's own rounding, by which compilers make no vectors.
+/// The processor's own rounding instruction, which compilers do not emit when vectorising.
 [[gnu::target("avx512bf16,avx512bw,avx512vl")]] void to_bf16_by_instruction(const float* x,
                                                                             int64_t n, float factor,
                                                                             uint16_t* y) {

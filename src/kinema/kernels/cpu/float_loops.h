@@ -6,11 +6,11 @@
 
 namespace kinema::kernels {
 
-/// y = x * factor, rounded to the nearest BF16, ties to even; NaN stays NaN. What is below the
-/// smallest normal number may become zero, as processors with BF16 have it.
+/// y = x * factor, rounded to the nearest BF16, ties to even; NaN stays NaN. Subnormal values may
+/// become zero, as on processors with BF16.
 void to_bf16(const float* x, int64_t n, float factor, uint16_t* y);
 
-/// The same numbers as F32.
+/// BF16 as F32; exact.
 void from_bf16(const uint16_t* x, int64_t n, float* y);
 
 /// sum += x.
@@ -19,10 +19,10 @@ void add_floats(const float* x, int64_t n, float* sum);
 /// x += value.
 void add_to_floats(float value, int64_t n, float* x);
 
-/// `count` neighbours from element `at` on of memory of the dtype, F32 or BF16, as F32.
+/// `count` elements from index `at` on, F32 or BF16, as F32.
 void read_floats(DType dtype, const char* from, int64_t at, int64_t count, float* to);
 
-/// The inverse; BF16 are rounded.
+/// The inverse; BF16 is rounded.
 void write_floats(DType dtype, const float* from, int64_t count, char* to, int64_t at = 0);
 
 }  // namespace kinema::kernels

@@ -21,7 +21,7 @@
 namespace kinema::kernels {
 namespace {
 
-/// A call of `fused`.
+/// A `fused` node.
 struct Call {
   const Node& node;
   const Body& body;
@@ -35,15 +35,15 @@ struct Call {
   }
 };
 
-/// Whether these are the dtypes of all that a node reads.
+/// Whether the inputs of the node have these dtypes.
 bool f32_or_bf16(const Node& node) {
   return std::ranges::all_of(node.inputs, [](const Tensor x) {
     return x.dtype() == DType::F32 || x.dtype() == DType::BF16;
   });
 }
 
-/// The update reads and writes parameter and moments in one pass and in place: the compiler's own
-/// three loops would need copies of them.
+/// Updates parameter and moments in place in one pass: the compiler's own three loops would need
+/// copies of them.
 bool write_adamw(const Call& call, Emitter& out, const CpuLoweringOptions&) {
   const auto& settings = call.settings<AdamWSettings>();
   if (call.node.results.size() != 3 || !f32_or_bf16(call.node)) {
@@ -57,7 +57,7 @@ bool write_adamw(const Call& call, Emitter& out, const CpuLoweringOptions&) {
   return true;
 }
 
-/// One pass over gradients as they lie: the compiler's own would write them anew, widened to f32.
+/// One pass over the gradients without a copy: the compiler would first write them as f32.
 bool write_gradient_sizes(const Call& call, Emitter& out, const CpuLoweringOptions&) {
   const auto& settings = call.settings<GradientSizesSettings>();
   if (call.node.results.size() != 2 || !f32_or_bf16(call.node)) {
@@ -70,7 +70,7 @@ bool write_gradient_sizes(const Call& call, Emitter& out, const CpuLoweringOptio
   return true;
 }
 
-/// A convolution that reads x through its norm and SiLU, whose values never lie in memory.
+/// A convolution that applies norm and SiLU while it reads x; their result is never stored.
 bool write_activated_convolution(const Call& call, Emitter& out,
                                  const CpuLoweringOptions& options) {
   const auto& settings = call.settings<ActivatedConvolutionSettings>();
@@ -94,7 +94,7 @@ bool write_activated_convolution(const Call& call, Emitter& out,
   return true;
 }
 
-/// Nothing where the bias, if there is one, does not broadcast to [b, n, s, t].
+/// Empty if the bias, if there is one, does not broadcast to [b, n, s, t].
 std::optional<AttentionPlan> attention_plan(const Dims& q, const Dims& k, Tensor added) {
   AttentionPlan plan{q[0], q[1], k[1], q[2], q[3]};
   if (added) {
@@ -127,7 +127,7 @@ std::string attention_config(const Node& node, const AttentionPlan& plan, double
                      options.trace ? traced_label(node) : "");
 }
 
-/// softmax(scale q k^T + bias) v and, where `results` is 2, lse.
+/// softmax(scale q k^T + bias) v and, if `results` is 2, lse.
 bool write_forward(const Node& node, double scale, Tensor bias, size_t results, Emitter& out,
                    const CpuLoweringOptions& options) {
   const DType dtype = node.shape(0).dtype;
@@ -162,12 +162,12 @@ bool write_flash_attention_backward(const Call& call, Emitter& out,
   const DType dtype = node.shape(0).dtype;
   const DType result = node.results[0].dtype;
   const auto plan = attention_plan(node.shape(0).dims, node.shape(1).dims, {});
-  // Five products, the forward pass has two.
+  // Five products; the forward pass has two.
   if (node.inputs.size() != 7 || (result != dtype && result != DType::F32) ||
       !covered(*plan, dtype, 2.5 * plan->flops(), options)) {
     return false;
   }
-  // y is for kernels that form delta themselves.
+  // y is for kernels that compute delta themselves.
   const std::span<const Tensor> read = std::span<const Tensor>(node.inputs).first(6);
   write_call(node, options.trace ? kTracedAttentionBackwardTarget : kAttentionBackwardTarget,
              attention_config(node, *plan, scale, options), operands_of(read, out), out,

@@ -5,8 +5,9 @@
 
 namespace kinema::kernels {
 
-/// Writes a `fused` call as a call of the kernel of its name; false where there is none for these
-/// operands. Throws an Error for a kernel's name with other settings than settings.h has for it.
+/// Writes a `fused` node as a call of the kernel of its name; false if no kernel supports these
+/// operands. Throws an Error if the settings are not of the type that settings.h lists for the
+/// name.
 bool write_fused(const Node& node, Emitter& out, const CpuLoweringOptions& options);
 
 }  // namespace kinema::kernels

@@ -14,19 +14,19 @@ namespace {
 
 namespace ffi = ::xla::ffi;
 
-constexpr int64_t kPiece = 1 << 14;  // elements of one partial result
+constexpr int64_t kPiece = 1 << 14;  // elements per partial result
 
 struct Sizes {
   float squares = 0;
   float largest = 0;
 };
 
-// The first where it is greater or no number; the second then stays none.
+// The larger one, or NaN if either is NaN.
 [[gnu::always_inline]] inline float larger(float x, float largest) {
   return static_cast<int>(x > largest) | static_cast<int>(x != x) ? x : largest;
 }
 
-// Sixteen of each side by side, joined in a fixed order: results depend on nothing but the data.
+// Sixteen of each in parallel, combined in a fixed order: results depend only on the data.
 struct SizesLoop {
   [[gnu::always_inline]] static Sizes run(const float* x, int64_t n, float limit) {
     constexpr int64_t kLanes = 16;
@@ -61,7 +61,7 @@ struct Piece {
   const void* data;  // of the row
   bool narrow;
   int64_t start, count;
-  int64_t row;  // of the results
+  int64_t row;  // in the results
 };
 
 std::vector<Piece> pieces_of(const ffi::RemainingArgs& tensors, ffi::Span<const int64_t> rows) {

@@ -44,11 +44,11 @@ struct SumOfSquares {
   }
 };
 
-/// Mean and sum of squared distances from it.
+/// Mean and sum of squared deviations.
 struct Moments {
   double count = 0, mean = 0, squares = 0;
 
-  /// Of both together (T. Chan, G. Golub and R. LeVeque, 1979).
+  /// Combines both (T. Chan, G. Golub and R. LeVeque, 1979).
   void add(const Moments& other) {
     const double all = count + other.count;
     const double apart = other.mean - mean;
@@ -58,7 +58,7 @@ struct Moments {
   }
 };
 
-/// Of `n` neighbours from `at` on.
+/// Of `n` contiguous elements from `at` on.
 Moments moments(DType dtype, const char* x, int64_t at, int64_t n) {
   constexpr int64_t kPiece = 512;
   float wide[kPiece];

@@ -8,20 +8,20 @@
 
 namespace kinema::kernels {
 
-/// A group norm (arXiv:1803.08494) of x [batch, channels, pixels] on dense memory.
+/// A group norm (arXiv:1803.08494) of a dense x [batch, channels, pixels].
 struct GroupNormPlan {
   int64_t batch, channels, pixels;
   int64_t groups;
   double epsilon;
 };
 
-/// What the norm and SiLU do to one channel of one sample: silu((x - mean) scale + shift).
+/// Norm and SiLU of one channel of one sample: silu((x - mean) scale + shift).
 struct ActivatedChannel {
   float mean, scale, shift;
 };
 
-/// One per sample and channel, of x (F32 or BF16), weight and bias [channels]. Sums of a channel
-/// are F32 over 512 pixels at most, and F64 beyond, in an order that does not depend on
+/// One entry per sample and channel, from x (F32 or BF16), weight and bias [channels]. A channel is
+/// summed in F32 over at most 512 pixels, beyond in F64, in an order that does not depend on
 /// threads.
 std::vector<ActivatedChannel> activated_channels(const GroupNormPlan& plan, DType dtype,
                                                  const void* x, const float* weight,

@@ -2,7 +2,7 @@
 
 namespace kinema::kernels {
 
-/// Names of the kernels in programs, and their XLA_FFI_Handlers.
+/// Kernel names in programs, and their XLA_FFI_Handlers.
 inline constexpr const char* kDotTarget = "kinema.dot";
 inline constexpr const char* kConvolutionTarget = "kinema.convolution";
 inline constexpr const char* kActivatedConvolutionTarget = "kinema.activated_convolution";
@@ -12,7 +12,7 @@ inline constexpr const char* kAdamWTarget = "kinema.adamw";
 inline constexpr const char* kGradientSizesTarget = "kinema.gradient_sizes";
 inline constexpr const char* kBarrierTarget = "kinema.barrier";
 inline constexpr const char* kColumnSumsTarget = "kinema.column_sums";
-/// The same kernels, which say in recordings (core/trace.h) when they run.
+/// The same kernels, which add their runs to recordings (core/trace.h).
 inline constexpr const char* kTracedDotTarget = "kinema.dot.traced";
 inline constexpr const char* kTracedConvolutionTarget = "kinema.convolution.traced";
 inline constexpr const char* kTracedActivatedConvolutionTarget =

@@ -7,8 +7,8 @@
 
 namespace kinema::kernels {
 
-/// Frames of x, brought once into the form that several frames of the result read them in. They lie
-/// in slots, each of which is taken over when no later frame of the result reads what it has.
+/// A ring of input frames, each converted once and read by several frames of the result. A slot is
+/// reused once no later frame of the result reads its frame.
 class HeldFrames {
  public:
   explicit HeldFrames(const ConvolutionPlan& plan)
@@ -16,7 +16,7 @@ class HeldFrames {
 
   static int64_t slots(const ConvolutionPlan& p) { return (p.w[0] - 1) * p.dilation[0] + 1; }
   static int64_t slot(const ConvolutionPlan& p, int64_t frame) { return frame % slots(p); }
-  /// The frame of x that frame `tap` of the kernel meets at one of the result; may lie outside.
+  /// The frame of x under kernel frame `tap` for one frame of the result; may be outside of x.
   static int64_t read(const ConvolutionPlan& p, int64_t frame, int64_t tap) {
     return frame * p.stride[0] - p.low[0] + tap * p.dilation[0];
   }
@@ -24,8 +24,8 @@ class HeldFrames {
     return read >= 0 && read < p.x[0];
   }
 
-  /// Calls `bring(read)` for each frame that one of the result reads and that is not held yet.
-  /// Frames of the result come in order.
+  /// Calls `bring(read)` for each frame that `frame` reads and that is not held yet. Frames must be
+  /// passed in order.
   template <typename Bring>
   void hold_for(int64_t frame, const Bring& bring) {
     for (int64_t tap = 0; tap < p_.w[0]; ++tap) {
@@ -39,7 +39,7 @@ class HeldFrames {
 
  private:
   const ConvolutionPlan& p_;
-  std::vector<int64_t> has_;  // the frame that each slot has
+  std::vector<int64_t> has_;  // the frame in each slot
 };
 
 }  // namespace kinema::kernels

@@ -16,7 +16,7 @@
 namespace kinema::kernels {
 namespace {
 
-/// Linux keeps the tiles of a process that has asked for them.
+/// Linux saves tile registers only for a process that has requested them.
 bool may_use_tiles() {
 #if defined(__x86_64__) && defined(SYS_arch_prctl)
   constexpr int kRequest = 0x1023;  // ARCH_REQ_XCOMP_PERM
@@ -35,7 +35,7 @@ Isa detect() {
                       __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
                       __builtin_cpu_supports("avx512dq");
   const bool bf16 = avx512 && __builtin_cpu_supports("avx512bf16");
-  // Tiles, and products of bf16 and of int8 in them; not every compiler has words for these.
+  // AMX tiles with bf16 and int8 products; some compilers have no names for these features.
   constexpr unsigned kTiles = (1U << 24) | (1U << 22) | (1U << 25);
   unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
   const bool amx =
@@ -70,7 +70,7 @@ constexpr std::string_view kNames[] = {"x86-64", "avx2", "avx512", "avx512_bf16"
 
 constexpr int kUndecided = -1;
 
-/// What isa() says: the first who asks or limits decides it.
+/// The result of isa(), fixed by the first call of it or of limit_isa().
 std::atomic<int>& decided() {
   static std::atomic<int> value{kUndecided};
   return value;
@@ -102,8 +102,8 @@ Isa isa() {
 
 bool has_int8_products() {
 #if defined(__x86_64__)
-  // Between AVX512 and what is there with BF16: a limit to AVX512 keeps oneDNN from it. Without it
-  // pairs of products are summed in int16, and may not fit.
+  // AVX512_VNNI lies between two of the sets: under a limit to AVX512, oneDNN does not use it and
+  // sums pairs of products in int16, which may overflow.
   return isa() > Isa::Avx512 || (isa() == Isa::Avx512 && machine_isa() == Isa::Avx512 &&
                                  __builtin_cpu_supports("avx512vnni"));
 #else
@@ -113,7 +113,7 @@ bool has_int8_products() {
 
 void limit_isa(Isa most) {
   check(most <= machine_isa(),
-        "[cpu_isa] {} was asked for, but the most that this processor has is {}\n"
+        "[cpu_isa] {} was requested, but the best of this processor is {}\n"
         "  use `cpu_isa: auto`",
         isa_name(most), isa_name(machine_isa()));
   int before = kUndecided;
@@ -124,7 +124,7 @@ void limit_isa(Isa most) {
     return;
   }
   check(before == static_cast<int>(most),
-        "[cpu_isa] {} was asked for, but kernels of this process use {} already", isa_name(most),
+        "[cpu_isa] {} was requested, but kernels of this process already use {}", isa_name(most),
         isa_name(static_cast<Isa>(before)));
 }
 

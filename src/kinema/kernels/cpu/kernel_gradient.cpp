@@ -26,12 +26,12 @@ class TapProducts {
       pitch_[i] = p_.y[i] + p_.w[i] - 1;
     }
     depth_ = p_.in * volume(pitch_);
-    // The last taps reach past the last image, where w has zeros.
+    // The last taps reach past the last image, where w is padded with zeros.
     reach_ = depth_ + (p_.y[0] * pitch_[1] + p_.y[1]) * pitch_[2] + p_.y[2];
   }
 
   void run(const char* x, const char* w, char* y, const ParallelFor& parallel_for) {
-    constexpr int64_t kRows = 128;  // of x's channels, in a piece of work
+    constexpr int64_t kRows = 128;  // of x's channels, per task
     const int64_t taps = volume(p_.y);
     const int64_t blocks = ceil_div(p_.batch, kRows);
     Buffer x_buffer, w_buffer, sums_buffer;
@@ -66,14 +66,14 @@ class TapProducts {
   }
 
  private:
-  /// How far apart in memory what a tap multiplies lies from the first tap's.
+  /// Distance in memory between a tap's operand and that of the first tap.
   int64_t offset(int64_t tap) const {
     const int64_t plane = p_.y[1] * p_.y[2];
     return (tap / plane * pitch_[1] + tap / p_.y[2] % p_.y[1]) * pitch_[2] + tap % p_.y[2];
   }
 
-  /// The images of a channel as far apart as pitch_ says, `low` zeros before each axis (cut off
-  /// where negative) and zeros behind; `size` elements.
+  /// Copies the images of a channel at the distances of pitch_, with `low` zeros before each axis
+  /// (cropped if negative) and zeros after it; `size` elements.
   void spread(const char* from, const Axes& sizes, int64_t channel, const Axes& low, char* to,
               int64_t size) const {
     std::memset(to, 0, static_cast<size_t>(size * bytes_));
@@ -106,7 +106,7 @@ class TapProducts {
   const DType dtype_;
   const int64_t bytes_;
   Axes pitch_{};
-  int64_t depth_ = 0, reach_ = 0;  // elements of a channel of w and of x as they are spread
+  int64_t depth_ = 0, reach_ = 0;  // padded elements per channel of w and of x
 };
 
 }  // namespace

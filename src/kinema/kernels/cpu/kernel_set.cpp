@@ -30,8 +30,8 @@ std::vector<Handler> cpu_handlers() {
 
 KernelSet cpu_kernel_set(const Target& target, const KernelOptions& options) {
   KernelSet out;
-  // XLA's products by XNNPACK keep what they packed of a weight under the weight's address, and
-  // go on with it when the weight was updated in place.
+  // XLA's XNNPACK products cache a packed weight under its address, and would keep using it after
+  // an in-place update of the weight.
   out.flags.emplace(kXnnpackFlag, false);
   if (isa() != machine_isa()) {
     out.flags.emplace(kIsaFlag, xla_isa(isa()));

@@ -4,11 +4,11 @@
 
 namespace kinema::kernels {
 
-/// A CPU's kernels, for one device: none stand inside manual regions yet. Over a mesh and without
-/// kernels the flags alone, which hold the compiler to a limited instruction set.
+/// A CPU's kernels, for one device: they do not support manual regions yet. Over a mesh or without
+/// kernels only the flags, which limit the compiler's instruction set.
 KernelSet cpu_kernel_set(const Target& target, const KernelOptions& options);
 
-/// What a program for CPUs may call.
+/// The kernels that a CPU program may call.
 std::vector<Handler> cpu_handlers();
 
 }  // namespace kinema::kernels

@@ -17,7 +17,7 @@
 namespace kinema::kernels {
 namespace {
 
-/// A tensor read through its transposes: the dense array behind it and a stride per logical axis.
+/// A tensor seen through its transposes: the dense array and a stride per logical axis.
 struct View {
   Tensor stored;
   Dims strides;
@@ -35,9 +35,9 @@ View look_through(Tensor x) {
   return view;
 }
 
-/// The operands of a dot, then a position for each that is a slice of a loop's stack: the kernel
-/// reads slices where they lie. A copy of each layer's weights would cost as much as they do, and
-/// the compiler makes it in f32 whatever they are.
+/// The operands of a dot, then an index for each operand that is a slice of a loop's stack: the
+/// kernel reads the slice in place. A copy of each layer's weights would cost as much time as the
+/// product, and the compiler makes it in f32 whatever its dtype.
 struct DotOperands : Operands {
   std::vector<int64_t> stacked;  // 1 for a slice
 };
@@ -64,9 +64,8 @@ bool covered(DType in, DType out, const CpuLoweringOptions& options) {
          (in == DType::S8 && options.s8 && out == DType::S32);
 }
 
-/// Writes `dot` with its result stored as `written` (the dot itself, a transpose of it, or its
-/// rounding, with `bias` added before where there is one); `c_strides` are those of the dot's axes
-/// in that array.
+/// Writes `dot` with its result stored as `written` (the dot itself, its transpose, or its rounding
+/// with `bias` added before it); `c_strides` are those of the dot's axes in that array.
 bool write_dot(const Node& dot, const Node& written, const Dims& c_strides, Emitter& out,
                const CpuLoweringOptions& options, Tensor bias = {}) {
   if (!covered(dot.shape(0).dtype, written.results[0].dtype, options)) {
@@ -91,7 +90,7 @@ bool write_dot(const Node& dot, const Node& written, const Dims& c_strides, Emit
   return true;
 }
 
-/// A transpose that is the only reader of a dot: the product is stored transposed at once.
+/// A transpose that is the only reader of a dot: the product is stored transposed.
 bool write_transposed_dot(const Node& transpose, Emitter& out, const CpuLoweringOptions& options) {
   const Tensor product = transpose.input(0);
   if (product.node().op != &kDotGeneral || out.uses(product) != 1) {
@@ -106,17 +105,17 @@ bool write_transposed_dot(const Node& transpose, Emitter& out, const CpuLowering
   return write_dot(product.node(), transpose, c_strides, out, options);
 }
 
-/// A product that is rounded to BF16, its bias added before: the kernel does both, so that no wide
-/// product passes through memory, or stays there for the backward pass where the compiler would
-/// rather keep it than its rounding (xla_allow_excess_precision).
+/// A product rounded to BF16, optionally after adding its bias. The kernel does it all, so that no
+/// F32 product is stored, not even for the backward pass, where the compiler would keep it instead
+/// of the rounded one (xla_allow_excess_precision).
 bool write_rounded_dot(const Node& convert, Emitter& out, const CpuLoweringOptions& options) {
   const std::optional<RoundedProduct> found = rounded_product(convert, out);
   return found && write_dot(*found->dot, convert, dense_strides(convert.results[0].dims), out,
                             options, found->bias);
 }
 
-/// The kernels that `w` is some frames of, or w itself. They are read where they lie: with the
-/// copies that the first chunk of a video needs, a VAE would take a third more memory.
+/// The stored kernels of which `w` is some frames, or w itself. They are read in place: copies for
+/// the first chunk of a video would make a VAE need a third more memory.
 Tensor stored_kernels(Tensor w, ConvolutionPlan& plan) {
   if (w.node().op != &kSlice || w.rank() != 5) {
     return w;
@@ -150,8 +149,8 @@ bool write_convolution(const Node& node, Emitter& out, const CpuLoweringOptions&
   return true;
 }
 
-/// What the compiler forgets before it orders the program's operations: recomputation would be
-/// moved up beside the forward pass. A call that does nothing, in place, is an order it must keep.
+/// The compiler drops optimization barriers before it schedules, and would then move recomputation
+/// next to the forward pass. It must respect the order of an in-place call that does nothing.
 bool write_barrier(const Node& node, Emitter& out) {
   const size_t count = node.inputs.size();
   write_call(node, kBarrierTarget, "", operands_of(node, out), out, out.location(node),
@@ -159,12 +158,12 @@ bool write_barrier(const Node& node, Emitter& out) {
   return true;
 }
 
-/// Numbers of an array; what is smaller is better fused.
+/// Elements; smaller arrays are better fused.
 constexpr int64_t kLarge = 1 << 16;
 
-/// A sum that is rounded to BF16 and read more than once. The compiler computes it in F32, and
-/// would hand that to readers that widen it, or keep it for them (xla_allow_excess_precision):
-/// twice the memory for each residual of a training step. Behind a wall they read what was rounded.
+/// A sum that is rounded to BF16 and read more than once. The compiler would compute it in F32 and
+/// pass that to readers that widen it, or keep it for them (xla_allow_excess_precision): twice the
+/// memory for each residual of a training step. Behind a barrier, readers get the rounded sum.
 bool write_rounded_sum(const Node& node, Emitter& out) {
   const Tensor sum = const_cast<Node&>(node).result();
   if (sum.dtype() != DType::BF16 || sum.shape().elements() < kLarge || out.uses(sum) < 2 ||
@@ -178,8 +177,8 @@ bool write_rounded_sum(const Node& node, Emitter& out) {
   return true;
 }
 
-/// A sum of rows of BF16 in F32, the gradient of a bias: the compiler's own way, in several stages,
-/// begins with all of x in F32.
+/// An F32 sum over BF16 rows, the gradient of a bias: the compiler's multi-stage reduction begins
+/// by widening all of x to F32.
 bool write_column_sums(const Node& sum, Emitter& out) {
   const Shape& y = sum.results[0];
   const Node& wide = sum.input(0).node();
@@ -193,7 +192,7 @@ bool write_column_sums(const Node& sum, Emitter& out) {
   return true;
 }
 
-/// BF16 are joined as their bits: the compiler would widen them to F32 first and round the whole.
+/// Concatenates BF16 as bits: the compiler would widen them to F32 first and round the result.
 bool write_joined_bits(const Node& node, Emitter& out) {
   const Shape& whole = node.results[0];
   if (whole.dtype != DType::BF16) {

@@ -9,20 +9,19 @@ struct CpuLoweringOptions {
   bool f32 = true;
   bool bf16 = true;
   bool s8 = true;
-  /// Products below this many floating-point operations stay with the compiler.
+  /// Products with fewer floating-point operations are left to the compiler.
   double min_flops = 4e6;
   /// The same for convolutions.
   double min_convolution_flops = 1e6;
   /// The same for attention.
   double min_attention_flops = 4e6;
-  /// Products, convolutions and attention are recorded under the model's path.
+  /// Records products, convolutions and attention under their model paths.
   bool trace = false;
 };
 
-/// Writes large dots as calls of the product kernel, transposes on either side, or a bias and the
-/// rounding to BF16, included, large
-/// convolutions as calls of the convolution kernel, and `fused` calls as those of the kernel of
-/// their name (settings.h).
+/// Replaces large dots by calls of the product kernel, including transposes on either side, or a
+/// bias and the rounding to BF16; large convolutions by calls of the convolution kernel; and
+/// `fused` nodes by calls of the kernel of their name (settings.h).
 Lowering cpu_lowering(const CpuLoweringOptions& options = {});
 
 }  // namespace kinema::kernels

@@ -18,7 +18,7 @@ namespace {
 
 using dnnl::memory;
 
-/// Rows and columns of one operand; a size of 1 takes whatever stride keeps the layout plain.
+/// Rows and columns of one operand; an axis of size 1 gets any stride that keeps the layout plain.
 memory::desc descriptor(DType dtype, int64_t rows, int64_t columns, int64_t row_stride,
                         int64_t column_stride) {
   if (column_stride != 1 && row_stride != 1) {
@@ -48,7 +48,7 @@ Kernel make_kernel(const StridedDot& dot, DType in, DType out, bool has_bias) {
   return kernel;
 }
 
-/// c^T = b^T a^T: for results whose columns, not rows, are contiguous.
+/// c^T = b^T a^T: for results with contiguous columns instead of rows.
 StridedDot transposed(const StridedDot& dot) {
   StridedDot t{dot.n,   dot.m,   dot.k,   dot.b_n, dot.b_k,
                dot.a_k, dot.a_m, dot.c_n, dot.c_m, dot.batch};
@@ -58,7 +58,7 @@ StridedDot transposed(const StridedDot& dot) {
   return t;
 }
 
-/// Where one piece of the work starts (in elements) and its size.
+/// First element and size of one piece of work.
 struct Piece {
   StridedDot dot;
   int64_t a, b, c;
@@ -100,13 +100,13 @@ std::vector<Piece> slices(const std::vector<Piece>& pieces, bool rows, int64_t s
   return out;
 }
 
-constexpr int64_t kRowsOfTile = 16;  // of AMX
+constexpr int64_t kRowsOfTile = 16;  // in an AMX tile
 
-/// Whole matrices while there are enough of them, else slices of the longer side.
+/// Whole matrices if there are enough, otherwise slices of the longer side.
 std::vector<Piece> split(const StridedDot& dot, bool in_tiles, bool rounded, int64_t threads) {
   std::vector<Piece> pieces = matrices(dot);
   if (in_tiles) {
-    // As many pieces for each thread.
+    // The same number of pieces for each thread.
     const int64_t count = round_up(ceil_div(dot.m, kTileRows), threads);
     return slices(pieces, true, round_up(ceil_div(dot.m, count), kRowsOfTile));
   }
@@ -118,7 +118,7 @@ std::vector<Piece> split(const StridedDot& dot, bool in_tiles, bool rounded, int
                     std::max(kGrain, (side + threads * kGrain - 1) / (threads * kGrain) * kGrain));
   }
   if (rounded) {
-    // oneDNN holds the sums of what it rounds in memory of its own, all of them at a time.
+    // oneDNN keeps all F32 sums of a rounded result in a buffer of its own.
     constexpr int64_t kMostRows = 2048;
     constexpr int64_t kMostColumns = 1024;
     pieces = slices(slices(pieces, true, kMostRows), false, kMostColumns);
@@ -136,7 +136,7 @@ void multiply_alone(const StridedDot& dot, DType in, DType out, const char* a, c
   }
   using Key = std::tuple<int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t,
                          int64_t, DType, DType, bool>;
-  // Kernels are made once per thread and shape.
+  // Kernels are cached per thread and shape.
   thread_local std::map<Key, Kernel> kernels;
   dnnl::stream& stream = dnnl_stream();
   if (kernels.size() > 512) {
@@ -170,7 +170,7 @@ void matrix_product(const StridedDot& given, DType in, DType out, const void* a,
   auto* result = static_cast<char*>(c);
   const int64_t in_bytes = byte_size(in);
   const int64_t out_bytes = byte_size(out);
-  // Of few rows the columns are shared out.
+  // With few rows, the columns are split instead.
   const bool in_tiles = uses_tiles(in) && dot.m >= kRowsOfTile * threads;
   if (in_tiles && has_shared_tiles(dot, in)) {
     shared_tile_product(dot, out, left, right, result, bias, threads, parallel_for);

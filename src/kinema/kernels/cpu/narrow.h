@@ -8,7 +8,8 @@
 
 namespace kinema::kernels {
 
-/// Numbers as products of a dtype take them: themselves for F32, or rounded beside them for BF16.
+/// F32 numbers as operands of a product: used directly for F32, rounded into a second buffer for
+/// BF16.
 class Narrow {
  public:
   Narrow(DType work, const float* wide, int64_t n, Buffer& buffer)
@@ -17,13 +18,13 @@ class Narrow {
                                     : reinterpret_cast<uint16_t*>(buffer.at_least(
                                           sizeof(uint16_t) * static_cast<size_t>(n)))) {}
 
-  /// Rounds those from `at` on; to be called while they are in the first cache.
+  /// Rounds `n` numbers from `at` on; best called while they are in L1.
   void round(int64_t at, int64_t n) const {
     if (narrow_ != nullptr) {
       to_bf16(wide_ + at, n, 1.0F, narrow_ + at);
     }
   }
-  /// Where they lie once rounded; null where nothing is.
+  /// The rounded numbers; null for F32.
   uint16_t* narrow() const { return narrow_; }
   const char* data() const {
     return narrow_ == nullptr ? reinterpret_cast<const char*>(wide_)

@@ -14,7 +14,7 @@ const dnnl::engine& dnnl_engine() {
 
 dnnl::stream& dnnl_stream() {
   thread_local dnnl::stream stream(dnnl_engine());
-  omp_set_num_threads(1);  // of this thread only
+  omp_set_num_threads(1);  // for this thread only
   return stream;
 }
 

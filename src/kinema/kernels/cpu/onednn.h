@@ -9,21 +9,20 @@
 
 namespace kinema::kernels {
 
-/// oneDNN's processor; made once.
+/// The oneDNN engine of the CPU; created once.
 const dnnl::engine& dnnl_engine();
 
-/// The calling thread's stream. From here on oneDNN works on this thread alone when called from it:
-/// how work is split is ours.
+/// The calling thread's stream. After the first call oneDNN runs on this thread alone when called
+/// from it: the work is split by our own code.
 dnnl::stream& dnnl_stream();
 
-/// The product c = a b of matrices, or a b + bias, in the words of the oneDNN that this is built
-/// with.
+/// The product c = a b of matrices, or a b + bias, in the API of the oneDNN version that this is
+/// built with.
 dnnl::matmul::primitive_desc matmul_of(const dnnl::memory::desc& a, const dnnl::memory::desc& b,
                                        const dnnl::memory::desc& c,
                                        const dnnl::memory::desc& bias = {});
 
-/// Copies an array of three axes between two layouts of dense or spread-out memory, by a kernel
-/// that is made once per thread.
+/// Copies an array of three axes between two strided layouts, with a kernel cached per thread.
 void dnnl_copy(DType dtype, const std::array<int64_t, 3>& sizes, const char* from,
                const std::array<int64_t, 3>& from_strides, char* to,
                const std::array<int64_t, 3>& to_strides);

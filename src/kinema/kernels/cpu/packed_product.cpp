@@ -16,7 +16,7 @@ namespace {
 
 using dnnl::memory;
 
-/// A matrix by rows, each dense.
+/// A dense row-major matrix.
 memory::desc dense(DType dtype, int64_t rows, int64_t columns) {
   return {{rows, columns}, dnnl_type(dtype), memory::dims{columns, 1}};
 }
@@ -29,7 +29,7 @@ struct Kernel {
       : a(desc.src_desc()), b(desc.weights_desc()), c(desc.dst_desc()), primitive(desc) {}
 };
 
-/// What is made once per thread and shape.
+/// A value cached per thread and key.
 template <typename Key, typename Value, typename Make>
 const Value& kept(std::map<Key, Value>& all, const Key& key, const Make& make) {
   constexpr size_t kMost = 256;
@@ -42,7 +42,7 @@ const Value& kept(std::map<Key, Value>& all, const Key& key, const Make& make) {
   return all.emplace(key, make()).first->second;
 }
 
-/// The product whose layout of b all products with it share.
+/// The product whose layout of b is used for all products with it.
 const Kernel& leading(DType dtype, int64_t rows, int64_t k, int64_t n) {
   using Key = std::tuple<DType, int64_t, int64_t, int64_t>;
   thread_local std::map<Key, Kernel> kernels;
@@ -64,8 +64,8 @@ const Kernel& kernel_for(DType dtype, int64_t m, int64_t rows, int64_t k, int64_
   });
 }
 
-/// Whether panels of our own are multiplied: oneDNN's products of F32 for AVX2 take b as it lies,
-/// and pack it for each of them.
+/// Whether to use our own panels: oneDNN's F32 products for AVX2 take b unpacked, and pack it in
+/// each call.
 bool uses_panels(DType dtype) { return isa() < Isa::Avx512 || product_dtype(dtype) != dtype; }
 
 }  // namespace

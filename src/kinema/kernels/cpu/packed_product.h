@@ -8,19 +8,19 @@
 
 namespace kinema::kernels {
 
-/// A matrix b, k x n, brought once into the layout that is multiplied by fastest, for several
-/// products a b on the calling thread alone. Its memory is kept for the next matrix. Where the
-/// processor has no fast products of the dtype, or oneDNN would pack b for each of them, the layout
-/// is F32 panels of our own (panels.h); where it has matrix tiles, those of amx_product.h.
+/// A matrix b, k x n, packed once for several products a b on the calling thread. Its memory is
+/// reused for the next matrix. The layout is oneDNN's; F32 panels (panels.h) if the processor has
+/// no fast products of the dtype or oneDNN would pack b in each call; with matrix tiles that of
+/// amx_product.h.
 class PackedRight {
  public:
-  /// Elements of b, F32 or BF16, lie b_k and b_n apart, one of which is 1; products will have about
-  /// `rows` rows. Throws a dnnl::error when oneDNN refuses.
+  /// b: F32 or BF16 with element strides b_k and b_n, one of which is 1; `rows`: about how many
+  /// rows the products will have. Throws a dnnl::error when oneDNN refuses.
   void pack(DType dtype, int64_t rows, int64_t k, int64_t n, const char* b, int64_t b_k,
             int64_t b_n);
 
-  /// c = a b for a of m rows, dense, of b's dtype, or F32 where that is the dtype's
-  /// product_dtype(); c is F32 and dense.
+  /// c = a b for a dense a of m rows, of b's dtype or of the dtype's product_dtype(); c is F32 and
+  /// dense.
   void multiply(int64_t m, DType a_dtype, const char* a, float* c) const;
 
  private:

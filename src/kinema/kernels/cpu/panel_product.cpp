@@ -10,12 +10,11 @@
 namespace kinema::kernels {
 namespace {
 
-// Sizes of blocks: a's 192 KiB are about half of the smallest L2 (256 KiB to 2 MiB), b's stay in
+// Block sizes: a's 192 KiB are about half of the smallest L2 (256 KiB to 2 MiB); b's block stays in
 // the last-level cache.
-constexpr int64_t kColumns =
-    768;  // of b, which stay in the last-level cache: a multiple of every tile
-// Rows that share a packed block of b. Their sums lie close together until the last of k is added:
-// rows of a wide result are pages apart, and a tile would touch as many.
+constexpr int64_t kColumns = 768;  // of b: a multiple of every tile
+// Rows that share a packed block of b. Their sums are kept in a compact buffer until all of k is
+// added: rows of a wide result are pages apart, so a tile would touch a page per row.
 constexpr int64_t kTallestSums = 1024;
 
 }  // namespace

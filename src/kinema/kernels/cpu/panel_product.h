@@ -5,17 +5,16 @@
 
 namespace kinema::kernels {
 
-/// One product without batch loops on the calling thread alone, for processors that multiply F32
-/// only: panels of the operands (F32 or BF16 each) are brought to F32 on their way into small
-/// buffers of the thread, so that no operand is widened as a whole. Sums are F32; a BF16 result is
-/// rounded once, from the sum over all of k and the bias of n numbers, if there is one. c_n must be
-/// 1, and in each operand a stride of 1.
+/// One product without batch loops on the calling thread, for processors that multiply only F32:
+/// operands (F32 or BF16 each) are widened panel by panel into small buffers of the thread, never
+/// as a whole. Sums are F32; a BF16 result is rounded once, after all of k and the optional bias of
+/// n numbers. c_n must be 1, as must one stride of each operand.
 ///
-/// A product of two BF16 numbers is exact in F32, so this is the F32 product of the widened
-/// operands. It differs in the last bits from the instructions of AVX512_BF16, which add the
-/// products of two neighbours first and take subnormal operands for zero.
+/// A product of two BF16 numbers is exact in F32, so this equals the F32 product of the widened
+/// operands. Its last bits differ from the AVX512_BF16 instructions, which add the products of two
+/// neighbours first and flush subnormal operands to zero.
 ///
-/// Needs isa() >= Isa::Avx2. Every element is summed in an order that depends on k alone.
+/// Needs isa() >= Isa::Avx2. The summation order depends only on k.
 void panel_product(const StridedDot& dot, DType a_type, DType b_type, DType c_type, const char* a,
                    const char* b, char* c, const float* bias = nullptr);
 

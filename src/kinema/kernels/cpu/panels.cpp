@@ -10,7 +10,7 @@
 namespace kinema::kernels {
 namespace {
 
-/// c[rows, columns] = or += a b over `depth`, of panels a [depth, rows] and b [depth, columns].
+/// c[rows, columns] = or += a b over `depth`, for panels a [depth, rows] and b [depth, columns].
 using MicroKernel = void (*)(int64_t depth, const float* a, const float* b, float* c, int64_t c_row,
                              bool add);
 
@@ -91,7 +91,7 @@ float load1(const T* x) {
   }
 }
 
-/// Rows become columns.
+/// Transposes an 8 x 8 block.
 [[gnu::target("avx2,fma"), gnu::always_inline]] inline void transpose8(__m256 (&x)[8]) {
   __m256 pairs[8];
   __m256 fours[8];
@@ -114,17 +114,17 @@ float load1(const T* x) {
   }
 }
 
-/// A panel of `width` lines, [depth, width]; those from `lines` on are zeros. Each step along the
-/// depth is stored as whole vectors, the next one over what is too much: a panel has kPanelSpare
-/// floats to spare behind it.
+/// A panel of `width` lines, [depth, width]; lines from `lines` on are zeros. Each step along the
+/// depth stores whole vectors and the next step overwrites their excess: a panel has kPanelSpare
+/// spare floats at its end.
 template <typename T>
 [[gnu::target("avx2,fma")]] void pack_panel(const PanelOperand& from, int64_t lines, int64_t width,
                                             int64_t depth, float* to) {
   const auto* x = reinterpret_cast<const T*>(from.data);
   int64_t k = 0;
   if (lines == width && from.line_stride == 1) {
-    // Vectors past the last line would read past the operand, so the last steps are left to the
-    // loop below.
+    // Vectors past the last line would read past the operand, so the loop below does the last
+    // steps.
     const int64_t last = width % 8 == 0 ? depth : depth - 1;
     for (; k < last; ++k) {
       for (int64_t line = 0; line < width; line += 8) {

@@ -6,27 +6,27 @@
 
 namespace kinema::kernels {
 
-/// Products of F32 on the calling thread, of operands packed as in K. Goto and R. van de Geijn,
+/// F32 products on the calling thread, with operands packed as in K. Goto and R. van de Geijn,
 /// "Anatomy of High-Performance Matrix Multiplication" (2008): a panel is [depth, lines], where
-/// lines are rows of a or columns of b. All needs isa() >= Isa::Avx2.
+/// lines are rows of a or columns of b. All functions need isa() >= Isa::Avx2.
 
-/// Lines of a panel of a, and of b.
+/// Lines in a panel of a, and of b.
 struct PanelTile {
   int64_t rows, columns;
 };
 PanelTile panel_tile();
 
-/// A panel of b with the tile's share of a stays in a core's first cache.
+/// A panel of b and the tile's part of a stay in L1.
 constexpr int64_t kPanelDepth = 256;
 
-/// Rows of a that are packed together, a multiple of every tile: with that depth 192 KiB, half of
-/// the smallest second cache (256 KiB to 2 MiB).
+/// Rows of a that are packed together, a multiple of every tile: at that depth 192 KiB, half of the
+/// smallest L2 (256 KiB to 2 MiB).
 constexpr int64_t kPanelRows = 192;
 
-/// Floats that are written behind the last panel.
+/// Floats that may be written past the last panel.
 constexpr int64_t kPanelSpare = 8;
 
-/// An operand as lines x depth, F32 or BF16, one of whose strides is 1.
+/// An operand as lines x depth, F32 or BF16; one stride must be 1.
 struct PanelOperand {
   DType dtype;
   const char* data;
@@ -38,11 +38,11 @@ struct PanelOperand {
   }
 };
 
-/// Panels of `width` lines, one after the other, F32; the last one is filled with zeros.
+/// Packs panels of `width` lines, contiguous, as F32; the last one is padded with zeros.
 void pack_panels(const PanelOperand& from, int64_t lines, int64_t width, int64_t depth, float* to);
 
-/// c[rows, columns] = or += a b over `depth`, of panels that lie one after the other. Rows of c are
-/// c_row apart. Every element is summed in an order that depends on the depth alone.
+/// c[rows, columns] = or += a b over `depth`, for contiguous panels. Rows of c are c_row apart. The
+/// summation order depends only on the depth.
 void multiply_panels(int64_t rows, int64_t columns, int64_t depth, const float* a, const float* b,
                      float* c, int64_t c_row, bool add);
 

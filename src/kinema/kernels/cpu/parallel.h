@@ -12,7 +12,7 @@
 namespace kinema::kernels {
 
 /// Work that idle threads of the plugin's pool may join. The caller works too and waits only for
-/// pieces that somebody has begun, so a pool whose threads all wait cannot lock up.
+/// pieces that a thread has begun, so it cannot deadlock when all threads of the pool wait.
 struct SharedWork {
   std::function<void(int64_t)> task;
   int64_t count = 0;
@@ -36,8 +36,8 @@ struct SharedWork {
   }
 };
 
-/// Runs `task(0) .. task(count - 1)` on the plugin's threads and returns when all are done; throws
-/// what a task threw.
+/// Runs `task(0) .. task(count - 1)` on the plugin's threads and returns when all are done;
+/// rethrows a task's exception.
 inline void parallel_for(::xla::ffi::ThreadPool& pool, int64_t count,
                          const std::function<void(int64_t)>& task) {
   const auto shared = std::make_shared<SharedWork>();

@@ -12,8 +12,8 @@ namespace {
 
 constexpr int64_t kLanes = 16;
 
-/// e^x for x <= 0. BF16 keeps 8 bits, so a polynomial of degree 5 does: by Taylor the first term
-/// left out is below (ln 2 / 2)^6 / 720 = 2^-18.7 of the result.
+/// e^x for x <= 0. BF16 keeps 8 bits, so degree 5 suffices: by Taylor the first omitted term is
+/// below (ln 2 / 2)^6 / 720 = 2^-18.7 of the result.
 [[gnu::target("avx512f"), gnu::always_inline]] inline __m512 exponentials(__m512 given) {
   constexpr float kLog2E = 1.44269504F;
   constexpr int kNearest = 8;
@@ -26,7 +26,7 @@ constexpr int64_t kLanes = 16;
   p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(2.40226507e-1F));
   p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(6.93147181e-1F));
   p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.0F));
-  // NaN counts as it is.
+  // NaN passes the test.
   const __mmask16 counts = _mm512_cmp_ps_mask(x, _mm512_set1_ps(-126.0F), _CMP_NLT_UQ);
   return _mm512_maskz_scalef_ps(counts, p, whole);
 }

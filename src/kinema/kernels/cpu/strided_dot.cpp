@@ -12,7 +12,7 @@ struct Run {
   int64_t stride = 1;
 };
 
-/// Several axes as one, when each is a whole number of the next inner one.
+/// Several axes merged into one, if each stride is the next inner axis's stride times its size.
 std::optional<Run> merge(const Dims& sizes, const Dims& strides, const std::vector<int64_t>& axes) {
   Run run;
   bool first = true;

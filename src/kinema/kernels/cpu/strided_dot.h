@@ -10,14 +10,14 @@
 
 namespace kinema::kernels {
 
-/// One loop of a product: its size and how far apart neighbours lie in each operand, in elements.
+/// One batch loop of a product: its size and each operand's stride, in elements.
 struct BatchLoop {
   int64_t size;
   int64_t a, b, c;
 };
 
-/// c[batch, m, n] = sum over k of a[batch, m, k] b[batch, k, n], each operand anywhere in memory as
-/// long as one of its two matrix strides is 1. Strides count elements.
+/// c[batch, m, n] = sum over k of a[batch, m, k] b[batch, k, n], operands with any strides as long
+/// as one of their two matrix strides is 1. Strides count elements.
 struct StridedDot {
   int64_t m, n, k;
   int64_t a_m, a_k;
@@ -28,9 +28,9 @@ struct StridedDot {
   double flops() const;
 };
 
-/// A dot_general as a strided product; nothing when an operand's rows, columns or contracted axes
-/// do not lie at one stride. `a_strides` and `b_strides` are per logical axis, `c_strides` per axis
-/// of the result (batch, rest of a, rest of b).
+/// A dot_general as a strided product; empty if an operand's rows, columns or contracted axes have
+/// no single stride. `a_strides` and `b_strides` are per logical axis, `c_strides` per axis of the
+/// result (batch, rest of a, rest of b).
 std::optional<StridedDot> strided_dot(const Dims& a, const Dims& a_strides, const Dims& b,
                                       const Dims& b_strides, const Dims& c_strides,
                                       const DotDims& dims);

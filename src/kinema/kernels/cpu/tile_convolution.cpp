@@ -15,13 +15,13 @@ namespace {
 
 constexpr int64_t kNumber = sizeof(uint16_t);
 
-/// How the work is cut. It depends on rows, columns and channels only.
+/// How the work is split. It depends only on rows, columns and channels.
 struct Cut {
-  int64_t columns;   // of a segment of a row
-  int64_t segments;  // of a row
-  int64_t rows;      // of the result that are worked on together, by all threads
-  int64_t lines;     // rows of a piece of work
-  int64_t channels;  // of the result, of a piece of work
+  int64_t columns;   // in a segment of a row
+  int64_t segments;  // in a row
+  int64_t rows;      // of the result that all threads compute together
+  int64_t lines;     // rows per task
+  int64_t channels;  // of the result, per task
 
   explicit Cut(const ConvolutionPlan& p) {
     constexpr int64_t kColumns = 256;
@@ -67,7 +67,7 @@ class TileConvolution {
     return reinterpret_cast<uint16_t*>(buffer.at_least(static_cast<size_t>(count * kNumber)));
   }
 
-  /// Of one row that is read, packed for each column of the kernel.
+  /// Elements of one input row segment, packed for each kernel column.
   int64_t segment_size() const { return p_.w[2] * p_.in * cut_.columns; }
   int64_t row_size() const { return cut_.segments * segment_size(); }
   uint16_t* packed(int64_t frame, int64_t row, int64_t segment) const {
@@ -76,7 +76,7 @@ class TileConvolution {
            segment * segment_size();
   }
 
-  /// w[o, c, tap] of one o to weights_[tap, o, c].
+  /// Copies w[o, c, tap] of one o to weights_[tap, o, c].
   void take_weights(int64_t group, int64_t channel) const {
     const int64_t stored = p_.stored * p_.w[1] * p_.w[2];
     const int64_t taps = p_.w[0] * p_.w[1] * p_.w[2];
@@ -110,7 +110,7 @@ class TileConvolution {
     }
   }
 
-  /// A segment of a row that is read, through norm and SiLU, zeros outside of x.
+  /// Packs a segment of an input row, through norm and SiLU, zeros outside of x.
   void pack(const Place& at, int64_t frame, int64_t row, int64_t segment) const {
     thread_local Buffer segment_buffer;
     thread_local Buffer wide_buffer;
@@ -204,7 +204,7 @@ bool is_tile_convolution(const ConvolutionPlan& plan, DType dtype) {
     plain = plain && plan.stride[axis] == 1 && plan.dilation[axis] == 1;
   }
   const Cut cut(plan);
-  // Of a segment's columns at most a quarter is there for nothing.
+  // At most a quarter of a segment's columns may be padding.
   const bool fills = 4 * plan.y[2] >= 3 * cut.segments * cut.columns;
   return plain && fills && uses_tiles(dtype) && plan.in % kTileDepth == 0 &&
          plan.out >= 2 * kTileHeight;

@@ -17,11 +17,12 @@ namespace kinema::kernels {
 namespace {
 
 constexpr int64_t kLine = 64;   // bytes
-constexpr int64_t kBlock = 64;  // columns that oneDNN makes together
-/// What stays in the second cache: the buffer, and results that are written as they come.
+constexpr int64_t kBlock = 64;  // columns that oneDNN computes together
+/// Fits in L2: the buffer, and results that are written directly.
 constexpr int64_t kSmall = int64_t{1} << 20;  // bytes
 
-/// Rows of `bytes` each, whole lines, past the caches: they are too many to be read from there.
+/// Copies rows of `bytes` each, whole cache lines, with non-temporal stores: too many to be read
+/// from the caches.
 [[gnu::target("avx512f")]] void stream(const char* from, int64_t rows, int64_t bytes, char* to,
                                        int64_t to_row) {
   for (int64_t i = 0; i < rows; ++i, from += bytes, to += to_row) {
@@ -44,9 +45,9 @@ void copy(const char* from, int64_t rows, int64_t bytes, char* to, int64_t to_ro
   }
 }
 
-/// How a product is cut for several threads. Its sums do not depend on it.
+/// How a product is split over threads. The sums do not depend on it.
 struct Cut {
-  int64_t rows, columns;  // of c, whose sums stay in a core's second cache
+  int64_t rows, columns;  // of c, whose sums stay in L2
   int64_t together;       // columns of b that are packed at a time
 
   Cut(const StridedDot& dot, int64_t threads) {
@@ -62,7 +63,7 @@ struct Cut {
   }
 };
 
-/// Rows of sums, and a bias, to where they belong.
+/// Writes rows of sums, plus a bias, to the result.
 void write_rows(float* sums, int64_t rows, int64_t columns, const float* bias, DType out, char* to,
                 int64_t to_row) {
   thread_local Buffer buffer;
@@ -89,10 +90,10 @@ bool has_shared_tiles(const StridedDot& dot, DType in) {
          (dot.b_k == 1 || dot.b_n == 1) && is_of_tiles(dot.k, dot.n);
 }
 
-/// A block of sums of `columns` of b: those of its first part of k, then those of the next.
+/// A block of sums for `columns` columns of b: over the first part of k, then the next ones.
 static void add_parts(const StridedDot& dot, int64_t rows, int64_t columns, const uint16_t* a,
                       const uint16_t* tiles, float* sums) {
-  // Rows so far apart meet in few lines of the caches.
+  // Rows this far apart map to few cache lines.
   constexpr int64_t kFar = 4096;
   const bool copies = dot.a_k != 1 || dot.a_m >= kFar;
   thread_local Buffer buffer;

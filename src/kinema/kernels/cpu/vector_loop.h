@@ -4,12 +4,12 @@
 
 namespace kinema::kernels {
 
-/// `Loop::run(arguments...)`, a loop without branches that the compiler makes vectors of, compiled
-/// once per instruction set; the one that isa() names is run. `Loop::run` is gnu::always_inline: it
-/// takes the instruction set of what it is put into.
+/// Runs `Loop::run(arguments...)`, a branch-free loop that the compiler vectorises, compiled once
+/// per instruction set, in the version for isa(). `Loop::run` is gnu::always_inline, so that it is
+/// compiled with its caller's instruction set.
 ///
-/// This room is compiled without contraction to fused multiply-adds, so that the bits of a loop
-/// that sums nothing are the same with each. Where that is not asked for, multiply_add() is one.
+/// This room is compiled without contraction to fused multiply-adds, so that an element-wise loop
+/// gives the same bits with every set. multiply_add() fuses explicitly.
 template <typename Loop, typename... Arguments>
 [[gnu::target("avx512f,fma"), gnu::noinline]] auto vector_loop_avx512(Arguments... arguments) {
   return Loop::run(arguments...);
@@ -38,7 +38,8 @@ auto vector_loop(Arguments... arguments) {
                             : vector_loop_baseline<Loop>(arguments...);
 }
 
-/// vector_loop of `Loop<true>` where the processor has fused multiply-adds, else of `Loop<false>`.
+/// vector_loop of `Loop<true>` if the processor has fused multiply-adds, otherwise of
+/// `Loop<false>`.
 template <template <bool> typename Loop, typename... Arguments>
 auto fused_loop(Arguments... arguments) {
   return isa() >= Isa::Avx2 ? vector_loop<Loop<true>>(arguments...)

@@ -11,9 +11,9 @@ namespace kinema::kernels {
 namespace {
 
 constexpr int64_t kTaps = 9;   // of a kernel: 3 x 3
-constexpr int64_t kLanes = 8;  // kernels that are brought to points together
+constexpr int64_t kLanes = 8;  // kernels that are transformed together
 
-/// A^T m A of `tiles` neighbours: two lines of 2 tiles pixels each.
+/// A^T m A of `tiles` adjacent tiles: two lines of 2 tiles pixels each.
 struct Results {
   [[gnu::always_inline]] static void run(const float* points, int64_t step, int64_t tiles,
                                          float* lines) {
@@ -71,20 +71,20 @@ struct KernelPoints {
   }
 };
 
-/// How the work is cut. It depends on rows, columns and channels only.
+/// How the work is split. It depends only on rows, columns and channels.
 struct Cut {
   PanelTile panel = panel_tile();
   Tiles tiles;
-  int64_t together;  // tiles that are worked on together, by all threads
-  int64_t depth;     // channels of a block of panels
-  int64_t share;     // results' channels whose kernels lie as points at a time
-  int64_t block;     // results' channels of a piece of work
+  int64_t together;  // tiles that all threads process together
+  int64_t depth;     // channels in a block of panels
+  int64_t share;     // result channels whose transformed kernels are in memory at a time
+  int64_t block;     // result channels per task
 
   explicit Cut(const ConvolutionPlan& p) : tiles(p.y[1], p.y[2]) {
     constexpr int64_t kBlock = 48;                // a multiple of every panel
     constexpr int64_t kTiles = 96;                // a multiple of every panel
     constexpr int64_t kShare = int64_t{8} << 20;  // numbers: 32 MiB
-    constexpr int64_t kLeast = 4 * kBlock;        // inputs become points once for each share
+    constexpr int64_t kLeast = 4 * kBlock;        // the inputs are transformed again for each share
     together = round_up(ceil_div(tiles.count(), ceil_div(tiles.count(), kTiles)), panel.columns);
     depth = ceil_div(p.in, ceil_div(p.in, kPanelDepth));
     const int64_t most = std::max(kLeast, kShare / (kPoints * p.w[0] * p.in) / kBlock * kBlock);
@@ -122,19 +122,19 @@ class Winograd {
 
  private:
   struct Place {
-    int64_t group;            // of the batch's
+    int64_t group;            // in the batch
     int64_t first, channels;  // of the result, in the group
     int64_t tile;             // the first one
   };
 
   int64_t slot_size() const { return kPoints * p_.in * cut_.together; }
 
-  /// Kernels of one panel of the result's channels, at all points of all frames of the kernel.
+  /// Transforms the kernels of one panel of result channels, at all points of all kernel frames.
   void to_points(int64_t channel, int64_t count, int64_t panel) const {
     const int64_t lanes = cut_.panel.rows;
     alignas(64) float taps[kTaps * kLanes] = {};
     alignas(64) float points[kPoints * kLanes];
-    const int64_t step = p_.stored * kTaps;  // between channels that are read
+    const int64_t step = p_.stored * kTaps;  // between input channels
     for (int64_t frame = 0; frame < p_.w[0]; ++frame) {
       for (int64_t in = 0; in < p_.in; ++in) {
         for (int64_t lane = 0; lane < count; ++lane) {
@@ -162,7 +162,7 @@ class Winograd {
 
   /// Some tiles of all frames.
   void work(const Place& at, const ParallelFor& parallel_for) {
-    constexpr int64_t kTogether = 8;  // channels of a piece of work
+    constexpr int64_t kTogether = 8;  // channels per task
     HeldFrames held(p_);
     for (int64_t frame = 0; frame < p_.y[0]; ++frame) {
       held.hold_for(frame, [&](int64_t read) {
@@ -170,7 +170,7 @@ class Winograd {
           to_points(at, read, piece * kTogether, std::min(p_.in, (piece + 1) * kTogether));
         });
       });
-      // One point after the other: its inputs stay in a core's second cache while kernels pass by.
+      // Point by point: its inputs stay in L2 for all kernels.
       const int64_t blocks = ceil_div(at.channels, cut_.block);
       parallel_for(kPoints * blocks, [&](int64_t piece) {
         const int64_t channel = piece % blocks * cut_.block;
@@ -183,7 +183,7 @@ class Winograd {
     }
   }
 
-  /// sums[channel, tile] of one point, over channels and frames that are read.
+  /// sums[channel, tile] of one point, over input channels and frames.
   void multiply(int64_t of_result, int64_t point, int64_t channel, int64_t count,
                 float* sums) const {
     bool add = false;
@@ -212,7 +212,7 @@ class Winograd {
     return {dtype_, x_, start, p_.x[1], p_.x[2], activated};
   }
 
-  /// Points of some channels of one frame of what is read, as panels of tiles.
+  /// Transforms some channels of one input frame, stored as panels of tiles.
   void to_points(const Place& at, int64_t frame, int64_t begin, int64_t end) const {
     thread_local Buffer row_buffer;
     float* row = row_buffer.floats(kPoints * cut_.together);
@@ -237,11 +237,11 @@ class Winograd {
     }
   }
 
-  /// Tiles of some channels of one frame of the result.
+  /// Writes tiles of some channels of one frame of the result.
   void write(const Place& at, int64_t frame, int64_t begin, int64_t end) const {
     float lines[4 * kStrip];
     for (int64_t channel = begin; channel < end; ++channel) {
-      const int64_t of_y = at.group * p_.out + at.first + channel;  // of all samples and groups
+      const int64_t of_y = at.group * p_.out + at.first + channel;  // among all samples and groups
       const int64_t plane = (of_y * p_.y[0] + frame) * p_.y[1] * p_.y[2];
       const float bias = with_.bias ? with_.bias[of_y % (p_.groups * p_.out)] : 0.0F;
       const auto segment = [&](int64_t tile_row, int64_t column, int64_t first, int64_t tiles) {
@@ -268,7 +268,7 @@ class Winograd {
   char* y_;
   const ConvolutionFusion with_;
   Buffer kernels_buffer_, inputs_buffer_, sums_buffer_;
-  float* kernels_ = nullptr;  // as points: frames, points, blocks of channels, panels
+  float* kernels_ = nullptr;  // transformed: frames, points, blocks of channels, panels
   float* inputs_ = nullptr;   // slots, points, blocks of channels, panels
   float* sums_ = nullptr;     // points, channels, tiles
 };

@@ -12,7 +12,7 @@ using Axes = ConvolutionPlan::Axes;
 
 constexpr int64_t kTaps = 9;  // of a kernel: 3 x 3
 
-/// A dy A^T of `tiles` neighbours, of two lines of 2 tiles pixels.
+/// A dy A^T of `tiles` adjacent tiles, from two lines of 2 tiles pixels.
 struct CotangentPoints {
   [[gnu::always_inline]] static void run(const float* lines, int64_t tiles, float* points,
                                          int64_t step) {
@@ -94,7 +94,7 @@ class KernelGradient {
   }
 
  private:
-  static constexpr int64_t kRows = 48;  // channels of a piece of work: a multiple of every panel
+  static constexpr int64_t kRows = 48;  // channels per task: a multiple of every panel
 
   struct Place {
     int64_t first, channels;  // of x
@@ -102,7 +102,7 @@ class KernelGradient {
     int64_t tile, tiles;
   };
 
-  /// The products of some tiles of an image, at all points.
+  /// Adds the products of some tiles of an image, at all points.
   void add(const Place& at, bool add, const ParallelFor& parallel_for) {
     parallel_for(ceil_div(at.channels, panel_.rows), [&](int64_t panel) { inputs(at, panel); });
     parallel_for(ceil_div(p_.out, panel_.columns), [&](int64_t panel) { cotangents(at, panel); });
@@ -123,7 +123,7 @@ class KernelGradient {
     return cotangents_ + point * out_ * at.tiles;
   }
 
-  /// A panel of channels of x at all points: [tiles, channels].
+  /// Transforms a panel of x's channels, at all points: [tiles, channels].
   void inputs(const Place& at, int64_t panel) const {
     const int64_t first = panel * panel_.rows;
     const int64_t count = std::min(panel_.rows, at.channels - first);
@@ -135,7 +135,7 @@ class KernelGradient {
              });
   }
 
-  /// The same of the result's cotangents.
+  /// The same for the result's cotangents.
   void cotangents(const Place& at, int64_t panel) const {
     const int64_t first = panel * panel_.columns;
     const int64_t count = std::min(panel_.columns, p_.out - first);
@@ -156,13 +156,14 @@ class KernelGradient {
     return (channel * p_.in + image) * sizes[1] * sizes[2];
   }
 
-  /// Points [channels, points, tiles] that `of_channel` makes, as panels `step` apart.
+  /// Stores the points [channels, points, tiles] that `of_channel` computes as panels, `step`
+  /// apart.
   void as_panel(const Place& at, int64_t count, int64_t width, float* to, int64_t step,
                 const auto& of_channel) const {
     thread_local Buffer rows_buffer;
     thread_local Buffer panel_buffer;
     float* rows = rows_buffer.floats(width * kPoints * at.tiles);
-    // By way of a buffer: what is written behind a panel may be another thread's.
+    // Through a buffer: the spare floats after a panel may belong to another thread.
     float* panel = panel_buffer.floats(width * at.tiles + kPanelSpare);
     for (int64_t i = 0; i < count; ++i) {
       of_channel(i, rows + i * kPoints * at.tiles);
@@ -195,8 +196,8 @@ class KernelGradient {
   const char* x_;
   const char* w_;
   char* y_;
-  int64_t share_ = 0;     // channels of x whose sums lie in memory
-  int64_t out_ = 0;       // channels of w, filled up to whole panels
+  int64_t share_ = 0;     // channels of x whose sums are in memory
+  int64_t out_ = 0;       // channels of w, padded to whole panels
   int64_t together_ = 0;  // tiles that are multiplied together
   Buffer inputs_buffer_, cotangents_buffer_, sums_buffer_;
   float* inputs_ = nullptr;      // points, panels of channels of x

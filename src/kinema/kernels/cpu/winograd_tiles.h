@@ -9,25 +9,25 @@
 #include "kinema/kernels/cpu/rounding.h"
 #include "kinema/kernels/cpu/vector_loop.h"
 
-/// What winograd.cpp and winograd_gradient.cpp share: tiles of 2 x 2 results and the 4 x 4 inputs
-/// that each reads, as the points at which channels are multiplied.
+/// Shared by winograd.cpp and winograd_gradient.cpp: tiles of 2 x 2 results and the 4 x 4 inputs of
+/// each, transformed to the points at which channels are multiplied.
 namespace kinema::kernels {
 
-constexpr int64_t kPoints = 16;  // products of a tile: 4 x 4
+constexpr int64_t kPoints = 16;  // per tile: 4 x 4
 
-/// With fewer channels or tiles, bringing them and kernels to points takes what the products save.
+/// With fewer channels or tiles the transforms cost what the products save.
 constexpr int64_t kFewChannels = 96;
 constexpr int64_t kFewTiles = 256;
 
-/// One image of memory, and what lies around it, which is zeros.
+/// One image in memory, padded with zeros.
 struct Plane {
   DType dtype;
   const char* data;
-  int64_t start;  // elements before it
+  int64_t start;  // offset of the first element
   int64_t rows, columns;
-  const ActivatedChannel* activated = nullptr;  // what is done to pixels as they are read
+  const ActivatedChannel* activated = nullptr;  // norm and SiLU applied to pixels as they are read
 
-  /// `width` pixels of a row from a column on.
+  /// Reads `width` pixels of a row from a column on.
   void read(int64_t row, int64_t column, int64_t width, float* to) const {
     const int64_t left = std::clamp<int64_t>(-column, 0, width);
     const int64_t right = std::clamp<int64_t>(columns - column, left, width);
@@ -44,13 +44,13 @@ struct Plane {
   }
 };
 
-/// Tiles of a strip's row. A strip is as narrow as vectors and pages allow: its neighbours below
-/// read half of what its own tiles do, and soon.
+/// Tiles in a strip's row. Strips are as narrow as vectors and pages allow: the row of tiles below
+/// reads half of the same inputs again while they are still cached.
 constexpr int64_t kStrip = 32;
-/// Inputs of such a row, and the two pixels that tiles at its end read beyond.
+/// Inputs of such a row, plus the two pixels beyond its last tile.
 constexpr int64_t kLine = 2 * kStrip + 2;
 
-/// The tiles of an image: strips of columns, each row by row.
+/// The tiles of an image: strips of columns, each stored row by row.
 struct Tiles {
   int64_t rows, columns;
   int64_t strip;  // columns of each but the last one
@@ -61,8 +61,8 @@ struct Tiles {
         strip(ceil_div(columns, ceil_div(columns, kStrip))) {}
   int64_t count() const { return rows * columns; }
 
-  /// Calls of `segment(row, column, at, size)` for the tiles from `first` to `end`: neighbours of
-  /// one row and strip, of which the first one is the tile first + at.
+  /// Calls `segment(row, column, at, size)` for the tiles from `first` to `end`: adjacent tiles in
+  /// one row and strip, whose first tile is first + at.
   void for_segments(int64_t first, int64_t end, const auto& segment) const {
     for (int64_t i = first; i < std::min(end, count());) {
       const int64_t left = i / (rows * strip) * strip;
@@ -76,8 +76,8 @@ struct Tiles {
   }
 };
 
-/// B^T d B of `tiles` neighbours, whose inputs are four lines of 2 tiles + 2 pixels, kLine apart;
-/// `rows` has as much room. Point i of tile t goes to points[i step + t].
+/// B^T d B of `tiles` adjacent tiles, whose inputs are four lines of 2 tiles + 2 pixels, kLine
+/// apart; `rows` is scratch of the same size. Point i of tile t goes to points[i step + t].
 struct InputPoints {
   [[gnu::always_inline]] static void run(const float* lines, float* rows, int64_t tiles,
                                          float* points, int64_t step) {
@@ -111,7 +111,7 @@ struct InputPoints {
   }
 };
 
-/// Has the memory that input_points() will read on its way to the caches.
+/// Prefetches the memory that input_points() will read.
 inline void expect_points(const Plane& image, const Tiles& tiles, int64_t row, int64_t column,
                           int64_t first, int64_t end) {
   constexpr int64_t kCacheLine = 64;
@@ -127,8 +127,8 @@ inline void expect_points(const Plane& image, const Tiles& tiles, int64_t row, i
   });
 }
 
-/// Points of the tiles from `first` to `end` of an image, the first tile of which reads from `row`
-/// and `column` on: points[i step + t].
+/// Transforms the tiles from `first` to `end` of an image, whose first tile reads from `row` and
+/// `column` on: points[i step + t].
 inline void input_points(const Plane& image, const Tiles& tiles, int64_t row, int64_t column,
                          int64_t first, int64_t end, float* points, int64_t step) {
   float lines[4 * kLine];

@@ -19,15 +19,16 @@ constexpr Kind kCudnnForward{"flash forward (cuDNN)", 2};
 constexpr Kind kCudnnForwardF8{"flash forward (cuDNN, FP8)", 2};
 constexpr Kind kCudnnBackward{"flash backward (cuDNN)", 5};
 
-/// TFLOP/s with so many tokens, 40 heads of 128.
+/// TFLOP/s for this number of tokens, 40 heads of 128.
 struct Rates {
   int64_t tokens;
   double forward, backward, forward_f8;
 };
 
-/// NVIDIA's own figures of cuDNN 9.27 for Wan 2.2's attention, 28 September 2026: rows `cudnn`,
-/// `no_mask` of benchmark/attention_training/results/wan22 in github.com/NVIDIA/cudnn-frontend.
-/// H100 SXM has the chip of the H200, with the same clocks and power.
+/// NVIDIA's published measurements of cuDNN 9.27 for Wan 2.2's attention, 28 September 2026: rows
+/// `cudnn`, `no_mask` of benchmark/attention_training/results/wan22 in
+/// github.com/NVIDIA/cudnn-frontend. The H100 SXM has the same chip as the H200, with the same
+/// clocks and power.
 constexpr std::array<Rates, 6> kH200{{{2100, 482, 454, 606},
                                       {7800, 638, 600, 854},
                                       {17160, 631, 588, 891},
@@ -50,11 +51,12 @@ constexpr std::array<Rates, 6> kA100{{{2100, 157, 106, 0},
 
 struct Published {
   std::span<const Rates> rates;
-  double peak;  // bf16 TFLOP/s that their maker says of the GPU they were measured on
+  double peak;  // bf16 TFLOP/s that the maker states for the measured GPU
 };
 const Published kPublished[] = {{kA100, 312}, {kH200, 989}, {kGb200, 2500}};
 
-/// Of the published bf16 peak; that of the next longer sequence, of the longest beyond it.
+/// Fraction of the published bf16 peak, from the entry for the next longer sequence, or the
+/// longest.
 double share_of(const Kind& kind, Generation generation, int64_t keys) {
   const Published& of = kPublished[static_cast<size_t>(generation)];
   const auto found = std::ranges::lower_bound(of.rates, keys, {}, &Rates::tokens);

@@ -8,8 +8,8 @@
 
 namespace kinema::kernels {
 
-/// Of a call of attention in an optimized program, cuDNN's or one of our Triton kernels; nothing
-/// for other calls. `chip` is the name that plans have for it (h100, b200, ...).
+/// The cost of an attention call in an optimized program, cuDNN's or one of our Triton kernels;
+/// empty for other calls. `chip` is its name in plans (h100, b200, ...).
 std::optional<KernelCost> gpu_kernel_cost(const pjrt::HloComputation& where,
                                           const pjrt::HloInstruction& call, std::string_view chip);
 

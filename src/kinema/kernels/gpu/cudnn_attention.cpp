@@ -1,4 +1,4 @@
-// The calls as XLA's GPU compiler takes them; what is measured of workspaces is cuDNN 9.23's.
+// The calls in the form of XLA's GPU compiler; workspace sizes were measured with cuDNN 9.23.
 #include "kinema/kernels/gpu/cudnn_attention.h"
 
 #include <fmt/format.h>
@@ -13,15 +13,15 @@
 namespace kinema::kernels {
 namespace {
 
-/// In place of a log-sum-exp that no key counts in; above it, a weight is 0.
+/// The log-sum-exp of a row without keys: so large that every weight becomes 0.
 constexpr double kNoKeys = 1e38;
 
 int64_t widest(std::string_view chip) {
   return generation_of(chip) == Generation::AMPERE ? 128 : 256;
 }
 
-/// The sums of dq in f32, and a number for each row. The compiler puts its own size in its place
-/// where it asks cuDNN, which it does not without a device: a plan's memory is right with this one.
+/// Bytes for the f32 sums of dq, plus a number for each row. With a device the compiler asks cuDNN
+/// and uses its size; without one it keeps this size, so that a plan's memory is right.
 int64_t backward_workspace(const CudnnSizes& of, std::string_view chip) {
   constexpr int64_t kF32 = 4;
   const int64_t heads = of.b * of.n;
@@ -39,19 +39,19 @@ int64_t backward_workspace(const CudnnSizes& of, std::string_view chip) {
   return heads * of.s * kF32 * (of.d + 1);
 }
 
-/// How many queries and keys of each sample count: S32 [b] each.
+/// Adds the number of valid queries and keys of each sample: S32 [b] each.
 void add_lengths(std::vector<Tensor>& operands, const CudnnSizes& of, Tensor keys) {
   operands.push_back(constant(keys.graph(), static_cast<double>(of.s), {DType::S32, {of.b}}));
   operands.push_back(broadcast_to(reshape(keys, {1}), {of.b}));
 }
 
-/// `x` where some key counts, else `other`.
+/// `x` if any key is valid, otherwise `other`.
 Tensor if_any(Tensor keys, Tensor x, double other) {
   return select(broadcast_to(compare(keys, Comparison::GT, 0.0), x.shape().dims), x,
                 constant(x.graph(), other, x.shape()));
 }
 
-/// [b, t, n, d] with 0 for keys that do not count, of which cuDNN promises nothing.
+/// x [b, t, n, d] with 0 for masked keys, for which cuDNN guarantees nothing.
 Tensor of_counted(Tensor x, Tensor keys) {
   const Tensor counts = compare(iota(x.graph(), {DType::S32, {x.dim(1)}}, Axis(0)), Comparison::LT,
                                 broadcast_to(keys, {x.dim(1)}));
@@ -88,7 +88,7 @@ std::vector<Tensor> cudnn_flash_forward(std::span<const Tensor> in, DType y,
   const DType dtype = in[0].dtype();
   std::vector<Tensor> operands(in.begin(), in.begin() + 3);
   if (keys) {
-    add_lengths(operands, of, maximum(keys, 1.0));  // a row without keys has no sum to divide by
+    add_lengths(operands, of, maximum(keys, 1.0));  // a row without keys would divide by zero
   }
   std::vector<Shape> results{{dtype, {of.b, of.n, of.s, of.d}}};
   CustomCallAttrs attrs{.target = "__cudnn$fmhaSoftmax",
@@ -118,7 +118,7 @@ std::vector<Tensor> cudnn_flash_backward(std::span<const Tensor> in, DType resul
   const CudnnSizes of = sizes_of(in);
   const Tensor keys = in.size() > 7 ? in[7] : Tensor();
   const DType dtype = in[0].dtype();
-  // Without keys every weight is 0 beside such a sum, and with them every gradient.
+  // Without keys every weight, and so every gradient, is 0 relative to this sum.
   const Tensor lse = keys ? if_any(keys, in[3], kNoKeys) : in[3];
   std::vector<Tensor> operands{in[0], in[1], in[2], lse, in[5], in[6]};
   if (keys) {

@@ -12,7 +12,7 @@ namespace {
 
 struct Product {
   const char* name;
-  const char* axes;  // contracting of each side, batch of each side
+  const char* axes;  // contracting axes of each side, then batch axes of each side
 };
 
 constexpr Product kForward[] = {{"bmm1", "3|3|0,2|0,2"}, {"bmm2", "3|1|0,1|0,2"}};
@@ -21,7 +21,7 @@ constexpr Product kBackward[] = {{"bmm1_grad_gemm1", "2|1|0,1|0,2"},
                                  {"bmm2_grad_gemm1", "2|1|0,1|0,2"},
                                  {"bmm2_grad_gemm2", "3|3|0,2|0,2"}};
 
-/// Axis numbers as JSON of 64-bit integers has them: strings.
+/// Axis numbers as 64-bit integers in protobuf's JSON: strings.
 std::string quoted_numbers(std::string_view numbers) {
   std::string out = "[";
   for (const char c : numbers) {

@@ -15,12 +15,12 @@ namespace {
 
 constexpr double kLargest = 448;  // of e4m3
 
-/// Weights are powers of e that are at most 1, before they are divided by their sum: a power of two
-/// puts them as high as they can go without a rounding of its own.
+/// Unnormalised weights are at most 1. This power of two scales them close to the largest e4m3
+/// value without rounding.
 constexpr double kWeightScale = 256;
 
-/// Below it, reading q twice and writing it narrow takes as long as 8-bit products save: 5 bytes of
-/// 3 TB/s against 4 t FLOP at 620 and at 857 TFLOP/s (H200, docs/guides/plan.md).
+/// With fewer keys, reading q twice and writing it in 8 bits takes as long as 8-bit products save:
+/// 5 bytes at 3 TB/s against 4 t FLOP at 620 and at 857 TFLOP/s (H200, docs/guides/plan.md).
 constexpr int64_t kManyKeys = 1024;
 
 const Dims kScalar{1, 1, 1, 1};
@@ -28,12 +28,12 @@ const std::vector<int64_t> kScalarLayout{3, 2, 1, 0};
 
 struct Narrow {
   Tensor values;   // f8E4M3FN
-  Tensor largest;  // f32 scalar: the largest magnitude before
+  Tensor largest;  // f32 scalar: the largest magnitude before scaling
 };
 
 Narrow narrowed(Tensor x) {
   const Tensor wide = convert(x, DType::F32);
-  // Of zeros alone: anything that divides.
+  // The bound keeps an all-zero x from a division by 0.
   const Tensor largest = maximum(max(abs(wide)), 0x1p-100);
   return {convert(wide * broadcast_to(kLargest / largest, x.shape().dims), DType::F8E4M3FN),
           largest};
@@ -75,7 +75,7 @@ std::vector<Tensor> cudnn_flash_forward_fp8(std::span<const Tensor> in, DType y,
   const Narrow q = narrowed(in[0]);
   const Narrow k = narrowed(in[1]);
   const Narrow v = narrowed(in[2]);
-  // y is a mean of rows of v, so that v's scale is one that y fits too.
+  // y is a mean of rows of v, so v's scale also fits y.
   const std::vector<Tensor> operands{q.values,
                                      k.values,
                                      v.values,
@@ -85,7 +85,7 @@ std::vector<Tensor> cudnn_flash_forward_fp8(std::span<const Tensor> in, DType y,
                                      constant_of(1 / kWeightScale),
                                      constant_of(kWeightScale),
                                      number(kLargest / v.largest)};
-  const Shape scalar{DType::F32, kScalar};  // the largest weight, the largest result
+  const Shape scalar{DType::F32, kScalar};  // largest weight, largest result
   std::vector<Shape> results{{DType::F8E4M3FN, {of.b, of.n, of.s, of.d}}, scalar, scalar};
   CustomCallAttrs attrs{.target = "__cudnn$fmhaSoftmaxF8",
                         .api_version = 2,

@@ -13,17 +13,17 @@ namespace {
 
 bool is_half(DType dtype) { return dtype == DType::BF16 || dtype == DType::F16; }
 
-/// `x` itself, where it is made of half floats.
+/// The half-precision input of a conversion to f32, or `wide` itself.
 Tensor before_widening(Tensor wide, DType dtype) {
   const Node& node = wide.node();
   return node.op == &kConvert && node.shape(0).dtype == dtype ? node.input(0) : Tensor();
 }
 
-/// convert(dot(x, w) + broadcast(convert(bias))), all but the sums in one half type.
+/// convert(dot(x, w) + broadcast(convert(bias))), all but the sums in one half-precision dtype.
 struct Biased {
   const Node* dot;
-  Tensor bias;                    // [out], half
-  const BroadcastAttrs* repeats;  // to the product's sizes
+  Tensor bias;                    // [out], half precision
+  const BroadcastAttrs* repeats;  // from the bias to the product's sizes
 };
 
 std::optional<Biased> biased(const Node& convert, const Emitter& out) {
@@ -44,8 +44,8 @@ void write_biased(const Node& node, const Biased& found, Emitter& out) {
   });
 }
 
-/// x Phi(x) as XLA's GemmRewriter knows it: nothing but these operations in this order, all in the
-/// product's dtype.
+/// GELU (tanh form) as XLA's GemmRewriter matches it: exactly these operations in this order, all
+/// in the product's dtype.
 Tensor known_gelu(Tensor x) {
   constexpr double kScale = 0.79788456080286535588;  // sqrt(2 / pi)
   constexpr double kCubic = 0.044715;
@@ -53,12 +53,12 @@ Tensor known_gelu(Tensor x) {
   return x * (0.5 * (1.0 + tanh(u)));
 }
 
-/// The product with its bias that a value is; empty where it is none.
+/// Whether `x` is a product with a bias.
 bool is_biased_product(Tensor x, const Emitter& out) {
   return x.node().op == &kConvert && out.uses(x) == 1 && biased(x.node(), out);
 }
 
-/// convert(convert(x) + convert(product) * broadcast(gate)), the gate one number a channel.
+/// convert(convert(x) + convert(product) * broadcast(gate)), with one gate value per channel.
 struct Gated {
   Tensor x;
   Biased product;
@@ -89,8 +89,8 @@ std::optional<Gated> gated(const Node& convert, const Emitter& out) {
   return is_of_channels ? std::optional(Gated{x, *found, gate}) : std::nullopt;
 }
 
-/// The gate goes into weights and bias, in f32, and these are rounded to half floats: about as much
-/// is lost as where the product is rounded before its gate. Sum and product are then one call.
+/// Multiplies weights and bias by the gate in f32 and rounds them to half precision: about as
+/// accurate as rounding the product before its gate. Sum and product then become one call.
 void write_gated(const Node& node, const Gated& found, Emitter& out) {
   const Biased& product = found.product;
   const std::array inputs{found.x, product.dot->input(0), product.dot->input(1), product.bias,

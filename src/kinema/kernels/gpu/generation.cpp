@@ -7,7 +7,7 @@
 namespace kinema::kernels {
 namespace {
 
-// GH200 and GB200 hold what their names end with.
+// GH200 and GB200 contain the chip at the end of their names.
 constexpr std::array<std::string_view, 4> kHopper{"h100", "h200", "h800", "h20"};
 constexpr std::array<std::string_view, 3> kBlackwell{"b100", "b200", "b300"};
 

@@ -5,11 +5,12 @@
 
 namespace kinema::kernels {
 
-/// What kernels ask of a GPU: its architecture, as far as they differ by it. Cards of consumers
-/// count as AMPERE, whose limits are the narrowest.
+/// GPU architecture, as far as kernels differ by it. Consumer cards count as AMPERE, which has the
+/// tightest limits.
 enum class Generation : uint8_t { AMPERE, HOPPER, BLACKWELL };
 
-/// Of a chip as plugins ("NVIDIA H100 80GB HBM3"), their makers or plans ("h100") call it.
+/// The generation of a chip by its name in plugins ("NVIDIA H100 80GB HBM3"), by its maker or in
+/// plans ("h100").
 Generation generation_of(std::string_view chip);
 
 }  // namespace kinema::kernels

@@ -18,7 +18,7 @@ namespace {
 
 using Kernel = GpuAttention::Kernel;
 
-/// A call of attention, one of the two.
+/// A forward or backward attention call.
 struct Call {
   const FlashAttentionSettings* forward;
   const FlashAttentionBackwardSettings* backward;
@@ -30,7 +30,7 @@ Call call_of(const Node& node) {
           std::any_cast<FlashAttentionBackwardSettings>(&body.settings)};
 }
 
-/// Why a kernel does not take a call; empty where it does.
+/// Why cuDNN does not support a call; empty if it does.
 std::string cudnn_refuses(const Node& node, const Call& call, const std::string& chip) {
   if (call.backward != nullptr && !call.backward->delta_of_y) {
     return "a gradient of a gradient was given, expected attention or its gradient: blockwise "
@@ -73,7 +73,7 @@ void write_triton(const Node& node, const Call& call, Emitter& out, const std::s
   });
 }
 
-/// Norm and rotation, where that is what a call is.
+/// Writes a norm with rotation, if the call is one.
 bool write_norm_rotate(const Node& node, Emitter& out) {
   const Body& body = *node.get<std::shared_ptr<Body>>();
   const auto* settings = std::any_cast<RmsNormRotateSettings>(&body.settings);
@@ -105,7 +105,7 @@ bool write(const Node& node, Emitter& out, const GpuLoweringOptions& options) {
       return true;
     }
   }
-  // f32 products have no tensor cores in Triton: only where they are asked for.
+  // Triton's f32 products do not use tensor cores: only on request.
   const bool wide = node.shape(0).dtype == DType::F32;
   if (asked == Kernel::TRITON || (asked == Kernel::AUTO && !wide)) {
     refused = triton_refuses(node, call);
@@ -135,7 +135,7 @@ Lowering gpu_lowering(const GpuLoweringOptions& options) {
 
 KernelSet gpu_kernel_set(const Target& target, const KernelOptions& options) {
   KernelSet out;
-  // Triton's products take no bias that is a loop's slice, and no GELU.
+  // Triton's products support neither a bias that is a loop's slice nor GELU.
   if (target.mesh.axes.empty()) {
     out.flags.emplace("xla_gpu_enable_triton_gemm", false);
   }

@@ -8,16 +8,16 @@
 namespace kinema::kernels {
 
 struct GpuLoweringOptions {
-  /// As plugins or their makers call it.
+  /// Name in the plugin or by its maker.
   std::string chip;
-  /// The program has more than one device: kernels stand inside manual regions only.
+  /// The program has more than one device: kernels are only possible inside manual regions.
   bool mesh = false;
   GpuAttention attention = {};
   bool norm_rotation = true;
 };
 
-/// Takes over `fused` attention, and norm with rotation. Throws an Error for a shape that the
-/// kernel which was asked for does not take.
+/// Replaces `fused` attention, and norm with rotation. Throws an Error if the requested kernel does
+/// not support a shape.
 Lowering gpu_lowering(const GpuLoweringOptions& options);
 
 KernelSet gpu_kernel_set(const Target& target, const KernelOptions& options);

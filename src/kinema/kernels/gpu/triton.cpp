@@ -11,7 +11,7 @@ namespace {
 
 const Type kI32{.element = "i32"};
 const Type kI64{.element = "i64"};
-/// Triton's number of full f32 products.
+/// Triton's enumerator for full f32 products.
 constexpr int kIeee = 2;
 
 std::string names(std::span<const Value> values) {

@@ -6,15 +6,15 @@
 #include <string>
 #include <vector>
 
-/// Kernels for GPUs as text: a module of Triton IR in MLIR's generic form, as the compiler inside
-/// XLA takes it (`__gpu$xla.gpu.triton`).
+/// GPU kernels as text: a module of Triton IR in MLIR's generic form, for XLA's built-in compiler
+/// (`__gpu$xla.gpu.triton`).
 ///
-/// A kernel is a function that every program of a grid runs: blocks of threads that share out the
-/// elements of tensors among them as the compiler sees fit. Arrays are pointers; what a program
-/// reads and writes it addresses element by element. Sizes of tensors are powers of two.
+/// A kernel is a function that every program of a grid runs: a block of threads, over which the
+/// compiler distributes the elements of tensors. Arrays are pointers, and each element is addressed
+/// individually. Tensor sizes are powers of two.
 namespace kinema::kernels::triton {
 
-/// A scalar or, with dims, a tensor: of numbers, or of pointers to them.
+/// A scalar or, with dims, a tensor; of numbers or of pointers to them.
 struct Type {
   std::string element;  // f32, bf16, f16, i64, i32, i1
   std::vector<int64_t> dims = {};
@@ -23,7 +23,7 @@ struct Type {
 };
 std::string to_string(const Type& type);
 
-/// What an operation gave, or an argument.
+/// The result of an operation, or an argument.
 struct Value {
   std::string name;
   Type type;
@@ -32,11 +32,12 @@ struct Value {
 enum class Compare : uint8_t { EQ, NE, LT, LE, GT, GE };
 enum class Reduce : uint8_t { MAX, SUM };
 
-/// The body of a function, written operation by operation. Arithmetic wants operands of one type.
+/// The body of a function, built operation by operation. Arithmetic needs operands of the same
+/// type.
 class Body {
  public:
   // ---- Scalars ----
-  /// The program's place along an axis of the grid, i32.
+  /// The program's index along an axis of the grid, i32.
   Value program_id(int64_t axis);
   Value i32(int64_t value);
   Value i64(int64_t value);
@@ -53,32 +54,32 @@ class Body {
   // ---- Tensors ----
   /// 0, 1, ... count - 1, i32.
   Value range(int64_t count);
-  /// The same number everywhere, of a type of floats.
+  /// A floating-point tensor filled with one number.
   Value full(double value, const Type& type);
-  /// A scalar everywhere.
+  /// A scalar broadcast to a tensor.
   Value splat(const Value& a, std::vector<int64_t> dims);
-  /// A matrix that is `line`, of one axis, along `axis` and does not change along the other.
+  /// `line`, of one axis, broadcast to a matrix: it runs along `axis` and is constant along the
+  /// other.
   Value along(const Value& line, int64_t axis, const std::vector<int64_t>& dims);
   Value transpose(const Value& a);  // of a matrix
   Value scaled(const Value& a, double factor);
-  Value cast(const Value& a, const std::string& element);  // between floats
+  Value cast(const Value& a, const std::string& element);  // between floating-point types
   Value select(const Value& condition, const Value& a, const Value& b);
-  /// Over one axis of a matrix, which goes.
+  /// Reduces one axis of a matrix, which is removed.
   Value reduce(Reduce how, const Value& a, int64_t axis);
-  /// a b + sum, f32. Products of f32 are full ones, not of operands rounded to TF32.
+  /// a b + sum, f32. Products of f32 are exact f32, not TF32.
   Value dot(const Value& a, const Value& b, const Value& sum);
 
   // ---- Memory ----
-  /// Pointers so many elements further.
+  /// Pointers advanced by a number of elements.
   Value advanced(const Value& pointers, const Value& elements);
-  /// What is masked off is not read and is 0.
+  /// Masked elements are not read and become 0.
   Value load(const Value& pointers, const std::optional<Value>& mask = {});
   void store(const Value& pointers, const Value& a, const std::optional<Value>& mask = {});
 
   // ---- Control ----
-  /// carried = body(i, carried) for i = from ... to - 1 (i32); returns the last ones. `stages`,
-  /// where not 0, is how many steps' loads are under way at a time, in place of the kernel's own
-  /// number.
+  /// carried = body(i, carried) for i = from ... to - 1 (i32); returns the final values. `stages`,
+  /// if not 0, overrides the kernel's number of iterations whose loads overlap.
   std::vector<Value> loop(
       const Value& from, const Value& to, const std::vector<Value>& initial,
       const std::function<std::vector<Value>(const Value& i, const std::vector<Value>& carried)>&
@@ -99,11 +100,11 @@ class Body {
   int64_t indent_ = 2;
 };
 
-/// A public function over a grid; it takes a pointer to each operand, then to each result of the
-/// call, all aligned to 16 bytes.
+/// A public function over a grid; its arguments are pointers to each operand, then to each result
+/// of the call, all aligned to 16 bytes.
 struct Function {
   std::string name;
-  std::vector<std::string> arrays;  // their elements: bf16, f32, i32
+  std::vector<std::string> arrays;  // their element types: bf16, f32, i32
 };
 
 /// The module's text.

@@ -20,10 +20,10 @@ using triton::FlashPass;
 using triton::FlashWork;
 
 constexpr int64_t kWidest = 256;
-/// Of the grid's second and third axis.
+/// Limit of the grid's second and third axis.
 constexpr int64_t kMostPrograms = 65535;
 
-/// Where the count of keys stands, if it does, among the inputs.
+/// Index of the optional number of keys in the inputs.
 constexpr size_t kForwardKeys = 3;
 constexpr size_t kBackwardKeys = 7;
 

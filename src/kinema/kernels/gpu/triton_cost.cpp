@@ -17,7 +17,7 @@ using triton::FlashWork;
 struct Kind {
   std::string_view prefix;  // of the kernel's name
   std::string_view name;
-  double products;  // of queries x keys x width for each head, two operations each
+  double products;  // of queries x keys x width per head, two operations each
   // Matrices of q's and of k's shape that are read or written.
   double query_matrices, key_matrices;
 };
@@ -25,28 +25,28 @@ constexpr std::array<Kind, 3> kKinds{{{"flash_forward_", "flash forward", 2, 2, 
                                       {"flash_backward_dkv_", "flash backward, dk and dv", 4, 2, 4},
                                       {"flash_backward_dq_", "flash backward, dq", 3, 3, 2}}};
 
-/// Of the peak for products of bf16.
+/// Fraction of the bf16 peak.
 struct Share {
   Architecture architecture;
   double forward, backward;
   bool is_published = false;  // forward
 };
-// Published of Triton kernels, forward, heads of 128, 16 thousand tokens: Hopper 395 of 989 TFLOP/s
-// (FlashAttention-3's paper, arXiv:2407.08608), Blackwell about 600 of 2250 (by FlashAttention-4's,
-// which says to be 2.7 times as fast). Others are estimated: half the peak where products are
-// slower beside exponentials; backward what FlashAttention-2 loses on Hopper, 322 for 370 (the
-// former paper).
+// Published for Triton kernels, forward, heads of 128, 16 thousand tokens: Hopper 395 of 989
+// TFLOP/s (FlashAttention-3's paper, arXiv:2407.08608), Blackwell about 600 of 2250
+// (FlashAttention-4's paper, which states a speedup of 2.7). The others are estimates: half the
+// peak where products are slower relative to exponentials; the backward pass loses as much as
+// FlashAttention-2's on Hopper, 322 for 370 (first paper).
 constexpr double kBackward = 322.0 / 370;
 constexpr std::array<Share, 4> kShares{
     {{Architecture::AMPERE, 0.5, 0.5 * kBackward},
      {Architecture::HOPPER, 395.0 / 989, 395.0 / 989 * kBackward, true},
      {Architecture::BLACKWELL, 600.0 / 2250, 600.0 / 2250 * kBackward, true},
      {Architecture::CARD, 0.5, 0.5 * kBackward}}};
-/// Full f32 products run beside the tensor cores, at a sixteenth of the rate (A100: 19.5 of 312
+/// Exact f32 products run outside the tensor cores, at a sixteenth of the rate (A100: 19.5 of 312
 /// TFLOP/s, H100: 67 of 989). Estimated.
 constexpr double kF32 = 1.0 / 16;
 
-/// The number behind `mark` at the front of `text`, which loses both.
+/// Removes `mark` and the number after it from the front of `text`; returns the number.
 std::optional<int64_t> take_number(std::string_view& text, std::string_view mark) {
   int64_t value = 0;
   if (!text.starts_with(mark)) {
@@ -61,7 +61,7 @@ std::optional<int64_t> take_number(std::string_view& text, std::string_view mark
   return value;
 }
 
-/// Reads `b1_s75600_t75600_n40_d128_bf16`, as make_kernel names kernels.
+/// Parses `b1_s75600_t75600_n40_d128_bf16`, as make_kernel names kernels.
 std::optional<FlashWork> read_work(std::string_view text) {
   FlashWork work;
   for (const auto& [mark, value] : {std::pair<std::string_view, int64_t*>{"b", &work.batch},
@@ -79,8 +79,7 @@ std::optional<FlashWork> read_work(std::string_view text) {
   return work;
 }
 
-/// What stands in quotes behind `name = `; quotes inside of the kernel's text are written
-/// otherwise.
+/// The quoted text after `name = `; quotes inside the kernel's text are escaped.
 std::string_view name_in(std::string_view configuration) {
   constexpr std::string_view kKey = "name = \"";
   const size_t at = configuration.find(kKey);

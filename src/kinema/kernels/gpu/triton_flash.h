@@ -6,37 +6,37 @@
 #include "kinema/core/shape.h"
 #include "kinema/kernels/kernel_text.h"
 
-/// Attention in blocks as Triton kernels: arXiv:2205.14135 (algorithm 1) and arXiv:2307.08691
-/// (algorithms 1 and 2), scores never leave the chip. Arrays are read where they lie: [b, s, n, d].
+/// Blockwise attention as Triton kernels: arXiv:2205.14135 (algorithm 1) and arXiv:2307.08691
+/// (algorithms 1 and 2), scores never leave the chip. Arrays are read in place: [b, s, n, d].
 namespace kinema::kernels::triton {
 
 enum class FlashPass : uint8_t { FORWARD, BACKWARD_DKV, BACKWARD_DQ };
 
-/// What one program of the grid works on, and with how many threads.
+/// The tile of one program of the grid, and its number of threads.
 struct FlashTile {
   int64_t block_q = 64;  // powers of two, 16 or more
   int64_t block_kv = 64;
   int64_t warps = 4;  // of 32 threads; a power of two
-  /// Blocks whose loads are under way while one is worked on, and that one.
+  /// Blocks that are loaded or computed at the same time.
   int64_t stages = 2;
   bool operator==(const FlashTile&) const = default;
 };
 
-/// One call's work.
+/// The shapes and settings of one call.
 struct FlashWork {
   int64_t batch = 1;
-  int64_t queries = 1;  // any length, as all of these
+  int64_t queries = 1;  // any length, as are the following
   int64_t keys = 1;
   int64_t heads = 1;
   int64_t width = 64;
   DType dtype = DType::BF16;   // of q, k, v, dy: BF16, F16 or F32
-  DType result = DType::BF16;  // of what the kernel gives, but for lse
+  DType result = DType::BF16;  // of the results except lse
   double scale = 1.0;          // above 0
-  /// The last operand, an S32 scalar, says how many of the keys count: 0 ... keys.
+  /// The last operand, an S32 scalar, is the number of valid keys: 0 ... keys.
   bool keys_given = false;
   FlashTile tile = {};
 
-  /// Of a row in a tile: a power of two, 16 or more.
+  /// Row length of a tile: a power of two, 16 or more.
   int64_t padded_width() const;
 };
 
@@ -49,11 +49,11 @@ struct FlashKernel {
 };
 
 /// q [b, s, n, d], k, v [b, t, n, d] [, keys] -> y [b, s, n, d], lse f32 [b, n, s], the natural
-/// logarithm. Without keys y is 0 and lse about -1e38.
+/// logarithm. With 0 keys y is 0 and lse about -1e38.
 FlashKernel flash_forward(const FlashWork& work);
 
 /// q, k, v, lse f32 [b, n, s], delta f32 [b, n, s], dy [b, s, n, d] [, keys] -> dk, dv [b, t, n,
-/// d]; 0 for keys that do not count.
+/// d]; 0 for masked keys.
 FlashKernel flash_backward_dkv(const FlashWork& work);
 
 /// The same operands -> dq [b, s, n, d].

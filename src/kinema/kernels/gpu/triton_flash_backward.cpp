@@ -15,8 +15,8 @@ std::vector<Shape> operands(const FlashWork& work) {
   return {q, k, k, line, line, q};
 }
 
-/// p = exp(scale s - lse) and ds = p (dp - delta), rounded as the operands of products; one number
-/// a query, of which `axis` is the axis.
+/// p = exp(scale s - lse) and ds = p (dp - delta), rounded to the dtype of the products; lse and
+/// delta are per query, along `axis`.
 struct Weights {
   Value p, ds;
 };
@@ -33,7 +33,7 @@ Weights weights(Body& b, const FlashWork& work, const Value& scores, const Value
 
 }  // namespace
 
-// A program has a block of keys and goes through the queries; scores are k q^T.
+// A program handles a block of keys and loops over the queries; scores are k q^T.
 FlashKernel flash_backward_dkv(const FlashWork& work) {
   const FlashTile& tile = work.tile;
   const Shape result{work.result, {work.batch, work.keys, work.heads, work.width}};
@@ -48,7 +48,7 @@ FlashKernel flash_backward_dkv(const FlashWork& work) {
         const Value lse_line = f.line_of(arrays[LSE], work.queries);
         const Value delta_line = f.line_of(arrays[DELTA], work.queries);
         const Value none = b.full(0.0, matrix(tile.block_kv, work.padded_width()));
-        // Queries that are not there have a dy of 0 and change nothing.
+        // Padding queries have a dy of 0 and add nothing.
         const std::vector<Value> sums = f.for_blocks(
             f.queries(), tile.block_q, {none, none},
             [&](const Rows& queries, const std::vector<Value>& carried) -> std::vector<Value> {
@@ -59,7 +59,7 @@ FlashKernel flash_backward_dkv(const FlashWork& work) {
                           f.load_line(lse_line, queries), f.load_line(delta_line, queries), 1);
               return {b.dot(w.ds, q, carried[0]), b.dot(w.p, dy, carried[1])};
             });
-        // A key that does not count has weights of its own, which are of no use.
+        // A masked key has weights too, which must be cleared.
         const auto counting = [&](const Value& x) {
           return work.keys_given ? f.where_counted(x, rows) : x;
         };
@@ -69,7 +69,7 @@ FlashKernel flash_backward_dkv(const FlashWork& work) {
       });
 }
 
-// A program has a block of queries and goes through the keys; scores are q k^T.
+// A program handles a block of queries and loops over the keys; scores are q k^T.
 FlashKernel flash_backward_dq(const FlashWork& work) {
   const FlashTile& tile = work.tile;
   const Shape result{work.result, {work.batch, work.queries, work.heads, work.width}};

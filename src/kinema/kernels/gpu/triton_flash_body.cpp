@@ -14,7 +14,7 @@ namespace {
 
 /// Axes of the grid.
 enum Axis : int64_t { BLOCK = 0, HEAD = 1, SAMPLE = 2 };
-/// What a dimension of a product is at least.
+/// Smallest dimension of a product.
 constexpr int64_t kLeast = 16;
 
 bool is_power_of_two(int64_t value) {
@@ -23,7 +23,7 @@ bool is_power_of_two(int64_t value) {
 
 void check_work(const FlashWork& work) {
   const FlashTile& tile = work.tile;
-  // A number of warps that is no power of two ends the compiler's process.
+  // The compiler aborts the process if the number of warps is not a power of two.
   check(is_power_of_two(tile.warps) && tile.stages > 0,
         "[kernels] {} warps and {} stages were given, powers of two of warps and a stage or more "
         "were expected",
@@ -126,7 +126,7 @@ Value FlashBody::line_of(const Value& array, int64_t length) {
 }
 
 Value FlashBody::pointers(const Value& head, const Rows& rows) {
-  // The first row's place may be beyond 2^31 elements, those of one block are not.
+  // The first row's offset may exceed 2^31 elements, offsets inside a block do not.
   const int64_t stride = work_.heads * work_.width;
   const std::vector<int64_t> dims{rows.count, work_.padded_width()};
   const Value first = b_.advanced(head, b_.arith("muli", b_.widened(rows.first), b_.i64(stride)));
@@ -194,7 +194,7 @@ FlashKernel make_kernel(
   if (work.keys_given) {
     operands.push_back({DType::S32, {}});
   }
-  // What plans know of a compiled call is this name (triton_cost.h).
+  // Plans read the shapes of a compiled call from this name (triton_cost.h).
   Function function{.name = fmt::format("{}_b{}_s{}_t{}_n{}_d{}_{}", name, work.batch, work.queries,
                                         work.keys, work.heads, work.width, element_of(work.dtype)),
                     .arrays = {}};

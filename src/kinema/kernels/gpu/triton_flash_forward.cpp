@@ -5,14 +5,14 @@
 namespace kinema::kernels::triton {
 namespace {
 
-/// Where the largest score starts: below every score, and finite, so that a row without keys is.
+/// Initial maximum: below every score, and finite, so that a row without keys stays finite.
 constexpr double kLowest = -2e38;
-/// Less than any sum of weights, of which the largest is 1; keeps a row without keys finite.
+/// Less than any sum of weights, whose largest term is 1; keeps a row without keys finite.
 constexpr double kNoWeights = 1e-30;
 
 }  // namespace
 
-// With scores in units of ln 2, so that exponentials are powers of two:
+// Scores in units of ln 2, so that exponentials are powers of two:
 //   m' = max(m, max_j s_ij)    p = 2^(s - m')    l' = 2^(m - m') l + sum_j p
 //   a' = 2^(m - m') a + p v
 FlashKernel flash_forward(const FlashWork& work) {

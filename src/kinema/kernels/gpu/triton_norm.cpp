@@ -19,7 +19,7 @@ int64_t power_of_two(int64_t n) {
   return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(n)));
 }
 
-/// A token's heads as a matrix, [heads, width] filled up to powers of two.
+/// A token's heads as a matrix, [heads, width] padded to powers of two.
 class TokenBody {
  public:
   TokenBody(const NormRotateWork& work, Body& body)
@@ -32,17 +32,17 @@ class TokenBody {
 
   const std::vector<int64_t>& dims() const { return dims_; }
 
-  /// Of the call's row, whose rows are so many elements apart.
+  /// The address of this program's row in the call's array, with `elements` per row.
   Value row_of(const Value& array, int64_t elements) {
     return b_.advanced(array, b_.arith("muli", row_, b_.i64(elements)));
   }
-  /// Of the tables, which every sample reads.
+  /// The address of this program's token in the tables, which all samples share.
   Value token_of(const Value& array) {
     const Value token =
         work_.rows == work_.tokens ? row_ : b_.arith("remsi", row_, b_.i64(work_.tokens));
     return b_.advanced(array, b_.arith("muli", token, b_.i64(work_.width)));
   }
-  /// head width + channel, or the channel alone; `swapped`: of the other one of each pair.
+  /// Loads at head width + channel, or at the channel only; `swapped`: the other one of each pair.
   Value load(const Value& first, bool of_heads, bool swapped) {
     return b_.load(pointers(first, of_heads, swapped), there());
   }
@@ -80,8 +80,8 @@ class TokenBody {
 
 }  // namespace
 
-// A pair's other half is read again, where its line lies in the nearest cache, with its weight: the
-// layout in which the compiler spreads a token over threads need not keep pairs together.
+// A pair's other element and its weight are loaded again (from L1): the compiler's layout of a
+// token over threads need not keep pairs together.
 KernelText norm_rotate(const NormRotateWork& work) {
   const std::string element = element_of(work.dtype);
   const std::string name =
@@ -116,7 +116,7 @@ KernelText norm_rotate(const NormRotateWork& work) {
 }  // namespace triton
 
 std::string norm_rotate_refusal(const Shape& x, const Shape& y) {
-  constexpr int64_t kMost = 1 << 15;      // elements of a token, filled up, in registers
+  constexpr int64_t kMost = 1 << 15;      // elements of a padded token, in registers
   constexpr int64_t kMostRows = 1 << 30;  // of the grid's first axis
   if (x.dtype != DType::BF16 && x.dtype != DType::F16 && x.dtype != DType::F32) {
     return fmt::format("x of {} was given, expected bf16, f16 or f32", to_string(x.dtype));

@@ -13,10 +13,10 @@ namespace {
 constexpr int64_t kKiB = 1024;
 
 struct Known {
-  std::string_view part;  // of a chip's name, in small letters
+  std::string_view part;  // of a chip's name, lower case
   Architecture architecture;
 };
-// GH200 and GB200 hold what their names end with.
+// GH200 and GB200 contain the chip at the end of their names.
 constexpr std::array<Known, 9> kKnown{{{"a100", Architecture::AMPERE},
                                        {"a800", Architecture::AMPERE},
                                        {"h100", Architecture::HOPPER},
@@ -36,18 +36,18 @@ struct Row {
 };
 using Rows = std::array<Row, 3>;
 
-// bf16 and f16, by what nvJitLink 13.2 reports: at most 24 bytes of registers are spilled where
+// bf16 and f16, as reported by nvJitLink 13.2: at most 24 bytes of registers are spilled where
 // lengths or widths need masks, none or 4 elsewhere.
 constexpr Rows kHopper{
     {{FlashPass::FORWARD, {{{128, 64, 8, 3}, {128, 64, 8, 3}, {128, 32, 8, 2}}}},
      {FlashPass::BACKWARD_DKV, {{{64, 128, 8, 2}, {32, 128, 8, 3}, {16, 64, 8, 2}}}},
      {FlashPass::BACKWARD_DQ, {{{128, 64, 8, 3}, {128, 64, 8, 3}, {64, 32, 8, 2}}}}}};
-// Sums lie in memory of the tensor cores and leave registers for larger blocks.
+// Sums are in tensor memory and leave registers for larger blocks.
 constexpr Rows kBlackwell{
     {{FlashPass::FORWARD, {{{128, 128, 8, 2}, {128, 128, 8, 2}, {128, 32, 8, 2}}}},
      {FlashPass::BACKWARD_DKV, {{{64, 128, 8, 2}, {64, 128, 8, 3}, {32, 64, 8, 2}}}},
      {FlashPass::BACKWARD_DQ, {{{128, 64, 8, 3}, {128, 64, 8, 3}, {64, 32, 8, 2}}}}}};
-// Operands that stay take registers too.
+// Loaded operands also need registers.
 constexpr Rows kAmpere{
     {{FlashPass::FORWARD, {{{128, 64, 8, 3}, {128, 64, 8, 3}, {128, 16, 8, 2}}}},
      {FlashPass::BACKWARD_DKV, {{{32, 128, 8, 3}, {16, 128, 8, 3}, {16, 64, 8, 2}}}},
@@ -56,7 +56,7 @@ constexpr Rows kCard{
     {{FlashPass::FORWARD, {{{128, 64, 8, 3}, {128, 64, 8, 2}, {128, 16, 8, 2}}}},
      {FlashPass::BACKWARD_DKV, {{{32, 128, 8, 3}, {16, 128, 8, 3}, {16, 64, 8, 2}}}},
      {FlashPass::BACKWARD_DQ, {{{128, 64, 8, 3}, {128, 32, 8, 2}, {64, 16, 8, 2}}}}}};
-// f32 everywhere: full products are written out as multiplications of single threads, and larger
+// f32 everywhere: exact products are written out as multiplications of single threads, and larger
 // tiles spill thousands of bytes.
 constexpr Rows kFull{
     {{FlashPass::FORWARD, {{{32, 16, 8, 1}, {32, 16, 8, 1}, {16, 16, 4, 1}}}},
@@ -80,11 +80,11 @@ const Rows& rows_of(DType dtype, Architecture architecture) {
   fail("[kernels] unknown architecture {}", static_cast<int>(architecture));
 }
 
-/// Bytes of the parts of a kernel's shared memory.
+/// The parts of a kernel's shared memory, in bytes.
 struct Parts {
-  int64_t stays;   // what the program's own rows are read as
-  int64_t passes;  // one block of what it goes through
-  int64_t again;   // of it: operands of both products, which lie there transposed too
+  int64_t stays;   // the program's own rows
+  int64_t passes;  // one block of the loop
+  int64_t again;   // extra for operands of both products, stored transposed too
   int64_t scores;  // p and ds as operands of the second products
 };
 
@@ -130,7 +130,7 @@ int64_t most_shared_bytes(Architecture architecture) {
 }
 
 int64_t shared_bytes(FlashPass pass, const FlashWork& work, Architecture architecture) {
-  constexpr int64_t kBesides = kKiB;  // barriers, lines that are laid out anew
+  constexpr int64_t kBesides = kKiB;  // barriers, rearranged lines
   const Parts parts = parts_of(pass, work);
   const int64_t stages = work.tile.stages;
   if (work.dtype != DType::F32 && architecture == Architecture::HOPPER) {
@@ -139,7 +139,7 @@ int64_t shared_bytes(FlashPass pass, const FlashWork& work, Architecture archite
   if (work.dtype != DType::F32 && architecture == Architecture::BLACKWELL) {
     return parts.stays + stages * parts.passes + parts.again + kBesides;
   }
-  // The block that is worked on is in registers.
+  // The current block is in registers.
   return parts.stays + std::max<int64_t>(1, stages - 1) * parts.passes + parts.scores + kBesides;
 }
 

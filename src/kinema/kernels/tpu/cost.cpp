@@ -11,7 +11,7 @@
 namespace kinema::kernels {
 namespace {
 
-/// The whole numbers in `text` from behind `key` to the next `end`.
+/// The integers in `text` between `key` and the next `end`.
 std::vector<int64_t> numbers_behind(std::string_view text, std::string_view key, char end,
                                     size_t& at) {
   std::vector<int64_t> out;
@@ -34,7 +34,7 @@ std::vector<int64_t> numbers_behind(std::string_view text, std::string_view key,
   return out;
 }
 
-/// What is in quotes behind `key`.
+/// The quoted text after `key`.
 std::string_view quoted_behind(std::string_view text, std::string_view key) {
   const size_t at = text.find(key);
   if (at == std::string_view::npos) {
@@ -52,18 +52,18 @@ struct Kind {
   std::string_view prefix;  // of the function's name
   std::string_view name;
   double products;    // of heads x queries x keys x width, two operations each
-  bool queries_last;  // the last axis of the grid counts blocks of queries
+  bool queries_last;  // the grid's last axis counts blocks of queries
 };
-// Longer names first: they begin alike.
+// Longer names first, because some are prefixes of others.
 constexpr std::array<Kind, 5> kKinds{{{kFixed, "flash forward, fixed maximum", 2, false},
                                       {"flash_forward_", "flash forward", 2, false},
                                       {"flash_backward_dkv_", "flash backward, dk and dv", 4, true},
                                       {"flash_backward_dq_", "flash backward, dq", 3, false},
                                       {"flash_backward_", "flash backward", 5, true}}};
 
-/// Shares of the peak by the static schedules that libtpu 0.0.51 makes of these kernels (bf16,
-/// heads of 128, 256 keys at a time), which are bounds: throttled clocks and short bandwidth are
-/// not in them. Each block of keys costs as much as so many more queries:
+/// Fractions of the peak in the static schedules that libtpu 0.0.51 generates for these kernels
+/// (bf16, heads of 128, 256 keys at a time). They are upper bounds: throttled clocks and limited
+/// bandwidth are not included. The overhead per block of keys, in units of queries:
 ///
 ///   share = most / (1 + overhead / block_q)
 struct Share {
@@ -82,10 +82,11 @@ constexpr std::array<ChipShares, 5> kShares{
      {"v5p", {0.99, 220}, {0.99, 220}, {1.0, 72}, {0.996, 57}, {0.96, 80}},
      {"v6e", {0.393, 35}, {0.494, 317}, {0.492, 155}, {0.553, 84}, {0.49, 150}},
      {"tpu7x", {0.393, 35}, {0.393, 35}, {0.492, 155}, {0.553, 84}, {0.49, 150}}}};
-/// Of the forward kernel with fewer than 256 keys at a time, and with more: v5p.
+/// Forward kernel with fewer, or more, than 256 keys at a time: its factor, by the schedules for
+/// v5p.
 constexpr double kFewKeysAtATime = 0.63;
 constexpr double kManyKeysAtATime = 0.92;
-/// Full f32 products are six passes of bf16 ones.
+/// An exact f32 product is six bf16 passes.
 constexpr double kF32 = 1.0 / 6;
 
 double share_of(const Kind& kind, std::string_view chip, int64_t block_q, int64_t at_a_time,
@@ -98,7 +99,7 @@ double share_of(const Kind& kind, std::string_view chip, int64_t block_q, int64_
                        : kind.products == 3 ? row.dq
                                             : row.fused;
   const auto queries = static_cast<double>(block_q);
-  // It leaves work out: few queries are no reason to take longer than with a running maximum.
+  // A fixed maximum does less work, so it is never slower than the running one.
   const double most = kind.prefix == kFixed ? std::max(row.fixed.at(queries), share.at(queries))
                                             : share.at(queries);
   constexpr int64_t kUsual = 256;
@@ -141,7 +142,7 @@ std::optional<KernelCost> tpu_kernel_cost(std::string_view configuration, std::s
       numbers_behind(configuration, "\"bytes_accessed\":", '}', from);
   cost.hbm_bytes = bytes.empty() ? 0 : static_cast<double>(bytes[0]);
   const bool f32 = text.find("contract_precision<fp32>") != std::string::npos;
-  // The function's name ends with the keys at a time.
+  // The function's name ends with the keys per loop step.
   int64_t at_a_time = 0;
   std::from_chars(function.data() + kind->prefix.size(), function.data() + function.size(),
                   at_a_time);

@@ -7,8 +7,8 @@
 
 namespace kinema::kernels {
 
-/// Of a `tpu_custom_call` by its configuration, as the optimized program has it; nothing for a
-/// kernel that is not ours. `chip` is the name that plans have for it (v5p, v6e, tpu7x, ...).
+/// The cost of a `tpu_custom_call` from its configuration in the optimized program; empty for a
+/// kernel that is not ours. `chip` is its name in plans (v5p, v6e, tpu7x, ...).
 std::optional<KernelCost> tpu_kernel_cost(std::string_view configuration, std::string_view chip);
 
 }  // namespace kinema::kernels

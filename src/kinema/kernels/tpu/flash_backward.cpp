@@ -1,5 +1,5 @@
-// Scores are kept as k q^T: [keys, queries] of a step, so that lse and delta, one number a query,
-// are rows.
+// A step's scores are k q^T, [keys, queries], so that lse and delta, one number per query, are
+// rows.
 #include <fmt/format.h>
 
 #include <numbers>
@@ -12,7 +12,7 @@ namespace {
 using mosaic::Body;
 using mosaic::Value;
 
-/// Parts of a block of keys in one turn of the loop, see flash_forward.cpp; more than two give 2 %.
+/// Parts of a block of keys per loop iteration, see flash_forward.cpp; more than two gain 2 %.
 constexpr int64_t kAtOnce = 2;
 
 /// p = exp(scale k q^T - lse) and ds = p (v dy^T - delta) scale for some keys and a block of
@@ -70,7 +70,7 @@ namespace {
 constexpr int64_t kDkvQueries = 2;  // axes of the grid
 constexpr int64_t kDkvKeys = 1;
 
-/// Grid, windows and scratch of the kernel of dk and dv; `fused`: of dq too.
+/// Grid, windows and scratch of the kernel for dk and dv; if `fused`, for dq too.
 mosaic::Function dkv_function(const FlashWork& work, bool fused) {
   const int64_t blocks = work.queries / work.block_q;
   mosaic::Function function{
@@ -101,7 +101,7 @@ mosaic::Function dkv_function(const FlashWork& work, bool fused) {
 
 FlashKernel flash_backward_dkv(const FlashWork& work, bool fused) {
   const int64_t blocks = work.queries / work.block_q;
-  const int64_t each = fused ? 3 : 2;  // of scratch
+  const int64_t each = fused ? 3 : 2;  // scratch buffers
   const mosaic::Function function = dkv_function(work, fused);
   FlashKernel out =
       mosaic::make_kernel(work, function, 6, [&](Body& b, const mosaic::Arguments& given) {
@@ -174,7 +174,7 @@ FlashKernel flash_backward_dq(const FlashWork& work) {
       .windows = operand_windows(work, kQueries, kKeys)};
   add_prefetched(work, function);
   function.windows.push_back(mosaic::query_window(work, kQueries, work.result));
-  // dq transposed: the product then needs no transposed operand.
+  // dq is transposed, so that the product needs no transposed operand.
   function.scratch.assign(static_cast<size_t>(work.heads_per_tile),
                           mosaic::vmem({work.width, work.block_q}, DType::F32));
   FlashKernel out =

@@ -96,7 +96,7 @@ namespace {
 
 DType dtype_of(const std::string& element) { return element == "bf16" ? DType::BF16 : DType::F32; }
 
-/// The array that a window's blocks cut.
+/// The shape of the array that a window divides into blocks.
 Shape array_of(const Window& window, const std::vector<int64_t>& grid) {
   Shape shape{dtype_of(window.block.element), {}};
   for (size_t i = 0; i < window.at.size(); ++i) {
@@ -106,7 +106,7 @@ Shape array_of(const Window& window, const std::vector<int64_t>& grid) {
   return shape;
 }
 
-/// Bytes between HBM and the chip: a block is copied whenever it is another one than the step's
+/// Bytes between HBM and the chip: a block is copied whenever it differs from that of the step
 /// before.
 double moved(const Window& window, const std::vector<int64_t>& grid) {
   double blocks = 1;

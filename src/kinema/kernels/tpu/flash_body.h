@@ -6,12 +6,12 @@
 #include "kinema/kernels/tpu/flash.h"
 #include "kinema/kernels/tpu/mosaic.h"
 
-/// What the forward and the backward kernels share.
+/// Shared by the forward and the backward kernels.
 namespace kinema::kernels::mosaic {
 
-/// The vector unit's width; running maxima and sums are kept in columns of so many equal lanes.
+/// The vector unit's width; running maxima and sums are stored as columns of this many equal lanes.
 inline constexpr int64_t kLanes = 128;
-/// The score of a key that does not count.
+/// The score of a masked key.
 inline constexpr double kMasked = -2e38;
 
 /// Names, blocks and operations of one kernel's text.
@@ -23,24 +23,24 @@ class FlashBody {
   Body& ops() { return b_; }
   const Value& zero() const { return zero_; }
 
-  /// `work(masked)` for this step's block of keys, which starts at `block_kv` times `block`: not at
-  /// all where all of them are beyond those that count, masked where some are.
+  /// Emits `work(masked)` for this step's block of keys, which starts at `block_kv` times `block`:
+  /// skipped if all its keys are masked, with a mask if some are.
   void for_keys(const Value& block, const std::function<void(bool masked)>& work);
-  /// `part(first)` for each part of the block that is computed at a time; `first` is its first row
-  /// in the block, i32. In a loop, of which one turn has up to `at_once` parts, written out: of
-  /// these the compiler runs the products of one beside the exponentials of another.
+  /// Emits `part(first)` for each part of the block that is computed at a time; `first` is its
+  /// first row in the block, i32. A loop iteration contains up to `at_once` unrolled parts: the
+  /// compiler overlaps the products of one with the exponentials of another.
   void for_parts(int64_t at_once, const std::function<void(const Value& first)>& part);
 
   /// Rows `first` ... of head `head` in a block of q, k, v or dy: [rows, width].
   Value rows(const Value& window, int64_t head, int64_t count, const Value& first);
-  /// One number a query, [1, block_q].
+  /// One number per query, [1, block_q].
   Value row(const Value& window, int64_t head);
   /// exp(x), or 2^x.
   Value exponential(const Value& x);
-  /// The factor of scores: with that of the exponential's base.
+  /// The factor of scores, including the change of the exponential's base.
   double score_scale() const;
-  /// Scores of keys that do not count become kMasked; `axis` is that of keys, `first` the part's
-  /// first row in the block.
+  /// Scores with masked keys set to kMasked; `axis` is that of keys, `first` the part's first row
+  /// in the block.
   Value masked(const Value& scores, const Value& first, int64_t axis);
   /// Writes a matrix as head `head` of a result's block.
   void write(const Value& matrix, const Value& window, int64_t head);
@@ -58,14 +58,14 @@ class FlashBody {
 std::string element_of(DType dtype);
 Type vmem(std::vector<int64_t> dims, DType dtype);
 
-/// Windows of q, y and dy; of k, v and their gradients; of lse and delta. `q` and `kv` are the axes
-/// of the grid that count blocks of queries and of keys.
+/// Windows of q, y and dy; of k, v and their gradients; of lse and delta. `q` and `kv` are the grid
+/// axes that count blocks of queries and of keys.
 Window query_window(const FlashWork& work, int64_t q, DType dtype);
 Window key_window(const FlashWork& work, int64_t kv, DType dtype);
 Window row_window(const FlashWork& work, int64_t q);
 
-/// The kernel of a function with this body; the first `operands` windows are read. Its arrays'
-/// shapes follow from the windows and the grid.
+/// The kernel of a function with this body; the first `operands` windows are inputs. Array shapes
+/// follow from the windows and the grid.
 FlashKernel make_kernel(const FlashWork& work, const Function& function, size_t operands,
                         const std::function<void(Body&, const Arguments&)>& write);
 

@@ -14,7 +14,7 @@
 namespace kinema::kernels {
 namespace {
 
-/// The call's configuration, in the JSON that the compiler reads.
+/// The call's backend configuration, in the compiler's JSON.
 std::string configuration(const FlashKernel& kernel, int64_t vmem) {
   std::string out = fmt::format(
       "{{\"custom_call_config\": {{\"body\": \"{}\", \"serialization_format\": 1, "
@@ -37,19 +37,19 @@ Tensor cut(Tensor x, int64_t axis, int64_t size) {
   return x.dim(axis) == size ? x : slice(x, Axis(axis), 0, size);
 }
 
-/// [b, length, n, d] -> [b n, filled, width]
+/// [b, length, n, d] -> [b n, padded length, padded width]
 Tensor heads_first(Tensor x, int64_t length, int64_t width) {
   x = filled(filled(x, 1, length), 3, width);
   return reshape(transpose(x, {0, 2, 1, 3}), {x.dim(0) * x.dim(2), length, width});
 }
 
-/// [b n, filled, width] -> that of `like`, [b, length, n, d]
+/// [b n, padded length, padded width] -> the shape of `like`, [b, length, n, d]
 Tensor heads_last(Tensor x, Tensor like) {
   x = reshape(x, {like.dim(0), like.dim(2), x.dim(1), x.dim(2)});
   return transpose(cut(cut(x, 2, like.dim(1)), 3, like.dim(3)), {0, 2, 1, 3});
 }
 
-/// [b, n, s] -> [b n, 1, filled]
+/// [b, n, s] -> [b n, 1, padded length]
 Tensor as_rows(Tensor x, int64_t length) {
   return reshape(filled(x, 2, length), {x.dim(0) * x.dim(1), 1, length});
 }
@@ -74,7 +74,7 @@ std::vector<Tensor> call_kernel(const FlashKernel& kernel, std::vector<Tensor> o
 }
 
 Tensor tiles_within_bound(Tensor q, Tensor k, Tensor keys, const FlashWork& work) {
-  /// [b, length, n, d] -> [b, n]
+  /// The squared norm of the longest row: [b, length, n, d] -> [b, n]
   const auto longest = [](Tensor x, Tensor rows) {
     Tensor squares = sum(square(convert(x, DType::F32)), {3});
     if (rows) {

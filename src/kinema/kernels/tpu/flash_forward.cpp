@@ -1,4 +1,4 @@
-// Scores are kept as q k^T: [queries, keys] of a step.
+// A step's scores are q k^T: [queries, keys].
 #include <fmt/format.h>
 
 #include <numbers>
@@ -13,16 +13,16 @@ using mosaic::kLanes;
 using mosaic::Reduce;
 using mosaic::Value;
 
-/// Less than any sum of weights, of which the largest is 1, or, without a maximum, at least 2^-50;
+/// Less than any sum of weights, whose largest term is 1, or at least 2^-50 without a maximum;
 /// keeps a row without keys finite.
 constexpr double kNoWeights = 1e-30;
-/// Parts of a block of keys in one turn of the loop: a third less cycles on v6e than with one, of
-/// which eight give 2 % more and take twice as long to compile. Masked blocks are few.
+/// Parts of a block of keys per loop iteration: takes a third fewer cycles on v6e than one part;
+/// eight gain 2 % more but compile twice as long. Masked blocks are few.
 constexpr int64_t kAtOnce = 4;
 
 /// The running state of one head in scratch.
 struct State {
-  Value m;  // largest score so far, [block_q, 128], all lanes alike
+  Value m;  // largest score so far, [block_q, 128], all lanes equal
   Value l;  // sum of weights, likewise
   Value a;  // weighted sum of values, [block_q, width]
 };
@@ -89,12 +89,13 @@ void finish(mosaic::FlashBody& f, const FlashWork& work, const State& state, int
   f.write(b.arith("mulf", a, b.repeat(inverse, work.width / kLanes, 1)), y, head);
   const Value m = b.load(state.m, origin, state.m.type.dims);
   const Value natural = b.scaled(m, work.base2 ? std::numbers::ln2 : 1.0);
-  // All lanes are alike: one of them, as a row.
+  // All lanes are equal: take one of them, as a row.
   const Value rows = b.transpose(b.arith("addf", natural, b.math("log", l)));
   f.write(b.first_row(rows), lse, head);
 }
 
-/// Writes what it is given in the work's form, or in both, of which a tile of heads takes one.
+/// Emits code in the work's form of the maximum, or in both forms, one of which each tile of heads
+/// runs.
 class Forms {
  public:
   Forms(Body& body, const FlashWork& work, const mosaic::Arguments& given)

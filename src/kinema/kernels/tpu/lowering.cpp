@@ -15,7 +15,8 @@
 namespace kinema::kernels {
 namespace {
 
-/// The dtypes, and the width, that the kernels take; `tensors` of the inputs are q, k, v, ...
+/// Whether the kernels support the node's dtypes and width; the first `tensors` inputs are q, k, v,
+/// ...
 bool covered(const Node& node) {
   const Shape& q = node.shape(0);
   const DType result = node.results[0].dtype;
@@ -39,9 +40,8 @@ bool write(const Node& node, Emitter& out, const TpuLoweringOptions& options) {
   return true;
 }
 
-/// Pairs that change places along an axis of two, which lanes are bad at, as a product with a
-/// permutation of the two last axes together: every part of an f32 is multiplied by 1, so that
-/// nothing is rounded.
+/// Swaps pairs along an axis of size two, which is slow in lanes, by a product with a permutation
+/// of the last two axes merged: every part of an f32 is multiplied by 1, so nothing is rounded.
 bool write_swapped_pairs(const Node& node, Emitter& out) {
   const Shape& x = node.shape(0);
   const int64_t last = x.rank() - 1;
@@ -56,7 +56,8 @@ bool write_swapped_pairs(const Node& node, Emitter& out) {
     const Shape square{DType::S32, {width, width}};
     Graph& graph = in[0].graph();
     const Tensor one = constant(graph, 1.0, {DType::S32, {width, width}});
-    const Tensor other = iota(graph, square, Axis(1)) ^ one;  // the pair's other place
+    const Tensor other =
+        iota(graph, square, Axis(1)) ^ one;  // the index of the pair's other element
     const Tensor permutation =
         convert(compare(iota(graph, square, Axis(0)), Comparison::EQ, other), DType::F32);
     return {reshape(dot_general(reshape(in[0], flat), permutation,

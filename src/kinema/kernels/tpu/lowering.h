@@ -10,15 +10,15 @@
 namespace kinema::kernels {
 
 struct TpuLoweringOptions {
-  /// As plugins or their makers call it.
+  /// Name in the plugin or by its maker.
   std::string chip;
-  /// The program has more than one device: kernels stand inside manual regions only.
+  /// The program has more than one device: kernels are only possible inside manual regions.
   bool mesh = false;
-  /// What forward kernels take off scores; without, what is best on the chip.
+  /// What forward kernels subtract from scores; empty: the best choice for the chip.
   std::optional<FlashMaximum> maximum = {};
 };
 
-/// Takes over `fused` attention of BF16 and F32 with widths up to 256.
+/// Replaces `fused` attention of BF16 and F32 with widths up to 256.
 Lowering tpu_lowering(const TpuLoweringOptions& options);
 
 KernelSet tpu_kernel_set(const Target& target, const KernelOptions& options);

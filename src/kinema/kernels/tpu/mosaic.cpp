@@ -252,7 +252,7 @@ std::string type_list(const std::vector<std::string>& types) {
   return fmt::format("{}", fmt::join(types, ", "));
 }
 
-/// The function that says which block of a window a step works on.
+/// The function that maps a grid step to the block of a window.
 std::string transform_text(const Window& window, size_t number, std::span<const Value> head) {
   std::vector<std::string> results, types;
   for (const int64_t axis : window.at) {

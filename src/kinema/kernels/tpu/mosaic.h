@@ -6,15 +6,15 @@
 #include <string>
 #include <vector>
 
-/// Kernels for TPUs as text: a module of Mosaic, in the generic form that libtpu reads (version 11
-/// of its stable dialect, which releases since 2024 take).
+/// TPU kernels as text: a module of Mosaic, in the generic form that libtpu reads (version 11 of
+/// its stable dialect, supported by releases since 2024).
 ///
-/// A kernel is a function for one step of a grid. The compiler writes the pipeline around it: it
-/// copies the block of each operand that a step works on into on-chip memory while the step before
-/// is computed, and a block of a result out when the next step writes another one.
+/// A kernel is a function for one step of a grid. The compiler pipelines it: it copies the operand
+/// blocks of a step into on-chip memory while the previous step computes, and writes a result block
+/// back when the next step writes another one.
 namespace kinema::kernels::mosaic {
 
-/// A scalar (no kind of its own), a vector, or a memory reference.
+/// A scalar (without a kind), a vector, or a memory reference.
 struct Type {
   enum class Kind : uint8_t { SCALAR, VECTOR, VMEM, SMEM };
   Kind kind = Kind::SCALAR;
@@ -24,7 +24,7 @@ struct Type {
 };
 std::string to_string(const Type& type);
 
-/// What an operation gave, or an argument.
+/// The result of an operation, or an argument.
 struct Value {
   std::string name;
   Type type;
@@ -33,8 +33,8 @@ struct Value {
 enum class Compare : uint8_t { EQ, NE, LT, LE, GT, GE };
 enum class Reduce : uint8_t { MAX, SUM };
 
-/// The body of a function, written operation by operation. Vectors are of f32 unless they are cast;
-/// arithmetic wants operands of one type.
+/// The body of a function, built operation by operation. Vectors are f32 unless cast; arithmetic
+/// needs operands of the same type.
 class Body {
  public:
   // ---- Scalars ----
@@ -51,7 +51,7 @@ class Body {
   Value load_scalar(const Value& reference, const Value& at);
 
   // ---- Vectors ----
-  /// The same value everywhere.
+  /// A vector filled with one value.
   Value full(double value, std::vector<int64_t> dims);
   Value broadcast(const Value& a, std::vector<int64_t> dims);
   Value reshape(const Value& a, std::vector<int64_t> dims);
@@ -63,15 +63,15 @@ class Body {
   Value select(const Value& condition, const Value& a, const Value& b);
   /// 0, 1, 2, ... along an axis, i32.
   Value iota(std::vector<int64_t> dims, int64_t axis);
-  /// Over one axis of a matrix, which stays with size 1.
+  /// Reduces one axis of a matrix, which keeps size 1.
   Value reduce(Reduce how, const Value& a, int64_t axis);
-  /// The vector so many times along an axis.
+  /// The vector repeated along an axis.
   Value repeat(const Value& a, int64_t times, int64_t axis);
   Value transpose(const Value& a);  // of a matrix
   /// Row 0 of a matrix, [1, n].
   Value first_row(const Value& a);
-  /// The sum over axis `of_a` of `a` and axis `of_b` of `b`, f32. Products of f32 are full ones,
-  /// not of operands rounded to bf16.
+  /// The sum over axis `of_a` of `a` and axis `of_b` of `b`, f32. Products of f32 are exact f32,
+  /// not bf16.
   Value matmul(const Value& a, int64_t of_a, const Value& b, int64_t of_b);
 
   // ---- Memory ----
@@ -81,7 +81,7 @@ class Body {
   // ---- Control ----
   void when(const Value& condition, const std::function<void()>& then,
             const std::function<void()>& otherwise = {});
-  /// body(i) for i = 0 ... count - 1, i32.
+  /// Emits body(i) for i = 0 ... count - 1, i32.
   void loop(int64_t count, const std::function<void(const Value& i)>& body);
 
   const std::string& text() const { return text_; }
@@ -98,23 +98,23 @@ class Body {
   int64_t indent_ = 2;
 };
 
-/// An operand or result of the call, of which each step works on one block.
+/// An operand or result of the call; each step uses one block of it.
 struct Window {
   Type block;  // VMEM
-  /// Which block along each axis: a grid axis, or -1 for the first.
+  /// The block index along each axis: a grid axis, or -1 for index 0.
   std::vector<int64_t> at;
 };
 
-/// What a body is written with.
+/// The arguments of a body.
 struct Arguments {
-  std::vector<Value> step;        // the step's place in the grid, i32
+  std::vector<Value> step;        // the step's grid indices, i32
   std::vector<Value> prefetched;  // scalars in SMEM
   std::vector<Value> windows;     // operands, then results
   std::vector<Value> scratch;
 };
 
-/// A function over a grid, whose last axis runs fastest. Steps along a `parallel` axis may be split
-/// over the cores of a chip: nothing may be carried from one to the next in scratch.
+/// A function over a grid, whose last axis varies fastest. Steps along a `parallel` axis may be
+/// split over the cores of a chip, so scratch must not carry values between them.
 struct Function {
   std::string name;
   std::vector<int64_t> grid;

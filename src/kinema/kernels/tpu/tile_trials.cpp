@@ -12,7 +12,7 @@ namespace {
 
 using Size = int64_t FlashBlockSizes::*;
 
-/// The sizes that a pass reads: of queries, of keys, of keys at a time.
+/// The block sizes that a pass uses: queries, keys, keys at a time.
 std::array<Size, 3> sizes_of(FlashPass pass) {
   switch (pass) {
     case FlashPass::FORWARD:
@@ -145,7 +145,7 @@ std::string tile_program(const TileTrial& trial, std::string_view chip, int64_t 
   work.queries = work.block_q * (by_keys(trial.pass) ? inner : outer);
   work.keys = work.block_kv * (by_keys(trial.pass) ? outer : inner);
   work.counted = work.keys;
-  // Branches that depend on data are not in a schedule's cycles.
+  // A schedule's cycle count does not include data-dependent branches.
   work.prefetched = false;
   if (work.maximum == FlashMaximum::EITHER) {
     work.maximum = FlashMaximum::FIXED;

@@ -18,7 +18,7 @@ struct ChipVmem {
   Vmem vmem;
 };
 
-// libtpu 0.0.51, by trial: what a kernel gets, and the most that it can be given.
+// libtpu 0.0.51, measured: a kernel's default VMEM and the maximum it can be given.
 constexpr std::array<ChipVmem, 8> kChips = {{{"TPU v4", {16 * kMiB, 16 * kMiB}},
                                              {"TPU v5 lite", {16 * kMiB, 128 * kMiB}},
                                              {"TPU v5e", {16 * kMiB, 128 * kMiB}},
@@ -32,14 +32,14 @@ int64_t round_up(int64_t value, int64_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
 }
 
-/// The block with which a length is cut into as few as `wanted` allows.
+/// The smallest block that divides a length into as few blocks as `wanted` does.
 int64_t even_block(int64_t length, int64_t wanted) {
   const int64_t most = std::max(kUnit, wanted / kUnit * kUnit);
   const int64_t blocks = (length + most - 1) / most;
   return round_up((length + blocks - 1) / blocks, kUnit);
 }
 
-/// The largest multiple of 128 that divides `whole` and is not above `wanted`.
+/// The largest multiple of 128 that divides `whole` and is at most `wanted`.
 int64_t dividing(int64_t whole, int64_t wanted) {
   int64_t block = std::clamp(wanted / kUnit * kUnit, kUnit, whole);
   while (whole % block != 0) {
@@ -65,7 +65,7 @@ Wanted wanted(const FlashBlockSizes& sizes, FlashPass pass) {
   fail("[kernels] unknown pass {}", static_cast<int>(pass));
 }
 
-/// Of what is left of VMEM, for what the estimate does not see.
+/// Reserve of VMEM for what the estimate does not include.
 constexpr int64_t kSpare = kMiB;
 
 }  // namespace
@@ -90,11 +90,11 @@ int64_t vmem_bytes(const FlashWork& work, FlashPass pass) {
   const int64_t out = byte_size(work.result);
   const int64_t q = work.block_q * work.width;
   const int64_t kv = work.block_kv * work.width;
-  // A row of numbers takes as much as eight: the memory is cut into tiles of 8 x 128.
+  // A row takes as much memory as eight: memory is organised in tiles of 8 x 128.
   const int64_t row = 8 * work.block_q * 4;
   const int64_t column = work.block_q * kUnit * 4;
-  // Products of f32 are made of three parts of each operand. Of parts that stand one after the
-  // other one has its scores while the next one's are made.
+  // An f32 product needs three parts of each operand. With unrolled parts, one part's scores are in
+  // use while the next part's are computed.
   const int64_t scores = work.block_q * work.block_kv_compute * 4;
   const int64_t temporaries = (work.dtype == DType::F32 ? 3 : 2) * scores;
   int64_t windows = 0;
@@ -122,9 +122,9 @@ int64_t vmem_bytes(const FlashWork& work, FlashPass pass) {
 }
 
 FlashBlockSizes best_block_sizes(std::string_view chip, int64_t keys) {
-  // By the compiler's estimates 256 keys at a time keep the matrix units busiest on every chip, and
-  // the more queries share a block of keys the better. Few keys are best worked on at once, and
-  // take so little time that a kernel which compiles fast is better.
+  // By the compiler's estimates, 256 keys at a time keep the matrix units busiest on every chip,
+  // and more queries per block of keys are better. Few keys are best processed in one step, and
+  // take so little time that fast compilation matters more.
   constexpr int64_t kFewKeys = 512;
   const bool small = vmem_of(chip).at_most <= 16 * kMiB;
   const int64_t queries = keys <= kFewKeys ? 1024 : small ? 2048 : 4736;
@@ -141,8 +141,8 @@ FlashBlockSizes best_block_sizes(std::string_view chip, int64_t keys) {
 }
 
 FlashMaximum best_maximum(std::string_view chip, int64_t keys) {
-  // By the compiler's schedules it saves 16 % on v6e, and 1.7 % on v5p, where the matrix units are
-  // what the kernel waits for. The norms read q once more, which takes as long as 700 keys save.
+  // By the compiler's schedules it saves 16 % on v6e, and 1.7 % on v5p, where the kernel is bound
+  // by the matrix units. The norms read q once more, which takes as long as 700 keys save.
   constexpr int64_t kManyKeys = 4096;
   const bool pays = chip == "TPU v6 lite" || chip == "TPU v6e";
   return pays && keys >= kManyKeys ? FlashMaximum::EITHER : FlashMaximum::RUNNING;
@@ -157,7 +157,7 @@ FlashBlockSizes taken_block_sizes(const FlashBlockSizes& asked, int64_t heads, i
     limit = std::max(limit, vmem_limit(work, pass, asked, chip));
   };
   const auto work_of = [&](FlashPass pass) {
-    // Lengths of one block, which is not cut evenly then.
+    // Lengths of one block, which need no even division.
     const auto whole = [](int64_t size) { return std::max(kUnit, size / kUnit * kUnit); };
     const Wanted first =
         wanted(asked, pass == FlashPass::BACKWARD_DQ ? FlashPass::BACKWARD_DKV : pass);
@@ -220,7 +220,8 @@ FlashWork flash_work(const FlashLengths& lengths, FlashPass pass, DType dtype, D
   work.block_q = dividing(work.queries, dq ? own.queries : block_q);
   work.block_kv = dividing(work.keys, dq ? own.keys : block_kv);
   work.block_kv_compute = dividing(work.block_kv, own.at_a_time);
-  // Too much: fewer of what is wanted least, down to these numbers, until it fits.
+  // If it is too much, reduce the least important sizes first, down to these numbers, until it
+  // fits.
   struct Step {
     int64_t FlashWork::*block;
     int64_t of, least;

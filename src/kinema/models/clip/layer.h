@@ -7,7 +7,7 @@
 
 namespace kinema::clip {
 
-/// One layer of either side of CLIP, on x [b, t, d]:
+/// One layer of CLIP's text or vision model, on x [b, t, d]:
 ///
 ///   x += Attention(norm(x))
 ///   x += MLP(norm(x))
@@ -15,7 +15,7 @@ class Layer {
  public:
   Layer(const nn::Params& params, const LayerConfig& config);
 
-  /// `bias`, where given, is added to the scores: f32, broadcasts to [b, heads, t, t].
+  /// `bias`, if not empty, is added to the scores: f32, broadcasts to [b, heads, t, t].
   Tensor operator()(Tensor x, Tensor bias, Precision precision) const;
 
  private:
@@ -30,10 +30,10 @@ class Layer {
   nn::Linear up_, down_;
 };
 
-/// Where the keys of a side of CLIP begin: nothing where `prefix` is empty.
+/// The root of a model's keys: `prefix`, which may be empty.
 nn::Params root(nn::Params::Source& source, const std::string& prefix);
 
-/// What a parameter is kept in: norms in f32, the rest in `dtype`.
+/// The dtype in which a parameter is stored: norms f32, the rest `dtype`.
 DType parameter_dtype(const std::string& key, DType dtype);
 
 }  // namespace kinema::clip

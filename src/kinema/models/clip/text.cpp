@@ -7,9 +7,9 @@
 namespace kinema::clip {
 namespace {
 
-// Far below any score.
+// Far below any score, so that softmax gives 0.
 constexpr double kMasked = -1e30;
-// A configuration of before transformers knew the end token's id.
+// The value in configurations that are older than transformers' key for the end token.
 constexpr int64_t kLargestId = 2;
 
 constexpr const char* kTokenEmbedding = "token_embedding.weight";
@@ -18,14 +18,14 @@ nn::Layers layers_of(const TextConfig& config, const std::string& prefix) {
   return {(prefix.empty() ? "" : prefix + ".") + "encoder.layers", config.num_hidden_layers};
 }
 
-/// What is not in a layer.
+/// The parameters outside the layers.
 struct Ends {
   Ends(const nn::Params& all, const std::string& prefix, const TextConfig& c)
       : Ends(all, prefix.empty() ? all : all / prefix, c) {}
 
   Tensor position;
   nn::LayerNorm final_norm;
-  Tensor projection;  // empty without one
+  Tensor projection;  // empty without a projection
 
  private:
   Ends(const nn::Params& all, const nn::Params& top, const TextConfig& c)
@@ -41,7 +41,7 @@ struct Ends {
   }
 };
 
-/// f32 [1, 1, t, t], added to the scores [b, heads, query, key]: no token sees one behind it.
+/// f32 [1, 1, t, t], added to the scores [b, heads, query, key]: masks keys after the query.
 Tensor causal(Graph& graph, int64_t t) {
   const Shape pairs{DType::S32, {t, t}};
   const Tensor is_behind =
@@ -51,18 +51,18 @@ Tensor causal(Graph& graph, int64_t t) {
                  {1, 1, t, t});
 }
 
-/// x [b, t, d] at each sample's place [b] -> [b, d].
+/// The row of x [b, t, d] at each sample's position [b] -> [b, d].
 Tensor rows_at(Tensor x, Tensor places) {
   Graph& graph = x.graph();
   const Dims& dims = x.shape().dims;
   const Tensor at = broadcast_to(reshape(places, {dims[0], 1, 1}), dims);
   const Tensor position = iota(graph, {DType::S32, dims}, Axis(1));
-  // Chosen, not multiplied with zeros and ones: another row may be anything.
+  // Selected, not multiplied by zeros and ones: other rows may be infinite or NaN.
   return sum(select(compare(position, Comparison::EQ, at), x, constant(graph, 0.0, x.shape())),
              {1});
 }
 
-/// Where the prompts end: s32 [b].
+/// The position of each prompt's end: s32 [b].
 Tensor ends_of(Tensor ids, const TextConfig& config) {
   if (config.eos_token_id == kLargestId) {
     return argmax(ids, Axis(1));
@@ -79,7 +79,7 @@ void check_inputs(const TextInputs& inputs, const TextConfig& c) {
   check(inputs.ids.shape().dims == Dims({x.dim(0), x.dim(1)}),
         "[clip] ids is {} but must be [{}, {}]", to_string(inputs.ids.shape()), x.dim(0), x.dim(1));
   check(inputs.hidden_layer <= -1 && inputs.hidden_layer >= -1 - c.num_hidden_layers,
-        "[clip] hidden states of layer {} were asked for, of {} layers: expected {} to -1",
+        "[clip] hidden states of layer {} were requested, of {} layers: expected {} to -1",
         inputs.hidden_layer, c.num_hidden_layers, -1 - c.num_hidden_layers);
 }
 
@@ -121,8 +121,8 @@ TextOutputs text_states(std::span<const Tensor> params, const TextConfig& config
                    nn::as(slice(ends.position, Axis(0), 0, t), options.dtype);
   tap("embeddings", x);
 
-  // The states that leave the layer asked for are what the one behind it begins with. A loop's body
-  // is the same at every turn, so what it keeps is chosen by its number.
+  // The states of the requested layer are the input of the next one. A loop's body is the same for
+  // every layer, so the result is selected by the layer's number.
   const int64_t layers = config.num_hidden_layers;
   const int64_t kept = layers + 1 + inputs.hidden_layer;
   const std::vector<Tensor> numbers{iota(graph, {DType::S32, {layers}}, Axis(0))};

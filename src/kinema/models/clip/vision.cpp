@@ -7,8 +7,8 @@
 namespace kinema::clip {
 namespace {
 
-/// Pixels to tokens: a linear map of each patch, the class token before them, a learned position on
-/// each.
+/// Pixels to tokens: a linear map of each patch, a class token before them, and a learned position
+/// embedding for each.
 class Embeddings {
  public:
   Embeddings(const nn::Params& params, const VisionConfig& c)
@@ -26,8 +26,8 @@ class Embeddings {
   Tensor operator()(Tensor pixels, Precision precision) const {
     const int64_t b = pixels.dim(0);
     const int64_t d = class_.dim(0);
-    // A kernel as large as its stride is one product over each patch; pixels that fill no whole
-    // patch are left out.
+    // A kernel as large as its stride is one product per patch; pixels outside complete patches are
+    // ignored.
     const int64_t whole = grid_ * patch_;
     Tensor x = slice(slice(pixels, Axis(2), 0, whole), Axis(3), 0, whole);
     x = reshape(x, {b, pixels.dim(1), grid_, patch_, grid_, patch_});
@@ -50,7 +50,7 @@ nn::Layers layers_of(const std::string& prefix, int64_t count) {
   return {(prefix.empty() ? "" : prefix + ".") + "encoder.layers", count};
 }
 
-/// The specs of so many layers; `whole` adds what comes behind the layers.
+/// The specs of `layers` layers; `whole` adds the parameters after the layers.
 std::vector<nn::ParamSpec> collect(const VisionConfig& config, const std::string& prefix,
                                    DType dtype, int64_t layers, bool whole) {
   validate(config);
@@ -95,7 +95,7 @@ Tensor image_tokens(std::span<const Tensor> params, const VisionConfig& config,
   if (options.tap) {
     options.tap("embeddings", x);
   }
-  // With one layer there is none to run: the last but one is what it begins with.
+  // With a single layer nothing is run: the result is the input of the layers.
   return bound.run(layers_of(prefix, config.num_hidden_layers - 1), {x}, {}, {},
                    [&](const nn::Bound::Layer& layer, std::span<const Tensor> carry) {
                      const Layer run(layer.params, config.layer());

@@ -37,8 +37,8 @@ Heads StreamProjections::operator()(Tensor x, Precision precision,
 Tensor Attend::operator()(const Heads& heads, const nn::Rope& rope,
                           const nn::AttentionOptions& options) const {
   const DType dtype = heads.value.dtype();
-  // The factor of the scores goes with the rotation, in f32; quantized, scores are scaled
-  // afterwards: codes depend on the size of what they stand for.
+  // The scale of the scores is applied with the rotation, in f32. If attention is quantized, scores
+  // are scaled afterwards, because the codes depend on the magnitude.
   const double scale = 1.0 / std::sqrt(static_cast<double>(heads.query.dim(3)));
   const Tensor query = quantized_ ? heads.query : heads.query * scale;
   const Tensor q = nn::as(nn::rotate(query, rope), dtype);

@@ -7,7 +7,7 @@ namespace {
 
 constexpr double kNormEpsilon = 1e-6;
 
-/// Zero, as of adaLN-Zero (arXiv:2212.09748): blocks begin as the identity.
+/// Initialised with zeros, as in adaLN-Zero (arXiv:2212.09748): blocks start as the identity.
 nn::Linear modulation(const nn::Params& params, const TransformerConfig& c, int64_t rows) {
   return {params,
           c.dim(),

@@ -11,7 +11,7 @@ namespace kinema::flux {
 inline constexpr std::array<std::string_view, 3> kTokenAxes = {
     "activation_batch", "activation_length", "activation_heads"};
 
-/// What a block is told beside the tokens.
+/// Inputs of a block in addition to the tokens.
 struct Conditioning {
   Tensor temb;    // silu of TimeTextEmbedding::Result::sum, [b, d] in the tokens' dtype
   nn::Rope rope;  // of text and image tokens together, text first
@@ -32,7 +32,7 @@ class FeedForward {
   nn::Linear down_;
 };
 
-/// Image and text as two streams with weights of their own, which attend together:
+/// Image and text as two streams with separate weights and joint attention:
 ///
 ///   x += gate_a * Attention([text, image])       of modulate(norm(x), shift_a, scale_a)
 ///   x += gate_f * MLP(modulate(norm(x), shift_f, scale_f))
@@ -60,7 +60,7 @@ class DoubleBlock {
   FeedForward text_feed_forward_;
 };
 
-/// Text and image tokens h [b, t + s, d] as one stream, attention and MLP side by side:
+/// Text and image tokens h [b, t + s, d] as one stream, attention and MLP in parallel:
 ///
 ///   y = modulate(norm(h), shift, scale);  h += gate * W [Attention(y), gelu(MLP(y))]
 class SingleBlock {

@@ -14,12 +14,12 @@ struct TransformerConfig {
   int64_t num_single_layers = 38;  // single-stream blocks
   int64_t num_attention_heads = 24;
   int64_t attention_head_dim = 128;
-  int64_t joint_attention_dim = 4096;   // of T5's tokens
+  int64_t joint_attention_dim = 4096;   // of T5's text states
   int64_t pooled_projection_dim = 768;  // of CLIP's pooled vector
   bool guidance_embeds = true;          // false: FLUX.1-schnell
   std::array<int64_t, 3> axes_dims_rope{16, 56, 56};
 
-  /// A token is so many latents a side.
+  /// Latents per side of a token.
   static constexpr int64_t kPatch = 2;
 
   int64_t dim() const { return num_attention_heads * attention_head_dim; }
@@ -28,7 +28,7 @@ struct TransformerConfig {
   bool operator==(const TransformerConfig&) const = default;
 };
 
-/// Throws an Error naming the key when a size is out of range or the sizes do not fit together.
+/// Throws an Error with the key if a size is out of range or the sizes do not fit together.
 void validate(const TransformerConfig& config);
 
 }  // namespace kinema::flux

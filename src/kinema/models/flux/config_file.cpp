@@ -34,7 +34,7 @@ TransformerConfig parse_config(const Json& json) {
   c.joint_attention_dim = file.at("joint_attention_dim").as_int();
   c.pooled_projection_dim = file.at("pooled_projection_dim").as_int();
   c.guidance_embeds = file.at("guidance_embeds").as_bool();
-  // Configurations older than the key were of models with these.
+  // Models from before this key have these values.
   c.axes_dims_rope =
       file.contains("axes_dims_rope") ? rope_axes(file.at("axes_dims_rope")) : c.axes_dims_rope;
   file.check_known();

@@ -10,11 +10,11 @@ namespace kinema::flux {
 /// `_class_name` of config.json.
 inline constexpr std::string_view kClassName = "FluxTransformer2DModel";
 
-/// diffusers' `config.json`. Throws an Error naming file and key for a wrong class, a missing or
-/// unknown key, another type, or sizes that cannot be.
+/// diffusers' `config.json`. Throws an Error with file and key for another class, a missing or
+/// unknown key, another type, or invalid sizes.
 TransformerConfig parse_config(const io::Json& json);
 
-/// The same object, for what is saved.
+/// The same object, for saving.
 io::Json config_json(const TransformerConfig& config);
 
 }  // namespace kinema::flux

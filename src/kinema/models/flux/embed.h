@@ -9,14 +9,14 @@
 
 namespace kinema::flux {
 
-/// Latents [b, c, h, w], h and w even, as tokens [b, h/2 w/2, 4 c] in rows of the picture; a
-/// token's channels are ordered (c, row, column).
+/// Latents [b, c, h, w], h and w even, as tokens [b, h/2 w/2, 4 c] in row-major order; a token's
+/// channels are ordered (c, row, column).
 Tensor pack(Tensor latents);
-/// The reverse, for pictures of h x w latents.
+/// The reverse, for latents of h x w.
 Tensor unpack(Tensor tokens, int64_t h, int64_t w);
 
-/// What every block is told of time, guidance and the prompt as a whole, under the names of
-/// `time_text_embed`. In f32: timesteps and guidance of up to 10,000 have no room in bf16.
+/// The embedding of timestep, guidance and pooled text for all blocks, under the names of
+/// `time_text_embed`. In f32: timesteps and guidance of up to 10,000 lose digits in bf16.
 class TimeTextEmbedding {
  public:
   TimeTextEmbedding(const nn::Params& params, const TransformerConfig& config);
@@ -29,7 +29,7 @@ class TimeTextEmbedding {
     Tensor text;               // f32 [b, d]
     Tensor sum;                // of the three
   };
-  /// timestep [b] in 0..1000, guidance [b] as users give it (3.5) or empty, pooled [b, p].
+  /// timestep [b] in 0..1000, guidance [b] as users set it (3.5) or empty, pooled [b, p].
   Result operator()(Tensor timestep, Tensor guidance, Tensor pooled, Precision precision) const;
 
  private:

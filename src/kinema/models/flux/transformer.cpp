@@ -23,7 +23,7 @@ nn::Layers single_blocks(const TransformerConfig& c) {
   return {"single_transformer_blocks", c.num_single_layers};
 }
 
-/// Everything but the blocks.
+/// The parameters outside the blocks.
 struct Ends {
   Ends(const nn::Params& root, const TransformerConfig& c)
       : image(root / "x_embedder", c.in_channels, c.dim(), {.out_axis = "mlp", .bias_axis = "mlp"}),
@@ -33,7 +33,7 @@ struct Ends {
         modulation(
             root / "norm_out" / "linear", c.dim(), 2 * c.dim(),
             {.out_axis = "mlp", .in_axis = "embed", .bias_axis = "mlp", .init = nn::Init::zeros()}),
-        // Zero: the first prediction is the velocity's mean, whatever the blocks do.
+        // Zero: the first prediction is the velocity's mean, regardless of the blocks.
         head(root / "proj_out", c.dim(), c.out_channels,
              {.in_axis = "embed", .init = nn::Init::zeros()}) {}
 
@@ -89,7 +89,8 @@ void check_inputs(const TransformerInputs& in, const TransformerConfig& c,
         b, width);
 }
 
-/// The tables as the reference keeps them: [tokens, head size], each value twice, sines positive.
+/// The rotary tables in the reference's form: [tokens, head size], each value twice, sines
+/// positive.
 void offer_rope(const nn::Rope& rope, const TransformerInputs& inputs) {
   const Dims dims{rope.cos.dim(0), 2 * rope.cos.dim(2)};
   const std::vector<float> signs{-1.0F, 1.0F};
@@ -97,7 +98,7 @@ void offer_rope(const nn::Rope& rope, const TransformerInputs& inputs) {
   inputs.tap("rope_sin", reshape(rope.sin * constant_f32(rope.sin.graph(), {2}, signs), dims));
 }
 
-/// `double` 3 `.attn`: one layer's taps, or none where nobody looks.
+/// The taps of one layer, `double3.attn`; empty if there is no tap.
 BlockTap tap_of(const TransformerInputs& inputs, const char* kind, int64_t number) {
   if (!inputs.tap || number < 0) {
     return {};

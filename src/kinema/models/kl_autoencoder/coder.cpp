@@ -73,12 +73,12 @@ class MidBlock {
   nn::ResnetBlock last_;
 };
 
-/// A 1 x 1 convolution that some autoencoders have at the latents.
+/// A 1 x 1 convolution of the latents, which some autoencoders have.
 std::optional<nn::Conv2d> pointwise(const nn::Params& params, int64_t channels, bool there) {
   return there ? std::optional(nn::Conv2d(params, channels, channels, 1)) : std::nullopt;
 }
 
-/// Resnets of one level, and the convolution that changes its size.
+/// Resnets of one level, and the convolution that changes the resolution.
 struct Level {
   std::vector<nn::ResnetBlock> resnets;
   std::optional<nn::Conv2d> resample;
@@ -214,7 +214,7 @@ std::vector<nn::ParamSpec> collect(const AutoencoderConfig& config, const CoderO
   return specs.take();
 }
 
-/// One value a channel, f32 [c, 1, 1].
+/// One value per channel, f32 [c, 1, 1].
 Tensor per_channel(Graph& graph, const std::vector<double>& values) {
   const std::vector<float> narrow(values.begin(), values.end());
   return constant_f32(graph, {static_cast<int64_t>(narrow.size()), 1, 1}, narrow);

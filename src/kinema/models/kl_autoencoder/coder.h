@@ -10,11 +10,11 @@
 #include "kinema/nn/params.h"
 
 /// The autoencoder of Stable Diffusion and Flux (arXiv:2112.10752): images to a Gaussian over
-/// latents an eighth as large a side, and back. Source: diffusers AutoencoderKL.
+/// latents of an eighth of the width and height, and back. Source: diffusers AutoencoderKL.
 namespace kinema::kl_autoencoder {
 
 struct CoderOptions {
-  DType weights_dtype = DType::F32;  // of convolutions and linears; norms are kept in f32
+  DType weights_dtype = DType::F32;  // of convolutions and linear layers; norms are f32
   DType activations_dtype = DType::F32;
   Precision precision = Precision::DEFAULT;
   /// Called with "conv_in", "down0", "mid_attention", "mid_block", "up0", "conv_norm_out".
@@ -26,26 +26,26 @@ std::vector<nn::ParamSpec> encoder_parameters(const AutoencoderConfig& config,
 std::vector<nn::ParamSpec> decoder_parameters(const AutoencoderConfig& config,
                                               const CoderOptions& options);
 
-/// A Gaussian a latent, f32 [b, latent_channels, h, w].
+/// The Gaussian of each latent, f32 [b, latent_channels, h, w].
 struct Moments {
   Tensor mean;
   Tensor log_variance;  // clamped to [-30, 20]
 };
 
-/// mean + noise exp(log_variance / 2), noise of their shape.
+/// mean + noise exp(log_variance / 2), noise of the same shape.
 Tensor sample(const Moments& moments, Tensor noise);
 
-/// images [b, 3, H, W] in [-1, 1], H and W multiples of `spatial()`. `params` are tensors of the
-/// shapes of `encoder_parameters`, in that order.
+/// images [b, 3, H, W] in [-1, 1], H and W multiples of `spatial()`. `params` have the shapes and
+/// the order of `encoder_parameters`.
 Moments encode(std::span<const Tensor> params, const AutoencoderConfig& config,
                const CoderOptions& options, Tensor images);
 
-/// latents [b, latent_channels, h, w] as the autoencoder made them (see unscaled) -> f32 images
-/// [b, 3, H, W], not clamped.
+/// Unscaled latents [b, latent_channels, h, w] (see unscaled) -> f32 images [b, 3, H, W], not
+/// clamped.
 Tensor decode(std::span<const Tensor> params, const AutoencoderConfig& config,
               const CoderOptions& options, Tensor latents);
 
-/// Latents of the autoencoder as the diffusion model wants them, and back: f32 [b, c, h, w].
+/// The autoencoder's latents as inputs of the diffusion model, and back: f32 [b, c, h, w].
 Tensor scaled(Tensor latents, const AutoencoderConfig& config);
 Tensor unscaled(Tensor latents, const AutoencoderConfig& config);
 

@@ -65,11 +65,11 @@ AutoencoderConfig parse_config(const Json& json) {
   c.layers_per_block = file.at("layers_per_block").as_int();
   c.latent_channels = file.at("latent_channels").as_int();
   c.norm_num_groups = file.at("norm_num_groups").as_int();
-  // Older configurations have neither key, and are of models with both convolutions.
+  // Older configurations have neither key; their models have both convolutions.
   c.use_quant_conv = !file.contains("use_quant_conv") || file.at("use_quant_conv").as_bool();
   c.use_post_quant_conv =
       !file.contains("use_post_quant_conv") || file.at("use_post_quant_conv").as_bool();
-  constexpr double kOfTheFirst = 0.18215;  // what diffusers takes where nothing is said
+  constexpr double kOfTheFirst = 0.18215;  // diffusers' default
   c.scaling_factor =
       given(file, "scaling_factor") ? file.at("scaling_factor").as_number() : kOfTheFirst;
   c.shift_factor = given(file, "shift_factor") ? file.at("shift_factor").as_number() : 0.0;

@@ -39,7 +39,7 @@ Tensor SelfAttention::heads(Tensor x) const {
   return reshape(x, {x.dim(0), x.dim(1), config_.num_heads, config_.d_kv});
 }
 
-/// q, k, v [b, t, n, d_kv] and the bias table [buckets, n] of these heads -> [b, t, n, d_kv].
+/// q, k, v [b, t, n, d_kv] and these heads' bias table [buckets, n] -> [b, t, n, d_kv].
 Tensor SelfAttention::all_heads(Tensor q, Tensor k, Tensor v, Tensor table,
                                 const BlockInputs& given) const {
   const Tensor bias = relative_bias(table, config_, q.dim(1));
@@ -53,7 +53,7 @@ Tensor SelfAttention::all_heads(Tensor q, Tensor k, Tensor v, Tensor table,
                         .bias = given.mask ? bias + given.mask : bias});
 }
 
-/// The same, one group of neighbouring heads after the other.
+/// The same, for one group of neighbouring heads after the other.
 Tensor SelfAttention::in_groups(Tensor q, Tensor k, Tensor v, Tensor table, int64_t groups,
                                 const BlockInputs& given) const {
   const int64_t n = config_.num_heads / groups;
@@ -69,7 +69,7 @@ Tensor SelfAttention::in_groups(Tensor q, Tensor k, Tensor v, Tensor table, int6
   return reshape(transpose(result.ys[0], {1, 2, 0, 3, 4}), q.shape().dims);
 }
 
-/// The fewest groups of equally many heads whose scores fit.
+/// The smallest number of equal groups of heads whose scores fit.
 int64_t SelfAttention::groups(int64_t b, int64_t t, int64_t scores_bytes) const {
   int64_t groups = 1;
   while (groups < config_.num_heads &&

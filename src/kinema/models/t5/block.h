@@ -14,27 +14,27 @@ class Projection {
   Projection(const nn::Params& params, int64_t in, int64_t out, const char* in_axis,
              const char* out_axis);
 
-  /// [..., in] -> [..., out] in x's dtype, which the weight is rounded to first.
+  /// [..., in] -> [..., out] in x's dtype, to which the weight is rounded first.
   Tensor operator()(Tensor x, Precision precision) const;
 
  private:
   Tensor weight_;
 };
 
-/// What a block is told beside the tokens.
+/// Inputs of a block in addition to the tokens.
 struct BlockInputs {
-  /// f32 [b, 1, 1, t]: added to the scores; very negative where there is no token. Empty: every
-  /// position is one.
+  /// f32 [b, 1, 1, t]: added to the scores; a large negative value masks padding. Empty: no
+  /// position is masked.
   Tensor mask = {};
-  Tensor bias_table = {};  // [buckets, heads], where the blocks share one
+  Tensor bias_table = {};  // [buckets, heads], if the blocks share one
   Precision precision = Precision::DEFAULT;
-  /// Heads are taken in groups whose scores stay below this.
+  /// Attention computes heads in groups whose scores stay below this.
   int64_t scores_bytes = 0;
-  /// May be empty; is called with the layer's position bias, f32 [1, heads, t, t].
+  /// If not empty, called with the layer's position bias, f32 [1, heads, t, t].
   std::function<void(Tensor bias)> bias_tap = {};
 };
 
-/// The table of the position bias [buckets, heads] at the place of an attention.
+/// The table of the position bias [buckets, heads] of an attention module.
 Tensor relative_bias_table(const nn::Params& attention, const EncoderConfig& config);
 
 /// softmax(q k^T + bias + mask) v of every head, without 1 / sqrt(d), then the output projection.
@@ -59,7 +59,7 @@ class SelfAttention {
   Projection k_;
   Projection v_;
   Projection o_;
-  Tensor bias_table_;  // empty where the blocks share one
+  Tensor bias_table_;  // empty if the blocks share one
 };
 
 /// wo(gelu_tanh(wi_0 x) * wi_1 x)

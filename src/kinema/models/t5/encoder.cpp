@@ -10,7 +10,7 @@ namespace {
 
 constexpr const char* kBlocks = "encoder.block";
 
-// Far below any score, and still finite when a bias is added to it.
+// Far below any score, and finite after a bias is added.
 constexpr double kMasked = -1e30;
 
 nn::Layers blocks_of(const EncoderConfig& c) { return {kBlocks, c.num_layers}; }
@@ -19,7 +19,7 @@ nn::Params block_at(const nn::Params& root, int64_t layer) {
   return root / "encoder" / "block" / std::to_string(layer);
 }
 
-/// The table that the blocks share: it is in the file as block 0's. Empty where there is none.
+/// The table that the blocks share, in the file as block 0's. Empty if each block has its own.
 Tensor shared_table(const nn::Params& root, const EncoderConfig& c) {
   return c.shared_relative_bias
              ? relative_bias_table(block_at(root, 0) / "layer" / "0" / "SelfAttention", c)
@@ -50,7 +50,7 @@ nn::SpecCollector collector(const EncoderOptions& options) {
   });
 }
 
-/// What is added to scores for a mask [b, t]; empty for none.
+/// The term that is added to the scores for a mask [b, t]; empty without a mask.
 Tensor added_mask(Tensor mask) {
   if (!mask) {
     return {};
@@ -63,7 +63,7 @@ Tensor added_mask(Tensor mask) {
   return reshape(added, {shape.dims[0], 1, 1, shape.dims[1]});
 }
 
-/// What every block is told.
+/// The inputs that all blocks share.
 BlockInputs block_inputs(Tensor mask, Tensor bias_table, const EncoderOptions& options) {
   return {.mask = added_mask(mask),
           .bias_table = bias_table,
@@ -71,7 +71,7 @@ BlockInputs block_inputs(Tensor mask, Tensor bias_table, const EncoderOptions& o
           .scores_bytes = options.scores_bytes};
 }
 
-/// Hands a block's position bias to the taps.
+/// Passes a block's position bias to the taps.
 std::function<void(Tensor)> bias_tap(const EncoderInputs& inputs, const EncoderConfig& config,
                                      int64_t layer) {
   return [&inputs, shared = config.shared_relative_bias, layer](Tensor bias) {

@@ -6,8 +6,8 @@
 namespace kinema::unet {
 
 /// The sizes of Stable Diffusion XL's UNet, under the names of diffusers' `config.json`; the
-/// defaults are those of stable-diffusion-xl-base-1.0. Lists have a value a level, the outermost
-/// first.
+/// defaults are those of stable-diffusion-xl-base-1.0. Lists have one value per level, the
+/// outermost first.
 struct UNetConfig {
   int64_t in_channels = 4;
   int64_t out_channels = 4;
@@ -15,15 +15,15 @@ struct UNetConfig {
   /// Levels with transformers: `CrossAttnDownBlock2D`, not `DownBlock2D`.
   std::vector<bool> cross_attention{false, true, true};
   std::vector<int64_t> transformer_layers_per_block{1, 2, 10};
-  /// Heads of a level, whatever the key's name says: `attention_head_dim` in files.
+  /// Heads of each level. In files the key is `attention_head_dim`, despite its name.
   std::vector<int64_t> num_attention_heads{5, 10, 20};
-  int64_t layers_per_block = 2;  // resnets of a level going down; one more going up
+  int64_t layers_per_block = 2;  // resnets of a level of the down path; the up path has one more
   int64_t cross_attention_dim = 2048;
-  int64_t addition_time_embed_dim = 256;                 // of each of the six sizes
-  int64_t projection_class_embeddings_input_dim = 2816;  // pooled text, and the sizes
+  int64_t addition_time_embed_dim = 256;  // of each of the six values of the time ids
+  int64_t projection_class_embeddings_input_dim = 2816;  // pooled text plus the embedded time ids
   int64_t norm_num_groups = 32;
   double norm_eps = 1e-5;
-  /// Side of the latents that pipelines of diffusers make unasked; nothing here depends on it.
+  /// Side of the latents that diffusers' pipelines use by default; kinema does not use it.
   int64_t sample_size = 128;
 
   /// original height, width; crop's top, left; target height, width.
@@ -37,7 +37,7 @@ struct UNetConfig {
   bool operator==(const UNetConfig&) const = default;
 };
 
-/// Throws an Error naming the key when a size is out of range or the sizes do not fit together.
+/// Throws an Error with the key if a size is out of range or the sizes do not fit together.
 void validate(const UNetConfig& config);
 
 }  // namespace kinema::unet

@@ -12,7 +12,7 @@ namespace {
 
 using io::Json;
 
-/// One value for all levels, or one for each.
+/// A value for all levels, or one for each.
 std::vector<int64_t> per_level(const Json& value, size_t levels) {
   return value.is_array() ? value.as_ints() : std::vector<int64_t>(levels, value.as_int());
 }
@@ -30,7 +30,7 @@ std::vector<bool> cross_attention(const ConfigJson& file, std::string_view key,
   return out;
 }
 
-/// What tells SDXL's UNets from those of other families under the same class.
+/// Throws an Error for UNets of other families under the same class.
 void check_kind(const Json& json, const ConfigJson& file) {
   const Json* kind = file.find("addition_embed_type");
   const bool is_sdxl = kind != nullptr && kind->is_string() && kind->as_string() == "text_time";
@@ -100,7 +100,7 @@ UNetConfig parse_config(const Json& json) {
   c.transformer_layers_per_block = file.contains("transformer_layers_per_block")
                                        ? per_level(file.at("transformer_layers_per_block"), levels)
                                        : std::vector<int64_t>(levels, 1);
-  // The older key stands for numbers of heads; where the newer one is there, it counts.
+  // The older key holds numbers of heads; the newer one takes precedence.
   const Json* heads = file.find("num_attention_heads");
   c.num_attention_heads = per_level(
       heads != nullptr && !heads->is_null() ? *heads : file.at("attention_head_dim"), levels);

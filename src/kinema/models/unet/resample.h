@@ -4,7 +4,7 @@
 
 namespace kinema::unet {
 
-/// Every second pixel of a convolution, zeros around the picture: sides are halved, rounded up.
+/// A convolution with stride 2 and zero padding: height and width are halved, rounded up.
 class Downsample {
  public:
   Downsample(const nn::Params& params, int64_t channels)
@@ -16,13 +16,13 @@ class Downsample {
   nn::Conv2d conv_;
 };
 
-/// The nearest pixel, then a convolution.
+/// Nearest-neighbour resize, then a convolution.
 class Upsample {
  public:
   Upsample(const nn::Params& params, int64_t channels)
       : conv_(params / "conv", channels, channels, 3) {}
 
-  /// To so many rows and columns: those of the level above, which may be odd.
+  /// To `rows` x `columns`, the size of the level above, which may be odd.
   Tensor operator()(Tensor x, int64_t rows, int64_t columns, Precision precision) const {
     return conv_(nn::resize_nearest(x, rows, columns), precision);
   }

@@ -10,7 +10,7 @@ namespace kinema::unet {
 namespace {
 
 constexpr double kLayerNormEpsilon = 1e-5;
-/// Not the UNet's norm_eps.
+/// Differs from the UNet's norm_eps.
 constexpr double kGroupNormEpsilon = 1e-6;
 constexpr int64_t kFeedForward = 4;  // times the width
 
@@ -71,7 +71,7 @@ Tensor TransformerBlock::feed_forward(Tensor x, const TransformerGiven& given,
     return {down_(given.place(y, {"activation_batch", "activation_length", "mlp"}), precision)};
   };
   const Tensor y = up_(x, precision);
-  // Where no policy says what is kept: not the activation, which is had again from y.
+  // Without a remat policy: the activation is not kept, but computed again from y.
   const bool again = !tap && given.layers.remat.kind == RematPolicy::Kind::NONE;
   return (again ? checkpoint({y}, {.kind = RematPolicy::Kind::FULL}, down)
                 : down(std::array{y}))[0];
@@ -106,7 +106,7 @@ SpatialTransformer::SpatialTransformer(const nn::Params& params, const Transform
       norm_(params / "norm", place.channels, c.norm_num_groups, kGroupNormEpsilon),
       proj_in_(params / "proj_in", place.channels, place.channels,
                {.out_axis = "mlp", .in_axis = "embed", .bias_axis = "mlp"}),
-      // Zero: from scratch, transformers begin as the identity.
+      // Zero: from scratch, transformers start as the identity.
       proj_out_(params / "proj_out", place.channels, place.channels,
                 {.out_axis = "embed", .in_axis = "mlp", .init = nn::Init::zeros()}) {}
 
@@ -130,7 +130,7 @@ Tensor SpatialTransformer::operator()(Tensor x, nn::Bound& bound, const TextKeys
   const Tensor y = bound.run(
       place_.blocks(), {tokens}, of_layers, given.layers,
       [&](const nn::Bound::Layer& layer, std::span<const Tensor> carry) -> std::vector<Tensor> {
-        // Taps look into the first block.
+        // Taps receive values of the first block only.
         const PartTap& inside = layer.number == 0 ? tap : PartTap();
         const TransformerBlock block(layer.params, place_.channels, place_.heads, config);
         const Tensor out = block(carry[0], {layer.given[0], layer.given[1]}, given, inside);

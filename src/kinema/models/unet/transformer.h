@@ -17,13 +17,13 @@ namespace kinema::unet {
 /// Called with an intermediate value and its name within the part.
 using PartTap = std::function<void(const std::string& name, Tensor value)>;
 
-/// Keys and values of the text, [b, t, n, d / n]: they do not change from step to step.
+/// Keys and values of the text, [b, t, n, d / n]: they are the same in all steps.
 struct TextKeys {
   Tensor key;
   Tensor value;
 };
 
-/// What a transformer is told beside its tokens.
+/// Inputs of a transformer in addition to its tokens.
 struct TransformerGiven {
   nn::AttentionOptions self_attention = {};
   nn::AttentionOptions cross_attention = {};
@@ -34,7 +34,7 @@ struct TransformerGiven {
 /// Multi-head attention whose query, key and value projections have no biases.
 class Attention {
  public:
-  /// `context` is the width of what keys and values are made of.
+  /// `context` is the width of the states from which keys and values are computed.
   Attention(const nn::Params& params, int64_t dim, int64_t heads, int64_t context);
 
   TextKeys keys(Tensor context, Precision precision) const;
@@ -76,7 +76,7 @@ class TransformerBlock {
   nn::Linear down_;
 };
 
-/// Where a transformer stands in the network, and its sizes.
+/// The position of a transformer in the network, and its sizes.
 struct TransformerPlace {
   std::string path;  // `mid_block.attentions.0`
   int64_t channels = 0;
@@ -86,8 +86,8 @@ struct TransformerPlace {
   nn::Layers blocks() const { return {path + ".transformer_blocks", layers}; }
 };
 
-/// The pixels of a feature map as tokens through blocks, added to the map. This is what lies around
-/// the blocks.
+/// A transformer over the pixels of a feature map, added to the map. This class holds the
+/// parameters around the blocks.
 class SpatialTransformer {
  public:
   SpatialTransformer(const nn::Params& params, const TransformerPlace& place,

@@ -14,7 +14,7 @@
 namespace kinema::unet {
 namespace {
 
-/// One resnet with the transformer behind it, where the level has one.
+/// A resnet, followed by a transformer on levels that have one.
 struct Unit {
   std::string resnet;  // path
   int64_t in = 0;
@@ -22,7 +22,7 @@ struct Unit {
   std::optional<TransformerPlace> attention = {};
 };
 
-/// A level on one way: units, then its resampling.
+/// A level of the down or up path: units, then the resampling.
 struct Stage {
   std::string tap;  // `down1`
   std::vector<Unit> units;
@@ -30,7 +30,7 @@ struct Stage {
   int64_t channels = 0;
 };
 
-/// The network as a list of what is run, which parameters, forward pass and keys all follow.
+/// The network as a list of units: parameters, forward pass and text keys all follow it.
 struct Plan {
   std::vector<Stage> down;
   Stage mid;
@@ -113,7 +113,7 @@ std::vector<const TransformerPlace*> transformers(const Plan& plan) {
 }
 
 nn::ResnetBlock resnet_at(const nn::Params& root, const Unit& unit, const UNetConfig& c) {
-  // Zero: from scratch, blocks begin as the identity.
+  // Zero: from scratch, blocks start as the identity.
   return {root / unit.resnet,
           unit.in,
           unit.out,
@@ -123,7 +123,7 @@ nn::ResnetBlock resnet_at(const nn::Params& root, const Unit& unit, const UNetCo
            .last = nn::Init::zeros()}};
 }
 
-/// Everything but the levels.
+/// The parameters outside the levels.
 struct Ends {
   Ends(const nn::Params& root, const UNetConfig& c)
       : conv_in(root / "conv_in", c.in_channels, c.block_out_channels[0], 3),
@@ -131,7 +131,7 @@ struct Ends {
         addition(root / "add_embedding", c.projection_class_embeddings_input_dim, c.time_dim(),
                  nn::Init::xavier()),
         norm_out(root / "conv_norm_out", c.block_out_channels[0], c.norm_num_groups, c.norm_eps),
-        // Zero: the first prediction is the target's mean, whatever the blocks do.
+        // Zero: the first prediction is the target's mean, regardless of the blocks.
         conv_out(root / "conv_out", c.block_out_channels[0], c.out_channels, 3, nn::Init::zeros()) {
   }
 
@@ -165,7 +165,7 @@ void open_stage(nn::SpecCollector& specs, const Stage& stage, bool up, const UNe
   }
 }
 
-/// The forward pass through levels: what they share.
+/// The state of the forward pass through the levels.
 class Walk {
  public:
   Walk(nn::Bound& bound, const UNetConfig& config, const nn::ModelOptions& options,
@@ -461,7 +461,7 @@ UNetOutputs unet(std::span<const Tensor> params, const UNetConfig& config,
   const int64_t b = inputs.latents.dim(0);
   Tensor temb;
   {
-    // In f32 throughout: timesteps and sizes of up to thousands have no room in bf16.
+    // In f32: timesteps and sizes in the thousands lose digits in bf16.
     const Scope scope(graph, "time_embedding");
     const Tensor time =
         offer("time_sinusoid", nn::sinusoid(inputs.timestep, config.block_out_channels[0]));

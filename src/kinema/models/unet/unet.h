@@ -22,44 +22,44 @@ struct UNetInputs {
   Tensor text = {};      // [b, t, cross_attention_dim]
   Tensor pooled = {};    // [b, pooled_dim]: the second encoder's `text_embeds`
   Tensor time_ids = {};  // [b, 6]: original height, width, crop top, left, target height, width
-  /// Instead of text: what text_keys made of it.
+  /// Instead of text: the result of text_keys.
   std::vector<Tensor> keys = {};
-  /// Instead of running the blocks: what they added to conv_in's output for other inputs,
+  /// Instead of running the blocks: the sum that they added to conv_in's output in another step,
   /// [b, h w, c] in activations_dtype. Text is then not read.
   Tensor block_sum = {};
-  Tensor dropout_key = {};  // u32[2]; for low-rank additions in training
+  Tensor dropout_key = {};  // u32[2]; for adapters in training
   /// Called with intermediate values under the names of the reference cases' taps ("conv_in",
-  /// "down1.resnet0", "mid", ...). With scan_layers none inside transformers are offered.
+  /// "down1.resnet0", "mid", ...). With scan_layers it is not called inside transformers.
   std::function<void(const std::string& name, Tensor value)> tap = {};
 };
 
-/// Every parameter, in the order in which `unet` wants its tensors. Nothing is allocated. Throws
-/// what `validate` throws.
+/// Every parameter, in the order of `unet`. Nothing is allocated. Throws what `validate` throws.
 std::vector<nn::ParamSpec> parameters(const UNetConfig& config, const nn::ModelOptions& options,
                                       const nn::InitOptions& init = {});
 
-/// What a checkpoint key is stored in: F32 for norms and the embedders of time and sizes; linear
-/// weights of transformer blocks in `weights_storage` where given; otherwise `weights_dtype`.
+/// The dtype in which a checkpoint key is stored: F32 for norms and the embedders of timestep and
+/// sizes; `weights_storage`, if set, for linear weights of transformer blocks; otherwise
+/// `weights_dtype`.
 DType parameter_dtype(std::string_view key, DType weights_dtype,
                       std::optional<DType> weights_storage = {});
 
-/// Keys and values of each transformer, in the order in which they run: key, value, key, ..., each
-/// [layers, b, t, heads, head width].
+/// Keys and values of each transformer, in their order in the forward pass: key, value, key, ...,
+/// each [layers, b, t, heads, head width].
 std::vector<Tensor> text_keys(std::span<const Tensor> params, const UNetConfig& config,
                               const nn::ModelOptions& options, Tensor text);
-/// Their layers, heads and head width, one entry a tensor.
+/// Layers, heads and head width of each tensor of text_keys.
 std::vector<std::array<int64_t, 3>> text_key_sizes(const UNetConfig& config);
 
 struct UNetOutputs {
   Tensor prediction;  // [b, out_channels, h, w] in activations_dtype
-  Tensor block_sum;   // what the blocks added to conv_in's output, [b, h w, c]
+  Tensor block_sum;   // the sum that the blocks added to conv_in's output, [b, h w, c]
 };
 
-/// Of convolutions and matrix products over one sample of h x w latents.
+/// FLOPs of the convolutions and matrix products of one sample of h x w latents.
 double forward_flops(const UNetConfig& config, int64_t h, int64_t w, int64_t text_tokens);
 
-/// `params` are tensors of the shapes of `parameters(config, options)`, in that order. Throws an
-/// Error naming shapes and what they must be.
+/// `params` have the shapes and the order of `parameters(config, options)`. Throws an Error with
+/// the shapes if they do not fit.
 UNetOutputs unet(std::span<const Tensor> params, const UNetConfig& config,
                  const nn::ModelOptions& options, const UNetInputs& inputs);
 

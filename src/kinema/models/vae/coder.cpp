@@ -11,7 +11,7 @@
 namespace kinema::vae {
 namespace {
 
-/// What the parts of a network are run with.
+/// Inputs of all parts of a network.
 struct Run {
   History& history;
   const Compute& compute;
@@ -27,8 +27,9 @@ struct Run {
 /// A part of a network that keeps the number of frames.
 using FramePart = std::function<Tensor(Tensor x, const Run& run)>;
 
-/// Runs it over one frame of x [b, c, f, h, w] after the other, so that the activations of one are
-/// held at a time, `memories` of whose convolutions look back. Taps see all frames at once.
+/// Runs a part for one frame of x [b, c, f, h, w] at a time, to keep the activations of one frame
+/// only. `memories`: the number of its convolutions that read earlier frames. Taps get all frames
+/// together.
 Tensor by_frames(Tensor x, const Run& run, int64_t memories, const FramePart& part) {
   const int64_t frames = x.dim(2);
   if (run.tap || frames == 1) {
@@ -58,10 +59,12 @@ Tensor by_frames(Tensor x, const Run& run, int64_t memories, const FramePart& pa
 
 std::string numbered(const std::string& name, int64_t i) { return name + "." + std::to_string(i); }
 
-/// A level of either network: residual blocks, then a change of resolution at all but the last.
+/// A level of the encoder or decoder: residual blocks, then a change of resolution at all but the
+/// last.
 ///
-/// Wan 2.1 gives the blocks of all levels of the encoder one numbering and the decoder's resampling
-/// the name `upsamplers.0`; Wan 2.2 nests both in their level and has a shortcut around it.
+/// Checkpoints of Wan 2.1 number the encoder's blocks across levels and name the decoder's
+/// resampling `upsamplers.0`; those of Wan 2.2 nest both in their level and have a shortcut around
+/// it.
 struct EncoderLevel {
   EncoderLevel(const nn::Params& blocks, const Config& c, int64_t level, int64_t& number)
       : width(c.encoder_dim(level)), residual(c.is_residual) {
@@ -103,7 +106,8 @@ struct EncoderLevel {
     return x;
   }
 
-  /// Convolutions that look back, of a level that keeps the number of frames.
+  /// The number of convolutions that read earlier frames, for a level that keeps the number of
+  /// frames.
   int64_t memories() const { return 2 * std::ssize(resnets); }
 
   int64_t width;
@@ -119,7 +123,7 @@ struct DecoderLevel {
     const bool last = level == c.levels() - 1;
     const bool time = c.temporal_upsample(level);
     block = {.time = time ? 2 : 1, .space = 2};
-    // The upsampling of Wan 2.1 has halved the channels.
+    // Wan 2.1's upsampling has halved the channels.
     int64_t in = c.decoder_dim(level - 1) / (level > 0 && !residual ? 2 : 1);
     for (int64_t i = 0; i <= c.num_res_blocks; ++i) {
       resnets.emplace_back(params / "resnets" / std::to_string(i), in, width);
@@ -133,7 +137,7 @@ struct DecoderLevel {
 
   Tensor operator()(Tensor x, const Run& run) const { return in_space(in_time(x, run), x, run); }
 
-  /// The part up to where frames have been doubled.
+  /// The part up to the doubling of frames.
   Tensor in_time(Tensor x, const Run& run) const {
     const Scope scope(x.graph(), name);
     for (const ResidualBlock& resnet : resnets) {
@@ -142,7 +146,7 @@ struct DecoderLevel {
     return up ? up->in_time(x, run.history, run.compute) : x;
   }
 
-  /// The rest, of which a frame depends on no other. `given` is what the level was given.
+  /// The rest, in which frames are independent. `given` is the level's input.
   Tensor in_space(Tensor x, Tensor given, const Run& run) const {
     const Scope scope(x.graph(), name);
     if (up) {
@@ -155,10 +159,11 @@ struct DecoderLevel {
     return x;
   }
 
-  /// Convolutions that look back, of a level that keeps the number of frames.
+  /// The number of convolutions that read earlier frames, for a level that keeps the number of
+  /// frames.
   int64_t memories() const { return 2 * std::ssize(resnets); }
 
-  /// In a loop over the frames of the result, the one of its turn.
+  /// In a loop over the result's frames, the shortcut of the current frame.
   Tensor shortcut(Tensor given, const Run& run) const {
     const Tensor turn = run.compute.turn;
     return turn && block.time > 1 ? repeat_up_frame(given, width, block, turn)
@@ -189,7 +194,7 @@ struct Encoder {
 
   Tensor operator()(Tensor x, const Run& run) const {
     int64_t at = 0;
-    // Before frames are joined: the largest activations.
+    // Before frames are halved: the largest activations.
     const auto joins = std::ranges::find_if(
         levels, [](const EncoderLevel& level) { return level.block.time > 1; });
     int64_t memories = 1;
@@ -242,7 +247,7 @@ struct Decoder {
     run.offer("conv_in", x);
     x = middle(x, run.history, run.compute);
     run.offer("mid_block", x);
-    // After the frames are doubled for the last time: the largest activations.
+    // After the last doubling of frames: the largest activations.
     const auto doubles = std::ranges::find_if(
         levels.rbegin(), levels.rend(), [](const auto& level) { return level.block.time > 1; });
     const auto rest = doubles.base();

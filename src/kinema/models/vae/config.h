@@ -5,8 +5,8 @@
 
 namespace kinema::vae {
 
-/// The sizes of a Wan VAE, under the names of diffusers' `config.json` (AutoencoderKLWan); the
-/// defaults are its too, those of Wan 2.1.
+/// The sizes of a Wan VAE, under the names of diffusers' `config.json` (AutoencoderKLWan). The
+/// defaults are diffusers' too: those of Wan 2.1.
 struct Config {
   int64_t base_dim = 96;
   int64_t decoder_base_dim = 0;  // 0 = base_dim (null in the file)
@@ -15,40 +15,39 @@ struct Config {
   int64_t num_res_blocks = 2;
   std::vector<double> attn_scales{};  // always empty, see validate
   std::vector<bool> temperal_downsample{false, true, true};
-  double dropout = 0.0;                // of training the VAE; nothing here reads it
+  double dropout = 0.0;                // for training the VAE; not used
   std::vector<double> latents_mean{};  // z_dim values
   std::vector<double> latents_std{};
-  /// Wan 2.2: levels with shortcuts around their resampling, under other keys.
+  /// Wan 2.2: levels with shortcuts around their resampling, under other checkpoint keys.
   bool is_residual = false;
   int64_t in_channels = 3;
   int64_t out_channels = 3;
   int64_t patch_size = 0;  // 0 = none: pixels are not joined into patches before the encoder
 
-  /// Levels of resolution, the first and the last included.
+  /// Levels of resolution, including the first and the last.
   int64_t levels() const { return static_cast<int64_t>(dim_mult.size()); }
   int64_t patch() const { return patch_size > 0 ? patch_size : 1; }
-  /// Colours of a pixel: in_channels without the patch.
+  /// Channels of a pixel: in_channels without the patch.
   int64_t colours() const { return in_channels / (patch() * patch()); }
-  /// Pixels a side of one latent cell (`scale_factor_spatial`).
+  /// Pixels per side of one latent cell (`scale_factor_spatial`).
   int64_t spatial() const { return patch() << (levels() - 1); }
-  /// Frames of one latent frame, the first excepted (`scale_factor_temporal`).
+  /// Frames per latent frame, except the first (`scale_factor_temporal`).
   int64_t temporal() const;
-  /// Width of a level of the encoder; level -1 is what conv_in makes.
+  /// Channels of an encoder level; level -1 is the output of conv_in.
   int64_t encoder_dim(int64_t level) const;
-  /// Width of a level of the decoder, level 0 at the latents; level -1 is what conv_in makes.
+  /// Channels of a decoder level, level 0 at the latents; level -1 is the output of conv_in.
   int64_t decoder_dim(int64_t level) const;
-  /// Does the resampling behind this level of the decoder double the frames too?
+  /// True if the resampling after this decoder level also doubles the frames.
   bool temporal_upsample(int64_t level) const;
 
   bool operator==(const Config&) const = default;
 };
 
-/// latents_mean and latents_std of the published Wan 2.1 VAE, which diffusers takes where a file
-/// has none.
+/// latents_mean and latents_std of the published Wan 2.1 VAE, diffusers' defaults.
 std::vector<double> default_latents_mean();
 std::vector<double> default_latents_std();
 
-/// Throws an Error naming the key when a size is out of range or the sizes do not fit together.
+/// Throws an Error with the key if a size is out of range or the sizes do not fit together.
 void validate(const Config& config);
 
 }  // namespace kinema::vae

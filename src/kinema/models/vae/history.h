@@ -7,27 +7,27 @@
 
 namespace kinema::vae {
 
-/// What the convolutions in time remember from one chunk of a video to the next: their last input
-/// frames, one tensor a convolution, in the order in which the network runs.
+/// The state that convolutions in time pass from one chunk of a video to the next: their last input
+/// frames, one tensor per convolution, in the order of the forward pass.
 ///
-/// So a chunk is a pure function (chunk, past) -> (result, past). The shapes do not depend on how
-/// long the chunks are. The first chunk has no past and is one frame; see each layer for what it
-/// does there.
+/// A chunk is then a pure function (chunk, past) -> (result, past). The shapes are the same for all
+/// chunk lengths. The first chunk has no past and is one frame; see each layer for its behaviour
+/// there.
 class History {
  public:
   /// Before the first chunk.
   History() = default;
-  /// After one: what `kept` was then. `units` is how many latent frames the chunk has.
+  /// After a chunk: `past` is its kept(). `units` is the number of latent frames of the new chunk.
   explicit History(std::span<const Tensor> past, int64_t units = 1)
       : past_(past), units_(units), first_(false) {}
 
   bool first() const { return first_; }
   int64_t units() const { return units_; }
-  /// The frames that the next convolution has kept; in its first chunk an empty tensor.
+  /// The frames that the next convolution kept; an empty tensor in the first chunk.
   Tensor past();
-  /// What it keeps for the next chunk.
+  /// Stores the frames that this convolution keeps for the next chunk.
   void keep(Tensor frames) { kept_.push_back(frames); }
-  /// All of it, when the chunk is through. Throws an Error when the past was not read to its end.
+  /// The state for the next chunk. Throws an Error if a part of the past was not read.
   std::vector<Tensor> kept() const;
 
  private:

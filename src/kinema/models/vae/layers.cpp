@@ -10,11 +10,11 @@
 namespace kinema::vae {
 namespace {
 
-constexpr double kSmallestNorm = 1e-12;  // of torch's F.normalize
-/// Frames that a causal convolution looks back.
+constexpr double kSmallestNorm = 1e-12;  // as in torch's F.normalize
+/// Earlier frames that a causal convolution reads.
 constexpr int64_t kPast = 2;
 
-/// Kernels may be split by their output channels.
+/// Kernels may be sharded along their output channels.
 std::vector<std::string> kernel_axes(const Dims& dims) {
   std::vector<std::string> axes(dims.size());
   axes[0] = "conv_out";
@@ -34,8 +34,8 @@ Dims kernel_dims(int64_t in, int64_t out, Conv::Kernel kernel) {
 }  // namespace
 
 Tensor remember(History& history, Tensor x, int64_t count) {
-  // The walls keep what is remembered next to what it is cut from; else the compiler makes it anew
-  // at the end of the program, out of values that it holds until then.
+  // The barriers make the compiler copy the kept frames immediately. Otherwise it computes them
+  // again at the end of the program, from values that it keeps in memory until then.
   const Tensor joined = optimization_barrier({concatenate({history.past(), x}, Axis(2))})[0];
   const std::vector<Tensor> both =
       optimization_barrier({joined, slice(joined, Axis(2), joined.dim(2) - count, count)});
@@ -70,8 +70,8 @@ Tensor add_bias(Tensor x, Tensor bias) {
 
 namespace {
 
-/// Below so many products and sums, a latent frame has a convolution of its own. Kernels that share
-/// the work otherwise, or are left to the compiler, begin far below.
+/// Below this number of FLOPs, each latent frame has a separate convolution. Kernels that divide
+/// the work differently, or leave it to the compiler, start far below this.
 constexpr double kLargeConvolution = 2e7;
 
 double flops(const Shape& y, Tensor weight) {
@@ -79,7 +79,7 @@ double flops(const Shape& y, Tensor weight) {
   return 2.0 * static_cast<double>(y.elements()) * static_cast<double>(summed);
 }
 
-/// Output frames of each unit by themselves.
+/// The output frames of each unit, computed separately.
 Tensor convolve_units(Tensor x, Tensor weight, const ConvolutionAttrs& attrs, int64_t units) {
   const Tensor whole = convolution(x, weight, attrs);
   if (units == 1 ||

@@ -7,52 +7,52 @@
 #include "kinema/models/vae/history.h"
 #include "kinema/nn/params.h"
 
-/// The parts of the Wan VAE, on videos x [b, c, f, h, w]. Source: diffusers AutoencoderKLWan,
+/// The layers of the Wan VAE, on videos x [b, c, f, h, w]. Source: diffusers AutoencoderKLWan,
 /// arXiv:2503.20314.
 namespace kinema::vae {
 
 /// How the layers are computed.
 struct Compute {
   Precision precision = Precision::DEFAULT;
-  /// Videos are split as `activation_batch` and, along their columns, as `activation_length`.
+  /// Videos are sharded as `activation_batch` and, along their columns, as `activation_length`.
   mesh::Placement place = {};
-  /// Within a loop: the number of its turn, or empty.
+  /// Inside a loop: the iteration number; else empty.
   Tensor turn = {};
 
   Compute(Precision of_products, mesh::Placement at = {})  // NOLINT(*-explicit-*): on one device
       : precision(of_products), place(std::move(at)) {}
-  /// x [b, c, f, h, w], asked to lie so.
+  /// x [b, c, f, h, w] with this sharding as a constraint.
   Tensor placed(Tensor x) const {
     return place(x, {"activation_batch", "", "", "", "activation_length"});
   }
-  /// A bias or gamma as a loop may use it. What no turn changes, compilers spread over a whole
-  /// frame before the loop, and hold one such frame for each.
+  /// A bias or gamma for use inside a loop. Compilers broadcast loop-invariant parameters to a
+  /// whole frame before the loop, and keep one such frame for each; the barrier prevents it.
   Tensor in_turn(Tensor parameter) const {
     return turn ? optimization_barrier({parameter, turn})[0] : parameter;
   }
 };
 
-/// The keys `weight` and `bias` of a convolution with a kernel of frames, rows, columns. 2-D
-/// kernels, which torch stores without the frames, have `frames` 0.
+/// A convolution with keys `weight` and `bias` and a kernel of frames, rows, columns. 2-D kernels,
+/// which torch stores without the frame axis, have `frames` 0.
 class Conv {
  public:
   struct Kernel {
     int64_t frames, rows, columns;
   };
-  /// Steps of the kernel, and zeros around the frames; there is no padding in time.
+  /// Stride of the kernel, and zeros around the frames; there is no padding in time.
   struct Where {
     std::array<int64_t, 3> stride{1, 1, 1};
     int64_t before = 0;  // rows above, columns to the left
     int64_t after = 0;   // rows below, columns to the right
-    /// Latent frames of the chunk. The order of a small convolution's sums may depend on its sizes,
-    /// so each of them gets a convolution of its own.
+    /// Latent frames of the chunk. The summation order of a small convolution may depend on its
+    /// size, so each latent frame gets a separate convolution.
     int64_t units = 1;
   };
   Conv(const nn::Params& params, int64_t in, int64_t out, Kernel kernel);
 
   Tensor operator()(Tensor x, Where where, const Compute& compute) const;
-  /// With the last frame of the kernel only: what the whole kernel makes of one frame behind frames
-  /// of zeros.
+  /// With the last frame of the kernel only: equal to the whole kernel on one frame after frames of
+  /// zeros.
   Tensor last_frame(Tensor x, Where where, const Compute& compute) const;
 
  private:
@@ -62,13 +62,13 @@ class Conv {
   Tensor bias_;
 };
 
-/// x behind the past of the next convolution, whose new past are the last `count` frames.
+/// x after the past of the next convolution, whose new past is the last `count` frames.
 Tensor remember(History& history, Tensor x, int64_t count);
 
-/// x + y with broadcasting, in f32 at least, as x's dtype.
+/// x + y with broadcasting, in f32 or wider, returned in x's dtype.
 Tensor add_bias(Tensor x, Tensor bias);
 
-/// A 3 x 3 x 3 convolution that sees a frame and the two before it, zeros before the first.
+/// A 3 x 3 x 3 convolution over a frame and the two before it, with zeros before the first.
 class CausalConv {
  public:
   CausalConv(const nn::Params& params, int64_t in, int64_t out)
@@ -83,7 +83,7 @@ class CausalConv {
 /// x / max(|x|, 1e-12) sqrt(c) gamma over the channels, in f32, rounded once to x's dtype.
 class ChannelNorm {
  public:
-  /// `trailing` is how many axes of size 1 the checkpoint puts behind gamma's channels.
+  /// `trailing` is the number of axes of size 1 after gamma's channels in the checkpoint.
   ChannelNorm(const nn::Params& params, int64_t dim, int64_t trailing = 3);
 
   Tensor operator()(Tensor x, const Compute& compute) const;
@@ -93,8 +93,8 @@ class ChannelNorm {
   Tensor gamma_;
 };
 
-/// conv(silu(norm(conv(silu(norm(x)))))) + x, with x through a 1 x 1 x 1 convolution where the
-/// channels change.
+/// conv(silu(norm(conv(silu(norm(x)))))) + x, with x through a 1 x 1 x 1 convolution if the number
+/// of channels changes.
 class ResidualBlock {
  public:
   ResidualBlock(const nn::Params& params, int64_t in, int64_t out);
@@ -106,10 +106,10 @@ class ResidualBlock {
   CausalConv conv1_;
   ChannelNorm norm2_;
   CausalConv conv2_;
-  std::vector<Conv> shortcut_;  // one, or none
+  std::vector<Conv> shortcut_;  // one or none
 };
 
-/// Attention among the pixels of each frame, with one head as wide as the channels, added to x.
+/// Attention among the pixels of each frame, with one head of all channels, added to x.
 class AttentionBlock {
  public:
   AttentionBlock(const nn::Params& params, int64_t dim);

@@ -25,7 +25,7 @@ Tensor Downsample::operator()(Tensor x, History& history, const Compute& compute
   if (!time_) {
     return x;
   }
-  // The first frame passes as it is; later chunks see the last frame before them.
+  // The first frame passes unchanged; later chunks read the last frame before them.
   if (history.first()) {
     history.keep(slice(x, Axis(2), x.dim(2) - 1, 1));
     return x;
@@ -52,7 +52,7 @@ Tensor Upsample::in_time(Tensor x, History& history, const Compute& compute) con
   }
   constexpr int64_t kPast = 2;
   if (history.first()) {
-    // Not doubled, and not remembered either: the next chunk has zeros before it.
+    // Neither doubled nor stored: the next chunk has zeros before it.
     Shape none = x.shape();
     none.dims[2] = kPast;
     history.keep(constant(x.graph(), 0.0, none));

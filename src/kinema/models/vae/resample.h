@@ -6,13 +6,13 @@
 
 namespace kinema::vae {
 
-/// Half the rows and columns by a convolution that is padded below and to the right only; with
-/// `time` also half the frames, the first chunk excepted.
+/// Halves rows and columns by a convolution that is padded below and to the right only; with `time`
+/// also the frames, except in the first chunk.
 class Downsample {
  public:
   Downsample(const nn::Params& params, int64_t dim, bool time);
 
-  /// x [b, c, f, h, w] with even h and w, f even where it halves -> [b, c, f(/2), h/2, w/2].
+  /// x [b, c, f, h, w] with even h and w, and even f if it is halved -> [b, c, f(/2), h/2, w/2].
   Tensor operator()(Tensor x, History& history, const Compute& compute) const;
 
  private:
@@ -20,15 +20,15 @@ class Downsample {
   std::optional<Conv> time_;
 };
 
-/// Twice the rows and columns, repeated and then smoothed by a convolution; with `time` first twice
-/// the frames, the first chunk excepted.
+/// Doubles rows and columns by nearest-neighbour resize and a convolution; with `time` it first
+/// doubles the frames, except in the first chunk.
 class Upsample {
  public:
   Upsample(const nn::Params& params, int64_t in, int64_t out, bool time);
 
   /// x [b, in, f, h, w] -> [b, in, (2)f, h, w].
   Tensor in_time(Tensor x, History& history, const Compute& compute) const;
-  /// x [b, in, f, h, w] -> [b, out, f, 2h, 2w]; a frame depends on no other.
+  /// x [b, in, f, h, w] -> [b, out, f, 2h, 2w]; frames are independent.
   Tensor in_space(Tensor x, const History& history, const Compute& compute) const;
 
  private:
@@ -36,24 +36,24 @@ class Upsample {
   std::optional<Conv> time_;
 };
 
-/// Blocks of frames, rows and columns: `space` counts for both of the latter.
+/// A block of `time` frames and `space` rows and columns.
 struct Block {
   int64_t time = 1;
   int64_t space = 1;
   int64_t size() const { return time * space * space; }
 };
 
-/// Wan 2.2's shortcut around a level of the encoder: blocks become channels (channel, frame, row,
-/// column), of which as many neighbours are averaged as leaves `out`. A chunk that is no whole
-/// number of blocks long has frames of zeros in front.
+/// Wan 2.2's shortcut around an encoder level: blocks become channels (channel, frame, row,
+/// column), of which groups of neighbours are averaged to `out` channels. If the chunk's length is
+/// not a multiple of the block's, frames of zeros are added before it.
 Tensor average_down(Tensor x, int64_t out, Block block);
 
-/// The reverse for the decoder: every channel is repeated until there are `out` for each place of a
-/// block. In the first chunk, whose frame the other way does not double either, the frames but the
-/// last of a block are dropped.
+/// The reverse for the decoder: every channel is repeated to `out` channels for each position of a
+/// block. In the first chunk all frames of a block but the last are dropped, because the level does
+/// not double its frame either.
 Tensor repeat_up(Tensor x, int64_t out, Block block, bool first);
 
-/// Frame number `at` of repeat_up(x, out, block, false) alone. `at` is an S32 scalar.
+/// Only frame number `at` of repeat_up(x, out, block, false). `at` is an S32 scalar.
 Tensor repeat_up_frame(Tensor x, int64_t out, Block block, Tensor at);
 
 /// Pixels of p x p patches as channels (channel, column, row): [b, c, f, h, w] -> [b, c p p, f,

@@ -75,8 +75,8 @@ Tensor SelfAttention::operator()(Tensor x, const nn::Rope& rope,
                                  const nn::AttentionOptions& options, const mesh::Placement& place,
                                  const BlockTap& tap) const {
   const Precision precision = options.precision;
-  // The rotation follows the norm in f32 and the pair is rounded once. Queries and keys carry two
-  // names: configurations of other trainers use either.
+  // The rotation follows the norm in f32, and the result is rounded once. Queries and keys have two
+  // remat names, because other trainers' configurations use either.
   const bool fused = options.fused_rotation && !place.active() && !tap;
   const Tensor q =
       fused ? project_.rotated_query(x, rope, precision)
@@ -102,7 +102,7 @@ CrossAttention::CrossAttention(const nn::Params& params, const TransformerConfig
 
 CrossKeys CrossAttention::keys(Tensor text, Tensor image, Precision precision) const {
   CrossKeys out;
-  // Where there are image tokens too, MaxDiffusion has names for either.
+  // With image tokens, MaxDiffusion names both results.
   const bool has_image = !image_.empty();
   out.key = named(nn::as(project_.key(text, precision, {}), text.dtype()),
                   has_image ? "key_proj_text" : "key_proj");
@@ -120,7 +120,7 @@ Tensor CrossAttention::operator()(Tensor x, const CrossKeys& keys,
                                   const mesh::Placement& place) const {
   const Precision precision = options.precision;
   Tensor q = named(nn::as(project_.query(x, precision, place, {}), x.dtype()), "query_proj");
-  if (keys.image_key) {  // the same queries ask text and image
+  if (keys.image_key) {  // the same queries attend to text and image
     q = named(q, "query_proj_img");
   }
   nn::AttentionOptions scaled = project_.with_scale(options);

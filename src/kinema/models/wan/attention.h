@@ -15,13 +15,13 @@ namespace kinema::wan {
 /// Called with an intermediate value and its name within the block.
 using BlockTap = std::function<void(const char* name, Tensor value)>;
 
-/// Query, key and value projections with the norms that Wan puts on queries and keys: RMS over all
-/// heads jointly, before the split into heads.
+/// Query, key and value projections with Wan's norms of queries and keys: RMS over all heads
+/// jointly, before they are divided into heads.
 class HeadProjections {
  public:
   HeadProjections(const nn::Params& params, const TransformerConfig& config);
 
-  /// [b, s, d] -> [b, s, n, d / n], f32, times the factor of the scores unless attention applies it
+  /// [b, s, d] -> [b, s, n, d / n], f32, times the scale of the scores unless attention applies it
   /// (`with_scale`).
   Tensor query(Tensor x, Precision precision, const mesh::Placement& place,
                const BlockTap& tap) const;
@@ -35,8 +35,8 @@ class HeadProjections {
   /// [b, s, n, d / n] -> [b, s, d], through the output projection.
   Tensor output(Tensor y, Precision precision) const;
   Tensor heads(Tensor x) const;
-  /// What is left to do to these queries. Quantized, scores are scaled afterwards: codes depend on
-  /// the size of what they stand for.
+  /// The attention options for these queries. If attention is quantized, scores are scaled
+  /// afterwards, because the codes depend on the magnitude.
   nn::AttentionOptions with_scale(nn::AttentionOptions options) const;
 
  private:
@@ -67,7 +67,8 @@ class SelfAttention {
   HeadProjections project_;
 };
 
-/// What cross-attention reads of the text and the image: neither the video nor the time is in it.
+/// The keys and values of cross-attention to text and image: they depend on neither the video nor
+/// the timestep.
 struct CrossKeys {
   Tensor key;               // [b, t, heads, head width]
   Tensor value;             // the same shape
@@ -76,7 +77,7 @@ struct CrossKeys {
 };
 
 /// Attention of the video tokens to the text and, in Wan 2.1 image-to-video, to the image through
-/// keys and values of its own; the two results are added before the output projection.
+/// separate keys and values; the two results are added before the output projection.
 class CrossAttention {
  public:
   CrossAttention(const nn::Params& params, const TransformerConfig& config);
@@ -95,7 +96,7 @@ class CrossAttention {
   };
 
   HeadProjections project_;
-  std::vector<ImageKeys> image_;  // one, or none
+  std::vector<ImageKeys> image_;  // one or none
 };
 
 }  // namespace kinema::wan

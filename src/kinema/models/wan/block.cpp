@@ -7,7 +7,7 @@
 namespace kinema::wan {
 namespace {
 
-/// Row i of the modulation, [b, 1, d] or (one time per token) [b, s, d].
+/// The rows of the modulation, each [b, 1, d] or (one timestep per token) [b, s, d].
 std::vector<Tensor> modulation_rows(Tensor table, Tensor time) {
   const bool per_token = time.rank() == 4;
   const Tensor m = time + (per_token ? expand_dims(table, Axis(0)) : table);
@@ -20,7 +20,7 @@ std::vector<Tensor> modulation_rows(Tensor table, Tensor time) {
   return rows;
 }
 
-/// The first half along the batch; what is one for all samples as it is.
+/// The first half of the batch; x itself if all samples share one entry.
 Tensor first_half(Tensor x) { return x.dim(0) == 1 ? x : slice(x, Axis(0), 0, x.dim(0) / 2); }
 
 std::optional<nn::LayerNorm> cross_norm(const nn::Params& params, const TransformerConfig& c) {

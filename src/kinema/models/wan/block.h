@@ -13,7 +13,7 @@ namespace kinema::wan {
 inline constexpr std::array<std::string_view, 3> kTokenAxes = {
     "activation_batch", "activation_length", "activation_heads"};
 
-/// What a block is told beside the video tokens.
+/// Inputs of a block in addition to the video tokens.
 struct Conditioning {
   Tensor
       time;  // f32 [b, 6, d], [1, 6, d], or [b, s, 6, d]: shift, scale, gate of attention, then FFN
@@ -23,10 +23,11 @@ struct Conditioning {
   std::optional<CrossKeys> keys = {};
   nn::Rope rope;
   nn::Dropout dropout = {};
-  nn::Dropout low_rank_dropout = {};  // of the inputs of low-rank additions
+  nn::Dropout low_rank_dropout = {};  // of the adapters' inputs
   nn::AttentionOptions attention = {};
   mesh::Placement place = {};
-  /// The second half of x is the first once more: self-attention is computed for one of them.
+  /// Classifier-free guidance batch: the second half of x equals the first, so the first
+  /// self-attention is computed for one half.
   bool cfg_batch = false;
 };
 
@@ -38,9 +39,9 @@ struct Conditioning {
 class Block {
  public:
   Block(const nn::Params& params, const TransformerConfig& config);
-  /// `tap` is called with the block's own names, "attn1", "norm2", ..., where given.
+  /// `tap`, if not empty, is called with the block's names "attn1", "norm2", ....
   Tensor operator()(Tensor x, const Conditioning& given, const BlockTap& tap = {}) const;
-  /// What the block would make of this text and image itself.
+  /// The keys and values that the block computes from this text and image.
   CrossKeys cross_keys(Tensor text, Tensor image, Precision precision) const {
     return cross_attention_.keys(text, image, precision);
   }

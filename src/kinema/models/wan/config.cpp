@@ -11,8 +11,8 @@ constexpr ConfigCheck kCheck{"wan"};
 }  // namespace
 
 void validate(const TransformerConfig& c) {
-  // The bounds leave an order of magnitude above the largest published model (14B) and keep every
-  // product of sizes far inside int64.
+  // The bounds are an order of magnitude above the largest published model (14B) and keep products
+  // of sizes far inside int64.
   for (const int64_t size : c.patch_size) {
     kCheck.range("patch_size", size, 1, 64);
   }

@@ -6,8 +6,8 @@
 
 namespace kinema::wan {
 
-/// Text tokens that models with image keys (Wan 2.1 image-to-video) were trained with: of their
-/// context, the last so many are taken for text.
+/// Text tokens in training of models with image keys (Wan 2.1 image-to-video): the last 512 tokens
+/// of their context are text.
 inline constexpr int64_t kImageModelText = 512;
 
 /// The sizes of a Wan transformer, under the names of diffusers' `config.json`.
@@ -28,13 +28,13 @@ struct TransformerConfig {
   int64_t pos_embed_seq_len = 0;  // 0 = none
   int64_t rope_max_seq_len = 1024;
 
-  /// Channels behind those of the latents, which show the model its images (I2V); 0: none.
+  /// Channels after those of the latents, for conditioning on images (I2V); 0: none.
   int64_t condition_channels() const { return in_channels - out_channels; }
   int64_t dim() const { return num_attention_heads * attention_head_dim; }
   bool operator==(const TransformerConfig&) const = default;
 };
 
-/// Throws an Error naming the key when a size is out of range or the sizes do not fit together.
+/// Throws an Error with the key if a size is out of range or the sizes do not fit together.
 void validate(const TransformerConfig& config);
 
 }  // namespace kinema::wan

@@ -71,8 +71,8 @@ Json config_json(const TransformerConfig& c) {
 
 Json original_config_json(const TransformerConfig& c) {
   check(c.attention_head_dim == kReleasedHead,
-        "[wan] the model has heads of {}: files in original names are read as if all were of {}\n"
-        "  --to diffusers keeps a config.json that says it",
+        "[wan] the model has heads of {}: files with original names are always read with {}\n"
+        "  --to diffusers writes a config.json with the right number",
         c.attention_head_dim, kReleasedHead);
   const bool tokens = c.out_channels == 48;  // the latents of Wan 2.2 TI2V
   const char* type = c.pos_embed_seq_len > 0      ? "flf2v"

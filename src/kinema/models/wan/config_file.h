@@ -9,15 +9,15 @@ namespace kinema::wan {
 inline constexpr const char* kClassName = "WanTransformer3DModel";
 inline constexpr const char* kOriginalClassName = "WanModel";
 
-/// The sizes of a diffusers `config.json`. Throws an Error naming file and key for a wrong class, a
-/// missing, wrongly typed or unknown key, or sizes that cannot be.
+/// The sizes of a diffusers `config.json`. Throws an Error with file and key for another class, a
+/// missing, wrongly typed or unknown key, or invalid sizes.
 TransformerConfig parse_config(const io::Json& json);
 
 /// The reverse.
 io::Json config_json(const TransformerConfig& config);
 
-/// The release's own configuration of these sizes. Throws an Error where its names and shapes would
-/// not tell them: heads of another width than every released model has (kReleasedHead).
+/// The release's own form of the configuration. Throws an Error for sizes that its names and shapes
+/// cannot express: a head width other than kReleasedHead, which all released models have.
 io::Json original_config_json(const TransformerConfig& config);
 inline constexpr int64_t kReleasedHead = 128;
 

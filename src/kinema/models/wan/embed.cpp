@@ -5,7 +5,7 @@
 namespace kinema::wan {
 namespace {
 
-// Official Wan draws the linears of the time and text embedders from N(0, 0.02).
+// Official Wan initialises the linear layers of the time and text embedders with N(0, 0.02).
 const nn::Init kEmbedderInit = nn::Init::normal(0.02);
 
 }  // namespace
@@ -18,7 +18,7 @@ std::array<int64_t, 3> patch_grid(Tensor video, const TransformerConfig& c) {
   for (int64_t axis = 0; axis < 3; ++axis) {
     const int64_t size = video.dim(axis + 2);
     check(size > 0 && size % c.patch_size[axis] == 0,
-          "[wan] hidden_states is {}: axis {} is no multiple of the patch, {}",
+          "[wan] hidden_states is {}: axis {} must be a multiple of the patch, {}",
           to_string(video.shape()), axis + 2, c.patch_size[axis]);
     grid[axis] = size / c.patch_size[axis];
     check(grid[axis] <= c.rope_max_seq_len,
@@ -37,7 +37,7 @@ Tensor unpatchify(Tensor tokens, std::array<int64_t, 3> grid, const TransformerC
   return reshape(x, {b, c.out_channels, f * pf, h * ph, w * pw});
 }
 
-// The norms' eps is torch's default, whatever the config's eps (diffusers FP32LayerNorm).
+// The norms' eps is torch's default, independent of the config's eps (diffusers FP32LayerNorm).
 constexpr double kImageNormEps = 1e-5;
 
 ImageEmbedder::ImageEmbedder(const nn::Params& params, const TransformerConfig& c)

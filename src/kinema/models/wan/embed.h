@@ -12,15 +12,15 @@
 
 namespace kinema::wan {
 
-/// Frames, rows and columns of patches of a video [b, c, f, h, w]. Throws an Error when a size
-/// is no multiple of the patch.
+/// The grid of patches (frames, rows, columns) of a video [b, c, f, h, w]. Throws an Error if a
+/// size is not a multiple of the patch.
 std::array<int64_t, 3> patch_grid(Tensor video, const TransformerConfig& config);
 
 /// Tokens [b, s, pf ph pw c], channel fastest, back to [b, c, f, h, w].
 Tensor unpatchify(Tensor tokens, std::array<int64_t, 3> grid, const TransformerConfig& config);
 
-/// CLIP tokens to context tokens (Wan 2.1 image-to-video), with a learned position for the two
-/// images of first-last-frame models.
+/// CLIP tokens to context tokens (Wan 2.1 image-to-video), with a learned position embedding for
+/// the two images of first-last-frame models.
 class ImageEmbedder {
  public:
   ImageEmbedder(const nn::Params& params, const TransformerConfig& config);
@@ -39,19 +39,19 @@ class ImageEmbedder {
   nn::LayerNorm norm2_;
 };
 
-/// The time signal: `temb` for the head, `proj` for the blocks, both f32.
+/// The timestep embedding: `temb` for the head, `proj` for the blocks, both f32.
 struct TimeEmbedding {
   Tensor sinusoid;  // [b(, s), freq_dim]
   Tensor temb;      // [b(, s), d]
   Tensor proj;      // [b(, s), 6 d]
 };
 
-/// Everything that the blocks are told beside the video.
+/// The embeddings of timestep, text and image for the blocks.
 class ConditionEmbedder {
  public:
   ConditionEmbedder(const nn::Params& params, const TransformerConfig& config);
 
-  /// t [b] or [b, s]. In f32 throughout: modulation multiplies every token.
+  /// t [b] or [b, s]. In f32: modulation multiplies every token.
   TimeEmbedding time(Tensor t, Precision precision) const;
   /// [b, t, text_dim] -> [b, t, d]; padding is not masked, as in the reference.
   Tensor text(Tensor states, Precision precision) const;

@@ -7,7 +7,7 @@
 namespace kinema::wan {
 
 std::string module_path(std::string_view key) {
-  // Scanned layers have no number there; one that is not scanned has.
+  // Scanned layers have no number in the path; others have.
   static constexpr std::array<std::pair<std::string_view, std::string_view>, 9> kNames{{
       {".{}.", "."},
       {".image_embedder.ff.net.0.proj", ".image_embedder.ff.net_0"},

@@ -20,14 +20,14 @@ namespace {
 std::string block_key(int64_t layer) { return "blocks." + std::to_string(layer); }
 constexpr const char* kStackedBlock = "blocks.{}";
 
-/// Everything but the blocks.
+/// The parameters outside the blocks.
 struct Ends {
   Ends(const nn::Params& root, const TransformerConfig& c)
       : patch(root / "patch_embedding", c.in_channels, c.dim(), c.patch_size),
         condition(root / "condition_embedder", c),
         modulation(root.weight("scale_shift_table", {1, 2, c.dim()}, {"", "", ""},
                                nn::Init::normal(1.0 / std::sqrt(static_cast<double>(c.dim()))))),
-        // Zero: the first prediction is the velocity's mean, whatever the blocks do.
+        // Zero: the first prediction is the velocity's mean, regardless of the blocks.
         head(root / "proj_out", c.dim(),
              c.out_channels * c.patch_size[0] * c.patch_size[1] * c.patch_size[2],
              {.in_axis = "embed", .init = nn::Init::zeros()}) {}
@@ -65,7 +65,7 @@ void check_keys(const CrossKeys& keys, const TransformerConfig& c, int64_t b) {
         c.added_kv_proj_dim);
 }
 
-/// Keys and values as a list and back: an image's two are there or not.
+/// Keys and values as a list and back; those of the image may be missing.
 std::vector<Tensor> listed(const CrossKeys& keys) {
   std::vector<Tensor> out{keys.key, keys.value};
   if (keys.image_key) {
@@ -94,7 +94,7 @@ void check_inputs(const TransformerInputs& in, const TransformerConfig& c,
   check(options.dropout >= 0.0 && options.dropout < 1.0,
         "[wan] dropout is {} but must be at least 0 and below 1", options.dropout);
   check(!in.cfg_batch || (b % 2 == 0 && !options.place.active()),
-        "[wan] of {} samples{} halves cannot be alike", b,
+        "[wan] cfg_batch with {} samples{}, expected an even number on one device", b,
         options.place.active() ? " over several devices" : "");
   if (in.block_sum) {
     const Shape sum{options.activations_dtype, {b, tokens, c.dim()}};
@@ -118,7 +118,8 @@ void check_inputs(const TransformerInputs& in, const TransformerConfig& c,
         "[wan] dropout is {} but must be at least 0 and below 1", options.dropout);
 }
 
-/// The tables as the reference keeps them: [1, s, 1, head_dim], each value twice, sines positive.
+/// The rotary tables in the reference's form: [1, s, 1, head_dim], each value twice, sines
+/// positive.
 void offer_rope(const nn::Rope& rope, const TransformerInputs& inputs) {
   const Dims dims{1, rope.cos.dim(0), 1, 2 * rope.cos.dim(2)};
   const std::vector<float> signs{-1.0F, 1.0F};
@@ -139,7 +140,7 @@ struct Stacks {
     }
   }
 
-  /// One layer of them.
+  /// One layer of the stacks.
   Block block(std::span<const Tensor> layer, const TransformerConfig& config,
               nn::Dropout low_rank_dropout = {}) const {
     nn::Binder binder(quantized);
@@ -155,8 +156,8 @@ struct Stacks {
   std::vector<Tensor> tensors;
 };
 
-/// One loop over the stacked parameters, or one more for the first of them where its work is
-/// another.
+/// One loop over the stacked parameters, with a separate loop for the first blocks if they compute
+/// something else.
 Tensor scanned_blocks(Tensor x, std::span<const nn::ParamSpec> specs,
                       std::span<const Tensor> params, const TransformerConfig& config,
                       const nn::ModelOptions& options, const Conditioning& given) {
@@ -198,7 +199,7 @@ Tensor scanned_blocks(Tensor x, std::span<const nn::ParamSpec> specs,
   return apart == config.num_layers ? x : some(x, apart, config.num_layers - apart, false);
 }
 
-/// One block after the other, each as the remat policy says; nothing is recomputed where taps look.
+/// One block after the other, each with the remat policy; with taps nothing is rematerialized.
 Tensor unrolled_blocks(Tensor x, nn::Binder& binder, const TransformerConfig& config,
                        const nn::ModelOptions& options, const Conditioning& given,
                        const TransformerInputs& inputs) {
@@ -311,7 +312,7 @@ CrossKeys cross_keys(std::span<const Tensor> params, const TransformerConfig& co
              })
             .ys);
   }
-  std::vector<std::vector<Tensor>> layers;  // by kind, then by layer
+  std::vector<std::vector<Tensor>> layers;  // by result, then by layer
   for (int64_t i = 0; i < config.num_layers; ++i) {
     const Scope scope(graph, block_key(i));
     const Block block(nn::Params(binder, block_key(i)), config);

@@ -15,8 +15,7 @@
 
 namespace kinema::wan {
 
-/// Throws an Error with the sizes that work when heads or widths do not divide over the mesh axes
-/// that the rules put them on.
+/// Throws an Error with the sizes that work if heads or widths do not divide over their mesh axes.
 void check_divides(const TransformerConfig& config, const mesh::Placement& place);
 
 struct TransformerInputs {
@@ -25,50 +24,51 @@ struct TransformerInputs {
   Tensor timestep;
   Tensor encoder_hidden_states = {};        // [b, t, text_dim]
   Tensor encoder_hidden_states_image = {};  // [b, n, image_dim], Wan 2.1 I2V only
-  /// Instead of both, what cross_keys made of them.
+  /// Instead of text and image: the result of cross_keys.
   std::optional<CrossKeys> keys = {};
-  /// Instead of running the blocks: what they added to the tokens for other inputs, [b, s, d] in
-  /// activations_dtype. Text, image and keys are then not read.
+  /// Instead of running the blocks: the sum that they added to the tokens in another step, [b, s,
+  /// d] in activations_dtype. Text, image and keys are then not read.
   Tensor block_sum = {};
-  /// The second half of the samples are the first once more, but for text, image and keys: the
-  /// first block's self-attention, which reads none of these, is computed for one half. For
-  /// programs on one device that are not differentiated.
+  /// Classifier-free guidance batch: the second half of the samples equals the first except for
+  /// text, image and keys. The first block's self-attention, which does not read these, is computed
+  /// for one half. For programs on one device that are not differentiated.
   bool cfg_batch = false;
   Tensor dropout_key = {};  // u32[2]; needed when dropout > 0, else empty
   /// Called with intermediate values under the names of the reference cases' taps ("patch_embed",
-  /// "temb", "block0.attn1", ...). With scan_layers only taps outside the blocks are offered.
+  /// "temb", "block0.attn1", ...). With scan_layers it is called for values outside the blocks
+  /// only.
   std::function<void(const std::string& name, Tensor value)> tap = {};
 };
 
-/// Every parameter of the network, in the order in which `transformer` wants its tensors. Nothing
-/// is allocated. Throws what `validate` throws.
+/// Every parameter of the network, in the order of `transformer`. Nothing is allocated. Throws what
+/// `validate` throws.
 std::vector<nn::ParamSpec> parameters(const TransformerConfig& config,
                                       const nn::ModelOptions& options,
                                       const nn::InitOptions& init = {});
 
-/// What a checkpoint key is stored in: F32 for norms, condition embedder and modulation tables
-/// (keys containing `norm`, `condition_embedder`, `scale_shift_table`, `lora_scale` or
-/// `weight_scale`); linear weights of blocks in `weights_storage` where given; otherwise
+/// The dtype in which a checkpoint key is stored: F32 for norms, condition embedder and modulation
+/// tables (keys containing `norm`, `condition_embedder`, `scale_shift_table`, `lora_scale` or
+/// `weight_scale`); `weights_storage`, if set, for linear weights of blocks; otherwise
 /// `weights_dtype`.
 DType parameter_dtype(std::string_view key, DType weights_dtype,
                       std::optional<DType> weights_storage = {});
 
-/// Keys and values of all blocks, each with a leading axis of layers. Text as encoder_hidden_states
-/// and image as encoder_hidden_states_image of TransformerInputs.
+/// Keys and values of all blocks, each with a leading axis of layers. Text and image as in
+/// TransformerInputs.
 CrossKeys cross_keys(std::span<const Tensor> params, const TransformerConfig& config,
                      const nn::ModelOptions& options, Tensor text, Tensor image = {});
 
-/// Timesteps token by token, [b, s], for a video [b, c, f, h, w]: those of `first` [b] for tokens
-/// of the first frame (patch), those of `others` [b] behind it. A frame that is given and not noisy
-/// has timestep 0 (TI2V).
+/// Timesteps per token, [b, s], for a video [b, c, f, h, w]: `first` [b] for tokens of the first
+/// frame (patch), `others` [b] for the rest. A conditioning frame without noise has timestep 0
+/// (TI2V).
 Tensor token_timesteps(Tensor first, Tensor others, Tensor video, const TransformerConfig& config);
 
 struct TransformerOutputs {
   Tensor velocity;   // [b, c_out, f, h, w] in activations_dtype
-  Tensor block_sum;  // what the blocks added to the tokens, [b, s, d] in activations_dtype
+  Tensor block_sum;  // the sum that the blocks added to the tokens, [b, s, d] in activations_dtype
 };
 
-/// As `transformer`, with the sum of the blocks' contributions.
+/// As `transformer`, with the sum that the blocks added.
 TransformerOutputs transformer_outputs(std::span<const Tensor> params,
                                        const TransformerConfig& config,
                                        const nn::ModelOptions& options,
@@ -76,8 +76,8 @@ TransformerOutputs transformer_outputs(std::span<const Tensor> params,
 
 /// The predicted velocity (noise - data), [b, c_out, f, h, w] in activations_dtype.
 ///
-/// `params` are tensors of the shapes of `parameters(config, options)`, in that order.
-/// Source: diffusers WanTransformer3DModel; arXiv:2503.20314.
+/// `params` have the shapes and the order of `parameters(config, options)`. Source: diffusers
+/// WanTransformer3DModel; arXiv:2503.20314.
 Tensor transformer(std::span<const Tensor> params, const TransformerConfig& config,
                    const nn::ModelOptions& options, const TransformerInputs& inputs);
 

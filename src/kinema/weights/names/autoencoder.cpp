@@ -35,7 +35,7 @@ constexpr std::array kAttention{
     Name{"proj_out", "to_out.0", Cut::LINEAR},
 };
 
-// What diffusers called them before they were called as in transformers.
+// Diffusers' names before it used those of transformers.
 constexpr std::array kOldAttention{
     Name{"query", "to_q", Cut::LINEAR},
     Name{"key", "to_k", Cut::LINEAR},
@@ -45,7 +45,7 @@ constexpr std::array kOldAttention{
 
 constexpr std::array kConv{same("conv")};
 
-/// The original's levels of the decoder count from the outermost one.
+/// The original numbers the decoder's levels from the outermost one.
 std::optional<Numbers> from_other_end(const Numbers& numbers, const Layout& layout) {
   Numbers out = numbers;
   out[0] = layout.levels - 1 - out[0];

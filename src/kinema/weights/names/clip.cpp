@@ -2,8 +2,8 @@
 
 #include "kinema/weights/names.h"
 
-// CLIP's text side. Keys may begin with `text_model.` or, as newer transformers write them, not:
-// modules are called with it here, but for the projection, which is outside of it in both.
+// CLIP's text model. Keys may have the prefix `text_model.` or, in newer transformers versions,
+// none: here modules have it, except the projection, which never does.
 namespace kinema::weights {
 namespace {
 
@@ -26,7 +26,7 @@ constexpr std::array kLayer{
     same("layer_norm2"),
     same("mlp.fc1"),
     same("mlp.fc2"),
-    // Adapters that diffusers wrote before PEFT.
+    // Adapters of diffusers from before PEFT.
     Name{"self_attn.to_q", "self_attn.q_proj"},
     Name{"self_attn.to_k", "self_attn.k_proj"},
     Name{"self_attn.to_v", "self_attn.v_proj"},

@@ -15,7 +15,7 @@ constexpr std::array kOutside{
     Name{"vector_in.in_layer", "time_text_embed.text_embedder.linear_1"},
     Name{"vector_in.out_layer", "time_text_embed.text_embedder.linear_2"},
     Name{"final_layer.linear", "proj_out"},
-    // The original's shift comes first, diffusers' scale.
+    // The original has the shift first, diffusers the scale.
     Name{"final_layer.adaLN_modulation.1", "norm_out.linear", Cut::SWAPPED},
 };
 
@@ -54,7 +54,8 @@ constexpr std::array kSingle{
     Name{.original = "norm.key_norm", .diffusers = "attn.norm_k", .weight = ".scale"},
 };
 
-// XLabs' adapters: 1 is the image's stream, 2 the text's. They come last, as they are read only.
+// XLabs' adapters: 1 is the image's stream, 2 the text's. They are last, because they are only
+// read.
 constexpr std::array kDoubleXlabs{
     Name{"qkv_lora1", "attn.to_q", Cut::THIRD, 0},
     Name{"qkv_lora1", "attn.to_k", Cut::THIRD, 1},

@@ -22,7 +22,7 @@ constexpr std::array kResnet{
     Name{"out_layers.3", "conv2"},         Name{"skip_connection", "conv_shortcut"},
 };
 
-/// Inside attentions the names agree.
+/// Inside attention modules both namings are equal.
 constexpr Name same(std::string_view name) { return {name, name}; }
 constexpr std::array kAttention{
     same("norm"),
@@ -46,7 +46,7 @@ constexpr std::array kAttention{
 constexpr std::array kDownsampler{Name{"op", "conv"}};
 constexpr std::array kUpsampler{Name{"conv", "conv"}};
 
-// n = layers_per_block. Input blocks: conv_in, then of each level its n layers and a downsampler.
+// n = layers_per_block. Input blocks: conv_in, then n layers and a downsampler per level.
 //
 //   down_blocks.L.resnets.R      input_blocks.{L (n + 1) + R + 1}
 //   down_blocks.L.downsamplers   input_blocks.{(L + 1) (n + 1)}
@@ -76,11 +76,11 @@ constexpr Numbering kDownsamplers{
       return Numbers{(n[0] + 1) * (layout.layers_per_block + 1)};
     }};
 
-// Output blocks: n + 1 layers a level, with the upsampler in the last of them.
+// Output blocks: n + 1 layers per level, with the upsampler in the last of them.
 //
 //   up_blocks.L.resnets.R        output_blocks.{L (n + 1) + R}
-//   up_blocks.L.upsamplers       output_blocks.{L (n + 1) + n}, behind the attention if there is
-//   one
+//   up_blocks.L.upsamplers       output_blocks.{L (n + 1) + n}, after the attention if there
+//   is one
 
 constexpr Numbering kUp{
     .diffusers = [](const Numbers& original, const Layout& layout) -> std::optional<Numbers> {
@@ -131,7 +131,7 @@ Layout layout(std::span<const std::string_view> names) {
   int64_t layers = 0;           // of diffusers' first level
   int64_t first_sampler = 0;    // the original's first input block that is a downsampler
   int64_t last_block = 0;       // the original's last input block
-  std::vector<int64_t> behind;  // the original's output blocks with an upsampler behind attention
+  std::vector<int64_t> behind;  // the original's output blocks with an upsampler after attention
   std::vector<bool> attention;
   for (const std::string_view name : names) {
     if (const auto at = match("down_blocks.0.resnets.{}.conv1.weight", name)) {

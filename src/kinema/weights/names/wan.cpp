@@ -22,8 +22,8 @@ constexpr std::array kOutside{
     Name{"head.modulation", "scale_shift_table"},
 };
 
-// The original norm3, before cross-attention, is diffusers' norm2; the other two norms of a block
-// have no parameters. `modulation` is a parameter.
+// The original norm3, before cross-attention, is diffusers' norm2; a block's other two norms have
+// no parameters. `modulation` is a parameter.
 constexpr std::array kBlock{
     Name{"self_attn.q", "attn1.to_q"},
     Name{"self_attn.k", "attn1.to_k"},
