@@ -35,6 +35,8 @@ HostArray joined(std::span<const HostArray> each) {
 }
 
 HostArray part_of(const HostArray& all, int64_t i) {
+  check(all.shape.rank() > 0 && i >= 0 && i < all.shape.dims[0],
+        "[verify] element {} of {}, which has no such element", i, to_string(all.shape));
   Shape shape = all.shape;
   shape.dims.erase(shape.dims.begin());
   HostArray out(shape);

@@ -30,7 +30,7 @@ HostArray scaled(HostArray x, float factor);
 /// Arrays of one shape [...], one behind the other: [n, ...].
 HostArray joined(std::span<const HostArray> each);
 
-/// Element i of the first axis: [...] of [n, ...].
+/// Element i of the first axis: [...] of [n, ...]. Throws an Error where there is none.
 HostArray part_of(const HostArray& all, int64_t i);
 
 }  // namespace kinema::verification

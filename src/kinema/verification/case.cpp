@@ -29,8 +29,8 @@ std::vector<std::string> Case::names(std::string_view prefix) const {
   return out;
 }
 
-std::vector<std::string> Case::names_before(std::string_view end) const {
-  std::vector<std::string> out = names("");
+std::vector<std::string> Case::names_before(std::string_view end, std::string_view prefix) const {
+  std::vector<std::string> out = names(prefix);
   std::erase_if(out, [&](const std::string& name) { return !name.ends_with(end); });
   for (std::string& name : out) {
     name.resize(name.size() - end.size());
@@ -43,9 +43,9 @@ const io::Json* given(const io::Json& object, std::string_view key) {
   return value == nullptr || value->is_null() ? nullptr : value;
 }
 
-std::vector<std::string> texts_of(const io::Json& value) {
+std::vector<std::string> strings(const io::Json& list) {
   std::vector<std::string> out;
-  for (const io::Json& each : value.is_array() ? value.items() : std::vector<io::Json>{value}) {
+  for (const io::Json& each : list.items()) {
     out.push_back(each.as_string());
   }
   return out;

@@ -30,7 +30,7 @@ class Case {
   /// Names that begin with `prefix`, in the file's order.
   std::vector<std::string> names(std::string_view prefix) const;
   /// Those that end with `end`, without it.
-  std::vector<std::string> names_before(std::string_view end) const;
+  std::vector<std::string> names_before(std::string_view end, std::string_view prefix = "") const;
 
  private:
   std::filesystem::path folder_;
@@ -41,8 +41,8 @@ class Case {
 
 /// The member of a JSON object; null where it is missing or null.
 const io::Json* given(const io::Json& object, std::string_view key);
-/// A text, or each of a list.
-std::vector<std::string> texts_of(const io::Json& value);
+/// The texts of a list.
+std::vector<std::string> strings(const io::Json& list);
 
 /// Names of all cases in `folder/io`, sorted. Throws an Error when there is none.
 std::vector<std::string> case_names(const std::filesystem::path& folder);

@@ -56,7 +56,7 @@ bool matches(std::string_view pattern, std::string_view name) {
 
 Limits::Limits(const io::Json& about, Which which, LimitTable table)
     : which_(which), table_(std::move(table)) {
-  const io::Json* stated = about.find("limits");
+  const io::Json* stated = table_.empty() ? &about.at("limits") : about.find("limits");
   for (const auto& [pattern, limit] : stated != nullptr ? stated->members() : Members()) {
     if (!pattern.ends_with(" away from plain")) {  // of distances, read by their case
       stated_.emplace_back(pattern, read_limit(limit));

@@ -28,7 +28,8 @@ struct Limit {
 using LimitTable = std::vector<std::pair<std::string, Limit>>;
 
 /// The limits of a case: those of a table, then those that the case states itself. `limits` of its
-/// JSON maps patterns to objects of `absolute`, `relative`, `of_largest`, `rms`, `rms_of_rms`.
+/// JSON maps patterns to objects of `absolute`, `relative`, `of_largest`, `rms`, `rms_of_rms`; it
+/// must be there where there is no table.
 class Limits {
  public:
   /// Which of several patterns of the JSON that match counts, as the cases' authors mean it.

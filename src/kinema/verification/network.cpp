@@ -54,16 +54,16 @@ NetworkGraph::NetworkGraph(const Run& run, const nn::ModelOptions& how,
                            const weights::Checkpoint& files)
     : NetworkGraph(run, networks::open(files), how, files) {}
 
-NetworkInputs NetworkGraph::given(const std::string& with) {
+NetworkInputs NetworkGraph::given(const std::string& prefix, bool all) {
   const Case& c = run_.c;
   const networks::Sizes& sizes = network.sizes();
   NetworkInputs out;
   const auto take = [&](const std::string& name) {
-    const HostArray value = c.tensor(c.has(with + name) ? with + name : name);
+    const HostArray value = c.tensor(all || c.has(prefix + name) ? prefix + name : name);
     out.named.emplace_back(name, input(value, name));
     return out.named.back().second;
   };
-  const bool packed = c.has("img_ids");
+  const bool packed = sizes.makes_images && c.has("img_ids");
   if (packed) {
     const HostArray ids = c.tensor("img_ids");
     check(ids.shape.rank() == 2 && ids.shape.dims[1] == 3,
@@ -84,7 +84,7 @@ NetworkInputs NetworkGraph::given(const std::string& with) {
     out.inputs.timestep = take("timestep");
   }
   out.inputs.text = take("encoder_hidden_states");
-  if (c.has(with + "encoder_hidden_states_image")) {
+  if (!sizes.makes_images && c.has(prefix + "encoder_hidden_states_image")) {
     out.inputs.image = take("encoder_hidden_states_image");
   }
   if (sizes.pooled_dim > 0) {
@@ -120,8 +120,8 @@ Values NetworkGraph::predict() {
   return run();
 }
 
-HostArray NetworkGraph::predicted(const std::string& with) {
-  output("output", prediction(given(with)));
+HostArray NetworkGraph::predicted(const std::string& prefix, bool all) {
+  output("output", prediction(given(prefix, all)));
   return run().front().second;
 }
 

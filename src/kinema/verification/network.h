@@ -50,14 +50,14 @@ class NetworkGraph : public CaseGraph {
   NetworkGraph(const Run& run, const nn::ModelOptions& options)
       : NetworkGraph(run, options, weights::Checkpoint::open(run.c.model())) {}
 
-  /// The case's inputs; `with` begins the names of tensors that are there twice (`bf16.`).
-  NetworkInputs given(const std::string& with = "");
+  /// The case's inputs `PREFIXNAME`. Unless all must be there, `NAME` stands for a missing one.
+  NetworkInputs given(const std::string& prefix = "", bool all = true);
   /// What the network predicts, as the case writes latents.
   Tensor prediction(const NetworkInputs& given);
   /// Runs it on the case's inputs: `output`, and the case's taps `tap.NAME` that it offers.
   Values predict();
-  /// The output alone.
-  HostArray predicted(const std::string& with = "");
+  /// The output alone, of the same inputs.
+  HostArray predicted(const std::string& prefix = "", bool all = true);
 
   /// The loss of a flow on tensors `PREFIXlatents`, `PREFIXnoise`, `PREFIXtimestep` and
   /// `PREFIXencoder_hidden_states` of the case.

@@ -1,7 +1,7 @@
 // Networks: predictions and gradients, with adapters, and of files in other programs' names.
 #include <algorithm>
+#include <charconv>
 #include <optional>
-#include <regex>
 
 #include "kinema/graph/ops.h"
 #include "kinema/models/kl_autoencoder/coder.h"
@@ -28,13 +28,20 @@ struct AdaptedTensor {
 };
 
 std::optional<AdaptedTensor> read_adapted_name(const std::string& tensor) {
-  static const std::regex kName(R"((?:(.+)\.scale(\d+(?:\.\d+)?)|[^.]*)\.(\w+))");
-  std::smatch parts;
-  if (!std::regex_match(tensor, parts, kName)) {
+  const size_t dot = tensor.rfind('.');
+  if (dot == std::string::npos) {
     return std::nullopt;  // an input
   }
-  return AdaptedTensor{
-      .file = parts[1], .scale = parts[2].matched ? std::stod(parts[2]) : 0.0, .what = parts[3]};
+  AdaptedTensor out{.what = tensor.substr(dot + 1)};
+  const std::string name = tensor.substr(0, dot);
+  const size_t at = name.rfind(".scale");
+  if (at == std::string::npos) {
+    return out;
+  }
+  out.file = name.substr(0, at);
+  const char* end = name.data() + name.size();
+  const auto read = std::from_chars(name.data() + at + 6, end, out.scale);
+  return read.ec == std::errc() && read.ptr == end ? std::optional(out) : std::nullopt;
 }
 
 /// The LoRA file `lora/NAME.safetensors` of the case's set; none without a name.
@@ -50,7 +57,7 @@ std::vector<Adapter> adapter_named(const Run& run, const std::string& name, doub
 /// The case's network: `about` names it, or its pipeline.
 fs::path network_folder(const Case& c) {
   std::error_code ignored;
-  return fs::exists(c.model() / "config.json", ignored) ? c.model() : c.model() / "unet";
+  return fs::exists(c.model() / "unet", ignored) ? c.model() / "unet" : c.model();
 }
 
 /// A network's `output` with adapters merged, or kept apart (`applied`).
@@ -104,7 +111,8 @@ void predict(const Run& run) {
   run.add_all("tap.", values,
               graph.network.sizes().makes_images ? run.fails() : run.is_unsupported());
   if (run.has("bf16.output")) {
-    run.add("bf16.output", NetworkGraph(run, in_bf16(run.options)).predicted("bf16."));
+    NetworkGraph narrow(run, in_bf16(run.options));
+    run.add("bf16.output", narrow.predicted("bf16.", /*all=*/false));
   }
 }
 
@@ -127,10 +135,11 @@ void predict_variants(const Run& run) {
   encode_umt5_variants(run);
 }
 
-void predict_with_adapters(const Run& run) {
+/// A network's outputs with adapters; of a pipeline those of its text encoders too.
+void predict_with_adapters(const Run& run, bool with_text) {
   for (const std::string& name : run.c.names("")) {
     const std::optional<AdaptedTensor> tensor = read_adapted_name(name);
-    if (!tensor) {
+    if (!tensor || (tensor->what != "output" && !with_text)) {
       continue;
     }
     for (const Run& form : run.forms()) {
@@ -151,7 +160,7 @@ void predict_with_adapters(const Run& run) {
 }
 
 void predict_with_formats(const Run& run) {
-  for (const std::string& file : texts_of(run.about("files"))) {
+  for (const std::string& file : strings(run.about("files"))) {
     for (const bool applied : {false, true}) {
       const Run here = run.with(" " + file + (applied ? " (applied)" : ""));
       here.attempt("output", [&] {
@@ -254,9 +263,13 @@ std::vector<Kind> network_kinds() {
        predict_variants,
        ONE,
        {{"text_*", kStates}, {"*_in_bf16", {.of_largest = 2e-2}}, {"*", kOutput}}},
-      {"lora", predict_with_adapters, ONE, {{"*", kOutput}}},
+      {"lora",
+       [](const Run& run) { predict_with_adapters(run, /*with_text=*/false); },
+       ONE,
+       {{"*", kOutput}}},
       {"lora_formats", predict_with_formats, ONE, {{"*", kOutput}}},
-      {"flux_lora sdxl_lora", predict_with_adapters},
+      {"flux_lora sdxl_lora",
+       [](const Run& run) { predict_with_adapters(run, /*with_text=*/true); }},
       {"flux_single", predict_flux_file},
       {"sdxl_single", predict_sdxl_file},
   };

@@ -127,7 +127,7 @@ void add_records(const Run& run, const std::string& set, bool complete) {
     const HostArray all = run.tensor("latents");
     const std::vector<data::Sample> records = read_records(run.c.folder() / "dataset" / name);
     const auto count = std::ssize(records);
-    check(count <= all.shape.dims.at(0) && (!complete || count == all.shape.dims[0]),
+    check(count > 0 && count <= all.shape.dims.at(0) && (!complete || count == all.shape.dims[0]),
           "[verify] {} records, the reference has latents of {} clips", count, all.shape.dims[0]);
     std::vector<HostArray> got;
     std::vector<HostArray> want;
@@ -209,7 +209,7 @@ void read_dataset(const Run& run) {
   add_records(run, "train", /*complete=*/true);
   add_records(run, "eval", /*complete=*/false);
   add_records(run, "bf16", /*complete=*/false);
-  std::vector<std::string> clips = run.c.names_before(".rgb");
+  const std::vector<std::string> clips = run.c.names_before(".rgb", "clip_");
   for (const std::string& clip : clips) {
     run.attempt(clip + ".rgb", [&] {
       run.add(clip + ".rgb",

@@ -3,7 +3,6 @@
 #include <array>
 #include <memory>
 #include <optional>
-#include <type_traits>
 
 #include "kinema/core/error.h"
 #include "kinema/encoders/clip_encoder.h"
@@ -42,7 +41,7 @@ PipelineFolder folder_of(const Case& c) {
 /// or `FlowMatchEulerDiscreteScheduler(shift=3)`.
 std::optional<ScheduleConfig> schedule_of(const Case& c, const PipelineFolder& folder) {
   const Json& scheduler = c.about().at("scheduler");
-  if (scheduler.is_object()) {
+  if (scheduler.is_object() && !is_wan(folder)) {
     ScheduleConfig out = sample::schedule_of(
         schedulers::sampler_from_string(scheduler.at("class").as_string(), false), scheduler);
     out.even_sigmas = folder.schedule && folder.schedule->even_sigmas;
@@ -50,7 +49,7 @@ std::optional<ScheduleConfig> schedule_of(const Case& c, const PipelineFolder& f
   }
   const std::string& text = scheduler.as_string();
   const size_t open = text.find('(');
-  if (open == std::string::npos) {
+  if (open == std::string::npos || !is_wan(folder)) {
     return folder.schedule;
   }
   ScheduleConfig config = folder.schedule.value_or(ScheduleConfig{});
@@ -79,27 +78,37 @@ data::PictureSizes picture_sizes(const Json& call, const std::string& prefix) {
   return out;
 }
 
-/// The call's argument of that name, where it is given.
-template <typename T>
-void read(const Json& call, const char* key, T& to) {
-  if (const Json* value = given(call, key)) {
-    if constexpr (std::is_same_v<T, int64_t>) {
-      to = value->as_int();
-    } else if constexpr (std::is_assignable_v<T&, std::string>) {
-      to = texts_of(*value).front();
-    } else {
-      to = value->as_number();
-    }
+/// A text; of pipelines that make images also each of a list.
+std::vector<std::string> texts_of(const Json& value, const PipelineFolder& folder) {
+  if (is_wan(folder) || !value.is_array()) {
+    return {value.as_string()};
   }
+  check(!value.items().empty(), "[verify] {} is an empty list", value.where());
+  return strings(value);
 }
 
+/// The call's arguments, those of pipelines that make images and of Wan's.
 sample::GenerateRequest request_of(const Case& c, const PipelineFolder& folder) {
   const Json& call = c.about().at("call");
+  const auto texts = [&](const char* key) {
+    const Json* value = given(call, key);
+    return value == nullptr ? std::vector<std::string>() : texts_of(*value, folder);
+  };
+  const auto number = [&](const char* key, double otherwise) {
+    const Json* value = given(call, key);
+    return value == nullptr ? otherwise : value->as_number();
+  };
   sample::GenerateRequest out;
-  out.prompts = texts_of(call.at("prompt"));
-  if (const Json* second = given(call, "prompt_2")) {
-    out.prompts_2 = texts_of(*second);
+  out.prompts = texts_of(call.at("prompt"), folder);
+  out.prompts_2 = texts("prompt_2");
+  if (!out.prompts_2.empty()) {
     out.prompts_2.resize(out.prompts.size(), out.prompts_2.back());
+  }
+  for (const auto& [key, to] : {std::pair{"negative_prompt", &out.negative_prompt},
+                                {"negative_prompt_2", &out.negative_prompt_2}}) {
+    if (const std::vector<std::string> negative = texts(key); !negative.empty()) {
+      *to = negative.front();
+    }
   }
   // In cases of networks that make images, `image` is what is made.
   for (const auto& [name, image] :
@@ -108,19 +117,20 @@ sample::GenerateRequest request_of(const Case& c, const PipelineFolder& folder) 
       *image = c.tensor(name);
     }
   }
-  out.num_frames = 1;
-  out.guidance_scale = is_flux(folder) ? 3.5 : 5.0;
-  read(call, "negative_prompt", out.negative_prompt);
-  read(call, "negative_prompt_2", out.negative_prompt_2);
-  read(call, "num_images_per_prompt", out.num_videos_per_prompt);
-  read(call, "num_frames", out.num_frames);
-  read(call, "height", out.height);
-  read(call, "width", out.width);
-  read(call, "num_inference_steps", out.num_inference_steps);
-  read(call, "guidance_scale", out.guidance_scale);
-  read(call, "guidance_scale_2", out.guidance_scale_2);
-  read(call, "guidance_rescale", out.guidance_rescale);
-  read(call, "true_cfg_scale", out.true_cfg_scale);
+  if (const Json* images = given(call, "num_images_per_prompt")) {
+    out.num_videos_per_prompt = images->as_int();
+  }
+  out.num_frames = is_wan(folder) ? call.at("num_frames").as_int() : 1;
+  out.height = call.at("height").as_int();
+  out.width = call.at("width").as_int();
+  out.num_inference_steps = call.at("num_inference_steps").as_int();
+  out.guidance_scale = is_wan(folder) ? call.at("guidance_scale").as_number()
+                                      : number("guidance_scale", is_flux(folder) ? 3.5 : 5.0);
+  if (const Json* second = given(call, "guidance_scale_2")) {
+    out.guidance_scale_2 = second->as_number();
+  }
+  out.guidance_rescale = number("guidance_rescale", 0.0);
+  out.true_cfg_scale = number("true_cfg_scale", 1.0);
   out.picture_sizes = picture_sizes(call, "");
   if (given(call, "negative_original_size") && given(call, "negative_target_size")) {
     out.negative_picture_sizes = picture_sizes(call, "negative_");
@@ -185,13 +195,27 @@ HostArray first_model_input(const Run& run, const sample::DenoiseBatch& batch) {
   return graph.run().front().second;
 }
 
-/// Prompts as the network is given them, and its first input.
-void add_batch(const Run& run, const sample::DenoiseBatch& batch) {
-  run.add_known("prompt_embeds", batch.text);
-  run.add_known("pooled_prompt_embeds", batch.pooled);
-  if (!batch.negative_text.bytes.empty()) {
-    run.add_known("negative_prompt_embeds", batch.negative_text);
-    run.add_known("negative_pooled_prompt_embeds", batch.negative_pooled);
+/// The prompts of a video by the encoder alone: without guidance there is no negative one in what
+/// the network is given. The empty text stands for one that the case does not have.
+void add_prompts(const Run& run, const encoders::TextEncoder& encoder) {
+  for (const std::string key : {"prompt", "negative_prompt"}) {
+    if (run.has(key + "_embeds")) {
+      const Json* prompt = given(run.about("call"), key);
+      const std::string text = prompt == nullptr ? "" : prompt->as_string();
+      run.add(key + "_embeds", encoder.encode(std::span(&text, 1)).states);
+    }
+  }
+}
+
+/// Prompts of images as the network is given them, and its first input.
+void add_batch(const Run& run, const PipelineFolder& folder, const sample::DenoiseBatch& batch) {
+  if (!is_wan(folder)) {
+    run.add_known("prompt_embeds", batch.text);
+    run.add_known("pooled_prompt_embeds", batch.pooled);
+    if (!batch.negative_text.bytes.empty()) {
+      run.add_known("negative_prompt_embeds", batch.negative_text);
+      run.add_known("negative_pooled_prompt_embeds", batch.negative_pooled);
+    }
   }
   if (run.has("first_model_input")) {
     run.add("first_model_input", first_model_input(run, batch));
@@ -201,7 +225,7 @@ void add_batch(const Run& run, const sample::DenoiseBatch& batch) {
 /// How many steps another expert was used for than in the reference.
 void add_experts(const Run& run, const std::vector<std::string>& experts) {
   Row row{.tensor = "model_per_step"};
-  const std::vector<std::string> expected = texts_of(run.about("model_per_step"));
+  const std::vector<std::string> expected = strings(run.about("model_per_step"));
   for (size_t i = 0; i < std::max(expected.size(), experts.size()); ++i) {
     const bool same = i < expected.size() && i < experts.size() && expected[i] == experts[i];
     row.max_diff += same ? 0.0 : 1.0;
@@ -225,6 +249,9 @@ HostArray frames_of_pixels(const HostArray& pixels) {
 void run_pipeline(const Run& run) {
   const PipelineFolder folder = folder_of(run.c);
   const sample::PipelineParts parts = parts_of(run, folder);
+  if (is_wan(folder)) {
+    add_prompts(run, *parts.text_encoder);
+  }
   sample::Pipeline pipeline(
       run.session.client, folder, parts,
       {.model = run.options, .program = run.program(), .programs = run.session.step_programs});
@@ -235,7 +262,7 @@ void run_pipeline(const Run& run) {
   const sample::Generated made = pipeline.generate(
       request_of(run.c, folder),
       {.encoded = [&](std::span<const sample::DenoiseBatch> batches,
-                      int64_t /*num_frames*/) { add_batch(run, batches.front()); },
+                      int64_t /*num_frames*/) { add_batch(run, folder, batches.front()); },
        .step =
            [&](const sample::DenoiseStep& step) {
              outputs.push_back(step.model_output.to_host());

@@ -52,13 +52,10 @@ class Operations {
   Values run() { return graph_.run(); }
 
   /// PREFIXy = f(PREFIXNAME of each operand), and its gradients PREFIXdNAME for PREFIXdy. `inside`
-  /// stands before the names of results. Nothing where the case has no such operation.
+  /// stands before the names of results.
   void add(const std::string& prefix, const std::vector<std::string>& operands,
            const std::function<Tensor(std::span<const Tensor> in)>& f,
            const std::string& inside = "") {
-    if (run_.c.names(prefix).empty()) {
-      return;
-    }
     std::vector<Tensor> in;
     for (const std::string& name : operands) {
       in.push_back(operand(prefix, name));
@@ -76,9 +73,6 @@ class Operations {
 
   /// Codes and scales of the operands of a linear layer, and of what its gradient is of.
   void add_codes(const std::string& prefix, const QuantizedProduct& how) {
-    if (run_.c.names(prefix).empty()) {
-      return;
-    }
     const auto codes_of = [&](const std::string& name, const auto& calibration) {
       const Tensor x = operand(prefix, name);
       const std::vector<int64_t> axes =
@@ -102,9 +96,10 @@ class Operations {
   }
 
  private:
-  /// Operands that an operation does not have are those of `linear`.
+  /// Operands that a layer does not have are those of `linear`; other operations have all.
   Tensor operand(const std::string& prefix, const std::string& name) {
-    const std::string tensor = (run_.has(prefix + name) ? prefix : "linear.") + name;
+    const bool is_layer = prefix != "mlp." && prefix != "attention." && prefix != "conv.";
+    const std::string tensor = (is_layer && !run_.has(prefix + name) ? "linear." : prefix) + name;
     const auto known = known_.find(tensor);
     return known != known_.end() ? known->second : known_[tensor] = graph_.input(tensor);
   }
@@ -146,7 +141,7 @@ Tensor patches_of(std::span<const Tensor> in, const Dims& shape, const Quantized
   binder.add("conv.bias", in[2]);
   const nn::PatchEmbedding embed(nn::Params(binder, "conv"), w.dim(1), w.dim(0),
                                  {w.dim(2), w.dim(3), w.dim(4)});
-  const Dims tokens{shape[0], shape[2], shape[3], shape[4], shape[1]};
+  const Dims tokens{shape.at(0), shape.at(2), shape.at(3), shape.at(4), shape.at(1)};
   return transpose(reshape(embed(in[0], kHighest), tokens), {0, 4, 1, 2, 3});
 }
 
@@ -183,6 +178,8 @@ Values quantized_values(const Run& run, const std::string& way) {
 
 /// The root mean square of a - b over that of b.
 double distance(const HostArray& a, const HostArray& b) {
+  check(a.shape.elements() == b.shape.elements(), "[verify] {} is compared with {}",
+        to_string(a.shape), to_string(b.shape));
   const auto rms_of_difference = [&](const HostArray& x) {
     return compare("", "", x, b, {}).rms_diff;
   };
@@ -228,19 +225,30 @@ void compute_quantized_operations(const Run& run) {
   const std::vector<std::string> layers{"x", "linear_1.weight", "linear_1.bias", "linear_2.weight",
                                         "linear_2.bias"};
   for (const auto& each : linears) {
-    operations.add(each.first, layer, [&](In in) { return linear_of(in, each.second); });
-    operations.add_codes(each.first, each.second);
+    if (!run.c.names(each.first).empty()) {
+      operations.add(each.first, layer, [&](In in) { return linear_of(in, each.second); });
+      operations.add_codes(each.first, each.second);
+    }
   }
-  operations.add("mlp.", layers, [&](In in) { return mlp_of(in, plain); });
+  const bool has_mlp = run.has("mlp.x");
+  if (has_mlp) {
+    operations.add("mlp.", layers, [&](In in) { return mlp_of(in, plain); });
+  }
   operations.add(
       "linear.", layer, [&](In in) { return linear_of(in, original); }, "original.");
-  operations.add(
-      "mlp.", layers, [&](In in) { return mlp_of(in, original); }, "original.");
-  operations.add("attention.", {"q", "k", "v"}, [&](In in) {
-    return attention_of(in, run.about("attention_scale").as_number(), plain);
-  });
-  operations.add("conv.", layer,
-                 [&](In in) { return patches_of(in, run.tensor("conv.dy").shape.dims, plain); });
+  if (has_mlp) {
+    operations.add(
+        "mlp.", layers, [&](In in) { return mlp_of(in, original); }, "original.");
+  }
+  if (run.has("attention.q")) {
+    operations.add("attention.", {"q", "k", "v"}, [&](In in) {
+      return attention_of(in, run.about("attention_scale").as_number(), plain);
+    });
+  }
+  if (run.has("conv.x")) {
+    operations.add("conv.", layer,
+                   [&](In in) { return patches_of(in, run.tensor("conv.dy").shape.dims, plain); });
+  }
   run.add(operations.run());
 }
 

@@ -44,6 +44,9 @@ HostArray zeros_of(const HostArray& one, int64_t count) {
 /// From `x`, with the model outputs [steps, ...] given or, where there are none, the stand-in's.
 Followed follow(const Schedule& schedule, const HostArray& x, const HostArray& cond,
                 const HostArray& outputs = {}) {
+  check(x.shape.elements() == cond.shape.elements(),
+        "[verify] the first sample is {} but cond is {}", to_string(x.shape),
+        to_string(cond.shape));
   Followed out{.samples = zeros_of(x, schedule.size() + 1),
                .inputs = zeros_of(x, schedule.size()),
                .outputs = zeros_of(x, schedule.size())};

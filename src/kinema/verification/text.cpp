@@ -40,10 +40,9 @@ Values token_table(const Case& c, const Tokenizer& tokenizer, const std::string&
 }
 
 /// Token ids and tokens of each prompt, and the table `ids`, where they are cut and padded. In
-/// cases of Wan prompts are cleaned first, and counted tokens are cut too.
-template <typename Tokenizer>
+/// cases of Wan prompts are cleaned first, and counted tokens are cut too; there is a `mask`.
+template <typename Tokenizer, bool wan = false>
 void tokenize(const Run& run) {
-  const bool wan = run.has("mask");
   const auto tokenizer = Tokenizer::open(run.path("tokenizer"));
   const int64_t limit = wan ? run.tensor("ids").shape.dims.back() : kNoLimit;
   Count cleaned("cleaned");
@@ -62,16 +61,21 @@ void tokenize(const Run& run) {
     for (const int64_t id : tokenizer.encode(want, limit).ids) {
       texts.push_back(tokenizer.token(id));
     }
-    tokens.add(name, texts, texts_of(each.at("tokens")));
+    tokens.add(name, texts, strings(each.at("tokens")));
   }
   if (wan) {
     run.add(cleaned.row);
   }
   run.add(ids.row);
   run.add(tokens.row);
-  run.add_known(token_table(run.c, tokenizer, "", prompts));
+  const Values table = token_table(run.c, tokenizer, "", prompts);
+  if (!wan) {
+    run.add("ids", value_of(table, "ids"));
+    return;
+  }
+  run.add(table);
   for (const std::string& prefix : run.c.names_before("ids")) {
-    if (prefix.starts_with("truncated")) {
+    if (prefix.starts_with("truncated") && prefix.ends_with('.')) {
       run.add(token_table(run.c, tokenizer, prefix, {prompts.back()}));
     }
   }
@@ -135,7 +139,7 @@ void encode_umt5(const Run& run) {
     const auto encoder = wan_text_encoder(run, run.c.model().parent_path(),
                                           about.at("max_sequence_length").as_int(), batched);
     run.with(batched ? " (batched)" : "")
-        .add("prompt_embeds", encoder->encode(texts_of(about.at("prompts"))).states);
+        .add("prompt_embeds", encoder->encode(strings(about.at("prompts"))).states);
   }
 }
 
@@ -203,7 +207,7 @@ void encode_captions(const Run& run) {
   check(end != std::string::npos, "[verify] {} names no text_encoder", run.about("model").where());
   const size_t start = models.rfind(' ', end) + 1;  // 0 where there is no space
   const auto clips = data::list_clips(run.c.folder() / "dataset");
-  for (const std::string& stem : run.c.names_before(".encoder_hidden_states")) {
+  for (const std::string& stem : run.c.names_before(".encoder_hidden_states", "clip_")) {
     const auto clip = std::ranges::find_if(
         clips, [&](const data::CaptionedClip& each) { return each.path.stem() == stem; });
     check(clip != clips.end(), "[verify] the data set has no clip {}", stem);
@@ -217,7 +221,7 @@ void encode_captions(const Run& run) {
 std::vector<Kind> text_kinds() {
   using enum Kind::Forms;
   return {
-      {"tokenizer", tokenize<text::Tokenizer>, ONE, {{"*", kExact}}},
+      {"tokenizer", tokenize<text::Tokenizer, /*wan=*/true>, ONE, {{"*", kExact}}},
       {"clip_tokenizer clip_tokenizer_pad", tokenize<text::ClipTokenizer>},
       {"t5_tokenizer", tokenize<text::Tokenizer>},
       {"umt5", encode_umt5, ONE, {{"*", kStates}}},

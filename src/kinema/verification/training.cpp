@@ -30,37 +30,51 @@ struct GivenStep {
   std::vector<HostArray> draw;  // noise, timesteps, weights, and guidance where it is taken
 };
 
-/// [b, c, h, w] as the latents of an image, [b, c, 1, h, w]; those of videos as they are.
-HostArray as_video(HostArray latents) {
-  if (latents.shape.rank() == 4) {
-    latents.shape.dims.insert(latents.shape.dims.begin() + 2, 1);
+/// Whether the case's network that makes images learns a flow, and so has sigmas.
+bool is_image_flow(const Case& c) { return c.has("step0.sigma"); }
+
+/// The weights of step i's samples; ones where the case has none. Those of videos are a table.
+HostArray weights_of(const Case& c, int64_t i, int64_t samples, const networks::Sizes& sizes) {
+  const std::string own = fmt::format("step{}.loss_weight", i);
+  const std::string table = "loss_weights";
+  if (!c.has(sizes.makes_images ? own : table)) {
+    return numbers(std::vector<float>(static_cast<size_t>(samples), 1.0F));
   }
-  return latents;
+  if (sizes.makes_images) {
+    return c.tensor(own);
+  }
+  const HostArray all = c.tensor(table);
+  check(all.shape.rank() == 2 && all.shape.dims[1] == samples,
+        "[verify] loss_weights is {}, expected f32[steps,{}]", to_string(all.shape), samples);
+  return part_of(all, i);
 }
 
 /// Step i: timesteps are a video's as they are, a diffusion's as floats, an image's flow by its
-/// sigmas; weights are ones where the case has none.
+/// sigmas. An image's latents [b, c, h, w] become [b, c, 1, h, w].
 GivenStep read_step(const Case& c, int64_t i, const networks::Sizes& sizes) {
-  const std::string step = fmt::format("step{}.", i);
-  const auto tensor = [&](const char* name) { return c.tensor(step + name); };
+  const auto tensor = [&](const char* name) { return c.tensor(fmt::format("step{}.{}", i, name)); };
+  const auto as_video = [&](HostArray latents) {
+    if (sizes.makes_images) {
+      check(latents.shape.rank() == 4, "[verify] latents of step {} are {}, expected [b,c,h,w]", i,
+            to_string(latents.shape));
+      latents.shape.dims.insert(latents.shape.dims.begin() + 2, 1);
+    }
+    return latents;
+  };
   GivenStep out;
   out.batch.latents = as_video(tensor("latents"));
   out.batch.encoder_hidden_states = tensor("encoder_hidden_states");
   if (sizes.pooled_dim > 0) {
-    const bool flux = c.has(step + "pooled_projections");
-    out.batch.pooled = tensor(flux ? "pooled_projections" : "text_embeds");
+    out.batch.pooled = tensor(is_image_flow(c) ? "pooled_projections" : "text_embeds");
   }
   if (sizes.size_ids > 0) {
     out.batch.size_ids = tensor("time_ids");
   }
-  const HostArray timesteps = !sizes.makes_images     ? tensor("timestep")
-                              : c.has(step + "sigma") ? scaled(tensor("sigma"), 1000.0F)
-                                                      : floats_of(tensor("timestep"));
-  const auto ones = std::vector<float>(static_cast<size_t>(timesteps.shape.elements()), 1.0F);
+  const HostArray timesteps = !sizes.makes_images ? tensor("timestep")
+                              : is_image_flow(c)  ? scaled(tensor("sigma"), 1000.0F)
+                                                  : floats_of(tensor("timestep"));
   out.draw = {as_video(tensor("noise")), timesteps,
-              c.has(step + "loss_weight") ? tensor("loss_weight")
-              : c.has("loss_weights")     ? part_of(c.tensor("loss_weights"), i)
-                                          : numbers(ones)};
+              weights_of(c, i, out.batch.latents.shape.dims.at(0), sizes)};
   if (sizes.takes_guidance) {
     out.draw.push_back(tensor("guidance"));
   }
@@ -91,7 +105,7 @@ training::StepOptions step_options(const Case& c, const networks::Sizes& sizes) 
   }
   if (!sizes.makes_images) {
     out.objective.flow.sigma_min = sigma_min_of(c, "step0.");
-  } else if (c.has("step0.sigma")) {
+  } else if (is_image_flow(c)) {
     out.objective.flow = {.shift = 1.0, .sigma_min = 0.0};
   } else {
     out.objective.diffusion = training::DiffusionObjective{};
@@ -103,13 +117,13 @@ training::StepOptions step_options(const Case& c, const networks::Sizes& sizes) 
 }
 
 /// Tensors `lora.PATH` of a case, layers stacked as the spec has them.
-HostArray factor_of(const Case& c, const nn::ParamSpec& spec) {
+HostArray factor_of(const Case& c, const nn::ParamSpec& spec, const networks::Sizes& sizes) {
   HostArray out(spec.shape);
   auto at = out.bytes.begin();
   for (int64_t layer = 0; layer < spec.count(); ++layer) {
     const std::string key = "lora." + spec.key(layer);
-    // A B that begins as zeros need not be in the case.
-    const bool is_zero = !c.has(key) && key.find("lora_B") != std::string::npos;
+    // In cases of images every B begins as zeros, and is not there.
+    const bool is_zero = sizes.makes_images && !c.has(key) && key.find("lora_B") != key.npos;
     const HostArray one =
         is_zero ? HostArray(spec.layer_shape()) : convert(c.tensor(key), spec.shape.dtype);
     at = std::ranges::copy(one.bytes, at).out;
@@ -118,19 +132,20 @@ HostArray factor_of(const Case& c, const nn::ParamSpec& spec) {
 }
 
 /// Steps of a case on one state, with a program for each number of samples: of a model, or of
-/// low-rank factors beside it where the case says a rank.
+/// low-rank factors beside it, of the rank that the case says.
 class Training {
  public:
-  Training(const Run& run, const std::filesystem::path& model, const nn::ModelOptions& how)
+  Training(const Run& run, const std::filesystem::path& model, const nn::ModelOptions& how,
+           bool has_factors)
       : network(networks::open(model)), options(how), run_(run) {
     const io::Json& about = run.c.about();
-    if (about.contains("rank")) {
-      const io::Json* rslora = about.find("use_rslora");
-      adapter = {.rank = about.at("rank").as_int(),
-                 .alpha = about.at("alpha").as_number(),
-                 .use_rslora = rslora != nullptr && rslora->as_bool()};
+    if (has_factors) {
+      adapter = {.rank = about.at("rank").as_int(), .alpha = about.at("alpha").as_number()};
+      if (!network.sizes().makes_images || about.contains("use_rslora")) {
+        adapter->use_rslora = about.at("use_rslora").as_bool();
+      }
       adapter->modules = weights::adapter_modules(network->parameters(how),
-                                                  texts_of(about.at("targets")), adapter->rank);
+                                                  strings(about.at("targets")), adapter->rank);
       options.low_ranks = adapter->modules;
     }
     specs = network->parameters(options);
@@ -144,7 +159,7 @@ class Training {
                                    : weights::load(model, kept, devices);
     for (size_t i = 0; i < kept.size(); ++i) {
       if (adapter && kept[i].trained) {
-        start[i] = devices.upload(factor_of(run.c, kept[i]));
+        start[i] = devices.upload(factor_of(run.c, kept[i], network.sizes()));
       }
     }
     trained = training::trained_of(kept);
@@ -309,10 +324,11 @@ std::optional<GivenStep> part_of_expert(GivenStep step, int64_t expert, double b
   return step.batch.latents.bytes.empty() ? std::nullopt : std::optional(std::move(step));
 }
 
-void train(const Run& run) {
-  Training training(run, run.c.model(), run.options);
-  // Of factors on a video's network gradients are computed; else they are seen in Adam's moments.
-  const bool computed = !run.c.names("grad_last.").empty();
+/// Of factors on a video's network gradients are computed, and outputs are compared at the end;
+/// else gradients are seen in Adam's moments.
+void train(const Run& run, bool has_factors) {
+  Training training(run, run.c.model(), run.options, has_factors);
+  const bool computed = has_factors && !training.network.sizes().makes_images;
   if (computed) {
     add_factor_gradients(run, training, 0, "grad.");
   }
@@ -334,7 +350,7 @@ void train(const Run& run) {
     const training::StepResult after = training.step(steps, training.given(0), /*learns=*/false);
     run.add("loss_after", numbers({static_cast<float>(after.loss)}));
   }
-  if (run.has("eval.output.base")) {
+  if (computed) {
     add_evaluations(run, training);
   }
 }
@@ -342,16 +358,21 @@ void train(const Run& run) {
 void train_network(const Run& run) {
   // Where a gradient is nearly zero its rounding decides the sign of a whole Adam step.
   const double learning_rate = run.about("optimizer").at("learning_rate").as_number();
-  train(run.with("param.*", {.absolute = 2.0 * learning_rate, .rms = 1e-4}));
+  train(run.with("param.*", {.absolute = 2.0 * learning_rate, .rms = 1e-4}),
+        /*has_factors=*/false);
 }
 
 void train_adapter(const Run& run) {
-  std::ranges::for_each(run.forms(), train);
+  for (const Run& form : run.forms()) {
+    train(form, /*has_factors=*/true);
+  }
   if (run.has("bf16.loss")) {  // step 1 in bfloat16 arithmetic
-    const Training narrow(run, run.c.model(), in_bf16(run.options));
+    const Training narrow(run, run.c.model(), in_bf16(run.options), /*has_factors=*/true);
     add_factor_gradients(run, narrow, 0, "bf16.grad.", "bf16.loss");
   }
 }
+
+void train_for_images(const Run& run) { train(run, run.c.about().contains("rank")); }
 
 void train_experts(const Run& run) {
   constexpr std::array kPrefixes{"high.", "low."};
@@ -365,8 +386,8 @@ void train_experts(const Run& run) {
       .add("expert (sampling)", mapped(timesteps, [&](double t) { return sampled.at_timestep(t); }),
            run.tensor("expert"));
   std::vector<Training> experts;
-  for (const std::string& folder : texts_of(run.about("models"))) {
-    experts.emplace_back(run, run.c.folder() / folder, run.options);
+  for (const std::string& folder : strings(run.about("models"))) {
+    experts.emplace_back(run, run.c.folder() / folder, run.options, /*has_factors=*/false);
   }
   std::vector<float> losses;
   Curves each;
@@ -406,7 +427,7 @@ std::vector<Kind> training_kinds() {
        EACH,
        {{"loss", kScalar}, {"grad_norm", kScalar}, {"mu.*", kThousandth}, {"nu.*", kThousandth}}},
       {"flux_train flux_train_weighted flux_lora_train sdxl_train sdxl_lora_train sdxl_train_snr",
-       train, EACH},
+       train_for_images, EACH},
       // Of bfloat16 arithmetic: what the case's `bf16` says of it, several times over.
       {"lora_train lora_train_bf16_base",
        train_adapter,
