@@ -1,4 +1,4 @@
-#include "kinema/verification/limits.h"
+#include "kinema/verification/compare.h"
 
 #include <gtest/gtest.h>
 

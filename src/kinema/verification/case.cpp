@@ -29,6 +29,28 @@ std::vector<std::string> Case::names(std::string_view prefix) const {
   return out;
 }
 
+std::vector<std::string> Case::names_before(std::string_view end, std::string_view prefix) const {
+  std::vector<std::string> out = names(prefix);
+  std::erase_if(out, [&](const std::string& name) { return !name.ends_with(end); });
+  for (std::string& name : out) {
+    name.resize(name.size() - end.size());
+  }
+  return out;
+}
+
+const io::Json* given(const io::Json& object, std::string_view key) {
+  const io::Json* value = object.find(key);
+  return value == nullptr || value->is_null() ? nullptr : value;
+}
+
+std::vector<std::string> strings(const io::Json& list) {
+  std::vector<std::string> out;
+  for (const io::Json& each : list.items()) {
+    out.push_back(each.as_string());
+  }
+  return out;
+}
+
 std::vector<std::string> case_names(const fs::path& folder) {
   const fs::path io = folder / "io";
   std::error_code ignored;

@@ -29,6 +29,8 @@ class Case {
   HostArray tensor(std::string_view name) const { return file_.at(name).copy(); }
   /// Names that begin with `prefix`, in the file's order.
   std::vector<std::string> names(std::string_view prefix) const;
+  /// Those that end with `end`, without it.
+  std::vector<std::string> names_before(std::string_view end, std::string_view prefix = "") const;
 
  private:
   std::filesystem::path folder_;
@@ -36,6 +38,11 @@ class Case {
   io::Json about_;
   io::SafetensorsFile file_;
 };
+
+/// The member of a JSON object; null where it is missing or null.
+const io::Json* given(const io::Json& object, std::string_view key);
+/// The texts of a list.
+std::vector<std::string> strings(const io::Json& list);
 
 /// Names of all cases in `folder/io`, sorted. Throws an Error when there is none.
 std::vector<std::string> case_names(const std::filesystem::path& folder);

@@ -7,8 +7,12 @@
 #include <limits>
 #include <vector>
 
+#include "kinema/core/error.h"
+
 namespace kinema::verification {
 namespace {
+
+using Members = std::vector<io::Json::Member>;
 
 std::vector<double> as_doubles(const HostArray& x) {
   if (is_float(x.shape.dtype)) {
@@ -19,7 +23,64 @@ std::vector<double> as_doubles(const HostArray& x) {
   return {wide.as<int64_t>().begin(), wide.as<int64_t>().end()};
 }
 
+Limit read_limit(const io::Json& json) {
+  const auto number = [&](const char* key) {
+    const io::Json* found = json.find(key);
+    return found == nullptr ? std::nullopt : std::optional(found->as_number());
+  };
+  return {.absolute = number("absolute").value_or(0.0),
+          .relative = number("relative").value_or(0.0),
+          .of_largest = number("of_largest").value_or(0.0),
+          .rms = number("rms"),
+          .rms_of_rms = number("rms_of_rms")};
+}
+
 }  // namespace
+
+bool matches(std::string_view pattern, std::string_view name) {
+  const size_t star = pattern.find('*');
+  if (star == std::string_view::npos) {
+    return pattern == name;
+  }
+  if (!name.starts_with(pattern.substr(0, star))) {
+    return false;
+  }
+  const std::string_view rest = pattern.substr(star + 1);
+  for (size_t at = star; at <= name.size(); ++at) {
+    if (matches(rest, name.substr(at))) {
+      return true;
+    }
+  }
+  return false;
+}
+
+Limits::Limits(const io::Json& about, Which which, LimitTable table)
+    : which_(which), table_(std::move(table)) {
+  const io::Json* stated = table_.empty() ? &about.at("limits") : about.find("limits");
+  for (const auto& [pattern, limit] : stated != nullptr ? stated->members() : Members()) {
+    if (!pattern.ends_with(" away from plain")) {  // of distances, read by their case
+      stated_.emplace_back(pattern, read_limit(limit));
+    }
+  }
+}
+
+Limit Limits::of(const std::string& tensor) const {
+  for (const auto& [pattern, limit] : table_) {
+    if (matches(pattern, tensor)) {
+      return limit;
+    }
+  }
+  const std::pair<std::string, Limit>* found = nullptr;
+  for (const auto& known : stated_) {
+    const bool counts =
+        found == nullptr || (which_ == Which::LONGEST && known.first.size() > found->first.size());
+    if (counts && matches(known.first, tensor)) {
+      found = &known;
+    }
+  }
+  check(found != nullptr, "[verify] the case states no limit for {}", tensor);
+  return found->second;
+}
 
 Row compare(const std::string& name, const std::string& tensor, const HostArray& actual,
             const HostArray& expected, const Limit& limit) {
@@ -59,17 +120,13 @@ Row compare(const std::string& name, const std::string& tensor, const HostArray&
     }
   }
   row.rms_diff = a.empty() ? 0.0 : std::sqrt(squares / static_cast<double>(a.size()));
-  if (limit.rms.has_value() && row.rms_diff > *limit.rms) {
-    row.ok = false;
-    row.message =
-        fmt::format("root mean square difference {:.3g} is above {:.3g}", row.rms_diff, *limit.rms);
-  }
-  const double allowed_rms =
-      limit.rms_of_rms.value_or(0.0) * std::sqrt(expected_squares / static_cast<double>(e.size()));
-  if (limit.rms_of_rms.has_value() && row.rms_diff > allowed_rms) {
-    row.ok = false;
-    row.message = fmt::format("root mean square difference {:.3g} is above {:.3g}", row.rms_diff,
-                              allowed_rms);
+  const double expected_rms = std::sqrt(expected_squares / static_cast<double>(e.size()));
+  for (const auto& [part, unit] : {std::pair{limit.rms, 1.0}, {limit.rms_of_rms, expected_rms}}) {
+    if (part && row.rms_diff > *part * unit) {
+      row.ok = false;
+      row.message = fmt::format("root mean square difference {:.3g} is above {:.3g}", row.rms_diff,
+                                *part * unit);
+    }
   }
   return row;
 }

@@ -8,34 +8,23 @@
 namespace kinema::verification {
 
 bool Report::ok() const {
-  bool any = false;
-  for (const Row& row : rows) {
-    if (!row.unsupported) {
-      any = true;
-      if (!row.ok) {
-        return false;
-      }
-    }
-  }
-  return any;
+  const auto counts = [](const Row& row) { return !row.unsupported; };
+  return std::ranges::any_of(rows, counts) &&
+         std::ranges::all_of(rows, [](const Row& row) { return row.ok || row.unsupported; });
 }
 
 std::string to_json(const Report& report) {
   io::Json cases = io::Json::array();
   for (const Row& row : report.rows) {
-    io::Json entry = io::Json::object();
-    entry.set("case", row.name);
-    entry.set("tensor", row.tensor);
-    entry.set("max_diff", row.max_diff);
-    entry.set("rms_diff", row.rms_diff);
-    entry.set("limit", row.limit);
-    entry.set("ok", row.ok);
-    entry.set("unsupported", row.unsupported);
-    cases.append(std::move(entry));
+    cases.append(io::Json::object({{"case", row.name},
+                                   {"tensor", row.tensor},
+                                   {"max_diff", row.max_diff},
+                                   {"rms_diff", row.rms_diff},
+                                   {"limit", row.limit},
+                                   {"ok", row.ok},
+                                   {"unsupported", row.unsupported}}));
   }
-  io::Json out = io::Json::object();
-  out.set("cases", std::move(cases));
-  return out.dump();
+  return io::Json::object({{"cases", std::move(cases)}}).dump();
 }
 
 std::string to_table(const Report& report) {

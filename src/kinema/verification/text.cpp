@@ -1,234 +1,233 @@
+// Text: prompts to token ids, token ids and prompts to hidden states.
 #include <algorithm>
-#include <filesystem>
 
+#include "kinema/core/error.h"
 #include "kinema/data/video_source.h"
 #include "kinema/encoders/umt5_encoder.h"
+#include "kinema/models/clip/text.h"
+#include "kinema/models/t5/encoder.h"
 #include "kinema/text/clean.h"
+#include "kinema/text/clip_tokenizer.h"
 #include "kinema/text/tokenizer.h"
-#include "kinema/verification/compare.h"
-#include "kinema/verification/counting.h"
-#include "kinema/verification/session.h"
+#include "kinema/verification/kinds.h"
+#include "kinema/weights/clip.h"
 #include "kinema/weights/embedding.h"
-#include "kinema/weights/folder.h"
 #include "kinema/weights/t5.h"
 
 namespace kinema::verification {
 namespace {
 
-namespace fs = std::filesystem;
+constexpr int64_t kNoLimit = int64_t{1} << 40;
 
-constexpr Limit kHidden{.absolute = 1e-4};
-
-void pad(const text::Tokenizer& tokenizer, const text::Tokens& tokens, std::span<int64_t> ids,
-         std::span<int64_t> mask) {
-  std::ranges::fill(ids, tokenizer.pad());
-  std::ranges::copy(tokens.ids, ids.begin());
-  std::ranges::fill(mask.first(tokens.ids.size()), 1);
-}
-
-/// `KEY.ids` and `KEY.mask` of prompts, padded to the table's width.
-void add_table(std::vector<Row>& rows, const Case& c, const text::Tokenizer& tokenizer,
-               const std::string& prefix, const std::vector<std::string>& prompts) {
-  const HostArray want = c.tensor(prefix + "ids");
-  HostArray ids(want.shape);
-  HostArray mask(want.shape);
-  const int64_t width = want.shape.dims.back();
-  check(want.shape.elements() == width * static_cast<int64_t>(prompts.size()),
-        "[verify] {}ids is {} for {} prompts", prefix, to_string(want.shape), prompts.size());
+/// `ids` of prompts, and `mask`, which is 1 where there is a token: padded to the width of the
+/// case's table `PREFIXids`.
+template <typename Tokenizer>
+Values token_table(const Case& c, const Tokenizer& tokenizer, const std::string& prefix,
+                   const std::vector<std::string>& prompts) {
+  const Shape shape = c.tensor(prefix + "ids").shape;
+  const auto width = static_cast<size_t>(shape.dims.back());
+  HostArray ids(shape);
+  HostArray mask(shape);
+  check(ids.as<int64_t>().size() == width * prompts.size(), "[verify] {}ids is {} for {} prompts",
+        prefix, to_string(shape), prompts.size());
+  std::ranges::fill(ids.as<int64_t>(), tokenizer.pad());
   for (size_t i = 0; i < prompts.size(); ++i) {
-    const auto row = static_cast<size_t>(width);
-    pad(tokenizer, tokenizer.encode(prompts[i], width), ids.as<int64_t>().subspan(i * row, row),
-        mask.as<int64_t>().subspan(i * row, row));
+    const auto tokens = tokenizer.encode(prompts[i], shape.dims.back()).ids;
+    std::ranges::copy(tokens, ids.as<int64_t>().subspan(i * width).begin());
+    std::ranges::fill(mask.as<int64_t>().subspan(i * width, tokens.size()), 1);
   }
-  rows.push_back(compare(c.name(), prefix + "ids", ids, want, {}));
-  rows.push_back(compare(c.name(), prefix + "mask", mask, c.tensor(prefix + "mask"), {}));
+  return {{prefix + "ids", ids}, {prefix + "mask", mask}};
 }
 
-/// The encoder of a folder on given ids and mask; with the taps asked for, by their names.
-std::map<std::string, HostArray> run_umt5(const fs::path& folder, const HostArray& ids,
-                                          const HostArray& mask, t5::EncoderOptions options,
-                                          const std::vector<std::string>& taps, Session& session) {
+/// Token ids and tokens of each prompt, and the table `ids`, where they are cut and padded. In
+/// cases of Wan prompts are cleaned first, and counted tokens are cut too; there is a `mask`.
+template <typename Tokenizer, bool wan = false>
+void tokenize(const Run& run) {
+  const auto tokenizer = Tokenizer::open(run.path("tokenizer"));
+  const int64_t limit = wan ? run.tensor("ids").shape.dims.back() : kNoLimit;
+  Count cleaned("cleaned");
+  Count ids(wan ? "raw_ids" : "prompts.ids");
+  Count tokens(wan ? "tokens" : "prompts.tokens");
+  std::vector<std::string> prompts;
+  for (const io::Json& each : run.about("prompts").items()) {
+    const std::string& name = each.at("name").as_string();
+    const std::string& prompt = each.at("prompt").as_string();
+    const std::string& want = wan ? each.at("cleaned").as_string() : prompt;
+    prompts.push_back(wan ? text::clean_prompt(prompt) : prompt);
+    cleaned.add(name, std::vector{io::Json(prompts.back()).dump()},
+                std::vector{io::Json(want).dump()});
+    ids.add(name, tokenizer.encode(prompt, limit).ids, each.at(wan ? "raw_ids" : "ids").as_ints());
+    std::vector<std::string> texts;
+    for (const int64_t id : tokenizer.encode(want, limit).ids) {
+      texts.push_back(tokenizer.token(id));
+    }
+    tokens.add(name, texts, strings(each.at("tokens")));
+  }
+  if (wan) {
+    run.add(cleaned.row);
+  }
+  run.add(ids.row);
+  run.add(tokens.row);
+  const Values table = token_table(run.c, tokenizer, "", prompts);
+  if (!wan) {
+    run.add("ids", value_of(table, "ids"));
+    return;
+  }
+  run.add(table);
+  for (const std::string& prefix : run.c.names_before("ids")) {
+    if (prefix.starts_with("truncated") && prefix.ends_with('.')) {
+      run.add(token_table(run.c, tokenizer, prefix, {prompts.back()}));
+    }
+  }
+}
+
+/// Rows of the embedding table for ids [b, t], as an input f32 [b, t, d].
+Tensor embedded(CaseGraph& graph, const io::TensorView& table, const HostArray& ids) {
+  return graph.input(
+      convert(weights::embedding_rows(table, ids.shape.dims, ids.as<int64_t>()), DType::F32));
+}
+
+/// The encoder of T5 or UMT5 on ids [b, t], with a mask of their shape or without one (null), as
+/// `output`. `taps` begins the case's names of intermediate values.
+Values t5_states(const Run& run, const std::filesystem::path& folder, const HostArray& ids,
+                 const HostArray* mask, const std::string& output, const std::string& taps) {
   const io::ModelFolder files = io::ModelFolder::open(folder);
   const t5::EncoderConfig config = weights::parse_t5_config(files.config());
   weights::check_t5_tensors(files, config);
-  const auto specs = t5::parameters(config, options);
-  Graph graph;
-  const std::vector<Tensor> params = parameter_inputs(graph, specs);
-  const HostArray rows = convert(
-      weights::embedding_rows(weights::t5_embedding(files), ids.shape.dims, ids.as<int64_t>()),
-      DType::F32);
-  std::vector<std::string> names{"hidden"};
-  std::vector<Tensor> outputs(1);
-  t5::EncoderInputs in{.embeddings = graph.input(rows.shape, "embeddings"),
-                       .mask = graph.input(mask.shape, "mask")};
-  in.tap = [&](const std::string& name, Tensor value) {
-    if (std::ranges::find(taps, name) != taps.end()) {
-      names.push_back(name);
-      outputs.push_back(value);
-    }
-  };
-  outputs[0] = t5::encoder(params, config, options, in);
-  const runtime::Program& program = session.program(graph, outputs, "umt5");
-  std::vector<pjrt::Buffer> buffers = weights::load_tensors(files, specs, session.client());
-  buffers.push_back(session.client().to_device(rows));
-  buffers.push_back(session.client().to_device(mask));
-  const auto results = program.run(std::span<const pjrt::Buffer>(buffers));
-  std::map<std::string, HostArray> out;
-  for (size_t i = 0; i < results.size(); ++i) {
-    out.emplace(names[i], results[i].to_host());
-  }
-  return out;
+  const t5::EncoderOptions options{.precision = run.options.precision,
+                                   .scan_layers = run.options.scan_layers};
+  CaseGraph graph(run);
+  const std::vector<Tensor> params = graph.parameters(t5::parameters(config, options), files);
+  t5::EncoderInputs inputs{.embeddings = embedded(graph, weights::t5_embedding(files), ids),
+                           .mask = mask != nullptr ? graph.input(*mask) : Tensor(),
+                           .tap = graph.tap(taps)};
+  graph.output(output, t5::encoder(params, config, options, inputs));
+  return graph.run();
 }
 
-t5::EncoderOptions encoder_options(const Session::Form& form) {
-  return {.precision = form.options.precision, .scan_layers = form.options.scan_layers};
+void encode_clip_text(const Run& run) {
+  const io::ModelFolder files = io::ModelFolder::open(run.c.model());
+  const clip::TextConfig config = weights::parse_clip_text_config(files.config());
+  weights::check_clip_text_tensors(files, config);
+  const Values states = clip_states(run, files, config);
+  run.add_known(states);
+  run.add_absent("tap.", states, run.fails());
 }
 
-/// `short` and `long`: ids and mask to hidden states, with what lies between.
-void add_hidden(std::vector<Row>& rows, const Case& c, const std::string& key,
-                const Session::Form& form, Session& session) {
-  const std::string name = c.name() + form.suffix;
-  const std::string prefix = key + ".tap.";
-  std::vector<std::string> taps;
-  for (const std::string& tap : c.names(prefix)) {
-    taps.push_back(tap.substr(prefix.size()));
+void encode_t5(const Run& run) {
+  for (const std::string& key : run.c.names_before(".ids")) {
+    const std::string taps = "tap." + key + ".";
+    const HostArray ids = run.tensor(key + ".ids");
+    const Values states = t5_states(run, run.c.model(), ids, nullptr, key + ".hidden", taps);
+    run.add(states);
+    run.add_absent(taps, states, run.fails());
   }
-  const auto values = run_umt5(c.model(), c.tensor(key + ".ids"), c.tensor(key + ".mask"),
-                               encoder_options(form), taps, session);
-  rows.push_back(
-      compare(name, key + ".hidden", values.at("hidden"), c.tensor(key + ".hidden"), kHidden));
-  for (const std::string& tap : taps) {
-    if (const auto value = values.find(tap); value != values.end()) {
-      rows.push_back(compare(name, prefix + tap, value->second, c.tensor(prefix + tap), kHidden));
-    } else if (!form.options.scan_layers) {
-      rows.push_back(unsupported(name, prefix + tap));
+}
+
+void encode_umt5(const Run& run) {
+  for (const Run& form : run.forms()) {
+    for (const std::string key : {"short", "long"}) {
+      const HostArray mask = run.tensor(key + ".mask");
+      const Values states = t5_states(form, run.c.model(), run.tensor(key + ".ids"), &mask,
+                                      key + ".hidden", key + ".tap.");
+      form.add(key + ".hidden", value_of(states, key + ".hidden"));
+      form.add_all(key + ".tap.", states, form.is_unsupported());
     }
+  }
+  const io::Json& about = run.about("prompt_embeds");
+  for (const bool batched : {false, true}) {
+    const auto encoder = wan_text_encoder(run, run.c.model().parent_path(),
+                                          about.at("max_sequence_length").as_int(), batched);
+    run.with(batched ? " (batched)" : "")
+        .add("prompt_embeds", encoder->encode(strings(about.at("prompts"))).states);
   }
 }
 
 }  // namespace
 
-std::vector<Row> tokenizer_rows(const Case& c, Session& /*session*/) {
-  const auto tokenizer = text::Tokenizer::open(c.folder() / c.about().at("tokenizer").as_string());
-  std::vector<Row> rows;
-  Count cleaned(c, "cleaned");
-  Count tokens(c, "tokens");
-  Count raw(c, "raw_ids");
-  std::vector<std::string> prompts;
-  const int64_t width = c.tensor("ids").shape.dims.back();
-  for (const io::Json& each : c.about().at("prompts").items()) {
-    const std::string& name = each.at("name").as_string();
-    const std::string& prompt = each.at("prompt").as_string();
-    const std::string& want = each.at("cleaned").as_string();
-    const std::string got = text::clean_prompt(prompt);
-    cleaned.add(got == want, name, io::Json(got).dump(), io::Json(want).dump());
-    prompts.push_back(got);
-    raw.add(name, tokenizer.encode(prompt, width).ids, each.at("raw_ids").as_ints());
-    std::vector<std::string> texts;
-    for (const int64_t id : tokenizer.encode(want, width).ids) {
-      texts.push_back(tokenizer.token(id));
-    }
-    tokens.add(name, texts, strings(each.at("tokens")));
-  }
-  rows = {cleaned.row, raw.row, tokens.row};
-  add_table(rows, c, tokenizer, "", prompts);
-  for (const std::string& tensor : c.names("truncated")) {
-    if (tensor.ends_with(".ids")) {
-      add_table(rows, c, tokenizer, tensor.substr(0, tensor.size() - 3), {prompts.back()});
-    }
-  }
-  return rows;
+std::shared_ptr<const encoders::TextEncoder> wan_text_encoder(const Run& run,
+                                                              const std::filesystem::path& pipeline,
+                                                              int64_t max_sequence_length,
+                                                              bool batched) {
+  const std::string key =
+      fmt::format("text {} {} {}", pipeline.string(), max_sequence_length, batched);
+  return run.session.shared(key, [&] {
+    encoders::T5Settings settings{.model = pipeline / "text_encoder",
+                                  .tokenizer = pipeline / "tokenizer",
+                                  .max_sequence_length = max_sequence_length,
+                                  .batched = batched,
+                                  .program = run.program()};
+    settings.options.precision = run.options.precision;
+    settings.options.scan_layers = run.options.scan_layers;
+    return std::shared_ptr<const encoders::TextEncoder>(
+        encoders::umt5_text_encoder(run.session.client, std::move(settings)));
+  });
 }
 
-std::vector<Row> umt5_rows(const Case& c, Session& session) {
-  std::vector<Row> rows;
-  for (const Session::Form& form : session.forms()) {
-    for (const char* key : {"short", "long"}) {
-      add_hidden(rows, c, key, form, session);
-    }
+Values clip_states(const Run& run, const weights::Checkpoint& files, const clip::TextConfig& config,
+                   std::span<const weights::Adapter> adapters) {
+  const std::string prefix = weights::clip_text_prefix(files);
+  const clip::TextOptions options{.precision = run.options.precision,
+                                  .scan_layers = run.options.scan_layers};
+  CaseGraph graph(run);
+  const std::vector<Tensor> params =
+      graph.parameters(clip::text_parameters(config, prefix, options), files, adapters);
+  const HostArray ids = run.tensor("ids");
+  const clip::TextOutputs out =
+      clip::text_states(params, config, prefix, options,
+                        {.embeddings = embedded(graph, weights::clip_text_embedding(files), ids),
+                         .ids = graph.input(ids),
+                         .tap = graph.tap("tap.")});
+  graph.output("last_hidden_state", out.last);
+  graph.output("penultimate", out.hidden);
+  graph.output("pooled", out.pooled);
+  if (config.projection_dim > 0) {
+    graph.output("text_embeds", out.text_embeds);
   }
-  const io::Json& about = c.about().at("prompt_embeds");
-  for (const bool batched : {false, true}) {
-    const HostArray states = session
-                                 .text_encoder(c.model().parent_path(),
-                                               about.at("max_sequence_length").as_int(), batched)
-                                 .encode(strings(about.at("prompts")))
-                                 .states;
-    rows.push_back(compare(c.name() + (batched ? " (batched)" : ""), "prompt_embeds", states,
-                           c.tensor("prompt_embeds"), kHidden));
-  }
-  return rows;
+  return graph.run();
 }
 
-std::vector<Row> text_variant_rows(const Case& c, Session& session) {
-  std::vector<Row> rows;
-  for (const std::string& tensor : c.names("text_")) {
-    const std::string variant = tensor.substr(0, tensor.find('.')).substr(5);
-    for (const Session::Form& form : session.forms()) {
-      const std::string name = c.name() + form.suffix;
-      try {
-        const HostArray ids = c.tensor("text.ids");
-        const HostArray mask = HostArray::from<int64_t>(
-            DType::S64, ids.shape.dims,
-            std::vector<int64_t>(static_cast<size_t>(ids.shape.elements()), 1));
-        const auto values = run_umt5(c.folder() / "variants" / ("text_encoder_" + variant), ids,
-                                     mask, encoder_options(form), {}, session);
-        rows.push_back(compare(name, tensor, values.at("hidden"), c.tensor(tensor), kHidden));
-      } catch (const Error& error) {
-        rows.push_back(failed(name, tensor, error.what()));
-      }
+void encode_umt5_variants(const Run& run) {
+  for (const std::string& tensor : run.c.names("text_")) {
+    const std::string folder = "text_encoder_" + tensor.substr(5, tensor.find('.') - 5);
+    for (const Run& form : run.forms()) {
+      form.attempt(tensor, [&] {
+        const HostArray ids = run.tensor("text.ids");
+        HostArray mask(ids.shape);
+        std::ranges::fill(mask.as<int64_t>(), 1);
+        form.add(t5_states(form, run.c.folder() / "variants" / folder, ids, &mask, tensor, "tap."));
+      });
     }
   }
-  return rows;
 }
 
-std::vector<Row> caption_rows(const Case& c, Session& session) {
-  constexpr std::string_view kModel = "/text_encoder";
-  constexpr std::string_view kStates = ".encoder_hidden_states";
-  const std::string& models = c.about().at("model").as_string();
-  const size_t end = models.find(kModel);
-  check(end != std::string::npos, "[verify] {} names no text_encoder",
-        c.about().at("model").where());
-  const size_t space = models.rfind(' ', end);
-  const size_t start = space == std::string::npos ? 0 : space + 1;
-  const fs::path pipeline = c.folder() / models.substr(start, end - start);
-  std::vector<Row> rows;
-  const auto clips = data::list_clips(c.folder() / "dataset");
-  for (const std::string& tensor : c.names("clip_")) {
-    if (!tensor.ends_with(kStates)) {
-      continue;
-    }
-    const std::string stem = tensor.substr(0, tensor.size() - kStates.size());
+void encode_captions(const Run& run) {
+  const std::string& models = run.about("model").as_string();  // "X/vae, X/text_encoder"
+  const size_t end = models.find("/text_encoder");
+  check(end != std::string::npos, "[verify] {} names no text_encoder", run.about("model").where());
+  const size_t start = models.rfind(' ', end) + 1;  // 0 where there is no space
+  const auto clips = data::list_clips(run.c.folder() / "dataset");
+  for (const std::string& stem : run.c.names_before(".encoder_hidden_states", "clip_")) {
     const auto clip = std::ranges::find_if(
         clips, [&](const data::CaptionedClip& each) { return each.path.stem() == stem; });
     check(clip != clips.end(), "[verify] the data set has no clip {}", stem);
-    const HostArray want = c.tensor(tensor);
-    rows.push_back(compare(c.name(), tensor,
-                           session.text_encoder(pipeline, want.shape.dims.at(0))
-                               .encode(std::span(&clip->caption, 1))
-                               .states,
-                           want, kHidden));
+    const std::string tensor = stem + ".encoder_hidden_states";
+    const auto encoder = wan_text_encoder(run, run.c.folder() / models.substr(start, end - start),
+                                          run.tensor(tensor).shape.dims.at(0));
+    run.add(tensor, encoder->encode(std::span(&clip->caption, 1)).states);
   }
-  return rows;
 }
 
-std::vector<Row> prompt_rows(const Case& c, Session& session) {
-  const io::Json& call = c.about().at("call");
-  const encoders::TextEncoder& encoder = session.text_encoder(
-      c.folder() / c.about().at("pipeline").as_string(), call.at("max_sequence_length").as_int());
-  std::vector<Row> rows;
-  const auto add = [&](const char* key, const char* tensor) {
-    const io::Json* prompt = call.find(key);
-    if (c.has(tensor)) {
-      // Without a negative prompt the empty one stands for it.
-      const std::string text = prompt == nullptr || prompt->is_null() ? "" : prompt->as_string();
-      rows.push_back(compare(c.name(), tensor, encoder.encode(std::span(&text, 1)).states,
-                             c.tensor(tensor), kHidden));
-    }
+std::vector<Kind> text_kinds() {
+  using enum Kind::Forms;
+  return {
+      {"tokenizer", tokenize<text::Tokenizer, /*wan=*/true>, ONE, {{"*", kExact}}},
+      {"clip_tokenizer clip_tokenizer_pad", tokenize<text::ClipTokenizer>},
+      {"t5_tokenizer", tokenize<text::Tokenizer>},
+      {"umt5", encode_umt5, ONE, {{"*", kStates}}},
+      {"flux_clip sdxl_clip2", encode_clip_text, EACH},
+      {"flux_t5", encode_t5, EACH},
   };
-  add("prompt", "prompt_embeds");
-  add("negative_prompt", "negative_prompt_embeds");
-  return rows;
 }
 
 }  // namespace kinema::verification

@@ -1,57 +1,440 @@
+// Training steps of networks, of low-rank adapters and of two experts.
 #include <algorithm>
+#include <array>
+#include <map>
+#include <memory>
+#include <optional>
 
+#include "kinema/core/error.h"
+#include "kinema/graph/autodiff.h"
+#include "kinema/io/temporary_folder.h"
 #include "kinema/networks/open.h"
+#include "kinema/sample/experts.h"
+#include "kinema/sample/pipeline_folder.h"
+#include "kinema/training/experts.h"
 #include "kinema/training/network_model.h"
 #include "kinema/training/trainer.h"
-#include "kinema/verification/compare.h"
-#include "kinema/verification/flow.h"
-#include "kinema/verification/session.h"
-#include "kinema/verification/steps.h"
+#include "kinema/verification/arrays.h"
+#include "kinema/verification/network.h"
+#include "kinema/weights/adapter.h"
 #include "kinema/weights/weights.h"
 
 namespace kinema::verification {
 namespace {
 
-constexpr Limit kMoment{.of_largest = 1e-3};
+using runtime::Array;
 
-std::vector<Row> rows_of(const Case& c, const Session::Form& form, Session& session) {
+/// Step i of a case: the batch, and what else would be drawn.
+struct GivenStep {
+  data::Batch batch;
+  std::vector<HostArray> draw;  // noise, timesteps, weights, and guidance where it is taken
+};
+
+/// Whether the case's network that makes images learns a flow, and so has sigmas.
+bool is_image_flow(const Case& c) { return c.has("step0.sigma"); }
+
+/// The weights of step i's samples; ones where the case has none. Those of videos are a table.
+HostArray weights_of(const Case& c, int64_t i, int64_t samples, const networks::Sizes& sizes) {
+  const std::string own = fmt::format("step{}.loss_weight", i);
+  const std::string table = "loss_weights";
+  if (!c.has(sizes.makes_images ? own : table)) {
+    return numbers(std::vector<float>(static_cast<size_t>(samples), 1.0F));
+  }
+  if (sizes.makes_images) {
+    return c.tensor(own);
+  }
+  const HostArray all = c.tensor(table);
+  check(all.shape.rank() == 2 && all.shape.dims[1] == samples,
+        "[verify] loss_weights is {}, expected f32[steps,{}]", to_string(all.shape), samples);
+  return part_of(all, i);
+}
+
+/// Step i: timesteps are a video's as they are, a diffusion's as floats, an image's flow by its
+/// sigmas. An image's latents [b, c, h, w] become [b, c, 1, h, w].
+GivenStep read_step(const Case& c, int64_t i, const networks::Sizes& sizes) {
+  const auto tensor = [&](const char* name) { return c.tensor(fmt::format("step{}.{}", i, name)); };
+  const auto as_video = [&](HostArray latents) {
+    if (sizes.makes_images) {
+      check(latents.shape.rank() == 4, "[verify] latents of step {} are {}, expected [b,c,h,w]", i,
+            to_string(latents.shape));
+      latents.shape.dims.insert(latents.shape.dims.begin() + 2, 1);
+    }
+    return latents;
+  };
+  GivenStep out;
+  out.batch.latents = as_video(tensor("latents"));
+  out.batch.encoder_hidden_states = tensor("encoder_hidden_states");
+  if (sizes.pooled_dim > 0) {
+    out.batch.pooled = tensor(is_image_flow(c) ? "pooled_projections" : "text_embeds");
+  }
+  if (sizes.size_ids > 0) {
+    out.batch.size_ids = tensor("time_ids");
+  }
+  const HostArray timesteps = !sizes.makes_images ? tensor("timestep")
+                              : is_image_flow(c)  ? scaled(tensor("sigma"), 1000.0F)
+                                                  : floats_of(tensor("timestep"));
+  out.draw = {as_video(tensor("noise")), timesteps,
+              weights_of(c, i, out.batch.latents.shape.dims.at(0), sizes)};
+  if (sizes.takes_guidance) {
+    out.draw.push_back(tensor("guidance"));
+  }
+  return out;
+}
+
+training::BatchShapes shapes_of(const data::Batch& batch) {
+  training::BatchShapes out{.latents = batch.latents.shape,
+                            .text = batch.encoder_hidden_states.shape};
+  for (const training::ExtraShape& extra : training::kExtraShapes) {
+    if (const HostArray& array = batch.*extra.array; !array.bytes.empty()) {
+      out.*extra.shape = array.shape;
+    }
+  }
+  return out;
+}
+
+/// The step of the case's `optimizer` and of what its network learns.
+training::StepOptions step_options(const Case& c, const networks::Sizes& sizes) {
   const io::Json& optimizer = c.about().at("optimizer");
-  const double learning_rate = optimizer.at("learning_rate").as_number();
-  const networks::Network network = networks::open(c.model());
-  const auto specs = network->parameters(form.options);
-  const auto masters = training::state_specs(specs);
-  const std::string name = c.name() + form.suffix;
+  training::StepOptions out{.adamw = {.b1 = optimizer.at("b1").as_number(),
+                                      .b2 = optimizer.at("b2").as_number(),
+                                      .eps = optimizer.at("eps").as_number(),
+                                      .weight_decay = optimizer.at("weight_decay").as_number()},
+                            .given_draw = true};
+  if (const io::Json& norm = optimizer.at("max_grad_norm"); !norm.is_null()) {
+    out.adamw.max_norm = norm.as_number();
+  }
+  if (!sizes.makes_images) {
+    out.objective.flow.sigma_min = sigma_min_of(c, "step0.");
+  } else if (is_image_flow(c)) {
+    out.objective.flow = {.shift = 1.0, .sigma_min = 0.0};
+  } else {
+    out.objective.diffusion = training::DiffusionObjective{};
+  }
+  if (sizes.takes_guidance) {
+    out.objective.guidance = 0.0;  // comes with the draws
+  }
+  return out;
+}
 
-  training::StepOptions step{.adamw = adamw_of(optimizer), .given_draw = true};
-  const StepData first(c, 0);
-  step.objective.flow.sigma_min = sigma_min_of(first["timestep"], first["sigma"]);
-  const training::BatchShapes shapes{.latents = first["latents"].shape,
-                                     .text = first["encoder_hidden_states"].shape};
-  training::Trainer trainer(
-      session.client(), specs, training::network_model(network, form.options), shapes, step,
-      training::fresh_state(weights::load(c.model(), masters, session.client()), masters,
-                            /*ema=*/false, session.client()),
-      {.program = session.program_options()});
+/// Tensors `lora.PATH` of a case, layers stacked as the spec has them.
+HostArray factor_of(const Case& c, const nn::ParamSpec& spec, const networks::Sizes& sizes) {
+  HostArray out(spec.shape);
+  auto at = out.bytes.begin();
+  for (int64_t layer = 0; layer < spec.count(); ++layer) {
+    const std::string key = "lora." + spec.key(layer);
+    // In cases of images every B begins as zeros, and is not there.
+    const bool is_zero = sizes.makes_images && !c.has(key) && key.find("lora_B") != key.npos;
+    const HostArray one =
+        is_zero ? HostArray(spec.layer_shape()) : convert(c.tensor(key), spec.shape.dtype);
+    at = std::ranges::copy(one.bytes, at).out;
+  }
+  return out;
+}
 
-  std::vector<Row> rows;
-  run_steps(rows, c, name, learning_rate, trainer);
-  const training::StateView state = trainer.state();
-  add_state(rows, c, name, "param.", masters, state.params(), after_adam(learning_rate));
-  add_state(rows, c, name, "mu.", masters, training::pointers_to<runtime::Array>(state.parts.mu),
-            kMoment);
-  add_state(rows, c, name, "nu.", masters, training::pointers_to<runtime::Array>(state.parts.nu),
-            kMoment);
-  return rows;
+/// Steps of a case on one state, with a program for each number of samples: of a model, or of
+/// low-rank factors beside it, of the rank that the case says.
+class Training {
+ public:
+  Training(const Run& run, const std::filesystem::path& model, const nn::ModelOptions& how,
+           bool has_factors)
+      : network(networks::open(model)), options(how), run_(run) {
+    const io::Json& about = run.c.about();
+    if (has_factors) {
+      adapter = {.rank = about.at("rank").as_int(), .alpha = about.at("alpha").as_number()};
+      if (!network.sizes().makes_images || about.contains("use_rslora")) {
+        adapter->use_rslora = about.at("use_rslora").as_bool();
+      }
+      adapter->modules = weights::adapter_modules(network->parameters(how),
+                                                  strings(about.at("targets")), adapter->rank);
+      options.low_ranks = adapter->modules;
+    }
+    specs = network->parameters(options);
+    if (adapter) {
+      weights::train_alone(specs, *adapter);
+    }
+    const std::vector<nn::ParamSpec> kept = training::state_specs(specs);
+    const runtime::Devices devices(run.session.client);
+    std::vector<Array> start = adapter
+                                   ? weights::load_adapted(model, {}, {}, /*seed=*/0, kept, devices)
+                                   : weights::load(model, kept, devices);
+    for (size_t i = 0; i < kept.size(); ++i) {
+      if (adapter && kept[i].trained) {
+        start[i] = devices.upload(factor_of(run.c, kept[i], network.sizes()));
+      }
+    }
+    trained = training::trained_of(kept);
+    step_ = step_options(run.c, network.sizes());
+    state_ = training::fresh_state(std::move(start), kept, /*ema=*/false, run.session.client);
+  }
+
+  networks::Network network;
+  nn::ModelOptions options;
+  std::vector<nn::ParamSpec> specs;
+  std::vector<nn::ParamSpec> trained;  // as the state keeps them
+  std::optional<weights::AdapterConfig> adapter;
+
+  training::StateView state() const { return {specs, state_}; }
+  GivenStep given(int64_t i) const { return read_step(run_.c, i, network.sizes()); }
+
+  /// Step `number` on the batch given.
+  training::StepResult step(int64_t number, const GivenStep& given, bool learns = true) {
+    const double learning_rate = run_.about("optimizer").at("learning_rate").as_number();
+    std::unique_ptr<training::Trainer>& trainer = trainers_[given.batch.latents.shape.dims[0]];
+    if (trainer == nullptr) {
+      trainer = std::make_unique<training::Trainer>(
+          run_.session.client, specs, training::network_model(network, options),
+          shapes_of(given.batch), step_, training::State(),
+          training::TrainerOptions{.program = run_.program()});
+    }
+    trainer->set_state(std::move(state_));
+    const training::StepResult out =
+        trainer->run(number, learns ? learning_rate : 0.0, given.batch, given.draw);
+    state_ = trainer->take_state();
+    return out;
+  }
+
+  /// Gradients of a first step, `PREFIXgrad.PATH`: of moments that were zero, Adam's first ones are
+  /// 1 - b1 of them, once they were clipped.
+  void add_first_gradients(const std::string& prefix, const training::StepResult& first) const {
+    const training::AdamWOptions& adam = step_.adamw;
+    const double clip = adam.max_norm ? std::max(1.0, first.gradient_norm / *adam.max_norm) : 1.0;
+    add_arrays(prefix + "grad.", state_.mu, static_cast<float>(clip / (1.0 - adam.b1)));
+  }
+  /// `PREFIXparam.PATH`, `PREFIXmu.PATH`, `PREFIXnu.PATH`.
+  void add_state(const std::string& prefix) const {
+    add_arrays(prefix + "param.", state_.trained);
+    add_arrays(prefix + "mu.", state_.mu);
+    add_arrays(prefix + "nu.", state_.nu);
+  }
+
+ private:
+  /// Rows of the parameters that are trained, each times `factor`, where the case has them.
+  void add_arrays(const std::string& prefix, std::span<const Array> arrays,
+                  float factor = 1.0F) const {
+    for (size_t i = 0; i < trained.size(); ++i) {
+      for (const auto& [key, value] : unstack(trained[i], arrays[i].to_host())) {
+        run_.add_known(prefix + key, factor == 1.0F ? value : scaled(value, factor));
+      }
+    }
+  }
+
+  const Run& run_;
+  training::StepOptions step_;
+  training::State state_;
+  std::map<int64_t, std::unique_ptr<training::Trainer>> trainers_;
+};
+
+/// The loss and the gradients' norm over the steps of a case.
+struct Curves {
+  std::vector<float> losses;
+  std::vector<float> norms;
+
+  const training::StepResult& add(const training::StepResult& result) {
+    losses.push_back(static_cast<float>(result.loss));
+    norms.push_back(static_cast<float>(result.gradient_norm));
+    return result;
+  }
+};
+
+/// Copies of a network's arrays for a program, in the dtypes of its specs.
+std::vector<pjrt::Buffer> copies(const Run& run, std::span<const nn::ParamSpec> specs,
+                                 std::span<const Array* const> arrays) {
+  std::vector<pjrt::Buffer> out;
+  for (size_t i = 0; i < arrays.size(); ++i) {
+    out.push_back(
+        run.session.client.to_device(convert(arrays[i]->to_host(), specs[i].shape.dtype)));
+  }
+  return out;
+}
+
+/// Gradients `PREFIXPATH` of the factors on step i's batch, by name; before them the loss under the
+/// name given, if any.
+void add_factor_gradients(const Run& run, const Training& what, int64_t i,
+                          const std::string& prefix, const std::string& loss = "") {
+  NetworkGraph graph(run, what.network, what.options, what.specs,
+                     copies(run, what.specs, what.state().params()));
+  const FlowLoss step = graph.flow_loss(fmt::format("step{}.", i));
+  std::vector<Tensor> factors;
+  for (size_t p = 0; p < graph.params.size(); ++p) {
+    if (what.specs[p].trained) {
+      factors.push_back(graph.params[p]);
+    }
+  }
+  graph.output("loss", step.loss);
+  graph.outputs(prefix, training::trained_of(what.specs), gradients(step.loss, factors));
+  Values values = graph.run();
+  if (!loss.empty()) {
+    run.add(loss, values.front().second);
+  }
+  values.erase(values.begin());
+  std::ranges::sort(values, {}, &Values::value_type::first);
+  run.add_known(values);
+}
+
+/// The network's `eval.output`s with the factors apart, without them, and merged: the trained
+/// factors are written as a run does, read as generate does and merged; `merged.PATH` too.
+void add_evaluations(const Run& run, const Training& what) {
+  const training::StateView state = what.state();
+  const std::vector<nn::ParamSpec> base = what.network->parameters(run.options);
+  const auto add = [&](const char* tensor, const nn::ModelOptions& options,
+                       std::span<const nn::ParamSpec> specs, std::span<const Array* const> arrays) {
+    NetworkGraph graph(run, what.network, options, specs, copies(run, specs, arrays));
+    run.add(tensor, graph.predicted("eval."));
+  };
+  const std::vector<const Array*> params = state.params();
+  std::vector<const Array*> network;
+  for (size_t p = 0; p < params.size(); ++p) {
+    if (!what.specs[p].is_low_rank()) {
+      network.push_back(params[p]);
+    }
+  }
+  add("eval.output.unmerged", what.options, what.specs, params);
+  add("eval.output.base", run.options, base, network);
+
+  const io::TemporaryFolder scratch("kinema-verify");
+  weights::save_adapter(scratch.path(), *what.adapter, what.trained,
+                        [&](size_t i) { return state.parts.trained[i].to_host(); });
+  const std::vector<weights::Adapter> file{
+      {.lora = std::make_shared<const weights::Lora>(weights::Lora::open(scratch.path()))}};
+  const std::vector<Array> merged =
+      weights::load(run.c.model(), base, runtime::Devices(run.session.client), file);
+  add("eval.output.merged", run.options, base, training::pointers_to<Array>(merged));
+  for (size_t i = 0; i < base.size(); ++i) {
+    for (const auto& [key, value] : unstack(base[i], merged[i].to_host())) {
+      run.add_known("merged." + key, value);
+    }
+  }
+}
+
+/// The samples of a video's step that are the expert's; nothing where there are none.
+std::optional<GivenStep> part_of_expert(GivenStep step, int64_t expert, double boundary) {
+  const HostArray timesteps = step.draw[1];
+  const auto reduce = [&](HostArray& array) {
+    std::vector<HostArray> samples;
+    for (int64_t i = 0; i < timesteps.shape.elements(); ++i) {
+      if (training::expert_at(timesteps.as<float>()[i], boundary) == expert) {
+        samples.push_back(part_of(array, i));
+      }
+    }
+    array = samples.empty() ? HostArray() : joined(samples);
+  };
+  reduce(step.batch.latents);
+  reduce(step.batch.encoder_hidden_states);
+  std::ranges::for_each(step.draw, reduce);
+  return step.batch.latents.bytes.empty() ? std::nullopt : std::optional(std::move(step));
+}
+
+/// Of factors on a video's network gradients are computed, and outputs are compared at the end;
+/// else gradients are seen in Adam's moments.
+void train(const Run& run, bool has_factors) {
+  Training training(run, run.c.model(), run.options, has_factors);
+  const bool computed = has_factors && !training.network.sizes().makes_images;
+  if (computed) {
+    add_factor_gradients(run, training, 0, "grad.");
+  }
+  Curves curves;
+  const int64_t steps = run.tensor("loss").shape.elements();
+  for (int64_t i = 0; i < steps; ++i) {
+    if (computed && i + 1 == steps) {
+      add_factor_gradients(run, training, i, "grad_last.");
+    }
+    const training::StepResult result = curves.add(training.step(i, training.given(i)));
+    if (!computed && i == 0) {
+      training.add_first_gradients("", result);
+    }
+  }
+  run.add("loss", numbers(curves.losses));
+  run.add("grad_norm", numbers(curves.norms));
+  training.add_state("");
+  if (run.has("loss_after")) {
+    const training::StepResult after = training.step(steps, training.given(0), /*learns=*/false);
+    run.add("loss_after", numbers({static_cast<float>(after.loss)}));
+  }
+  if (computed) {
+    add_evaluations(run, training);
+  }
+}
+
+void train_network(const Run& run) {
+  // Where a gradient is nearly zero its rounding decides the sign of a whole Adam step.
+  const double learning_rate = run.about("optimizer").at("learning_rate").as_number();
+  train(run.with("param.*", {.absolute = 2.0 * learning_rate, .rms = 1e-4}),
+        /*has_factors=*/false);
+}
+
+void train_adapter(const Run& run) {
+  for (const Run& form : run.forms()) {
+    train(form, /*has_factors=*/true);
+  }
+  if (run.has("bf16.loss")) {  // step 1 in bfloat16 arithmetic
+    const Training narrow(run, run.c.model(), in_bf16(run.options), /*has_factors=*/true);
+    add_factor_gradients(run, narrow, 0, "bf16.grad.", "bf16.loss");
+  }
+}
+
+void train_for_images(const Run& run) { train(run, run.c.about().contains("rank")); }
+
+void train_experts(const Run& run) {
+  constexpr std::array kPrefixes{"high.", "low."};
+  const double boundary = run.about("boundary_timestep").as_number();
+  // Which expert the timesteps belong to, by training's rule and by sampling's.
+  const sample::Experts sampled(run.session.client, sample::read_pipeline_folder(run.path("model")),
+                                {});
+  const HostArray timesteps = run.tensor("timesteps");
+  run.add("expert", mapped(timesteps, [&](double t) { return training::expert_at(t, boundary); }));
+  run.with("expert (sampling)", kExact)
+      .add("expert (sampling)", mapped(timesteps, [&](double t) { return sampled.at_timestep(t); }),
+           run.tensor("expert"));
+  std::vector<Training> experts;
+  for (const std::string& folder : strings(run.about("models"))) {
+    experts.emplace_back(run, run.c.folder() / folder, run.options, /*has_factors=*/false);
+  }
+  std::vector<float> losses;
+  Curves each;
+  for (int64_t i = 0; i < run.tensor("loss").shape.elements(); ++i) {
+    const GivenStep whole = experts.at(0).given(i);
+    double loss = 0;
+    for (size_t expert = 0; expert < experts.size(); ++expert) {
+      const auto part = part_of_expert(whole, static_cast<int64_t>(expert), boundary);
+      training::StepResult result;  // nothing without samples: the expert is left alone
+      if (part) {
+        result = experts[expert].step(i, *part);
+        loss += result.loss * static_cast<double>(part->draw[1].shape.elements()) /
+                static_cast<double>(whole.draw[1].shape.elements());
+      }
+      if (part && i == 0) {
+        experts[expert].add_first_gradients(kPrefixes.at(expert), result);
+      }
+      each.add(result);
+    }
+    losses.push_back(static_cast<float>(loss));
+  }
+  run.add("loss", numbers(losses));
+  run.add("expert_loss", numbers(each.losses));
+  run.add("expert_grad_norm", numbers(each.norms));
+  for (size_t expert = 0; expert < experts.size(); ++expert) {
+    experts[expert].add_state(kPrefixes.at(expert));
+  }
 }
 
 }  // namespace
 
-std::vector<Row> train_rows(const Case& c, Session& session) {
-  std::vector<Row> rows;
-  for (const Session::Form& form : session.forms()) {
-    std::ranges::move(rows_of(c, form, session), std::back_inserter(rows));
-  }
-  return rows;
+std::vector<Kind> training_kinds() {
+  using enum Kind::Forms;
+  return {
+      {"train train_weighted",
+       train_network,
+       EACH,
+       {{"loss", kScalar}, {"grad_norm", kScalar}, {"mu.*", kThousandth}, {"nu.*", kThousandth}}},
+      {"flux_train flux_train_weighted flux_lora_train sdxl_train sdxl_lora_train sdxl_train_snr",
+       train_for_images, EACH},
+      // Of bfloat16 arithmetic: what the case's `bf16` says of it, several times over.
+      {"lora_train lora_train_bf16_base",
+       train_adapter,
+       ONE,
+       {{"bf16.grad.*", {.of_largest = 1.0, .rms_of_rms = 0.1}}}},
+      {"experts", train_experts, ONE, {}, Limits::Which::FIRST},
+  };
 }
 
 }  // namespace kinema::verification

@@ -3,96 +3,54 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <map>
 #include <mutex>
 #include <span>
+#include <sstream>
 #include <utility>
 
 #include "kinema/core/error.h"
 #include "kinema/core/parallel.h"
 #include "kinema/verification/case.h"
 #include "kinema/verification/compare.h"
-#include "kinema/verification/session.h"
+#include "kinema/verification/kinds.h"
 
 namespace kinema::verification {
 namespace {
 
-using CaseRows = std::vector<Row> (*)(const Case& c, Session& session);
-
-/// The code for a case of this name; null when there is none yet.
-CaseRows rows_for(const std::string& name) {
-  static const std::map<std::string, CaseRows> known{
-      {"transformer", forward_rows},
-      {"transformer_edge", forward_rows},
-      {"transformer_i2v", forward_rows},
-      {"transformer_ti2v", forward_rows},
-      {"transformer_grad", gradient_rows},
-      {"train", train_rows},
-      {"train_weighted", train_rows},
-      {"experts", expert_rows},
-      {"sched", scheduler_rows},
-      {"variants", variant_rows},
-      {"dataset", dataset_rows},
-      {"tokenizer", tokenizer_rows},
-      {"umt5", umt5_rows},
-      {"lora", lora_rows},
-      {"lora_train", lora_training_rows},
-      {"lora_train_bf16_base", lora_training_rows},
-      {"lora_formats", lora_format_rows},
-      {"image", image_rows},
-      {"flux_transformer", image_forward_rows},
-      {"flux_transformer_schnell", image_forward_rows},
-      {"flux_transformer_edge", image_forward_rows},
-      {"flux_transformer_grad", image_gradient_rows},
-      {"sdxl_unet", image_forward_rows},
-      {"sdxl_unet_odd", image_forward_rows},
-      {"sdxl_unet_grad", image_gradient_rows},
-      {"flux_sched", flux_schedule_rows},
-      {"sdxl_sched", sdxl_schedule_rows},
-      {"flux_objective", flux_objective_rows},
-      {"sdxl_objective", sdxl_objective_rows},
-      {"flux_train", image_train_rows},
-      {"flux_train_weighted", image_train_rows},
-      {"flux_lora_train", image_train_rows},
-      {"sdxl_train", image_train_rows},
-      {"sdxl_lora_train", image_train_rows},
-      {"sdxl_train_snr", image_train_rows},
-      {"flux_lora", image_lora_rows},
-      {"sdxl_lora", image_lora_rows},
-      {"flux_single", flux_single_rows},
-      {"sdxl_single", sdxl_single_rows},
-      {"flux_vae", kl_autoencoder_rows},
-      {"sdxl_vae", kl_autoencoder_rows},
-      {"clip_tokenizer", clip_tokenizer_rows},
-      {"clip_tokenizer_pad", clip_tokenizer_rows},
-      {"t5_tokenizer", t5_tokenizer_rows},
-      {"flux_clip", clip_text_rows},
-      {"sdxl_clip2", clip_text_rows},
-      {"flux_t5", t5_rows},
-      {"vae", vae_rows},
-      {"vae22", vae_rows},
-  };
-  if (name.starts_with("pipeline_")) {
-    return pipeline_rows;
+/// The kind of a case; null when there is no code for it yet.
+const Kind* kind_of(std::string_view name) {
+  static const std::vector<Kind> known = [] {
+    std::vector<Kind> all;
+    for (const auto kinds : {network_kinds, quantization_kinds, training_kinds, text_kinds,
+                             picture_kinds, schedule_kinds, pipeline_kinds}) {
+      std::ranges::move(kinds(), std::back_inserter(all));
+    }
+    return all;
+  }();
+  for (const Kind& kind : known) {
+    std::istringstream patterns{std::string(kind.cases)};
+    for (std::string pattern; patterns >> pattern;) {
+      if (matches(pattern, name)) {
+        return &kind;
+      }
+    }
   }
-  if (name.starts_with("flux_pipeline") || name.starts_with("sdxl_pipeline")) {
-    return image_pipeline_rows;
-  }
-  if (name.starts_with("quant_")) {
-    return name.starts_with("quant_model_") ? quantized_model_rows : quantized_rows;
-  }
-  const auto found = known.find(name);
-  return found == known.end() ? nullptr : found->second;
+  return nullptr;
 }
 
 std::vector<Row> run_case(const std::filesystem::path& folder, const std::string& name,
                           Session& session) {
-  const CaseRows rows = rows_for(name);
-  if (rows == nullptr) {
+  const Kind* kind = kind_of(name);
+  if (kind == nullptr) {
     return {unsupported(name)};
   }
   try {
-    std::vector<Row> made = rows(Case(folder, name), session);
+    const Case c(folder, name);
+    std::vector<Row> made;
+    const Run run(c, session, Limits(c.about(), kind->which, kind->limits), made);
+    for (const Run& form : kind->forms == Kind::Forms::EACH ? run.forms() : std::vector{run}) {
+      kind->compute(form);
+    }
     return made.empty() ? std::vector<Row>{failed(name, "", "the case holds nothing to compare")}
                         : made;
   } catch (const Stopped&) {
@@ -127,49 +85,6 @@ std::vector<Unit> units_of(const std::vector<std::string>& names) {
   return training;
 }
 
-/// Runs the units on several threads: compiling takes most of the time and uses one core a program.
-class Runner {
- public:
-  Runner(std::filesystem::path folder, std::vector<std::string> names, const pjrt::Client& client,
-         const Options& options)
-      : folder_(std::move(folder)),
-        names_(std::move(names)),
-        client_(client),
-        options_(options),
-        units_(units_of(names_)),
-        rows_(names_.size()) {}
-
-  std::vector<Row> operator()() {
-    const int threads = options_.threads > 0 ? options_.threads : std::min(processor_threads(), 4);
-    for_each_in_parallel(units_.size(), threads, [this](size_t unit) { work(units_[unit]); });
-    std::vector<Row> all;
-    for (const std::vector<Row>& rows : rows_) {
-      all.insert(all.end(), rows.begin(), rows.end());
-    }
-    return all;
-  }
-
- private:
-  void work(const Unit& unit) {
-    Session session(client_, options_);
-    for (const size_t i : unit) {
-      rows_[i] = run_case(folder_, names_[i], session);
-      if (options_.on_case) {
-        const std::scoped_lock lock(mutex_);
-        options_.on_case(rows_[i]);
-      }
-    }
-  }
-
-  std::filesystem::path folder_;
-  std::vector<std::string> names_;
-  const pjrt::Client& client_;
-  const Options& options_;
-  std::vector<Unit> units_;
-  std::vector<std::vector<Row>> rows_;  // by case; each written by one thread
-  std::mutex mutex_;                    // of on_case
-};
-
 }  // namespace
 
 Report run(const std::filesystem::path& folder, const pjrt::Client& client,
@@ -185,7 +100,26 @@ Report run(const std::filesystem::path& folder, const pjrt::Client& client,
   check(!names.empty(), "[verify] no case in {} has `{}` in its name\n  there are {}: {}{}",
         folder.string(), options.filter, all.size(), fmt::join(shown, ", "),
         all.size() > kShown ? ", ..." : "");
-  return {Runner(folder, std::move(names), client, options)()};
+  const std::vector<Unit> units = units_of(names);
+  std::vector<std::vector<Row>> rows(names.size());  // by case; each written by one thread
+  std::mutex reporting;
+  // Several threads: compiling takes most of the time and uses one core a program.
+  const int threads = options.threads > 0 ? options.threads : std::min(processor_threads(), 4);
+  for_each_in_parallel(units.size(), threads, [&](size_t unit) {
+    Session session(client, options);
+    for (const size_t i : units[unit]) {
+      rows[i] = run_case(folder, names[i], session);
+      if (options.on_case) {
+        const std::scoped_lock lock(reporting);
+        options.on_case(rows[i]);
+      }
+    }
+  });
+  Report report;
+  for (const std::vector<Row>& each : rows) {
+    report.rows.insert(report.rows.end(), each.begin(), each.end());
+  }
+  return report;
 }
 
 }  // namespace kinema::verification

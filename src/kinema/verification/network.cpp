@@ -1,0 +1,180 @@
+#include "kinema/verification/network.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "kinema/core/error.h"
+#include "kinema/graph/autodiff.h"
+#include "kinema/graph/ops.h"
+#include "kinema/networks/open.h"
+#include "kinema/training/network_model.h"
+#include "kinema/weights/folder.h"
+
+namespace kinema::verification {
+namespace {
+
+constexpr double kTimesteps = 1000.0;
+
+/// The largest of a column of positions [s, 3], and one more.
+int64_t extent(const HostArray& ids, size_t column) {
+  const HostArray wide = convert(ids, DType::F64);
+  double largest = 0.0;
+  const auto values = wide.as<double>();
+  for (size_t i = column; i < values.size(); i += 3) {
+    largest = std::max(largest, values[i]);
+  }
+  return static_cast<int64_t>(std::lround(largest)) + 1;
+}
+
+}  // namespace
+
+nn::ModelOptions in_bf16(nn::ModelOptions options) {
+  options.weights_dtype = DType::BF16;
+  options.activations_dtype = DType::BF16;
+  return options;
+}
+
+NetworkGraph::NetworkGraph(const Run& run, networks::Network which, const nn::ModelOptions& how,
+                           std::span<const nn::ParamSpec> of, std::vector<pjrt::Buffer> values)
+    : CaseGraph(run),
+      network(std::move(which)),
+      options(how),
+      specs(of.begin(), of.end()),
+      params(parameters(specs, std::move(values))) {}
+
+NetworkGraph::NetworkGraph(const Run& run, const networks::Network& which,
+                           const nn::ModelOptions& how, const weights::Checkpoint& files,
+                           std::span<const weights::Adapter> adapters)
+    : CaseGraph(run), network(which), options(how), specs(network->parameters(options)) {
+  weights::check_tensors(files, specs);
+  params = parameters(specs, files, adapters);
+}
+
+NetworkGraph::NetworkGraph(const Run& run, const nn::ModelOptions& how,
+                           const weights::Checkpoint& files)
+    : NetworkGraph(run, networks::open(files), how, files) {}
+
+NetworkInputs NetworkGraph::given(const std::string& prefix, bool all) {
+  const Case& c = run_.c;
+  const networks::Sizes& sizes = network.sizes();
+  NetworkInputs out;
+  const auto take = [&](const std::string& name) {
+    const HostArray value = c.tensor(all || c.has(prefix + name) ? prefix + name : name);
+    out.named.emplace_back(name, input(value, name));
+    return out.named.back().second;
+  };
+  const bool packed = sizes.makes_images && c.has("img_ids");
+  if (packed) {
+    const HostArray ids = c.tensor("img_ids");
+    check(ids.shape.rank() == 2 && ids.shape.dims[1] == 3,
+          "[verify] img_ids is {} but must be [s, 3]", to_string(ids.shape));
+    out.rows = extent(ids, 1);
+    out.columns = extent(ids, 2);
+    const int64_t h = sizes.patch_size[1];
+    const int64_t w = sizes.patch_size[2];
+    const Tensor tokens = take("hidden_states");
+    const Dims split{tokens.dim(0), out.rows, out.columns, sizes.in_channels, h, w};
+    out.inputs.latents =
+        reshape(transpose(reshape(tokens, split), {0, 3, 1, 4, 2, 5}),
+                {tokens.dim(0), sizes.in_channels, 1, out.rows * h, out.columns * w});
+    out.inputs.timestep = take("timestep") * kTimesteps;
+  } else {
+    out.inputs.latents =
+        sizes.makes_images ? expand_dims(take("sample"), Axis(2)) : take("hidden_states");
+    out.inputs.timestep = take("timestep");
+  }
+  out.inputs.text = take("encoder_hidden_states");
+  if (!sizes.makes_images && c.has(prefix + "encoder_hidden_states_image")) {
+    out.inputs.image = take("encoder_hidden_states_image");
+  }
+  if (sizes.pooled_dim > 0) {
+    out.inputs.pooled = take(packed ? "pooled_projections" : "text_embeds");
+  }
+  if (sizes.size_ids > 0) {
+    out.inputs.size_ids = take("time_ids");
+  }
+  if (sizes.takes_guidance) {
+    out.inputs.guidance = take("guidance");
+  }
+  return out;
+}
+
+Tensor NetworkGraph::prediction(const NetworkInputs& given) {
+  const networks::Sizes& sizes = network.sizes();
+  const Tensor latents = network->forward(params, options, given.inputs).prediction;
+  if (given.rows == 0) {
+    return sizes.makes_images ? squeeze(latents, Axis(2)) : latents;
+  }
+  const int64_t b = latents.dim(0);
+  const int64_t c = latents.dim(1);
+  const int64_t h = sizes.patch_size[1];
+  const int64_t w = sizes.patch_size[2];
+  const Tensor split = reshape(latents, {b, c, given.rows, h, given.columns, w});
+  return reshape(transpose(split, {0, 2, 4, 1, 3, 5}), {b, given.rows * given.columns, c * h * w});
+}
+
+Values NetworkGraph::predict() {
+  NetworkInputs inputs = given();
+  inputs.inputs.tap = tap("tap.");
+  output("output", prediction(inputs));
+  return run();
+}
+
+HostArray NetworkGraph::predicted(const std::string& prefix, bool all) {
+  output("output", prediction(given(prefix, all)));
+  return run().front().second;
+}
+
+FlowLoss NetworkGraph::flow_loss(const std::string& prefix) {
+  const Tensor latents = input(prefix + "latents");
+  const Tensor noise = input(prefix + "noise");
+  const Tensor timestep = input(prefix + "timestep");
+  FlowLoss out{.text = input(prefix + "encoder_hidden_states")};
+  training::ObjectiveOptions objective;
+  objective.flow.sigma_min = sigma_min_of(run_.c, prefix);
+  out.flow = training::flow_batch(latents, noise, timestep, objective);
+  out.prediction = training::network_model(network, options)(
+      params, {.noisy = out.flow.noisy, .timestep = timestep, .text = out.text});
+  out.loss = training::flow_loss(out.prediction, out.flow, {});
+  return out;
+}
+
+void NetworkGraph::output_gradients(const std::string& prefix, Tensor prediction, Tensor loss,
+                                    const Named& others) {
+  std::vector<Tensor> wrt = params;
+  for (const auto& [name, tensor] : others) {
+    wrt.push_back(tensor);
+  }
+  const std::vector<Tensor> grads = gradients(loss, wrt);
+  Tensor squares = sum(square(grads.at(0)));
+  for (size_t i = 1; i < params.size(); ++i) {
+    squares = squares + sum(square(grads[i]));
+  }
+  output(prefix + "prediction", prediction);
+  output(prefix + "loss", loss);
+  output(prefix + "grad_norm", sqrt(squares));
+  outputs(prefix + "grad.", specs, grads);
+  for (size_t i = 0; i < others.size(); ++i) {
+    output(others[i].first, grads[params.size() + i]);
+  }
+}
+
+double sigma_min_of(const Case& c, const std::string& prefix) {
+  const HostArray t = convert(c.tensor(prefix + "timestep"), DType::F64);
+  const HostArray s = convert(c.tensor(prefix + "sigma"), DType::F64);
+  // sigma = (1 - t') m + t': the smallest t' tells m best.
+  const auto times = t.as<double>();
+  const auto smallest = std::ranges::min_element(times) - times.begin();
+  const double part = times[smallest] / kTimesteps;
+  const double m = (s.as<double>()[smallest] - part) / (1.0 - part);
+  // Both sides are float32: what is within their rounding of a known value is that value.
+  constexpr double kRounding = 1e-6;
+  for (const double known : {0.0, schedulers::FlowMatch().sigma_min}) {
+    if (std::abs(m - known) < kRounding) {
+      return known;
+    }
+  }
+  return m;
+}
+
+}  // namespace kinema::verification
