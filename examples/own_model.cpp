@@ -4,12 +4,10 @@
 #include <cstdio>
 
 #include "kinema/core/threefry.h"
-#include "kinema/graph/autodiff.h"
+#include "kinema/graph/ops.h"
 #include "kinema/nn/linear.h"
 #include "kinema/runtime/client.h"
-#include "kinema/runtime/program.h"
-#include "kinema/training/adamw.h"
-#include "kinema/weights/weights.h"
+#include "kinema/training/loss_trainer.h"
 
 namespace {
 
@@ -50,70 +48,31 @@ class Network {
   nn::Linear first_, second_, last_;
 };
 
-/// The shapes and first values of the parameters, by their names: "first.weight", "first.bias", ...
-std::vector<nn::ParamSpec> parameters() {
-  nn::SpecCollector collector([](const std::string&) { return DType::F32; });
-  const Network network(nn::Params(collector, ""));
-  return collector.take();
+/// Mean log(1 + exp(-margin)), without overflow, and the share of points on the right side.
+training::LossTerms terms(const Network& network, Tensor x, Tensor side) {
+  const Tensor margin = network(x) * side;
+  return {.loss = mean(log(1.0 + exp(-abs(margin))) - minimum(margin, 0.0)),
+          .metrics = {mean(convert(compare(margin, Comparison::GT, 0.0), DType::F32))}};
 }
-
-/// Waits for a program's scalar.
-float value(const pjrt::Buffer& scalar) { return scalar.to_host().as<float>()[0]; }
 
 }  // namespace
 
 int main() {
   const Spirals data(400);
-  const std::vector<nn::ParamSpec> specs = parameters();
-  const size_t kept = 3 * specs.size() + 1;  // tensors of the state
-
-  // A step takes parameters, AdamW's two moments of each, and how many updates there were, then the
-  // data; it gives the same state after the update, then loss and accuracy.
-  Graph graph;
-  training::AdamWState state;
-  for (auto* part : {&state.params, &state.mu, &state.nu}) {
-    for (const nn::ParamSpec& spec : specs) part->push_back(graph.input(spec.shape, spec.name));
-  }
-  state.count = graph.input({DType::S32, {}}, "count");
-  const Tensor x = graph.input(data.x.shape, "x");
-  const Tensor side = graph.input(data.side.shape, "side");
-
-  nn::Binder binder(specs, state.params);
-  const Tensor margin = Network(nn::Params(binder, ""))(x) * side;
-  // mean log(1 + exp(-margin)), without overflow
-  const Tensor loss = mean(log(1.0 + exp(-abs(margin))) - minimum(margin, 0.0));
-  const Tensor accuracy = mean(convert(compare(margin, Comparison::GT, 0.0), DType::F32));
-  const std::vector<Tensor> d = gradients(loss, state.params);
-  const Tensor norm = sqrt(training::total(training::gradient_sizes(specs, d).squares));
-  const Tensor rate = constant(graph, 0.01, {DType::F32, {}});
-  const training::AdamWState next = training::adamw(state, specs, d, norm, rate, {});
-
-  std::vector<Tensor> outputs = next.params;
-  outputs.insert(outputs.end(), next.mu.begin(), next.mu.end());
-  outputs.insert(outputs.end(), next.nu.begin(), next.nu.end());
-  outputs.insert(outputs.end(), {next.count, loss, accuracy});
-
-  // The new state takes over the memory of the old one.
-  runtime::ProgramOptions options{.name = "step"};
-  for (size_t i = 0; i < kept; ++i) options.emit.donate[i] = i;
-  pjrt::Client client = runtime::open_client({.hardware = "cpu"});
-  const auto step = runtime::Program::compile(client, graph, outputs, options);
-
-  std::vector<pjrt::Buffer> buffers = weights::initialise(specs, /*seed=*/0, client);
-  for (const Tensor zero : graph.inputs().subspan(specs.size(), kept - specs.size())) {
-    buffers.push_back(client.to_device(HostArray(zero.shape())));
-  }
+  const pjrt::Client client = runtime::open_client({.hardware = "cpu"});
+  training::LossTrainer trainer(
+      client, {data.x.shape, data.side.shape}, [](const nn::Params& params) {
+        return [network = Network(params)](std::span<const Tensor> inputs) {
+          return terms(network, inputs[0], inputs[1]);
+        };
+      });
   const pjrt::Buffer points = client.to_device(data.x);
   const pjrt::Buffer sides = client.to_device(data.side);
+  float accuracy = 0;
   for (int i = 1; i <= 400; ++i) {
-    std::vector<const pjrt::Buffer*> arguments;
-    for (size_t k = 0; k < kept; ++k) arguments.push_back(&buffers[k]);
-    arguments.insert(arguments.end(), {&points, &sides});
-    buffers = step.run(arguments);
-    if (i % 100 == 0) {
-      std::printf("step %d: loss %.4f, accuracy %.3f\n", i, value(buffers[kept]),
-                  value(buffers.back()));
-    }
+    const std::vector<float> values = trainer.step(std::vector{&points, &sides}, 0.01F);
+    accuracy = values[1];
+    if (i % 100 == 0) std::printf("step %d: loss %.4f, accuracy %.3f\n", i, values[0], accuracy);
   }
-  return value(buffers.back()) > 0.98F ? 0 : 1;
+  return accuracy > 0.98F ? 0 : 1;
 }

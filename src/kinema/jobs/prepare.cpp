@@ -57,6 +57,46 @@ preparation::Hooks hooks_of(const PrepareObserver& observer, const Job& job,
           .stop_requested = [&job] { return job.stop_asked(); }};
 }
 
+/// Where records are written to; null in processes that write none.
+struct RecordStores {
+  stores::RecordStore* training;
+  stores::RecordStore* evaluation;
+};
+
+/// Writes the folders one after the other, until the job is told to stop; returns how many clips
+/// were left out when they were decoded.
+int64_t write_parts(std::vector<resolve::PreparedPart>& parts, const preparation::Encoders& models,
+                    const char* noun, const RecordStores& into, const PrepareObserver& observer,
+                    const Job& job, PrepareResult& result) {
+  int64_t skipped = 0;
+  int64_t first_clip = 0;
+  for (resolve::PreparedPart& part : parts) {
+    stores::RecordStore* store = part.in_eval_folder ? into.evaluation : into.training;
+    part.options.first_clip = first_clip;
+    part.options.world = &job.world();
+    PreparedFolder made{
+        .kind = part.kind,
+        .path = store == nullptr ? "" : store->path(),
+        .has_buckets = !part.options.buckets.empty(),
+        .noun = noun,
+        .made = prepare_records(part.options, models, hooks_of(observer, job, store))};
+    if (store != nullptr) {
+      store->finish();
+      if (observer.on_folder) {
+        observer.on_folder(made);
+      }
+    }
+    first_clip = made.made.end_clip;
+    skipped += std::ssize(made.made.skipped);
+    result.stopped = made.made.stopped;
+    result.folders.push_back(std::move(made));
+    if (result.stopped) {
+      break;
+    }
+  }
+  return skipped;
+}
+
 }  // namespace
 
 PrepareResult prepare(const resolve::Settings& given, const PrepareObserver& observer,
@@ -112,34 +152,13 @@ PrepareResult prepare(const resolve::Settings& given, const PrepareObserver& obs
                                      .image_condition = model_source::has_image_condition(settings),
                                      .sizes = pictures.sizes,
                                      .image = clip.get()};
-  int64_t first_clip = 0;
   for (resolve::PreparedPart& part : parts) {
-    stores::RecordStore* store = !writes               ? nullptr
-                                 : part.in_eval_folder ? &*eval_records
-                                                       : &*records;
     part.options.clips = clips;
-    part.options.first_clip = first_clip;
-    part.options.world = &job.world();
-    PreparedFolder made{
-        .kind = part.kind,
-        .path = store == nullptr ? "" : store->path(),
-        .has_buckets = !part.options.buckets.empty(),
-        .noun = datasets::clip_noun(clip_settings),
-        .made = prepare_records(part.options, models, hooks_of(observer, job, store))};
-    if (store != nullptr) {
-      store->finish();
-      if (observer.on_folder) {
-        observer.on_folder(made);
-      }
-    }
-    first_clip = made.made.end_clip;
-    found_when_decoded += std::ssize(made.made.skipped);
-    result.stopped = made.made.stopped;
-    result.folders.push_back(std::move(made));
-    if (result.stopped) {
-      break;
-    }
   }
+  found_when_decoded +=
+      write_parts(parts, models, datasets::clip_noun(clip_settings),
+                  {records ? &*records : nullptr, eval_records ? &*eval_records : nullptr},
+                  observer, job, result);
   if (found_when_decoded > 0) {
     result.left_out.push_back({"damaged", found_when_decoded});
   }

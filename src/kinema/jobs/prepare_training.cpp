@@ -236,6 +236,34 @@ void check_start(const resolve::Settings& resolved, const resolve::Start& start,
   }
 }
 
+/// The step of the network, with its adapters, over the devices that are `asked` for.
+void plan_step(const resolve::Settings& settings, const networks::Network& network,
+               const model_source::Expert& expert, const std::vector<fs::path>& pretrained,
+               const mesh::Placement& asked, const Job& job, Training& out) {
+  model_source::check_videos(settings, expert);
+  out.pretrained = pretrained;
+  if (const auto pipeline = model_source::pipeline_index(settings)) {
+    sample::check_family(*pipeline, network);
+  }
+  job.notice(model_source::file_notices(pretrained.front()));
+  if (out.settings.sizes_only) {
+    std::ranges::fill(out.pretrained, fs::path());  // of which only the sizes are taken
+  }
+  resolve::check_sampler(settings, network);
+  out.two = resolve::two_experts(settings, network, expert);
+  out.step =
+      resolve::training_step(settings, network, expert,
+                             model_source::trained_adapters(settings, network, expert, job), asked);
+  const resolve::TrainingStep& what = out.step;
+  tell_adapters(what.adapters, job);
+  job.notice(what.warnings);
+  job.notice(resolve::model_notices(settings, network, expert.is_of_two()));
+  const int64_t networks = std::ssize(out.pretrained);
+  out.parameters = networks * count(own_of(what.specs));
+  out.trained_parameters = networks * count(training::trained_of(what.specs));
+  out.scheduler_config = resolve::scheduler_config(settings, network, what.step.objective);
+}
+
 }  // namespace
 
 Training prepare_training(const resolve::Settings& given, const pjrt::Client& client,
@@ -260,30 +288,9 @@ Training prepare_training(const resolve::Settings& given, const pjrt::Client& cl
   out.writer = std::make_unique<training::Background>();
 
   const mesh::Placement asked = resolve::placement(settings, client, job.world().hosts());
-  model_source::check_videos(settings, expert);
-  out.pretrained = pretrained;
-  if (const auto pipeline = model_source::pipeline_index(settings)) {
-    sample::check_family(*pipeline, network);
-  }
-  job.notice(model_source::file_notices(pretrained.front()));
-  if (out.settings.sizes_only) {
-    std::ranges::fill(out.pretrained, fs::path());  // of which only the sizes are taken
-  }
-  resolve::check_sampler(settings, network);
-  out.two = resolve::two_experts(settings, network, expert);
-  out.step =
-      resolve::training_step(settings, network, expert,
-                             model_source::trained_adapters(settings, network, expert, job), asked);
+  plan_step(settings, network, expert, pretrained, asked, job, out);
   const resolve::TrainingStep& what = out.step;
-  tell_adapters(what.adapters, job);
-  const mesh::Placement& place = what.options.place;
-  const runtime::Devices devices(client, place);
-  job.notice(what.warnings);
-  job.notice(resolve::model_notices(settings, network, expert.is_of_two()));
-  const int64_t networks = std::ssize(out.pretrained);
-  out.parameters = networks * count(own_of(what.specs));
-  out.trained_parameters = networks * count(training::trained_of(what.specs));
-  out.scheduler_config = resolve::scheduler_config(settings, network, what.step.objective);
+  const runtime::Devices devices(client, what.options.place);
   const resolve::Settings known = resolve::with_resolved(settings, what, expert);
   check_start(known, start, out);
   share_state(devices, job, out);

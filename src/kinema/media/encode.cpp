@@ -292,7 +292,7 @@ void write_png(const fs::path& path, const HostArray& image, std::span<const Png
   must(avcodec_receive_packet(codec.get(), packet.get()));
   const auto bytes = std::as_bytes(std::span(packet->data, static_cast<size_t>(packet->size)));
   constexpr size_t kHeader = 8 + 25;  // signature and the chunk IHDR, which is always first
-  AtomicFile file(path);
+  io::AtomicFile file(path);
   file.write(bytes.first(kHeader));
   for (const PngText& text : texts) {
     file.write(text_chunk(text));

@@ -11,7 +11,7 @@
 #include "kinema/core/error.h"
 
 // Chunks of ISO/IEC 15948: length, type, data, checksum of type and data.
-namespace kinema::io {
+namespace kinema::media {
 namespace {
 
 constexpr std::array<unsigned char, 8> kSignature{0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n'};
