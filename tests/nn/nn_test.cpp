@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <numbers>
 
 #include "arrays.h"
 #include "kinema/core/error.h"
@@ -194,6 +195,29 @@ TEST_F(NnTest, RopeTurnsByThePublishedAngles) {
     EXPECT_NEAR(got[1].as<float>()[at], -std::sin(angle), 2e-7);
     EXPECT_NEAR(got[1].as<float>()[at + 1], std::sin(angle), 2e-7);
   }
+}
+
+// RIFLEx (arXiv:2502.15894): one frequency of the frame axis turns by 0.9 of a circle over the
+// video, whatever its length; all other angles stay.
+TEST_F(NnTest, RiflexLowersOneFrequencyOfTheFrameAxis) {
+  Graph graph;
+  const Rope plain = rope_3d(graph, {40, 1, 2}, 128);
+  const Rope longer = rope_3d(graph, {40, 1, 2}, 128, 6);
+  const std::vector<HostArray> got = run(graph, std::vector<Tensor>{plain.cos, longer.cos});
+  for (size_t token = 0; token < 80; ++token) {
+    for (size_t pair = 0; pair < 64; ++pair) {
+      const size_t at = (token * 64 + pair) * 2;
+      const double frame = static_cast<double>(token / 2);
+      const double want =
+          pair == 5 ? std::cos(frame * 0.9 * 2 * std::numbers::pi / 40) : got[0].as<float>()[at];
+      ASSERT_NEAR(got[1].as<float>()[at], want, 1e-6) << token << " " << pair;
+    }
+  }
+  EXPECT_THAT(([&] {
+                rope_3d(graph, {40, 1, 2}, 128, 23);
+              }),
+              testing::ThrowsMessage<Error>(testing::HasSubstr(
+                  "riflex_frequency is 23, expected 0 (off) to 22, the frequencies of the frame")));
 }
 
 TEST_F(NnTest, RotationKeepsLengthsAndTurnsPairs) {

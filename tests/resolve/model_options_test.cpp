@@ -33,6 +33,9 @@ TEST(AttentionOptions, FollowTheConfiguration) {
       R"({"block_q": 1024, "block_kv_dkv": 256, "block_q_dq": null, "heads_per_tile": 1,
           "use_fused_bwd_kernel": true})";
 
+  config.model.riflex_frequency = 6;
+  EXPECT_EQ(model_source::model_options(config).riflex_frequency, 6);
+
   const nn::AttentionOptions options = model_source::model_options(config).attention;
 
   EXPECT_EQ(options.kind, nn::AttentionKind::ULYSSES_RING);

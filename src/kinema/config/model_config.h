@@ -36,6 +36,7 @@ struct ModelConfig {
   std::string lightning_ckpt;
   bool scan_layers = true;
   double dropout = 0.0;
+  int64_t riflex_frequency = 0;
 
   std::string attention = "flash";
   int64_t flash_min_seq_length = 4096;
@@ -199,6 +200,13 @@ struct ModelConfig {
            .share = Share::YES});
     visit("dropout", self.dropout, MAY_CHANGE,
           {.help = "dropout probability in the blocks, in training", .min = 0, .max = 0.999});
+    visit(
+        "riflex_frequency", self.riflex_frequency, MAY_CHANGE,
+        {.help = "RIFLEx, for videos longer than 81 frames: number of the temporal RoPE frequency "
+                 "that is lowered (Wan: 6); 0: off",
+         .min = 0,
+         .needs = {Needs::VIDEOS},
+         .share = Share::YES});
     visit("remat_policy", self.remat_policy, MAY_CHANGE,
           {.help =
                "rematerialization policy: which activations are saved for the backward pass. "

@@ -120,6 +120,7 @@ nn::ModelOptions model_options(const config::Config& config) {
   options.remat =
       remat_policy(m.remat_policy, m.names_which_can_be_saved, m.names_which_can_be_offloaded);
   options.dropout = m.dropout;
+  options.riflex_frequency = m.riflex_frequency;
   options.attention = attention_options(config);
   options.weights_storage = weights_storage(m.weights_storage);
   options.weights_memory = weights_memory(config);

@@ -34,6 +34,8 @@ struct ModelOptions {
   /// Memory of the scanned blocks' matrices, except adapters: all other weights are small. Weights
   /// in host memory are not trained.
   Memory weights_memory = Memory::DEVICE;
+  /// Number, from 1, of the frame axis' rotary frequency that RIFLEx lowers (nn/rope.h); 0: none.
+  int64_t riflex_frequency = 0;
   /// Products of quantized codes instead of floats.
   Quantization quantization = {};
   bool operator==(const ModelOptions&) const = default;

@@ -1,6 +1,8 @@
 #include "kinema/nn/rope.h"
 
 #include <cmath>
+#include <numbers>
+#include <span>
 #include <vector>
 
 #include "kinema/core/error.h"
@@ -14,51 +16,77 @@ namespace {
 
 constexpr double kTheta = 10000.0;  // base of the frequencies, section 3.4.2 of arXiv:2104.09864
 
-/// Values of one axis, f32 [size, width / 2, 2]; `sign` multiplies the first of each pair.
-Tensor axis_table(Graph& graph, int64_t size, int64_t width, double (*function)(double),
-                  float sign) {
+/// Radians per position of an axis' pairs.
+std::vector<double> frequencies(int64_t width) {
+  std::vector<double> out;
+  for (int64_t j = 0; j < width / 2; ++j) {
+    out.push_back(std::pow(kTheta, -2.0 * static_cast<double>(j) / static_cast<double>(width)));
+  }
+  return out;
+}
+
+/// Frequencies by axis.
+using Frequencies = std::array<std::vector<double>, 3>;
+
+/// Values of one axis, f32 [size, pairs, 2]; `sign` multiplies the first of each pair.
+Tensor axis_table(Graph& graph, int64_t size, std::span<const double> frequencies,
+                  double (*function)(double), float sign) {
   std::vector<float> values;
-  values.reserve(static_cast<size_t>(size * width));
+  values.reserve(2 * static_cast<size_t>(size) * frequencies.size());
   for (int64_t position = 0; position < size; ++position) {
-    for (int64_t j = 0; j < width / 2; ++j) {
-      const double exponent = -2.0 * static_cast<double>(j) / static_cast<double>(width);
-      const double angle = static_cast<double>(position) * std::pow(kTheta, exponent);
+    for (const double frequency : frequencies) {
+      const double angle = static_cast<double>(position) * frequency;
       const auto value = static_cast<float>(function(angle));
       values.push_back(sign * value);
       values.push_back(value);
     }
   }
-  return constant_f32(graph, {size, width / 2, 2}, values);
+  return constant_f32(graph, {size, std::ssize(frequencies), 2}, values);
 }
 
-Tensor grid_table(Graph& graph, std::array<int64_t, 3> grid, std::array<int64_t, 3> widths,
+Tensor grid_table(Graph& graph, std::array<int64_t, 3> grid, const Frequencies& frequencies,
                   int64_t lead, double (*function)(double), float sign) {
   std::vector<Tensor> parts;
-  int64_t head_dim = 0;
+  int64_t pairs = 0;
   for (int64_t axis = 0; axis < 3; ++axis) {
-    head_dim += widths[axis];
-    if (widths[axis] > 0) {
-      const Tensor table = axis_table(graph, grid[axis], widths[axis], function, sign);
+    const auto& own = frequencies[static_cast<size_t>(axis)];
+    const int64_t size = grid[static_cast<size_t>(axis)];
+    pairs += std::ssize(own);
+    if (!own.empty()) {
+      const Tensor table = axis_table(graph, size, own, function, sign);
       parts.push_back(
-          broadcast_in_dim(table, {grid[0], grid[1], grid[2], widths[axis] / 2, 2}, {axis, 3, 4}));
+          broadcast_in_dim(table, {grid[0], grid[1], grid[2], std::ssize(own), 2}, {axis, 3, 4}));
     }
   }
   const Tensor of_grid =
-      reshape(concatenate(parts, Axis(3)), {grid[0] * grid[1] * grid[2], 1, head_dim / 2, 2});
+      reshape(concatenate(parts, Axis(3)), {grid[0] * grid[1] * grid[2], 1, pairs, 2});
   if (lead == 0) {
     return of_grid;
   }
-  const Tensor before = constant(graph, function(0.0), {DType::F32, {lead, 1, head_dim / 2, 2}});
+  const Tensor before = constant(graph, function(0.0), {DType::F32, {lead, 1, pairs, 2}});
   return concatenate({before, of_grid}, Axis(0));
+}
+
+Rope rope(Graph& graph, std::array<int64_t, 3> grid, const Frequencies& frequencies, int64_t lead) {
+  return {.cos = grid_table(graph, grid, frequencies, lead, std::cos, 1.0F),
+          .sin = grid_table(graph, grid, frequencies, lead, std::sin, -1.0F)};
 }
 
 }  // namespace
 
-Rope rope_3d(Graph& graph, std::array<int64_t, 3> grid, int64_t head_dim) {
+Rope rope_3d(Graph& graph, std::array<int64_t, 3> grid, int64_t head_dim, int64_t riflex) {
   check(head_dim > 0 && head_dim % 2 == 0, "[rope] heads of {} channels cannot be paired",
         head_dim);
   const int64_t side = 2 * (head_dim / 6);
-  return rope_of_axes(graph, grid, {head_dim - 2 * side, side, side});
+  Frequencies all{frequencies(head_dim - 2 * side), frequencies(side), frequencies(side)};
+  check(riflex >= 0 && riflex <= std::ssize(all[0]),
+        "[rope] riflex_frequency is {}, expected 0 (off) to {}, the frequencies of the frame axis",
+        riflex, all[0].size());
+  if (riflex > 0) {
+    all[0][static_cast<size_t>(riflex - 1)] =
+        0.9 * 2 * std::numbers::pi / static_cast<double>(grid[0]);
+  }
+  return rope(graph, grid, all, /*lead=*/0);
 }
 
 Rope rope_of_axes(Graph& graph, std::array<int64_t, 3> grid, std::array<int64_t, 3> widths,
@@ -66,8 +94,8 @@ Rope rope_of_axes(Graph& graph, std::array<int64_t, 3> grid, std::array<int64_t,
   for (const int64_t width : widths) {
     check(width >= 0 && width % 2 == 0, "[rope] {} channels of an axis cannot be paired", width);
   }
-  return {.cos = grid_table(graph, grid, widths, lead, std::cos, 1.0F),
-          .sin = grid_table(graph, grid, widths, lead, std::sin, -1.0F)};
+  return rope(graph, grid, {frequencies(widths[0]), frequencies(widths[1]), frequencies(widths[2])},
+              lead);
 }
 
 Tensor rotate(Tensor x, const Rope& rope) {

@@ -16,7 +16,11 @@ struct Rope {
 /// The channels are divided into frame, row and column parts of d - 4 (d / 6), 2 (d / 6) and 2 (d /
 /// 6) channels. Pair j of a part of width D is rotated by position * 10000^(-2 j / D). Angles are
 /// computed in f64 on the host, one table per axis, and broadcast over the grid in the program.
-Rope rope_3d(Graph& graph, std::array<int64_t, 3> grid, int64_t head_dim);
+///
+/// `riflex`: RIFLEx (arXiv:2502.15894) for videos longer than those of the training. Of the frame
+/// part, the frequency of this number, from 1, becomes 0.9 * 2 pi / frames, so that it does not
+/// complete a period within the video; 0: none does. Throws an Error for a number that is not there.
+Rope rope_3d(Graph& graph, std::array<int64_t, 3> grid, int64_t head_dim, int64_t riflex = 0);
 
 /// The same with the given number of channels per axis (each even). `lead` tokens precede those of
 /// the grid and are not rotated: text, at position 0 along every axis (Flux).

@@ -380,7 +380,7 @@ TransformerOutputs transformer_outputs(std::span<const Tensor> params,
     const Scope scope(graph, "patch_embedding");
     x = offer("patch_embed", ends.patch(nn::as(inputs.hidden_states, dtype), precision));
     x = options.place(x, kTokenAxes);
-    given.rope = nn::rope_3d(graph, grid, config.attention_head_dim);
+    given.rope = nn::rope_3d(graph, grid, config.attention_head_dim, options.riflex_frequency);
     if (inputs.tap) {
       offer_rope(given.rope, inputs);
     }
