@@ -142,13 +142,13 @@ TEST(PipelineFolder, RefusesAPartWhoseOwnConfigIsOfAnotherFamily) {
   folder.write("unet/config.json", R"({"_class_name": "FluxTransformer2DModel"})");
   EXPECT_THAT([&] { read_pipeline_folder(folder.path()); },
               ThrowsMessage<Error>(AllOf(HasSubstr("`FluxTransformer2DModel`"),
-                                         HasSubstr("wants a UNet2DConditionModel"))));
+                                         HasSubstr("needs a UNet2DConditionModel"))));
   folder.write("unet/config.json", R"({"_class_name": "UNet2DConditionModel"})");
   EXPECT_NO_THROW(read_pipeline_folder(folder.path()));
   folder.write("text_encoder/config.json", R"({"architectures": ["T5EncoderModel"]})");
   EXPECT_THAT([&] { read_pipeline_folder(folder.path()); },
               ThrowsMessage<Error>(
-                  AllOf(HasSubstr("`T5EncoderModel`"), HasSubstr("wants a CLIPTextModel"))));
+                  AllOf(HasSubstr("`T5EncoderModel`"), HasSubstr("needs a CLIPTextModel"))));
 }
 
 /// Two experts whose folders are links to folders of these names.
@@ -168,7 +168,7 @@ TEST(PipelineFolder, DoubtsExpertsThatSeemToHaveChangedPlaces) {
   const TemporaryFolder folder;
   const auto swapped =
       linked_experts(folder, "wan2.2_i2v_low_noise_14B", "wan2.2_i2v_high_noise_14B");
-  EXPECT_THAT(warnings(swapped), testing::ElementsAre(HasSubstr("changed places")));
+  EXPECT_THAT(warnings(swapped), testing::ElementsAre(HasSubstr("seem to be exchanged")));
 }
 
 TEST(PipelineFolder, DoubtsNothingWhereNamesFitOrSayNothing) {

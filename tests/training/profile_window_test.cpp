@@ -188,7 +188,7 @@ TEST(ProfileWindow, RefusesARunThatEndsBeforeIt) {
   const auto make = [](int64_t skip) {
     return [=] { ProfileWindow({.skip_first = skip, .steps = 1}, fake("sound"), "x", 2, 6); };
   };
-  EXPECT_THAT(make(4), ThrowsMessage<Error>(AllOf(HasSubstr("is 7, but the run ends after 6"),
+  EXPECT_THAT(make(4), ThrowsMessage<Error>(AllOf(HasSubstr("would be 7, but the run ends after 6"),
                                                   HasSubstr("below 4"))));
   EXPECT_NO_THROW(make(3)());
 }

@@ -236,7 +236,7 @@ TEST(ConvertLora, RefusesWhatItWouldLose) {
   EXPECT_THAT(convert("x.safetensors"), ThrowsMessage<Error>(HasSubstr("lora_te_layer_0.alpha")));
   write(scratch / "more.safetensors", products());
   EXPECT_THAT(convert("folder"), ThrowsMessage<Error>(HasSubstr("must end with")));
-  EXPECT_THAT(convert("more.safetensors"), ThrowsMessage<Error>(HasSubstr("there already")));
+  EXPECT_THAT(convert("more.safetensors"), ThrowsMessage<Error>(HasSubstr("exists already")));
   EXPECT_THAT([] { lora_format_from_string("gguf"); },
               ThrowsMessage<Error>(HasSubstr("comfyui or kohya")));
 }

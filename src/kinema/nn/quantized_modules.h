@@ -10,8 +10,8 @@
 /// Quantization::module_path.
 namespace kinema::nn {
 
-/// A module's path for patterns, from its key: `blocks.{}.attn1.to_q`. Each model family has its
-/// own.
+/// A module's path for patterns, from its key. An example is `blocks.{}.attn1.to_q`; each model
+/// family has its own.
 using ModulePath = std::string (*)(std::string_view key);
 
 QuantizedProducts quantized_products(const Quantization& quantization, ModulePath path);

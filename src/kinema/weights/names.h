@@ -115,8 +115,8 @@ std::optional<Piece> original_module(const NameTable& table, std::string_view di
 /// The sizes of a model from its names, in either naming.
 Layout layout_of(const NameTable& table, std::span<const std::string_view> names);
 
-/// The numbers in `name` at the pattern's `{}`; nothing if the pattern, such as `blocks.{}.norm`,
-/// does not match. With `prefix` the name may be longer.
+/// The numbers in `name` at the pattern's `{}`; nothing if the pattern does not match. A pattern is
+/// `blocks.{}.norm`. With `prefix` the name may be longer.
 std::optional<Numbers> match(std::string_view pattern, std::string_view name,
                              Spelling spelling = Spelling::DOTS, bool prefix = false);
 
