@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 
-/// Each test with variables and a temporary folder of its own.
+/// Each test has its own variables and temporary folder.
 class UserFolders : public ::testing::Test {
  protected:
   void SetUp() override {
