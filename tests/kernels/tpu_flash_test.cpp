@@ -314,7 +314,7 @@ TEST(TilesWithinBound, GoByTheLongestQueryAndKeyThatCounts) {
               ElementsAre(0, 0, 0, 0));  // a row without keys is never within
 }
 
-// What the bound is for: without it the same head is wrong, and shows it.
+// The purpose of the bound: without it the same head is wrong, and the result shows it.
 TEST(TilesWithinBound, AreAllThatAFixedMaximumIsRightFor) {
   Case c{1, 128, 200, 2, 128, DType::F32, -1, blocks(128, 128, 128)};
   c.beyond = true;

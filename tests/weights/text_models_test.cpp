@@ -103,7 +103,7 @@ TEST(T5Config, T5BeforeItsGatesIsRefused) {
               ThrowsMessage<Error>(HasSubstr("stands for relu")));
 }
 
-/// A copy of a model's folder whose tensors have other names; an empty name leaves one out.
+/// A copy of a model's folder with renamed tensors; an empty name omits one.
 class Renamed {
  public:
   Renamed(const std::string& folder, const std::function<std::string(const std::string&)>& name) {
