@@ -147,7 +147,8 @@ void add_expected(const ExpectedTime& expected, Lines& lines) {
   }
 }
 
-/// `all-to-all 120 of 160 (6.49 GiB) beside attention`, one line per kind.
+/// `all-to-all 120 of 160 (6.49 GiB) beside attention`: what overlaps with the collectives, one
+/// line per kind.
 void add_overlap(const Report& report, Lines& lines) {
   if (report.target.chip.family == Family::CPU) {
     return;

@@ -113,10 +113,10 @@ struct Schedule {
   int64_t size() const { return static_cast<int64_t>(steps.size()); }
 };
 
-/// The table of a sampler for `num_inference_steps` steps and pictures of so many tokens, which a
-/// dynamic shift asks for; throws an Error when the number of steps or the shift is out of range.
-/// Positions, not timesteps, choose the row: with many steps and a large shift two steps may share
-/// a timestep.
+/// The table of a sampler for `num_inference_steps` steps; `tokens`: those of a picture, for a
+/// dynamic shift. Throws an Error if the number of steps or the shift is out of range. Rows are
+/// selected by position, not by timestep: with many steps and a large shift two steps may have the
+/// same timestep.
 Schedule make_schedule(const ScheduleConfig& config, int64_t num_inference_steps,
                        int64_t tokens = 0);
 

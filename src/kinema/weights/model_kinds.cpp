@@ -99,7 +99,8 @@ constexpr ModelKind kKinds[] = {
      .any = "*.diff *.diff_b *.diff_m *.w_norm *.b_norm",
      .known_modules = true},
 
-    // ---- Networks beside another one ---------------------------------------------------------
+    // ---- Networks in addition to another one
+    // -----------------------------------------------------
     {.name = "ControlNet",
      .classes = "ControlNetModel FluxControlNetModel FluxMultiControlNetModel ControlNetUnionModel "
                 "WanControlnet StableDiffusionXLControlNetPipeline FluxControlNetPipeline",
