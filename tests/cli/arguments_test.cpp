@@ -273,7 +273,7 @@ TEST_F(InspectCommand, ChecksEveryPartOfAPipeline) {
   const std::string sampler = "UniPCMultistepScheduler";
   index.replace(index.find(sampler), sampler.size(), "DPMSolverMultistepScheduler");
   EXPECT_THAT(damaged("model_index.json", index).out,
-              HasSubstr("its scheduler, DPMSolverMultistepScheduler, is no sampler here"));
+              HasSubstr("its scheduler, DPMSolverMultistepScheduler, is not supported"));
   damaged("model_index.json", "[]").expect_error("must be an object");
   damaged("vae/config.json", "{}").expect_error("vae");
   damaged("scheduler/scheduler_config.json", "{}").expect_error("_class_name");

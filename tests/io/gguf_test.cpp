@@ -228,7 +228,7 @@ TEST(Gguf, RefusesTensorsThatLieOverEachOther) {
   ASSERT_EQ(text[at], 64);
   text[at] = 32;
   EXPECT_THAT([&] { GgufFile::parse(std::as_bytes(std::span(text)), "input"); },
-              ThrowsMessage<Error>(HasSubstr("`two` lies over `one`")));
+              ThrowsMessage<Error>(HasSubstr("`two` overlaps `one`")));
 }
 
 }  // namespace

@@ -335,7 +335,7 @@ TEST(ClipTokenizer, DamagedFilesAreRefusedByName) {
       .expect_refused("x y", "has id 9999999");
   Folder()
       .write("tokenizer_config.json", R"({"model_max_length": 1})")
-      .expect_refused("tokenizer_config.json", "expected 2 up");
+      .expect_refused("tokenizer_config.json", "expected at least 2");
   EXPECT_THAT([] { ClipTokenizer::open("/nowhere"); }, ThrowsMessage<Error>(HasSubstr("/nowhere")));
 }
 

@@ -140,7 +140,7 @@ TEST(Checkpoint, NamesWhatIsWrongAsTheFileDoes) {
   refuses(arrays, "`blocks.1.self_attn.q.weight` [128,128] is missing");
   arrays = smallest(false, false);
   arrays.insert_or_assign("head.modulation", HostArray(Shape{DType::F32, {1, 3, 128}}));
-  refuses(arrays, "`head.modulation` is f32[1,3,128] but the config wants [1,2,128]");
+  refuses(arrays, "`head.modulation` is f32[1,3,128] but the config expects [1,2,128]");
   arrays.erase("head.head.weight");
   refuses(arrays, "`head.head.weight`");
   arrays.insert_or_assign("patch_embedding.weight", HostArray(Shape{DType::F32, {96, 6, 1, 2, 2}}));

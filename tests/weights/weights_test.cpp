@@ -122,7 +122,7 @@ TEST(CheckPath, NamesTheTensorAndHowManyMore) {
               ThrowsMessage<Error>(HasSubstr("`blocks.0.attn1.to_q.weight` [12,12] is missing")));
   EXPECT_THAT([] { networks::check_path(io::golden("corrupt/model_wrong_shape")); },
               ThrowsMessage<Error>(HasSubstr(
-                  "`blocks.0.attn1.to_q.weight` is f32[12,11] but the config wants [12,12]")));
+                  "`blocks.0.attn1.to_q.weight` is f32[12,11] but the config expects [12,12]")));
   EXPECT_THAT([] { networks::check_path(io::golden("corrupt/model_extra_tensor")); },
               ThrowsMessage<Error>(HasSubstr("`blocks.1.attn1.to_q.weight`")));
   EXPECT_THAT([] { networks::check_path(io::golden("corrupt/model_wrong_dtype")); },

@@ -27,7 +27,7 @@ std::string timings_line(std::span<const training::Timings::Phase> phases) {
 
 void print_result(const runs::TrainResult& result) {
   if (!result.stopped_in.empty()) {
-    print_line(fmt::format("stopped {}; the same command goes on", result.stopped_in));
+    print_line(fmt::format("stopped {}; the same command resumes", result.stopped_in));
     return;
   }
   const std::string why = result.stopped_for.empty() ? "" : " (" + result.stopped_for + ")";

@@ -2,8 +2,8 @@
 
 #include "kinema/flags/flag.h"
 
-// Flags of XLA's DebugOptions. Defaults are those of the flag list of jaxlib 0.11.0; what each
-// plugin knows was asked of xla-cpu-pjrt 0.0.1, jax-cuda13-pjrt 0.12.0.1 and libtpu 0.0.51.
+// Flags of XLA's DebugOptions. Defaults are those of the flag list of jaxlib 0.11.0; support was
+// tried with the plugins xla-cpu-pjrt 0.0.1, jax-cuda13-pjrt 0.12.0.1 and libtpu 0.0.51.
 namespace kinema::flags {
 namespace {
 

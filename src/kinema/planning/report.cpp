@@ -162,9 +162,9 @@ void add_overlap(const Report& report, Lines& lines) {
         parts.push_back(fmt::format("{} ({}) {}", part.count, bytes_text(part.bytes), what));
       }
     };
-    add(sum.attention, "run beside attention");
-    add(sum.other, "beside other arithmetic");
-    add(sum.exposed, "beside nothing");
+    add(sum.attention, "overlap with attention");
+    add(sum.other, "with other compute");
+    add(sum.exposed, "not overlapped");
     lines.add(name, "of {} {}: {}", count, kind, fmt::join(parts, ", "));
     name = "";
   }

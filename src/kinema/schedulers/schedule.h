@@ -80,7 +80,7 @@ bool clips_sample(const ScheduleConfig& config);
 ///     c  = x x + previous x_prev + m0 m0 + m1 m1 + m2 m2           (corrected sample)
 ///     x' = from_c c + from_m0 m0 + from_m1 m1 + from_v v           (next sample)
 ///
-/// The next step is given x', x_prev = c, m1 = m0, m2 = m1. Of a flow, v is the velocity and
+/// The next step is given x', x_prev = c, m1 = m0, m2 = m1. For a flow, v is the velocity and
 /// m0 = x - sigma v.
 struct StepCoefficients {
   float input = 1;
@@ -93,8 +93,8 @@ struct StepCoefficients {
   std::vector<float> values() const;
 };
 
-/// Throws an Error that names the samplers for a configuration of another class or of an
-/// unsupported setting, and one for a sampler that would clip.
+/// Throws an Error for a configuration of an unknown class or with an unsupported setting (with the
+/// samplers to use instead), and for a sampler that would clip.
 void check_class(const ScheduleConfig& config);
 
 /// Samplers that `scheduler=` may name when the sampler of this schedule cannot be used:
