@@ -346,7 +346,7 @@ TEST(ListFolder, SaysOfAnAnimationThatItIsOne) {
   const Survey survey = survey_clips(*clips, {.clips = 2, .any_length = true});
   for (int64_t i = 0; i < 2; ++i) {
     EXPECT_THAT(short_reason(*clips, i, survey.problems[static_cast<size_t>(i)]),
-                HasSubstr(clips->name(i) + " is an animation, of which no picture is read"));
+                HasSubstr(clips->name(i) + " is an animation, expected a single picture"));
   }
 }
 
