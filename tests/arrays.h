@@ -11,7 +11,7 @@
 #include "kinema/core/host_array.h"
 #include "kinema/core/threefry.h"
 
-/// Arrays that tests are given, and how far two of them are from each other.
+/// Test arrays, and distances between arrays.
 namespace kinema {
 
 /// Standard normal, f32, a function of dims and seed.
@@ -24,7 +24,7 @@ inline HostArray normal(Dims dims, uint64_t seed) {
   return out;
 }
 
-/// Largest absolute value, f32; infinity where one is not a number.
+/// Largest absolute value of an f32 array; infinity if any is NaN.
 inline double largest(const HostArray& a) {
   double out = 0.0;
   for (const float x : a.as<float>()) {
@@ -34,8 +34,7 @@ inline double largest(const HostArray& a) {
   return out;
 }
 
-/// Largest absolute difference of two f32 arrays of as many elements; infinity where one is not a
-/// number.
+/// Largest absolute difference of two f32 arrays of equal size; infinity if any is NaN.
 inline double largest_difference(const HostArray& a, const HostArray& b) {
   EXPECT_EQ(a.shape.elements(), b.shape.elements());
   if (a.shape.elements() != b.shape.elements()) {

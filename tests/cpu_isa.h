@@ -8,8 +8,8 @@
 #include "kinema/kernels/cpu/isa.h"
 #include "kinema/runtime/client.h"
 
-/// `KINEMA_CPU_ISA=avx2 ./dev test -L golden`: a test that includes this runs with no more than
-/// that instruction set, as `kinema` does; all are skipped where the processor lacks it.
+/// `KINEMA_CPU_ISA=avx2 ./dev test -L golden`: a test that includes this runs with at most that
+/// instruction set, as `kinema` does; it is skipped if the processor lacks it.
 namespace kinema {
 
 class LimitedIsa : public ::testing::Environment {

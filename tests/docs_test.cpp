@@ -1,4 +1,4 @@
-// What the documents show exists: C++ blocks are compiled code, and paths are there.
+// Checks that the docs show what exists: C++ blocks are compiled code, and paths exist.
 #include <gmock/gmock.h>
 
 #include <filesystem>
@@ -47,7 +47,7 @@ std::vector<fs::path> documents() {
   return out;
 }
 
-/// Lines without indentation and empty ones, joined.
+/// Lines without indentation and without empty lines, joined.
 std::string flattened(const std::string& text) {
   std::istringstream in(text);
   std::string out;
@@ -60,7 +60,7 @@ std::string flattened(const std::string& text) {
   return out;
 }
 
-/// Every source that a build compiles, flattened.
+/// Every source file that a build compiles, flattened.
 std::vector<std::string> compiled_sources() {
   std::vector<std::string> out;
   for (const char* folder : {"src", "tests", "examples", "fuzz", "bench"}) {
@@ -99,7 +99,7 @@ TEST(Docs, NameOnlyFilesThatAreThere) {
   const std::regex fence("```[^`]*```");
   const std::regex link(R"(\]\(([^)#:]+)\))");
   for (const fs::path& document : documents()) {
-    // C++ has brackets before parentheses too.
+    // C++ also has brackets before parentheses.
     const std::string text = std::regex_replace(read(document), fence, "");
     for (std::sregex_iterator it(text.begin(), text.end(), link), end; it != end; ++it) {
       const fs::path target = document.parent_path() / (*it)[1].str();
@@ -108,7 +108,7 @@ TEST(Docs, NameOnlyFilesThatAreThere) {
   }
 }
 
-// Commands are run by tests/docs/commands.py.
+// tests/docs/commands.py runs the commands.
 
 TEST(Descriptions, NameEveryFamilyOfModels) {
   const auto behind = [](const fs::path& file, const std::string& word, const std::string& end) {
@@ -127,7 +127,7 @@ TEST(Descriptions, NameEveryFamilyOfModels) {
   }
 }
 
-// A user of the library reads which header to include.
+// The docs tell a library user which header to include.
 TEST(Docs, NameTheLibrarysHeader) {
   EXPECT_THAT(read(root() / "docs" / "internals" / "library.md"),
               HasSubstr("#include <kinema/kinema.h>"));

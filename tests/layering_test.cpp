@@ -1,4 +1,4 @@
-// Every `#include "room/..."` of a room must name that room or one that it may depend on.
+// Every `#include "room/..."` in a room must name that room or one that it may depend on.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -13,7 +13,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What each room may include beside itself.
+// The rooms that each room may include, besides itself.
 const std::map<std::string, std::set<std::string>>& allowed() {
   static const std::map<std::string, std::set<std::string>> table = {
       {"allocator", {}},
@@ -99,7 +99,7 @@ std::vector<std::string> included_rooms(const fs::path& file) {
   return rooms;
 }
 
-/// Of a path below src/kinema; what lies there itself is the room `api`.
+/// The room of a path in src/kinema; files directly in it are the room `api`.
 std::string room_of(const fs::path& path) {
   return path.has_parent_path() ? path.begin()->string() : "api";
 }
@@ -120,7 +120,7 @@ TEST(Layering, EveryIncludePointsToAnEarlierRoom) {
     SCOPED_TRACE(entry.path().string());
     ASSERT_TRUE(allowed().contains(room)) << "room `" << room << "` is not in the table";
     for (const std::string& other : included_rooms(entry.path())) {
-      // A path that begins with no room of ours belongs to a library ("xla/...").
+      // A path that does not begin with one of our rooms belongs to a library ("xla/...").
       if (other != room && allowed().contains(other)) {
         EXPECT_TRUE(allowed().at(room).contains(other))
             << room << " may not include " << other << "/";
@@ -130,9 +130,9 @@ TEST(Layering, EveryIncludePointsToAnEarlierRoom) {
   EXPECT_GT(files, 10) << "the sources were not found under " << src;
 }
 
-// Another family of networks must be a file beside networks/wan.cpp, a line in networks/open.cpp
-// and one in weights/family.cpp; weights/model_kinds.cpp has the names of files of other models
-// too. Who adds one adds it here.
+// A new family of networks is a file like networks/wan.cpp, a line in networks/open.cpp and one in
+// weights/family.cpp; weights/model_kinds.cpp also has the file names of other models. Add new
+// families to this list.
 TEST(Layering, OnlyNetworksKnowsWhichFamiliesThereAre) {
   const fs::path src = fs::path(KINEMA_SOURCE_DIR) / "src/kinema";
   static const std::regex family(
@@ -202,8 +202,8 @@ TEST(Layering, RoomsIncludeAllThatTheTableAllows) {
   }
 }
 
-// std::regex matches by recursion, a frame for each character: a name of 50,000 letters in a file
-// from elsewhere ends the process. Plain searches say the same and need no stack.
+// std::regex matches recursively, a stack frame per character: a name of 50,000 letters in a
+// downloaded file would end the process. Plain searches give the same result without a deep stack.
 TEST(Layering, NothingMatchesByRegex) {
   static const std::regex include(R"re(^\s*#\s*include\s+<(regex|regex\.h|boost/regex.*)>)re");
   int files = 0;
@@ -223,7 +223,7 @@ TEST(Layering, NothingMatchesByRegex) {
   EXPECT_GT(files, 100) << "the sources were not found";
 }
 
-// Whoever compiles a file without the others of its room sees then that its header stands alone.
+// Compiling one file of a room alone then shows whether its header is self-contained.
 TEST(Layering, AFileIncludesItsOwnHeaderFirst) {
   const fs::path src = fs::path(KINEMA_SOURCE_DIR) / "src";
   int files = 0;
@@ -242,7 +242,7 @@ TEST(Layering, AFileIncludesItsOwnHeaderFirst) {
   EXPECT_GT(files, 100) << "the sources were not found";
 }
 
-// A function returns another configuration instead: each name then means one set of values.
+// Functions return a new configuration instead, so that a name means one set of values.
 TEST(Layering, NoFunctionChangesAConfigurationThatItIsGiven) {
   static const std::regex changes(R"re((^|[^a-z_])config::(Config|Loaded)\s*&)re");
   static const std::regex constant(R"re(const config::(Config|Loaded)\s*&)re");

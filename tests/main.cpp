@@ -1,5 +1,5 @@
-// main of every test program. A room's tests are one program; `--file=NAME` runs those of NAME.cpp
-// alone, which is how ctest calls it. A --gtest_filter of the caller's own goes before.
+// main of every test program. A room's tests are one program; ctest runs `--file=NAME`, which
+// selects the tests of NAME.cpp. An explicit --gtest_filter has precedence.
 #include <gmock/gmock.h>
 
 #include <cstdio>
@@ -9,7 +9,7 @@
 
 namespace {
 
-/// The value of `--file=`, taken out of the arguments; empty without it.
+/// The value of `--file=`, removed from the arguments; empty without it.
 std::string take_file(int* argc, char** argv) {
   constexpr std::string_view kOption = "--file=";
   std::string file;
@@ -26,7 +26,7 @@ std::string take_file(int* argc, char** argv) {
   return file;
 }
 
-/// A filter of GoogleTest with every test of FILE.cpp.
+/// A GoogleTest filter for every test of FILE.cpp.
 std::string tests_of(std::string_view file) {
   std::string filter;
   const auto& all = *testing::UnitTest::GetInstance();

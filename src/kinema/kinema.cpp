@@ -7,11 +7,10 @@ namespace kinema {
 
 Config load_config(const std::string& file, const std::vector<std::string>& overrides,
                    const Observer& observer) {
-  check(
-      !file.empty() && file.find('=') == std::string::npos,
-      "[config] load_config wants a YAML file, a model's folder or its name on the hub first, not "
-      "`{}`\n  key=value are its second argument",
-      file);
+  check(!file.empty() && file.find('=') == std::string::npos,
+        "[config] load_config is given `{}`, expected a YAML file, a model's folder or its hub id\n"
+        "  key=value words are its second argument",
+        file);
   std::vector<std::string> words{file};
   words.insert(words.end(), overrides.begin(), overrides.end());
   return with_file_errors(

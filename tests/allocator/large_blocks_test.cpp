@@ -48,7 +48,7 @@ TEST_F(LargeBlocksTest, AlignsBigBlocksForHugePages) {
   ASSERT_EQ(posix_memalign(&block, 64, 9 * kMiB), 0);
 
   EXPECT_TRUE(is_multiple(block, 2 * kMiB));
-  std::memset(block, 1, 9 * kMiB);  // every page of it is there
+  std::memset(block, 1, 9 * kMiB);  // touches every page
   free(block);
 }
 
@@ -75,13 +75,13 @@ TEST_F(LargeBlocksTest, LeavesSmallAndOddlyAlignedBlocksToTheCLibrary) {
 }
 
 TEST_F(LargeBlocksTest, KeepsNoMoreIdleThanItsAllowance) {
-  // Sizes too different to serve each other; together 80 times the allowance of 8 MiB.
+  // Sizes too different to be reused for each other; together 80 times the allowance of 8 MiB.
   for (size_t size = 8 * kMiB; size <= 128 * kMiB; size += size / 4) {
     void* block = aligned_alloc(64, size);
     ASSERT_NE(block, nullptr);
     free(block);
   }
-  // The next mapping makes room first.
+  // The next mapping first releases idle blocks.
   void* last = aligned_alloc(64, 200 * kMiB);
 
   EXPECT_LE(large_blocks().idle_bytes, static_cast<int64_t>(8 * kMiB));
@@ -93,12 +93,12 @@ TEST_F(LargeBlocksTest, KeepsThePeakThatOfWhatIsInUse) {
   for (size_t i = 0; i < 20; ++i) {
     held.push_back(aligned_alloc(64, 100 * kMiB));
   }
-  // Too different to serve each other: all of them would be kept, beside so much in use.
+  // Too different to be reused for each other; with so much in use all of them would be kept.
   for (size_t size = 33 * kMiB; size < 60 * kMiB; size += size / 4) {
     free(aligned_alloc(64, size));
   }
 
-  // The allowance, and what has been freed last.
+  // The allowance, plus the block freed last.
   EXPECT_LE(large_blocks().idle_bytes, static_cast<int64_t>((8 + 60) * kMiB));
   for (void* block : held) free(block);
 }
@@ -127,7 +127,7 @@ TEST_F(LargeBlocksTest, EveryFunctionOfTheFamilyKnowsItsBlocks) {
   ASSERT_NE(block, nullptr);
   const size_t usable = malloc_usable_size(block);
   EXPECT_GE(usable, 3 * kMiB + 1);
-  std::memset(block, 1, usable);  // all of it may be used
+  std::memset(block, 1, usable);  // all of it must be usable
   block = reallocarray(block, 4, kMiB);
   ASSERT_NE(block, nullptr);
   EXPECT_EQ(static_cast<char*>(block)[3 * kMiB], 1);
@@ -141,7 +141,7 @@ TEST_F(LargeBlocksTest, EveryFunctionOfTheFamilyKnowsItsBlocks) {
     free(other);
   }
   EXPECT_EQ(malloc_usable_size(nullptr), 0U);
-  const volatile size_t too_much = SIZE_MAX - 64;  // not for the compiler to know
+  const volatile size_t too_much = SIZE_MAX - 64;  // hides the value from the compiler
   EXPECT_EQ(pvalloc(too_much), nullptr);
   EXPECT_EQ(aligned_alloc(64, too_much), nullptr);
 }
@@ -167,7 +167,7 @@ TEST_F(LargeBlocksTest, AChildOfAForkCanAllocate) {
     const pid_t child = fork();
     ASSERT_GE(child, 0);
     if (child == 0) {
-      alarm(20);  // a lock that the busy thread held would never open
+      alarm(20);  // a lock held by the busy thread would never be released
       free(aligned_alloc(64, kMiB));
       _exit(0);
     }
@@ -179,15 +179,15 @@ TEST_F(LargeBlocksTest, AChildOfAForkCanAllocate) {
   busy.join();
 }
 
-// The pool's own books grow and move while it holds its lock; where their old place begins a page,
-// freeing it must not ask the pool.
+// The pool's bookkeeping grows and moves while the pool holds its lock. If its old address is a
+// page boundary, freeing it must not call the pool.
 TEST_F(LargeBlocksTest, KeepsBooksOfThousandsOfBlocks) {
   for (int round = 0; round < 3; ++round) {
     std::vector<void*> blocks;
     std::vector<void*> odds;
     for (size_t i = 0; i < 6000; ++i) {
       blocks.push_back(aligned_alloc(64, kMiB / 4));
-      odds.push_back(malloc(8 * (i % 513)));  // moves the heap's end about
+      odds.push_back(malloc(8 * (i % 513)));  // moves the end of the heap
     }
     for (void* block : blocks) free(block);
     for (void* odd : odds) free(odd);
@@ -206,7 +206,7 @@ TEST_F(LargeBlocksTest, ServesManyThreads) {
         block[0] = static_cast<char>(t);
         block[size - 1] = static_cast<char>(t);
         std::this_thread::yield();
-        // A block given to two threads would show the other one's mark.
+        // If a block was given to two threads, it shows the other one's mark.
         ASSERT_EQ(block[0], static_cast<char>(t));
         ASSERT_EQ(block[size - 1], static_cast<char>(t));
         free(block);

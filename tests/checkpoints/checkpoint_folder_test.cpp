@@ -26,7 +26,7 @@ void write_tensor(const fs::path& path, float value) {
   io::write_safetensors(path, std::vector{io::TensorEntry::of("blocks.0.w", array)});
 }
 
-/// A checkpoint with a tensor in a folder of its own and a text file.
+/// A checkpoint with a tensor in a subfolder and a text file.
 void fill(const fs::path& folder) {
   fs::create_directories(folder / "transformer");
   write_tensor(folder / "transformer" / "w.safetensors", 3.0F);
@@ -46,7 +46,7 @@ TEST(CheckpointFolder, FindsTheNewestThatIsSound) {
   EXPECT_EQ(checkpoints.newest().folder, scratch / "checkpoints" / "10");
 }
 
-/// What a test does to the newest of two checkpoints, and what must be said of it.
+/// How a test damages the newer of two checkpoints, and the expected message.
 struct Tampering {
   const char* name;
   void (*apply)(const fs::path& folder);
@@ -143,8 +143,8 @@ TEST(CheckpointFolder, ReplacesADamagedOneOfTheSameStep) {
   EXPECT_EQ(std::distance(fs::directory_iterator(checkpoints.path()), {}), 1);
 }
 
-// A training goes on while another process looks for its newest checkpoint: what was listed may be
-// gone when its turn comes, and a newer one there.
+// Training continues while another process looks for the newest checkpoint: a listed one may be
+// deleted before it is read, when there is already a newer one.
 TEST(CheckpointFolder, AlwaysFindsOneWhileATrainingGoesOn) {
   const io::Scratch scratch;
   CheckpointFolder(scratch / "checkpoints").write(0, fill);
@@ -183,7 +183,7 @@ TEST(CheckpointFolder, CountsNoDamagedOnesAsKept) {
 
   checkpoints.write(15, fill);
   EXPECT_THAT(checkpoints.steps(), ElementsAre(10, 15, 20, 30));
-  checkpoints.write(20, fill);  // anew
+  checkpoints.write(20, fill);  // rewritten
   EXPECT_THAT(checkpoints.steps(), ElementsAre(15, 20, 30));
   checkpoints.write(25, fill);
   EXPECT_THAT(checkpoints.steps(), ElementsAre(20, 25, 30));

@@ -1,5 +1,5 @@
-// A checkpoint that is written over one of the same step, by a process that is killed at each of
-// its system calls in turn.
+// Rewrites the checkpoint of a step in a process that is killed at each of its system calls in
+// turn.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -22,7 +22,7 @@ void write(const fs::path& folder, const char* text) {
   });
 }
 
-/// What the newest valid checkpoint holds; empty: there is none.
+/// The content of the newest valid checkpoint; empty: there is none.
 std::string newest(const fs::path& folder) {
   const Found found = CheckpointFolder(folder).newest();
   return found.step ? io::read_text(found.folder / "train_state.json") : "";
@@ -48,7 +48,7 @@ TEST_P(WrittenAgain, LeavesAValidCheckpointWhereverItIsKilled) {
     }
     killed = ended == Ended::KILLED;
 
-    const std::string found = newest(folder);  // as others see it
+    const std::string found = newest(folder);  // as another process sees it
     EXPECT_TRUE(found == "new" || (killed && found == "old")) << "`" << found << "`";
     CheckpointFolder(folder).clean();
     EXPECT_EQ(newest(folder), found) << "as the run does that goes on";

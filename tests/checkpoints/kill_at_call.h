@@ -22,7 +22,7 @@ namespace kinema::checkpoints {
 
 enum class Ended { DONE, KILLED, CANNOT_BE_TRACED };
 
-/// From here on this process cannot exchange the names of two files, as on file systems without it.
+/// Makes exchanging two file names fail in this process, as on file systems without it.
 inline bool forbid_exchange() {
   std::array<sock_filter, 6> filter{{
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
@@ -37,8 +37,8 @@ inline bool forbid_exchange() {
          ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
 }
 
-/// Runs `work` in a process of its own, which is killed as it begins its `call`-th system call
-/// (from 0).
+/// Runs `work` in a child process, which is killed when it begins its `call`-th system call (from
+/// 0).
 inline Ended run_until_call(int64_t call, const std::function<void()>& work) {
   constexpr int kSystemCall = SIGTRAP | 0x80;
   const pid_t child = ::fork();
@@ -56,7 +56,7 @@ inline Ended run_until_call(int64_t call, const std::function<void()>& work) {
     return Ended::CANNOT_BE_TRACED;
   }
   ::ptrace(PTRACE_SETOPTIONS, child, nullptr, PTRACE_O_TRACESYSGOOD | PTRACE_O_EXITKILL);
-  int64_t stops = 0;  // two a call: as it begins and as it ends
+  int64_t stops = 0;  // two per call: at its begin and at its end
   for (intptr_t signal = 0;;) {
     ::ptrace(PTRACE_SYSCALL, child, nullptr, signal);
     ::waitpid(child, &status, 0);

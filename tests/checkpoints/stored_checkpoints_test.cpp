@@ -39,7 +39,7 @@ class StoredCheckpointsTest : public testing::TestWithParam<const char*> {
     return remote::Store(*remote::read_store_path(uri), {.retries = retries, .backoff_ms = 0});
   }
 
-  /// A machine with a folder of its own.
+  /// A machine with its own folder.
   StoredCheckpoints machine(const std::string& name, Keep keep = {}, int retries = 16) {
     return {store(retries), scratch_ / name, keep,
             [this](const std::string& text) { said_.push_back(text); }};
@@ -55,7 +55,7 @@ class StoredCheckpointsTest : public testing::TestWithParam<const char*> {
     checkpoints.push();
   }
 
-  /// What the newest checkpoint of a fresh machine holds.
+  /// The content of the newest checkpoint for a fresh machine.
   std::string newest(const std::string& name) {
     StoredCheckpoints fresh = machine(name);
     fresh.pull();
@@ -76,7 +76,7 @@ TEST_P(StoredCheckpointsTest, AreFoundByAnotherMachine) {
   save(first, 20, "twenty");
 
   EXPECT_EQ(newest("b"), "twenty");
-  EXPECT_THAT(machine("b").local().steps(), ElementsAre(20));  // no more than what is needed
+  EXPECT_THAT(machine("b").local().steps(), ElementsAre(20));  // downloads only what is needed
   EXPECT_THAT(said_, IsEmpty());
   first.check_sent();
 }
@@ -85,7 +85,7 @@ TEST_P(StoredCheckpointsTest, AreNotResumedFromWithoutTheirManifest) {
   StoredCheckpoints first = machine("a");
   save(first, 10, "ten");
   save(first, 20, "twenty");
-  store().remove("20/manifest.json");  // as if sending had been cut off
+  store().remove("20/manifest.json");  // as after an interrupted upload
 
   EXPECT_EQ(newest("b"), "ten");
 }
@@ -191,7 +191,7 @@ TEST_P(StoredCheckpointsTest, FollowTheStoreWhereAnotherMachineWentOn) {
   EXPECT_EQ(newest("a"), "twenty");
 }
 
-/// What a run could not send, whatever the number of its processes was, is sent by the next one.
+/// What a run could not upload, the next run uploads, whatever their numbers of processes.
 TEST_P(StoredCheckpointsTest, AreSentByARunOfAnotherNumberOfProcesses) {
   const auto of_host = [&](const std::string& host, int retries) {
     return StoredCheckpoints(
@@ -215,7 +215,7 @@ TEST_P(StoredCheckpointsTest, AreSentByARunOfAnotherNumberOfProcesses) {
   EXPECT_EQ(newest_unsent(scratch_ / "a"), std::nullopt);
   EXPECT_THAT(many.local().steps(), ElementsAre(10)) << "no copy stays of what is sent";
 
-  // And from one host's to another's, as where a host has a new name.
+  // And for another host name.
   spoil(1);
   StoredCheckpoints renamed = of_host("renamed", /*retries=*/0);
   save(renamed, 30, "thirty");
@@ -261,7 +261,7 @@ TEST_P(StoredCheckpointsTest, ThatWereNotSentAndAreDamagedAreNamed) {
   EXPECT_EQ(newest("b"), "ten");
 }
 
-// As in remote/store_test: the libraries and nine tries leave less than 1e-6 for a failure.
+// As in remote/store_test: with nine tries by the libraries the failure probability is below 1e-6.
 TEST_P(StoredCheckpointsTest, AreWholeWhenRequestsFail) {
   spoil(0.2, "503,close,lost,cut");
   StoredCheckpoints first = machine("a", {.newest = 1});

@@ -173,7 +173,7 @@ class InspectCommand : public KinemaTest {
 
 class Pipes : public KinemaTest {
  protected:
-  /// `kinema config --docs`, whose standard output goes to what follows; the status of kinema.
+  /// The exit status of `kinema config --docs` with its standard output redirected to `to`.
   std::string status(const std::string& to) {
     write("pipe.sh", "cd " + quoted(folder_.string()) + "\n{ sleep 0.2; " +
                          quoted(std::string(KINEMA_BINARY_DIR) + "/kinema") +
@@ -184,7 +184,7 @@ class Pipes : public KinemaTest {
 };
 
 TEST_F(Pipes, ThatAreClosedEndACommandQuietly) {
-  EXPECT_EQ(status("| true"), "141\n");  // by SIGPIPE, as others
+  EXPECT_EQ(status("| true"), "141\n");  // by SIGPIPE, as for other programs
   EXPECT_EQ(read_text(folder_ / ".err"), "");
 }
 
@@ -246,7 +246,7 @@ TEST_F(InspectCommand, AcceptsNoEmptyDataSet) {
 
 TEST_F(InspectCommand, AcceptsTheGgufThatConvertWrites) {
   const std::string model = (io::golden("wan21_t2v") / "transformer").string();
-  // The heads of this small model are not of 128, which a file alone would be read as.
+  // Without config.json, heads of 128 would be assumed, which this small model does not have.
   std::filesystem::copy_file(std::filesystem::path(model) / "config.json", folder_ / "config.json");
   ASSERT_EQ(run({"convert", model, "wan.gguf", "--to", "gguf"}).status, 0);
   const Outcome checked = run({"inspect", "--check", "wan.gguf"});
@@ -267,13 +267,13 @@ TEST_F(InspectCommand, ChecksEveryPartOfAPipeline) {
     write("copy/" + file, text);
     return run({"inspect", "--check", copy});
   };
-  // The index names the scheduler's class, as diffusers reads it.
+  // The index names the scheduler's class in diffusers' form.
   std::ifstream in(io::golden("wan21_t2v") / "model_index.json");
   std::string index{std::istreambuf_iterator<char>(in), {}};
   const std::string sampler = "UniPCMultistepScheduler";
   index.replace(index.find(sampler), sampler.size(), "DPMSolverMultistepScheduler");
   EXPECT_THAT(damaged("model_index.json", index).out,
-              HasSubstr("its scheduler, DPMSolverMultistepScheduler, is no sampler here"));
+              HasSubstr("its scheduler, DPMSolverMultistepScheduler, is not supported"));
   damaged("model_index.json", "[]").expect_error("must be an object");
   damaged("vae/config.json", "{}").expect_error("vae");
   damaged("scheduler/scheduler_config.json", "{}").expect_error("_class_name");

@@ -1,4 +1,4 @@
-// A driver on a machine without a GPU, as far as `kinema doctor` asks it.
+// The part of a driver that `kinema doctor` calls, as on a machine without a GPU.
 extern "C" {
 int cuInit(unsigned /*flags*/) {
   constexpr int kNoDevice = 100;  // CUDA_ERROR_NO_DEVICE

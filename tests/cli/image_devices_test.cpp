@@ -1,5 +1,5 @@
-// Models that make images on several CPU devices, by the command: the compiler ends a process over
-// programs that it cannot divide.
+// Image models on several CPU devices, through the command: the compiler aborts the process on
+// programs that it cannot partition.
 #include <gmock/gmock.h>
 
 #include <string>
@@ -28,7 +28,7 @@ TEST_F(ImageDevices, MakeThePictureOfOneOfAnOddSize) {
     EXPECT_EQ(made.status, 0) << made.err;
     return io::SafetensorsFile::open(folder_ / name).at("latents").copy();
   };
-  // Sums in another order, over two steps of values up to 7.
+  // Another order of summation, over two steps of values up to 7.
   EXPECT_LT(largest_difference(latents("1"), latents("2")), 1e-4);
 }
 

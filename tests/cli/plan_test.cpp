@@ -1,4 +1,4 @@
-// `kinema plan` as a user runs it: on the CPU plugin, and on libtpu where it is installed.
+// `kinema plan` as a user runs it: on the CPU plugin, and on libtpu if it is installed.
 #include <gmock/gmock.h>
 
 #include <algorithm>
@@ -31,7 +31,7 @@ TEST_F(Plan, ReportsTheTrainingStepOnCpu) {
       << "the formula leaves out embeddings and head";
 }
 
-// Some supervisors start programs so, and the system forgets how the compiler's process ended.
+// Some supervisors ignore SIGCHLD, and the system then discards the compiler's exit status.
 TEST_F(Plan, LearnsHowItsCompilerEndedWhereTheParentIgnoresSigchld) {
   const Outcome outcome = run({"plan", kTiny, "target=cpu:1"}, "trap '' CHLD;");
   EXPECT_EQ(outcome.status, 0) << outcome.err;
@@ -51,7 +51,7 @@ TEST_F(Plan, SplitsTheStepOverTheMeshOfTheConfiguration) {
   const io::Json b = io::Json::parse(split.out, "four");
   EXPECT_EQ(b.at("devices").as_int(), 4);
   EXPECT_EQ(b.at("mesh").at("data").as_int(), 4);
-  // The same eight samples: a quarter of the work for each of four devices.
+  // The same eight samples: a quarter of the work per device on four devices.
   EXPECT_DOUBLE_EQ(b.at("model_flops").as_number(), a.at("model_flops").as_number() / 4);
   EXPECT_TRUE(a.at("collectives").members().empty());
   EXPECT_TRUE(b.at("collectives").contains("all-reduce")) << "gradients are summed";
@@ -131,7 +131,7 @@ TEST_F(Plan, ReportsTheDenoisingStepForPeople) {
                                  HasSubstr("fits")));
 }
 
-/// A million samples of one token in many layers: terabytes, of which the batch itself is a
+/// A million samples of one token in many layers: terabytes, of which the batch is only a
 /// thousandth.
 std::vector<std::string> plan_of_a_million() {
   return {"plan",    kTiny,          "target=cpu:1",   "height=8",
@@ -195,7 +195,7 @@ TEST_F(Plan, RefusesWrongInputInALineOrTwo) {
       .expect_error("sizes are not known");
 }
 
-/// Needs libtpu, which `kinema doctor --install tpu` fetches; the tests do not.
+/// Needs libtpu from `kinema doctor --install tpu`; tests do not install it.
 class PlanTpu : public KinemaTest {
  protected:
   void SetUp() override {

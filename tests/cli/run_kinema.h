@@ -22,9 +22,9 @@ struct Outcome {
   std::string out;
   std::string err;
 
-  /// An error as users should see them: status 1, one to three lines, the first begins `kinema: `.
-  /// Not counted: that a compiler is at work, which slow machines say, and that a key is given
-  /// twice, as tests give one over their configuration's.
+  /// An error as users should see it: status 1, one to three lines, the first begins with `kinema:
+  /// `. Notices of slow compiles and of repeated keys are not counted: tests override keys of their
+  /// configuration.
   void expect_error(const std::string& about) const {
     EXPECT_EQ(status, 1) << out << err;
     EXPECT_TRUE(err.starts_with("kinema: ")) << err;
@@ -47,8 +47,7 @@ inline std::string read_text(const std::filesystem::path& path) {
   return text.str();
 }
 
-/// The losses of a metrics.jsonl's lines, of steps and evaluations, as text, so that equal means
-/// equal in every bit.
+/// The losses of steps and evaluations in a metrics.jsonl, as text, so that equality is bitwise.
 inline std::vector<std::string> losses_of(const std::string& metrics) {
   std::vector<std::string> out;
   std::istringstream in(metrics);
@@ -60,7 +59,7 @@ inline std::vector<std::string> losses_of(const std::string& metrics) {
   return out;
 }
 
-/// A test with a folder of its own that runs the binary as a user does.
+/// A test with its own folder that runs the binary as a user does.
 class KinemaTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -73,7 +72,7 @@ class KinemaTest : public ::testing::Test {
   }
   void TearDown() override { std::filesystem::remove_all(folder_); }
 
-  /// Runs `kinema ARGUMENTS...` in the test's folder; `environment` is put before it.
+  /// Runs `kinema ARGUMENTS...` in the test's folder, preceded by `environment`.
   Outcome run(const std::vector<std::string>& arguments, const std::string& environment = "") {
     std::string command = "cd " + quoted(folder_.string()) + " && " + environment + " " +
                           quoted(std::string(KINEMA_BINARY_DIR) + "/kinema");
@@ -95,7 +94,7 @@ class KinemaTest : public ::testing::Test {
     return folder_ / name;
   }
 
-  /// The losses of a run of the configuration's output_dir.
+  /// The losses of a run in the configuration's output_dir.
   std::vector<std::string> losses(const std::string& run_name) const {
     return losses_of(read_text(folder_ / "out" / run_name / "metrics.jsonl"));
   }
@@ -142,8 +141,8 @@ executable_cache: ../kinema_cli_programs
 )";
 }
 
-/// A test of commands that run on the CPU plugin, with a small configuration at hand (`tiny.yml`);
-/// skipped where there is no plugin. A SetUp on top of this one ends where IsSkipped().
+/// A test of commands on the CPU plugin, with a small configuration (`tiny.yml`); skipped without a
+/// plugin. A SetUp that extends this one must return if IsSkipped().
 class KinemaOnCpu : public KinemaTest {
  protected:
   void SetUp() override {

@@ -11,8 +11,8 @@
 namespace kinema::cli {
 namespace {
 
-/// How a process ends that raises these signals, so far apart, while it has a StopSignal: its exit
-/// status (1 when a stop was asked for, 2 when for an end now), or 128 + n for signal n.
+/// The exit status of a process that raises these signals at this interval while it has a
+/// StopSignal: 1 after a stop request, 2 after a request to end now, or 128 + n for signal n.
 int status_after(std::initializer_list<int> signals, std::chrono::milliseconds apart = {}) {
   const pid_t child = fork();
   if (child == 0) {

@@ -19,13 +19,13 @@ using ::testing::Not;
 
 namespace fs = std::filesystem;
 
-/// The characters that stand on the terminal's lines in the end: what was drawn over is gone.
+/// The characters left on the terminal's lines at the end, without what was overwritten.
 std::string left_standing(const std::string& shown) {
   std::string out;
   std::string line;
   for (size_t i = 0; i < shown.size(); ++i) {
     if (shown.compare(i, 3, "\x1b[K") == 0) {
-      i += 2;  // always at the end of what is drawn
+      i += 2;  // always at the end of the drawn part
     } else if (shown[i] == '\r') {
       if (i + 1 < shown.size() && shown[i + 1] != '\n') {
         line.clear();
@@ -56,8 +56,8 @@ TEST_F(OnTerminal, ClearsTheBarWhenARunIsOver) {
   EXPECT_THAT(left, HasSubstr("\ndone after 4 steps: out/tiny"));
 }
 
-// Terminals wrap a line that no longer fits: of the 79 characters of a bar, 30 columns show three
-// rows, all of which are to go.
+// Terminals wrap a line that no longer fits: a bar of 79 characters becomes three rows of 30
+// columns, and all three must be cleared.
 TEST_F(OnTerminal, LeavesNoPieceOfTheBarWhenTheTerminalBecomesNarrower) {
   Terminal terminal(folder_, {"train", "tiny.yml", kLong});
   ASSERT_TRUE(terminal.shows("training  [")) << terminal.shown();
@@ -109,7 +109,7 @@ TEST_F(OnTerminal, StopsAStepWithACheckpoint) {
   EXPECT_FALSE(fs::is_empty(checkpoints()));
 }
 
-// The kernel and the shell each send one, and what is written to the terminal from then on fails.
+// The kernel and the shell each send a SIGHUP, and from then on writes to the terminal fail.
 TEST_F(OnTerminal, SavesWhenTheTerminalGoes) {
   Terminal terminal(folder_, {"train", "tiny.yml", kLong});
   ASSERT_TRUE(terminal.shows("completed step: 1,")) << terminal.shown();

@@ -60,11 +60,11 @@ TEST_F(Watch, NamesStepsThatWereNotFinite) {
 TEST_F(Watch, RefusesWhatIsNoRun) {
   run({"watch", "none"}).expect_error("is no run folder");
   std::filesystem::create_directories(folder_ / "empty");
-  run({"watch", "empty"}).expect_error("holds no step yet");
+  run({"watch", "empty"}).expect_error("has no step yet");
   write("clips/a.txt", "a caption");
   run({"watch", "clips"}).expect_error("clips is no run folder: it has neither config.yml nor");
   write("run/metrics.jsonl", "");
-  run({"watch", "run"}).expect_error("holds no step yet");
+  run({"watch", "run"}).expect_error("has no step yet");
   write("run/config.yml", "max_train_stepz: 3\n");
   run({"watch", "run"}).expect_error("max_train_steps");
 }

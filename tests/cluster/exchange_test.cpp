@@ -1,5 +1,4 @@
-// Collectives over an engine of the test's own: what the memory of a program sees, above all when
-// something fails.
+// Collectives over a fake engine: what a program's memory contains, above all after a failure.
 #include "kinema/cluster/exchange.h"
 
 #include <gmock/gmock.h>
@@ -25,12 +24,12 @@ std::span<std::byte> bytes(std::vector<T>& values) {
   return std::as_writable_bytes(std::span(values));
 }
 
-/// The other process, as far as this one sees it: what it sends comes when the test says so.
+/// The other process, seen from this one: the test decides when its messages arrive.
 class LateEngine : public world::Engine {
  public:
-  /// A receive of which the other side's message has come or not.
+  /// A receive whose message may not have arrived yet.
   struct Promised {
-    std::vector<std::byte> memory;  // into which the network writes
+    std::vector<std::byte> memory;  // the network writes into it
     size_t bytes = 0;
     bool arrived = false;
     bool is_dropped = false;
@@ -60,7 +59,7 @@ class LateEngine : public world::Engine {
     const std::lock_guard lock(mutex_);
     return wanted_.size();
   }
-  /// The i-th message that was waited for comes, whether somebody still does or not.
+  /// Delivers the message of the i-th receive, even if nobody waits for it any more.
   void deliver(size_t i, const Floats& values) {
     const std::lock_guard lock(mutex_);
     Promised& promised = *wanted_.at(i);
@@ -98,7 +97,7 @@ class LateEngine : public world::Engine {
   std::atomic<bool> fails_ = false;
 };
 
-/// Two devices here, two in the other process.
+/// Two devices in this process, two in the other one.
 std::shared_ptr<SharedProgram> program_of(CollectiveCall::Kind kind) {
   CollectiveCall call{.kind = kind, .name = "a call", .reduction = "add"};
   call.operands = {{.dims = {2}}};
@@ -113,7 +112,7 @@ std::shared_ptr<SharedProgram> program_of(CollectiveCall::Kind kind) {
   return out;
 }
 
-/// What a device gives and gets, in memory that is the program's.
+/// A device's operand and result, in the program's memory.
 struct Device {
   std::unique_ptr<Floats> given = std::make_unique<Floats>(2);
   std::unique_ptr<Floats> got = std::make_unique<Floats>(2, -1.0F);
@@ -180,7 +179,7 @@ TEST(Exchange, PermutesAndSumsWhatComesFromOthers) {
   EXPECT_THAT(*sum.devices[1].got, ElementsAre(6, 112));
 }
 
-// The program frees its memory when it is told of the failure, and the messages come afterwards.
+// The program frees its memory when it is told of the failure; the messages arrive later.
 TEST(Exchange, WritesNothingAfterAFailure) {
   for (const auto kind :
        {CollectiveCall::Kind::COLLECTIVE_PERMUTE, CollectiveCall::Kind::ALL_REDUCE}) {
@@ -198,7 +197,7 @@ TEST(Exchange, WritesNothingAfterAFailure) {
     }
     run.engine->deliver(0, {2, 8});
     run.engine->deliver(1, {3, 9});
-    // What was sent is whole, whatever became of the operands.
+    // Sent messages are complete, whatever happened to the operands.
     for (const world::Message& each : run.engine->sent()) {
       float second = 0;
       std::memcpy(&second, each.bytes().data() + sizeof second, sizeof second);
@@ -207,7 +206,7 @@ TEST(Exchange, WritesNothingAfterAFailure) {
   }
 }
 
-// Another device was told of the failure at an earlier collective, and does not come to this one.
+// Another device was told of the failure at an earlier collective, and does not reach this one.
 TEST(Exchange, TellsWhoWaitsForADeviceOfItsOwnProcess) {
   Case run;
   run.exchange.arrive(program_of(CollectiveCall::Kind::ALL_REDUCE), 0, run.devices[0].arrival(0));
@@ -227,7 +226,7 @@ TEST(Exchange, TellsTheDevicesWhatItsThreadMeets) {
   EXPECT_EQ(run.devices[0].done.get_future().get(), "no more memory");
   EXPECT_EQ(run.devices[1].done.get_future().get(), "no more memory");
 
-  // An error of what is asked for a failure ends the thread; who comes later is told too.
+  // An exception of the failure callback ends the thread; later callers are told too.
   std::atomic<bool> asks_fail = false;
   Exchange exchange(std::make_shared<LateEngine>(), [&]() -> std::string {
     if (asks_fail) {

@@ -69,15 +69,14 @@ void expect_equal(const Made& one, const Made& other) {
 
 pjrt::Client opened() { return open_client({.cpu_devices = kDevices}); }
 
-// XLA's own client may stand still here, with each of its threads waiting for a device that has
-// none.
+// XLA's own client may deadlock here: each of its threads waits for a device that has no thread.
 TEST(OneProcess, ManyCollectivesAtOnceDoNotWaitForThreads) {
   const pjrt::Client client = opened();
   expect_equal(run(client, 1), run(client, 200));
 }
 
 TEST(OneProcess, HasTheBitsOfXlasOwnCollectives) {
-  // One sum at a time, which XLA's client can do.
+  // One sum at a time, which XLA's client can run.
   const auto one = [](const pjrt::Client& client) {
     const Devices devices = devices_of(client, mesh_sizes(2, 2, 1, 1));
     Graph graph;
@@ -114,7 +113,7 @@ TEST(OneProcess, ProgramsAreKeptAndLoaded) {
   EXPECT_TRUE(loaded.from_cache);
   expect_equal(compiled, loaded);
   {
-    // A client beside it, whose calls must not meet those of the first: it compiles its own.
+    // A second client, whose calls must not mix with the first one's: it compiles its own program.
     const pjrt::Client other = opened();
     expect_equal(compiled, run(other, 2, folder));
   }

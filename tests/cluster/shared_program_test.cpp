@@ -1,5 +1,5 @@
-// Run by mpirun as two processes of two devices each. What they compute is compared, bit for bit,
-// with what XLA's own client gives one process with four devices, which each of them also has.
+// mpirun starts it as two processes of two devices each. Results are compared, bit for bit, with
+// those of XLA's own client with four devices, which each process also opens.
 #include <gmock/gmock.h>
 
 #include <unistd.h>
@@ -46,7 +46,7 @@ HostArray random(const Shape& shape, uint32_t seed) {
   return out;
 }
 
-/// A graph with inputs, results and where they lie.
+/// A graph with the shardings of inputs and results.
 struct Case {
   std::string name;
   std::vector<Shape> inputs;
@@ -81,13 +81,13 @@ std::vector<Array> run(const Devices& devices, const Case& one, const std::strin
     arguments.push_back(&each);
   }
   std::vector<Array> last;
-  for (int times = 0; times < 3; ++times) {  // runs follow each other without a wait
+  for (int times = 0; times < 3; ++times) {  // consecutive runs without a wait
     last = program.run(devices, arguments);
   }
   return last;
 }
 
-/// The parts of an array by the device that holds them.
+/// The shards of an array by device.
 std::map<int64_t, HostArray> parts(const std::vector<Array>& arrays, size_t output) {
   std::map<int64_t, HostArray> out;
   for (const pjrt::Buffer& each : arrays.at(output).shards()) {
@@ -236,7 +236,7 @@ TEST(SharedProgram, CopiesAreComparedOverAllProcesses) {
   arrays.push_back(devices.upload(values, rows({})));
   EXPECT_THAT(check.find(std::vector<const Array*>{&arrays[0], &arrays[1]}), IsEmpty());
 
-  // Device 3, of process 1, holds the second rows of `a` as device 1 does.
+  // Device 3, in process 1, holds the same second rows of `a` as device 1.
   HostArray turned = values;
   if (!world::test_world().is_first()) {
     turned.bytes.back() ^= std::byte{1};
@@ -249,7 +249,7 @@ TEST(SharedProgram, CopiesAreComparedOverAllProcesses) {
   EXPECT_EQ(device_text(devices, 3), "device 3 (process 1, data=1, fsdp=1)");
 }
 
-// A process makes only the samples that its devices hold.
+// A process makes only the samples of its own devices.
 TEST(SharedProgram, ABatchIsUploadedFromTheRowsOfItsDevices) {
   const Devices devices = devices_of(shared(), mesh_sizes(2, 1, 2, 1));
   const HostArray values = random({DType::F32, {4, 3}}, 9);
@@ -267,7 +267,7 @@ TEST(SharedProgram, ABatchIsUploadedFromTheRowsOfItsDevices) {
                Error);
 }
 
-// Programs of one device are ordinary ones, on the process's own.
+// One-device programs run as usual, on the process's own device.
 TEST(SharedProgram, LeavesProgramsOfOneDeviceAlone) {
   Graph graph;
   const Tensor x = graph.input({DType::F32, {2}}, "x");
@@ -292,7 +292,7 @@ TEST(SharedProgram, NamesAProcessThatCompilesAnotherProgram) {
   }
 }
 
-/// A folder of this process's own, or one that all have.
+/// A folder per process, or one shared by all.
 std::string cache_folder(const std::string& name) {
   return (std::filesystem::path(testing::TempDir()) /
           fmt::format("kinema_shared_{}_{}", name, getppid()))
@@ -316,7 +316,7 @@ TEST(SharedProgram, IsKeptAndLoadedWhereAllProcessesHaveIt) {
   for (const auto& [device, part] : parts(compiled, 0)) {
     EXPECT_TRUE(parts(loaded, 0).at(device).bytes == part.bytes);
   }
-  if (!first) {  // one that lost its own compiles again, and so do the others
+  if (!first) {  // a process without its cache entry compiles again, and so do the others
     std::filesystem::remove_all(folder);
   }
   run(devices, one, folder, &from_cache);
@@ -326,7 +326,7 @@ TEST(SharedProgram, IsKeptAndLoadedWhereAllProcessesHaveIt) {
   std::filesystem::remove_all(folder);
 }
 
-// What process 0's compiler refuses is every process's error.
+// A compiler error in process 0 is every process's error.
 TEST(SharedProgram, TellsAllWhatTheCompilerRefused) {
   const Devices devices = devices_of(shared(), mesh_sizes(4, 1, 1, 1));
   ProgramOptions options{.name = "broken"};

@@ -20,8 +20,8 @@ struct Format {
   int mantissa;
   int bias;
   int finite;      // codes from 0 that are finite
-  float halfway;   // between the largest value and what would follow it
-  uint8_t beyond;  // what is larger becomes
+  float halfway;   // between the largest value and the next one, if there was one
+  uint8_t beyond;  // the code for anything larger
   float (*decode)(uint8_t);
   uint8_t (*encode)(float);
   uint8_t (*saturate)(float);
@@ -72,8 +72,8 @@ TEST(F8, EveryCodeStandsForTheNumberOfItsBitsAndComesBack) {
   EXPECT_EQ(f8e5m2_to_f32(0x01), 0x1p-16F);
 }
 
-// One float beside the middle of two codes decides already, so that a rounding through f16 (11 bits
-// of mantissa) before would be seen.
+// One F32 step away from the middle of two codes decides the rounding, so an intermediate rounding
+// to f16 (11 bits of mantissa) would show.
 TEST(F8, RoundsToTheNearestCodeAndFromTheMiddleToTheEvenOne) {
   for (const Format& format : kFormats) {
     SCOPED_TRACE(to_string(format.dtype));
@@ -96,7 +96,7 @@ TEST(F8, WhatIsTooLargeBecomesInfinityNanOrTheLargestAsTheNameSays) {
     SCOPED_TRACE(to_string(format.dtype));
     const auto largest = static_cast<uint8_t>(format.finite - 1);
     EXPECT_EQ(format.encode(std::nextafter(format.halfway, 0.0F)), largest);
-    // The largest e4m3fn is even in its last bit, so the middle goes to it; e5m2's is odd.
+    // The largest e4m3fn is even in its last bit, so the middle rounds to it; e5m2's is odd.
     EXPECT_EQ(format.encode(format.halfway), largest % 2 == 0 ? largest : format.beyond);
     for (const float x : {std::nextafter(format.halfway, kInf), 1e5F, 1e38F, kInf}) {
       EXPECT_EQ(format.encode(x), format.beyond) << x;
@@ -131,7 +131,7 @@ TEST(F8, ArraysConvertElementByElementFromAndToEveryFloatingPointType) {
     }
     for (const DType wide : {DType::F16, DType::BF16, DType::F32, DType::F64}) {
       SCOPED_TRACE(to_string(wide));
-      // Every finite code is a number of these types, so nothing is lost on the way and back.
+      // Every finite code is exact in these types, so the round trip loses nothing.
       const HostArray there = convert(narrow, wide);
       EXPECT_EQ(convert(there, DType::F32).bytes, convert(narrow, DType::F32).bytes);
       EXPECT_EQ(convert(there, format.dtype).bytes, narrow.bytes);

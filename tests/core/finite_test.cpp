@@ -16,10 +16,10 @@ INSTANTIATE_TEST_SUITE_P(Types, Finite,
                          [](const auto& which) { return std::string(to_string(which.param)); });
 
 TEST_P(Finite, FindsAValueWhereverItIs) {
-  constexpr int64_t kMany = 5000;  // more than a block of them
+  constexpr int64_t kMany = 5000;  // more than one block
   HostArray values(Shape{DType::F32, {kMany}});
   for (size_t i = 0; i < values.as<float>().size(); ++i) {
-    values.as<float>()[i] = (i % 2 == 0 ? 1.0F : -400.0F);  // the largest of all types, about
+    values.as<float>()[i] = (i % 2 == 0 ? 1.0F : -400.0F);  // about the largest value of every type
   }
   EXPECT_TRUE(all_finite(convert(values, GetParam())));
   for (const size_t where : {size_t{0}, size_t{4095}, size_t{4096}, size_t{kMany - 1}}) {
@@ -35,7 +35,7 @@ TEST_P(Finite, FindsAValueWhereverItIs) {
 
 TEST(Finite, IsEveryInteger) {
   HostArray values(Shape{DType::S32, {2}});
-  values.as<int32_t>()[0] = -1;  // all bits
+  values.as<int32_t>()[0] = -1;  // all bits set
   EXPECT_TRUE(all_finite(values));
 }
 

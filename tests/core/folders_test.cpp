@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 
-/// Each test with variables and a temporary folder of its own.
+/// Each test has its own variables and temporary folder.
 class UserFolders : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -66,7 +66,7 @@ TEST_F(UserFolders, AreTheUsersAloneWithoutAHome) {
 TEST_F(UserFolders, AreRefusedWhereOthersCouldHaveWrittenThem) {
   fs::create_directory(own());
   fs::permissions(own(), fs::perms(0777));
-  EXPECT_THAT(user_cache, ThrowsMessage<Error>(HasSubstr("this user alone may open")));
+  EXPECT_THAT(user_cache, ThrowsMessage<Error>(HasSubstr("is not a private folder of this user")));
 
   fs::remove(own());
   fs::create_directory(folder_ / "elsewhere");
@@ -83,7 +83,7 @@ TEST_F(UserFolders, AreRefusedWhereTheyBelongToAnotherUser) {
   fs::permissions(own(), fs::perms(0700));
   ASSERT_EQ(chown(own().c_str(), 12345, 12345), 0);
 
-  EXPECT_THAT(user_cache, ThrowsMessage<Error>(HasSubstr("this user alone may open")));
+  EXPECT_THAT(user_cache, ThrowsMessage<Error>(HasSubstr("is not a private folder of this user")));
 }
 
 }  // namespace

@@ -20,7 +20,7 @@ struct Example {
   std::vector<const char*> refused;
 };
 
-// What Python's re.fullmatch says.
+// The results of Python's re.fullmatch.
 TEST(Pattern, MatchesWholeTextsAsPythonDoes) {
   const Example examples[] = {
       {".*", {"", "blocks/attn1/query"}, {"a\nb"}},
@@ -60,7 +60,7 @@ TEST(Pattern, NamesWhatCannotBeRead) {
               ThrowsMessage<Error>(HasSubstr("1001 characters")));
 }
 
-// Each of these keeps a matcher that tries one way after another busy for more than a lifetime.
+// Each of these keeps a backtracking matcher busy practically for ever.
 TEST(Pattern, EndsOnPatternsThatAreMeantToHang) {
   const std::string as(250, 'a');
   for (const char* text : {"(a|a)*b", "(a|aa)+b", "(.*a){200}b", "(a?){250}(a){250}b"}) {
@@ -108,7 +108,7 @@ TEST(Pattern, FitsTheEndOfANameBehindADot) {
   EXPECT_FALSE(Pattern("^attn.to_(q)", Pattern::Fits::END).matches("blocks.0.attn.to_q"));
 }
 
-// Each match ends soon, and all of them would take hours.
+// Each match ends soon, but all of them together would take hours.
 TEST(Pattern, SharesABudgetAmongAFilesPatterns) {
   PatternBudget budget;
   std::vector<Pattern> patterns;

@@ -28,7 +28,7 @@ TEST(ReadAhead, IsNeverFurtherAheadThanItsDepth) {
   std::atomic<int64_t> taken = 0;
   std::atomic<bool> too_far = false;
   ReadAhead<int64_t> numbers({.threads = 4, .depth = 3}, [&](int64_t i) {
-    // `taken` is what was taken at least, when the number before it was handed out.
+    // `taken` is a lower bound on what was taken when the number before it was handed out.
     too_far = too_far || ++begun > taken + 1 + 3;
     return i;
   });

@@ -6,14 +6,13 @@
 #include <atomic>
 #include <cerrno>
 
-/// pthread_create of the test program, which a limit can make fail. To be included by one file of a
-/// program.
+/// Replaces the test program's pthread_create, so that a limit can make it fail. Include it in one
+/// file of a program.
 namespace kinema {
 
-/// While it lives, this many threads can be made; each further one fails as under a limit of the
-/// number of processes.
+/// While it exists, this many threads can be made; further ones fail as under a limit on processes.
 struct ScarceThreads {
-  static inline std::atomic<int> left = -1;  // negative: as many as the system has
+  static inline std::atomic<int> left = -1;  // negative: no limit
 
   explicit ScarceThreads(int count) { left = count; }
   ScarceThreads(const ScarceThreads&) = delete;

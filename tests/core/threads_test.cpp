@@ -13,7 +13,7 @@
 #include "kinema/core/parallel.h"
 #include "kinema/core/read_ahead.h"
 
-/// What shares work out over threads, where few or none can be made.
+/// Functions that split work over threads, when few or no threads can be made.
 namespace kinema {
 namespace {
 

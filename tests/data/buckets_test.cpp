@@ -39,7 +39,7 @@ TEST(ChooseBucket, TakesTheNearestShapeThenTheMostFramesThenTheSize) {
   EXPECT_EQ(chosen({81, 720, 1280}), "81x480x832");
   EXPECT_EQ(chosen({80, 720, 1280}), "49x480x832");
   EXPECT_EQ(chosen({80, 300, 500}), "49x240x416");  // the other one would enlarge it
-  EXPECT_EQ(chosen({80, 100, 160}), "49x240x416");  // both would
+  EXPECT_EQ(chosen({80, 100, 160}), "49x240x416");  // both would enlarge it
   EXPECT_EQ(chosen({81, 1280, 720}), "81x832x480");
   EXPECT_EQ(chosen({20, 500, 500}), "17x640x640");
   EXPECT_EQ(chosen({161, 720, 1280}, 2), "81x480x832");
@@ -52,7 +52,8 @@ TEST(ChooseBucket, SaysHowManyFramesAreMissing) {
         chosen({48, 720, 1280});
       },
       ThrowsMessage<Error>(AllOf(HasSubstr("48 frames"), HasSubstr("need 49"))));
-  // A clip that is too short for the buckets of its shape is not pressed into those of another.
+  // A clip too short for the buckets of its aspect ratio is not squeezed into another ratio's
+  // bucket.
   EXPECT_THAT([] { chosen({80, 1280, 720}); }, ThrowsMessage<Error>(HasSubstr("need 81")));
   EXPECT_THROW(chosen({81, 0, 720}), Error);
 }
@@ -86,7 +87,7 @@ TEST(GroupedOrder, FillsEveryBatchFromOneGroup) {
 TEST(GroupedOrder, ShowsEverySampleEquallyOften) {
   for (const bool shuffle : {false, true}) {
     const GroupedOrder order(groups({7, 1, 12}), 4, 3, shuffle);
-    // After 4 epochs (80 samples) every group has filled whole batches: 7, 1 and 12 of them.
+    // After 4 epochs (80 samples) every group has filled complete batches: 7, 1 and 12.
     std::map<std::pair<size_t, int64_t>, int> times;
     for (int64_t position = 0; position < 80; ++position) {
       const auto place = order.at(position);
@@ -119,7 +120,7 @@ TEST(GroupedOrder, MixesBatchesAndSamplesAnewInEachEpoch) {
   };
   EXPECT_NE(batches_of(epoch(0)), batches_of(epoch(1)));
   EXPECT_FALSE(std::ranges::is_sorted(batches_of(epoch(0))));
-  // As stored where it is not shuffled.
+  // Unshuffled: in stored order.
   const GroupedOrder stored(groups({4, 2}), 2, 3, false);
   std::vector<int64_t> seen;
   for (int64_t position = 0; position < 6; ++position) {

@@ -1,4 +1,4 @@
-// Folders of clips as people have them.
+// Folders of clips as users have them.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -36,7 +36,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::ThrowsMessage;
 
-/// A folder whose files begin as one of the reference's clips.
+/// A folder whose files start with the bytes of a reference clip.
 class Folder {
  public:
   const fs::path& path() const { return scratch_.path(); }
@@ -54,7 +54,7 @@ class Folder {
     fs::create_directories((path() / name).parent_path());
     write_file(path() / name, words);
   }
-  /// Frames of one level, at a rate, and a caption.
+  /// A video of uniform frames at a rate, with a caption.
   void video(const std::string& name, int64_t frames, double fps, int64_t height = 16,
              int64_t width = 32) const {
     HostArray pixels(Shape{DType::U8, {frames, height, width, 3}});
@@ -71,7 +71,7 @@ class Folder {
     text(fs::path(name).replace_extension(".txt"), "a picture");
   }
 
-  /// Clips by name, with caption or problem; then what was left out.
+  /// Clips by name, with caption or problem; then the ignored files.
   std::map<std::string, std::string> list(const ListOptions& options = {
                                               .missing = MissingClip::Keep}) const {
     std::map<std::string, std::string> out;
@@ -162,7 +162,7 @@ TEST(ListFolder, ReadsOneSplitOfSeveral) {
   EXPECT_EQ(folder.list({.split = "test"}),
             (Pairs{{"test/b.mp4", "x"}, {"train/", "- of the split `train`"}}));
 
-  const Folder alone;  // a folder of films of trains
+  const Folder alone;  // without a `test`, `train` is an ordinary folder
   alone.captioned("train/a.mp4");
   alone.captioned("plane/b.mp4");
   EXPECT_EQ(alone.list(), (Pairs{{"train/a.mp4", "x"}, {"plane/b.mp4", "x"}}));
@@ -206,7 +206,8 @@ TEST(ListFolder, DoesNotLeaveTheFolder) {
     const auto kept = list_clips(folder.path(), "text", MissingClip::Keep);
     EXPECT_THAT(kept.at(0).problem, HasSubstr("lies outside of"));
   }
-  // Whole names of files inside are as good as others, and a link is its owner's wish.
+  // A file name inside the folder may be an absolute path, and a link is accepted as its owner's
+  // choice.
   fs::create_symlink(outside / "secret.mp4", folder / "link.mp4");
   folder.text("metadata.jsonl", R"({"file_name": ")" + (folder / "sub/a.mp4").string() +
                                     R"(", "text": "x"}
@@ -228,7 +229,7 @@ TEST(ListFolder, DoesNotLeaveTheFolderByTheWayBackFromALink) {
   EXPECT_EQ(list_clips(folder.path()).at(0).path, folder / "secret.mp4");
 }
 
-// huggingface_hub keeps files under their hashes, and a snapshot consists of links to them.
+// huggingface_hub stores files under their hashes; a snapshot consists of links to them.
 TEST(ListFolder, ReadsASnapshotOfTheHubsCache) {
   const Scratch cache;
   const fs::path snapshot = cache / "snapshots/0123";
@@ -300,7 +301,7 @@ TEST(ListFolder, TakesImagesAsClipsOfOneFrameWhereTheyFit) {
               ThrowsMessage<Error>(HasSubstr("b.png is an image, but num_frames is 5")));
 }
 
-// As kohya's scripts have them: captions, and folders that say how often.
+// As for kohya's scripts: captions, and folder names with a number of repeats.
 TEST(ListFolder, ReadsFoldersOfKohyasScripts) {
   const Folder folder;
   folder.clip("10_fox/a.mp4");
@@ -318,7 +319,7 @@ TEST(ListFolder, ReadsFoldersOfKohyasScripts) {
               ElementsAre(AllOf(HasSubstr("10_fox/ (and 1 more) begins with is not read"),
                                 HasSubstr("a clip that metadata.jsonl names n times"))));
 
-  // Which is so.
+  // A consistent entry.
   folder.text("metadata.jsonl", R"({"file_name": "2024/d.mp4", "text": "x"})"
                                 "\n"
                                 R"({"file_name": "2024/d.mp4", "text": "x"})"
@@ -332,7 +333,7 @@ TEST(ListFolder, SaysOfAnAnimationThatItIsOne) {
   const Folder folder;
   folder.image("a.png");
   std::string bytes = io::read_text(folder / "a.png", size_t{1} << 20);
-  // Behind the header: a chunk of two frames that play for ever; its checksum is not looked at.
+  // After the header: a chunk of two frames that repeat for ever; its checksum is not verified.
   bytes.insert(33, std::string("\0\0\0\x08"
                                "acTL\0\0\0\x02\0\0\0\0\0\0\0\0",
                                20));
@@ -345,7 +346,7 @@ TEST(ListFolder, SaysOfAnAnimationThatItIsOne) {
   const Survey survey = survey_clips(*clips, {.clips = 2, .any_length = true});
   for (int64_t i = 0; i < 2; ++i) {
     EXPECT_THAT(short_reason(*clips, i, survey.problems[static_cast<size_t>(i)]),
-                HasSubstr(clips->name(i) + " is an animation, of which no picture is read"));
+                HasSubstr(clips->name(i) + " is an animation, expected a single picture"));
   }
 }
 
@@ -386,7 +387,7 @@ TEST(ReadClip, KeepsTheSpeedAtARateOfItsOwn) {
 
   EXPECT_THAT(steps(by_number, {.start = 0.0F}), ElementsAre(0, 1, 2, 3, 4));
   EXPECT_THAT(steps(by_time, {.start = 0.0F}), ElementsAre(0, 3, 6, 9, 12));
-  // Ten frames of a tenth of a second: the middle five begin at the third.
+  // Ten frames of 0.1 s: the middle five begin at the third.
   EXPECT_THAT(steps(by_time, {}), ElementsAre(6, 9, 12, 15, 18));
   EXPECT_EQ(frames_in(clips->measure(0), by_time), 10);
   by_time.num_frames = 11;
@@ -407,8 +408,8 @@ TEST(ReadClip, MakesPixelsSquare) {
   EXPECT_EQ(clips->measure(1).width, 64);
   EXPECT_EQ(clips->measure(1).height, 16);
 
-  // Frames of 2 x 4 pixels that are twice as wide as tall: 2 x 8, of which 2 x 2 keeps the middle
-  // quarter, half of columns 1 and 2 each.
+  // Frames of 2 x 4 pixels with a pixel aspect ratio of 2: 2 x 8, of which 2 x 2 keeps the middle
+  // quarter, half each of columns 1 and 2.
   HostArray frames(Shape{DType::U8, {1, 2, 4, 3}});
   for (size_t i = 0; i < frames.bytes.size(); ++i) {
     frames.as<uint8_t>()[i] = static_cast<uint8_t>(i / 3 % 4 * 80);
@@ -420,7 +421,7 @@ TEST(ReadClip, MakesPixelsSquare) {
   };
   EXPECT_EQ(level(plain, 0), 0);
   EXPECT_EQ(level(plain, 3), 240);
-  // Bilinear, a pixel's centre at half: columns 2 to 5 of 8 lie at 0.75, 1.25, 1.75, 2.25 of 4.
+  // Bilinear with pixel centres at half: columns 2 to 5 of 8 are at 0.75, 1.25, 1.75, 2.25 of 4.
   EXPECT_EQ(level(square, 0), 60);
   EXPECT_EQ(level(square, 1), 100);
   EXPECT_EQ(level(square, 2), 140);
@@ -462,7 +463,7 @@ TEST(Survey, CountsWhatIsLeftOutByCause) {
   folder.image("d.png");
   folder.clip("silent.mp4");
   folder.captioned("latin.mp4", "caf\xe9");
-  folder.captioned("book.mp4", std::string((size_t{1} << 20) + 1, 'x'));  // more than is read
+  folder.captioned("book.mp4", std::string((size_t{1} << 20) + 1, 'x'));  // longer than is read
   folder.text("broken.mp4", "no video");
   folder.text("broken.txt", "x");
   folder.text("e.rmvb", "");

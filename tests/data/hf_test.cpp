@@ -33,7 +33,8 @@ T valid(arrow::Result<T> result) {
   return std::move(result).ValueOrDie();
 }
 
-/// `text` with a caption a row, and `image` as `media` says: struct, bytes or path.
+/// A table with a caption per row in `text`, and `image` stored as `media` says: struct, bytes or
+/// path.
 std::shared_ptr<arrow::Table> table(int first, int rows, const std::string& media) {
   arrow::StringBuilder text;
   arrow::BinaryBuilder bytes;
@@ -118,7 +119,7 @@ TEST(HfTable, RefusesFilesThatAreCutOrNone) {
   for (const char* name : {"whole.parquet", "whole.arrow"}) {
     const std::string whole = io::read_text(folder / name);
     for (size_t step = 0; step < 40; ++step) {
-      // A cut file, and one with a byte changed: an Error or rows, and nothing else.
+      // A truncated file, and one with a changed byte: an Error or rows, nothing else.
       std::string damaged = whole;
       if (step % 2 == 0) {
         damaged.resize(whole.size() * step / 40);

@@ -26,7 +26,7 @@ void set(io::Example& example, const char* name, const HostArray& array) {
   example[name] = std::vector{io::serialize_tensor_proto(array)};
 }
 
-/// Flux's of a picture of 2 rows and 3 columns of tokens, of 2 channels.
+/// A Flux record of a picture of 2 rows and 3 columns of tokens, with 2 channels.
 io::Example flux() {
   io::Example out;
   set(out, "pixel_values", counted({6, 8}));
@@ -65,7 +65,7 @@ TEST(ImageRecord, UnpacksTheTokensOfFlux) {
   const auto at = [&](int64_t c, int64_t y, int64_t x) {
     return sample.latents.as<float>()[static_cast<size_t>((c * 4 + y) * 6 + x)];
   };
-  // Token (1, 2) is the sixth, 40 to 47: its channels are (c, dy, dx).
+  // Token (1, 2) is the sixth, values 40 to 47: its channels are (c, dy, dx).
   EXPECT_EQ(at(0, 2, 4), 40);
   EXPECT_EQ(at(0, 2, 5), 41);
   EXPECT_EQ(at(0, 3, 4), 42);

@@ -17,7 +17,7 @@ std::vector<float> values(const HostArray& array) {
   return {all.begin(), all.end()};
 }
 
-// Brought to 64 x 64, a picture of 100 x 200 is 64 x 128 first.
+// To fit 64 x 64, a picture of 100 x 200 first becomes 64 x 128.
 const ClipSize kWide{.frames = 1, .height = 100, .width = 200};
 const ClipFormat kSquare{.height = 64, .width = 64, .num_frames = 1};
 

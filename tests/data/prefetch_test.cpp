@@ -89,7 +89,7 @@ TEST(Prefetcher, StopsWhileWorkersAreBusyOrWaiting) {
       ahead.next();
     }
   }
-  // Never more than two ahead and the one taken.
+  // At most two ahead plus the one taken.
   EXPECT_LE(source.made, 50 * 3);
 }
 

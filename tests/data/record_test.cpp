@@ -128,7 +128,8 @@ TEST(Record, RefusesToFindShapesInAnythingElse) {
   record.encoder_hidden_states = HostArray(Shape{DType::F32, {2, 3}});
   const std::string bytes = serialize_record(record);
   EXPECT_THAT([] { read_record_shapes({}, "r"); }, ThrowsMessage<Error>(HasSubstr("no feature")));
-  // Every cut is refused or, behind both shapes, still gives them; none reads past the end.
+  // A truncated record is refused or, if only bytes after both shapes are missing, still gives
+  // them; none reads past the end.
   for (size_t size = 0; size < bytes.size(); ++size) {
     try {
       EXPECT_EQ(read_record_shapes(bytes_of(bytes.substr(0, size)), "r").latents.dims.size(), 4U);

@@ -61,7 +61,7 @@ TEST(ShuffledIndex, PutsEverySampleEverywhereAboutEquallyOften) {
       ++counts[static_cast<size_t>(i)][static_cast<size_t>(shuffled_index(0, epoch * 5 + i, 5))];
     }
   }
-  // 2000 draws at p = 1/5: 400 with a standard deviation of 18; six of them.
+  // 2000 draws at p = 1/5: 400 with a standard deviation of 18; six deviations.
   for (const auto& row : counts) {
     for (const int count : row) {
       EXPECT_NEAR(count, 400, 108);
@@ -146,7 +146,7 @@ TEST(Synthetic, IsAFunctionOfSeedAndPosition) {
 }
 
 TEST(Synthetic, IsStandardNormal) {
-  // Blocks of frames, none of them alone.
+  // Whole blocks of frames, no single ones.
   const auto blocks =
       synthetic_source({.height = 64, .width = 64, .num_frames = 16, .first_frame_alone = false});
   EXPECT_EQ(blocks->at(0).latents.shape.dims, (Dims{16, 4, 8, 8}));

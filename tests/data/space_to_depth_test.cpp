@@ -34,9 +34,9 @@ TEST(SpaceToDepth, LaysRegionsOnTopOfEachOther) {
   const HostArray latents = blocks.encode(pixels);
 
   EXPECT_EQ(latents.shape, (Shape{DType::F32, {144, 3, 2, 3}}));
-  // Colour 2. Frame 7 is the second of the third stretch: channel 2, token 1. Row 5 lies in the
-  // lower half, its row 1, in block 0: channel 2 + 1, token 0. Column 10: right half, its column 4:
-  // block 2, channel 2 + 0.
+  // Colour 2. Frame 7 is the second of the third block: channel 2, token 1. Row 5 is row 1 of the
+  // lower half, in block 0: channel 2 + 1, token 0. Column 10 is column 4 of the right half: block
+  // 2, channel 2 + 0.
   const int64_t channel = ((2 * 3 + 2) * 4 + 3) * 4 + 2;
   EXPECT_EQ(latents.as<float>()[static_cast<size_t>(((channel * 3 + 1) * 2 + 0) * 3 + 2)],
             static_cast<float>(((2 * 9 + 7) * 8 + 5) * 12 + 10));
@@ -55,7 +55,8 @@ TEST(SpaceToDepth, DecodesWhatItEncodes) {
 
   ASSERT_EQ(back.shape, pixels.shape);
   for (size_t i = 0; i < back.as<float>().size(); ++i) {
-    // The latent (at most 5.4) is rounded once to f32, then divided by 3: 2^-22 / 3 at most.
+    // The latent (at most 5.4) is rounded once to f32, then divided by 3: an error of 2^-22 / 3 at
+    // most.
     ASSERT_NEAR(back.as<float>()[i], pixels.as<float>()[i], 2.5e-7);
   }
 }

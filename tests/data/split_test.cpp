@@ -80,8 +80,8 @@ TEST(Split, MovesOnlySamplesNearTheBorderWhenTheSetGrows) {
     moved += std::ranges::count(after, clip) == 0 ? 1 : 0;
   }
   EXPECT_EQ(after.size(), 100);
-  // The border is an order statistic: its share deviates by sqrt(0.1 * 0.9 / 500) = 1.3 percent of
-  // the 500, 7 samples; three deviations.
+  // The boundary is an order statistic: its share deviates by sqrt(0.1 * 0.9 / 500) = 1.3 percent
+  // of the 500, 7 samples; three deviations.
   EXPECT_LE(moved, 20);
 }
 

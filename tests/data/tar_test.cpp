@@ -44,7 +44,7 @@ std::span<const std::byte> as_bytes(const std::string& text) {
   return std::as_bytes(std::span(text.data(), text.size()));
 }
 
-/// Files of webdataset's kind, and the tar of them in a folder of its own.
+/// Files as in webdataset, and a tar of them in a folder.
 class Shard {
  public:
   Shard() { fs::create_directory(scratch_ / "set"); }
@@ -66,7 +66,7 @@ class Shard {
 };
 
 TEST(Tar, ListsFilesWhereTheyLie) {
-  // Beyond the 100 and 255 characters that the old header has room for.
+  // Longer than the 100 and 255 characters of the old header.
   const std::string deep = std::string(90, 'd') + "/" + std::string(120, 'e') + "/" +
                            std::string(120, 'f') + "/\xc3\xa9.txt";
   for (const char* format : {"--format=pax", "--format=gnu"}) {

@@ -86,7 +86,7 @@ TEST(TfRecordSource, RefusesAFolderWithADamagedShard) {
               ThrowsMessage<Error>(HasSubstr("not a folder")));
 }
 
-/// The shards of a folder as if they lay elsewhere.
+/// The shards of a folder as if they were remote.
 std::vector<io::RangedTfRecords> elsewhere(const std::string& folder) {
   std::vector<io::RangedTfRecords> out;
   std::vector<std::string> names;

@@ -24,7 +24,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 
-// The pixels themselves and the caption's length.
+// A sample of the unencoded pixels and the caption's length.
 Sample plain(const Clip& clip) {
   Sample out;
   out.latents = clip.pixels;
@@ -208,7 +208,7 @@ class Columns : public ClipSet {
   std::string hash(int64_t /*clip*/) const override { return ""; }
 };
 
-/// The column that each of the first 200 samples begins at.
+/// The first column of each of the first 200 samples.
 std::vector<int> first_columns(const VideoOptions& options) {
   const auto source = video_source(std::make_shared<Columns>(), options, plain);
   std::vector<int> out;
@@ -226,11 +226,11 @@ TEST(VideoSource, CropsAtAPlaceChosenBySeedAndPosition) {
   options.center_crop = false;
   const std::vector<int> columns = first_columns(options);
 
-  // 200 draws leave none of nine places out but in one of a billion seeds.
+  // 200 draws miss one of nine places with a probability of 1e-9.
   EXPECT_EQ(std::set<int>(columns.begin(), columns.end()),
             (std::set<int>{0, 1, 2, 3, 4, 5, 6, 7, 8}));
   EXPECT_EQ(first_columns(options), columns);
-  // One setting does not move the other: the frames have nothing to spare.
+  // One setting does not affect the other: there are no spare frames.
   options.random_start = true;
   EXPECT_EQ(first_columns(options), columns);
   options.seed = 4;
@@ -279,7 +279,7 @@ TEST(VideoSource, SkipsADamagedClipWhenTold) {
   EXPECT_THAT(skipped[0], HasSubstr("a.mp4"));
 }
 
-// Ten bad clips before a good one do not make it eleven times as frequent.
+// Ten bad clips in front of a good one do not make it eleven times as frequent.
 TEST(VideoSource, LeavesClipsOutThatAreKnownToBeBad) {
   const Scratch folder;
   VideoOptions options{.format = {.height = 16, .width = 16, .num_frames = 3}};
@@ -308,7 +308,7 @@ TEST(VideoSource, LeavesClipsOutThatAreKnownToBeBad) {
   }
 }
 
-// Found bad only when they are decoded, they are replaced by clips from all over the set.
+// Clips that turn out bad only when decoded are replaced by clips from the whole set.
 TEST(VideoSource, SpreadsWhatStandsInForADamagedClip) {
   const Scratch folder;
   VideoOptions options{.format = {.height = 16, .width = 16, .num_frames = 3}, .shuffle = false};

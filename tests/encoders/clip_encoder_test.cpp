@@ -28,7 +28,7 @@ const fs::path kProcessor = kGolden / "wan21_i2v" / "image_processor";
 
 class ClipTest : public runtime::CpuClientTest {
  protected:
-  /// The golden model with its tensors renamed; an empty name leaves the tensor out.
+  /// The golden model with its tensors renamed; an empty name omits the tensor.
   fs::path with_names(const std::function<std::string(const std::string&)>& rename,
                       const std::function<void(io::Json&)>& change = {}) const {
     const io::ModelFolder from = io::ModelFolder::open(kModel);
@@ -60,7 +60,8 @@ class ClipTest : public runtime::CpuClientTest {
   }
 };
 
-// The reference is 2e-6 from float64 on values up to 6; another order of sums adds as much.
+// The reference differs by 2e-6 from float64 on values up to 6; another summation order adds as
+// much.
 constexpr double kLimit = 2e-5;
 
 TEST_F(ClipTest, TokensOfTheLastLayerButOneMatchTheReference) {
@@ -92,14 +93,14 @@ TEST_F(ClipTest, QuickGeluIsAnotherFunctionThanGelu) {
                  [](io::Json& config) { config.set("hidden_act", "quick_gelu"); });
   const auto file = io::SafetensorsFile::open(kGolden / "io" / "image.safetensors");
   const ClipEncoder encoder(client(), model, kProcessor);
-  // x sigmoid(1.702 x) is up to 0.02 from x Phi(x).
+  // x sigmoid(1.702 x) differs by up to 0.02 from x Phi(x).
   EXPECT_GT(largest_difference(encoder.encode(file.at("same.image").copy()),
                                file.at("same.image_embeds").copy()),
             1e-4);
 }
 
 TEST_F(ClipTest, EveryTensorOfTheFileIsChecked) {
-  // The last layer is not read, but a file without it is broken.
+  // The last layer is not used, but a file without it is broken.
   EXPECT_THAT(problem_of(with_names([](const std::string& key) {
                 return key == "vision_model.encoder.layers.2.mlp.fc1.bias" ? "" : key;
               })),

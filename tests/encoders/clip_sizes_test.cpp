@@ -35,7 +35,8 @@ TEST(ClipSizes, NameTheKeyAndTheNearestThatWork) {
 }
 
 TEST(ClipSizes, OfPatchesOfSeveralLatentFrames) {
-  // Two latent frames a patch: the first of one frame, the others of four. 5, 13, 21 frames.
+  // Two latent frames per patch: the first latent frame is one frame, the others are four. 5, 13,
+  // 21 frames.
   const auto check = [](int64_t frames) {
     return [=] { check_clip_sizes(frames, 16, 16, kWan, {2, 2, 2}); };
   };

@@ -14,7 +14,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 
-/// Frames 4 k + 1, one channel: the mean of each latent cell's pixels, and what it was given.
+/// For 4 k + 1 frames, one channel: the mean of each latent cell's pixels; records its inputs.
 class MeanAutoencoder final : public Autoencoder {
  public:
   using Autoencoder::decode;
@@ -56,11 +56,12 @@ TEST(ImageCondition, MarksTheFramesThatAreGivenAndShowsGreyBetween) {
 
   const HostArray condition = image_condition(both, kSizes, vae);
 
-  ASSERT_EQ(condition.shape.dims, (Dims{5, 3, 2, 2}));  // 4 frames of a latent frame, 1 channel
+  ASSERT_EQ(condition.shape.dims, (Dims{5, 3, 2, 2}));  // 4 frames per latent frame, 1 channel
   const auto values = condition.as<float>();
   for (int64_t channel = 0; channel < 4; ++channel) {
     for (int64_t frame = 0; frame < 3; ++frame) {
-      // All of the first latent frame (its one frame is given), the last frame of the last one.
+      // All of the first latent frame (its only frame is given), and the last frame of the last
+      // one.
       const bool given = frame == 0 || (frame == 2 && channel == 3);
       EXPECT_EQ(values[(channel * 3 + frame) * 4], given ? 1.0F : 0.0F) << channel << frame;
     }

@@ -21,7 +21,7 @@ using testing::HasSubstr;
 
 const fs::path kGolden = fs::path(KINEMA_SOURCE_DIR) / "tests" / "golden";
 
-/// A folder with one preprocessor_config.json.
+/// A folder with only a preprocessor_config.json.
 class ProcessorFolder {
  public:
   explicit ProcessorFolder(const std::string& json)
@@ -44,7 +44,7 @@ HostArray plain(int64_t height, int64_t width, uint8_t value) {
 
 class ImageSizes : public testing::TestWithParam<const char*> {};
 
-// Every byte is PIL's, so what is left is one rounding of f32: 2^-23 of values up to 2.7.
+// Every byte equals PIL's, so one rounding of f32 remains: 2^-23 of values up to 2.7.
 constexpr double kRounding = 1e-6;
 
 TEST_P(ImageSizes, PixelsForTheAutoencoderAreThoseOfPilsLanczos) {
@@ -74,7 +74,7 @@ TEST(ImageProcessor, ASmallImageIsCentredOnBlack) {
   processor.crop_height = 5;
   processor.crop_width = 4;
   const HostArray got = processor(plain(2, 9, 255));
-  // Two rows of five: the reference puts the odd one of the three black rows above.
+  // Two rows of five: of the three black rows, the reference puts the odd one at the top.
   for (int64_t y = 0; y < 5; ++y) {
     EXPECT_EQ(got.as<float>()[static_cast<size_t>(y * 4)], y == 2 || y == 3 ? 1.0F : 0.0F) << y;
   }
@@ -111,7 +111,7 @@ TEST(ImageProcessor, OnlyRgbBytesAreTaken) {
   EXPECT_THROW(ImageProcessor()(HostArray(Shape{DType::F32, {4, 4, 3}})), Error);
 }
 
-// Pillow 13.0.0's own bytes, for sizes in both orders of the two passes.
+// The bytes of Pillow 13.0.0, for sizes with either order of the two passes.
 TEST(ResizeImage, EveryByteIsPils) {
   const auto file = io::SafetensorsFile::open(kGolden / "images" / "pil.safetensors");
   int compared = 0;

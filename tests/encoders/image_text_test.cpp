@@ -29,12 +29,12 @@ using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-// The reference's own distance to float64 is 6e-7 of the largest.
+// The reference differs from float64 by 6e-7 of the largest value.
 constexpr double kLimit = 3e-6;
-// 8 bits of every value, a few roundings a layer.
+// 8 bits per value, a few roundings per layer.
 constexpr double kBf16Limit = 5e-2;
 
-/// One whole pipeline of the reference: its prompts, and what it made of them.
+/// A complete pipeline of the reference: its prompts and their encodings.
 class Case {
  public:
   explicit Case(const std::string& name)
@@ -107,7 +107,7 @@ class Pipeline {
   fs::path path() const { return scratch_.path(); }
   fs::path operator/(const std::string& name) const { return scratch_ / name; }
 
-  /// Writes a part's weights in another dtype, as published checkpoints are.
+  /// Stores a part's weights in another dtype, as in published checkpoints.
   void store_as(const std::string& part, DType type) {
     const io::ModelFolder files = io::ModelFolder::open(scratch_ / part);
     std::vector<HostArray> arrays;
@@ -135,7 +135,7 @@ class FluxText : public runtime::CpuClientTest {
   }
 };
 
-/// A LoRA file of T5 in kohya's names, and a pipeline whose T5 has its differences.
+/// A LoRA file of T5 in kohya's names, and a pipeline with T5's weights merged with it.
 TEST_F(FluxText, MergesAdaptersOfT5) {
   const Case c("flux_pipeline_two");
   const Pipeline changed("flux_dev");
@@ -185,11 +185,11 @@ TEST_F(FluxText, MergesAdaptersOfT5) {
   const HostArray plain = flux_text_encoder(client(), settings(c))->encode(c.prompts()).states;
   EXPECT_GT(text_difference(plain, expected), 1000 * kLimit) << "too little to see";
 
-  // Streamed and resident alike.
+  // Same result streamed and resident.
   with.memory = TextEncoderMemory::STREAMED;
   EXPECT_EQ(flux_text_encoder(client(), with)->encode(c.prompts()).states.bytes, states.bytes);
 
-  // Of more blocks than the model has.
+  // For more blocks than the model has.
   const HostArray& down = arrays.emplace_back(normal({1, 24}, 1));
   const HostArray& up = arrays.emplace_back(normal({24, 1}, 1));
   const std::string other = "text_encoder_2.encoder.block.77.layer.0.SelfAttention.q";
@@ -258,7 +258,7 @@ TEST_F(FluxText, PaddingTakesPart) {
         std::max<double>(difference, std::abs(longer.as<float>()[i] - want.as<float>()[i]));
   }
   EXPECT_GT(difference, 1e-2);
-  // Rows of padding are kept: the last is not zero.
+  // Padding rows are kept: the last is not zero.
   EXPECT_NE(longer.as<float>()[48 * row - 1], 0.0F);
 }
 
@@ -284,7 +284,7 @@ TEST_F(FluxText, FilesOfOtherDtypesAreWidened) {
   FluxTextSettings given = settings(c);
   given.pipeline = narrow.path();
   const TextStates got = flux_text_encoder(client(), given)->encode(c.prompts());
-  // Rounded weights, exact arithmetic: within the weights' own precision, but not the same.
+  // Rounded weights, exact arithmetic: within the weights' precision, but not equal.
   EXPECT_LT(text_difference(got.pooled, c.tensor("pooled_prompt_embeds")), 5e-3);
   EXPECT_LT(text_difference(got.states, c.tensor("prompt_embeds")), kBf16Limit);
   EXPECT_GT(text_difference(got.pooled, c.tensor("pooled_prompt_embeds")), kLimit);
@@ -393,7 +393,7 @@ TEST_F(SdxlText, TheSecondTextGoesToTheSecondEncoder) {
   EXPECT_NE(a.states.bytes, b.states.bytes);
 }
 
-// Layers further from the end, of which the cases of the single encoders have the states.
+// Layers further from the end, whose states are in the cases of the single encoders.
 TEST_F(SdxlText, ClipSkipTakesEarlierLayers) {
   const io::Json about = io::Json::read(io::golden("io/sdxl_clip2.json"));
   const auto first = io::SafetensorsFile::open(io::golden("io/flux_clip.safetensors"));
@@ -406,7 +406,7 @@ TEST_F(SdxlText, ClipSkipTakesEarlierLayers) {
   given.clip_skip = 1;
   const TextStates got = sdxl_text_encoder(client(), given)->encode(prompts);
   const HostArray embeddings = first.at("tap.embeddings").copy();  // of two layers
-  const HostArray layer0 = second.at("tap.layer0").copy();         // of three
+  const HostArray layer0 = second.at("tap.layer0").copy();         // of three layers
   HostArray want(got.states.shape);
   for (size_t row = 0; row < prompts.size() * 77; ++row) {
     const auto to = want.as<float>().subspan(row * 36, 36);
@@ -416,7 +416,7 @@ TEST_F(SdxlText, ClipSkipTakesEarlierLayers) {
   EXPECT_LT(text_difference(got.states, want), kLimit);
   EXPECT_LT(text_difference(got.pooled, second.at("text_embeds").copy()), kLimit);
 
-  // diffusers leaves no layer out of a negative prompt.
+  // diffusers skips no layer for a negative prompt.
   const std::vector<Prompt> both{{.text = prompts[0]}, {.text = prompts[0], .is_negative = true}};
   const TextStates mixed = sdxl_text_encoder(client(), given)->encode(both);
   EXPECT_EQ(row(mixed, 0).states.bytes, row(got, 0).states.bytes);

@@ -46,7 +46,7 @@ TEST_F(KlAutoencoderTest, PutsTilesWhereTheyLie) {
   const KlAutoencoder whole = vae();
   const int64_t cell = whole.layout().spatial;
   const HostArray latents = noise({whole.layout().channels, 1, 4, 6});
-  // Tiles [0, 4) and [3, 6) of the columns: what lies outside of their overlap is of one alone.
+  // Tiles [0, 4) and [3, 6) of the columns: outside of their overlap only one contributes.
   const HostArray made = vae(Tiling{4 * cell, 4 * cell, 4 * cell, 3 * cell}).decode(latents);
   ASSERT_EQ(made.shape.dims, (Dims{3, 1, 4 * cell, 6 * cell}));
   const HostArray left = whole.decode(cut(latents, {0, 4}, {0, 4}));
@@ -70,7 +70,7 @@ TEST_F(KlAutoencoderTest, LimitsPixelsWhenTilesAreBlended) {
   const HostArray blended = both(made, 2 * cell);
   const HostArray left = both(whole.decode(cut(latents, {0, 4}, {0, 4})), 2 * cell);
   const HostArray right = both(whole.decode(cut(latents, {0, 4}, {2, 4})), 0);
-  // Shares of 1 and of what is less add up to 1 only if the one was more before.
+  // A blend of 1 and a smaller value is 1 only if the former was larger before clamping.
   int64_t from_beyond = 0;
   for (size_t i = 0; i < blended.as<float>().size(); ++i) {
     const float a = std::abs(left.as<float>()[i]);

@@ -12,7 +12,7 @@
 namespace kinema::encoders {
 namespace {
 
-/// What an encoder was asked for.
+/// Records the calls to an encoder.
 struct Calls {
   int encoded = 0;
   int released = 0;
@@ -48,7 +48,7 @@ TEST(RememberingTextEncoder, EncodesPromptsThatComeAgainOnce) {
   const HostArray states = encoder->encode(first).states;
   EXPECT_EQ(encoder->encode(first).states.bytes, states.bytes);
   EXPECT_EQ(calls.encoded, 1);
-  EXPECT_EQ(calls.released, 1);  // its memory is free between
+  EXPECT_EQ(calls.released, 1);  // its memory is freed in between
   EXPECT_EQ(encoder->encode(second).states.as<float>()[0], 4);
   EXPECT_EQ(encoder->encode(first).states.bytes, states.bytes);
   EXPECT_EQ(calls.encoded, 3);

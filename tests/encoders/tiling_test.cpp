@@ -8,7 +8,7 @@
 namespace kinema::encoders {
 namespace {
 
-/// [1, 1, h, w] with `at(y, x)` in every place.
+/// [1, 1, h, w] filled with `at(y, x)`.
 HostArray image(int64_t h, int64_t w, const std::function<double(int64_t, int64_t)>& at) {
   HostArray out(Shape{DType::F32, {1, 1, h, w}});
   for (int64_t y = 0; y < h; ++y) {
@@ -19,7 +19,7 @@ HostArray image(int64_t h, int64_t w, const std::function<double(int64_t, int64_
   return out;
 }
 
-/// Cuts into tiles of `tile`, `stride` apart, and puts them together again.
+/// Splits into tiles of `tile`, `stride` apart, and reassembles them.
 HostArray again(const HostArray& video, int64_t tile, int64_t stride) {
   const int64_t h = video.shape.dims[2];
   const int64_t w = video.shape.dims[3];

@@ -33,11 +33,11 @@ using testing::ThrowsMessage;
 
 const fs::path kPipeline = io::golden("wan21_t2v");
 
-// The reference's own distance to float64 is 3e-6; ours adds as much for another order of
-// summation. States are of size 10.
+// The reference differs from float64 by 3e-6; our summation order adds as much. States have
+// magnitude 10.
 constexpr float kF32Limit = 2e-5F;
-// 8 bits of every value, a few roundings a layer along the residual stream: two percent of the
-// largest.
+// 8 bits per value, a few roundings per layer along the residual stream: two percent of the largest
+// value.
 constexpr float kBf16Limit = 0.2F;
 
 double rms_difference(const HostArray& a, const HostArray& b) {
@@ -117,7 +117,7 @@ TEST_F(Umt5Test, HeadsInGroupsGiveTheSame) {
   const std::vector<std::string> prompts{"A red ball rolls", "two dogs"};
   const HostArray want = umt5_text_encoder(client(), settings())->encode(prompts).states;
   for (const bool scan : {false, true}) {
-    // Two groups of two heads, and each head alone.
+    // Two groups of two heads, then single heads.
     for (const int64_t bytes : {2 * 64 * 64 * 4, 1}) {
       SCOPED_TRACE(fmt::format("scan {} bytes {}", scan, bytes));
       T5Settings grouped = settings();
@@ -141,9 +141,9 @@ TEST_F(Umt5Test, HalfPrecisionStaysNear) {
   EXPECT_GT(largest_difference(got, want), 0.0F);
 }
 
-// The reference in bfloat16 is 0.054 from itself in float32 at most, 0.0057 in the root mean
-// square. Ours rounds elsewhere, so the two errors are independent: their difference has sqrt(2)
-// times the root mean square of either, and at no element more than both together.
+// The reference in bfloat16 differs from float32 by at most 0.054, and by 0.0057 in root mean
+// square. Ours rounds at other points, so the two errors are independent: their difference has
+// sqrt(2) times either's root mean square, and no element exceeds the sum of both.
 TEST_F(Umt5Test, GivesTheReferencesPromptEmbeddingsInBfloat16) {
   const HostArray exact =
       io::SafetensorsFile::open(io::golden("io/umt5.safetensors")).at("prompt_embeds").copy();
@@ -167,7 +167,7 @@ TEST_F(Umt5Test, GivesTheReferencesPromptEmbeddingsInBfloat16) {
     EXPECT_EQ(got.shape, want.shape);
     EXPECT_LT(largest_difference(got, want), 2.0 * largest);
     EXPECT_LT(rms_difference(got, want), 1.5 * rms);
-    EXPECT_GT(rms_difference(got, exact), 0.1 * rms);  // it is bfloat16 indeed
+    EXPECT_GT(rms_difference(got, exact), 0.1 * rms);  // it really is bfloat16
   }
 }
 
@@ -191,7 +191,7 @@ TEST_F(Umt5Test, TheLengthThatItRunsInDoesNotMatter) {
   given.max_sequence_length = 512;
   given.batched = true;
   const std::vector<std::string> both{"a red ball", longer};
-  // In one run the short prompt is padded to the long one's length.
+  // In one run the short prompt is padded to the length of the long one.
   const HostArray together = umt5_text_encoder(client(), given)->encode(both).states;
   const HostArray alone =
       umt5_text_encoder(client(), given)->encode(std::span(both).first(1)).states;
@@ -231,7 +231,7 @@ TEST_F(Umt5Test, StreamedBlocksGiveTheBitsOfResidentOnes) {
   }
 }
 
-// `prepare` goes on where it was interrupted, with other prompts in a call.
+// A resumed `prepare` encodes other prompts in the same call.
 TEST_F(Umt5Test, APromptHasTheSameBitsWhateverComesWithIt) {
   std::string longer;
   for (int i = 0; i < 40; ++i) {
@@ -252,7 +252,7 @@ class Umt5MemoryTest : public Umt5Test {
   static constexpr int64_t kLayers = 8;
   static constexpr int64_t kBlockBytes = (3 * 256 * 1024 + 4 * 256 * 256) * 4;
 
-  /// An encoder of random weights whose matrices are large blocks: each counts.
+  /// An encoder of random weights whose matrices are large blocks, so that each is counted.
   std::unique_ptr<TextEncoder> wide(TextEncoderMemory memory) {
     if (fs::is_empty(folder())) {
       write();
@@ -280,7 +280,7 @@ class Umt5MemoryTest : public Umt5Test {
   }
 };
 
-// Each in a process's life is the largest so far, so the smaller comes first.
+// The peak of a process only grows, so the smaller case runs first.
 TEST_F(Umt5MemoryTest, StreamedHoldsTwoBlocksAndResidentAll) {
   if (!allocator::keep_large_blocks()) {
     GTEST_SKIP() << "large blocks are not counted in this build";
@@ -291,8 +291,8 @@ TEST_F(Umt5MemoryTest, StreamedHoldsTwoBlocksAndResidentAll) {
 
   const auto streamed = wide(TextEncoderMemory::STREAMED);
   const HostArray states = streamed->encode(prompts).states;
-  // Two blocks, and for a moment a third: the plugin lets go of a run's arguments some time after
-  // its results are there. Beside them what the products need.
+  // Two blocks, and briefly a third: the plugin frees a run's arguments some time after its results
+  // are ready. In addition, the working memory of the products.
   EXPECT_LT(most(), 4 * kBlockBytes);
 
   EXPECT_EQ(wide(TextEncoderMemory::RESIDENT)->encode(prompts).states.bytes, states.bytes);
@@ -307,7 +307,7 @@ TEST_F(Umt5MemoryTest, AutoStaysForTheSecondCallAndGoesWhenReleased) {
   const auto encoder = wide(TextEncoderMemory::AUTO);
   const int64_t before = allocator::large_blocks().live_bytes;
   const auto held = [&] { return allocator::large_blocks().live_bytes - before; };
-  // The plugin lets go of a run's arguments some time after its results are there.
+  // The plugin frees a run's arguments some time after its results are ready.
   const auto wait_until = [&](auto done) {
     for (int i = 0; i < 3000 && !done(); ++i) {
       std::this_thread::sleep_for(std::chrono::milliseconds(10));

@@ -1,4 +1,4 @@
-// The VAE with frames split over the devices of a mesh gives what one device gives.
+// The VAE with frames sharded over the devices of a mesh equals the VAE on one device.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -41,8 +41,8 @@ class VaeMesh : public pjrt::CpuTest {
   }
 };
 
-// Sums of some hundred f32 products in another order, through the network's layers: the limit of
-// the reference set.
+// Sums of some hundred f32 products in another order, through all layers: the reference set's
+// limit.
 constexpr double kLimit = 1e-4;
 
 TEST_F(VaeMesh, EncodesAndDecodesWhatOneDeviceDoes) {
@@ -55,7 +55,7 @@ TEST_F(VaeMesh, EncodesAndDecodesWhatOneDeviceDoes) {
   EXPECT_LT(largest_difference(split.decode(latents), alone.decode(latents)), kLimit);
 }
 
-// Three columns of latents divide over no group; the kernels are whole on every device.
+// Three columns of latents are divisible by no group; the kernels are replicated.
 TEST_F(VaeMesh, DecodesWidthsThatDoNotDivide) {
   const fs::path folder = kGolden / "wan22_ti2v" / "vae";
   const WanAutoencoder alone(client(), folder);

@@ -37,7 +37,7 @@ HostArray random_array(Dims dims) {
 
 class VaeSideTest : public runtime::CpuClientTest {
  protected:
-  /// Counts how often parameters are loaded.
+  /// A VAE side that counts how often parameters are loaded.
   std::unique_ptr<VaeSide> side(VaeSide::Kind kind, vae::Config config,
                                 runtime::ProgramOptions program = {}) {
     return std::make_unique<VaeSide>(
@@ -74,8 +74,8 @@ TEST_F(VaeSideTest, ReleasedParametersAreLoadedAgain) {
   EXPECT_EQ(loads_, 2);
 }
 
-// The widest convolutions have 4 x 32 channels on both sides and 27 taps: each is larger than what
-// the pool of large blocks begins with.
+// The widest convolutions have 4 x 32 channels on both sides and 27 taps: each is larger than the
+// smallest block of the pool.
 TEST_F(VaeSideTest, ReleaseGivesTheParametersMemoryBack) {
   if (!allocator::keep_large_blocks()) {
     GTEST_SKIP() << "large blocks are not counted in this build";
@@ -90,7 +90,7 @@ TEST_F(VaeSideTest, ReleaseGivesTheParametersMemoryBack) {
 
   subject->release();
 
-  // The plugin lets go of a run's arguments some time after its results are there.
+  // The plugin frees a run's arguments some time after its results are ready.
   for (int i = 0; i < 3000 && allocator::large_blocks().live_bytes - before >= widest; ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
@@ -111,8 +111,8 @@ TEST_F(VaeSideTest, ARunThatIsUnderWayKeepsItsParameters) {
   EXPECT_EQ(out, expected);
 }
 
-// Donated past, barriers in place and kernels of our own: whatever a compiled program does in one
-// order, the loaded one has to do in the same.
+// Donation, in-place barriers and our own kernels: a program loaded from the cache must run in the
+// same order as the compiled one.
 TEST_F(VaeSideTest, ProgramsFromTheCacheGiveTheBitsOfCompiledOnesInEveryRun) {
   constexpr int kLoads = 3;
   constexpr int kRuns = 4;
@@ -132,7 +132,7 @@ TEST_F(VaeSideTest, ProgramsFromTheCacheGiveTheBitsOfCompiledOnesInEveryRun) {
       return std::distance(fs::directory_iterator(cache), fs::directory_iterator());
     };
     const auto expected = bytes(*side(c.kind, narrow(), program), input, encodes ? 4 : 1);
-    EXPECT_EQ(entries(), 2);  // of the first frame and of a chunk
+    EXPECT_EQ(entries(), 2);  // for the first frame and for a chunk
 
     for (int load = 0; load < kLoads; ++load) {
       const auto subject = side(c.kind, narrow(), program);

@@ -29,7 +29,7 @@ const fs::path kGolden = fs::path(KINEMA_SOURCE_DIR) / "tests" / "golden";
 const fs::path kVae21 = kGolden / "wan21_t2v" / "vae";
 const fs::path kVae22 = kGolden / "wan22_ti2v" / "vae";
 
-/// Of the reference set: sums of some hundred f32 products in another order.
+/// The reference set's limit: sums of some hundred f32 products in another order.
 constexpr double kLimit = 1e-4;
 
 HostArray random_array(Dims dims, uint64_t seed) {
@@ -43,7 +43,7 @@ HostArray random_array(Dims dims, uint64_t seed) {
 
 class WanAutoencoderTest : public runtime::CpuClientTest {
  protected:
-  /// Programs are kept from test to test, since compiling takes nearly all of the time.
+  /// Programs are shared by the tests, since compiling takes nearly all of the time.
   static void SetUpTestSuite() {
     programs_ = fs::path(testing::TempDir()) / ("kinema_vae_programs_" + std::to_string(getpid()));
   }
@@ -58,8 +58,8 @@ class WanAutoencoderTest : public runtime::CpuClientTest {
   static inline fs::path programs_;
 };
 
-// What TI2V training rests on: the first latent frame of a clip is what its first frame alone
-// makes, which is what sampling is given. The same program makes both.
+// TI2V training relies on this: the first latent frame of a clip equals that of its first frame
+// alone, which sampling gets. The same program computes both.
 TEST_F(WanAutoencoderTest, MakesTheFirstLatentFrameOfTheFirstFrameAlone) {
   const HostArray pixels = random_array({3, 5, 32, 48}, 1);
   HostArray first(Shape{DType::F32, {3, 1, 32, 48}});
@@ -79,7 +79,7 @@ TEST_F(WanAutoencoderTest, MakesTheFirstLatentFrameOfTheFirstFrameAlone) {
   }
 }
 
-// Chunks of 8 do not divide what follows the first of 13 frames; -1 takes all at once.
+// Chunks of 8 do not divide the frames after the first of 13; -1 encodes all at once.
 TEST_F(WanAutoencoderTest, EncodesTheSameBitsWhateverTheChunk) {
   for (const fs::path& folder : {kVae21, kVae22}) {
     SCOPED_TRACE(folder);
@@ -135,7 +135,7 @@ TEST_F(WanAutoencoderTest, NormalisesWhatItEncodesAndDenormalisesWhatItDecodes) 
   EXPECT_LE(largest_difference(subject.denormalise(latents), mean), 1e-6);
   HostArray decoded;
   subject.decode_denormalised(subject.denormalise(latents), [&](const HostArray& piece) {
-    decoded = piece;  // the last
+    decoded = piece;  // the last piece
   });
   EXPECT_EQ(decoded.bytes, [&] {
     HostArray last;
@@ -144,7 +144,7 @@ TEST_F(WanAutoencoderTest, NormalisesWhatItEncodesAndDenormalisesWhatItDecodes) 
   }());
 }
 
-// Rows with the first, columns with the second; the encoder of the second counts in patches.
+// Rows with the first model, columns with the second, whose encoder counts in patches.
 TEST_F(WanAutoencoderTest, TilesAsTheReferenceDoes) {
   const auto file = io::SafetensorsFile::open(kGolden / "vae_tiles" / "reference.safetensors");
   struct Set {
@@ -175,8 +175,8 @@ TEST_F(WanAutoencoderTest, LeavesVideosOfOneTileWhole) {
   EXPECT_EQ(vae(kVae21, {.tiling = Tiling{32, 32, 16, 16}}).encode(pixels).bytes, whole.bytes);
 }
 
-// A rounding to bf16 is 2^-9 of a value. About forty of them follow one another on the longest way,
-// and the reference's norms keep values near one, so a tenth of the range of 2 is far off.
+// A bf16 rounding error is 2^-9 of a value. About forty follow one another on the longest path, and
+// the reference's norms keep values near one, so a tenth of the range of 2 is a wide limit.
 TEST_F(WanAutoencoderTest, HalfPrecisionStaysNear) {
   const HostArray latents = random_array({16, 1, 3, 4}, 6);
   const vae::Options half{.weights_dtype = DType::BF16, .activations_dtype = DType::BF16};

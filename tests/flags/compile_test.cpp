@@ -1,5 +1,5 @@
-// What the tables say, asked of the plugins that are installed: compiling for devices that are not
-// here takes a tenth of a second.
+// Checks the tables against the installed plugins: compiling for absent devices takes a tenth of a
+// second.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -30,7 +30,7 @@ constexpr const char* kProgram = R"(module @small {
 }
 )";
 
-/// The variable that names a libtpu in place of the newest one that is installed.
+/// The variable that names a libtpu to use instead of the newest installed one.
 constexpr const char* kOtherLibtpu = "KINEMA_TEST_LIBTPU";
 
 std::string other_libtpu() {
@@ -38,7 +38,7 @@ std::string other_libtpu() {
   return path == nullptr ? "" : path;
 }
 
-/// A compiler for a target, in this process: options may be refused, and end nothing.
+/// A compiler for a target, in this process: a refused option does not end it.
 class Compiler {
  public:
   explicit Compiler(const std::string& target) : target_(planning::parse_target(target)) {
@@ -65,11 +65,11 @@ class Compiler {
   }
 
   bool is_installed() const { return !path_.empty(); }
-  /// True when the tables were measured with this plugin.
+  /// True when the tables were measured with this plugin version.
   bool is_in_table() const { return is_installed() && platform_.in_table(); }
   const Platform& platform() const { return platform_; }
 
-  /// What the compiler says of the options; empty when it takes them.
+  /// The compiler's message about the options; empty if it accepts them.
   std::string refusal(const std::map<std::string, Value>& options) const {
     const pjrt::CompileOptions with{.flags = options};
     try {
@@ -97,7 +97,7 @@ class Compiler {
     GTEST_SKIP() << "no plugin of a version that the tables were measured with is installed"; \
   }
 
-/// Setting `bits` of the five flags as options; those that are off are set false on request.
+/// Combination `bits` of the five flags as options; flags that are off are set to false on request.
 std::vector<GivenFlag> setting(int bits, bool rest_false) {
   std::vector<GivenFlag> out;
   for (size_t i = 0; i < 5; ++i) {
@@ -153,7 +153,7 @@ INSTANTIATE_TEST_SUITE_P(Chips, OnChip,
                            return name.substr(0, name.find(':'));
                          });
 
-// A process loads one libtpu, so the older ones in the cache get a process each.
+// A process can load one libtpu, so each older one in the cache gets its own process.
 TEST(OlderLibtpu, RefusesTheSameSettings) {
   if (!other_libtpu().empty()) {
     GTEST_SKIP() << "this is that process";
@@ -205,7 +205,7 @@ TEST_P(OnPlugin, HasTheFlagsThatTheTableHasAndNoOthers) {
   for (const std::span<const Flag> flags : {tpu_flags(), xla_flags()}) {
     for (const Flag& flag : flags) {
       const State state = state_of(flag, compiler.platform());
-      // `ignored` is said of variables; dumps would write files.
+      // `ignored` describes variables; dump flags would write files.
       if (state.kind == State::Kind::IGNORED || flag.name.starts_with("xla_dump")) {
         continue;
       }

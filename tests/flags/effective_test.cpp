@@ -71,7 +71,7 @@ struct Spelling {
 
 class LibtpuSwitch : public ::testing::TestWithParam<Spelling> {};
 
-// Each was given to libtpu 0.0.51, which took it or ended its process.
+// Tried with libtpu 0.0.51, which accepted it or ended its process.
 INSTANTIATE_TEST_SUITE_P(Spellings, LibtpuSwitch,
                          ::testing::Values(Spelling{"--xla_tpu_enable_async_all_to_all", "true"},
                                            Spelling{"-xla_tpu_enable_async_all_to_all=yes", "true"},
@@ -97,7 +97,7 @@ TEST_P(LibtpuSwitch, IsReadAsLibtpuReadsIt) {
 
 class XlaSwitch : public ::testing::TestWithParam<Spelling> {};
 
-// Each was given to the CPU plugin 0.0.1.
+// Tried with the CPU plugin 0.0.1.
 INSTANTIATE_TEST_SUITE_P(Spellings, XlaSwitch,
                          ::testing::Values(Spelling{"--xla_cpu_enable_fast_math", "true"},
                                            Spelling{"--xla_cpu_enable_fast_math=TRUE", "true"},
@@ -247,7 +247,7 @@ TEST(Options, AreCheckedAsTheEnvironmentIs) {
   EXPECT_THAT(with("v6e", "xla_jf_dump_llo_html", "true"), ElementsAre("wrong-variable"));
 }
 
-/// A plugin that knows the names it is given, and nothing of values.
+/// A fake plugin that knows only the given names and accepts any value.
 Probe plugin_with(std::vector<std::string> names, int* asked) {
   return [names = std::move(names), asked](const ProbeRequest& request) -> ProbeAnswer {
     ++*asked;

@@ -28,9 +28,9 @@ constexpr const char* kPair =
     "--xla_enable_async_all_reduce=true";
 
 // The five flags of the NaN report as bits: 1 fusion (F1), 2 fuse_all_reduce (F2), 4 multiple_steps
-// (F3), 8 overlap (O1), 16 async_all_reduce (O2). Compiled with libtpu 0.0.51 and 0.0.52: those
-// that are on set true and the rest not set. v5e compiles all 32; v4, v5p, v6e and tpu7x refuse
-// these.
+// (F3), 8 overlap (O1), 16 async_all_reduce (O2). Compiled with libtpu 0.0.51 and 0.0.52: flags
+// that are on set to true, the others not set. v5e compiles all 32 combinations; v4, v5p, v6e and
+// tpu7x refuse these.
 const std::set<int>& refused_when_the_rest_is_unset() {
   static const std::set<int> settings = {2 + 16,         1 + 2 + 16,        2 + 4 + 16,
                                          2 + 8 + 16,     1 + 2 + 4 + 16,    1 + 2 + 8 + 16,
@@ -38,7 +38,8 @@ const std::set<int>& refused_when_the_rest_is_unset() {
   return settings;
 }
 
-// And these when those that are off are set false: fusion and overlap, on by default, are then off.
+// And these if flags that are off are set to false: this also turns off fusion and overlap, which
+// are on by default.
 const std::set<int>& refused_when_the_rest_is_false() {
   static const std::set<int> settings = {1 + 2 + 8 + 16, 1 + 2 + 4 + 8 + 16};
   return settings;
@@ -87,7 +88,7 @@ TEST_P(NanReport, VerdictIsTheSameForLibtpuThatWouldRunIt) {
 INSTANTIATE_TEST_SUITE_P(Settings, NanReport, ::testing::Bool(),
                          [](const auto& info) { return info.param ? "RestFalse" : "RestUnset"; });
 
-// Its five flags are two groups, each of which gave right results alone.
+// Its five flags form two groups, each of which gave right results alone.
 TEST(Guard, RefusesTheNanReportsListByNameAndTakesEachOfItsGroups) {
   constexpr int kFusionGroup = 1 + 2 + 4;
   constexpr int kOverlapGroup = 8 + 16;
@@ -95,7 +96,7 @@ TEST(Guard, RefusesTheNanReportsListByNameAndTakesEachOfItsGroups) {
               ElementsAre("fused-all-reduce"));
   EXPECT_THAT(errors(resolve(on_tpu("v6e:4x4", setting(kFusionGroup, false)))), IsEmpty());
   EXPECT_THAT(errors(resolve(on_tpu("v6e:4x4", setting(kOverlapGroup, false)))), IsEmpty());
-  // Without either of the pair the rest of both is taken.
+  // Without one flag of the pair the rest is accepted.
   EXPECT_THAT(errors(resolve(on_tpu("v6e:4x4", setting(1 + 4 + kOverlapGroup, false)))), IsEmpty());
   EXPECT_THAT(errors(resolve(on_tpu("v6e:4x4", setting(kFusionGroup + 8, false)))), IsEmpty());
 }
@@ -202,7 +203,7 @@ TEST(Guard, DeterministicOnGpuWantsItsFlags) {
   EXPECT_THAT(ids(resolve(request), Severity::WARNING), IsEmpty());
   request.given.pop_back();
   EXPECT_THAT(ids(resolve(request), Severity::WARNING), ElementsAre("deterministic-triton"));
-  // Programs of one GPU have Triton's matmuls off, unless somebody wants them.
+  // Programs of one GPU have Triton's matmuls off, unless somebody turns them on.
   request.own = {{"xla_gpu_enable_triton_gemm", "false", "programs of one GPU"}};
   EXPECT_THAT(ids(resolve(request), Severity::WARNING), IsEmpty());
   request.xla_flags = "--xla_gpu_enable_triton_gemm=true";

@@ -5,7 +5,7 @@
 
 #include "kinema/flags/effective.h"
 
-/// Lists of flags that people copy, as they are published.
+/// Published lists of flags that people copy.
 namespace kinema::flags_test {
 
 /// MaxDiffusion's README, training of Wan 2.1 on v5p; also the tuning page's list.
@@ -30,7 +30,7 @@ inline constexpr const char* kReadmeTraining =
     "--xla_tpu_relayout_group_size_threshold_for_reduce_scatter=1 "
     "--xla_tpu_assign_all_reduce_scatter_layout=true";
 
-/// The five flags of MaxDiffusion issue 429, which are also its README's for generating.
+/// The five flags of MaxDiffusion issue 429, also in its README for inference.
 inline const std::vector<std::string>& nan_report() {
   static const std::vector<std::string> names = {
       "xla_tpu_enable_async_collective_fusion",
@@ -40,7 +40,7 @@ inline const std::vector<std::string>& nan_report() {
   return names;
 }
 
-/// MaxDiffusion's script for fast generation.
+/// MaxDiffusion's fast inference script.
 inline constexpr const char* kFastGeneration =
     "--xla_tpu_spmd_rng_bit_generator_unsafe=true --xla_tpu_enable_async_collective_fusion=true "
     "--xla_tpu_enable_async_collective_fusion_fuse_all_gather=false "
@@ -91,7 +91,7 @@ inline constexpr const char* kDreamerGpu =
     "--xla_gpu_enable_while_loop_double_buffering=true --xla_gpu_graph_level=0 "
     "--xla_gpu_reduce_scatter_combine_threshold_bytes=67108864";
 
-/// What it puts into XLA_FLAGS for TPU.
+/// The flags that it puts into XLA_FLAGS for TPU.
 inline constexpr const char* kDreamerTpu =
     "--xla_disable_hlo_passes=rematerialization --xla_tpu_megacore_fusion_allow_ags=false "
     "--xla_enable_async_collective_permute=true --xla_tpu_enable_ag_backward_pipelining=true "
@@ -101,7 +101,7 @@ inline constexpr const char* kDreamerTpu =
     "--xla_tpu_enable_async_collective_fusion_multiple_steps=true "
     "--xla_tpu_overlap_compute_collective_tc=true --xla_enable_async_all_gather=true";
 
-/// The platform of a target by its chip's name.
+/// The platform of a target, from its chip's name.
 inline flags::Platform platform_of(std::string_view target) {
   const std::string chip(target.substr(0, target.find(':')));
   const bool tpu = chip.starts_with("v") || chip.starts_with("tpu");
@@ -124,7 +124,7 @@ inline flags::Request in_xla_flags(const std::string& target, const std::string&
   return {.platform = platform_of(target), .xla_flags = list};
 }
 
-/// Ids of the findings of a severity, in order.
+/// Ids of the findings of one severity, in order.
 inline std::vector<std::string> ids(const flags::Effective& effective, flags::Severity severity) {
   std::vector<std::string> out;
   for (const flags::Finding& finding : effective.findings) {

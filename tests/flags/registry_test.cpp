@@ -137,7 +137,7 @@ TEST(Profiles, PassEveryRuleOnTheirTarget) {
   }
 }
 
-/// Names of the flags that a profile has in any way.
+/// Names of the flags that a profile sets or drops.
 std::set<std::string> accounted(const Profile& profile) {
   std::set<std::string> out;
   for (const ProfileFlag& flag : profile.flags) {

@@ -49,7 +49,7 @@ TEST(Emission, WritesConstantsExactly) {
     return text_of(graph, constant(graph, value, {dtype, {2}}));
   };
   EXPECT_THAT(splat(0.5, DType::F32), HasSubstr("value = dense<5.000000e-01> : tensor<2xf32>"));
-  // 0.1 has no short exact decimal: its bits.
+  // 0.1 has no short exact decimal, so its bits are written.
   EXPECT_THAT(splat(0.1, DType::F32), HasSubstr("dense<0x3DCCCCCD>"));
   EXPECT_THAT(splat(0.1, DType::BF16), HasSubstr("dense<0x3DCD>"));
   EXPECT_THAT(splat(0.1, DType::F64), HasSubstr("dense<1.000000e-01>"));

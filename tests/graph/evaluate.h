@@ -13,7 +13,7 @@
 
 namespace kinema {
 
-/// One client per number of devices for the whole test process; PJRT clients start threads.
+/// One client per number of devices for the whole test process: PJRT clients start threads.
 inline const pjrt::Client& shared_client(int64_t devices = 1) {
   static std::map<int64_t, pjrt::Client> clients;
   const auto found = clients.find(devices);
@@ -29,13 +29,14 @@ inline int64_t device_count(const MeshAxes& mesh) {
   return count;
 }
 
-/// Copies on all devices, said of every axis.
+/// Replicated over all devices, with every axis stated.
 inline Sharding replicated(const Shape& shape) {
   return {.dims = std::vector<std::vector<std::string>>(shape.dims.size())};
 }
 
-/// A compiled graph that takes and gives host arrays. Over a mesh every device gets the whole
-/// inputs, whose sharding must say so, and gives whole results; those of the last one are returned.
+/// A compiled graph that takes and returns host arrays. Over a mesh every device gets the complete
+/// inputs, whose sharding must be replicated, and returns complete results; those of the last
+/// device are returned.
 class HostProgram {
  public:
   HostProgram(const Graph& graph, std::span<const Tensor> outputs, const MeshAxes& mesh = {},
@@ -77,7 +78,7 @@ class HostProgram {
   std::optional<pjrt::Executable> executable_;
 };
 
-/// Compiles `outputs` and runs them once on the CPU plugin; inputs in the order of the graph's.
+/// Compiles `outputs` and runs them once on the CPU plugin; inputs in the graph's order.
 inline std::vector<HostArray> evaluate(const Graph& graph, std::span<const Tensor> outputs,
                                        std::span<const HostArray> inputs = {},
                                        const MeshAxes& mesh = {}) {

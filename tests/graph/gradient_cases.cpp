@@ -22,7 +22,7 @@ GradientCase binary(const char* name, Tensor (*op)(Tensor, Tensor), double low =
           {random_f64({2, 3}, low, high, 1), random_f64({2, 3}, low, high, 2)}};
 }
 
-// Far from each other's ties and, for the remainder, from whole quotients.
+// Values far from ties between them and, for the remainder, from integer quotients.
 const HostArray& rising() {
   static const std::vector<double> values{0.3, -1.2, 0.9, 2.4, -0.6, 1.7};
   static const HostArray array = HostArray::from<double>(DType::F64, {2, 3}, values);
@@ -66,7 +66,7 @@ std::vector<GradientCase> elementwise_cases() {
       {"select",
        [](Operands x) { return select(compare(x[0], Comparison::LT, 0.1), x[0] * x[1], x[1]); },
        {random_f64({2, 3}, -1, 1, 1), random_f64({2, 3}, -1, 1, 2)}},
-      // Through F32 and back, around 0, where F32 holds the step itself to 2^-24 = 6e-8.
+      // Through F32 and back, around 0, where F32 represents the step to 2^-24 = 6e-8.
       {"convert",
        [](Operands x) { return 3.0 * convert(convert(x[0], DType::F32), DType::F64); },
        {HostArray(Shape{DType::F64, {2}})}},

@@ -16,7 +16,7 @@
 
 namespace kinema {
 
-/// F64 values in [low, high), the same ones for the same seed.
+/// F64 values in [low, high), determined by the seed.
 inline HostArray random_f64(Dims dims, double low = -1.0, double high = 1.0, uint64_t seed = 0) {
   HostArray out(Shape{DType::F64, std::move(dims)});
   RandomStream stream(random_key(seed, "gradient_check"));
@@ -34,14 +34,15 @@ struct GradientCase {
   std::vector<HostArray> inputs;  // F64 ones are differentiated
 };
 
-/// A scalar that depends on every element of y in its own way: sum_i y_i (1 + sin(1.7 i)) / 2.
+/// A scalar to which every element of y contributes with another weight: sum_i y_i (1 + sin(1.7 i))
+/// / 2.
 inline Tensor weighted_sum(Tensor y) {
   const int64_t n = y.shape().elements();
   const Tensor line = iota(y.graph(), {DType::F64, {n}}, Axis(0));
   return sum(reshape(y, {n}) * (0.5 + 0.5 * sin(1.7 * line)));
 }
 
-/// The function's gradient as a function, for tests of the second order.
+/// The function's gradient as a function, for second-order tests.
 inline TensorFunction gradient_of(TensorFunction function) {
   return [function](std::span<const Tensor> x) {
     std::vector<Tensor> wrt;
@@ -58,13 +59,14 @@ inline TensorFunction gradient_of(TensorFunction function) {
   };
 }
 
-/// Central differences in F64 against the reverse sweep, for every element of every F64 input.
+/// Compares reverse-mode gradients with central differences in F64, for every element of every F64
+/// input.
 ///
-/// All cases share one program, and their elements are moved at the same time, so a family of ops
-/// costs one compilation. With step h = 1e-5 the difference quotient is off by h^2 f''' / 6 ~ 2e-11
-/// f''' and by rounding 2^-53 |f| / h ~ 1e-11 |f|; the tests keep f and f''' below 1e3, so 1e-7 of
-/// the larger of 1 and the gradient holds with room, while a wrong rule is off by its own size.
-/// With a mesh, its devices share the work as the functions say.
+/// All cases share one program, and their elements are varied at the same time, so a family of ops
+/// costs one compile. With step h = 1e-5 the difference quotient has errors of h^2 f''' / 6 ~ 2e-11
+/// f''' and of rounding 2^-53 |f| / h ~ 1e-11 |f|; the tests keep f and f''' below 1e3, so a limit
+/// of 1e-7 of the larger of 1 and the gradient is safe, while a wrong rule has an error of its own
+/// size. With a mesh, its devices share the work as the functions define.
 inline void expect_gradients_match(const std::vector<GradientCase>& cases,
                                    const MeshAxes& mesh = {}) {
   constexpr double kStep = 1e-5;
@@ -74,7 +76,7 @@ inline void expect_gradients_match(const std::vector<GradientCase>& cases,
   std::vector<Tensor> losses;
   std::vector<Tensor> grads;
   struct Operand {
-    size_t test, input;  // position among cases and among all inputs
+    size_t test, input;  // indices among cases and among all inputs
   };
   std::vector<Operand> operands;
   for (size_t c = 0; c < cases.size(); ++c) {
@@ -99,7 +101,7 @@ inline void expect_gradients_match(const std::vector<GradientCase>& cases,
   const std::vector<HostArray> analytic = evaluate(graph, outputs, arrays, mesh);
   const HostProgram forward(graph, losses, mesh);
 
-  // Per case one operand at a time: `turn` is its number within the case.
+  // One operand per case at a time: `turn` is its index within the case.
   std::vector<size_t> turn(operands.size(), 0);
   size_t turns = 0;
   for (size_t i = 1; i < operands.size(); ++i) {

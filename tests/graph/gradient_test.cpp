@@ -36,7 +36,7 @@ TEST_F(Gradients, OfGradientsMatchFiniteDifferences) {
   expect_gradients_match(second_order_cases());
 }
 
-// Names of the ops that the cases differentiate through: those between an input and the result.
+// Names of the ops that the cases differentiate through: those between input and result.
 std::set<std::string> differentiated_ops() {
   std::set<std::string> names;
   for (const auto& family : {elementwise_cases(), shape_cases(), reduction_cases(), product_cases(),
@@ -64,7 +64,7 @@ TEST(AllOps, EveryOpHasAGradientCase) {
   const std::set<std::string> covered = differentiated_ops();
   for (const Op* op : all_ops()) {
     if (std::ranges::find(collective_ops(), op) != collective_ops().end()) {
-      continue;  // in manual_test
+      continue;  // tested in manual_test
     }
     SCOPED_TRACE(op->name);
     EXPECT_EQ(op->gradient.exists(), !without.contains(op->name));

@@ -1,4 +1,4 @@
-// Manual regions and what devices send each other in them, on several CPU devices.
+// Manual regions and their communication, on several CPU devices.
 #include "kinema/graph/manual.h"
 
 #include <gmock/gmock.h>
@@ -35,7 +35,8 @@ std::vector<float> floats(const HostArray& x) {
   return {x.as<float>().begin(), x.as<float>().end()};
 }
 
-/// `body` on the parts of 0, 1, 2, ... over all axes of the mesh; its results one after the other.
+/// Runs `body` on the shards of 0, 1, 2, ... over all axes of the mesh; returns the results
+/// concatenated.
 std::vector<float> on_parts(const MeshAxes& mesh, int64_t size,
                             const std::function<Tensor(Tensor)>& body) {
   Graph graph;
@@ -151,7 +152,7 @@ GradientCase one(const char* name, Dims in, Sharding from, Sharding to,
           {random_f64(std::move(in), -1, 1, 7)}};
 }
 
-/// Different on every device, so that a gradient that reaches the wrong one is seen.
+/// Different on every device, so that a gradient that reaches the wrong device shows.
 Tensor by_device(Tensor x) {
   const Tensor position = position_in(x.graph(), device_groups(kGrid, {"a", "b"}));
   return sin(x) * (1.0 + convert(position, DType::F64));
@@ -206,8 +207,8 @@ TEST_F(Manual, CollectivesHaveTheGradientsOfFiniteDifferences) {
 
 TEST_F(Manual, GradientsAddUpOverCopiesAndPassThroughLoops) {
   const auto outside = [](std::span<const Tensor> x) {
-    // x[1] reaches the body from outside, x[2] as copies, x[0] in parts; two results, one of them
-    // with copies; and values of a loop that the backward pass keeps.
+    // x[1] is captured from outside, x[2] replicated, x[0] sharded; two results, one of them
+    // replicated; and a loop whose values the backward pass keeps.
     const std::vector<Tensor> y =
         manual({x[0], x[2]}, {kGrid, {{{{"b"}}}, {}}, {{{{"b"}}}, {{{}}}}}, [&](Parts part) {
           const ScanResult loop =

@@ -1,5 +1,4 @@
-// Arguments that wait in memory of the host: what is written of them, and that values do not
-// change.
+// Arguments in host memory: how they are written, and that values do not change.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -29,13 +28,13 @@ size_t count(const std::string& text, const std::string& part) {
   return found;
 }
 
-/// Of a text with one loop, what stands before it and in it.
+/// For a text with one loop: the part before it and its body.
 std::string before_loop(const std::string& text) {
   return text.substr(0, text.find("stablehlo.while"));
 }
 std::string in_loop(const std::string& text) { return text.substr(text.find("stablehlo.while")); }
 
-/// x after four layers of a stack, whose weights wait in `memory`.
+/// x after four layers of a stack whose weights are in `memory`.
 struct Layers {
   Graph graph;
   Tensor x = graph.input({DType::F32, {2, 3}}, "x");

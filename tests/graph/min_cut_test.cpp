@@ -23,8 +23,8 @@ TEST(MinCut, LiesNearTheSinkAmongEquals) {
   EXPECT_EQ(network.sink_side(0, 3), (std::vector<bool>{false, false, false, true}));
 }
 
-// Two ways of 4 and 5 that share an edge of 6 behind them: cutting the shared edge is cheaper than
-// cutting both.
+// Two paths of capacity 4 and 5 that share an edge of 6 at the end: cutting the shared edge is
+// cheaper than cutting both.
 TEST(MinCut, WeighsOneSharedEdgeAgainstTwo) {
   MinCut network(5);
   network.add_edge(0, 1, 4);
@@ -46,7 +46,7 @@ TEST(MinCut, SendsFlowBackWhereTheFirstPathWasWrong) {
   network.add_edge(3, 5, 1);
   network.add_edge(4, 5, 1);
 
-  // Both units reach the sink only when 1 sends its own through 4.
+  // Both units reach the sink only if node 1 sends its unit through 4.
   EXPECT_EQ(network.sink_side(0, 5), (std::vector<bool>{false, false, false, false, false, true}));
 }
 

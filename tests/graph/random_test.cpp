@@ -62,10 +62,10 @@ TEST_F(Random, KeysEqualTheHosts) {
   EXPECT_EQ(words(results[0]), (std::vector<uint32_t>{host[0], host[1]}));
 }
 
-// Device and host take the same u and v and differ in the rounding of log, sqrt and cos only. The
+// Device and host use the same u and v and differ only in the rounding of log, sqrt and cos. The
 // host computes in double and rounds once. On the device the argument 2 pi v < 6.3 is rounded to
-// 2^-22 at most, which moves the cosine as much; sqrt(-2 ln u) is below 5.8 and good to a few
-// 2^-24: 5.8 * 2^-22 + 6 * 4 * 2^-24 < 3e-6.
+// 2^-22 at most, which moves the cosine by as much; sqrt(-2 ln u) is below 5.8 and accurate to a
+// few 2^-24: 5.8 * 2^-22 + 6 * 4 * 2^-24 < 3e-6.
 TEST_F(Random, NormalsEqualTheHostsUpToRounding) {
   constexpr std::array<uint32_t, 2> kKey{1, 2};
   Graph graph;
@@ -82,8 +82,8 @@ TEST_F(Random, NormalsEqualTheHostsUpToRounding) {
     sum += value;
     squares += static_cast<double>(value) * value;
   }
-  // 2000 draws: the mean is off by 1 / sqrt(2000) = 0.022, the variance by sqrt(2 / 2000) = 0.032;
-  // four of each.
+  // 2000 draws: the mean has an error of 1 / sqrt(2000) = 0.022, the variance of sqrt(2 / 2000) =
+  // 0.032; four deviations each.
   EXPECT_NEAR(sum / 2000, 0.0, 0.09);
   EXPECT_NEAR(squares / 2000, 1.0, 0.13);
 }

@@ -17,8 +17,8 @@ using ::testing::ThrowsMessage;
 
 constexpr int64_t kLayers = 3;
 
-/// A small stack: x <- named(tanh(x w_i + c)) * 1.5 + x, y_i = sum x; sums everything up.
-/// x0 [2, 4], w [layers, 4, 4], c [4].
+/// A small stack: x <- named(tanh(x w_i + c)) * 1.5 + x, y_i = sum x; returns the sum of
+/// everything. x0 [2, 4], w [layers, 4, 4], c [4].
 Tensor block(Tensor x, Tensor w, Tensor c) {
   const Tensor hidden = named(tanh(matmul(x, w) + c), "hidden");
   return hidden * 1.5 + x;
@@ -199,7 +199,7 @@ int64_t scan_node_results(RematPolicy policy) {
   return 0;
 }
 
-// The loop has two results of its own: the last x and the ys.
+// The loop itself has two results: the last x and the ys.
 TEST(Remat, KeepsWhatThePolicySaysAndTheBlocksInputs) {
   EXPECT_EQ(scan_node_results(remat_policy("FULL")), 2 + 1);                  // x
   EXPECT_EQ(scan_node_results(remat_policy("MATMUL_WITHOUT_BATCH")), 2 + 2);  // x, x w
@@ -245,11 +245,12 @@ TEST(Scan, ProgramSizeDoesNotGrowWithTheLength) {
     const auto grads = gradients(sum(result.carry[0]), std::vector<Tensor>{w});
     return emit(graph, grads).size();
   };
-  EXPECT_EQ(text_size(11), text_size(99));  // 10 and 98 are the last steps: as many digits
+  EXPECT_EQ(text_size(11),
+            text_size(99));  // 10 and 98 are the last steps: the same number of digits
 }
 
-/// x0 BF16 [2, 4] through layers whose weights are F32 arguments used in BF16: the last x, and the
-/// gradients of the weights.
+/// x0 BF16 [2, 4] through layers whose F32 weights are used in BF16: the last x, and the gradients
+/// of the weights.
 struct ConvertedWeights {
   Graph graph;
   std::vector<Tensor> outputs;
@@ -304,7 +305,7 @@ TEST(Scan, GivesTheSameBitsWhereverItConverts) {
   }
 }
 
-// XLA's CPU compiler would make float16 of the whole stack before the loop.
+// XLA's CPU compiler would convert the whole stack to float16 before the loop.
 TEST(Scan, SlicesArgumentsOfFloat8AsBitsWhereAsked) {
   Graph graph;
   const Tensor x = graph.input({DType::F32, {2, 4}}, "x");

@@ -18,7 +18,7 @@ TEST_F(WithSharding, SplitsAValueOverTheMesh) {
   const std::vector<Tensor> y{with_sharding(x * 2.0, {{{"data"}, {}}})};
   const pjrt::Client client = pjrt::cpu_client(2);
 
-  // No sharding is given for input and result: the constraint alone decides.
+  // Input and result have no sharding: only the constraint decides.
   const pjrt::Executable program =
       client.compile(emit(graph, y, {.mesh = {{{"data", 2}}}}), {.partitions = 2});
 

@@ -40,8 +40,9 @@ class Values : public pjrt::CpuTest {
     return graph_.input(arrays_.back().shape);
   }
 
-  // Queued: all of a test run as one program. Floating-point results leave it in their own dtype,
-  // since the compiler may skip a rounding that is followed by a conversion to F32.
+  // Adds a check; all checks of a test run as one program. Floating-point results are returned in
+  // their own dtype, since the compiler may skip a rounding that is followed by a conversion to
+  // F32.
   void expect(const char* what, Tensor y, std::vector<float> values, float tolerance = 0.0F) {
     outputs_.push_back(is_float(y.dtype()) ? y : convert(y, DType::F32));
     checks_.push_back([what = std::string(what), values, tolerance](const HostArray& result) {
@@ -67,7 +68,7 @@ class Values : public pjrt::CpuTest {
   }
 };
 
-// Results that F32 holds exactly need no tolerance; transcendental ones are given to 1e-6 of values
+// Results that are exact in F32 need no tolerance; transcendental ones are given to 1e-6 of values
 // near 1, that is 2^-23 with a few roundings.
 constexpr float kTolerance = 1e-6F;
 
@@ -139,8 +140,8 @@ TEST_F(Values, OfConstants) {
   run();
 }
 
-// Halfway between codes, one float to each side of it, and what no code reaches: where rounding
-// through another type, or the wrong way, shows.
+// Halfway between codes, one float to each side, and beyond the largest code: these show rounding
+// through another type, or in the wrong direction.
 TEST_F(Values, OfConversionsToEightBitsAreThoseOfTheHost) {
   std::vector<float> values{0.0F,  -0.0F,  kInf,   -kInf,   std::nanf(""),
                             1e30F, 1e-30F, 464.0F, 61440.0F};
@@ -186,7 +187,7 @@ TEST_F(Values, OfShapeOps) {
   run();
 }
 
-// One after the other, f32 would lose the fourth digit of a million squares.
+// Summed sequentially, a million squares would lose the fourth digit in f32.
 TEST_F(Values, OfALongMean) {
   std::vector<float> values;
   double squares = 0.0;
@@ -198,7 +199,7 @@ TEST_F(Values, OfALongMean) {
   expect("long mean",
          mean(square(transpose(f32({16, 4, 16, 16, 64}, values), {0, 4, 1, 2, 3}) - 1.0)),
          {expected},
-         2.0F * 64 * 0x1p-24F);  // half a unit for each of an axis
+         2.0F * 64 * 0x1p-24F);  // half a unit for each sum along an axis
   run();
 }
 
@@ -214,7 +215,7 @@ TEST_F(Values, OfReductions) {
   const Tensor positive = compare(x, Comparison::GT, 0.0);
   expect("all", all(positive, {1}), {1, 0});
   expect("any", any(positive, {0}), {1, 1, 1});
-  // 257 is not a bf16, nor is any sum of ones beyond 256: only the F32 sum arrives at 384.
+  // 257 is not a bf16, nor is any sum of ones beyond 256: only an F32 sum reaches 384.
   expect("sum of bf16", sum(bf16({384}, std::vector<float>(384, 1.0F))), {384});
   run();
 }
@@ -255,7 +256,7 @@ TEST_F(Values, OfBf16ProductsAreF32OnRequest) {
   run();
 }
 
-// 300 products of -128 and 127 do not fit 16 bits; sums of f8 products go beyond the largest f8.
+// 300 products of -128 and 127 overflow 16 bits; sums of f8 products exceed the largest f8.
 TEST_F(Values, OfNarrowProductsAreWide) {
   const Tensor a = convert(f32({1, 300}, std::vector<float>(300, -128.0F)), DType::S8);
   const Tensor b = convert(f32({300, 1}, std::vector<float>(300, 127.0F)), DType::S8);

@@ -18,7 +18,7 @@ constexpr float kInf = std::numeric_limits<float>::infinity();
 
 class WatchTest : public pjrt::CpuTest {
  protected:
-  /// What is found in a graph whose one input is `values`; empty when the outputs are finite.
+  /// What is found in a graph whose only input is `values`; empty if the outputs are finite.
   std::string found(std::vector<float> values, Tensor output) {
     const Watch watch(graph_, std::vector{output});
     const HostProgram program(graph_, std::vector{output, watch.flags()});

@@ -1,2 +1,2 @@
-// That this program was built is the test.
+// The test is that this program builds.
 int main() { return 0; }

@@ -1,4 +1,4 @@
-// The first page of the API against the installed library: api CONFIG, in an empty folder.
+// The API's first page against the installed library: api CONFIG, in an empty folder.
 #include <kinema/kinema.h>
 
 #include <cstdio>

@@ -1,5 +1,5 @@
-// A program of someone else against the installed library: a gradient as StableHLO. Its malloc
-// stays the C library's, with a client open too.
+// A third-party program against the installed library: a gradient as StableHLO. Its malloc stays
+// the C library's, also with a client open.
 #include <malloc.h>
 
 #include <cstdio>

@@ -8,11 +8,12 @@
 #include <cstddef>
 #include <cstdint>
 
-/// write(2) and pwrite(2) of the test program, which fail as some disks and file systems let them.
-/// To be included by one file of a program.
+/// Replaces write(2) and pwrite(2) of the test program, to fail as some disks and file systems do.
+/// Include it in one file of a program.
 namespace kinema::io {
 
-/// What the calls to come give: -1 with EINTR, or 0 while `errno` is EINTR from an earlier call.
+/// Return values of the next calls: -1 with EINTR, or 0 while `errno` is EINTR from an earlier
+/// call.
 struct FailingWrites {
   static inline std::atomic<int> interrupted = 0;
   static inline std::atomic<int> empty = 0;

@@ -53,7 +53,7 @@ TEST(Folder, IsAskedForBeforeLongWork) {
   std::filesystem::create_symlink("nowhere", scratch / "link");
   EXPECT_THAT([&] { make_folder(scratch / "link/a"); },
               ThrowsMessage<Error>(HasSubstr("cannot be a folder")));
-  // Whoever one is, nothing can be made there.
+  // Nobody can create anything there, not even the superuser.
   EXPECT_THAT([&] { make_folder("/proc/nothing"); }, ThrowsMessage<Error>(HasSubstr("/proc")));
 }
 
@@ -130,7 +130,7 @@ TEST(MappedFile, StaysIntactWhenTheNameIsGivenToAnother) {
   const Scratch scratch;
   write_file(scratch / "a", std::string(5'000, 'x'));
   const MappedFile file = MappedFile::open(scratch / "a");
-  write_file(scratch / "a", "short");  // written beside and renamed
+  write_file(scratch / "a", "short");  // written under another name and renamed
 
   file.check_intact();
   EXPECT_EQ(static_cast<char>(file.bytes()[4'999]), 'x');
@@ -227,7 +227,7 @@ TEST(Hash, OfSamplesSeesBothEndsAndSizesThatAreNoMultipleOfThem) {
       }
     }
   }
-  std::string all(32768, 'a');  // that many are read whole
+  std::string all(32768, 'a');  // the part that is read completely
   const std::string hash = of(all);
   all[17001] = 'b';
   EXPECT_NE(of(all), hash);

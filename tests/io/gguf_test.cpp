@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 using testing::HasSubstr;
 using testing::ThrowsMessage;
 
-// Made by the package `gguf` (tools/golden/make_gguf.py), as what it decodes.
+// Written by the package `gguf` (tools/golden/make_gguf.py), with the values that it decodes.
 TEST(Gguf, DecodesEveryTypeAsTheReferenceDoes) {
   const GgufFile file = GgufFile::open(golden("gguf/types.gguf"));
   const SafetensorsFile expected = SafetensorsFile::open(golden("gguf/types.safetensors"));
@@ -32,8 +32,7 @@ TEST(Gguf, DecodesEveryTypeAsTheReferenceDoes) {
     const HostArray wanted = expected.at(tensor.name).copy();
     ASSERT_EQ(found.shape, wanted.shape);
     for (size_t i = 0; i < wanted.as<float>().size(); ++i) {
-      // Each value is a product, or one less another: f32 rounds each once, and the order is the
-      // same.
+      // Each value is a product, or a difference of two: f32 rounds each once, in the same order.
       ASSERT_EQ(found.as<float>()[i], wanted.as<float>()[i]) << i;
     }
   }
@@ -69,13 +68,14 @@ TEST(Gguf, ReadsWhatItWrites) {
   const HostArray q = file.tensors()[0].copy();
   ASSERT_EQ(q.shape, matrix.shape);
   for (size_t i = 0; i < q.as<float>().size(); ++i) {
-    // Half of a code, which is a 127th of the largest of 32 normal values, below 5.
+    // Half a code, which is a 127th of the largest of 32 normal values, below 5.
     EXPECT_NEAR(q.as<float>()[i], matrix.as<float>()[i], 0.5 * 5 / 127);
   }
   EXPECT_EQ(file.tensors()[1].copy().bytes, convert(matrix, DType::F16).bytes);
   EXPECT_EQ(file.tensors()[2].shape, five.shape);
   EXPECT_EQ(file.tensors()[2].copy().bytes, five.bytes);
-  // As they are, and not joined to four with the shape elsewhere, which diffusers does not look up.
+  // With its own dimensions, not merged to four with the shape in metadata, which diffusers does
+  // not read.
   EXPECT_EQ(read_text(scratch / "a.gguf").find("orig_shape"), std::string::npos);
   EXPECT_EQ(file.tensors()[3].copy().bytes, convert(bias, DType::BF16).bytes);
   EXPECT_EQ(fs::file_size(scratch / "a.gguf") % 32, 0U);
@@ -88,7 +88,7 @@ TEST(Gguf, ReadsWhatItWrites) {
   EXPECT_FALSE(fs::exists(scratch / "b.gguf"));
 }
 
-/// A file of one tensor, of which single fields may be other ones.
+/// A file of one tensor, whose fields can be changed one by one.
 struct Fields {
   std::string magic = "GGUF";
   uint32_t version = 3;
@@ -152,7 +152,7 @@ TEST(Gguf, NamesWhatIsWrong) {
   refuses({.data = 33}, "takes 34 bytes");
 }
 
-// An infinite scale where the code is 0, and one that is no number.
+// An infinite scale with code 0, and a NaN scale.
 TEST(Gguf, NamesTheTensorWhoseScaleIsNotFinite) {
   for (const uint16_t half : {0x7c00, 0x7e00, 0xfc00}) {
     Fields fields;
@@ -167,7 +167,8 @@ TEST(Gguf, NamesTheTensorWhoseScaleIsNotFinite) {
   }
 }
 
-// Infinity at every place of a block: one that matters is a scale's, and all of those are read.
+// Infinity at every position of a block: where it changes anything it is a scale, and every scale
+// is checked.
 TEST(Gguf, ReadsTheScalesOfEveryTypeWithoutItsValues) {
   const GgufFile file = GgufFile::open(golden("gguf/types.gguf"));
   EXPECT_NO_THROW(file.check_scales());
@@ -208,13 +209,13 @@ TEST(Gguf, StoresNoQ8OfWhatIsNotFinite) {
     EXPECT_THAT([&] { ggml_encode_q8_0(values, bytes, "`x`"); },
                 ThrowsMessage<Error>(HasSubstr("`x`: values")));
   }
-  // Of the smallest numbers there is no inverse.
+  // The smallest numbers have no finite inverse.
   const std::vector<float> values(64, 1e-43F);
   ggml_encode_q8_0(values, bytes);
   EXPECT_EQ(bytes, std::vector<std::byte>(68));
 }
 
-// Two tensors of 64 bytes each, of which the second is said to begin within the first.
+// Two tensors of 64 bytes each; the second one's offset lies within the first.
 TEST(Gguf, RefusesTensorsThatLieOverEachOther) {
   const Scratch scratch;
   const HostArray values = normal({16}, 1);
@@ -223,11 +224,11 @@ TEST(Gguf, RefusesTensorsThatLieOverEachOther) {
       {"two", {16}, GgmlType::F32, [&] { return floats(values); }}};
   write_gguf(scratch / "a.gguf", entries, {});
   std::string text = read_text(scratch / "a.gguf");
-  const size_t at = text.find("two") + 3 + 4 + 8 + 4;  // axes, size, type
+  const size_t at = text.find("two") + 3 + 4 + 8 + 4;  // after axes, size, type
   ASSERT_EQ(text[at], 64);
   text[at] = 32;
   EXPECT_THAT([&] { GgufFile::parse(std::as_bytes(std::span(text)), "input"); },
-              ThrowsMessage<Error>(HasSubstr("`two` lies over `one`")));
+              ThrowsMessage<Error>(HasSubstr("`two` overlaps `one`")));
 }
 
 }  // namespace

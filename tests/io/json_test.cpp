@@ -26,7 +26,7 @@ TEST(Json, KeepsTypesAndTheOrderOfKeys) {
   EXPECT_EQ(value.dump(-1), R"({"b": 1, "a": [true, 2.5, null, "x"]})");
 }
 
-// The path of each of the values would hold the long key: 200 GB.
+// If each value stored its path, the long key would take 200 GB.
 TEST(Json, TakesMemoryInProportionToTheTextWhereAKeyIsLong) {
   std::string text = "{\"" + std::string(1'000'000, 'k') + "\": [";
   for (int i = 0; i < 200'000; ++i) {

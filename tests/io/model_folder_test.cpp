@@ -83,12 +83,12 @@ TEST(ModelFolder, ReadsAVariantWhereNothingElseIs) {
     const Scratch scratch;
     write_model_folder(scratch.path(), Json::object(), five.entries, {.max_shard_bytes = shard});
     const fs::path index = scratch / "diffusion_pytorch_model.safetensors.index.json";
-    if (fs::exists(index)) {  // shards may keep their names: the index says them
+    if (fs::exists(index)) {  // shards may keep their names, because the index contains them
       fs::rename(index, scratch / "diffusion_pytorch_model.safetensors.index.fp16.json");
     } else {
       fs::rename(scratch / "diffusion_pytorch_model.safetensors",
                  scratch / "diffusion_pytorch_model.fp16.safetensors");
-      // Another variant beside it is not taken.
+      // Another variant in the folder is ignored.
       write_file(scratch / "diffusion_pytorch_model.non_ema.safetensors", "damaged");
     }
     EXPECT_EQ(ModelFolder::open(scratch.path()).tensors().size(), 5U);

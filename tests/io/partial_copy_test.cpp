@@ -61,7 +61,7 @@ TEST(PartialCopy, GoesOnAfterInterruptionsAndFailsWhereNothingCanBeWritten) {
     PartialCopy::make(folder / "f", source, 50);
   }
   EXPECT_TRUE(is_right(MappedFile::open(folder / "f").bytes().first(50), 0));
-  // An errno that an earlier call left says nothing of one that wrote nothing.
+  // An errno left by an earlier call must not be taken for this call's error.
   const FailingWrites failing(0, 1000000);
   EXPECT_THAT([&] { PartialCopy::make(folder / "g", source, 50); },
               ThrowsMessage<Error>(HasSubstr("No space left")));
@@ -97,7 +97,7 @@ TEST(PartialCopy, BringsWhatIsAskedForOnce) {
   EXPECT_EQ(copy.bytes_brought(), 100);
   bring(file.bytes().subspan(5020, 50));
   EXPECT_EQ(copy.bytes_brought(), 100);
-  bring(file.bytes().subspan(4990, 200));  // around it
+  bring(file.bytes().subspan(4990, 200));  // including its surroundings
   EXPECT_TRUE(is_right(file.bytes().subspan(4990, 200), 4990));
   EXPECT_EQ(copy.bytes_brought(), 200);
   release_pages(file.bytes());
@@ -140,7 +140,7 @@ TEST(PartialCopy, OtherFilesAreLeftAlone) {
   const std::vector<std::byte> own(64);
   {
     const PartialCopy copy(folder / "f", source, 8);
-    bring(own);  // no mapping at all
+    bring(own);  // not a mapping at all
     EXPECT_EQ(copy.bytes_brought(), 0);
   }
   const MappedFile file = MappedFile::open(folder / "f");

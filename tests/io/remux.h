@@ -1,7 +1,6 @@
 #pragma once
 
-// Puts a video's packets into another container, through libav itself: files as other programs make
-// them.
+// Copies a video's packets into another container with libav, to make files like other programs'.
 
 extern "C" {
 #include <libavformat/avformat.h>
@@ -17,12 +16,12 @@ extern "C" {
 namespace kinema::io {
 
 struct RemuxOptions {
-  /// Seconds at which the packet with this number (from 0, in order of decoding) is shown; none: as
-  /// it was. The packets must be shown in the order in which they are decoded.
+  /// Presentation time in seconds of packet number `packet` (from 0, in decoding order); empty:
+  /// unchanged. Packets must be presented in decoding order.
   std::function<double(int64_t packet)> time;
-  int pixel_width = 1;  // of a pixel's width to its height
+  int pixel_width = 1;  // pixel aspect ratio, width to height
   int pixel_height = 1;
-  bool audio_only = false;  // a stream of silence and no video
+  bool audio_only = false;  // a silent audio stream and no video
 };
 
 inline void remux(const std::filesystem::path& from, const std::filesystem::path& to,

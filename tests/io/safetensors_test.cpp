@@ -157,7 +157,7 @@ TEST(Safetensors, RefusesANameTwice) {
   EXPECT_THROW(write_safetensors(scratch / "a.safetensors", entries), Error);
 }
 
-// The limit on a file's size stands in for a full disk: write() fails in the same place.
+// The file size limit simulates a full disk: write() fails at the same point.
 TEST(Safetensors, ReportsADiskThatRefuses) {
   const Scratch scratch;
   const HostArray large = counting({1 << 20});

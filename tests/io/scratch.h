@@ -8,7 +8,7 @@
 
 namespace kinema::io {
 
-/// A fresh folder that is removed with the test.
+/// A new folder that is removed at the end of the test.
 class Scratch {
  public:
   Scratch() {
@@ -28,7 +28,7 @@ class Scratch {
   std::filesystem::path path_;
 };
 
-/// A folder of the reference cases kept in the repository.
+/// A folder of reference cases in the repository.
 inline std::filesystem::path golden(const std::string& name) {
   return std::filesystem::path(KINEMA_SOURCE_DIR) / "tests" / "golden" / name;
 }

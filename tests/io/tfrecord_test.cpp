@@ -56,7 +56,7 @@ TEST(TfRecord, RefusesDamageAndNamesFileAndRecord) {
               ThrowsMessage<Error>(AllOf(HasSubstr("bad_length.tfrec"), HasSubstr("record 0"))));
 }
 
-// Made with `printf 'kinema' | gzip -n` and read back in hexadecimal.
+// Made with `printf 'kinema' | gzip -n`, shown in hexadecimal.
 constexpr unsigned char kCompressed[] = {0x1f, 0x8b, 0x08, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00,
                                          0x03, 0xcb, 0xce, 0xcc, 0x4b, 0xcd, 0x4d, 0x04, 0x00,
                                          0xd9, 0x86, 0xd0, 0x38, 0x06, 0x00, 0x00, 0x00};
@@ -161,7 +161,7 @@ TEST(RangedTfRecords, AreFoundWithoutReadingWhatIsLarge) {
   EXPECT_EQ(read_record_lengths(*file), (std::vector<uint64_t>(5, 3'000'000)));
   EXPECT_EQ(file->requests, 5);
   EXPECT_LT(file->bytes_read, 100'000);
-  // Its payload and the CRC behind it.
+  // Its payload and the CRC after it.
   EXPECT_EQ(RangedTfRecords(file, read_record_lengths(*file)).at(3).size(), 3'000'000U);
   EXPECT_EQ(file->requests, 5 + 5 + 1);
 }
@@ -170,7 +170,7 @@ TEST(RangedTfRecords, AreFoundInBlocksWhereTheyAreSmall) {
   std::vector<std::string> payloads;
   std::vector<uint64_t> lengths;
   for (size_t i = 0; i < 3000; ++i) {
-    lengths.push_back(i * 7919 % 9001);  // some of them empty, headers across the ends of blocks
+    lengths.push_back(i * 7919 % 9001);  // some are empty, some headers cross block boundaries
     payloads.emplace_back(lengths.back(), static_cast<char>(i));
   }
   const auto file = framed(payloads);

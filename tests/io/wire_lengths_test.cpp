@@ -41,11 +41,11 @@ TEST(WireLengths, RefuseWhatEndsTooEarly) {
 }
 
 TEST(WireLengths, RefuseALengthThatLeavesItsMessage) {
-  // 1: a message of 2 bytes, whose field 2 claims 3; the outer message would have them.
+  // 1: a message of 2 bytes, whose field 2 claims 3 bytes, which only the outer message has.
   EXPECT_FALSE(
       fits("\x0a\x02\x12\x03"
            "abc"s));
-  // The same in a field that is no message is nobody's length.
+  // In a field that is not a message, the same bytes are no length.
   EXPECT_TRUE(fits("\x1a\x02\x12\x03\x08\x01"s));
 }
 

@@ -40,7 +40,7 @@ TEST(Yaml, ExpandsAliases) {
   EXPECT_EQ(root.find("b")->find("k")->text(), "1");
 }
 
-// A long text that many aliases stand for, and lists each of which its anchor keeps once more.
+// A long text with many aliases, and nested lists that each anchor copies once more.
 TEST(Yaml, RefusesADocumentThatAliasesOrAnchorsMakeLarge) {
   std::string texts = "a: &a " + std::string(1'000'000, 'x') + "\nb: [*a";
   for (int i = 0; i < 50'000; ++i) {

@@ -237,7 +237,7 @@ TEST_F(ModelFiles, WithSigmasOfTheirOwnAreTrainedAndSampledWithoutThem) {
   const Outcome check = run({"inspect", "karras", "--check"});
   EXPECT_EQ(check.status, 0) << check.err;
   EXPECT_THAT(check.out,
-              AllOf(HasSubstr("use_karras_sigmas"), HasSubstr("generate wants scheduler=euler;")));
+              AllOf(HasSubstr("use_karras_sigmas"), HasSubstr("generate needs scheduler=euler;")));
 }
 
 TEST_F(ModelFiles, AreSampledByTheSchedulerOfTheirIndex) {

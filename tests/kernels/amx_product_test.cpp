@@ -1,4 +1,4 @@
-// Products of BF16 in matrix tiles and exponentials rounded to BF16, against the same written out.
+// BF16 products in matrix tiles, and exponentials rounded to BF16, against direct computation.
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -20,7 +20,7 @@
 namespace kinema::kernels {
 namespace {
 
-/// Small whole numbers, whose sums of products F32 holds exactly.
+/// Small integers, for which F32 sums of products are exact.
 std::vector<uint16_t> whole_numbers(int64_t count) {
   static std::mt19937 random(7);
   std::uniform_int_distribution<int> any(-8, 8);
@@ -78,7 +78,7 @@ TEST(TileProduct, EqualsTheSumsWrittenOut) {
   }
 }
 
-/// A product whose rows lie apart, and its operands.
+/// A product with strided rows, and its operands.
 struct Shared {
   StridedDot dot;
   std::vector<uint16_t> a, b;
@@ -155,7 +155,7 @@ TEST(SharedTileProduct, GivesTheSameBitsWithAnyNumberOfThreads) {
   }
   Shared given({700, 1600, 1040}, false, true);
   for (uint16_t& each : given.a) {
-    each = static_cast<uint16_t>(each ^ (each * 37U & 0x3FU));  // whole numbers no more
+    each = static_cast<uint16_t>(each ^ (each * 37U & 0x3FU));  // no longer integers
   }
   const std::vector<char> one = given.product(DType::BF16, 1);
   for (const int64_t threads : {2, 3, 16}) {

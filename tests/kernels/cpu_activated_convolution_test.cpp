@@ -20,8 +20,8 @@ struct Case {
   ConvolutionAttrs attrs;
 };
 
-// By oneDNN's tiles and by those of 2 x 2; two samples; rows that fill no tile; channels that fill
-// no block; one and three axes; groups of one channel, of all, and of convolutions.
+// By oneDNN and by Winograd tiles; two samples; rows that do not fill a tile; channels that do not
+// fill a block; one and three axes; groups of one channel, of all channels, and of convolutions.
 const std::vector<Case>& cases() {
   static const std::vector<Case> kCases{
       {{2, 12, 9, 35}, {7, 12, 3, 3}, 3, {{1, 1}, {{1, 1}, {1, 1}}}},
@@ -32,7 +32,7 @@ const std::vector<Case>& cases() {
       {{1, 32, 40, 40}, {48, 16, 3, 3}, 4, {{2, 2}, {{1, 0}, {1, 0}}, {}, {}, 2}},
       {{1, 16, 3, 9, 10}, {20, 16, 3, 3, 3}, 4, {{1, 1, 1}, {{2, 0}, {1, 1}, {1, 1}}}},
       {{1, 16, 50}, {20, 16, 3}, 4, {{1}, {{1, 1}}}},
-      // By matrix tiles, which take channels by 32.
+      // By matrix tiles, which process 32 channels at a time.
       {{2, 128, 9, 30}, {96, 64, 3, 3}, 8, {{1, 1}, {{1, 1}, {1, 1}}, {}, {}, 2}},
   };
   return kCases;
@@ -72,7 +72,7 @@ std::vector<Tensor> inputs(Graph& graph, const Case& given, DType dtype) {
           graph.input({DType::F32, {given.w[0]}})};
 }
 
-/// x lies far from zero, where a variance that is a difference of squares would be lost.
+/// x is far from zero, where a variance computed as a difference of squares would lose its digits.
 std::vector<HostArray> arguments(const Case& given, DType dtype) {
   HostArray x = normal(DType::F32, given.x, 1);
   for (float& value : x.as<float>()) {
@@ -104,7 +104,7 @@ TEST_P(CpuActivatedConvolution, EqualsTheCompilersOwn) {
                     .run_on_host(in)[0],
                 DType::F32);
 
-    // The same numbers in F32: the compiler sums bf16 in bf16 here and there.
+    // The same numbers in F32: the compiler sometimes sums bf16 in bf16.
     Graph wide;
     std::vector<HostArray> widened;
     for (const HostArray& array : in) {
@@ -115,7 +115,7 @@ TEST_P(CpuActivatedConvolution, EqualsTheCompilersOwn) {
                                    .run_on_host(widened)[0];
     const double largest_value = largest(expected);
     EXPECT_GT(largest_value, 1.0);
-    // As for convolutions; rounded activations are twice as many errors of bf16.
+    // As for convolutions; rounded activations double the bf16 errors.
     EXPECT_LE(largest_difference(actual, expected),
               largest_value * (GetParam() == DType::BF16 ? 0x1p-7 : 0x1p-24 * 64));
   }
@@ -187,7 +187,7 @@ TEST(ActivatedChannel, IsSiluOfEveryNumber) {
   for (size_t i = 0; i < x.size(); ++i) {
     const double of = x[i];
     const double expected = x[i] == kInfinity ? of : of / (1.0 + std::exp(-of));
-    // Two units of the exponential, and three roundings; where that is 0, nothing is left of x.
+    // Two units of the exponential, and three roundings; if the exponential is 0, so is the result.
     const double bound = of < -87.0 ? 1e-35 : std::abs(expected) * 6 * 0x1p-24;
     if (x[i] != kInfinity) {
       EXPECT_LE(std::abs(y[i] - expected), bound) << "at " << of;

@@ -17,8 +17,8 @@ struct Case {
   double scale = 0.3;
 };
 
-// More queries than are worked on at once, fewer, one; keys that fill vectors and that do not;
-// every way in which a bias may repeat.
+// More queries than one block, fewer, one; numbers of keys that are multiples of a vector and that
+// are not; every way to broadcast a bias.
 const std::vector<Case>& cases() {
   static const std::vector<Case> kCases{
       {2, 300, 77, 3, 16},
@@ -43,13 +43,13 @@ std::vector<HostArray> arguments(const Case& c, DType dtype) {
                                normal(dtype, {c.batch, c.keys, c.heads, c.width}, 3)};
   if (!c.bias.empty()) {
     given.push_back(normal(DType::F32, c.bias, 4));
-    // As masks are.
+    // The value that masks use.
     given.back().as<float>()[0] = -1e30F;
   }
   return given;
 }
 
-/// Attention's result, or its gradients for q, k and v.
+/// Attention's result, or the gradients of q, k and v.
 std::vector<Tensor> build(Graph& graph, const Case& c, std::span<const HostArray> given,
                           nn::AttentionKind kind, bool differentiate) {
   std::vector<Tensor> x;
@@ -100,10 +100,9 @@ class CpuAttention : public CpuKernel {
   }
   // Weights and sums of up to 512 terms in another order, each within some units of 2^-24 of the
   // largest value; in bf16 weights and the result are rounded, each by at most 2^-9. Gradients also
-  // read results and differences of the scores that were, and, written out, their products. In f32
-  // e^x of scores of up to 17 loses as many units, and what is left of dy v^T (up to 340) when
-  // their mean is taken off is as exact as these were: against f64 either way is off by up to
-  // 2^-17.
+  // read rounded results and differences and, without the kernel, rounded products. In f32 e^x of
+  // scores of up to 17 loses as many units, and dy v^T (up to 340) minus its mean is only as exact
+  // as these values: compared with f64 either form has errors of up to 2^-17.
   void expect_near(const HostArray& got, const HostArray& want, double unit) const {
     EXPECT_GT(largest(want), 0.1);
     EXPECT_LE(largest_difference(got, want), unit * largest(want));
@@ -113,7 +112,7 @@ class CpuAttention : public CpuKernel {
 TEST_P(CpuAttention, EqualsTheScoresWrittenOut) { expect_equal(cases(), false); }
 
 TEST_P(CpuAttention, HasTheGradientOfTheScoresWrittenOut) {
-  // One tile, several of keys and of queries that do not divide, one query, one key; with a bias
+  // One tile, several tiles of keys and queries with remainders, one query, one key; with a bias
   // there is no kernel.
   const std::vector<Case> some{{2, 70, 30, 2, 16},
                                {1, 300, 530, 2, 24},
@@ -188,13 +187,13 @@ TEST_P(CpuAttention, WeighsTheFarthestScoresAsZeroAndKeepsWhatIsNotANumber) {
       convert(HostArray::f32({1, 3, 1, 2}, std::vector<float>{2, 4, 1000, 1000, 4, 2}),
               GetParam())};
   const HostArray y = convert(run_alone(plan, given, 1.0, 1), DType::F32);
-  // The middle key is e^-100 away: the mean of the others.
+  // The middle key's weight is e^-100: the result is the mean of the others.
   EXPECT_EQ(y.as<float>()[0], 3.0F);
   EXPECT_EQ(y.as<float>()[1], 3.0F);
   EXPECT_TRUE(std::isnan(y.as<float>()[2]) && std::isnan(y.as<float>()[3]));
 }
 
-// Scores that rise from tile to tile of keys, and tiles without a key that is not masked.
+// Scores that grow from tile to tile, and tiles in which every key is masked.
 TEST_P(CpuAttention, IgnoresTilesOfMaskedKeys) {
   constexpr int64_t kMasked = 1100;
   constexpr int64_t kKeys = 2300;

@@ -17,8 +17,8 @@ struct Case {
   ConvolutionAttrs attrs;
 };
 
-// Rows, columns and frames that fill tiles and that do not; one, two and three axes; borders on one
-// side, on none, and cut off; strides, dilation, groups; channels of every kind of block.
+// Rows, columns and frames that fill tiles and that do not; one, two and three axes; padding on one
+// side, none, and negative; strides, dilation, groups; channels for every kind of block.
 const std::vector<Case>& cases() {
   static const std::vector<Case> kCases{
       {{1, 16, 3, 16, 16}, {32, 16, 3, 3, 3}, {{1, 1, 1}, {{0, 0}, {1, 1}, {1, 1}}}},
@@ -31,19 +31,19 @@ const std::vector<Case>& cases() {
       {{1, 32, 24, 24}, {48, 16, 3, 3}, {{1, 1}, {{2, 2}, {2, 2}}, {}, {2, 2}, 2}},
       {{2, 40, 600}, {50, 40, 7}, {{1}, {{3, 3}}}},
       {{1, 12, 9, 3, 3}, {12, 12, 3, 3, 3}, {{2, 1, 1}, {{4, 4}, {1, 1}, {1, 1}}, {}, {3, 1, 1}}},
-      // Large enough for tiles of 2 x 2: odd sizes, borders of one and two pixels and cut off;
-      // groups and batch; frames with zeros before, steps and gaps.
+      // Large enough for Winograd tiles: odd sizes, padding of one and two pixels and negative;
+      // groups and batch; frames with padding, strides and dilation.
       {{1, 100, 33, 35}, {130, 100, 3, 3}, {{1, 1}, {{1, 1}, {2, -1}}}},
       {{2, 192, 32, 32}, {208, 96, 3, 3}, {{1, 1}, {{1, 1}, {1, 1}}, {}, {1, 1}, 2}},
       {{1, 97, 6, 33, 32}, {99, 97, 3, 3, 3}, {{2, 1, 1}, {{4, 0}, {1, 1}, {0, 2}}, {}, {2, 1, 1}}},
-      // Channels that matrix tiles take: groups and borders of every kind; several segments of a
-      // row; several blocks of channels, and of rows; frames with steps and gaps.
+      // Channels for matrix tiles: groups and padding of every kind; several segments per row;
+      // several blocks of channels, and of rows; frames with strides and dilation.
       {{2, 64, 3, 18, 47}, {80, 32, 2, 3, 3}, {{1, 1, 1}, {{1, 0}, {1, 1}, {2, -1}}, {}, {}, 2}},
       {{1, 96, 5, 300}, {70, 96, 1, 1}, {{1, 1}, {{0, 0}, {0, 0}}}},
       {{1, 64, 20, 30}, {352, 64, 3, 3}, {{1, 1}, {{1, 1}, {1, 1}}}},
       {{1, 320, 14, 300}, {32, 320, 3, 3}, {{1, 1}, {{-1, 3}, {1, 1}}}},
       {{1, 32, 6, 16, 16}, {48, 32, 3, 3, 3}, {{2, 1, 1}, {{4, 0}, {1, 1}, {0, 2}}, {}, {2, 1, 1}}},
-      // Gradients of kernels: one, two and three axes, images, borders of every kind; by tiles.
+      // Kernel gradients: one, two and three axes, images, padding of every kind; by tiles.
       {{34, 3, 400}, {40, 3, 390}, {{1}, {{2, 1}}}},
       {{40, 2, 20, 22}, {50, 2, 20, 21}, {{1, 1}, {{1, 1}, {-1, 3}}}},
       {{36, 2, 3, 14, 13}, {34, 2, 2, 14, 13}, {{1, 1, 1}, {{0, 0}, {1, 1}, {2, 0}}}},
@@ -58,7 +58,7 @@ class CpuConvolution : public CpuKernel {
   static EmitOptions with_kernel() {
     return with_kernels({.min_flops = 0, .min_convolution_flops = 0});
   }
-  /// Sums of n products of normal numbers, in another order than the compiler's; a bf16 result may
+  /// Sums of n products of normal numbers in another order than the compiler's; a bf16 result may
   /// round to the neighbouring value.
   static double tolerance(DType dtype, double largest) {
     return largest * (dtype == DType::BF16 ? 0x1p-8 : 0x1p-24 * 64);
@@ -76,7 +76,7 @@ void expect_near(const HostArray& actual, const HostArray& expected,
 
 TEST_P(CpuConvolution, EqualsTheCompilersOwn) {
   std::vector<Case> all = cases();
-  // More channels than lie in memory as points at a time.
+  // More channels than have transformed kernels in memory at a time.
   if (GetParam() == DType::F32) {
     all.push_back({{1, 1030, 32, 32}, {500, 1030, 3, 3}, {{1, 1}, {{1, 1}, {1, 1}}}});
     all.push_back({{1030, 1, 32, 32}, {1040, 1, 32, 32}, {{1, 1}, {{1, 1}, {1, 1}}}});
@@ -87,7 +87,7 @@ TEST_P(CpuConvolution, EqualsTheCompilersOwn) {
     const Tensor x = graph.input({GetParam(), given.x});
     const Tensor w = graph.input({GetParam(), given.w});
     const std::vector<Tensor> outputs{convolution(x, w, given.attrs)};
-    // The compiler sums bf16 in bf16 here and there: it is given the same numbers in f32.
+    // The compiler sometimes sums bf16 in bf16, so it gets the same numbers in f32.
     Graph wide;
     const Tensor wide_x = wide.input({DType::F32, given.x});
     const Tensor wide_w = wide.input({DType::F32, given.w});
@@ -135,7 +135,8 @@ TEST_P(CpuConvolution, ReadsSomeFramesOfAStoredKernelWhereTheyLie) {
     Dims x, w;
     int64_t start, size;
   };
-  // One tile and several; channels that fill the last block and that do not; a frame at either end.
+  // One tile and several; channels that fill the last block and that do not; the first or the last
+  // frame.
   for (const Part& part : {Part{{1, 20, 1, 8, 8}, {256, 20, 3, 3, 3}, 2, 1},
                            Part{{1, 24, 3, 40, 40}, {150, 24, 4, 3, 3}, 1, 2},
                            Part{{2, 17, 2, 6, 70}, {33, 17, 3, 1, 1}, 0, 1},
@@ -149,7 +150,7 @@ TEST_P(CpuConvolution, ReadsSomeFramesOfAStoredKernelWhereTheyLie) {
     const Tensor w = sliced.input({GetParam(), part.w});
     const Tensor some = slice(w, Axis(2), part.start, part.size);
     const std::vector<Tensor> outputs{convolution(x, some, attrs)};
-    // A wall between slice and convolution: the kernel is given a copy.
+    // A barrier between slice and convolution: the kernel gets a copy.
     const std::vector<Tensor> copied{convolution(x, optimization_barrier({some})[0], attrs)};
     const std::vector<HostArray> arguments{normal(GetParam(), part.x, 1),
                                            normal(GetParam(), part.w, 2)};
@@ -244,8 +245,8 @@ TEST_P(CpuConvolution, GivesTheSameBitsForAFrameInAnyChunk) {
   }
 }
 
-/// What rounding may do to sums by way of points, for one pixel of the result: the magnitudes of
-/// all that is added, times the rounding errors of its longest way.
+/// Bound on the rounding error of a Winograd sum, for one pixel of the result: the magnitudes of
+/// all terms, times the rounding errors on its longest path.
 double winograd_bound(const HostArray& x, const HostArray& w, int64_t out, int64_t row,
                       int64_t column) {
   using Square = std::array<std::array<double, 4>, 4>;
@@ -288,7 +289,7 @@ double winograd_bound(const HostArray& x, const HostArray& w, int64_t out, int64
       magnitude += kResult[row % 2][i] * kResult[column % 2][j] * sums[i][j];
     }
   }
-  // Two additions of inputs, four of kernels, a product, the sum over channels, four of results.
+  // Two additions for inputs, four for kernels, a product, the sum over channels, four for results.
   return magnitude * static_cast<double>(channels + 11) * 0x1p-24;
 }
 
@@ -353,8 +354,7 @@ TEST(ConvolutionPlan, LeavesWhatItDoesNotCover) {
     return convolution_plan(x, w, y, attrs).has_value();
   };
   EXPECT_TRUE(plan({1, 2, 5}, {4, 2, 3}, {1, 4, 3}, {{1}, {{0, 0}}, {1}, {1}}));
-  // zeros between the elements of x, a large kernel, an empty operand, no spatial axis, four of
-  // them
+  // dilated x, a large kernel, an empty operand, no spatial axis, four of them
   EXPECT_FALSE(plan({1, 2, 5}, {4, 2, 3}, {1, 4, 7}, {{1}, {{0, 0}}, {2}, {1}}));
   EXPECT_FALSE(plan({1, 2, 400}, {4, 2, 398}, {1, 4, 3}, {{1}, {{0, 0}}, {1}, {1}}));
   EXPECT_TRUE(plan({32, 2, 400}, {40, 2, 398}, {32, 40, 3}, {{1}, {{0, 0}}, {1}, {1}}));

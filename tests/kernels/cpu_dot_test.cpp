@@ -20,7 +20,7 @@ struct Comparison {
   bool kernel_used = false;
 };
 
-/// The function compiled with the kernel and without; every product goes to the kernel.
+/// Compiles the function with and without the kernel; every product uses the kernel.
 Comparison compare_lowerings(DType dtype, std::vector<Dims> inputs,
                              const std::function<Tensor(std::span<const Tensor>)>& function) {
   Graph graph;
@@ -59,7 +59,7 @@ class CpuDot : public CpuKernel {
   }
 };
 
-// Sums of int8 products are whole numbers: there is nothing to round.
+// Sums of int8 products are integers: nothing is rounded.
 TEST(CpuDotOfInt8, IsExact) {
   if (!has_fast_product(DType::S8)) {
     GTEST_SKIP() << "this processor has no exact products of int8";
@@ -131,7 +131,7 @@ TEST_P(CpuDot, SplitsLongSides) {
   expect_equal({{1000, 32}, {8, 32}}, [](auto x) { return einsum("bi,oi->ob", x[0], x[1]); });
 }
 
-// Products by rows and by columns, cut into several pieces.
+// Row-major and column-major products, split into several pieces.
 TEST(CpuDotOfBf16, AddsTheBiasAndRoundsOnce) {
   if (!has_fast_product(DType::BF16)) {
     GTEST_SKIP() << "this processor has no fast product of bf16";
@@ -151,7 +151,7 @@ TEST(CpuDotOfBf16, AddsTheBiasAndRoundsOnce) {
                                        normal(DType::BF16, {out, in}, 2),
                                        normal(DType::F32, {out}, 3)};
     const runtime::ProgramOptions fast{.emit = with_kernels({.min_flops = 0})};
-    // Somebody else reads the sum: it is a product of its own.
+    // Another reader of the sum: the product is not fused.
     EXPECT_EQ(emit(graph, y, fast.emit).find("bias = 1"), std::string::npos);
     const std::vector<Tensor> alone{y[0]};
     ASSERT_NE(emit(graph, alone, fast.emit).find("bias = 1"), std::string::npos);
@@ -160,7 +160,7 @@ TEST(CpuDotOfBf16, AddsTheBiasAndRoundsOnce) {
             .run_on_host(given)[0];
     const auto actual = convert(
         runtime::Program::compile(client(), graph, alone, fast).run_on_host(given)[0], DType::F32);
-    // Half a unit of bf16, and what sums in another order differ by.
+    // Half a unit of bf16, plus the difference of another summation order.
     const double order = 0x1p-24 * 64 * largest(exact);
     for (size_t i = 0; i < exact.as<float>().size(); ++i) {
       const float expected = exact.as<float>()[i];
@@ -181,7 +181,7 @@ TEST_P(CpuDot, ReadsTheLayersOfALoopWhereTheyLie) {
   const std::vector<Dims> inputs{{2, 9, 48}, {3, 96, 48}, {3, 48, 96}};
   for (const bool reverse : {false, true}) {
     expect_equal(inputs, [&](auto x) { return layers(x, reverse); });
-    // The weights are read again on the way back.
+    // The backward pass reads the weights again.
     expect_equal(inputs, [&](auto x) {
       return gradients(sum(square(layers(x, reverse))), std::vector{x[0], x[1]})[1];
     });
@@ -208,7 +208,7 @@ TEST_P(CpuDot, DoesNotCopyOrWidenTheStackOfALoop) {
   const std::vector<Tensor> y{scan({x}, {stack}, {.length = kLayers}, body).carry[0]};
   const runtime::Program program =
       runtime::Program::compile(client(), graph, y, {.emit = with_kernels({.min_flops = 0})});
-  // A few activations and the loop's counter, not one layer's weights.
+  // A few activations and the loop's counter, but no layer's weights.
   EXPECT_LT(program.report().memory.temporary, kWidth * kWidth * byte_size(GetParam()));
 }
 

@@ -19,7 +19,7 @@
 #include "kinema/runtime/program.h"
 #include "pjrt/cpu_plugin.h"
 
-/// What the tests of the CPU kernels share.
+/// Shared by the tests of the CPU kernels.
 namespace kinema::kernels {
 
 inline const pjrt::Client& client() {
@@ -35,14 +35,14 @@ inline HostArray normal(DType dtype, Dims dims, uint64_t seed) {
   return convert(kinema::normal(std::move(dims), seed), dtype);
 }
 
-/// Options with which the kernels are used as `limits` allows.
+/// Emit options that use kernels above the thresholds in `limits`.
 inline EmitOptions with_kernels(const CpuLoweringOptions& limits) {
   EmitOptions options;
   options.lowering = cpu_lowering(limits);
   return options;
 }
 
-/// A test for each dtype of which this processor has a fast product.
+/// A test for each dtype with fast products on this processor.
 class CpuKernel : public ::testing::TestWithParam<DType> {
  protected:
   void SetUp() override {
@@ -52,7 +52,7 @@ class CpuKernel : public ::testing::TestWithParam<DType> {
   }
 };
 
-/// Runs tasks as the plugin does, but on so many threads.
+/// Runs tasks as the plugin does, on this number of threads.
 inline auto on_threads(int64_t threads) {
   return [threads](int64_t count, const std::function<void(int64_t)>& task) {
     std::vector<std::jthread> helpers;

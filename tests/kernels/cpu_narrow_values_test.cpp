@@ -6,7 +6,7 @@
 #include "kernels/cpu_kernel.h"
 #include "kinema/graph/ops.h"
 
-// Values of BF16 stay as narrow as they are between the operations of a program.
+// BF16 values are not widened between the operations of a program.
 namespace kinema::kernels {
 namespace {
 
@@ -75,7 +75,7 @@ TEST(CpuNarrowValues, RowsAreSummedWhereTheyLie) {
         expected += value;
         magnitudes += std::abs(value);
       }
-      // 64 roundings in a group, and one for each group.
+      // 64 roundings in a group, and one per group.
       const double bound = magnitudes * static_cast<double>(64 + rows / 64 + 1) * 0x1p-24;
       ASSERT_LE(std::abs(actual.as<float>()[static_cast<size_t>(column)] - expected), bound);
     }

@@ -10,7 +10,7 @@
 namespace kinema::training {
 namespace {
 
-constexpr int64_t kSize = 3 * 7000;  // more than one piece, and no multiple of a vector
+constexpr int64_t kSize = 3 * 7000;  // more than one piece, and not a multiple of a vector
 
 struct Result {
   std::vector<HostArray> plain, kernel;
@@ -29,7 +29,7 @@ std::vector<nn::ParamSpec> specs() {
           {.name = "b", .shape = {DType::F32, {5}}}};
 }
 
-/// One update of two tensors with the kernels and without; outputs p, mu, nu each, then the sums
+/// One update of two tensors with and without the kernels; outputs p, mu, nu of each, then the sums
 /// and the largest magnitudes.
 Result update(DType gradient_dtype, const AdamWOptions& options, bool ok, DType kept = DType::F32) {
   Graph graph;
@@ -67,8 +67,8 @@ Result update(DType gradient_dtype, const AdamWOptions& options, bool ok, DType 
   return {plain.run_on_host(arrays), kernel.run_on_host(arrays)};
 }
 
-// Both follow the same formula in F32 with other roundings (fused multiply-add, reciprocals): a few
-// units in the last place of values of size 1 to 10, and of sums of 7,000 squares.
+// Both compute the same formula in F32 with other roundings (fused multiply-add, reciprocals): a
+// few units in the last place of values of size 1 to 10, and of sums of 7,000 squares.
 void expect_close(const Result& result) {
   for (size_t i = 0; i < result.plain.size(); ++i) {
     const auto want = result.plain[i].as<float>();
@@ -89,8 +89,8 @@ TEST(CpuUpdate, TakesNarrowGradients) {
   expect_close(update(DType::BF16, {.weight_decay = 0.1, .max_norm = 1.0}, true));
 }
 
-// The F32 results differ by a few units in the last place, so that some lie on the other side of a
-// tie between two BF16 values, which are 2^-8 of the larger apart at most.
+// The F32 results differ by a few units in the last place, so some fall on the other side of a tie
+// between two BF16 values, which differ by at most 2^-8 of the larger one.
 TEST(CpuUpdate, RoundsANarrowStateOnce) {
   const Result result =
       update(DType::BF16, {.weight_decay = 0.1, .max_norm = 1.0}, true, DType::BF16);
@@ -118,8 +118,8 @@ TEST(CpuUpdate, LeavesTheStateAloneWhenTold) {
   }
 }
 
-// A state of BF16 that the compiler updates is copied, and widened: 12 GiB of temporaries for the
-// 1.3B model, where its gradients take 2.7.
+// Without the kernel a BF16 state is copied and widened: 12 GiB of temporaries for the 1.3B model,
+// whose gradients take 2.7 GiB.
 TEST(CpuUpdate, NeedsNoMemoryBesideTheGradients) {
   Graph graph;
   const Shape shape{DType::BF16, {1 << 20}};
@@ -144,7 +144,7 @@ TEST(CpuUpdate, NeedsNoMemoryBesideTheGradients) {
 TEST(CpuUpdate, SizesHideNoNumberThatIsNotFinite) {
   for (const float value :
        {std::numeric_limits<float>::quiet_NaN(), -std::numeric_limits<float>::infinity()}) {
-    for (const int64_t at : {0, 17, 40}) {  // 40: beyond the last whole vector
+    for (const int64_t at : {0, 17, 40}) {  // 40: after the last full vector
       Graph graph;
       const Shape shape{DType::F32, {41}};
       const std::vector<nn::ParamSpec> one{{.name = "w", .shape = shape}};

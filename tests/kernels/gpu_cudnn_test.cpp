@@ -32,7 +32,7 @@ constexpr const char* kH100 = "NVIDIA H100 80GB HBM3";
 struct Case {
   int64_t batch, queries, keys, heads, width;
   DType dtype = DType::BF16;
-  int64_t counted = -1;  // keys that count, said while the program runs; -1: all
+  int64_t counted = -1;  // valid keys, given at run time; -1: all
 };
 
 std::string name_of(const Case& c) {
@@ -40,7 +40,7 @@ std::string name_of(const Case& c) {
                      c.keys, c.counted, to_string(c.dtype));
 }
 
-/// q, k, v, dy and how many keys count.
+/// q, k, v, dy and the number of valid keys.
 std::vector<HostArray> arguments(const Case& c) {
   std::vector<HostArray> given{kinema::normal({c.batch, c.queries, c.heads, c.width}, 1),
                                kinema::normal({c.batch, c.keys, c.heads, c.width}, 2),
@@ -54,7 +54,7 @@ std::vector<HostArray> arguments(const Case& c) {
   return given;
 }
 
-/// y, lse, dq, dk, dv; computed in `dtype`, given out in `result`. Inputs are those of `arguments`.
+/// y, lse, dq, dk, dv; computed in `dtype`, returned in `result`, for the inputs of `arguments`.
 std::vector<Tensor> build(Graph& graph, const Case& c, DType dtype, DType result) {
   std::vector<Tensor> in;
   for (const int64_t length : {c.queries, c.keys, c.keys, c.queries}) {
@@ -91,12 +91,12 @@ double difference(const HostArray& got, const HostArray& want) {
   return largest_difference(convert(got, DType::F32), convert(want, DType::F32));
 }
 
-// ---- Numbers, by what cuDNN documents of its calls -------------------------------------------
+// ---- Values, by cuDNN's documentation of its calls -------------------------------------------
 
 class GpuCudnn : public pjrt::CpuTest {};
 
-// y and gradients are rounded once, to 8 bits (bf16) or 11 (f16), and so is the y that delta is
-// made of: the products of the reference have all bits. lse is f32 in both.
+// y and gradients are rounded once, to 8 bits (bf16) or 11 (f16), as is the y in delta: the
+// reference's products are exact. lse is f32 in both.
 TEST_F(GpuCudnn, GivesTheReference) {
   constexpr const char* kTensors[] = {"y", "lse", "dq", "dk", "dv"};
   for (const Case& c :
@@ -108,7 +108,7 @@ TEST_F(GpuCudnn, GivesTheReference) {
     const std::vector<HostArray> given = arguments(c);
     Graph plain;
     const auto want = evaluate(plain, build(plain, c, DType::F32, DType::F32), given);
-    // With results of their own dtype, and as `ring` asks for them.
+    // With results in their own dtype, and in f32 as `ring` requests them.
     for (const DType result : {c.dtype, DType::F32}) {
       Graph graph;
       const auto outputs = build(graph, c, c.dtype, result);
@@ -143,7 +143,7 @@ struct Split {
   int64_t shards = -1;
 };
 
-/// y, dq, dk, dv of whole attention.
+/// y, dq, dk, dv of attention over all devices.
 std::vector<Tensor> attend(Graph& graph, DType dtype, const nn::AttentionOptions& options) {
   const Shape shape{DType::BF16, {1, 45, 4, 16}};
   std::vector<Tensor> in;
@@ -166,8 +166,8 @@ std::vector<Tensor> attend(Graph& graph, DType dtype, const nn::AttentionOptions
   return out;
 }
 
-// A hop's gradients are right only with the log-sum-exp and the result of all hops; 45 tokens on 4
-// devices leave the last one with padding.
+// A ring step's gradients are right only with the log-sum-exp and the result of all steps; 45
+// tokens on 4 devices leave the last one with padding.
 TEST_F(GpuCudnn, GivesTheReferenceOnSeveralDevices) {
   std::vector<HostArray> given;
   for (uint64_t i = 0; i < 4; ++i) {
@@ -273,7 +273,7 @@ TEST(GpuLowering, LeavesOutTheLogSumExpThatNobodyReads) {
   EXPECT_THAT(forward, HasSubstr("-> (tensor<1x2x64x64xbf16>, tensor<256xui8>)"));
 }
 
-// What cuDNN 9.23 asks for when plans are built for 75,600 tokens and 40 (or 5) heads of 128.
+// The workspace that cuDNN 9.23 requests for 75,600 tokens and 40 (or 5) heads of 128.
 TEST(GpuLowering, GivesTheWorkspaceThatEachChipTakes) {
   const Case wan{1, 75600, 75600, 40, 128};
   const Case cross{1, 75600, 512, 40, 128};

@@ -38,7 +38,7 @@ std::vector<HostArray> gated_arguments(int64_t samples) {
   return out;
 }
 
-/// The layer, and behind it GELU where wanted, as f32.
+/// The layer, optionally followed by GELU, as f32.
 Tensor layer(Graph& graph, bool gelu) {
   std::vector<Tensor> in;
   for (const HostArray& each : arguments()) {
@@ -48,13 +48,13 @@ Tensor layer(Graph& graph, bool gelu) {
   return convert(gelu ? gelu_tanh(y) : y, DType::F32);
 }
 
-/// The first line of the program's that has `what`.
+/// The first line of the program that contains `what`.
 std::string line_with(const std::string& text, const std::string& what) {
   const size_t at = text.find(what);
   return at == std::string::npos ? "" : text.substr(at, text.find('\n', at) - at);
 }
 
-/// The text has a product that leaves in bf16.
+/// Matches a text with a product whose result is bf16.
 testing::Matcher<std::string> has_rounded_product() {
   return HasSubstr("tensor<48x32xbf16>) -> (tensor<2x8x48xbf16>)");
 }
@@ -72,9 +72,9 @@ TEST(GpuEpilogue, WritesGeluAsTheCompilerKnowsIt) {
   EXPECT_THAT(line_with(text, "\"stablehlo.tanh\""), HasSubstr("bf16"));
 }
 
-// The product is of 32 terms of about 1, so about 6 and up to 25: a bf16 is off by 2^-9 of it,
-// twice where the compiler keeps product and sum apart; GELU's slope is at most 1.13, and its own
-// steps round five times.
+// The product has 32 terms of about 1, so about 6 and up to 25: a bf16 has an error of 2^-9 of it,
+// twice if the compiler separates product and sum; GELU's slope is at most 1.13, and its own steps
+// round five times.
 TEST(GpuEpilogue, GivesWhatTheGraphSays) {
   const pjrt::Client client = pjrt::cpu_client();
   for (const bool gelu : {false, true}) {
@@ -90,7 +90,7 @@ TEST(GpuEpilogue, GivesWhatTheGraphSays) {
   }
 }
 
-/// The layer through a gate [samples, 1, 48], added to a value [2, 8, 48].
+/// The layer times a gate [samples, 1, 48], plus a value [2, 8, 48].
 Tensor gated_layer(Graph& graph, int64_t samples, DType dtype) {
   std::vector<Tensor> in;
   for (const HostArray& each : gated_arguments(samples)) {
@@ -102,8 +102,8 @@ Tensor gated_layer(Graph& graph, int64_t samples, DType dtype) {
   return nn::as(nn::as(sum, dtype), DType::F32);
 }
 
-// Of bf16 three roundings: of the product or its weights, of the gate, and of the sum: 3 * 2^-9 of
-// the largest value.
+// Three bf16 roundings: of the product or its weights, of the gate, and of the sum: 3 * 2^-9 of the
+// largest value.
 TEST(GpuEpilogue, TakesAGateIntoTheWeights) {
   const pjrt::Client client = pjrt::cpu_client();
   for (const int64_t samples : {1, 2}) {
@@ -112,7 +112,7 @@ TEST(GpuEpilogue, TakesAGateIntoTheWeights) {
     const std::vector<Tensor> want{gated_layer(wide, samples, DType::F32)};
     const std::vector<Tensor> got{gated_layer(fast, samples, DType::BF16)};
     const std::string text = emit(fast, got, for_gpu());
-    // The gate is spread over weights, not over values.
+    // The gate multiplies the weights, not the values.
     EXPECT_EQ(
         text.find("-> (tensor<48x32xf32>)", text.find("broadcast_in_dim")) != std::string::npos,
         samples == 1)

@@ -28,8 +28,8 @@ using Kernel = GpuAttention::Kernel;
 constexpr const char* kH100 = "NVIDIA H100 80GB HBM3";
 constexpr const char* kF8 = "__cudnn$fmhaSoftmaxF8";
 
-/// Root mean square of what e4m3 changes a number of unit size by: steps of 2^-3 below each power
-/// of two are wrong by 2^-3 / sqrt(12), of numbers whose mean square is 2^2 / (3 ln 2) or so.
+/// Root mean square error of e4m3 for numbers of unit size: steps of 2^-3 below each power of two
+/// have errors of 2^-3 / sqrt(12), for numbers with a mean square of about 2^2 / (3 ln 2).
 constexpr double kRounding = 0.026;
 
 double mean_square(const HostArray& x) {
@@ -40,7 +40,7 @@ double mean_square(const HostArray& x) {
   return sum / static_cast<double>(x.as<float>().size());
 }
 
-/// Root mean square of the difference, of that of `want`; infinity with a NaN.
+/// Root mean square of the difference relative to that of `want`; infinity with a NaN.
 double relative_error(const HostArray& got, const HostArray& want) {
   HostArray difference = got;
   for (size_t i = 0; i < difference.as<float>().size(); ++i) {
@@ -54,7 +54,7 @@ struct Sizes {
   int64_t batch, queries, keys, heads, width;
 };
 
-/// q, k, v and dy of normal numbers, each times its factor, in bf16.
+/// q, k, v and dy of normal numbers in bf16, each times its factor.
 std::vector<HostArray> arguments(const Sizes& of, const std::vector<float>& factors) {
   std::vector<HostArray> out;
   for (const int64_t length : {of.queries, of.keys, of.keys, of.queries}) {
@@ -67,7 +67,7 @@ std::vector<HostArray> arguments(const Sizes& of, const std::vector<float>& fact
   return out;
 }
 
-/// y and, where `backward`, dq, dk and dv of whole attention, f32 and on every device whole.
+/// y and, if `backward`, dq, dk and dv of attention over all devices, f32 and replicated.
 std::vector<Tensor> attend(Graph& graph, const Sizes& of, DType dtype, bool backward,
                            const nn::AttentionOptions& options) {
   const bool alone = options.axes.mesh.axes.empty();
@@ -124,15 +124,15 @@ GpuLoweringOptions fp8(const char* chip = kH100) {
 
 class GpuFp8 : public pjrt::CpuTest {};
 
-// Scores are sums over the width of products whose sides are each wrong by kRounding: with normal q
-// and k by sqrt(2) of it, which changes weights by as much of themselves. Weights, v and y are
-// rounded too, and as v is as often negative, errors add up like the terms of y do: in all
-// sqrt(2 + 3) kRounding of y. Half as much again is for the moments of 1024 numbers.
+// Scores are sums over the width of products whose factors each have an error of kRounding: with
+// normal q and k sqrt(2) of it, which changes weights by the same relative amount. Weights, v and y
+// are rounded too, and since v has random signs, errors add up like the terms of y: in total sqrt(2
+// + 3) kRounding of y. Half as much again covers the moments of 1024 numbers.
 constexpr double kForward = 1.5 * 2.2361 * kRounding;
 
 TEST_F(GpuFp8, GivesTheReferenceWithinTheRoundingOfEightBitsWhateverTheSizes) {
   const Sizes of{2, 48, 1024, 2, 64};
-  // Scores are the same: without scales of their own the first three would be lost or infinite.
+  // Scores are equal: without scales of their own the first three would underflow or overflow.
   for (const std::vector<float>& factors :
        {std::vector{1.0F, 1.0F, 1.0F, 1.0F}, std::vector{3000.0F, 1.0F / 3000, 1e-4F, 1.0F},
         std::vector{1e-4F, 1e4F, 1e6F, 1.0F}}) {
@@ -144,9 +144,9 @@ TEST_F(GpuFp8, GivesTheReferenceWithinTheRoundingOfEightBitsWhateverTheSizes) {
   }
 }
 
-// The weights of the backward pass are powers of 16-bit scores above the log-sum-exp of 8-bit ones,
-// and delta is of a y that is rounded: dv is wrong by the former alone, dq and dk by both, where
-// delta is what remains of sums over the width.
+// The backward pass exponentiates 16-bit scores minus the log-sum-exp of 8-bit ones, and delta uses
+// a rounded y: dv has only the former error, dq and dk both, where delta is the remainder of sums
+// over the width.
 TEST_F(GpuFp8, GivesGradientsIn16Bits) {
   const Sizes of{1, 64, 1024, 1, 64};
   const auto given = arguments(of, {1, 1, 1, 1});
@@ -162,8 +162,8 @@ TEST_F(GpuFp8, GivesZeroForZeros) {
   EXPECT_EQ(largest(in_8_bits(of, arguments(of, {0, 0, 0, 0}), false)[0]), 0);
 }
 
-// Each device has scales of its own; a ring's hops are merged by their log-sum-exp, which brings
-// no error that one call has not.
+// Each device has its own scales; ring steps are merged by their log-sum-exp, which adds no error
+// to that of one call.
 TEST_F(GpuFp8, GivesTheReferenceOnSeveralDevices) {
   const Sizes of{1, 4096, 4096, 4, 16};
   const auto given = arguments(of, {1, 1, 1, 1});

@@ -61,8 +61,8 @@ Tensor build(Graph& graph, const Case& c) {
   return y.dtype() == DType::F32 ? y : convert(y, DType::F32);
 }
 
-// All is computed in f32, in another order: sums of up to 320 squares, 1e-6 of the largest value;
-// rounded to bf16, 2^-8 of it where the two sides round to different neighbours, to f16 2^-11.
+// Everything is computed in f32 in another order: sums of up to 320 squares, 1e-6 of the largest
+// value; rounded to bf16, 2^-8 of it if both sides round to different neighbours, to f16 2^-11.
 TEST(GpuNorm, IsTheReference) {
   for (const Case& c :
        {Case{1, {1, 2, 3}, 4, 16, DType::F32}, Case{2, {2, 2, 3}, 2, 16, DType::F32},

@@ -1,5 +1,5 @@
-// The Triton kernels, compiled for GPUs that are not here by the CUDA plugin's compiler; skipped
-// where that plugin is not installed (`kinema doctor --install cuda`).
+// The Triton kernels, compiled for absent GPUs by the CUDA plugin's compiler; skipped if that
+// plugin is not installed (`kinema doctor --install cuda`).
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -30,7 +30,7 @@ struct Case {
   bool counted;
 };
 
-/// Attention and its gradients, all three kernels, for a chip.
+/// Attention and its gradients for a chip: all three kernels.
 std::string text_of(const Case& c, const std::string& chip) {
   Graph graph;
   const Shape q{c.dtype, {c.batch, c.queries, c.heads, c.width}};
@@ -103,7 +103,7 @@ TEST_P(GpuTritonCompiles, EveryKernel) {
     ASSERT_THAT(text, HasSubstr("flash_backward_dq_b")) << name;
     try {
       const planning::CompileResult result = compile(text);
-      // Beside its results a program has lse, delta and no scores.
+      // Besides its results a program has lse, delta and no scores.
       const int64_t rows = c.batch * c.queries * c.heads;
       EXPECT_LE(result.memory.temporary, rows * (c.width + 4) * 4 + (1 << 20)) << name;
     } catch (const Error& error) {
@@ -112,7 +112,7 @@ TEST_P(GpuTritonCompiles, EveryKernel) {
   }
 }
 
-// That is why a kernel is tried in a process of its own.
+// Hence a kernel is tried in a separate process.
 TEST_P(GpuTritonCompiles, AndWhatEndsTheCompilerIsAnError) {
   const std::string kind = planning::parse_target(GetParam()).chip.kind;
   std::string text = text_of({1, 128, 128, 1, 64, DType::BF16, false}, kind);

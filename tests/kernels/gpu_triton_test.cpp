@@ -46,11 +46,11 @@ struct Case {
   int64_t batch, queries, keys, heads, width;
   DType dtype = DType::F32;
   std::string chip = kH100;
-  int64_t counted = -1;  // keys that count, said while the program runs; -1: all, known before
+  int64_t counted = -1;  // valid keys, given at run time; -1: all, known at compile time
 };
 
-// Lengths that fill blocks and that do not, one query, one key, some of the keys; one head and
-// several; widths that are powers of two and that are not; several blocks along each axis.
+// Lengths with and without a remainder, one query, one key, some keys masked; one head and several;
+// widths that are powers of two and that are not; several blocks along each axis.
 std::vector<Case> cases() {
   const DType b = DType::BF16;
   const DType h = DType::F16;
@@ -106,13 +106,13 @@ std::string name_of(const Case& c) {
                      c.width, c.keys, c.counted, to_string(c.dtype), c.chip);
 }
 
-/// q, k, v, dy in f32, and how many keys count.
+/// q, k, v, dy in f32, and the number of valid keys.
 std::vector<HostArray> arguments(const Case& c) {
   std::vector<HostArray> given{kinema::normal({c.batch, c.queries, c.heads, c.width}, 1),
                                kinema::normal({c.batch, c.keys, c.heads, c.width}, 2),
                                kinema::normal({c.batch, c.keys, c.heads, c.width}, 3),
                                kinema::normal({c.batch, c.queries, c.heads, c.width}, 4)};
-  // What does not count must not show, however large it is.
+  // Masked values must not matter, however large they are.
   for (size_t i = 1; c.counted >= 0 && i < 3; ++i) {
     const auto x = given[i].as<float>();
     const int64_t row = c.heads * c.width;
@@ -126,7 +126,7 @@ std::vector<HostArray> arguments(const Case& c) {
   return given;
 }
 
-/// y, lse, dq, dk, dv of inputs that are rounded to the case's dtype, computed in `dtype`, as f32.
+/// y, lse, dq, dk, dv for inputs rounded to the case's dtype, computed in `dtype`, as f32.
 std::vector<Tensor> build(Graph& graph, const Case& c, std::span<const HostArray> given,
                           DType dtype) {
   std::vector<Tensor> in;
@@ -157,8 +157,8 @@ EmitOptions interpreted(const std::string& chip) {
 class GpuTriton : public ::testing::TestWithParam<int> {};
 
 // f32: both sides sum up to 512 products of 256 in f32, in other orders; 2e-6 of the largest value.
-// bf16: y is a mean of values with weights of 8 bits, and rounded: 2^-8. In gradients a difference
-// is rounded to 8 bits before it is multiplied: 2^-7. f16 has three bits more. lse is f32 in all.
+// bf16: y is a mean of values with 8-bit weights, and rounded: 2^-8. In gradients a difference is
+// rounded to 8 bits before it is multiplied: 2^-7. f16 has three bits more. lse is always f32.
 TEST_P(GpuTriton, IsTheReference) {
   constexpr const char* kTensors[] = {"y", "lse", "dq", "dk", "dv"};
   constexpr int kParts = 4;
@@ -181,8 +181,8 @@ TEST_P(GpuTriton, IsTheReference) {
     const double narrow = c.dtype == DType::F16 ? 0x1p-11 : 0x1p-8;
     for (size_t t = 0; t < got.size(); ++t) {
       const bool exact = c.dtype == DType::F32 || t == 1;
-      // With one key softmax is 1 and what its gradients are made of cancels: sums of up to 300
-      // products of v dy, which is about 11 and up to 40.
+      // With one key softmax is 1 and the terms of its gradient cancel: sums of up to 300 products
+      // of v dy, which is about 11 and up to 40.
       const bool cancels = t >= 2 && (c.keys == 1 || c.counted == 1);
       const double scale = std::max(largest(want[t]), cancels ? 16.0 : 1.0);
       EXPECT_LE(largest_difference(got[t], want[t]), (exact    ? 2e-6
@@ -243,9 +243,9 @@ TEST(TritonLowering, LeavesWhatThePartitionerSeesAndWhatItDoesNotTake) {
   EXPECT_THAT(triton_refusal(many, many, DType::BF16, 0.1), HasSubstr("70000 heads"));
 }
 
-// ---- Figures of plans ---------------------------------------------------------------------------
+// ---- Costs in plans -----------------------------------------------------------------------------
 
-/// The configuration of the only call in a program, as its text has it.
+/// The backend configuration of the only call in a program, as written in its text.
 std::string configuration(FlashPass pass, const Case& c) {
   Graph graph;
   const auto outputs = build(graph, c, arguments(c), c.dtype);
@@ -264,7 +264,7 @@ std::string configuration(FlashPass pass, const Case& c) {
 
 TEST(TritonCost, ReadsWhatACallDoes) {
   const Case c{2, 300, 512, 3, 100, DType::BF16};
-  constexpr double kPairs = 2.0 * 3 * 300 * 512 * 128;  // as wide as rows are filled up to
+  constexpr double kPairs = 2.0 * 3 * 300 * 512 * 128;  // with padded rows
   const auto forward = triton_kernel_cost(configuration(FlashPass::FORWARD, c), "h100");
   ASSERT_TRUE(forward.has_value());
   EXPECT_EQ(forward->name, "flash forward (Triton)");
@@ -285,7 +285,7 @@ TEST(TritonCost, ReadsWhatACallDoes) {
   EXPECT_LT(triton_kernel_cost(configuration(FlashPass::FORWARD, full), "a100")->peak_share, 0.1);
 }
 
-// Its attributes are sorted, and the kernel's text has names too.
+// Its attributes are sorted, and the kernel's text also contains names.
 TEST(TritonCost, ReadsWhatTheOptimizedProgramHas) {
   const auto cost = triton_kernel_cost(
       R"({debug = false, grid_x = 591 : i32, grid_y = 40 : i32, grid_z = 1 : i32, ir = "module {\0A  \22tt.func\22() <{sym_name = \22flash_backward_dq_b1_s1_t1_n1_d16_bf16\22}>...", )"

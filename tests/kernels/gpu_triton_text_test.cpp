@@ -34,8 +34,8 @@ constexpr FlashPass kPasses[] = {FlashPass::FORWARD, FlashPass::BACKWARD_DKV,
 
 // ---- Texts ----------------------------------------------------------------------------------
 
-/// A small kernel with everything in it: several blocks, some of them not full, keys that do not
-/// count, a width that is no power of two.
+/// A small kernel with every case: several blocks, partial blocks, masked keys, a width that is not
+/// a power of two.
 FlashWork small_work() {
   return {.batch = 2,
           .queries = 100,
@@ -49,7 +49,7 @@ FlashWork small_work() {
           .tile = {.block_q = 32, .block_kv = 16}};
 }
 
-/// What the kernel gives for operands of which those before the count of keys are random.
+/// The kernel's results for random operands, except for the number of keys.
 std::vector<HostArray> run(const FlashKernel& kernel, const std::string& text,
                            std::array<int64_t, 3> grid, int32_t counted = 70) {
   std::vector<HostArray> given;
@@ -76,7 +76,7 @@ double worst_difference(const std::vector<HostArray>& got, const std::vector<Hos
   return worst;
 }
 
-// Sums in another order: some ten roundings of f32.
+// Another order of summation: some ten f32 roundings.
 TEST(TritonFlashText, GivesTheSameWithEveryTile) {
   for (const FlashPass pass : kPasses) {
     FlashWork work = small_work();
@@ -117,7 +117,7 @@ struct Damage {
   std::string from, to;
 };
 
-/// Each must show: as an error, or as other numbers.
+/// Each damage must give an error or other numbers.
 void expect_shown(const FlashKernel& kernel, const std::vector<Damage>& all) {
   const std::vector<HostArray> right = run(kernel);
   for (const Damage& damage : all) {
@@ -228,7 +228,7 @@ TEST(TritonTiles, BeyondSharedMemoryAreRefused) {
   EXPECT_THROW(triton::check_fits(FlashPass::FORWARD, less, kCard), Error);
 }
 
-// What the compiler said (CUDA plugin of JAX 0.12.0.1).
+// The compiler's numbers (CUDA plugin of JAX 0.12.0.1).
 TEST(TritonTiles, TakeWhatTheCompilerSaysOrMore) {
   struct Said {
     triton::Architecture on;

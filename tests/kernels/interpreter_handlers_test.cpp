@@ -20,7 +20,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 
-// y = x + x, for f32 [4, 2], a row at a time.
+// y = x + x, for f32 [4, 2], a row per step.
 constexpr const char* kMosaic = R"(module attributes {stable_mosaic.version = 11 : i64} {
   "stable_mosaic.func.func"() ({
   ^bb0(%i: i32, %in: memref<1x2xf32, #tpu.memory_space<vmem>>, %out: memref<1x2xf32, #tpu.memory_space<vmem>>):
@@ -37,7 +37,7 @@ constexpr const char* kMosaic = R"(module attributes {stable_mosaic.version = 11
   }) {function_type = (i32) -> (i32, i32), sym_name = "row"} : () -> ()
 })";
 
-// The same, two elements a program.
+// The same, two elements per program.
 constexpr const char* kTriton = R"("builtin.module"() ({
   "tt.func"() <{function_type = (!tt.ptr<f32>, !tt.ptr<f32>) -> (), sym_name = "twice"}> ({
   ^bb0(%in: !tt.ptr<f32>, %out: !tt.ptr<f32>):
@@ -66,7 +66,7 @@ KernelText triton() {
           .grid = {4, 1, 1}};
 }
 
-/// A lowering that has the kernel do what `twice` says, as that of a target does.
+/// A lowering that replaces `twice` by the kernel, as a target's lowering does.
 Lowering lowering_of(const KernelText& kernel) {
   return [kernel](const Node& node, Emitter& out) {
     if (node.op != &kCall) return false;
@@ -90,7 +90,7 @@ class Interpreters : public pjrt::CpuTest {
     Graph graph;
     const Tensor x = graph.input({DType::F32, {4, 2}});
     const Tensor y = fused("twice", {}, {x}, [](std::span<const Tensor> in) {
-      return std::vector<Tensor>{in[0] * 3.0};  // not what the kernel does
+      return std::vector<Tensor>{in[0] * 3.0};  // differs from the kernel on purpose
     })[0];
     runtime::ProgramOptions options{.kernels = false};
     options.emit.lowering = interpreting(lowering_of(kernel));

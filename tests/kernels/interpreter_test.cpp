@@ -11,7 +11,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 
-/// Abbreviations of the texts below, and names of operations without their prefix, written out.
+/// Expands the abbreviations in the texts below, and adds prefixes to operation names.
 std::string expanded(std::string text) {
   const std::string store = "add = false, strides = array<i32>, operandSegmentSizes = array<i32: ";
   const std::pair<std::string, std::string> abbreviations[] = {
@@ -34,7 +34,7 @@ std::string expanded(std::string text) {
   return text;
 }
 
-/// A kernel of one step: %in, %scalars and %out are memrefs of the whole arrays, %zero an index.
+/// A kernel of one step: %in, %scalars and %out are memrefs of complete arrays, %zero an index.
 std::string kernel(const std::string& body, const std::string& in, const std::string& out) {
   const auto memref = [](const std::string& type, const char* space) {
     return "memref<" + type + ", " + space + ">";
@@ -72,7 +72,7 @@ std::string kernel(const std::string& body, const std::string& in, const std::st
 })");
 }
 
-// Loads %x : vector<2x4xf32> and stores %y of the type given.
+// Loads %x : vector<2x4xf32> and stores %y of the given type.
 std::vector<float> run_rows(const std::string& body, const std::string& out = "2x4xf32") {
   const std::string memref = "memref<" + out + ", VMEM>";
   const std::string text = kernel(
@@ -182,7 +182,7 @@ TEST(MosaicInterpreter, CountsComparesAndSelects) {
 }
 
 TEST(MosaicInterpreter, BranchesAndLoopsWithValues) {
-  // Both values of the pair change places in each round; row `i` of the input is added.
+  // Each iteration swaps the pair of values and adds row `i` of the input.
   EXPECT_THAT(run_rows(R"(%0 = "arith.constant"() {value = 0 : i32} : () -> i32
     %1 = "arith.constant"() {value = 1 : i32} : () -> i32
     %one = "arith.constant"() {value = 1 : index} : () -> index
@@ -215,8 +215,8 @@ TEST(MosaicInterpreter, MultipliesInBf16UnlessToldOtherwise) {
                                                ::testing::FloatNear(7.5075F, 1e-6F))));
 }
 
-// A flash forward as kinema's are: q [2, 32, 8] in blocks of 16, k and v [2, 48, 8] in blocks of 16
-// of which the first 40 keys count, y and log-sum-exp.
+// A flash forward kernel like kinema's: q [2, 32, 8] in blocks of 16, k and v [2, 48, 8] in blocks
+// of 16 with the first 40 keys valid, y and log-sum-exp.
 const std::string& flash() {
   static const std::string text = expanded(R"(module attributes {stable_mosaic.version = 11 : i64} {
   "func.func"() ({
@@ -432,13 +432,13 @@ TEST(MosaicInterpreter, WantsOperandsThatFit) {
 }
 
 TEST(MosaicInterpreter, ReadsNothingBehindAnArraysEnd) {
-  // 28 of 32 queries: rows beyond are NaN within, and do not reach the result.
+  // 28 of 32 queries: rows beyond are NaN inside, and do not reach the result.
   std::vector<Array> x = flash_operands();
   x[1] = normal({2, 28, 8}, 4);
   const std::vector<Shape> results{{DType::F32, {2, 28, 8}}, {DType::F32, {2, 1, 28}}};
   const Attention expected = attention(x[1], x[2], x[3], 0.5, kKeys);
   EXPECT_LT(largest_difference(run_mosaic(flash(), x, results)[0], expected.y), kF32);
-  // 44 keys: those beyond are masked in the scores, but 0 x NaN in v is NaN.
+  // 44 keys: the ones beyond are masked in the scores, but 0 x NaN in v is NaN.
   x[2] = normal({2, 44, 8}, 5);
   x[3] = normal({2, 44, 8}, 6);
   EXPECT_TRUE(std::isinf(largest(run_mosaic(flash(), x, results)[0])));
@@ -452,7 +452,8 @@ TEST(MosaicInterpreter, IsNotBroughtDownByAnyText) {
   for (int seed = 0; seed < 300; ++seed) {
     try {
       run_flash(with_one_mark_changed(text, seed));
-    } catch (const Error&) {  // as it should be, unless the text means the same or something else
+    } catch (
+        const Error&) {  // expected, unless the text still has the same or another valid meaning
     }
   }
 }

@@ -13,10 +13,10 @@
 #include "kinema/core/error.h"
 #include "kinema/core/threefry.h"
 
-/// What the tests of the interpreters share.
+/// Shared by the tests of the interpreters.
 namespace kinema::interpreter {
 
-/// `text` with every `from` as `to`; a test fails where there is none.
+/// `text` with every `from` replaced by `to`; fails if there is none.
 inline std::string replaced(std::string text, std::string_view from, std::string_view to) {
   size_t at = text.find(from);
   EXPECT_NE(at, std::string::npos) << from;
@@ -26,16 +26,16 @@ inline std::string replaced(std::string text, std::string_view from, std::string
   return text;
 }
 
-/// A text made wrong, and how that shows.
+/// A change that makes a text wrong, and how that shows.
 struct Damage {
   const char* name;
   const char* from;
   const char* to;
-  /// Part of the error; empty: the text runs, and its numbers are wrong.
+  /// Part of the error; empty: the text runs, but with wrong numbers.
   const char* error = "";
 };
 
-/// One character of the text is another, at a place and of a kind that depend on the seed.
+/// Changes one character of the text; place and kind depend on the seed.
 inline std::string with_one_mark_changed(std::string text, int seed) {
   constexpr std::string_view kMarks = "0189%(){}<>[],:=-#xfi\"";
   RandomStream random(random_key(static_cast<uint64_t>(seed), "texts"));

@@ -12,7 +12,7 @@ using ::testing::HasSubstr;
 using ::testing::Pointwise;
 using ::testing::ThrowsMessage;
 
-// A function of one program: x f32 [8] is read into %x, and %y, of as many elements, is stored.
+// A function of one program: reads x f32 [8] into %x, and stores %y, of the same size.
 std::vector<float> run_row(const std::string& body, const std::string& element = "f32") {
   const std::string text = replaced(R"("builtin.module"() ({
   "tt.func"() <{function_type = (!tt.ptr<f32>, !tt.ptr<OUT>) -> (), sym_name = "row"}> ({
@@ -117,8 +117,8 @@ TEST(TritonInterpreter, BranchesOnScalars) {
               ElementsAre(2, -4, 6, 8, 1, 12, -14, 16));
 }
 
-// A flash forward: q [2, 24, 8] in blocks of 16, k and v [2, 40, 8] in blocks of 16, y and
-// log-sum-exp. TPTR and such are written out below.
+// A flash forward kernel: q [2, 24, 8] in blocks of 16, k and v [2, 40, 8] in blocks of 16, y and
+// log-sum-exp. TPTR and other abbreviations are expanded below.
 const std::string& flash() {
   static const std::string text = [] {
     std::string out = R"("builtin.module"() ({
@@ -341,7 +341,8 @@ TEST(TritonInterpreter, IsNotBroughtDownByAnyText) {
   for (int seed = 0; seed < 300; ++seed) {
     try {
       run_flash(with_one_mark_changed(flash(), seed));
-    } catch (const Error&) {  // as it should be, unless the text means the same or something else
+    } catch (
+        const Error&) {  // expected, unless the text still has the same or another valid meaning
     }
   }
 }

@@ -107,7 +107,7 @@ TEST(KernelSet, OfARunThatIsRecordedHasTracedKernels) {
               HasSubstr(kTracedDotTarget));
 }
 
-/// Attention whose kernels, if any, are found by settings alone.
+/// Attention whose kernels, if any, are found only by settings.
 std::string text_with_attention(const KernelSet& set, DType dtype) {
   Graph graph;
   const Tensor q = graph.input({dtype, {1, 64, 2, 64}});

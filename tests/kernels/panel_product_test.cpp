@@ -12,7 +12,7 @@
 namespace kinema::kernels {
 namespace {
 
-/// A matrix of so many bytes and not one more, so that a sanitizer sees a read past its end.
+/// A matrix in a buffer of exactly its size, so that a sanitizer detects reads past its end.
 struct Matrix {
   DType dtype;
   int64_t rows, columns;
@@ -85,8 +85,8 @@ class PanelProduct : public ::testing::Test {
           sum += a.value(row, i) * b.value(i, column);
           sizes += std::abs(a.value(row, i) * b.value(i, column));
         }
-        // k additions in f32, each wrong by 2^-24 of a sum no larger than `sizes`; then rounding to
-        // the 8 bits of bf16 is wrong by at most 2^-8 of the value.
+        // k additions in f32, each with an error of 2^-24 of a sum no larger than `sizes`; rounding
+        // to the 8 bits of bf16 then adds at most 2^-8 of the value.
         const double added = k * 0x1p-24 * sizes;
         const double bound = added + (out == DType::BF16 ? 0x1p-8 * (std::abs(sum) + added) : 0);
         ASSERT_LE(std::abs(c.value(row, column) - sum), bound)

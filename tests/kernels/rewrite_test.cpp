@@ -18,7 +18,7 @@ using ::testing::ThrowsMessage;
 
 const Shape kShape{DType::F32, {4}};
 
-/// A call of two results, the second of which nobody reads.
+/// A call of two results, the second of which is unused.
 Tensor first_of_two(Graph& graph) {
   const Scope scope(graph, "attn1");
   const Tensor x = graph.input(kShape);

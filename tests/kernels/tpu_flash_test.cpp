@@ -35,16 +35,16 @@ const pjrt::Client& client() {
   return opened;
 }
 
-// ---- Whole calls: what stands around the kernels too, run on the CPU client ------------------
+// ---- Whole calls with the operations around the kernels, run on the CPU client ---------------
 
 struct Case {
   int64_t batch, queries, keys, heads, width;
   DType dtype = DType::F32;
-  int64_t counted = -1;  // keys that count, said while the program runs; -1: all, known before
+  int64_t counted = -1;  // valid keys, given at run time; -1: all, known at compile time
   FlashBlockSizes blocks = {};
   bool base2 = true;
   FlashMaximum maximum = FlashMaximum::RUNNING;
-  bool beyond = false;  // the last head's scores are up to 280 powers of two
+  bool beyond = false;  // the last head has scores of up to 280 powers of two
 };
 
 FlashBlockSizes blocks(int64_t q, int64_t kv, int64_t compute, bool fused = false,
@@ -62,8 +62,8 @@ FlashBlockSizes blocks(int64_t q, int64_t kv, int64_t compute, bool fused = fals
           .heads_per_tile = heads};
 }
 
-// Lengths that fill blocks and that do not, one key, none, one head; narrow and wide heads; several
-// blocks along each axis and several parts of a block; both bases, both backward forms.
+// Lengths with and without a remainder, one key, none, one head; narrow and wide heads; several
+// blocks along each axis and several parts per block; both bases, both backward forms.
 std::vector<Case> cases() {
   const DType b = DType::BF16;
   const DType f = DType::F32;
@@ -110,8 +110,8 @@ std::vector<Case> cases() {
       {1, 200, 300, 4, 64, b, 150, blocks(128, 128, 128, false, 4)},
       {1, 300, 512, 2, 128, b, 200, {}},
   };
-  // Half of them with both forms: heads within the bound, beside one beyond it where there are
-  // several, and without one where it would be in every tile.
+  // Half of them with both forms: heads within the bound, next to one beyond it if there are
+  // several, and without one if it would be in every tile.
   for (size_t i = 0, count = all.size(); i < count; ++i) {
     Case c = all[i];
     const bool several = c.blocks.heads_per_tile > 1;
@@ -138,13 +138,13 @@ std::string name_of(const Case& c) {
                      c.beyond ? ", one head beyond the bound" : "");
 }
 
-/// q, k, v, dy and how many keys count.
+/// q, k, v, dy and the number of valid keys.
 std::vector<HostArray> arguments(const Case& c) {
   std::vector<HostArray> given{kinema::normal({c.batch, c.queries, c.heads, c.width}, 1),
                                kinema::normal({c.batch, c.keys, c.heads, c.width}, 2),
                                kinema::normal({c.batch, c.keys, c.heads, c.width}, 3),
                                kinema::normal({c.batch, c.queries, c.heads, c.width}, 4)};
-  // What does not count must not show, however large it is.
+  // Masked values must not matter, however large they are.
   for (size_t i = 1; c.counted >= 0 && i < 3; ++i) {
     const auto x = given[i].as<float>();
     const int64_t row = c.heads * c.width;
@@ -153,7 +153,7 @@ std::vector<HostArray> arguments(const Case& c) {
       std::fill(from, x.begin() + (sample + 1) * c.keys * row, i == 1 ? 50.0F : -50.0F);
     }
   }
-  // A head whose queries are long and have the directions of keys.
+  // A head whose queries are long and point in the directions of keys.
   const int64_t keys = c.counted > 0 ? c.counted : c.keys;
   for (int64_t row = 0; c.beyond && row < c.batch * c.queries; ++row) {
     const int64_t sample = row / c.queries;
@@ -211,8 +211,8 @@ double difference(const HostArray& a, const HostArray& b) {
 class TpuFlash : public ::testing::TestWithParam<int> {};
 
 // f32: both sides sum up to 700 products of 256 in f32, in other orders; 2e-6 of the largest value.
-// bf16: y is a mean of values with weights of 8 bits, and rounded: 2^-8. In gradients a difference
-// is rounded to 8 bits before it is multiplied: 2^-7. lse is f32 in both.
+// bf16: y is a mean of values with 8-bit weights, and rounded: 2^-8. In gradients a difference is
+// rounded to 8 bits before it is multiplied: 2^-7. lse is f32 in both.
 TEST_P(TpuFlash, IsTheReference) {
   constexpr const char* kTensors[] = {"y", "lse", "dq", "dk", "dv"};
   constexpr int kParts = 4;
@@ -234,9 +234,9 @@ TEST_P(TpuFlash, IsTheReference) {
                          .run_on_host(given);
     for (size_t t = 0; t < got.size(); ++t) {
       const bool exact = c.dtype == DType::F32 || t == 1;
-      // With one key softmax is 1 and what its gradients are made of cancels: sums of up to 300
-      // products of v dy, which is about 11 and up to 40. Scores of 280 and their lse are rounded
-      // by 2^-24 of themselves, and weights made of both, times a dy of 4, by 3e-5 of themselves.
+      // With one key softmax is 1 and the terms of its gradient cancel: sums of up to 300 products
+      // of v dy, which is about 11 and up to 40. Scores of 280 and their lse have rounding errors
+      // of 2^-24, and weights computed from both, times a dy of 4, of 3e-5 relative.
       const bool cancels = t >= 2 && (c.keys == 1 || c.counted == 1);
       const double at_least = t >= 2 && c.beyond ? 64.0 : cancels ? 16.0 : 1.0;
       const double scale = std::max(largest(want[t]), at_least);
@@ -272,9 +272,9 @@ TEST(TpuFlashWithoutKeys, GivesNothingInfinite) {
   }
 }
 
-// ---- Which tiles of heads need no maximum ----------------------------------------------------
+// ---- Tiles of heads that need no maximum -----------------------------------------------------
 
-/// tiles_within_bound of q and k, f32 [1, 3, 4, 16], whose norms a head has.
+/// tiles_within_bound of q and k, f32 [1, 3, 4, 16], with these norms per head.
 std::vector<int32_t> within_bound(std::vector<float> q_norms, std::vector<float> k_norms,
                                   int64_t heads_per_tile, int32_t counted) {
   const auto rows = [](const std::vector<float>& norms) {
@@ -291,7 +291,7 @@ std::vector<int32_t> within_bound(std::vector<float> q_norms, std::vector<float>
   const Tensor q = graph.input(given[0].shape);
   const Tensor k = graph.input(given[1].shape);
   const Tensor keys = graph.input(given[2].shape);
-  // The bound is one of powers of two: 100 in the units of q k.
+  // The bound is in powers of two: 100 in the units of q k.
   const FlashWork work{
       .heads = 4, .scale = 0.5 / std::numbers::log2e, .heads_per_tile = heads_per_tile};
   const std::vector<Tensor> flags{tiles_within_bound(q, k, keys, work)};
@@ -302,18 +302,19 @@ std::vector<int32_t> within_bound(std::vector<float> q_norms, std::vector<float>
 
 TEST(TilesWithinBound, GoByTheLongestQueryAndKeyThatCounts) {
   using ::testing::ElementsAre;
-  // Rows of four heads: the longest query and the longest key of a head need not meet.
+  // Rows of four heads: the longest query and the longest key of a head are at different positions.
   const std::vector<float> q{9, 1, 1, 1, 1, 10.1F, 1, 1, 1, 1, 9.9F, 0};
   const std::vector<float> k{1, 1, 10, 1, 11, 10, 1, 1, 1, 1, 1, 1e30F};
   EXPECT_THAT(within_bound(q, k, 1, 3), ElementsAre(1, 0, 1, 0));  // 99, 101, 99, infinite squares
   EXPECT_THAT(within_bound(q, k, 1, 2), ElementsAre(1, 0, 1, 1));
-  EXPECT_THAT(within_bound(q, k, 2, 3), ElementsAre(0, 0));  // all of a tile
+  EXPECT_THAT(within_bound(q, k, 2, 3), ElementsAre(0, 0));  // all heads of a tile must be within
   EXPECT_THAT(within_bound(q, k, 2, 2), ElementsAre(0, 1));
   EXPECT_THAT(within_bound(q, k, 4, 2), ElementsAre(0));
-  EXPECT_THAT(within_bound(q, k, 1, 0), ElementsAre(0, 0, 0, 0));  // a row without keys says so
+  EXPECT_THAT(within_bound(q, k, 1, 0),
+              ElementsAre(0, 0, 0, 0));  // a row without keys is never within
 }
 
-// What the bound is for: without it the same head is wrong, and shows it.
+// The purpose of the bound: without it the same head is wrong, and the result shows it.
 TEST(TilesWithinBound, AreAllThatAFixedMaximumIsRightFor) {
   Case c{1, 128, 200, 2, 128, DType::F32, -1, blocks(128, 128, 128)};
   c.beyond = true;

@@ -17,7 +17,7 @@
 namespace kinema::kernels {
 namespace {
 
-/// A small kernel with everything in it: several blocks, parts of them, keys that do not count.
+/// A small kernel with every case: several blocks, several parts per block, masked keys.
 FlashWork small_work() {
   return {.heads = 2,
           .queries = 256,
@@ -51,7 +51,7 @@ struct Damage {
   std::string from, to;
 };
 
-// Each of these must show: as an error, or as other numbers.
+// Each damage must give an error or other numbers.
 TEST(TpuFlashText, ShowsEveryDamage) {
   const FlashKernel kernel = flash_forward(small_work());
   const std::vector<HostArray> right = run(kernel, kernel.text.text);
@@ -119,8 +119,8 @@ TEST(TpuFlashText, OfTheBackwardKernelsShowsDamageToo) {
   }
 }
 
-// Each form gives the same where scores are small; where they are not, only a running maximum does.
-// f32: sums of up to 300 products of 128 in other orders.
+// All forms agree for small scores; for others only the running maximum is right. f32: sums of up
+// to 300 products of 128 in other orders.
 TEST(TpuFlashText, TakesTheFormThatEachTileOfHeadsIsSaidToHave) {
   constexpr double kRounding = 2e-6;
   FlashWork work = small_work();
@@ -189,7 +189,7 @@ TEST(TpuFlashWork, CountsWhatItDoesAndMoves) {
   EXPECT_EQ(kernel.hbm_bytes, 2.0 * 128 * 2 * (2 * 256 + 2 * 2 * 512) + 4.0 * 2 * 256);
 }
 
-// The peak's share is that of the form which the norms of queries and keys mostly allow.
+// The share of the peak is that of the form which the norms of queries and keys usually allow.
 TEST(TpuFlashWork, CostsLessWithAFixedMaximumOnV6e) {
   FlashWork work = small_work();
   work.dtype = work.result = DType::BF16;

@@ -1,4 +1,4 @@
-// Videos as other programs leave them: other containers, times and pixels.
+// Videos from other programs: other containers, time stamps and pixel formats.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -20,7 +20,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 
-/// Frames of one grey each, 10 levels lighter every time, in an mp4 whose packets are in order.
+/// Uniform grey frames, each 10 levels lighter than the last, in an mp4 whose packets are in order.
 void write_steps(const std::filesystem::path& path, int64_t frames, double fps,
                  int64_t width = 32) {
   HostArray out(Shape{DType::U8, {frames, 16, width, 3}});
@@ -31,7 +31,7 @@ void write_steps(const std::filesystem::path& path, int64_t frames, double fps,
   write_mp4(path, out, {.fps = fps, .crf = 4, .preset = "ultrafast"});
 }
 
-/// Which step each frame shows.
+/// The step that each frame shows.
 std::vector<int64_t> steps(const Video& video) {
   std::vector<int64_t> out;
   const int64_t each = video.frames.shape.elements() / video.frames.shape.dims[0];
@@ -116,14 +116,14 @@ TEST(Rates, ChooseTheFrameThatIsShownAtEachTime) {
   const io::Scratch scratch;
   write_steps(scratch / "a.mp4", 15, 30);  // half a second
 
-  // At k / 16 s the frame floor(30 k / 16) is shown; after half a second nothing is.
+  // At k / 16 s the frame floor(30 k / 16) is shown; the video ends after half a second.
   const std::vector<int64_t> expected = {0, 1, 3, 5, 7, 9, 11, 13};
   EXPECT_EQ(steps(read_video(scratch / "a.mp4", {.fps = 16})), expected);
   EXPECT_THAT(steps(read_video(scratch / "a.mp4", {.first_frame = 3, .fps = 16, .max_frames = 2})),
               ElementsAre(5, 7));
   EXPECT_THAT(steps(read_video(scratch / "a.mp4", {.fps = 10})), ElementsAre(0, 3, 6, 9, 12));
-  // Milliseconds, to which mkv rounds, change nothing.
-  io::remux(scratch / "a.mp4", scratch / "a.mkv");
+  // mkv rounds to milliseconds, which changes nothing.
+  remux(scratch / "a.mp4", scratch / "a.mkv");
   EXPECT_EQ(steps(read_video(scratch / "a.mkv", {.fps = 16})), expected);
   EXPECT_THAT(steps(read_video(scratch / "a.mkv", {.fps = 15})),
               ElementsAre(0, 2, 4, 6, 8, 10, 12, 14));

@@ -1,4 +1,5 @@
-// Pictures of every format that is read: alpha, HDR, AVIF, TIFF. Expected pixels lie beside them.
+// Pictures of every supported format: alpha, HDR, AVIF, TIFF. Expected pixels are files in the same
+// folder.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -54,8 +55,8 @@ TEST(Background, IsAWordOrAColour) {
   }
 }
 
-// Files and expected pixels are Pillow 13's (alpha_composite over an opaque picture); those of 16
-// bits by the formula of put_over, since Pillow has no such pictures.
+// Files and expected pixels are from Pillow 13 (alpha_composite over an opaque picture); those of
+// 16 bits by the formula of put_over, since Pillow does not support such pictures.
 TEST(Picture, ShowsTheBackgroundWhereItIsTransparent) {
   for (const std::string name :
        {"rgba.png", "grey_alpha.png", "palette.png", "one_colour.png", "rgba16.png",
@@ -63,13 +64,13 @@ TEST(Picture, ShowsTheBackgroundWhereItIsTransparent) {
     const fs::path path = folder("alpha") / name;
     for (const std::string word : {"white", "20c0ff", "drop"}) {
       if (word == "drop" && (name == "rgba16.png" || name == "picture.gif")) {
-        continue;  // what lies behind a GIF's transparent colour no two readers agree on
+        continue;  // readers disagree about the pixels under a GIF's transparent colour
       }
       const HostArray read = read_image(path, read_background(word[0] == '2' ? "#" + word : word));
       const HostArray expected = read_image(path.string() + "." + word + ".png");
       EXPECT_EQ(largest_difference(read, expected), 0) << name << " over " << word;
     }
-    if (name != "picture.gif") {  // a video to measure_image's callers
+    if (name != "picture.gif") {  // measure_image treats it as a video
       EXPECT_TRUE(measured(path).has_alpha) << name;
     }
   }
@@ -99,7 +100,7 @@ TEST(Picture, OfAvifAndTiffHasThePixelsThatPillowReads) {
   EXPECT_EQ(files, 26);
 }
 
-// Orientations in XMP, and in Exif as a LONG; a BMP whose fourth byte is no alpha. Expected pixels
+// Orientations in XMP, and in Exif as a LONG; a BMP whose fourth byte is not alpha. Expected pixels
 // are Pillow's after ImageOps.exif_transpose.
 TEST(Picture, IsUprightAndOpaqueAsPillowHasIt) {
   int files = 0;
@@ -158,9 +159,9 @@ TEST(Picture, OfAvifAndTiffIsRefusedWhereItIsCutOff) {
   }
 }
 
-// Expected by the formulas in double precision (BT.2100, BT.2390, BT.2087, BT.1886), from the 10
-// bits of the file. A level of difference is a rounding: libav's matrix has 16 bits, tables stand
-// for powers. Colours at the edge of the gamut, where BT.1886 is steep at 0, move by two.
+// Expected values by the formulas in double precision (BT.2100, BT.2390, BT.2087, BT.1886), from
+// the file's 10 bits. A difference of one level is rounding: libav's matrix has 16 bits, and tables
+// replace powers. Colours at the edge of the gamut, where BT.1886 is steep near 0, move by two.
 TEST(Picture, OfHighDynamicRangeIsToneMapped) {
   for (const std::string name : {"pq.avif", "hlg.avif", "cicp.png"}) {
     const fs::path path = folder("hdr") / name;

@@ -39,7 +39,7 @@ int largest_difference(std::span<const uint8_t> a, std::span<const uint8_t> b) {
   return largest;
 }
 
-// Smooth colours that change with the frame, so that 4:2:0 loses little.
+// Smooth colours that change per frame, so that 4:2:0 loses little.
 HostArray gradient(int64_t frames, int64_t height, int64_t width) {
   HostArray out(Shape{DType::U8, {frames, height, width, 3}});
   uint8_t* p = out.as<uint8_t>().data();
@@ -64,7 +64,7 @@ TEST(Video, DecodesTheReferenceClip) {
 
   ASSERT_EQ(video.frames.shape, rgb.shape);
   EXPECT_EQ(video.fps, 16);
-  // 3 levels: what separates conversions of the same planes (fixtures README).
+  // 3 levels: the difference between conversions of the same planes (fixtures README).
   EXPECT_LE(largest_difference(video.frames.as<uint8_t>(), rgb.copy().as<uint8_t>()), 3);
 }
 
@@ -74,8 +74,8 @@ TEST(Video, StopsAtMaxFrames) {
   EXPECT_EQ(video.frames.shape, (Shape{DType::U8, {5, 64, 64, 3}}));
 }
 
-// Red; the left half is transparent. Made by ffmpeg with -pix_fmt yuva420p, which keeps the alpha
-// channel in packets of its own beside the pictures' ones.
+// Red; the left half is transparent. Made by ffmpeg with -pix_fmt yuva420p, which stores the alpha
+// channel in separate packets.
 TEST(Video, FillsWhatIsTransparentInWebM) {
   for (const char* name : {"vp8", "vp9"}) {
     SCOPED_TRACE(name);
@@ -91,7 +91,7 @@ TEST(Video, FillsWhatIsTransparentInWebM) {
     const std::vector<uint8_t> red = row("drop");
     EXPECT_GT(red[0], 240);
     EXPECT_LT(red[1], 15);
-    // Far enough from the edge for the alpha channel's own compression.
+    // Far enough from the edge, where the alpha channel's own compression blurs it.
     const auto ends = [&](const std::vector<uint8_t>& of) {
       return std::vector<uint8_t>{of[0], of[1], of[2], of[45], of[46], of[47]};
     };
@@ -126,7 +126,7 @@ TEST(Video, RefusesATruncatedClipWhereverItIsCut) {
   }
 }
 
-// libav does the parsing; what is asked of this room is that nothing but an Error comes of it.
+// libav does the parsing; here only an Error, or no error, is acceptable.
 TEST(Video, SurvivesDamagedBytes) {
   const io::Scratch scratch;
   const std::string whole = io::read_text(io::golden("dataset/videos/clip_01.mp4"));
@@ -167,11 +167,11 @@ TEST(Video, WritesMp4ThatReadsBack) {
   EXPECT_FALSE(written.padded);
   EXPECT_EQ(back.fps, 12);
   ASSERT_EQ(back.frames.shape, frames.shape);
-  // crf 4 keeps planes within about 2 levels, limited range stretches by 255/219, chroma by up to
-  // 2.02 (BT.601 blue), and two roundings: 6.
+  // crf 4 keeps planes within about 2 levels; limited range stretches them by 255/219, chroma by up
+  // to 2.02 (BT.601 blue), plus two roundings: 6.
   EXPECT_LE(largest_difference(back.frames.as<uint8_t>(), frames.as<uint8_t>()), 6);
-  // The index stands in front of the data, so that a player can start before it has the whole file.
-  const std::string bytes = io::read_text(scratch / "a.mp4");
+  // The index comes before the data, so that a player can start before it has the whole file.
+  const std::string bytes = read_text(scratch / "a.mp4");
   EXPECT_LT(bytes.find("moov"), bytes.find("mdat"));
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(scratch.path()), {}), 1);
 }
@@ -238,7 +238,7 @@ TEST(Video, SaysWhyItCannotWrite) {
   EXPECT_TRUE(std::filesystem::is_empty(scratch.path()));
 }
 
-// Whatever lay in the encoder's memory before.
+// Independent of the previous contents of the encoder's memory.
 TEST(Video, SameFramesMakeTheSameFile) {
   const io::Scratch scratch;
   HostArray frames(Shape{DType::U8, {9, 64, 96, 3}});
@@ -250,7 +250,7 @@ TEST(Video, SameFramesMakeTheSameFile) {
   }
   std::set<std::string> files;
   for (int i = 0; i < 8; ++i) {
-    mallopt(M_PERTURB, 1 + 30 * i);  // what fresh and freed memory is filled with
+    mallopt(M_PERTURB, 1 + 30 * i);  // the fill byte of new and freed memory
     write_mp4(scratch / "a.mp4", frames);
     files.insert(io::read_text(scratch / "a.mp4"));
   }
@@ -269,7 +269,7 @@ TEST(Image, WritesPngThatReadsBackExactly) {
   EXPECT_EQ(read_image(scratch / "a.png").bytes, image.bytes);
 }
 
-/// Which of red, green, blue is strongest in a corner of an image, `w` for none.
+/// The strongest of red, green and blue in a corner of an image; `w`: none.
 char colour(const HostArray& image, bool bottom, bool right) {
   const int64_t y = bottom ? image.shape.dims[0] - 4 : 4;
   const int64_t x = right ? image.shape.dims[1] - 4 : 4;
@@ -288,8 +288,8 @@ std::string corners(const HostArray& image) {
           colour(image, true, true)};
 }
 
-// Expected pixels are those of Pillow 13 (`exif_transpose`, `convert("RGB")`), to the level: same
-// inverse cosine transform, same smoothing of colours between blocks.
+// Expected pixels are exactly those of Pillow 13 (`exif_transpose`, `convert("RGB")`): same inverse
+// DCT, same chroma upsampling.
 TEST(Image, HasThePixelsThatPillowReads) {
   const std::filesystem::path folder =
       std::filesystem::path(KINEMA_SOURCE_DIR) / "tests" / "golden" / "images";
@@ -312,8 +312,8 @@ TEST(Image, RefusesWhatIsCutOffAnywhere) {
   const std::filesystem::path folder =
       std::filesystem::path(KINEMA_SOURCE_DIR) / "tests" / "golden" / "images";
   for (const std::string name : {"jpeg/progressive.jpg", "webp/lossy.webp", "webp/lossless.webp"}) {
-    const std::string whole = io::read_text(folder / name);
-    // The last two bytes are a JPEG's marker of the end, which decoders do without.
+    const std::string whole = read_text(folder / name);
+    // The last two bytes are a JPEG's end marker, which decoders do not need.
     for (size_t size = 3; size + 2 < whole.size(); size += 29) {
       std::ofstream(scratch / "cut.file", std::ios::binary) << whole.substr(0, size);
       EXPECT_THAT([&] { read_image(scratch / "cut.file"); },
@@ -323,7 +323,7 @@ TEST(Image, RefusesWhatIsCutOffAnywhere) {
   }
 }
 
-// The stored corners are red, green / blue, white; expected is what PIL's exif_transpose gives.
+// The stored corners are red, green / blue, white; the expected ones are from PIL's exif_transpose.
 TEST(Image, StandsUprightAsExifSays) {
   const std::filesystem::path folder =
       std::filesystem::path(KINEMA_SOURCE_DIR) / "tests" / "golden" / "images";
@@ -343,8 +343,8 @@ TEST(Image, StandsUprightAsAChunkOfAPngSays) {
     image.bytes[i] = static_cast<std::byte>(i * 10);
   }
   write_png(scratch / "a.png", image);
-  const std::string plain = io::read_text(scratch / "a.png");
-  // 26 bytes of TIFF: one entry, orientation 6. The decoder does not look at the checksum.
+  const std::string plain = read_text(scratch / "a.png");
+  // 26 bytes of TIFF: one entry, orientation 6. The decoder does not verify the checksum.
   const std::string tiff("MM\0*\0\0\0\x08\0\x01\x01\x12\0\x03\0\0\0\x01\0\x06\0\0\0\0\0\0", 26);
   const std::string chunk = std::string(
                                 "\0\0\0\x1a"
@@ -418,20 +418,20 @@ TEST(ContactSheet, PlacesFramesAndLabels) {
   EXPECT_THROW(contact_sheet(videos, std::span(labels).first(2)), Error);
 }
 
-/// Whether a colour is shown as one of the same fifth-bit cell would be: cells are averaged.
+/// Colours in the same cell of 5 bits per channel are averaged.
 constexpr int kGifStep = 7;
 
 TEST(Gif, HasTheFramesAndTheirTimes) {
   HostArray frames(Shape{DType::U8, {3, 6, 8, 3}});
   uint8_t* p = frames.as<uint8_t>().data();
-  for (int64_t i = 0; i < 3 * 6 * 8; ++i) {  // three colours, each a frame's and a corner's
+  for (int64_t i = 0; i < 3 * 6 * 8; ++i) {  // three colours, each for a frame and a corner
     const int64_t frame = i / 48;
     p[3 * i + static_cast<size_t>(i % 48 == 0 ? (frame + 1) % 3 : frame)] = 200;
   }
   const std::string gif = encode_gif(frames, {.fps = 10, .enlarge = 2});
 
   EXPECT_TRUE(gif.starts_with("GIF89a"));
-  EXPECT_THAT(gif, HasSubstr("NETSCAPE2.0"));  // goes round and round
+  EXPECT_THAT(gif, HasSubstr("NETSCAPE2.0"));  // loops for ever
   const Video read = read_video(std::as_bytes(std::span(gif)), "gif");
   EXPECT_NEAR(read.fps, 10, 0.01);
   ASSERT_EQ(read.frames.shape.dims, (Dims{3, 12, 16, 3}));
@@ -447,8 +447,8 @@ TEST(Gif, HasTheFramesAndTheirTimes) {
 }
 
 TEST(Gif, FewColoursAreKeptToTheStep) {
-  // 19 x 19 cells of eight levels at most, of which 20 x 13 pixels touch fewer than 256: no cell is
-  // put together with another, and a colour moves only within its own.
+  // At most 19 x 19 cells of eight levels, of which 20 x 13 pixels touch fewer than 256: no cells
+  // are merged, and a colour moves only within its cell.
   const HostArray frames = gradient(1, 20, 13);
   const std::string gif = encode_gif(frames);
   const Video read = read_video(std::as_bytes(std::span(gif)), "gif");
@@ -456,8 +456,8 @@ TEST(Gif, FewColoursAreKeptToTheStep) {
 }
 
 TEST(Gif, ManyColoursAreCutWhereTheyAreMany) {
-  // All colours alike: 256 equal boxes have edges of 40 levels, so that no value is further than 20
-  // from its box's middle and the mean is 10.
+  // A uniform distribution of colours: 256 equal boxes have edges of 40 levels, so no value is
+  // further than 20 from its box's centre, and the mean distance is 10.
   HostArray frames(Shape{DType::U8, {2, 64, 64, 3}});
   RandomStream random({3, 4});
   for (uint8_t& value : frames.as<uint8_t>()) {

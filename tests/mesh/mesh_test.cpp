@@ -141,7 +141,7 @@ TEST(Mesh, RefusesTwoAxesOfMinusOneInOneNetwork) {
       ThrowsMessage<Error>(AllOf(
           HasSubstr("ici_data_parallelism and ici_context_parallelism are -1, but only one axis"),
           HasSubstr("ici_context_parallelism=1"))));
-  Settings config = ici(1, 1, -1, 1);  // dcn_context_parallelism is -1 too: another network
+  Settings config = ici(1, 1, -1, 1);  // dcn_context_parallelism is -1 too, for another network
   EXPECT_NO_THROW(make_mesh(config, devices(8)));
 }
 

@@ -119,7 +119,7 @@ TEST(AxisRules, WithTokensOnFsdpMoveItFromSamplesToWhereverContextSplitsAnActiva
                 uniform ? Axes({"context", "fsdp"}) : Axes({"context", "fsdp", "tensor"}));
     EXPECT_THAT(moved.axes_of("activation_self_attn_heads"),
                 uniform ? Axes({"tensor"}) : Axes({"context", "fsdp", "tensor"}));
-    // Weights lie as before.
+    // The sharding of weights does not change.
     for (const Axes& weight :
          {Axes{"heads", "embed"}, Axes{"embed", "mlp"}, Axes{"norm"}, Axes{"conv_out"}}) {
       EXPECT_EQ(assign(moved, weight), assign(of, weight));
@@ -145,7 +145,7 @@ TEST(Placement, ForSamplesLeavesFsdpToTokensOnlyWhereSamplesDoNotDivide) {
     EXPECT_THAT(moved.axes_of("activation_length"), ElementsAre("fsdp")) << samples;
     EXPECT_THAT(moved.axes_of("embed"), ElementsAre("fsdp")) << samples;
   }
-  // Without devices on fsdp there is nothing to move; nor on one device.
+  // Without devices on fsdp nothing changes; nor on one device.
   const Placement data = placement({{"data", 8}, {"fsdp", 1}, {"context", 1}, {"tensor", 1}});
   EXPECT_EQ(data.for_samples(3).rules(), data.rules());
   EXPECT_FALSE(Placement().for_samples(3).active());
@@ -161,7 +161,7 @@ TEST(Placement, LeavesAxesOfOneDeviceOut) {
 }
 
 TEST(Placement, SplitsArraysOnlyWhereTheyDivide) {
-  // Every size over every pair of axes: what is left of the axes divides, and one more would not.
+  // Every size over every pair of axes: the remaining axes divide it, and one more would not.
   for (int64_t context = 1; context <= 4; ++context) {
     for (int64_t fsdp = 1; fsdp <= 4; ++fsdp) {
       const Placement of =

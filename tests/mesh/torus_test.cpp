@@ -18,7 +18,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::ThrowsMessage;
 
-/// The devices of a grid, numbered with its first axis fastest.
+/// The devices of a grid, numbered along its first axis first.
 std::vector<GridPlace> grid(const std::vector<int64_t>& sizes) {
   int64_t count = 1;
   for (const int64_t size : sizes) {
@@ -46,7 +46,7 @@ TEST(AlongGrid, KeepsTheOrderOfIdsWhereItFits) {
   EXPECT_THAT(along({1, 2, 4, 1}, {4, 2}), ElementsAre(0, 1, 2, 3, 4, 5, 6, 7));
 }
 
-// 2 columns, 4 rows: an axis of 4 runs down the column, not along two rows.
+// 2 columns, 4 rows: an axis of 4 runs along a column, not over two rows.
 TEST(AlongGrid, GivesAnAxisTheGridsAxisOfItsSize) {
   EXPECT_THAT(along({2, 4}, {2, 4}), ElementsAre(0, 2, 4, 6, 1, 3, 5, 7));
 }
@@ -61,7 +61,8 @@ TEST(AlongGrid, TakesSeveralAxesForTheLastOne) {
   EXPECT_EQ(along({2, 2, 4}, {4, 4}), along({4, 4}, {4, 4}));
 }
 
-// The last axis must leave what the first one needs: x and y make its 4, but 4 of the first is z.
+// The last axis must leave what the first one needs: x and y give its 4, but the 4 for the first is
+// z.
 TEST(AlongGrid, TriesOtherChoicesWhereTheFirstLeavesNone) {
   EXPECT_THAT(along({2, 2, 4}, {2, 2, 4}), AllOf(testing::SizeIs(16)));
   const std::vector<int64_t> ids = along({2, 2, 4}, {2, 2, 4});
@@ -80,7 +81,7 @@ TEST(AlongGrid, HasNothingWhereNoWholeAxesFitOrThereIsNoGrid) {
   EXPECT_THAT(grid_sizes(grid({1, 4, 2})), ElementsAre(4, 2));
 }
 
-/// Bits of the grid's axes along which a step along this axis of the mesh ever moves.
+/// Bit mask of the grid axes along which steps on this mesh axis move.
 uint32_t moves(const std::vector<GridPlace>& places, const std::vector<int64_t>& ids,
                const std::vector<int64_t>& sizes, size_t axis) {
   int64_t stride = 1;

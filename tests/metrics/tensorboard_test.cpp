@@ -13,8 +13,9 @@ namespace {
 
 using testing::HasSubstr;
 
-// Bytes as TensorFlow's own Event(wall_time=1.5, step=300, summary=Summary(value=[Value(tag="a",
-// simple_value=0.25)])).SerializeToString() writes them, by the protobuf wire format.
+// The bytes that TensorFlow's own Event(wall_time=1.5, step=300,
+// summary=Summary(value=[Value(tag="a", simple_value=0.25)])).SerializeToString() writes, by the
+// protobuf wire format.
 TEST(TensorBoard, WritesScalarsAsEvents) {
   const std::string expected(
       "\x09\x00\x00\x00\x00\x00\x00\xf8\x3f"  // 1: double 1.5
@@ -28,8 +29,8 @@ TEST(TensorBoard, WritesScalarsAsEvents) {
   EXPECT_EQ(scalar_event(1.5, 300, {{"a", 0.25}}), expected);
 }
 
-// The same of Summary(value=[Value(tag="a", tensor=TensorProto(dtype=DT_STRING,
-// tensor_shape={dim {size: 1}}, string_val=["b"]), metadata={plugin_data {plugin_name: "text"}})]).
+// The same for Summary(value=[Value(tag="a", tensor=TensorProto(dtype=DT_STRING, tensor_shape={dim
+// {size: 1}}, string_val=["b"]), metadata={plugin_data {plugin_name: "text"}})]).
 TEST(TensorBoard, WritesTextsAsEvents) {
   const std::string expected(
       "\x09\x00\x00\x00\x00\x00\x00\xf8\x3f"
@@ -79,7 +80,7 @@ TEST(TensorBoard, IsReadBackAsItWasWritten) {
   EXPECT_THROW(io::parse_event(std::as_bytes(std::span("\xff\xff", 2)), "bytes"), Error);
 }
 
-// The same of Summary(value=[Value(tag="a", image=Image(height=2, width=300, colorspace=3,
+// The same for Summary(value=[Value(tag="a", image=Image(height=2, width=300, colorspace=3,
 // encoded_image_string=b"GIF"))]).
 TEST(TensorBoard, WritesPicturesAsEvents) {
   const std::string expected(
@@ -109,7 +110,7 @@ TEST(TensorBoard, FramesEventsAsRecordsAfterTheVersion) {
   const auto entry = *std::filesystem::directory_iterator(scratch / "tensorboard");
   EXPECT_THAT(entry.path().filename().string(), testing::StartsWith("events.out.tfevents."));
   const io::TfRecordFile file = io::TfRecordFile::open(entry.path());
-  ASSERT_EQ(file.size(), 3);  // version, restart, step; every CRC is checked by at()
+  ASSERT_EQ(file.size(), 3);  // version, restart, step; at() checks every CRC
   const auto text = [&](int64_t i) {
     const auto bytes = file.at(i);
     return std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());

@@ -24,7 +24,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 
-/// One text model of the reference set, computed for the ids of its case.
+/// One text model of the reference set, run on the ids of its case.
 class Subject {
  public:
   using Values = std::map<std::string, HostArray>;
@@ -99,7 +99,7 @@ INSTANTIATE_TEST_SUITE_P(Cases, Reference,
                          ::testing::Values(Case{"flux_clip", "flux_dev/text_encoder"},
                                            Case{"sdxl_clip2", "sdxl/text_encoder_2"}));
 
-// The reference's float64 run is within 3.4e-7 of its float32 one.
+// The reference's float64 and float32 runs differ by 3.4e-7.
 constexpr double kLimit = 2e-6;
 
 TEST_P(Reference, EveryValueIsTheReferencesInBothForms) {
@@ -107,7 +107,7 @@ TEST_P(Reference, EveryValueIsTheReferencesInBothForms) {
     const auto values = subject_.run(ids_, {.precision = Precision::HIGHEST, .scan_layers = scan});
     size_t taps = 0;
     for (const auto& [name, value] : values) {
-      // Pooled of the model with a projection is not among the case's tensors.
+      // The case has no pooled state of the model with a projection.
       if (file_.find(name == "hidden" ? "penultimate" : name) != nullptr) {
         EXPECT_LT(text_difference(value, want(name)), kLimit) << name << " scan " << scan;
       }
@@ -133,7 +133,7 @@ TEST_P(Reference, MistakesAreSeen) {
     change(wrong.config);
     return text_difference(wrong.run(ids_, {.precision = Precision::HIGHEST}).at(name), want(name));
   };
-  // The case's own limit: 1e-4 of the largest.
+  // The case's own limit: 1e-4 of the largest value.
   EXPECT_GT(difference(
                 [](TextConfig& c) {
                   c.hidden_act =
@@ -151,7 +151,7 @@ TEST_P(Reference, Bf16IsNear) {
   const auto values = subject_.run(ids_, {.dtype = DType::BF16});
   for (const char* name : {"hidden", "last_hidden_state"}) {
     const double off = text_difference(convert(values.at(name), DType::F32), want(name));
-    // A bf16 number is known to 2^-9, and a few of them are added.
+    // A bf16 number has a relative error of 2^-9, and a few of them are added.
     EXPECT_LT(off, 4e-2) << name;
     EXPECT_GT(off, 1e-4) << name;
   }

@@ -3,11 +3,11 @@
 namespace kinema::wan {
 namespace {
 
-// The reference's own distance to float64 is below 1e-6 of the largest magnitude, ours adds as much
-// again for another order of summation; 2e-5 leaves a factor of ten.
+// The reference differs from float64 by less than 1e-6 of the largest magnitude, and our summation
+// order adds as much again; 2e-5 leaves a factor of ten.
 constexpr double kF32Limit = 2e-5;
 // The argument of the time sinusoid reaches 1000 and is rounded to f32: half an ulp is 3e-5, and
-// what is built on it inherits that, damped.
+// everything computed from it inherits that error, damped.
 constexpr double kSinusoidLimit = 1e-4;
 
 class GoldenTest : public pjrt::CpuTest {};
@@ -77,8 +77,8 @@ TEST_F(GoldenTest, ShardedHalfAndMixedCheckpointsLoad) {
 }
 
 // One bf16 rounding is 2^-9 of a value; a dozen of them along the residual stream of two blocks
-// stay near one percent of the largest magnitude, and the reference's own bf16 run is half a
-// percent off.
+// stay near one percent of the largest magnitude, and the reference's own bf16 run has an error of
+// half a percent.
 TEST_F(GoldenTest, HalfPrecisionStaysWithinTwoPercent) {
   for (const bool scan : {true, false}) {
     const nn::ModelOptions options{

@@ -4,8 +4,8 @@
 namespace kinema::wan {
 namespace {
 
-// Per tensor, of its largest magnitude. The reference's own distance to float64 is 1.2e-5, at the
-// first linear of the time embedder, whose input is the loosely determined sinusoid.
+// Per tensor, relative to its largest magnitude. The reference differs from float64 by 1.2e-5, at
+// the first linear layer of the time embedder, whose input is the imprecise sinusoid.
 constexpr double kGradientLimit = 1e-4;
 
 class GradientTest : public pjrt::CpuTest {};
@@ -77,8 +77,8 @@ TEST_F(GradientTest, EveryParameterMatchesTheReferenceUnrolled) {
   expect_reference(backward({.scan_layers = false}));
 }
 
-// Recomputing gives the same values up to how the compiler fuses them: a few ulp (6e-8) per step of
-// a chain of some hundred.
+// Recomputation gives the same values, except for the compiler's fusion: a few ulp (6e-8) per step
+// of a chain of some hundred.
 TEST_F(GradientTest, EveryRematPolicyGivesTheSameGradients) {
   const std::map<std::string, HostArray> plain = backward({});
   const std::vector<std::string> names{"attn_output", "query_proj",     "key_proj", "value_proj",
@@ -104,7 +104,8 @@ TEST_F(GradientTest, HalfPrecisionActivationsKeepGradientsWithinAFewPercent) {
   const std::map<std::string, HostArray> plain = backward({});
   const std::map<std::string, HostArray> half = backward({.activations_dtype = DType::BF16});
   for (const auto& [name, value] : plain) {
-    // Each of some twenty roundings on the way back adds at most 2^-9 of the largest magnitude.
+    // Each of some twenty roundings in the backward pass adds at most 2^-9 of the largest
+    // magnitude.
     EXPECT_LE(relative_difference(half.at(name), value), 5e-2) << name;
     EXPECT_EQ(half.at(name).shape.dtype, name == "prediction" ? DType::BF16 : DType::F32) << name;
   }

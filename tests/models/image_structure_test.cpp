@@ -14,7 +14,7 @@
 #include "kinema/models/unet/config_file.h"
 #include "kinema/models/unet/unet.h"
 
-// What there is of the released networks of images, without any weights.
+// The structure of the released image networks, without weights.
 namespace kinema {
 namespace {
 
@@ -46,7 +46,7 @@ std::set<std::string> keys(std::span<const nn::ParamSpec> specs) {
   return out;
 }
 
-// Counted of diffusers' classes at the released configurations.
+// Counts of diffusers' classes with the released configurations.
 TEST(ImageStructure, CountsTheReleasedNetworks) {
   flux::TransformerConfig dev;
   EXPECT_EQ(count(flux::parameters(dev, {})), (Count{1160, 11'901'408'320}));
@@ -116,7 +116,7 @@ TEST(ImageStructure, NamesSizesThatCannotBe) {
               ThrowsMessage<Error>(HasSubstr("`norm_num_groups`")));
 }
 
-/// Characters of the forward pass's program with so many single blocks.
+/// Characters of the forward pass's program with `blocks` single blocks.
 size_t program_size(int64_t blocks) {
   const flux::TransformerConfig config{.in_channels = 16,
                                        .out_channels = 16,

@@ -13,7 +13,7 @@
 #include "kinema/nn/resnet.h"
 #include "kinema/nn/rope.h"
 
-// Layers by central differences, of their inputs and of every parameter.
+// Gradients of layers against central differences, for their inputs and every parameter.
 namespace kinema {
 namespace {
 

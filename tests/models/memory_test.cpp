@@ -10,7 +10,7 @@ namespace {
 
 class MemoryTest : public pjrt::CpuTest {};
 
-/// Bytes that the compiler sets aside for a loss and its gradients, eight blocks, 320 tokens.
+/// Bytes of temporaries for a loss and its gradients, eight blocks, 320 tokens.
 int64_t temporary_bytes(const char* policy) {
   const TransformerConfig config{
       .num_attention_heads = 2, .text_dim = 64, .ffn_dim = 1024, .num_layers = 8};
@@ -28,8 +28,8 @@ int64_t temporary_bytes(const char* policy) {
   return runtime::Program::compile(pjrt::cpu_client(), graph, outputs).report().memory.temporary;
 }
 
-// FULL keeps a block's input, 1/30 of what the block's backward pass reads, and computes one block
-// at a time: near 1/8 of NONE and its own working set.
+// FULL keeps a block's input, 1/30 of what the block's backward pass reads, and recomputes one
+// block at a time: near 1/8 of NONE, plus a block's working set.
 TEST_F(MemoryTest, FullRematTakesAThirdOfTheMemoryOfNone) {
   const int64_t none = temporary_bytes("NONE");
   const int64_t full = temporary_bytes("FULL");

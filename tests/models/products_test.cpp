@@ -72,7 +72,7 @@ size_t count(const std::string& text, const std::string& what) {
   return found;
 }
 
-// A product of codes says s32 of its result, and one of floats f32.
+// A product of codes has the result type s32, one of floats f32.
 size_t narrow(const std::string& text) {
   size_t found = 0;
   for (size_t at = text.find("stablehlo.dot_general"); at != std::string::npos;
@@ -90,8 +90,9 @@ TEST(Quantization, IsOfTheModulesWhosePathMatches) {
     const std::string text = forward_text(options);
     return std::pair(narrow(text), count(text, "stablehlo.dot_general"));
   };
-  // Ends: patch embedding, 2 + 1 of the time, 2 of the text, 2 of the image, the head: 9. A block:
-  // 4 and 6 projections, 2 of the feed-forward, and two products of each of three attentions: 18.
+  // Outside of blocks: patch embedding, 2 + 1 for the time, 2 for the text, 2 for the image, the
+  // head: 9. A block: 4 and 6 projections, 2 in the feed-forward layer, and two products in each of
+  // three attentions: 18.
   EXPECT_EQ(products(".*", true), std::pair(size_t{27}, size_t{27}));
   EXPECT_EQ(products(".*", false), std::pair(size_t{45}, size_t{45}));
   EXPECT_EQ(products("(?!.*attention_op).*", true).first, 21U);

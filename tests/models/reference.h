@@ -26,7 +26,8 @@ inline io::SafetensorsFile reference(const std::string& name) {
   return io::SafetensorsFile::open(io::golden("io/" + name + ".safetensors"));
 }
 
-/// Largest difference over the largest magnitude wanted; infinite for NaN or another shape.
+/// Largest difference relative to the largest expected magnitude; infinite for NaN or another
+/// shape.
 inline double relative_difference(const HostArray& got, const HostArray& want) {
   if (got.shape.dims != want.shape.dims) {
     return INFINITY;
@@ -46,7 +47,7 @@ inline double relative_difference(const HostArray& got, const HostArray& want) {
   return magnitude > 0.0 ? difference / magnitude : difference;
 }
 
-/// One model of the reference set, on the device, and a graph that takes its parameters.
+/// One model of the reference set on the device, and a graph with its parameters as inputs.
 class Subject {
  public:
   Subject(const std::string& folder, const nn::ModelOptions& options)
@@ -66,14 +67,14 @@ class Subject {
   const std::vector<Tensor>& params() const { return params_; }
   pjrt::Client& client() { return client_; }
 
-  /// A further input of the program with its value.
+  /// Adds an input with its value to the program.
   Tensor input(const HostArray& value) {
     buffers_.push_back(client_.to_device(value));
     return graph_.input(value.shape);
   }
   Tensor input(const io::TensorView& view) { return input(view.copy()); }
 
-  /// The inputs under the reference's names; those that the case does not have stay empty.
+  /// The inputs under the reference's names; inputs that the case lacks stay empty.
   TransformerInputs inputs(const io::SafetensorsFile& file,
                            const std::string& video = "hidden_states") {
     TransformerInputs in{.hidden_states = input(file.at(video)),

@@ -1,4 +1,4 @@
-// What the backward pass of the image and video networks keeps of their blocks.
+// What the backward pass keeps of the blocks of image and video networks.
 #include <gmock/gmock.h>
 
 #include <algorithm>
@@ -19,7 +19,7 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::IsSupersetOf;
 
-// 4 x 4 latents are 4 tokens, beside 3 of text.
+// 4 x 4 latents are 4 tokens, plus 3 of text.
 constexpr int64_t kImage = 4;
 constexpr int64_t kText = 3;
 constexpr int64_t kWidth = 32;
@@ -42,8 +42,8 @@ std::vector<Tensor> inputs_of(Graph& graph, std::span<const nn::ParamSpec> specs
   return out;
 }
 
-/// What each forward loop over blocks keeps, beside its last carries: the sizes of one step's
-/// values, less their leading axis, sorted.
+/// What each forward loop over blocks keeps, besides its last carries: the shapes of one step's
+/// values, without their leading axis, sorted.
 std::vector<std::vector<Dims>> kept_by_loops(Graph& graph, Tensor loss,
                                              const std::vector<Tensor>& params) {
   size_t forward = 0;
@@ -88,11 +88,11 @@ const Dims kTextTokens{1, kText, kWidth};
 const Dims kAllTokens{1, kText + kImage, kWidth};
 
 // MaxDiffusion (commit 7cfb8801), gradient_checkpoint.py: nothing of double blocks; of single ones
-// the product that queries, keys and values are split from, and attention's result.
+// the fused product of queries, keys and values, and attention's result.
 TEST(RematOfFlux, OptimizedKeepsAttentionOfSingleBlocksAlone) {
   const std::vector<std::vector<Dims>> kept = kept_of_flux(remat_policy("FLUX_OPTIMIZED"));
   ASSERT_EQ(kept.size(), 2U);
-  // A block's inputs are what every policy keeps.
+  // Every policy keeps a block's inputs.
   EXPECT_THAT(kept[0], ElementsAre(kTextTokens, kImageTokens));
   const Dims heads{1, kText + kImage, 2, 16};
   EXPECT_EQ(kept[1].size(), 5U) << "input, queries, keys, values, attention";
@@ -111,7 +111,7 @@ TEST(RematOfFlux, OptimizedKeepsMoreThanFullAndLessThanEveryProduct) {
   EXPECT_EQ(std::ranges::count(optimized[1], Dims{1, kText + kImage, 4 * kWidth}), 0);
 }
 
-/// How many values more than FULL a loop keeps under CUSTOM with one name.
+/// The number of values that a loop keeps under CUSTOM with one name, beyond those of FULL.
 std::vector<size_t> more_with(const std::string& name) {
   const auto full = kept_of_flux(remat_policy("FULL"));
   const auto kept = kept_of_flux(remat_policy("CUSTOM", {name}));
@@ -127,7 +127,7 @@ TEST(RematOfFlux, TakesMaxDiffusionsNames) {
   EXPECT_THAT(more_with("key_proj_img"), ElementsAre(0, 0)) << "a name of Wan's";
 }
 
-/// The same of Wan 2.1's image to video.
+/// The same for Wan 2.1 image-to-video.
 size_t more_of_wan_with(const std::string& name) {
   const wan::TransformerConfig config{.num_attention_heads = 2,
                                       .in_channels = 36,

@@ -1,4 +1,4 @@
-// Parts of the forward pass that sampling takes from an earlier step.
+// Parts of the forward pass that sampling reuses from an earlier step.
 #include <gmock/gmock.h>
 
 #include "kinema/core/error.h"
@@ -19,7 +19,7 @@ HostArray whole(const std::string& model, const std::string& name,
   return subject.run(y)[0];
 }
 
-/// The output with keys and values that another program made.
+/// The output with keys and values computed by another program.
 HostArray with_keys(const std::string& model, const std::string& name,
                     const nn::ModelOptions& options) {
   std::vector<HostArray> made;
@@ -47,8 +47,8 @@ HostArray with_keys(const std::string& model, const std::string& name,
   return subject.run(y)[0];
 }
 
-// The same sums in another program, where XLA may fuse and order them otherwise: a few roundings of
-// the network's values, 1e-6 of the largest; the reference allows itself ten times that.
+// The same sums in another program, where XLA may fuse and order them differently: a few roundings
+// of the network's values, 1e-6 of the largest; the reference's own limit is ten times that.
 constexpr double kRounding = 1e-5;
 
 TEST_F(ReuseTest, KeysMadeBeforehandGiveTheSameOutput) {
@@ -75,7 +75,7 @@ TEST_F(ReuseTest, TheBlocksSumStandsInForTheBlocks) {
         transformer_outputs(subject.params(), subject.config(), {}, subject.inputs(file));
     made = subject.run(std::vector{out.velocity, out.block_sum});
   }
-  // Twice the sum is another output: the sum is what is read.
+  // Doubling the sum changes the output, so the sum is really read.
   HostArray twice = made[1];
   for (float& x : twice.as<float>()) {
     x *= 2;
@@ -87,12 +87,12 @@ TEST_F(ReuseTest, TheBlocksSumStandsInForTheBlocks) {
                                .block_sum = subject.input(sum)};
     return subject.run(std::vector{subject(in)})[0];
   };
-  // before + (after - before) is after but for a rounding.
+  // before + (after - before) equals after up to a rounding.
   EXPECT_LE(relative_difference(from(made[1]), made[0]), kRounding);
   EXPECT_GT(relative_difference(from(twice), made[0]), 1e-2);
 }
 
-/// The output for one video with two texts, `text` and that turned round, as one doubled batch.
+/// The output for one video with two texts, `text` and its reverse, as one doubled batch.
 HostArray doubled(const nn::ModelOptions& options, bool cfg_batch) {
   const io::SafetensorsFile file = reference("transformer");
   Subject subject("wan21_t2v/transformer", options);

@@ -134,7 +134,7 @@ TEST(WanConfig, RefusesSizesThatCannotBe) {
               ThrowsMessage<Error>(HasSubstr("`patch_size` is 0")));
 }
 
-/// The published sizes at small token counts: shapes and program text only, nothing is computed.
+/// The published sizes with few tokens: only shapes and program text, nothing is run.
 struct Built {
   Graph graph;
   std::vector<Tensor> params;
@@ -213,7 +213,7 @@ TEST(WanTransformer, NamesInputsThatDoNotFit) {
       ThrowsMessage<Error>(HasSubstr("rope_max_seq_len")));
 }
 
-/// Four devices along the sequence, under the default rules.
+/// Four devices along the sequence, with the default rules.
 mesh::Placement four_along_context(const char* attention, bool uniform = true) {
   mesh::Settings sizes;
   sizes.ici_context_parallelism = 4;
@@ -255,7 +255,7 @@ TEST(WanTransformer, SendsBetweenDevicesWhatTheKindSays) {
   EXPECT_TRUE(holds(ulysses, "all_to_all"));
   EXPECT_FALSE(holds(ulysses, "collective_permute"));
   EXPECT_TRUE(holds(program(nn::AttentionKind::FLASH, "flash", true), "all_gather"));
-  // Heads are split instead: each device has all tokens of one.
+  // Heads are sharded instead: each device has all tokens of one head.
   const std::string by_heads = program(nn::AttentionKind::FLASH, "flash", false);
   EXPECT_FALSE(holds(by_heads, "all_gather"));
   EXPECT_THAT(by_heads, HasSubstr("sdy.manual_computation"));

@@ -15,15 +15,15 @@
 #include "models/text_reference.h"
 #include "pjrt/cpu_plugin.h"
 
-// T5 of Flux.1; UMT5's reference cases are run by tests/verification and tests/encoders.
+// T5 of Flux.1; tests/verification and tests/encoders run UMT5's reference cases.
 namespace kinema::t5 {
 namespace {
 
 using Values = std::map<std::string, HostArray>;
 
-// The reference's float64 run is within 6.2e-7 of its float32 one.
+// The reference's float64 and float32 runs differ by 6.2e-7.
 constexpr double kLimit = 3e-6;
-// What the case itself allows, so what it must tell from a mistake.
+// The case's own limit, which must tell a mistake from rounding.
 constexpr double kCaseLimit = 1e-4;
 
 class T5Reference : public ::testing::Test {
@@ -68,7 +68,7 @@ class T5Reference : public ::testing::Test {
     return params;
   }
 
-  /// "hidden" and taps; `change` is made to the inputs.
+  /// "hidden" and taps; `change` modifies the inputs.
   Values encode(const std::string& ids, const EncoderOptions& options, bool looked_at = false,
                 bool masked = false) const {
     const auto specs = parameters(config_, options);
@@ -99,13 +99,13 @@ TEST_F(T5Reference, EveryValueIsTheReferencesInBothForms) {
     EXPECT_LT(text_difference(values.at(tap), want(std::string("tap.short.") + tap)), kLimit)
         << tap;
   }
-  // The bias of block 0 is in every block.
+  // All blocks share block 0's bias.
   EXPECT_EQ(values.at("block0_bias").bytes, values.at("block1_bias").bytes);
 
   const EncoderOptions scanned{.precision = Precision::HIGHEST};
   EXPECT_LT(text_difference(encode("short.ids", scanned).at("hidden"), want("short.hidden")),
             kLimit);
-  // Distances beyond those that have a bucket of their own, and heads in groups.
+  // Distances beyond those with a bucket each, and heads in groups.
   EncoderOptions grouped = scanned;
   grouped.scores_bytes = 300 * 300 * 4;
   for (const EncoderOptions& options : {scanned, grouped}) {
@@ -155,7 +155,7 @@ TEST_F(T5Reference, Bf16IsNear) {
                   .at("hidden"),
               DType::F32);
   const double off = text_difference(hidden, want("short.hidden"));
-  // A bf16 number is known to 2^-9, and a few of them are added.
+  // A bf16 number has a relative error of 2^-9, and a few of them are added.
   EXPECT_LT(off, 4e-2);
   EXPECT_GT(off, kCaseLimit);
 }

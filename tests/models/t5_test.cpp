@@ -78,7 +78,7 @@ TEST(T5, BlocksShareTheTableOfTheFirst) {
 }
 
 TEST(T5, PublishedSizesHaveTheirParameters) {
-  // T5 v1.1 XXL's encoder, as Flux.1 has it.
+  // T5 v1.1 XXL's encoder, as in Flux.1.
   const EncoderConfig xxl{.vocab_size = 32128, .shared_relative_bias = true};
   int64_t count = embedding_table(xxl).shape.elements();
   for (const nn::ParamSpec& spec : parameters(xxl, {})) {

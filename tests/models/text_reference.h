@@ -6,8 +6,8 @@
 
 namespace kinema {
 
-/// Largest difference over the largest magnitude wanted; infinite for NaN or another number of
-/// elements.
+/// Largest difference relative to the largest expected magnitude; infinite for NaN or another
+/// number of elements.
 inline double text_difference(const HostArray& got, const HostArray& want) {
   if (got.shape.elements() != want.shape.elements()) {
     return INFINITY;

@@ -49,8 +49,8 @@ class VaeTest : public pjrt::CpuTest {
   }
 };
 
-// One frame of 2 x 4 pixels of one colour: two patches of 2 x 2, the columns of a patch before its
-// rows.
+// One frame of 2 x 4 pixels of one channel: two patches of 2 x 2; inside a patch columns come
+// before rows.
 TEST_F(VaeTest, PatchesListColumnsBeforeRows) {
   const HostArray x = counting({1, 1, 1, 2, 4});
 
@@ -81,8 +81,8 @@ TEST_F(VaeTest, PutsZerosBeforeAChunkThatIsNoWholeBlock) {
             (std::vector<float>{0, 1.5}));
 }
 
-// Two channels are repeated over the 8 places of a block: 4 times each, so one fills the earlier
-// frame, the other the later.
+// Two channels are repeated over the 8 positions of a block, 4 times each, so one fills the earlier
+// frame, the other the later one.
 TEST_F(VaeTest, RepeatsChannelsOverABlockAndDropsWhatIsBeforeTheFirstFrame) {
   const HostArray x = counting({1, 2, 1, 1, 1});
 
@@ -98,14 +98,14 @@ TEST_F(VaeTest, RepeatsChannelsOverABlockAndDropsWhatIsBeforeTheFirstFrame) {
             (std::vector<float>{1, 1, 1, 1}));
 }
 
-// 72 x 60 pixels are 4,320 tokens, more than one block of queries. With
-// queries of zero every token gets the mean of all values.
+// 72 x 60 pixels are 4,320 tokens, more than one block of queries. With zero queries every token
+// gets the mean of all values.
 TEST_F(VaeTest, AttentionInBlocksOfQueriesSeesEveryPixel) {
   constexpr int64_t kRows = 72;
   constexpr int64_t kColumns = 60;
   HostArray x = counting({1, 1, 1, kRows, kColumns});
   for (float& value : x.as<float>()) {
-    value = value < 100.0F ? -1.0F : 1.0F;  // what the norm makes of it is the sign
+    value = value < 100.0F ? -1.0F : 1.0F;  // the norm maps it to its sign
   }
   Graph graph;
   const Tensor input = graph.input(x.shape);
@@ -132,8 +132,8 @@ TEST_F(VaeTest, AttentionInBlocksOfQueriesSeesEveryPixel) {
   }
 }
 
-/// A residual block with another number of channels on f64 inputs: video, past of both
-/// convolutions, parameters.
+/// A residual block with a change of channels on f64 inputs: video, both convolutions' caches,
+/// parameters.
 TEST_F(VaeTest, AResidualBlocksGradientMatchesFiniteDifferences) {
   nn::SpecCollector collector([](const std::string&) { return DType::F64; });
   const ResidualBlock shapes(nn::Params(collector, "block"), 2, 3);
@@ -172,7 +172,7 @@ TEST(VaeParameters, HaveTheKeysOfTheCheckpoints) {
   EXPECT_FALSE(nested.contains("decoder.up_blocks.3.upsampler.resample.1.weight"));
 }
 
-// 126,892,531 is what the published Wan 2.1 VAE has.
+// The published Wan 2.1 VAE has 126,892,531 parameters.
 TEST(VaeParameters, AreAsManyAsPublished) {
   Config c;
   c.latents_mean = default_latents_mean();

@@ -84,12 +84,12 @@ TEST_F(Convert, EveryFormatGivesTheSameTransformerBack) {
   }
 }
 
-/// The forms that the released models have, in small.
+/// Small versions of the released models.
 struct Form {
   const char* name;
-  bool image_tokens, position;  // Wan 2.1 image to video; its first and last frame
+  bool image_tokens, position;  // Wan 2.1 image-to-video; first and last frame to video
   int64_t in_channels, out_channels;
-  const char* model_type;  // of the release
+  const char* model_type;  // in the release
 };
 
 class ConvertForm : public testing::TestWithParam<Form> {};
@@ -192,8 +192,8 @@ TEST_F(Convert, RefusesWhatCouldNotBeReadBack) {
               ThrowsMessage<Error>(HasSubstr("diffusers, original, comfyui, fp8, int8 or gguf")));
 }
 
-/// The largest difference from the originals, over the largest of each row (int8, Q8_0) or value
-/// (fp8).
+/// The largest difference from the originals, relative to the largest value of each row (int8,
+/// Q8_0) or to each value (fp8).
 double distance(const weights::Checkpoint& found, const std::string& key, const HostArray& original,
                 Format format) {
   const HostArray copy = found.at(key).copy();
@@ -218,9 +218,9 @@ TEST_F(Convert, NarrowFormatsKeepTheBlocksWeightsAsCodes) {
     const char* name;
     double limit;
   };
-  // Half of a step: of int8, the largest is 127.5 steps (one more where it saturates), of Q8_0 127
-  // steps and its scale has 11 bits; e4m3 has steps of an eighth of a value and more, below 2^-6 of
-  // the largest 448th, which random values reach: there the step is a 2^-9th of the scale.
+  // Half a step. int8: the largest value is 127.5 steps (one more where it saturates); Q8_0: 127
+  // steps, and its scale has 11 bits; e4m3: steps of at least an eighth of a value, and below 2^-6
+  // of the largest 448th, which random values reach, a 2^-9th of the scale.
   convert_transformer(at("diffusers"), at("floats.safetensors"), {.to = Format::COMFYUI});
   for (const Example& each : {Example{Format::FP8, "a.safetensors", 0.0},
                               Example{Format::INT8, "b.safetensors", 1.01 / 255},
@@ -246,8 +246,8 @@ TEST_F(Convert, NarrowFormatsKeepTheBlocksWeightsAsCodes) {
         EXPECT_EQ(found.at(key).copy().bytes, array.bytes);
       }
     }
-    // Ten of attention with the image's two keys and values, two of the feed-forward, of which one
-    // has rows of 7, which blocks of 32 do not divide; two layers.
+    // Ten in attention, including the image's keys and values, two in the feed-forward layer, one
+    // of them with rows of 7, which are not divisible by blocks of 32; two layers.
     EXPECT_EQ(codes, each.format == Format::GGUF ? 22U : 24U);
     // Back to floats.
     const fs::path back = at((std::string(each.name) + ".back").c_str());
@@ -261,7 +261,7 @@ TEST_F(Convert, NarrowFormatsKeepTheBlocksWeightsAsCodes) {
   EXPECT_EQ(fp8.at("model.diffusion_model.blocks.0.self_attn.q.scale_weight").shape.rank(), 0);
 }
 
-/// What becomes codes is what the family keeps as codes where its weights are stored narrow.
+/// Weights converted to codes are those that the family stores as codes at run time.
 TEST(ConvertFamilies, NarrowFormatsHoldAsCodesWhatIsStoredNarrow) {
   for (const char* folder : {"sdxl/unet", "flux_dev/transformer"}) {
     SCOPED_TRACE(folder);
@@ -276,7 +276,7 @@ TEST(ConvertFamilies, NarrowFormatsHoldAsCodesWhatIsStoredNarrow) {
     EXPECT_FALSE(expected.empty());
     for (const Format format : {Format::FP8, Format::INT8}) {
       const io::Scratch scratch;
-      // Sizes of these are not those that original names tell.
+      // Their sizes are not those that the original names imply.
       fs::create_directory(scratch / "x");
       fs::copy_file(io::golden(std::string(folder) + "/config.json"), scratch / "x/config.json");
       const fs::path file = scratch / "x/narrow.safetensors";
@@ -293,7 +293,7 @@ TEST(ConvertFamilies, NarrowFormatsHoldAsCodesWhatIsStoredNarrow) {
   }
 }
 
-// Files in original names would be read as another network: nothing in them tells these sizes.
+// Files in original names would be read as another network: they do not tell these sizes.
 TEST(ConvertFamilies, WhatAFileAloneDoesNotTellIsRefusedOrBesideIt) {
   const io::Scratch scratch;
   io::Json two_heads = io::Json::read(io::golden("sdxl/unet/config.json"));
@@ -301,7 +301,7 @@ TEST(ConvertFamilies, WhatAFileAloneDoesNotTellIsRefusedOrBesideIt) {
   two_heads.set("norm_num_groups", 32);
   two_heads.set("addition_time_embed_dim", 256);
   two_heads.set("projection_class_embeddings_input_dim", 6 * 256 + 20);
-  two_heads.set("attention_head_dim", io::Json::array({1, 2, 1}));  // numbers of heads
+  two_heads.set("attention_head_dim", io::Json::array({1, 2, 1}));  // heads per block
   std::vector<io::TensorEntry> zeros;
   for (const nn::ParamSpec& spec : from_config(two_heads)->parameters({.scan_layers = false})) {
     zeros.push_back(io::TensorEntry::lazy(spec.name, spec.shape,
@@ -361,7 +361,7 @@ TEST_F(Convert, WhatIsNotFiniteIsStoredAsNoCodesAndSeenInThem) {
               ThrowsMessage<Error>(HasSubstr("`" + damaged->name + "`: a scale of block 0")));
 }
 
-// diffusers and ComfyUI decode narrow types in linear layers alone.
+// diffusers and ComfyUI decode narrow types only in linear layers.
 TEST_F(Convert, OfAGgufFileMatricesAloneAreNarrow) {
   convert_transformer(at("diffusers"), at("n.gguf"), {.to = Format::GGUF, .dtype = DType::BF16});
   const io::GgufFile file = io::GgufFile::open(at("n.gguf"));

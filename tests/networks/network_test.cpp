@@ -71,7 +71,7 @@ TEST(Networks, SayWhatTheyTake) {
   EXPECT_TRUE(network_of(between).sizes().takes_last_image);
 }
 
-/// What steps keep for one another has the shapes that are said of it.
+/// Reused values have the declared shapes.
 TEST(Networks, MakeTheValuesThatTheySay) {
   const Network network = network_of(tiny(true));
   const Sizes& sizes = network.sizes();
@@ -142,7 +142,7 @@ TEST(Networks, RefuseWhatTheirConfigurationsSayBeside) {
               ThrowsMessage<Error>(HasSubstr("mid_block_scale_factor")));
 }
 
-/// Per sample: three times that and the batch are training_tflops.
+/// training_tflops is this per sample, times three and the batch.
 TEST(Networks, CountTheirOperations) {
   const double once = network_of(tiny())->forward_flops({4, 1, 4, 4}, 5);
   wan::TransformerConfig deeper = tiny();

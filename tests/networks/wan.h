@@ -6,14 +6,14 @@
 #include "kinema/models/wan/transformer.h"
 #include "kinema/networks/open.h"
 
-/// Wan's sizes as the tests write them, and the networks that they are.
+/// Wan's sizes and the networks built from them.
 namespace kinema {
 
 inline networks::Network network_of(const wan::TransformerConfig& config) {
   return networks::from_config(wan::config_json(config));
 }
 
-/// The sizes of a model folder or file.
+/// The sizes in a model folder or file.
 inline wan::TransformerConfig wan_config(const std::filesystem::path& model) {
   return wan::parse_config(networks::open(model)->config());
 }

@@ -21,7 +21,7 @@ Tensor noise(Graph& graph, int64_t tokens, uint64_t seed) {
   return constant_f32(graph, out.shape.dims, {out.as<float>().begin(), out.as<float>().end()});
 }
 
-// All at once, unrolled and as a loop whose last block is not full.
+// All rows at once, unrolled, and as a loop with a partial last block.
 TEST_F(AttentionByRows, IsAttentionHoweverManyRowsAreTakenAtATime) {
   constexpr int64_t kTokens = 29;
   Graph graph;
@@ -36,7 +36,7 @@ TEST_F(AttentionByRows, IsAttentionHoweverManyRowsAreTakenAtATime) {
   for (size_t i = 1; i < found.size(); ++i) {
     ASSERT_EQ(found[i].shape, found[0].shape);
     for (size_t j = 0; j < found[0].as<float>().size(); ++j) {
-      // Weights of 29 numbers of the size of one, in other orders of sums.
+      // 29 weights of order one, summed in other orders.
       ASSERT_NEAR(found[i].as<float>()[j], found[0].as<float>()[j], 2e-6) << i;
     }
   }

@@ -1,4 +1,4 @@
-// Every kind of attention against the scores written out, on one and on several CPU devices.
+// Every kind of attention against direct computation, on one and on several CPU devices.
 #include "kinema/nn/attention.h"
 
 #include <gmock/gmock.h>
@@ -42,7 +42,7 @@ std::vector<HostArray> arguments(const Sizes& s, DType dtype) {
           random_array(dtype, {s.batch, s.keys, s.heads, s.width}, 3)};
 }
 
-/// The result, and the gradients for q, k and v of a sum that weighs every element differently.
+/// The result, and the gradients of q, k and v for a sum with different weights for each element.
 std::vector<Tensor> with_gradients(std::span<const Tensor> x, const AttentionOptions& options) {
   const Tensor y = attention(x[0], x[1], x[2], options);
   const DType dtype = y.dtype() == DType::F64 ? DType::F64 : DType::F32;
@@ -75,14 +75,14 @@ std::vector<HostArray> run(const Sizes& sizes, DType dtype,
 }
 
 /// Sums in another order, each within some units of 2^-24 (2^-53) of the largest value. In bf16
-/// four values are rounded on the way that the other one does not round, or rounds elsewhere:
-/// weights, results, their gradients and the differences of the scores, each by 2^-9.
+/// four values are rounded that the other form does not round, or rounds elsewhere: weights,
+/// results, their gradients and the differences of the scores, each by 2^-9.
 double tolerance(DType dtype) {
   return dtype == DType::BF16 ? 0x1p-6 : dtype == DType::F32 ? 0x1p-24 * 64 : 0x1p-53 * 64;
 }
 
-/// `zero`: the value is 0 but for rounding, as are the gradients of the scores of one key, whose
-/// weight is 1 whatever they are.
+/// `zero`: the value is 0 up to rounding, as are the gradients of scores with only one key, whose
+/// weight is always 1.
 void expect_near(const HostArray& got, const HostArray& want, const std::string& what,
                  bool zero = false) {
   ASSERT_EQ(got.shape, want.shape) << what;
@@ -103,7 +103,7 @@ void expect_near(const HostArray& got, const HostArray& want, const std::string&
   EXPECT_LE(difference, largest * tolerance(got.shape.dtype)) << what;
 }
 
-/// All options give what the plain kind gives on one device, results and gradients.
+/// All options give the same results and gradients as the plain kind on one device.
 void expect_plain(const Sizes& sizes, DType dtype, const std::vector<AttentionOptions>& several,
                   const MeshAxes& mesh = {}) {
   const std::vector<AttentionOptions> plain{
@@ -143,7 +143,8 @@ TEST_F(Attention, InBlocksEqualsTheScoresWrittenOut) {
   const auto flash = [](kernels::FlashBlockSizes sizes, double scale = 0.3) {
     return AttentionOptions{.kind = AttentionKind::FLASH, .scale = scale, .blocks = sizes};
   };
-  // Lengths that blocks divide, that they do not, shorter than one; queries and keys alike or not.
+  // Lengths divisible by the block size, not divisible, and shorter than a block; queries and keys
+  // of equal length or not.
   expect_plain({2, 24, 24, 3, 8}, DType::F64, {flash(blocks(8, 6)), flash(blocks(6, 24))});
   expect_plain({2, 23, 7, 1, 8}, DType::F64, {flash(blocks(5, 3)), flash({})});
   expect_plain({1, 1, 19, 2, 4}, DType::F64, {flash(blocks(4, 4), 0)});
@@ -161,8 +162,8 @@ TEST_F(Attention, InBlocksWithoutMasksIsExactWhereBlocksDivide) {
 }
 
 TEST_F(Attention, UnmaskedPaddingCountsAsKeysOfScoreZero) {
-  // 3 keys in 2 blocks of 2: the fourth has score and value 0. With all scores 0 the mean of the
-  // values is taken over four.
+  // 3 keys in 2 blocks of 2: the fourth has score and value 0. With all scores 0, an unmasked mean
+  // of the values would be over four.
   Graph graph;
   const Tensor zeros = constant(graph, 0.0, {DType::F32, {1, 1, 1, 2}});
   const Tensor k = constant(graph, 0.0, {DType::F32, {1, 3, 1, 2}});
@@ -211,7 +212,7 @@ MeshCase mesh_of(std::vector<std::pair<std::string, int64_t>> sizes,
   return {mesh, {mesh, {"data"}, {"context"}, std::move(heads)}};
 }
 
-/// Tokens over two axes, whose devices lie the other way round: context in front of fsdp.
+/// Tokens over two axes in the other order: context in front of fsdp.
 MeshCase context_and_fsdp(int64_t fsdp, int64_t context) {
   const MeshAxes mesh{{{"data", 1}, {"fsdp", fsdp}, {"context", context}}};
   return {mesh, {mesh, {"data"}, {"context", "fsdp"}, {}}};
@@ -269,7 +270,7 @@ TEST_P(OnDevices, FourGiveThePlainResult) {
 }
 
 TEST_P(OnDevices, EightGiveThePlainResult) {
-  // The last three devices hold padding only.
+  // The last three devices hold only padding.
   expect_all_plain({1, 9, 9, 5, 8}, mesh_of({{"data", 1}, {"context", 8}}));
   expect_all_plain({2, 21, 21, 3, 8},
                    mesh_of({{"data", 2}, {"context", 2}, {"tensor", 2}}, {"tensor"}));
@@ -285,7 +286,7 @@ TEST_P(OnDevices, TwoAxesShareTheSequence) {
   expect_all_plain({1, 13, 5, 3, 8}, context_and_fsdp(3, 2), true);
 }
 
-// What a kernel that takes no odd lengths (cuDNN's) would refuse.
+// Lengths that a kernel without odd lengths (cuDNN's) would refuse.
 TEST_P(OnDevices, AnyNumberOfTokensLiesOnAnyNumberOfDevices) {
   for (const int64_t devices : {3, 5}) {
     for (const int64_t tokens : {1, 7}) {
@@ -299,7 +300,7 @@ TEST_F(Attention, QueriesAndKeysMayBothBeSplitAndDiffer) {
   expect_plain({1, 13, 10, 3, 8}, DType::F64, every_kind(mesh, false), mesh.mesh);
 }
 
-// ---- What is kept, and chosen ----------------------------------------------------------------
+// ---- Kept values, and the choice of kernels --------------------------------------------------
 
 /// How often the program computes this kernel's body.
 int64_t count_of(const Graph& graph, std::span<const Tensor> outputs, const std::string& kernel) {
@@ -349,8 +350,8 @@ TEST_F(Attention, InBlocksTakesMemoryOfTheLengthNotOfItsSquare) {
   constexpr int64_t kRows = kTokens * 64 * 4;
   for (const bool differentiate : {false, true}) {
     EXPECT_GE(temporary_bytes(AttentionKind::DOT_PRODUCT, kTokens, differentiate), kScores);
-    // Scores, weights and, backward, their gradients of one block, each perhaps once more in
-    // another form; q, k, v, y, dy and the gradients, each as given, in blocks and as a loop's
+    // Scores, weights and, backward, their gradients for one block, each perhaps twice in another
+    // layout; q, k, v, y, dy and the gradients, each as an argument, in blocks and as a loop's
     // state.
     EXPECT_LE(temporary_bytes(AttentionKind::FLASH, kTokens, differentiate),
               8 * kBlock + 24 * kRows);
@@ -386,7 +387,8 @@ TEST(AttentionChoice, UlyssesComputesNoHeadsThatAreNotThere) {
     emit(graph, y, {.mesh = mesh, .lowering = kernels::recorded({}, record)});
     return kernels::description(record->at(0).call);
   };
-  // 40 heads over 4 x 4 devices: 10 are exchanged between two, 5 each, on half of the queries.
+  // 40 heads over 4 x 4 devices: 10 are exchanged between two devices, 5 each, for half of the
+  // queries.
   EXPECT_EQ(part_of(40, 4, 4), "forward [1,32,5,8] x 64 f32");
   EXPECT_EQ(part_of(40, 4, 1), "forward [1,64,10,8] x 64 f32");
   EXPECT_EQ(part_of(12, 8, 1), "forward [1,32,3,8] x 64 f32");

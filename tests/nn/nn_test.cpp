@@ -113,7 +113,7 @@ TEST_F(NnTest, AttentionEqualsTheSumWrittenOut) {
   }
 }
 
-// Params::low_rank opens the parameters; a Binder that has them computes with them.
+// Params::low_rank opens the parameters; a Binder that has them adds their product.
 TEST_F(NnTest, LinearAddsWhatIsOfLowRank) {
   SpecCollector collector([](const std::string&) { return DType::F32; }, {{"proj", 3}});
   const Linear recorded(Params(collector, "proj"), 5, 4, {.out_axis = "mlp", .in_axis = "embed"});
@@ -151,7 +151,7 @@ TEST_F(NnTest, LinearAddsWhatIsOfLowRank) {
   }
 }
 
-// The rounding of e^x does not change what its gradient is a gradient of.
+// The rounding of e^x does not affect its gradient rule.
 TEST_F(NnTest, AttentionInHalfPrecisionStaysNearF32WithItsGradients) {
   const std::vector<HostArray> in{normal({1, 6, 2, 8}, 1), normal({1, 7, 2, 8}, 2),
                                   normal({1, 7, 2, 8}, 3), normal({1, 6, 2, 8}, 4)};
@@ -178,7 +178,7 @@ TEST_F(NnTest, AttentionInHalfPrecisionStaysNearF32WithItsGradients) {
   }
 }
 
-// Angles of token (3, 5, 7) with heads of 128: published values of the frame, row and column parts.
+// Angles of token (3, 5, 7) with heads of 128: published values for frame, row and column.
 TEST_F(NnTest, RopeTurnsByThePublishedAngles) {
   Graph graph;
   const Rope rope = rope_3d(graph, {4, 6, 8}, 128);
@@ -256,7 +256,8 @@ TEST_F(NnTest, SinusoidHasThePublishedValues) {
   }
 }
 
-// What a decoder of large pictures norms: a mean of a million values is no long sum in f32.
+// The size of norms in a decoder of large pictures: a mean of a million values needs more than one
+// long f32 sum.
 TEST_F(NnTest, GroupsOfAMillionValuesAreNormedExactly) {
   constexpr int64_t kSide = 512;
   constexpr int64_t kValues = 4 * kSide * kSide;
@@ -288,7 +289,7 @@ TEST_F(NnTest, GroupsOfAMillionValuesAreNormedExactly) {
   for (size_t i = 0; i < static_cast<size_t>(kValues); ++i) {
     worst = std::max(worst, std::abs(got.as<float>()[i] - (values[i] - mean) / deviation));
   }
-  // Half a unit of 10 in the mean and in the difference, of a deviation of 0.7.
+  // Half a unit of 10 in the mean and in the difference, for a deviation of 0.7.
   EXPECT_LE(worst, 2 * 0x1p-21 / deviation);
 }
 

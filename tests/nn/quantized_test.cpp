@@ -77,7 +77,7 @@ TEST(Quantize, RoundsToEvenWithinTheRangeOfTheCodes) {
   EXPECT_EQ(values(results[0]),
             (std::vector<double>{127, 0, 2, -2, 125, 0, 4, -128}));  // 127.5 -> 128 saturates
   EXPECT_EQ(values(results[1]), (std::vector<double>{1.0, 4.0}));
-  // 3 bits behind the leading one: 17 lies half-way between 16 and 18; 500 is clamped.
+  // 3 bits after the leading one: 17 is halfway between 16 and 18; 500 is clamped.
   const std::vector<double> codes{128, 0.5, 1.5, -2.5, 448, 0, 16, -448};
   EXPECT_EQ(values(results[2]), codes);
   EXPECT_EQ(values(results[3]), std::vector<double>{1.0});
@@ -106,7 +106,7 @@ double relative_difference(const HostArray& a, const HostArray& b) {
   return difference / largest;
 }
 
-/// A product with batch axes on both sides, as attention's are: [b, s, n, d] and [b, t, n, d].
+/// A product with batch axes on both sides, as in attention: [b, s, n, d] and [b, t, n, d].
 struct Pair {
   Graph graph;
   Tensor a = graph.input({DType::F32, {2, 5, 3, 8}});
@@ -119,8 +119,8 @@ struct Pair {
 
 class EveryMode : public testing::TestWithParam<Quantization::Mode> {};
 
-// The formulas once more, as products of floats that hold what the codes stand for. Sums of eight
-// products and factors in two orders: 2^-24 of the largest, times their number.
+// The same formulas as products of floats with the decoded values. Sums of eight products and
+// factors in two orders: 2^-24 of the largest, times their number.
 TEST_P(EveryMode, IsTheProductOfWhatTheCodesStandFor) {
   Pair p;
   const QuantizedProduct how = Quantization{.mode = GetParam()}.product();
@@ -155,8 +155,8 @@ TEST_P(EveryMode, IsTheProductOfWhatTheCodesStandFor) {
   }
 }
 
-// Half of an 8-bit code is 1/255 of the largest of a row, a third of it in the mean, of two
-// operands; e4m3 has 2^-4 of each value at most.
+// Half an 8-bit step is 1/255 of the largest value of a row, on average a third of it, for two
+// operands; e4m3 has an error of at most 2^-4 of each value.
 TEST_P(EveryMode, IsNearTheProductOfTheFloats) {
   Pair p;
   const Tensor y = quantized_dot(p.a, p.b, p.dims, Quantization{.mode = GetParam()}.product(),
@@ -212,13 +212,13 @@ TEST(QuantizedLinear, PassesNothingBackToValuesBeyondTheLimit) {
   const auto results = run(graph, {grads[0], grads[1]},
                            {HostArray::f32({1, 3}, std::vector{2.0F, -2.5F, 1.0F}),
                             HostArray::f32({1, 3}, std::vector{1.0F, 1.0F, 1.0F})});
-  // The limit itself is within; codes of 1.0, the largest weight, and of the sum's gradient are
+  // The limit itself is in range; codes of 1.0, the largest weight, and of the sum's gradient are
   // exact up to the rounding of scales.
   const std::vector<double> dx = values(results[0]);
   EXPECT_NEAR(dx[0], 1.0, 1e-6);
   EXPECT_EQ(dx[1], 0.0);
   EXPECT_NEAR(dx[2], 1.0, 1e-6);
-  // The weight's gradient has the clamped value.
+  // The weight's gradient uses the clamped value.
   EXPECT_NEAR(values(results[1])[1], -2.0, 1e-5);
 }
 
@@ -239,7 +239,7 @@ TEST(QuantizedLinear, AddsLowRankWithoutQuantizingIt) {
   EXPECT_LT(relative_difference(results[0], results[1]), 4 * 0x1p-24);
 }
 
-// A policy that keeps products of weights keeps this one: its sums stand once in the program.
+// A policy that keeps products of weights keeps this one: the program computes its sums once.
 TEST(QuantizedLinear, IsAProductToRematPolicies) {
   const auto products = [](RematPolicy policy) {
     Graph graph;
@@ -275,7 +275,7 @@ TEST(QuantizedAttention, ScalesTheScoresAfterTheirProduct) {
     return attention(
         q, k, v, {.precision = Precision::HIGHEST, .split_heads = split_heads, .quantized = how});
   };
-  // Codes of q between -1 and 1 are not those of q / sqrt(8).
+  // Codes of q between -1 and 1 differ from those of q / sqrt(8).
   const Tensor scaled =
       attention(q * (1.0 / std::sqrt(8.0)), k, v,
                 {.precision = Precision::HIGHEST, .scale = 1.0, .quantized = how});

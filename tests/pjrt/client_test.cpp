@@ -66,7 +66,7 @@ TEST_F(BufferTest, RoundTripsEveryElementType) {
                             DType::F16, DType::BF16, DType::F32, DType::F64}) {
     SCOPED_TRACE(to_string(dtype));
     HostArray array(Shape{dtype, {2, 3}});
-    // 0 and 1 in each byte are values of every type, PRED included.
+    // 0 and 1 in each byte are valid values of every type, PRED included.
     for (size_t i = 0; i < array.bytes.size(); ++i) array.bytes[i] = std::byte(i % 2);
 
     const Buffer buffer = client.to_device(array);

@@ -9,7 +9,7 @@
 
 namespace kinema::pjrt {
 
-/// Path of the CPU plugin; empty when the tests run without one.
+/// Path of the CPU plugin; empty if the tests run without one.
 inline std::string cpu_plugin() {
   const char* path = std::getenv("KINEMA_PJRT_CPU");
   return path == nullptr ? "" : path;
@@ -20,7 +20,7 @@ inline Client cpu_client(int64_t devices = 1) {
   return Client(Plugin::load(cpu_plugin()), {{"cpu_device_count", devices}});
 }
 
-/// Tests that need the CPU plugin; skipped with a reason where there is none.
+/// Tests that need the CPU plugin; skipped with a reason without one.
 class CpuTest : public testing::Test {
  protected:
   void SetUp() override {

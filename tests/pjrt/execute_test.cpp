@@ -33,7 +33,7 @@ constexpr char kAddOneInPlace[] = R"(module @add_one_in_place {
   }
 })";
 
-// Rows of x are split over two devices; the sum over all of x needs both.
+// Rows of x are sharded over two devices; the sum over all of x needs both.
 constexpr char kShardedSum[] = R"(module @sharded_sum {
   sdy.mesh @mesh = <["data"=2]>
   func.func public @main(%x: tensor<4x3xf32> {sdy.sharding = #sdy.sharding<@mesh, [{"data"}, {}]>})
@@ -47,7 +47,7 @@ constexpr char kShardedSum[] = R"(module @sharded_sum {
   }
 })";
 
-// The temporary t is too large to live in registers, so the compiler counts memory for it.
+// The temporary t is too large for registers, so the compiler counts memory for it.
 constexpr char kMatmul[] = R"(module @matmul {
   func.func public @main(%x: tensor<64x64xf32>) -> tensor<64x64xf32> {
     %t = stablehlo.dot_general %x, %x, contracting_dims = [1] x [0]

@@ -1,8 +1,8 @@
-// A PJRT plugin of one device a process, which joins those of all with the key-value callbacks as
-// XLA's GPU client does: each puts its topology, process 0 joins them, all read the result, and the
-// id of a group is put by one that the others do not know.
-//   FAKE_MISSING=1     waits for a key that nobody puts, for half a second
-//   FAKE_SLOW=SECONDS  takes so long
+// A PJRT plugin with one device per process, which connects the processes through the key-value
+// callbacks as XLA's GPU client does: each puts its topology, process 0 merges them, all read the
+// result, and one process puts a group's id, which the others do not know.
+//   FAKE_MISSING=1     waits half a second for a key that nobody puts
+//   FAKE_SLOW=SECONDS  takes this long
 #include <pjrt_c_api.h>
 
 #include <array>
@@ -26,7 +26,7 @@ struct PJRT_Device {
 };
 struct PJRT_Client {
   int64_t node = 0;
-  std::string text;  // what it was given and learnt
+  std::string text;  // the options and what it learnt
   std::vector<PJRT_Device> devices;
   std::vector<PJRT_Device*> pointers;
 };
@@ -53,7 +53,7 @@ PJRT_Error* error_code(PJRT_Error_GetCode_Args* args) {
 }
 PJRT_Error* initialize(PJRT_Plugin_Initialize_Args*) { return nullptr; }
 
-/// The store that the program gave; each call gives an error or null.
+/// The program's key-value store; each call returns an error or null.
 class Store {
  public:
   explicit Store(const PJRT_Client_Create_Args& args) : args_(args) {}
@@ -108,7 +108,7 @@ PJRT_Error* join(const Store& store, int64_t node, int64_t nodes, std::string& t
     return wrong("try_get of a key that nobody put is not NOT_FOUND");
   }
   delete error;
-  const std::string own("device\0of ", 10);  // a zero byte within
+  const std::string own("device\0of ", 10);  // with a zero byte inside
   if ((error = store.put("local_topology/" + std::to_string(node), own + std::to_string(node)))) {
     return error;
   }
@@ -127,7 +127,7 @@ PJRT_Error* join(const Store& store, int64_t node, int64_t nodes, std::string& t
   if ((error = store.get("global_topology", kLong, topology))) {
     return error;
   }
-  // Names of groups list their devices, and may be long; ids are bytes.
+  // Group names list the devices, and may be long; ids are bytes.
   const std::string group = "group of " + std::string(2000, 'x');
   const std::string id = std::string(64, '\0') + std::string(64, '\xff');
   if (node == nodes - 1) {
@@ -135,7 +135,7 @@ PJRT_Error* join(const Store& store, int64_t node, int64_t nodes, std::string& t
       return error;
     }
   }
-  // From several threads at once, as compilers of a client do.
+  // From several threads at once, like a client's compilers.
   std::array<PJRT_Error*, 4> errors{};
   std::array<std::string, 4> ids;
   std::vector<std::thread> threads;

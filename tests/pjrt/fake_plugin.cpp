@@ -1,4 +1,4 @@
-// A PJRT plugin without devices. FAKE_<KIND> selects what is odd about it; see plugin_test.cpp.
+// A PJRT plugin without devices. FAKE_<KIND> selects its defect; see plugin_test.cpp.
 #include <pjrt_c_api.h>
 
 #include <atomic>
@@ -57,10 +57,10 @@ PJRT_Error* attributes(PJRT_Plugin_Attributes_Args* args) {
 }
 
 PJRT_Error* create_client(PJRT_Client_Create_Args* args) {
-  // The size this header gives the struct, without tail padding.
+  // The struct's size in this header, without tail padding.
   if (args->struct_size != PJRT_Client_Create_Args_STRUCT_SIZE) return make_error("struct size");
 #ifdef FAKE_ECHOING
-  // Says what it was given, for tests of how options get here.
+  // Reports the options it received, for tests of how options are passed.
   std::string text = "options:";
   for (size_t i = 0; i < args->num_options; ++i) {
     const PJRT_NamedValue& option = args->create_options[i];
@@ -88,7 +88,7 @@ PJRT_Error* create_client(PJRT_Client_Create_Args* args) {
 #endif
 }
 
-// What plugins of 0.104 do that do not look at struct_size: they fill fields that came in later.
+// Plugins of 0.104 that ignore struct_size: they fill fields that were added later.
 PJRT_Error* memory_stats(PJRT_Executable_GetCompiledMemoryStats_Args* args) {
   args->temp_size_in_bytes = 7;
   args->peak_memory_in_bytes = 9;
@@ -116,7 +116,7 @@ PJRT_Error* memory_stats(PJRT_Executable_GetCompiledMemoryStats_Args* args) {
   api.pjrt_api_version.minor_version = 116;
 #endif
 #ifdef FAKE_OLDER_TABLE
-  // A table that ends before the memory figures: the pointer behind its end must not be read.
+  // A table that ends before the memory figures: the pointer after its end must not be read.
   api.struct_size = offsetof(PJRT_Api, PJRT_Executable_GetCompiledMemoryStats);
   api.pjrt_api_version.minor_version = 60;
 #endif
@@ -144,7 +144,7 @@ const PJRT_Api* GetPjrtApi() {
 #ifdef FAKE_NULL_API
   return nullptr;
 #else
-  // Room behind the table for what FAKE_NEWER claims to have.
+  // Space after the table for what FAKE_NEWER claims to have.
   static struct {
     PJRT_Api api = make_api();
     void* later[40] = {};

@@ -1,6 +1,6 @@
 #pragma once
 
-// A profiler as plugins have one, for fake_plugin.cpp: it records one operation of one device.
+// A plugin's profiler for fake_plugin.cpp: it records one operation of one device.
 #include <pjrt_c_api.h>
 
 #include <chrono>
@@ -11,7 +11,7 @@
 namespace fake_profiler {
 namespace {  // each plugin has its own, whatever else is loaded
 
-// The layout that pjrt/profiler.cpp declares, written down a second time.
+// The layout declared in pjrt/profiler.cpp, repeated here.
 struct Error {
   std::string message;
 };
@@ -55,7 +55,8 @@ void error_message(MessageArgs* args) {
   args->message_size = args->error->message.size();
 }
 Error* create(CreateArgs* args) {
-  // tensorflow.ProfileOptions.version = 5 and device_tracer_level = 3: without them nothing is on.
+  // tensorflow.ProfileOptions.version = 5 and device_tracer_level = 3: without them nothing is
+  // recorded.
   const std::string options(args->options, args->options_size);
   if (args->struct_size != sizeof(CreateArgs) || options.find("\x28\x01") == std::string::npos ||
       options.find("\x18\x01") == std::string::npos) {
@@ -95,7 +96,7 @@ std::string bytes(int field, const std::string& value) {
 }
 
 /// XSpace: plane `/device:FAKE:0` with a line of one event, `fusion.3`, of the operation
-/// `blocks.0/attn1/to_q/dot`, 7 us long and 2 us behind the line's time.
+/// `blocks.0/attn1/to_q/dot`, 7 us long and 2 us after the line's time.
 std::string recording(int64_t time_ns) {
   const std::string stat = number(1, 9) + bytes(5, "blocks.0/attn1/to_q/dot");
   const std::string event = number(1, 4) + number(2, 2'000'000) + number(3, 7'000'000);
@@ -114,7 +115,7 @@ Error* collect(CollectArgs* args) {
   if (session.running) return new Error{"still running"};
   session.bytes = recording(session.began_ns);
 #ifdef FAKE_COUNTING_PROFILER
-  // Says how much there is; the caller brings the memory.
+  // First reports the size; the caller provides the memory.
   if (args->buffer != nullptr)
     std::memcpy(args->buffer, session.bytes.data(), session.bytes.size());
 #else

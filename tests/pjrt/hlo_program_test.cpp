@@ -22,7 +22,7 @@ void add(wire::HloComputation& computation, int64_t id, const std::string& name,
   }
 }
 
-/// x (1), a (2) and b (3) of x, sum (4) of both, to run in `order`; empty: it is not said.
+/// x (1), a (2) and b (3) of x, sum (4) of both, scheduled in `order`; empty: no schedule.
 OptimizedProgram program(const std::vector<int64_t>& order) {
   wire::HloModule module;
   wire::HloComputation& computation = *module.add_computations();

@@ -1,6 +1,6 @@
-// Attention kernels through the compilers of the chips they are for, which need no chip: `kinema
-// doctor --install tpu`. In processes of their own: a text that a compiler does not take may end
-// it.
+// Compiles attention kernels with the compilers of their chips, which need no chip: `kinema doctor
+// --install tpu`. In child processes, because a compiler may abort on a text that it does not
+// support.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -26,15 +26,15 @@ struct KernelCase {
   const char* name;
   int64_t queries, keys, heads, width;
   DType dtype = DType::BF16;
-  bool counted = false;  // how many keys count is said while the program runs
+  bool counted = false;  // the number of valid keys is given at run time
   bool backward = true;
   bool fused = false;  // one backward kernel
   int64_t heads_per_tile = 1;
 };
 
 // Every kernel in both dtypes and every width, with and without a mask; the chip's own tiles.
-// Lengths of several blocks, of which the last is not full, or short ones of one block, since a
-// kernel of large tiles takes a compiler most of the time.
+// Lengths of several blocks with a partial last one, or short ones of one block, since kernels with
+// large tiles take most of the compile time.
 constexpr KernelCase kCases[] = {
     {"long", 9000, 4500, 2, 128},
     {"long, forward alone", 9000, 4500, 2, 128, DType::BF16, true, false},
@@ -47,10 +47,10 @@ constexpr KernelCase kCases[] = {
     {"f32, wide, fused", 300, 200, 2, 256, DType::F32, false, true, true, 2},
 };
 
-/// Kernels of one call of attention.
+/// Number of kernels in one attention call.
 size_t kernels_of(const KernelCase& c) { return !c.backward ? 1 : c.fused ? 2 : 3; }
 
-/// Forward, and backward where the case says so.
+/// The forward pass, and the backward pass if the case has one.
 std::string program(const KernelCase& c, const Target& target, size_t& kernels) {
   Graph graph;
   const auto input = [&](int64_t length) {

@@ -51,13 +51,13 @@ TEST_F(ChildProcess, TellsASignal) {
 }
 
 TEST_F(ChildProcess, IsEndedWhenItKeepsMoreMemoryThanItMay) {
-  // A shell alone keeps more than a page.
+  // Even a shell needs more than a page.
   const ChildStatus status = shell("while :; do :; done", 4096);
   EXPECT_TRUE(status.too_large);
   EXPECT_EQ(status.signal, 9);
 }
 
-// The system drops the status of children then, and both of these would end with 0.
+// The system then discards children's statuses, and both of these would seem to end with 0.
 TEST_F(ChildProcess, CallsNothingASuccessWhereSigchldIsIgnored) {
   const auto before = std::signal(SIGCHLD, SIG_IGN);
   for (const char* script : {"exit 3", "kill -SEGV $$"}) {
@@ -67,8 +67,7 @@ TEST_F(ChildProcess, CallsNothingASuccessWhereSigchldIsIgnored) {
   EXPECT_EQ(shell("exit 3").exit_code, 3);
 }
 
-// A program begins with the signals ignored that its parent ignored, and this one may have
-// children.
+// A program inherits ignored signals from its parent, and this one may have children.
 TEST_F(ChildProcess, IgnoresNoSigchldItself) {
   const auto before = std::signal(SIGCHLD, SIG_IGN);
   EXPECT_THROW(shell("sed -n 's/^SigIgn:\\t//p' /proc/$$/status"), Error);

@@ -41,7 +41,7 @@ TEST(CompilerError, ReadsWantedAndAvailableMemory) {
   }
 }
 
-// As jax-cuda13-pjrt 0.12.0.1 says it on a machine without a CUDA toolkit.
+// The message of jax-cuda13-pjrt 0.12.0.1 on a machine without a CUDA toolkit.
 TEST(CompilerError, SaysHowToGetTheLibrariesThatACompilerForGpusLacks) {
   EXPECT_THAT(message({.exit_code = 1},
                       "[pjrt] PJRT_Compile: No PTX compilation provider is available. Neither "

@@ -28,7 +28,7 @@ HloModule entry_of(std::vector<HloInstruction> instructions) {
 }
 
 TEST(ExpectedTime, OfATpuIsTheCompilersCyclesAtTheClockOfThePeak) {
-  // A product of 1 GFLOP whose cycles say that it runs at the peak.
+  // A product of 1 GFLOP whose cycles mean that it runs at the peak.
   const Chip& v5p = chip("v5p");
   const HloModule program =
       entry_of({{.opcode = "parameter", .shape = bf16({8, 128})},
@@ -58,7 +58,8 @@ TEST(ExpectedTime, OfWhatOnlyMovesBytesIsBoundByTheMemory) {
   EXPECT_LT(seconds, 1.2 * moved / v6e.memory_bandwidth);
 }
 
-/// Two collectives of 1 MiB among 4 devices, the second one asynchronous with `work` cycles beside.
+/// Two collectives of 1 MiB among 4 devices; the second is asynchronous with `work` cycles
+/// overlapped.
 HloModule with_collectives(int64_t work) {
   const HloShape x = bf16({512, 1024});
   const HloShape both{.type = "tuple", .parts = {x, x}};
@@ -78,7 +79,7 @@ TEST(ExpectedTime, WaitsForCollectivesThatNothingRunsBeside) {
   const double one = 1024.0 * 1024 / v5p.interconnect_bandwidth;
 
   EXPECT_NEAR(expected_time(with_collectives(0), v5p).waiting_seconds, 2 * one, one / 10);
-  // Beside 10 ms of work the asynchronous one is hidden.
+  // With 10 ms of overlapped work the asynchronous one is hidden.
   EXPECT_NEAR(expected_time(with_collectives(17'500'000), v5p).waiting_seconds, one, one / 100);
 }
 
@@ -137,7 +138,7 @@ TEST(ExpectedTime, OfAGpusConvolutionIsTheSameForwardAndBackward) {
   }
 }
 
-/// Attention of 75,600 tokens with 5 heads, as the compiler keeps cuDNN's calls.
+/// Attention of 75,600 tokens with 5 heads, as the compiler leaves cuDNN's calls.
 HloModule cudnn(const std::string& target, int64_t workspace, int64_t tokens = 75600) {
   const HloShape q = bf16({1, tokens, 5, 128});
   const HloShape y = bf16({1, 5, tokens, 128});
@@ -211,7 +212,7 @@ TEST(ExpectedTime, OfOurTritonKernelsIsAtTheirRates) {
   EXPECT_LT(seconds("another", "h100"), 0.1 * product) << "what it moves is all that is known";
 }
 
-/// A loop whose body adds to what it carries, and whose condition is a fusion too.
+/// A loop whose body adds to its state, and whose condition is also a fusion.
 HloModule looped(const std::string& backend_config) {
   const HloShape step{.type = "s32"};
   const HloInstruction state{.opcode = "parameter", .shape = step};

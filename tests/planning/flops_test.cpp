@@ -23,7 +23,7 @@ TEST(MatrixFlops, CountAConvolutionByItsKernel) {
   Graph graph;
   const Tensor x = graph.input({DType::F32, {2, 4, 8, 8}});
   const Tensor w = graph.input({DType::F32, {6, 4, 3, 3}});
-  // Results 2 x 6 x 6 x 6, each of 4 x 3 x 3 products.
+  // 2 x 6 x 6 x 6 results of 4 x 3 x 3 products each.
   EXPECT_EQ(flops(convolution(x, w, {.strides = {1, 1}, .pad = {{0, 0}, {0, 0}}})),
             2.0 * (2 * 6 * 6 * 6) * (4 * 3 * 3));
 }
@@ -64,8 +64,8 @@ TEST(MatrixFlops, CountALoopsBodyOnceAStep) {
   constexpr double kOne = 2.0 * 4 * 4 * 4;
   EXPECT_EQ(flops(y), 10 * kOne);
 
-  // Backwards two products a step: d carry and d w; nothing of the forward pass is made again,
-  // since the carries are kept.
+  // Backward two products per step: d carry and d w; nothing is recomputed, since the carries are
+  // kept.
   const std::vector<Tensor> wrt{x, w};
   const std::vector<Tensor> grads = gradients(sum(y), wrt);
   EXPECT_EQ(matrix_flops(graph, grads).total(), 10 * 3 * kOne);
@@ -99,8 +99,8 @@ TEST(MatrixFlops, CountWhatABackwardPassComputesAgain) {
     return matrix_flops(graph, gradients(sum(y), wrt)).total();
   };
   constexpr double kOne = 2.0 * 4 * 4 * 4;
-  // Gradients alone need the inner product's result: forward 1, backward 4; the outer product's
-  // value is not asked for.
+  // Gradients only need the inner product's result: forward 1, backward 4; the outer product's
+  // value is unused.
   EXPECT_EQ(of_policy({}), 5 * kOne);
   EXPECT_EQ(of_policy({.kind = RematPolicy::Kind::FULL}), 5 * kOne);
 }

@@ -1,4 +1,4 @@
-// Programs with kernels for GPUs through XLA's CUDA plugin, without a GPU.
+// Compiles programs with GPU kernels with XLA's CUDA plugin, without a GPU.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -22,7 +22,7 @@ namespace {
 using ::testing::Contains;
 using ::testing::Field;
 
-/// Needs the plugin, which `kinema doctor --install cuda` fetches; the tests do not.
+/// Needs the plugin from `kinema doctor --install cuda`; tests do not install it.
 class GpuCompile : public ::testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
@@ -35,7 +35,7 @@ class GpuCompile : public ::testing::TestWithParam<const char*> {
     }
   }
 
-  /// Attention and, where `backward`, its gradients, compiled for `devices` of the chip.
+  /// Compiles attention and, if `backward`, its gradients for `devices` of the chip.
   CompileResult compile(const Shape& shape, int64_t keys, nn::AttentionKind kind, int64_t devices,
                         bool backward, kernels::GpuAttention attention = {}) const {
     const Target target = parse_target(std::string(GetParam()) + ":" + std::to_string(devices));
@@ -99,8 +99,8 @@ TEST_P(GpuCompile, TakesCudnnsCalls) {
 }
 
 TEST_P(GpuCompile, CountsTheWorkspaceAndCopiesNothing) {
-  // Forward and backward of 75,600 tokens: what is kept between the two is y and lse, and dq is
-  // summed up in f32 (A100: twice).
+  // Forward and backward of 75,600 tokens: between them y and lse are kept, and dq is summed in f32
+  // (A100: twice).
   constexpr int64_t kTensor = int64_t{75600} * 40 * 128 * 2;
   const CompileResult result =
       compile({DType::BF16, {1, 75600, 40, 128}}, 75600, nn::AttentionKind::FLASH, 1, true);
@@ -116,7 +116,7 @@ TEST_P(GpuCompile, TakesThemInManualRegions) {
   };
   for (const Row& row : {Row{nn::AttentionKind::ULYSSES, 1}, Row{nn::AttentionKind::RING, 4},
                          Row{nn::AttentionKind::FLASH, 1}}) {
-    // 4,093 keys leave the last hop of a ring with padding.
+    // 4,093 keys leave the last step of a ring with padding.
     const CompileResult result = compile({DType::BF16, {1, 4093, 8, 128}}, 4093, row.kind, 4, true);
     EXPECT_EQ(calls(result, "flash forward (cuDNN)"), row.hops);
     EXPECT_EQ(calls(result, "flash backward (cuDNN)"), row.hops);
@@ -141,8 +141,8 @@ TEST_P(GpuCompile, TakesCudnnsCallsOf8BitsWhereTheChipHasThem) {
   }
 }
 
-// [8192,5120] x [13824,5120]: 2 x 8192 x 5120 x 13824 FLOP at 79 % of twice the bf16 peak, where
-// bf16 products take twice as long; whatever else there is adds a few reads of operands.
+// [8192,5120] x [13824,5120]: 2 x 8192 x 5120 x 13824 FLOP at 79 % of twice the bf16 peak, which
+// takes bf16 products twice as long; everything else adds a few reads of operands.
 TEST_P(GpuCompile, MakesNarrowProductsOfNarrowOperands) {
   const Target target = parse_target(std::string(GetParam()) + ":1");
   const auto seconds = [&](DType dtype, DType result) {
@@ -155,7 +155,7 @@ TEST_P(GpuCompile, MakesNarrowProductsOfNarrowOperands) {
     return compile_in_child(job, std::filesystem::path(KINEMA_BINARY_DIR) / "kinema")
         .expected.busy_seconds;
   };
-  if (std::string(GetParam()) != "a100-80gb") {  // which has none
+  if (std::string(GetParam()) != "a100-80gb") {  // which has no narrow products
     EXPECT_LT(seconds(DType::F8E4M3FN, DType::F32), 0.7 * seconds(DType::BF16, DType::F32));
   }
 }

@@ -1,5 +1,5 @@
-// Arguments in memory of the host through XLA's CUDA plugin, without a GPU: `kinema doctor
-// --install cuda`.
+// Compiles arguments in host memory with XLA's CUDA plugin, without a GPU: `kinema doctor --install
+// cuda`.
 #include "planning/host_memory.h"
 
 namespace kinema::planning {

@@ -1,4 +1,5 @@
-// Quantized products through XLA's CUDA plugin, without a GPU: `kinema doctor --install cuda`.
+// Compiles quantized products with XLA's CUDA plugin, without a GPU: `kinema doctor --install
+// cuda`.
 #include "planning/narrow_products.h"
 
 namespace kinema::planning {

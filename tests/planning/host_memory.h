@@ -11,7 +11,7 @@
 #include "kinema/training/adamw.h"
 #include "planning/narrow_products.h"
 
-/// What compilers make of arguments that wait in memory of the host.
+/// Compiled programs whose arguments are in host memory.
 namespace kinema::planning {
 
 constexpr int64_t kLayers = 12;
@@ -37,8 +37,8 @@ inline EmitOptions options_for(const std::string& target) {
   return options;
 }
 
-/// A stack of layers x + tanh(x w), forward and backward by x, with frozen weights; `accumulated`:
-/// inside a loop over parts of a batch.
+/// A stack of layers x + tanh(x w), forward and backward with respect to x, with frozen weights;
+/// `accumulated`: inside a loop over parts of a batch.
 inline std::string frozen_layers(const std::string& target, Memory memory, DType dtype,
                                  bool accumulated) {
   Graph graph;
@@ -72,7 +72,7 @@ inline std::string frozen_layers(const std::string& target, Memory memory, DType
   return emit(graph, std::vector{out}, options_for(target));
 }
 
-/// An update of a stack of weights by AdamW, whose moments wait in `memory`.
+/// An AdamW update of a stack of weights whose moments are in `memory`.
 inline std::string update_program(const std::string& target, Memory memory) {
   using training::Moments;
   Graph graph;
@@ -98,14 +98,14 @@ inline std::string update_program(const std::string& target, Memory memory) {
   return emit(graph, std::vector{next.params[0], next.mu[0], next.nu[0]}, options);
 }
 
-/// Device bytes of a program: arguments, temporaries and what of the results is not in arguments.
+/// Device bytes of a program: arguments, temporaries and results that do not alias arguments.
 inline int64_t device_bytes(const CompileResult& result) {
   const pjrt::CompiledMemory& m = result.memory;
   return m.arguments + m.temporary + m.outputs - m.aliased;
 }
 
-/// The stack is on the host, two layers of it at most on the device (three where they are fetched
-/// ahead), and nothing in the stack's place.
+/// The stack is on the host, with at most two layers on the device (three with prefetch), and no
+/// copy of the stack on the device.
 inline void expect_frozen_layers_wait(const std::string& target, const std::string& plugin) {
   for (const DType dtype : {DType::BF16, DType::S8}) {
     for (const bool accumulated : {false, true}) {
@@ -129,7 +129,7 @@ inline void expect_frozen_layers_wait(const std::string& target, const std::stri
   }
 }
 
-/// Moments are fetched and put back layer by layer, in the place of the old ones.
+/// Moments are fetched and written back layer by layer, in place.
 inline void expect_moments_wait(const std::string& target, const std::string& plugin) {
   const int64_t stack = stack_bytes(DType::F32);
   const int64_t before =

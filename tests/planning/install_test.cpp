@@ -22,7 +22,7 @@ using ::testing::IsEmpty;
 using ::testing::StartsWith;
 using ::testing::ThrowsMessage;
 
-/// pip with a folder of wheels for an index.
+/// pip with a folder of wheels as its index.
 class Install : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -40,7 +40,7 @@ class Install : public ::testing::Test {
     unsetenv("PIP_FIND_LINKS");
   }
 
-  /// A wheel of these files in the index.
+  /// Adds a wheel with these files to the index.
   Wheel add(const std::string& package, const std::vector<std::string>& files) {
     std::string name = package;
     std::ranges::replace(name, '-', '_');

@@ -18,7 +18,7 @@
 #include "kinema/planning/compile_job.h"
 #include "kinema/runtime/client.h"
 
-/// What compilers make of a quantized layer, forward and backward: their program as text.
+/// The compiled program text of a quantized layer, forward and backward.
 namespace kinema::planning {
 
 inline std::string layer_program(nn::Quantization::Mode mode) {
@@ -45,7 +45,7 @@ inline std::string compiled(const std::string& program, const std::string& targe
   return io::read_text(job.dump);
 }
 
-/// The plugin's path, or nothing where it is not installed.
+/// The plugin's path; empty if it is not installed.
 inline std::string plugin_of(const std::string& hardware) {
   runtime::ClientSpec spec;
   spec.hardware = hardware;
@@ -66,7 +66,7 @@ inline std::map<std::string, std::string> types_of(const std::string& text) {
   return types;
 }
 
-/// How many conversions take values of an element type.
+/// The number of conversions from an element type.
 inline int64_t conversions_from(const std::string& text, const std::string& type) {
   static const std::regex conversion(R"( convert\((%[\w.\-]+)\))");
   const std::map<std::string, std::string> types = types_of(text);
@@ -78,7 +78,7 @@ inline int64_t conversions_from(const std::string& text, const std::string& type
   return count;
 }
 
-/// The element types of both operands of each product, `s8 s8`, sorted. Accelerators' compilers
+/// The element types of both operands of each product, `s8 s8`, sorted. Compilers for accelerators
 /// write products as dots or convolutions.
 inline std::vector<std::string> operands_of_products(const std::string& text) {
   static const std::regex product(R"( (?:dot|convolution)\((%[\w.\-]+), (%[\w.\-]+)\))");
@@ -91,7 +91,7 @@ inline std::vector<std::string> operands_of_products(const std::string& text) {
   return out;
 }
 
-/// Forward, then the two of the backward pass.
+/// The forward product, then the two of the backward pass.
 inline std::vector<std::string> expected_operands(nn::Quantization::Mode mode) {
   switch (mode) {
     case nn::Quantization::Mode::INT8:

@@ -25,7 +25,7 @@ constexpr double kBytes = 2.0 * 1024 * 1024;
 HloInstruction parameter() { return {.opcode = "parameter", .shape = x()}; }
 HloInstruction arithmetic() { return {.opcode = "fusion", .shape = x()}; }
 
-/// Attention as cuDNN's call: the shapes are all that is read of it.
+/// Attention as cuDNN's call: only its shapes are read.
 HloInstruction attention() {
   const HloShape q{.type = "bf16", .dims = {1, 512, 4, 128}};
   const HloShape y{.type = "bf16", .dims = {1, 4, 512, 128}};
@@ -56,7 +56,7 @@ HloModule entry_of(std::vector<HloInstruction> instructions) {
       .entry = 0};
 }
 
-/// An all-to-all inside a computation of its own, as compilers write an asynchronous one.
+/// An all-to-all in a computation of its own, as compilers write asynchronous ones.
 HloComputation wrapped() {
   return {.name = "wrapped",
           .instructions = {parameter(),
@@ -99,7 +99,7 @@ TEST(Overlap, TellsOtherArithmeticFromAttention) {
   const Overlap found =
       read(entry_of({start("collective-permute"), arithmetic(), done("collective-permute", 1)}));
   EXPECT_EQ(found.at("collective-permute").other.count, 1);
-  // Moving and naming values is no arithmetic.
+  // Moving and naming values is not arithmetic.
   const Overlap moved = read(entry_of({start("collective-permute"),
                                        {.opcode = "bitcast", .shape = x(), .operands = {0}},
                                        {.opcode = "copy", .shape = x(), .operands = {0}},
@@ -124,7 +124,8 @@ TEST(Overlap, ReadsCollectivesInsideAsynchronousInstructions) {
                                .exposed = {.count = 1, .bytes = kBytes}}));
 }
 
-/// A loop over `steps` in whose body an all-to-all runs beside attention, and another one alone.
+/// A loop over `steps` whose body has an all-to-all overlapped with attention, and another one
+/// alone.
 HloModule looped(int64_t steps) {
   const HloShape s32{.type = "s32"};
   const HloShape state{.type = "tuple", .parts = {s32, x()}};
@@ -179,7 +180,7 @@ TEST(Overlap, IsWithNothingOfWhatNeverEnds) {
 }
 
 TEST(Overlap, IsCountedInTheExpectedTime) {
-  // What runs beside attention is not waited for.
+  // Communication overlapped with attention costs no waiting time.
   const Chip& h100 = chip("h100");
   HloModule beside = entry_of({wrapped_start(1), attention(), done("async", 1)});
   HloModule alone = entry_of({wrapped_start(1), done("async", 1), attention()});

@@ -24,7 +24,7 @@ std::vector<MeshSizes> meshes_of(const std::vector<Candidate>& all) {
 
 TEST(Candidates, AreTheMeshesThatEverythingDividesOver) {
   const SweepSpace space{.devices = 4, .remat = {"FULL"}, .batches = {1}, .heads = 2, .width = 8};
-  // One sample is not split over data or fsdp; two heads not over tensor=4.
+  // One sample is not divisible over data or fsdp; two heads not over tensor=4.
   EXPECT_THAT(meshes_of(candidates(space)),
               ElementsAre(MeshSizes{1, 1, 2, 2}, MeshSizes{1, 1, 4, 1}));
 }
@@ -109,7 +109,7 @@ TEST(Rank, PutsTheLeastTimeForASampleFirst) {
   refused.problem = "refused";
   all.push_back(refused);
   rank(all);
-  // Per sample 1.5, then twice 2 of which the smaller first; then what does not fit.
+  // 1.5 per sample, then twice 2 with the smaller one first; then those that do not fit.
   std::vector<int64_t> order;
   for (const Outcome& each : all) {
     order.push_back(each.candidate.batch);

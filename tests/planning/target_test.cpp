@@ -54,7 +54,7 @@ TEST(Target, RefusesWhatItDoesNotKnowWithWhatItDoes) {
   refuses("cpu:99999999999999999999", "a count");
 }
 
-// Whoever adds a chip must fill in every figure that a report divides by.
+// A new chip needs every figure that a report divides by.
 TEST(Target, HasPublishedFiguresForEveryAccelerator) {
   for (const Chip& chip : chips()) {
     if (chip.family == Family::CPU) {
@@ -68,7 +68,7 @@ TEST(Target, HasPublishedFiguresForEveryAccelerator) {
   }
 }
 
-// As libtpu 0.0.51 numbers its devices (their `core_on_chip` and `coords`).
+// libtpu 0.0.51's numbers for devices (`core_on_chip` and `coords`).
 TEST(Target, KnowsThePeakOfADeviceByItsPluginsNameForIt) {
   EXPECT_EQ(peak_flops("TPU v6 lite"), 918e12);
   EXPECT_EQ(peak_flops("TPU v5 lite"), 197e12);
@@ -80,15 +80,15 @@ TEST(Target, KnowsThePeakOfADeviceByItsPluginsNameForIt) {
   EXPECT_EQ(peak_flops("cpu"), 0);
 }
 
-// What the compiler is told of a GPU must be the device whose published peak the report divides by.
-// Peaks are published with two to four digits, at a clock that is rounded too: 2 %.
+// The GPU described to the compiler must be the device whose published peak the report divides by.
+// Peaks are published with two to four digits, at a clock that is also rounded: 2 %.
 TEST(Target, TellsTheCompilerOfTensorCoresThatReachThePublishedPeak) {
   for (const Chip& chip : chips()) {
     if (chip.family != Family::CUDA) {
       continue;
     }
     constexpr double kTensorCores = 4;
-    constexpr double kOperations = 2;  // of a multiply-add
+    constexpr double kOperations = 2;  // per multiply-add
     const double flops = static_cast<double>(chip.gpu.cores * chip.gpu.tensor_fma) * kTensorCores *
                          kOperations * chip.gpu.tensor_clock_ghz * 1e9;
     EXPECT_NEAR(flops / chip.flops, 1, 0.02) << chip.name;
@@ -100,7 +100,7 @@ TEST(Target, DescribesGpusInFull) {
     return gpu_description(parse_target(name).chip);
   };
 
-  // Without the runtime's version the compiler makes no FP8 products.
+  // Without the runtime's version the compiler generates no FP8 products.
   EXPECT_THAT(description("h100"),
               AllOf(HasSubstr("runtime_version: \"13.2.0\""), HasSubstr("ACCELERATED_FEATURES"),
                     HasSubstr("reserved_shared_memory_per_block: 1024"),

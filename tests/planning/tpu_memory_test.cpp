@@ -1,5 +1,4 @@
-// Arguments in memory of the host through libtpu, which needs no TPU: `kinema doctor --install
-// tpu`.
+// Compiles arguments in host memory with libtpu, which needs no TPU: `kinema doctor --install tpu`.
 #include "planning/host_memory.h"
 
 namespace kinema::planning {

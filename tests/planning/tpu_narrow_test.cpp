@@ -1,4 +1,4 @@
-// Quantized products through libtpu, which needs no TPU: `kinema doctor --install tpu`.
+// Compiles quantized products with libtpu, which needs no TPU: `kinema doctor --install tpu`.
 #include "planning/narrow_products.h"
 
 namespace kinema::planning {

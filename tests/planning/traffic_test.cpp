@@ -17,7 +17,8 @@ HloShape s32() { return {.type = "s32"}; }
 HloShape pred() { return {.type = "pred"}; }
 HloShape tuple(std::vector<HloShape> parts) { return {.type = "tuple", .parts = std::move(parts)}; }
 
-/// An entry with one loop over (step, x), `limit` steps by `by`, whose body holds `inside` on x.
+/// An entry computation with one loop over (step, x), up to `limit` by `by`, whose body applies
+/// `inside` to x.
 HloModule looped(int64_t limit, int64_t by, const HloInstruction& inside) {
   const HloShape x = f32({8});
   const HloShape state = tuple({s32(), x});
@@ -76,7 +77,7 @@ TEST(Traffic, MultipliesACollectiveByTheStepsOfItsLoop) {
   const Traffic found =
       traffic(looped(40, 1, {.opcode = "all-reduce", .shape = f32({8}), .group = 4}));
   ASSERT_EQ(found.collectives.size(), 1U);
-  // 32 bytes each time; around a ring of 4 each device sends 2 x 3/4 of them.
+  // 32 bytes each time; in a ring of 4 each device sends 2 x 3/4 of them.
   EXPECT_EQ(found.collectives.at("all-reduce"),
             (CollectiveSum{.count = 40, .bytes = 40 * 32, .interconnect_bytes = 40 * 48}));
   EXPECT_EQ(found.unknown_loops, 0);
@@ -119,7 +120,7 @@ TEST(Traffic, CountsOnlyTheSliceThatAFusionReads) {
                                                .operands = {0, 1},
                                                .calls = {0}}},
                              .root = 2};
-  // 32 bytes read, 4 of the index, 32 written.
+  // 32 bytes read, 4 for the index, 32 written.
   EXPECT_EQ(traffic({.name = "m", .computations = {fused, entry}, .entry = 1}).hbm_bytes, 68);
 }
 
@@ -130,7 +131,7 @@ TEST(Traffic, LooksForSlicesInFusionsInsideAFusion) {
                        {.opcode = "parameter", .shape = s32(), .number = 1},
                        {.opcode = "dynamic-slice", .shape = f32({1, 8}), .operands = {0, 1}}},
       .root = 2};
-  // Adds the slice to itself, and writes the sum into a stack too.
+  // Adds the slice to itself, and also writes the sum into a stack.
   const HloComputation outer{
       .name = "outer",
       .instructions =
@@ -150,7 +151,7 @@ TEST(Traffic, LooksForSlicesInFusionsInsideAFusion) {
                                                .operands = {0, 1, 0},
                                                .calls = {1}}},
                              .root = 2};
-  // 32 bytes read, 4 of the index, 32 of the sum written and 32 of the stack.
+  // 32 bytes read, 4 for the index, 32 for the sum and 32 for the stack.
   EXPECT_EQ(traffic({.name = "m", .computations = {inner, outer, entry}, .entry = 2}).hbm_bytes,
             100);
 }
@@ -169,7 +170,7 @@ TEST(Traffic, CountsWhatCudnnsAttentionSumsUpInButNoOtherWorkspaces) {
   };
   EXPECT_EQ(moved("__cudnn$fmhaSoftmax", "u8"), 64);
   EXPECT_EQ(moved("__cudnn$fmhaSoftmaxBackward", "u8"), 64 + 2 * 1000);
-  // Most products leave cuBLAS's workspace alone; counted, 32 MiB for each were nearly all the
+  // Most products do not use cuBLAS's workspace; counting 32 MiB for each was nearly all the
   // traffic of a small model.
   for (const char* product : {"__cublas$gemm", "__cublas$lt$matmul", "__cublas$lt$matmul$f8"}) {
     EXPECT_EQ(moved(product, "s8"), 64) << product;
@@ -184,7 +185,7 @@ TEST(Traffic, LeavesOutTheWorkspaceOfAProductInAFusion) {
   const HloInstruction product{
       .opcode = "custom-call", .target = "__cublas$lt$matmul", .shape = both, .operands = {0, 0}};
   const HloComputation alone{.name = "alone", .instructions = {given, product}, .root = 1};
-  // Writes the product into a stack, as a loop over layers does with gradients.
+  // Writes the product into a stack, like gradients in a loop over layers.
   const HloShape stacked = tuple({f32({40, 8}), workspace});
   const HloComputation into_stack{
       .name = "into_stack",

@@ -1,5 +1,5 @@
-// The all-to-alls of Ulysses around the attention kernel, as libtpu schedules them for v6e under
-// sets of flags: `kinema doctor --install tpu`; no TPU is needed.
+// The all-to-alls of Ulysses around the attention kernel, as libtpu schedules them for v6e with
+// sets of flags: `kinema doctor --install tpu`; needs no TPU.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -17,7 +17,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 
-/// Clips that are wide, tall, wide and long, or too short, in turns; each of its own brightness.
+/// Clips that are wide, tall, wide and long, or too short, in turn, each with its own brightness.
 class MixedClips : public data::ClipSet {
  public:
   int64_t size() const override { return 14; }
@@ -133,8 +133,8 @@ TEST(PrepareBuckets, ChooseTheSizeOfShardsByTheLargest) {
   const Scratch scratch;
   Options chosen = mixed(scratch / "records");
   // A record of the first bucket, which is made first, has 23,040 bytes of latents and less than
-  // 2,000 others; the second bucket's are 1843 times as large: between 42.5 and 46.2 MB, of which
-  // two are no more than 128 MB.
+  // 2,000 others; the second bucket's are 1843 times as large: between 42.5 and 46.2 MB, so two fit
+  // into 128 MB.
   chosen.buckets = {{5, 24, 16}, {9, 512, 768}};
   chosen.records_per_shard = 0;
   chosen.first_clip = 11;

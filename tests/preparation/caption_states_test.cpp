@@ -10,7 +10,7 @@
 namespace kinema::preparation {
 namespace {
 
-/// States are the caption's length; counts its calls.
+/// States equal to the caption's length; counts its calls.
 class Lengths final : public encoders::TextEncoder {
  public:
   std::string name() const override { return "lengths"; }

@@ -44,8 +44,8 @@ class Folder {
   Scratch kept_;
 };
 
-/// Encoders that count what they are given: the first value of the pixels, the caption's length and
-/// two rows of zeros behind it.
+/// Encoders that count their inputs and return the first pixel value, and the caption's length
+/// followed by two rows of zeros.
 struct Counting {
   int pixels = 0;
   int captions = 0;
@@ -75,7 +75,7 @@ EncodeOnceOptions options() {
           .text_settings = {{"words", "one"}}};
 }
 
-/// Encodes what is missing; how many clips and captions were.
+/// Encodes what is missing; returns the numbers of encoded clips and captions.
 std::pair<int, int> encode(const Folder& folder, const EncodeOnceOptions& how) {
   Counting counting;
   EncodedClips clips(folder.list(), folder.kept(), how);
@@ -93,7 +93,7 @@ TEST(EncodedClips, HoldWhatTheEncodersGave) {
   EXPECT_EQ(now.captions, 2);
   const data::Sample found = clips.find(1, options().format, false);
   EXPECT_EQ(found.latents.bytes, data::read_clip(folder.clips() / "1.mp4", options().format).bytes);
-  // The rows of zeros, which are not stored, are back.
+  // The rows of zeros, which are not stored, are restored.
   EXPECT_EQ(found.encoder_hidden_states.bytes,
             HostArray::f32({3, 1}, std::vector{2.F, 0.F, 0.F}).bytes);
   EXPECT_EQ(found.encoder_hidden_states.shape, (Shape{DType::F32, {3, 1}}));
@@ -165,7 +165,7 @@ TEST(EncodedClips, AreEncodedAgainWhenSomethingThatDecidesThemChanges) {
   other.dtype = DType::BF16;
   EXPECT_EQ(encode(folder, other), (std::pair{3, 2}));
   other = options();
-  other.flips = true;  // the clips as they are, are there
+  other.flips = true;  // the unflipped clips are already there
   EXPECT_EQ(encode(folder, other), (std::pair{3, 0}));
 }
 
@@ -209,7 +209,7 @@ TEST(EncodedClips, NameAClipThatCannotBeUsed) {
   clips.encode(counting.with(),
                {.on_skip = [&](int64_t, const std::string& why) { skipped.push_back(why); }});
   ASSERT_EQ(skipped.size(), 2U);
-  EXPECT_THAT(skipped[0], HasSubstr("2.mp4"));  // seen while the folder is listed
+  EXPECT_THAT(skipped[0], HasSubstr("2.mp4"));  // found while the folder is listed
   EXPECT_THAT(skipped[1], HasSubstr("1.mp4"));
   EXPECT_THAT([&] { clips.find(1, how.format, false); }, ThrowsMessage<Error>(HasSubstr("1.mp4")));
   EXPECT_EQ(clips.find(0, how.format, false).latents.shape.dims[0], 3);
@@ -244,7 +244,7 @@ TEST(EncodedClips, NoticeDamage) {
               ThrowsMessage<Error>(HasSubstr("is damaged")));
 }
 
-/// Every kept file of a kind is cut to so many bytes.
+/// Truncates every cached file of a kind to `bytes`.
 void cut(const fs::path& kept, uintmax_t bytes) {
   for (const auto& entry : fs::recursive_directory_iterator(kept)) {
     if (entry.is_regular_file()) {
@@ -274,7 +274,7 @@ TEST(EncodedClips, AreMadeAgainWhereTheirFilesWereCutShort) {
   EXPECT_EQ(encode(folder, options()), (std::pair{0, 2}));
 }
 
-// What only its checksum shows is found when it is read, and is made again by the next run.
+// Damage that only the checksum shows is found on reading, and the next run encodes again.
 TEST(EncodedClips, AreMadeAgainAfterDamageThatWasFoundLate) {
   const Folder folder;
   encode(folder, options());
@@ -327,7 +327,7 @@ TEST(EncodedClips, ReadNoClipAgainToKnowIt) {
   const std::string known = hashed();
   EXPECT_EQ(encode(folder, options()), (std::pair{0, 0}));
   EXPECT_EQ(hashed(), known) << "nothing was learned anew";
-  // Neither size nor time says that this one changed, a sample of its bytes does.
+  // Neither size nor time of this file changed, but a sample of its bytes did.
   const fs::path clip = folder.clips() / "0.mp4";
   const auto time = fs::last_write_time(clip);
   std::string bytes = io::read_text(clip);
@@ -335,7 +335,7 @@ TEST(EncodedClips, ReadNoClipAgainToKnowIt) {
   std::ofstream(clip, std::ios::binary) << bytes;
   fs::last_write_time(clip, time);
   EXPECT_EQ(encode(folder, options()).first, 1);
-  // What is known may be lost, or be no such file.
+  // The stored contents may be lost or invalid.
   write_file(folder.kept() / "contents.json", "{");
   EXPECT_EQ(encode(folder, options()), (std::pair{0, 0}));
 }

@@ -1,4 +1,4 @@
-// How prepare goes on where it was stopped, killed or damaged.
+// How prepare resumes after a stop, a kill or damage.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -18,7 +18,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 
-/// The process is gone: nothing runs after the throw but destructors.
+/// Simulates a kill: only destructors run after the throw.
 struct Killed {};
 
 TEST(Prepare, GoesOnByteForByteWhereItWasStopped) {
@@ -46,7 +46,8 @@ TEST(Prepare, GoesOnAfterAShardThatWasNotNoted) {
   const Options given = options(scratch / "records");
   run(given);
   const auto whole = contents(given.output);
-  // As after a kill between the shard's rename and the note of it, with a half-written file left.
+  // As after a kill between the shard's rename and its entry in the state, with an incomplete file
+  // left.
   const io::Json state = io::Json::read(scratch / "records.prepare.json");
   io::Json shorter = state;
   shorter.set("shards", io::Json::array({state.at("shards").items()[0]}));
@@ -102,7 +103,7 @@ TEST(Prepare, RefusesOtherSettingsAndForeignFolders) {
   other = given;
   other.settings["vae"] = "another";
   EXPECT_THAT([&] { run(other); }, ThrowsMessage<Error>(HasSubstr("vae is another now")));
-  // Not where the shards are gone.
+  // Not if the shards are gone.
   other = given;
   other.format.num_frames = 5;
   for (const auto& entry : fs::directory_iterator(scratch / "records")) {
@@ -119,7 +120,7 @@ TEST(Prepare, RefusesOtherSettingsAndForeignFolders) {
   EXPECT_THAT(contents(scratch / "foreign"), ::testing::SizeIs(1));
 }
 
-/// Of the same size at the same time.
+/// Changes a byte without changing size or time.
 void change_a_byte(const fs::path& file) {
   const auto time = fs::last_write_time(file);
   std::string bytes = io::read_text(file);
@@ -153,14 +154,14 @@ TEST(Prepare, RefusesOtherClipsUnderTheSameNames) {
   refused();
 }
 
-// Clips are read once to know them.
+// Clips are read once to hash their contents.
 TEST(Prepare, KeepsWhatItKnowsOfContentsBesideTheShards) {
   const Scratch scratch;
   const Options given = options(scratch / "records");
   run(given);
   const std::string known = io::read_text(scratch / "records.contents.json");
   EXPECT_THAT(known, HasSubstr("clip_11.mp4"));
-  fs::remove(scratch / "records.contents.json");  // may go at any time
+  fs::remove(scratch / "records.contents.json");  // may be deleted at any time
   EXPECT_EQ(run(given).records_found, 12);
   EXPECT_EQ(io::read_text(scratch / "records.contents.json"), known);
 }

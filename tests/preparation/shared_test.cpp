@@ -16,7 +16,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 
-/// A folder of process 0 that all see, and what one process alone makes there.
+/// A folder of process 0 that all see, and the records that one process alone makes there.
 class Shared : public testing::Test {
  protected:
   Shared() {
@@ -28,7 +28,7 @@ class Shared : public testing::Test {
   }
   ~Shared() override { world_.talk().barrier({.what = "the end of a test"}); }
 
-  /// Made by all, into `name`.
+  /// Records made by all, in `name`.
   Prepared together(Options given, const std::string& name, const Hooks& hooks = {}) {
     given.output = folder_ / name;
     given.world = &world_;
@@ -36,7 +36,7 @@ class Shared : public testing::Test {
     world_.talk().barrier({.what = "the records"});
     return made;
   }
-  /// That `name` is what one process makes; looked at by process 0.
+  /// Process 0 checks that `name` equals what one process makes.
   void expect_as_alone(Options given, const std::string& name) {
     if (!world_.is_first()) {
       return;

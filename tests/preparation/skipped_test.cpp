@@ -1,4 +1,4 @@
-// Clips that prepare leaves out.
+// Clips that prepare skips.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -22,8 +22,8 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 
-/// The reference's clips with damage: the second is cut off, the fourth missing, the fifth too
-/// short, the last no video.
+/// The reference's clips with damage: the second is truncated, the fourth missing, the fifth too
+/// short, the last not a video.
 class DamagedClips {
  public:
   DamagedClips() {
@@ -63,7 +63,7 @@ TEST(Prepare, SkipsBadClipsAndListsThem) {
   EXPECT_THAT(first.at("file").as_string(), HasSubstr("clip_01.mp4"));
   EXPECT_FALSE(first.at("reason").as_string().empty());
 
-  // A second run finds all of it done, and still knows what was left out.
+  // A second run has nothing left to do, and still knows the skipped clips.
   const Prepared again = run(given);
   EXPECT_EQ(again.records_found, 9);
   EXPECT_EQ(again.skipped.size(), 3U);
@@ -77,15 +77,15 @@ TEST(Prepare, SaysWhenNoClipCanBeUsed) {
               ThrowsMessage<Error>(AllOf(HasSubstr("none of the 12 clips"), HasSubstr("17 frames"),
                                          HasSubstr("clip_00.mp4"))));
   EXPECT_TRUE(contents(given.output).empty());
-  // Nothing was made, so other settings may follow.
+  // Nothing was made, so the settings may change.
   given.format.num_frames = 5;
   EXPECT_EQ(run(given).records, 12);
-  // What lies beside the clips is on the list, no clip of the first try.
+  // Ignored files in the clips' folder are on the list, but no clip of the first try.
   EXPECT_THAT(io::read_text(scratch / "records.skipped.jsonl"),
               AllOf(HasSubstr(".tfrec"), Not(HasSubstr(".mp4"))));
 }
 
-/// Latents of one clip, or text states of one caption, are not finite or refused.
+/// Latents of one clip, or text states of one caption, are not finite or throw.
 class Failing final : public encoders::Autoencoder, public encoders::TextEncoder {
  public:
   std::string name() const override { return "failing"; }

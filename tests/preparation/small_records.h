@@ -11,7 +11,7 @@
 #include "io/scratch.h"
 #include "kinema/preparation/prepare.h"
 
-/// Records of the reference's clips at a small size, by encoders without weights.
+/// Records of the reference's clips at a small size, from encoders without weights.
 namespace kinema::preparation {
 
 inline data::SpaceToDepth blocks() {

@@ -1,4 +1,4 @@
-// libarrow and libparquet link, have the version of their headers, and leave OpenSSL alone.
+// libarrow and libparquet link, have the version of their headers, and do not replace OpenSSL.
 #include <arrow/config.h>
 #include <arrow/filesystem/gcsfs.h>
 #include <arrow/filesystem/s3fs.h>
@@ -15,7 +15,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-/// The file that has the code of a function.
+/// The file that contains a function's code.
 template <typename Function>
 std::string library_of(Function* function) {
   Dl_info info = {};
@@ -31,7 +31,7 @@ TEST(Arrow, HasClientsForBothStores) {
   EXPECT_THAT(library_of(&arrow::fs::EnsureS3Initialized), HasSubstr("libarrow_s3.so"));
 }
 
-// libparquet exports an OpenSSL of its own. Were it first, libcurl would call into it.
+// libparquet exports its own OpenSSL. If it came first, libcurl would call it.
 TEST(Parquet, DoesNotStandInForTheSystemsOpenssl) {
   ASSERT_NE(parquet::default_writer_properties(), nullptr);
 

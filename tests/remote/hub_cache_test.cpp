@@ -1,4 +1,4 @@
-// A cache as huggingface_hub 2.4 leaves it, written out here.
+// A cache in the layout of huggingface_hub 2.4, written by the test.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -23,7 +23,7 @@ using testing::ThrowsMessage;
 const std::string kCommit(40, 'a');
 const std::string kOther(40, 'b');
 
-/// The model org/name of two parts at kCommit, and one file of an older commit.
+/// The model org/name with two parts at kCommit, and one file of an older commit.
 class HubCache : public testing::Test {
  protected:
   HubCache() {

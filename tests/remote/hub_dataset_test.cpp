@@ -31,7 +31,7 @@ std::string sha256(const std::string& text) {
   return digest.hex();
 }
 
-/// Chooses what lies below a folder, as those do who read a split.
+/// Selects the files in a folder, as a reader of one split does.
 Wanted below(const std::string& folder) {
   return {.choose = [folder](std::vector<std::string> names) {
     std::erase_if(names, [&](const std::string& name) { return !name.starts_with(folder); });
@@ -40,7 +40,7 @@ Wanted below(const std::string& folder) {
   }};
 }
 
-/// A hub with one data set, whose files lie on a second server.
+/// A hub with one data set, whose files are on a second server.
 class HubDataset : public testing::Test {
  protected:
   HubDataset()
@@ -107,7 +107,7 @@ class HubDataset : public testing::Test {
   }
 
   fs::path fetch(const Wanted& wanted) { return fetch_from_hub(id_, wanted, options_); }
-  /// One or two lines with the text in them.
+  /// Expects an error of one or two lines that contains the text.
   void refuses(const std::string& why, const Wanted& wanted = below("train/")) {
     try {
       fetch(wanted);
@@ -120,7 +120,7 @@ class HubDataset : public testing::Test {
   }
   fs::path repo() const { return scratch_ / "cache/datasets--org--name"; }
   fs::path snapshot() const { return repo() / "snapshots" / kCommit; }
-  /// Paths of the files that the snapshot has, each with its right contents.
+  /// Paths of the files in the snapshot, after checking their contents.
   std::set<std::string> came() const {
     std::set<std::string> out;
     for (const auto& entry : fs::recursive_directory_iterator(snapshot())) {
@@ -132,7 +132,7 @@ class HubDataset : public testing::Test {
     }
     return out;
   }
-  /// What a program that keeps no listing leaves of one file.
+  /// The leftover of one file from a program that keeps no listing.
   void put(const std::string& path) {
     fs::create_directories((snapshot() / path).parent_path());
     io::write_file(snapshot() / path, files_.at(path));
@@ -205,14 +205,14 @@ TEST_F(HubDataset, GoesOnWhereATransferBroke) {
   EXPECT_THAT(came(), testing::SizeIs(2));
 }
 
-// A commit has no ref that would say that all of it came.
+// A commit has no ref that would tell that it is complete.
 TEST_F(HubDataset, IsNotTakenForWholeAfterAnEndInTheMiddle) {
   for (const std::string& revision : {std::string("main"), kCommit}) {
     SCOPED_TRACE(revision);
     fs::remove_all(repo());
     id_.revision = revision;
     breaks_ = "train/0001.parquet";
-    broken_ = 3;  // more often than it is tried
+    broken_ = 3;  // more often than the number of tries
     refuses("did not come");
     EXPECT_THAT(came(), UnorderedElementsAre("train/0000.parquet"));
 

@@ -9,7 +9,7 @@
 #include "kinema/io/atomic_write.h"
 #include "kinema/remote/hub.h"
 
-/// What of the hub needs no server: ids, the choice of files, the environment.
+/// The parts of the hub client that need no server: ids, the choice of files, the environment.
 namespace kinema::remote {
 namespace {
 
@@ -39,7 +39,7 @@ TEST(HubId, IsBoundedInLengthBeforeItIsRead) {
   EXPECT_FALSE(read_hub_id("a/" + name + "n"));
   EXPECT_TRUE(read_hub_id("a/b@" + std::string(200, 'r')));
   EXPECT_FALSE(read_hub_id("a/b@" + std::string(201, 'r')));
-  // A stack that holds 8 MB was full at 50,000 characters.
+  // Recursive matching overflowed a stack of 8 MB at 50,000 characters.
   for (const char* begin : {"a/b/", "a/b@", "a/b@r/", "a/", ""}) {
     const std::string text = begin + std::string(3'000'000, 'x');
     EXPECT_FALSE(read_hub_id(text));
@@ -74,7 +74,7 @@ TEST(FirstMissing, CountsWhatNumberedNamesPromise) {
   EXPECT_EQ(first_missing(scratch.path(), all), "a-00001-of-00003.parquet");
   io::write_file(scratch / "a-00001-of-00003.parquet", "x");
   EXPECT_EQ(first_missing(scratch.path(), all), "");
-  io::write_file(scratch / "b-of-00009.parquet", "x");  // says nothing of others
+  io::write_file(scratch / "b-of-00009.parquet", "x");  // its name tells nothing about other files
   EXPECT_EQ(first_missing(scratch.path(), all), "");
 }
 

@@ -43,7 +43,7 @@ std::string git_sha1(const std::string& text) {
   return digest.hex();
 }
 
-/// A hub with one model, whose large files lie on a second server, as on the real one.
+/// A hub with one model, whose large files are on a second server, as on the real hub.
 class HubTest : public testing::Test {
  protected:
   HubTest()
@@ -127,7 +127,7 @@ class HubTest : public testing::Test {
   fs::path fetch(const Wanted& wanted = {}) {
     return fetch_from_hub(id_, wanted, options_, progress_);
   }
-  /// One or two lines with the text in them.
+  /// Expects an error of one or two lines that contains the text.
   void refuses(const std::string& why, const Wanted& wanted = {}) {
     try {
       fetch(wanted);
@@ -258,7 +258,7 @@ TEST_F(HubTest, BeginsAgainWhereTheServerKnowsNoRanges) {
 }
 
 TEST_F(HubTest, KeepsHalfAFileForTheNextRun) {
-  broken_ = 3;  // more often than it is tried
+  broken_ = 3;  // more often than the number of tries
   options_.connections = 1;
   refuses("did not come after 300000 of 300003 bytes: ");
   EXPECT_EQ(fs::file_size(incomplete()), 300'000U);

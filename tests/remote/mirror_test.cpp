@@ -72,7 +72,7 @@ TEST_P(MirrorTest, ThrowsFromTheMirrorsFlushWhenTheStoreIsGone) {
   EXPECT_EQ(store.read("metrics.jsonl"), "row");
 }
 
-// A thread's error is for whoever calls next: it does not end the process.
+// The next call throws a thread's error, which does not end the process.
 TEST_P(MirrorTest, ThrowsWhatItsOwnerThrewInTheBackground) {
   const Store store = this->store({.retries = 0, .backoff_ms = 0});
   std::promise<void> told;
@@ -114,7 +114,7 @@ TEST_P(MirrorTest, BringsWhatAnotherMachineMirrored) {
   std::ofstream(scratch_ / "b/metrics.jsonl", std::ios::app) << " 4";
   second.flush();
 
-  // The first has nothing of its own that is newer.
+  // The first has no newer files of its own.
   Mirror(scratch_ / "a", store, {}).bring();
   EXPECT_EQ(io::read_text(scratch_ / "a/metrics.jsonl"), "1 2 3 4");
 }

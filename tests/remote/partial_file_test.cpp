@@ -20,8 +20,8 @@ auto open_descriptors() {
   return std::distance(fs::directory_iterator("/proc/self/fd"), fs::directory_iterator());
 }
 
-// /proc/self/mem opens and locks as files do, and nothing can be read at its beginning: what a
-// failing disk looks like.
+// /proc/self/mem can be opened and locked like a file, but reading its beginning fails, as on a
+// failing disk.
 TEST(PartialFile, KeepsNeitherDescriptorNorLockWhereWhatIsThereCannotBeRead) {
   const auto before = open_descriptors();
 

@@ -1,4 +1,4 @@
-// Copies of what stores have, against gcp-storage-emulator and moto.
+// Local copies of stores' objects, against gcp-storage-emulator and moto.
 #include "kinema/remote/store_cache.h"
 
 #include <gmock/gmock.h>
@@ -32,7 +32,7 @@ TEST_P(StoreCacheTest, CopiesAFolderOnceAndThenWhatChanged) {
   EXPECT_EQ(io::read_text(copy / "a.tfrec"), "first");
   EXPECT_EQ(io::read_text(copy / "sub/b.tfrec"), "second");
 
-  // What is here already is not asked for, which a mark in it shows.
+  // Files that are already here are not requested, which a mark in one shows.
   const auto time = fs::last_write_time(copy / "a.tfrec");
   std::ofstream(copy / "a.tfrec") << "FIRST";
   fs::last_write_time(copy / "a.tfrec", time);
@@ -106,7 +106,7 @@ TEST_P(StoreCacheTest, BringsWhatIsWantedOfAModelAndDropsWhatIsGone) {
   EXPECT_FALSE(fs::exists(copy / "notes.txt"));
   EXPECT_FALSE(fs::exists(copy / "transformer"));
 
-  // Were the index to stay, it would be read instead of the file that took its place.
+  // A stale index would be read instead of the file that replaced it.
   for (const std::string end :
        {"-00001-of-00002.safetensors", "-00002-of-00002.safetensors", ".safetensors.index.json"}) {
     store.remove(name + end);

@@ -1,4 +1,4 @@
-// Downloads from stores, whole and in parts, against gcp-storage-emulator and moto.
+// Downloads from stores, complete and partial, against gcp-storage-emulator and moto.
 #include <gmock/gmock.h>
 
 #include <cstdlib>
@@ -99,7 +99,7 @@ TEST_P(StoreDownloadTest, ReadsPartsOfAnObject) {
   EXPECT_THAT([&] { store().open("none"); }, ThrowsMessage<Error>(HasSubstr("it is not there")));
 }
 
-// Only gs: S3 gives no checksum of a whole object that was written in parts.
+// Only gs: S3 gives no checksum of a multipart object.
 TEST(StoreChecksum, ShowsWhatWasDamagedOnTheWay) {
   const io::Scratch scratch;
   const Store store({"gs", StoreServers::kBucket, "damaged"});

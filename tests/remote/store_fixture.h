@@ -21,7 +21,7 @@ inline std::vector<std::string> names(const std::vector<StoredFile>& files) {
   return out;
 }
 
-/// Bytes that no two places of share, so that pieces that are swapped or doubled are seen.
+/// Bytes that differ at every position, so that swapped or repeated pieces show.
 inline std::string counted(size_t size) {
   std::string out;
   for (uint64_t i = 0; out.size() < size; ++i) {
@@ -31,7 +31,7 @@ inline std::string counted(size_t size) {
   return out;
 }
 
-/// A folder of its own in the bucket of gcp-storage-emulator or of moto.
+/// A folder of its own in the bucket of gcp-storage-emulator or moto.
 class StoreTest : public testing::TestWithParam<const char*> {
  protected:
   StoreTest() { spoil(0); }

@@ -1,4 +1,4 @@
-// TFRecords that are read from gcp-storage-emulator and moto by ranges.
+// TFRecords read from gcp-storage-emulator and moto by byte ranges.
 #include "kinema/remote/store_records.h"
 
 #include <gmock/gmock.h>
@@ -64,8 +64,8 @@ TEST(RecordShards, AreThoseOfTheFolderItself) {
   EXPECT_THAT(names, ElementsAre("b.tfrec", "c.tfrec"));
 }
 
-// Batches as a run reads them, by two threads, while a fifth of the requests goes wrong. A read is
-// one request, tried at least nine times: all fail in 0.2^9 = 5e-7 of the cases.
+// Batches read by two threads, as in a run, while a fifth of the requests fails. A read is one
+// request, tried at least nine times: all tries fail with probability 0.2^9 = 5e-7.
 TEST_P(StoreRecords, GiveTheSameBatchesAsAFolderWhileRequestsFail) {
   data::TfRecordOptions options{.folder = golden("dataset/tfrecords/train"), .seed = 5};
   const auto here = data::tfrecord_source(options);
@@ -115,7 +115,7 @@ TEST_P(StoreRecords, AreLookedForAgainWhereTheShardOrTheIndexIsAnother) {
 
 TEST_P(StoreRecords, ThatChangeAfterTheyWereFoundAreAnError) {
   const auto opened = open(kBrief);
-  const auto listed = open(kBrief);  // by the index, so that no object is open yet
+  const auto listed = open(kBrief);  // from the index, so that no object is open yet
   store().write("file_00-8.tfrec", "another");
 
   EXPECT_THAT([&] { listed.at(0).at(0); },
@@ -124,7 +124,7 @@ TEST_P(StoreRecords, ThatChangeAfterTheyWereFoundAreAnError) {
               ThrowsMessage<Error>(HasSubstr("file_00-8.tfrec could not be read")));
 }
 
-// The patience of a run is longer; what counts is that a batch which cannot be had ends the wait.
+// A run waits longer; here it matters that a batch which cannot be read ends the wait.
 TEST_P(StoreRecords, OfAServerThatDiesAreAnErrorOfTheNextBatch) {
   const std::string path = store().path().text();
   const auto source = data::tfrecord_source(open(kBrief), {.folder = path, .shuffle = false});

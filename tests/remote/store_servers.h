@@ -19,11 +19,11 @@
 
 namespace kinema::remote {
 
-/// gcp-storage-emulator and moto on 127.0.0.1, each behind a proxy that spoils requests on demand
-/// (tests/stores/servers.py). While the object lives, the environment leads to them.
+/// gcp-storage-emulator and moto on 127.0.0.1, each behind a proxy that makes requests fail on
+/// demand (tests/stores/servers.py). While the object exists, the environment points to them.
 class StoreServers {
  public:
-  /// The bucket that both have.
+  /// The bucket in both.
   static constexpr const char* kBucket = "kinema-test";
 
   StoreServers() {
@@ -67,8 +67,7 @@ class StoreServers {
     return fmt::format("http://127.0.0.1:{}", scheme == "gs" ? gs_ : s3_);
   }
 
-  /// From now on, so large a part of the requests goes wrong, in these ways; see
-  /// tests/stores/proxy.py.
+  /// From now on this fraction of the requests fails in these ways; see tests/stores/proxy.py.
   void spoil(const std::string& scheme, double rate, const std::string& kinds = "503",
              double stall_s = 60) const {
     const Response answer = send({.method = "POST",
@@ -78,7 +77,7 @@ class StoreServers {
     check(answer.status == 200, "[test] the proxy answers {}", answer.status);
   }
 
-  /// How many requests came through so far.
+  /// The number of requests that came through so far.
   int64_t requests(const std::string& scheme) const {
     const Response answer = send({.method = "POST", .url = url(scheme) + "/_faults"}, {});
     return io::Json::parse(answer.body, "the proxy").at("passed").as_int();
@@ -91,9 +90,8 @@ class StoreServers {
   int s3_ = 0;
 };
 
-/// Those of this test program: they run from before its first test until after its last where the
-/// test's environment leads to them (kinema_test_with_stores), so that files without them start
-/// none.
+/// The servers of this test program: they run from before its first test until after its last, if
+/// the test's environment points to them (kinema_test_with_stores); other tests start none.
 class ServersOfAllTests : public testing::Environment {
  public:
   void SetUp() override {

@@ -39,7 +39,7 @@ TEST(StorePath, RefusesWhatLeavesTheBucket) {
 }
 
 TEST_P(StoreTest, GivesBackWhatWasWritten) {
-  const std::string bytes = counted(20'000'001);  // more than one part of either service
+  const std::string bytes = counted(20'000'001);  // more than one part in either service
   io::write_file(scratch_ / "from", bytes);
   const Store store = this->store();
 
@@ -87,7 +87,7 @@ TEST_P(StoreTest, RemovesFoldersAndNothingBeside) {
 
   store.remove_folder("10");
   store.remove("9");
-  store.remove("9");  // is no error
+  store.remove("9");  // not an error
 
   EXPECT_THAT(names(store.list()), ElementsAre("100/b"));
 }
@@ -113,9 +113,9 @@ TEST_P(StoreTest, RefusesObjectsThatAreTooLarge) {
               ThrowsMessage<Error>(HasSubstr("has more than 99 bytes")));
 }
 
-// A fifth of all requests goes wrong. Objects must come and go whole all the same. The longest call
-// is an upload of four requests, each of which the libraries try twice at least: it fails in less
-// than 1 - 0.96^4 = 0.15 of all cases, and so do all nine tries of it in 4e-8.
+// A fifth of all requests fails. Objects must still be complete. The longest call is an upload of
+// four requests, each tried at least twice by the libraries: it fails with a probability of less
+// than 1 - 0.96^4 = 0.15, and all nine tries with 4e-8.
 TEST_P(StoreTest, GoesOnWhenRequestsFail) {
   const std::string bytes = counted(9'000'000);
   io::write_file(scratch_ / "from", bytes);
@@ -151,7 +151,7 @@ TEST_P(StoreTest, GivesUpWithOneErrorWhenNothingAnswers) {
 }
 
 TEST_P(StoreTest, SaysHowToGetCredentialsWhenRefused) {
-  // moto knows of no public bucket; what the proxy answers stands in for Google's refusal.
+  // moto has no public buckets; the proxy's answer replaces Google's refusal.
   spoil(1, "403");
 
   EXPECT_THAT([&] { store().write("a", "text"); },
@@ -159,7 +159,7 @@ TEST_P(StoreTest, SaysHowToGetCredentialsWhenRefused) {
                                          HasSubstr("\n  credentials come from"))));
 }
 
-// Only s3: the Google client waits two minutes for a connection that stalls.
+// Only s3: the Google client waits two minutes for a stalled connection.
 TEST(StoreStall, IsGivenUp) {
   const StorePath path{"s3", StoreServers::kBucket, "stall"};
   const Store store(path, {.stall_s = 1, .retries = 0});

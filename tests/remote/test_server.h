@@ -21,7 +21,7 @@
 
 namespace kinema::remote {
 
-/// What came from a client.
+/// A client's request.
 struct Received {
   std::string method;
   std::string target;                          // path and query
@@ -34,18 +34,18 @@ struct Received {
   }
 };
 
-/// What goes back, and how the transfer misbehaves.
+/// The server's reply, and how the transfer misbehaves.
 struct Reply {
   int status = 200;
   std::vector<std::string> headers = {};
   std::string body = {};
-  /// The connection is closed after so many bytes of the body; -1: all go out.
+  /// The connection is closed after this many bytes of the body; -1: never.
   int64_t cut_after = -1;
-  /// After `cut_after` bytes, nothing more comes, but the connection stays open for a while.
+  /// After `cut_after` bytes the transfer stalls, with the connection open for a while.
   bool stall = false;
 };
 
-/// A server on 127.0.0.1 with a port of its own, each request of a connection of its own.
+/// A server on 127.0.0.1 with its own port, one connection per request.
 class TestServer {
  public:
   using Handler = std::function<Reply(const Received&)>;
@@ -77,12 +77,12 @@ class TestServer {
   }
 
   std::string url() const { return fmt::format("http://127.0.0.1:{}", port_); }
-  /// Everything that was asked, in order.
+  /// All requests, in order.
   std::vector<Received> received() const {
     const std::scoped_lock lock(mutex_);
     return received_;
   }
-  /// Requests of a method whose target begins so.
+  /// The number of requests of a method whose target begins with `target`.
   int64_t count(const std::string& method, const std::string& target) const {
     return std::ranges::count_if(received(), [&](const Received& r) {
       return r.method == method && r.target.starts_with(target);
@@ -178,7 +178,7 @@ class TestServer {
     send_all(connection, reply.cut_after < 0
                              ? reply.body
                              : reply.body.substr(0, static_cast<size_t>(reply.cut_after)));
-    // A stalled transfer stays open until the client gives it up.
+    // A stalled transfer stays open until the client gives up.
     while (reply.stall && !stop_) {
       pollfd gone{.fd = connection, .events = POLLIN, .revents = 0};
       if (::poll(&gone, 1, 20) > 0) {

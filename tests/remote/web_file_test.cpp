@@ -78,7 +78,7 @@ TEST_F(WebFileTest, SaysWhatARefusalMeansAndKeepsTheQueryToItself) {
     reply_ = {.status = status, .body = "no"};
     EXPECT_THAT(refusal("/image.png?key=secret"), AllOf(HasSubstr(why), Not(HasSubstr("secret"))));
   }
-  EXPECT_EQ(server_.count("GET", "/image.png"), 7);  // 503 alone is tried again
+  EXPECT_EQ(server_.count("GET", "/image.png"), 7);  // only a 503 is retried
 }
 
 TEST_F(WebFileTest, TriesHalfAFileAgainAndThenGivesUp) {

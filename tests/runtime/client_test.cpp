@@ -17,7 +17,7 @@ using testing::HasSubstr;
 using testing::MatchesRegex;
 using testing::ThrowsMessage;
 
-// Sets an environment variable, or clears it, for as long as it lives.
+// Sets or clears an environment variable for its lifetime.
 class ScopedVariable {
  public:
   ScopedVariable(const char* name, const std::string& value) : name_(name) {

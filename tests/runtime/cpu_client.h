@@ -12,7 +12,7 @@
 
 namespace kinema::runtime {
 
-/// Tests that need the CPU plugin (skipped with a reason where there is none) and an empty folder.
+/// Tests that need the CPU plugin (skipped with a reason without it) and an empty folder.
 class CpuClientTest : public testing::Test {
  protected:
   void SetUp() override {

@@ -9,7 +9,7 @@
 #include "kinema/mesh/settings.h"
 #include "kinema/runtime/array.h"
 
-/// Meshes of a client's first devices, laid out as a configuration says.
+/// Meshes of a client's first devices, in a configuration's layout.
 namespace kinema::runtime {
 
 inline mesh::Settings mesh_sizes(int64_t data, int64_t fsdp, int64_t context, int64_t tensor) {
@@ -21,7 +21,7 @@ inline mesh::Settings mesh_sizes(int64_t data, int64_t fsdp, int64_t context, in
   return config;
 }
 
-/// As many devices as the sizes multiply to.
+/// As many devices as the product of the sizes.
 inline Devices devices_of(const pjrt::Client& client, const mesh::Settings& config,
                           const char* attention = "flash") {
   const int64_t count = config.ici_data_parallelism * config.ici_fsdp_parallelism *

@@ -26,7 +26,7 @@ std::string entry(const std::string& folder, const std::string& key = kKey) {
   return folder + "/" + key + ".executable";
 }
 
-// One byte of the file changed.
+// Changes one byte of the file.
 void flip_byte(const std::string& path, std::streamoff at) {
   std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
   file.seekg(at);
@@ -59,7 +59,7 @@ TEST_F(ExecutableCacheTest, IgnoresAnEntryThatIsNotSound) {
   const ExecutableCache cache(folder(), 1 << 20);
   cache.put(kKey, "some bytes");
   const auto size = static_cast<std::streamoff>(fs::file_size(entry(folder())));
-  // A byte of the magic, of the key, of the size, of the checksum, and the last one of the content.
+  // A byte of the magic, the key, the size, the checksum, and the last byte of the content.
   for (const std::streamoff at :
        {std::streamoff{0}, std::streamoff{8}, std::streamoff{40}, std::streamoff{48}, size - 1}) {
     SCOPED_TRACE(at);
@@ -123,7 +123,7 @@ TEST_F(ExecutableCacheTest, KeepsNothingWhereTheFolderCannotBeMade) {
   EXPECT_EQ(cache.find(kKey), std::nullopt);
 }
 
-// Two builds of a plugin may have one size and one version.
+// Two builds of a plugin may have the same size and version.
 TEST_F(ExecutableCacheTest, GivesAPluginOfEqualSizeAnotherKey) {
   const std::string plugin = folder() + "/plugin.so";
   fs::copy_file(client().plugin().path(), plugin);
@@ -157,7 +157,7 @@ TEST(ContentHash, IsOfTheBytesAndRememberedByTheFile) {
   fs::last_write_time(path, time);
   EXPECT_NE(content_hash(path, memory), hash);
 
-  // A memory that may not be written, and a file that is not there.
+  // A mapping that is not writable, and a missing file.
   std::ofstream(folder / "third") << "some bytes";
   EXPECT_EQ(content_hash(folder / "third", path + "/below a file"), hash);
   EXPECT_EQ(content_hash(folder / "none", memory).size(), 32U);
@@ -172,7 +172,7 @@ TEST_F(ExecutableCacheTest, GivesEveryDifferenceAKeyOfItsOwn) {
   EXPECT_NE(key, ExecutableCache::key(client(), "programo", "ptions"));
   EXPECT_NE(key, ExecutableCache::key(client(), "program", "other options"));
   EXPECT_NE(key, ExecutableCache::key(open_client({.cpu_devices = 3}), "program", "options"));
-  // Flags that the plugin read from the environment made the program what it is.
+  // Flags in the environment, which the plugin reads, also determine the program.
   setenv("XLA_FLAGS", "--xla_cpu_enable_fast_math=false", /*overwrite=*/1);
   EXPECT_NE(key, ExecutableCache::key(client(), "program", "options"));
   unsetenv("XLA_FLAGS");

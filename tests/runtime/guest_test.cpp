@@ -1,4 +1,4 @@
-// A program that links the runtime without asking for more keeps its process's malloc.
+// A program that only links the runtime keeps its process's malloc.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <malloc.h>
@@ -18,7 +18,7 @@ namespace {
 
 using GuestTest = CpuClientTest;
 
-/// The file that a function of this process comes from.
+/// The file that defines a function of this process.
 std::string origin_of(const char* function) {
   Dl_info info{};
   return dladdr(dlsym(RTLD_DEFAULT, function), &info) != 0 ? info.dli_fname : "";
@@ -61,7 +61,7 @@ TEST_F(GuestTest, AnOpenClientLeavesSignalsAndEnvironmentAlone) {
   EXPECT_EQ(variables(), variables_before);
 }
 
-// Half of malloc's family was once replaced, and this read what lies before the block.
+// When only half of malloc's family was replaced, this read memory before the block.
 TEST_F(GuestTest, LargeAlignedBlocksHaveAUsableSize) {
   constexpr size_t kSize = size_t{3} << 20;
   void* block = aligned_alloc(64, kSize);

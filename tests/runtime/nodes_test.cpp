@@ -1,4 +1,4 @@
-// Run by mpirun as three processes, whose plugin joins their devices as the CUDA plugin does.
+// Run by mpirun as three processes, whose plugin connects their devices as the CUDA plugin does.
 #include <gmock/gmock.h>
 
 #include <atomic>
@@ -15,7 +15,7 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 
-/// Not freed: the test program's own.
+/// Not freed: it belongs to the test program.
 std::shared_ptr<world::World> world_here() {
   return {&world::test_world(), [](world::World*) {}};
 }
@@ -32,7 +32,7 @@ TEST(Nodes, FindEachOtherWithKeys) {
   const int64_t rank = world::test_world().rank();
   const pjrt::Client client = open_client(spec());
 
-  // Each has a zero byte in what it puts.
+  // Each puts a value that contains a zero byte.
   const std::string device("device\0of ", 10);
   EXPECT_EQ(client.platform_version(), fmt::format("node {} of 3, device {}: {}0;{}1;{}2;", rank,
                                                    rank, device, device, device));
@@ -88,7 +88,7 @@ TEST(Nodes, SayOnceThatTheyWait) {
   meet();
 }
 
-// It is called from a thread, whose error ends no process.
+// It is called from a thread, whose error does not end the process.
 TEST(Nodes, ThrowWhatTheirOwnerThrewWhileTheyWaited) {
   ClientSpec patient = spec();
   patient.on_wait = [](const std::string&) { throw Error("no console"); };
@@ -99,7 +99,7 @@ TEST(Nodes, ThrowWhatTheirOwnerThrewWhileTheyWaited) {
   meet();
 }
 
-// As where libtpu knows a pod from elsewhere.
+// As when libtpu gets its pod from another source.
 TEST(Nodes, RefuseDevicesOfOtherProcessesThanTheWorlds) {
   ClientSpec alone = spec();
   alone.hardware = "tpu";
@@ -107,7 +107,7 @@ TEST(Nodes, RefuseDevicesOfOtherProcessesThanTheWorlds) {
   alone.options = {{"node_id", int64_t{0}}, {"num_nodes", int64_t{1}}};
   EXPECT_EQ(open_client(alone).process_count(), 1);
   ClientSpec other = spec();
-  other.hardware = "tpu";  // is told nothing, so that each takes itself for the only one
+  other.hardware = "tpu";  // gets no topology, so each process believes to be alone
   std::string error;
   try {
     open_client(other);

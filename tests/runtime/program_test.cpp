@@ -76,7 +76,7 @@ TEST_F(ProgramTest, ConsumesDonatedArguments) {
       ThrowsMessage<Error>("[program] argument 2 was donated to an earlier run or dropped"));
 }
 
-// XNNPACK keeps what it packed of a parameter by the parameter's address.
+// XNNPACK caches a packed parameter under its address.
 TEST_F(ProgramTest, MultipliesByWhatAWeightIsAfterItWasUpdatedInPlace) {
   constexpr char kStep[] = R"(module @step {
   func.func public @main(%x: tensor<300x144xf32>, %w: tensor<144x192xf32> {tf.aliasing_output = 1 : i32}) -> (tensor<300x192xf32>, tensor<144x192xf32>) {

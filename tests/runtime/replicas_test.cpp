@@ -35,7 +35,7 @@ TEST(OddCopies, TakeEveryNanForTheSame) {
 
 class ReplicaCheckTest : public CpuClientTest {
  protected:
-  /// The array with one bit of one device's part turned.
+  /// The array with one bit flipped in one device's shard.
   static Array with_fault(const Devices& on, const Array& array, size_t device) {
     std::vector<pjrt::Buffer> shards;
     for (size_t d = 0; d < array.shards().size(); ++d) {

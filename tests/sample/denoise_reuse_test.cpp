@@ -1,4 +1,4 @@
-// Steps that reuse what earlier ones made, against a plain sampler on the host.
+// Steps that reuse earlier results, against a plain sampler on the host.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -35,8 +35,8 @@ HostArray each(const HostArray& a, const HostArray& b, F f) {
   return out;
 }
 
-/// The reference's rule by its definition: the real transform of each plane, columns up to w / 2,
-/// multiplied by a weight for low and one for other frequencies, and back.
+/// The reference's rule by definition: the real Fourier transform of each plane, columns up to w /
+/// 2, times one weight for low and one for other frequencies, and back.
 HostArray weighed(const HostArray& x, double low, double high) {
   const int64_t h = x.shape.dims[3];
   const int64_t w = x.shape.dims[4];
@@ -64,7 +64,7 @@ HostArray weighed(const HostArray& x, double low, double high) {
       double sum = 0;
       for (int64_t k = 0; k < h; ++k) {
         for (int64_t l = 0; l < half; ++l) {
-          // Columns between 0 and w / 2 stand for themselves and their mirror image.
+          // Columns between 0 and w / 2 count for themselves and their mirror image.
           const double count = l == 0 || 2 * l == w ? 1 : 2;
           sum += count * (spectrum[static_cast<size_t>(k * half + l)] * turn(k, i / w, h) *
                           turn(l, i % w, w))
@@ -77,7 +77,7 @@ HostArray weighed(const HostArray& x, double low, double high) {
   return out;
 }
 
-/// The transformer alone, one context at a time: velocity and what the blocks added.
+/// The transformer alone, one context at a time: the velocity and the sum that the blocks add.
 class PlainModel {
  public:
   explicit PlainModel(const std::filesystem::path& folder)
@@ -186,8 +186,8 @@ class DenoiseReuse : public TwoTransformers {
   }
 };
 
-// The same sums in other programs and another order: a few float32 roundings of values near 1, at
-// each of 12 steps, carried through the others.
+// The same sums in other programs and another order: a few float32 roundings of values near 1 in
+// each of 12 steps, propagated through the others.
 constexpr double kRounding = 1e-4;
 
 TEST_F(DenoiseReuse, KeysMadeOnceGiveTheSameVideo) {
@@ -294,7 +294,7 @@ TEST_F(DenoiseReuse, SenCacheIsItsRuleStepByStep) {
   Experts experts = one_expert();
   const DenoiseBatch given = batch(1);
   const double scale = 3.0;
-  // Many steps, so that they are short enough to be skipped.
+  // With many steps each is short enough to be skipped.
   DenoiseSettings cached = settings({.sencache = true}, scale);
   cached.schedule = schedulers::make_schedule({}, 60);
   DenoiseSettings whole = cached;

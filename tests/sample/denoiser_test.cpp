@@ -23,7 +23,7 @@ using ::testing::Pair;
 using ::testing::ThrowsMessage;
 using ::testing::UnorderedElementsAre;
 
-/// Rows of the first axis, one after the other.
+/// Concatenates rows along the first axis.
 HostArray joined(const HostArray& a, const HostArray& b) {
   Shape shape = a.shape;
   shape.dims[0] += b.shape.dims[0];
@@ -47,7 +47,7 @@ class Denoiser : public TwoTransformers {
 };
 
 // Both forms are the same sums in another arrangement: a few float32 roundings of values near 1,
-// carried through 4 steps.
+// propagated through 4 steps.
 TEST_F(Denoiser, OneDoubledBatchEqualsTwoPasses) {
   Experts experts = one_expert();
   const std::vector<DenoiseBatch> batches{batch(1)};
@@ -75,13 +75,13 @@ TEST_F(Denoiser, ADoubledBatchHasItsFirstSelfAttentionOnce) {
   EXPECT_THAT(calls(spec), UnorderedElementsAre(Pair(1, 4), Pair(2, 3), Pair(2, 4)));
   spec.guidance = Guidance::TWO_PASSES;
   EXPECT_THAT(calls(spec), UnorderedElementsAre(Pair(1, 4), Pair(1, 3)));
-  // A timestep a token: not looked into.
+  // With a timestep per token nothing is checked.
   spec.guidance = Guidance::DOUBLED_BATCH;
   spec.expand_timesteps = true;
   EXPECT_THAT(calls(spec), UnorderedElementsAre(Pair(2, 4), Pair(2, 3)));
 }
 
-// Whatever tells two pipelines apart tells their programs apart.
+// Every option that distinguishes two pipelines also distinguishes their programs.
 TEST_F(Denoiser, PipelinesThatDifferInAnyOptionHaveProgramsOfTheirOwn) {
   StepSpec spec{.network = network_of(tiny()), .latents = {1, 4, 1, 2, 2}, .text_length = 2};
   const runtime::Program* first = &programs_.get(spec);
@@ -131,8 +131,8 @@ TEST_F(Denoiser, WithoutGuidanceTheNegativePromptIsNotRead) {
   EXPECT_EQ(results[0].shape, without.latents.shape);
 }
 
-// guidance_scale 1 and guidance_scale_2 3: no guidance, 3 and 1: the low-noise expert's own
-// prediction. 4 steps, of which 2 belong to each expert.
+// guidance_scale 1 and guidance_scale_2 3: no guidance; 3 and 1: the low-noise expert's own
+// prediction. 4 steps, 2 for each expert.
 TEST_F(Denoiser, TheHighNoiseScaleDecidesWhetherThereIsGuidance) {
   Experts experts = two_experts(0.9);
   const std::vector<DenoiseBatch> batches{batch(1)};
@@ -143,7 +143,7 @@ TEST_F(Denoiser, TheHighNoiseScaleDecidesWhetherThereIsGuidance) {
   };
   EXPECT_EQ(made(1.0, 3.0).bytes, made(1.0, 1.0).bytes);
   EXPECT_EQ(made(0.5, 3.0).bytes, made(1.0, 1.0).bytes);
-  // u + 1 (c - u) is c but for rounding; a scale below 1 lies between the predictions.
+  // u + 1 (c - u) equals c up to rounding; a scale below 1 gives a value between the predictions.
   EXPECT_LT(largest_difference(made(3.0, 1.0), made(3.0, 1.0 + 1e-9)), 1e-4);
   EXPECT_GT(largest_difference(made(3.0, 0.5), made(3.0, 1.0)), 1e-2);
   EXPECT_GT(largest_difference(made(3.0, 1.0), made(1.0, 1.0)), 1e-2);
@@ -175,7 +175,7 @@ TEST_F(Denoiser, TheBoundaryChoosesTheExpert) {
     EXPECT_EQ(step.total, 8);
   });
 
-  // shift 3, 4 steps: 999, 900, 751, 501; 900 lies on the boundary and belongs to high noise.
+  // shift 3, 4 steps: 999, 900, 751, 501; 900 is the boundary and belongs to high noise.
   EXPECT_THAT(used, ElementsAre("transformer 0", "transformer 0", "transformer 1", "transformer 1",
                                 "transformer_2 0", "transformer_2 0", "transformer_2 1",
                                 "transformer_2 1"));

@@ -1,4 +1,4 @@
-// Denoising over a mesh of CPU devices gives what one device gives.
+// Denoising over a mesh of CPU devices gives the same result as one device.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -44,7 +44,7 @@ class MeshDenoiser : public TwoTransformers {
         eight(), runtime::mesh_sizes(of.data, of.fsdp, of.context, of.tensor), of.attention);
   }
 
-  /// 32 tokens of each of two videos; 5 text tokens divide over no axis.
+  /// 32 tokens of each of two videos; 5 text tokens are divisible over no axis.
   static DenoiseBatch batch() {
     return {.latents = normal({2, 4, 2, 8, 8}, 1),
             .text = normal({2, 5, 6}, 101),
@@ -73,7 +73,7 @@ class MeshDenoiser : public TwoTransformers {
   }
 };
 
-// Sums in another order: a few float32 roundings of values near 1, carried through 4 steps.
+// Sums in another order: a few float32 roundings of values near 1, propagated through 4 steps.
 constexpr double kRounding = 1e-4;
 
 TEST_F(MeshDenoiser, GivesOneDevicesLatentsInEveryLayout) {
@@ -88,7 +88,7 @@ TEST_F(MeshDenoiser, GivesOneDevicesLatentsInEveryLayout) {
   }
 }
 
-// MaxDiffusion's layout for one video: its prompt and negative prompt do not divide over fsdp.
+// MaxDiffusion's layout for one video: its prompt and negative prompt are not divisible over fsdp.
 TEST_F(MeshDenoiser, TokensLieOnFsdpWherePromptsDoNotDivide) {
   const HostArray expected = made(client(), settings());
   for (const Layout& each :
@@ -133,7 +133,7 @@ TEST_F(MeshDenoiser, EachDeviceHoldsItsShareOfTheWeights) {
     held += each->bytes_per_device();
   }
   EXPECT_EQ(held, parameter_bytes(split.network(0), split.options(), on));
-  // Matrices lie on an eighth; norms, biases of their width and the time embedding's do not.
+  // Matrices are sharded over eight devices; norms, their biases and the time embedding's are not.
   EXPECT_LT(held, all / 2);
 }
 

@@ -151,7 +151,7 @@ TEST(PipelineFolder, RefusesAPartWhoseOwnConfigIsOfAnotherFamily) {
                   AllOf(HasSubstr("`T5EncoderModel`"), HasSubstr("needs a CLIPTextModel"))));
 }
 
-/// Two experts whose folders are links to folders of these names.
+/// Two experts whose folders are links to folders with these names.
 PipelineFolder linked_experts(const TemporaryFolder& folder, const char* first,
                               const char* second) {
   for (const auto& [link, name] : {std::pair{"transformer", first}, {"transformer_2", second}}) {
@@ -234,8 +234,8 @@ TEST(SchedulerConfig, KeepsWhatWasLearnedOfAnUnknownClass) {
               ThrowsMessage<Error>(AllOf(HasSubstr("`UniPCMultistepScheduler of \"epsilon\"`"),
                                          HasSubstr("scheduler=euler samples"))));
   EXPECT_EQ(with_sampler(unipc, schedulers::Sampler::EULER).diffusion.beta_start, 0.001);
-  // diffusers' UniPC takes the network to predict noise there; naming the class again is no way
-  // out.
+  // diffusers' UniPC then assumes that the network predicts noise; naming the class again does not
+  // help.
   folder.write("c.json", R"({"_class_name": "UniPCMultistepScheduler", "use_flow_sigmas": true,
                              "prediction_type": "epsilon"})");
   const schedulers::ScheduleConfig noise = read_scheduler_config(folder.path() / "c.json");
@@ -272,7 +272,7 @@ TEST(SchedulerConfig, TakesNoDefaultOfDdimThatIsNotSupported) {
             4);
 }
 
-// As DDIMScheduler.from_config(other.config) has it: what the file does not say is DDIM's own.
+// As in DDIMScheduler.from_config(other.config): missing settings are DDIM's own defaults.
 TEST(SchedulerConfig, WhatAnotherClassDoesNotSayIsTheNewSamplersOwn) {
   const TemporaryFolder folder;
   const auto sampled_by = [&](const std::string& config, schedulers::Sampler sampler) {
@@ -323,7 +323,7 @@ TEST(SchedulerConfig, RefusesASettingThatWouldChangeTheResult) {
       ThrowsMessage<Error>(HasSubstr("solver_order")));
 }
 
-// Sigmas are of sampling: who trains, or samples otherwise, does not ask for them.
+// Sigmas are only for sampling: training, or another sampler, does not need them.
 TEST(SchedulerConfig, ReadsPastSigmasThatAreNotAskedFor) {
   const TemporaryFolder folder;
   for (const char* setting :
@@ -362,7 +362,7 @@ TEST(SchedulerConfig, RefusesWhatSaysThatAModelWasTrainedOtherwise) {
   }
 }
 
-// As diffusers has it, whose pipelines make the class of the index with the file's values.
+// As in diffusers, where pipelines make the index's class with the file's values.
 TEST(PipelineFolder, TakesTheSchedulerOfItsIndex) {
   const TemporaryFolder folder;
   const auto read = [&](const std::string& named, const std::string& config) {

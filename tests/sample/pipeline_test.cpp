@@ -29,7 +29,7 @@ using ::testing::ThrowsMessage;
 constexpr data::SpaceToDepth kBlocks{.block = 2, .temporal = 1};
 constexpr text::HashedEncoder kText{.max_sequence_length = 4, .text_dim = 6};
 
-/// Of the channels that kBlocks makes.
+/// For the number of channels that kBlocks makes.
 wan::TransformerConfig twelve_channels() {
   wan::TransformerConfig config = tiny();
   config.patch_size = {1, 1, 1};
@@ -88,8 +88,8 @@ TEST_F(PipelineTest, IsAFunctionOfTheSeed) {
   EXPECT_NE(first.videos[2].frames.bytes, different.videos[2].frames.bytes);
 }
 
-// Three prompts in batches of two: the filled-up place of the last batch must not show. Frames have
-// 255 levels, so rounding may move one by a level.
+// Three prompts in batches of two: the padding of the last batch must not matter. Frames have 255
+// levels, so rounding may change one by a level.
 TEST_F(PipelineTest, TheBatchSizeDoesNotShow) {
   Pipeline made = pipeline();
   GenerateRequest batched = request();
@@ -219,7 +219,7 @@ TEST_F(PipelineTest, NothingThatIsThereIsWrittenOver) {
   EXPECT_EQ(names.size(), 6U);
   EXPECT_EQ(names[3], "000_a_red_circle_1.mp4");
 
-  // A training step that is made again makes its videos again.
+  // A repeated training step makes its videos again.
   OutputOptions again = options;
   again.keep_existing = false;
   EXPECT_EQ(write_outputs(folder, request(), out, made, again).videos, first.videos);
@@ -296,12 +296,12 @@ TEST_F(PipelineTest, SaysHowManyFramesFitBeforeAnyStep) {
   };
 
   EXPECT_THAT(generate(64, weights - 1), HasSubstr("weights alone take"));
-  // The four latents that a step is given take 288 KiB for 64 frames.
+  // The four latents that a step gets take 288 KiB for 64 frames.
   const int64_t available = weights + (int64_t{1} << 18);
   const std::string message = generate(64, available);
   EXPECT_FALSE(worked);
   ASSERT_THAT(message, AllOf(HasSubstr("64 frames of 8 x 12 take"), HasSubstr("frames of this")));
-  // The number that it names fits, and well above it does not.
+  // The number in the message fits, and a much larger one does not.
   const size_t at = message.find("about ");
   ASSERT_NE(at, std::string::npos) << message;
   const int64_t fit = std::stoll(message.substr(at + 6));
@@ -310,8 +310,8 @@ TEST_F(PipelineTest, SaysHowManyFramesFitBeforeAnyStep) {
   EXPECT_NE(generate(fit * 2, available), "");
 }
 
-// Both predictions in one batch take more than one after the other; the machine is said to have
-// just as much as each takes, and one byte less.
+// Both predictions in one batch need more memory than one after the other; the available memory is
+// set to exactly what each needs, and one byte less.
 TEST_F(PipelineTest, GoesInTwoPassesWhereOneBatchOfBothDoesNotFit) {
   GenerateRequest one = request();
   one.prompts = {"a red circle"};
@@ -343,8 +343,8 @@ TEST_F(PipelineTest, GoesInTwoPassesWhereOneBatchOfBothDoesNotFit) {
   EXPECT_THAT(heard, ElementsAre(HasSubstr("one after the other")));
   const HostArray tight = generate(bytes(true));
   EXPECT_THAT(heard, ElementsAre(HasSubstr("one after the other")));
-  // The same program as the one that guidance_in_two_passes asks for; the other form rounds
-  // otherwise, by some 2^-24 of values near 1 at each of three steps.
+  // The same program as with guidance_in_two_passes; the other form rounds differently, by some
+  // 2^-24 of values near 1 in each of three steps.
   EXPECT_EQ(fallen_back.bytes, generate({}, true).bytes);
   EXPECT_EQ(tight.bytes, fallen_back.bytes);
   EXPECT_LT(largest_difference(fallen_back, at_once), 1e-4);
@@ -352,7 +352,7 @@ TEST_F(PipelineTest, GoesInTwoPassesWhereOneBatchOfBothDoesNotFit) {
               ThrowsMessage<Error>(HasSubstr("frames of 8 x 12 take")));
 }
 
-// 2^20 x 2^20 pixels are 2^38 tokens: nothing is compiled to know, which would take long.
+// 2^20 x 2^20 pixels are 2^38 tokens: refused without a compile, which would take long.
 TEST_F(PipelineTest, SizesThatCannotFitAreRefusedBeforeAnythingIsCompiled) {
   wan::TransformerConfig config = twelve_channels();
   config.rope_max_seq_len = 1 << 19;
@@ -371,7 +371,7 @@ TEST_F(PipelineTest, SizesThatCannotFitAreRefusedBeforeAnythingIsCompiled) {
   EXPECT_EQ(programs->compile_seconds(), 0.0);
 }
 
-/// Counts what it is asked for.
+/// Counts its calls.
 class CountedText final : public encoders::TextEncoder {
  public:
   std::string name() const override { return "counted"; }
@@ -412,7 +412,7 @@ TEST_F(PipelineTest, SaysWhatItWillTakeBeforeAnythingIsEncoded) {
   const GenerateObserver observer{.memory = [&](const MemoryUse& use) {
     EXPECT_EQ(text->calls, 0);
     predicted = use.predicted();
-    // The text encoder takes the most, and frames are as many bytes.
+    // The text encoder needs the most, and frames need as many bytes.
     EXPECT_EQ(use.predicted(), std::max(use.before, use.held + 40'000'000'000));
     EXPECT_EQ(use.frames, 3 * 3 * 8 * 12 * 3);
   }};
@@ -491,7 +491,7 @@ TEST(DecodeFits, SaysWhatTakesLess) {
 
 TEST(FramesFit, SpeaksOfImagesWhereThoseAreMade) {
   const VideoSizes sizes{.num_frames = 1, .height = 16, .width = 32, .is_image = true};
-  // Three of a byte a number, and one of four.
+  // Three of one byte per number, and one of four.
   check_frames_fit(3, sizes, {}, 7 * 16 * 32 * 3);
   EXPECT_THAT([&] { check_frames_fit(3, sizes, {}, 7 * 16 * 32 * 3 - 1); },
               ThrowsMessage<Error>(AllOf(HasSubstr("the pixels of 3 images of 16 x 32 take"),
@@ -509,7 +509,7 @@ TEST(StepGrowth, GoesThroughBothMeasurements) {
   EXPECT_NEAR(growth.linear, 100, 1e-9);
   EXPECT_NEAR(growth.square, 3, 1e-9);
   EXPECT_NEAR(growth.bytes(20), 3200, 1e-6);
-  // What grows more slowly than the tokens is taken as linear: never too many frames.
+  // Growth slower than the number of tokens counts as linear: never too many frames.
   EXPECT_EQ(StepGrowth::through(10, 1300, 40, 4000).square, 0);
 }
 
@@ -543,7 +543,7 @@ TEST(VideosOfShare, AreWholeBatchesInARow) {
 TEST_F(PipelineTest, SharesMakeTheVideosOfTheWhole) {
   GenerateRequest whole = request();
   whole.num_videos_per_prompt = 2;
-  whole.batch_size = 4;  // the last of two is filled up
+  whole.batch_size = 4;  // the last of two is padded
   const Generated expected = pipeline().generate(whole);
   for (const bool all_texts : {false, true}) {
     SCOPED_TRACE(all_texts);

@@ -49,7 +49,7 @@ TEST(MagCacheRule, SkipsNoMoreInARowThanAllowed) {
   EXPECT_THAT(where(magcache_skips(cache, 10, {}, true)), ElementsAre(2, 3, 5, 6, 8, 9));
   cache.longest_skip = 0;
   EXPECT_THAT(where(magcache_skips(cache, 10, {}, true)), ElementsAre());
-  // The first step has nothing to skip with.
+  // The first step has nothing to reuse.
   cache.longest_skip = 20;
   cache.retention = 0;
   EXPECT_FALSE(magcache_skips(cache, 10, {}, true)[0]);
@@ -62,7 +62,7 @@ TEST(MagCacheRule, TheNegativePromptCountsWhereThereIsOne) {
 }
 
 TEST(MagCacheRule, ReadsTheNearestStepOfTheTable) {
-  // 5 steps read a table of 3 at 0, 0.5, 1, 1.5, 2: halves to even give 0, 0, 1, 2, 2.
+  // 5 steps read a table of 3 at 0, 0.5, 1, 1.5, 2: rounding halves to even gives 0, 0, 1, 2, 2.
   MagCache cache{.ratios = {1, 1, 0.5, 0.5, 1, 1}, .threshold = 0.1, .longest_skip = 9};
   cache.retention = 0;
   EXPECT_THAT(where(magcache_skips(cache, 5, {}, true)), ElementsAre(1, 3, 4));
@@ -72,7 +72,7 @@ TEST(MagCacheRule, ReadsTheNearestStepOfTheTable) {
 
 TEST(MagCacheRule, EachExpertBeginsWithWholeSteps) {
   MagCache cache{.ratios = constant_ratios(20, 1, 1), .longest_skip = 99, .retention = 0.2};
-  // Of 10 high-noise steps 2 are kept; of the other 10, those up to 10 + 2.
+  // 2 of 10 high-noise steps are kept; of the other 10, those up to 10 + 2.
   EXPECT_THAT(where(magcache_skips(cache, 20, 10, true)),
               ElementsAre(2, 3, 4, 5, 6, 7, 8, 9, 13, 14, 15, 16, 17, 18, 19));
   cache.image_to_video = true;
@@ -101,7 +101,7 @@ std::vector<int64_t> where(const std::vector<GuidanceReuse>& steps) {
 }
 
 TEST(GuidanceCacheRule, EveryFifthStepIsWhole) {
-  // One transformer, 30 steps: from 10 to 27, whole at 10, 15, 20, 25.
+  // One transformer, 30 steps: from 10 to 27, computed at 10, 15, 20, 25.
   EXPECT_THAT(where(guidance_reuse({.height = 480}, 30, {})),
               ElementsAre(11, 12, 13, 14, 16, 17, 18, 19, 21, 22, 23, 24, 26, 27));
   // Tall frames end at 90 %.
@@ -119,7 +119,7 @@ TEST(GuidanceCacheRule, WeighsLowFrequenciesFirstAndHighOnesLater) {
 
 TEST(GuidanceCacheRule, OnlyTheLowNoiseExpertReuses) {
   const auto steps = guidance_reuse({.height = 480}, 30, 17);
-  // 17 is the expert's first step; 20 and 25 are whole by the interval; the end is 29.
+  // 17 is the expert's first step; 20 and 25 are computed by the interval; the end is 29.
   EXPECT_THAT(where(steps), ElementsAre(18, 19, 21, 22, 23, 24, 26, 27, 28));
   EXPECT_DOUBLE_EQ(steps[28].high, 1.2);
   EXPECT_THAT(where(guidance_reuse({.height = 480}, 30, 30)), ElementsAre());
@@ -133,7 +133,7 @@ TEST(SenCacheRule, ReusesWhileSampleAndTimeMoveLittle) {
       reused.push_back(i);
     }
   }
-  // Whole up to 6 and from 18; in between three are reused, then one is made.
+  // Computed up to 6 and from 18; in between three are reused, then one is computed.
   EXPECT_THAT(reused, ElementsAre(6, 7, 8, 10, 11, 12, 14, 15, 16));
 
   SenCache far(20, {});

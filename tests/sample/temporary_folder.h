@@ -8,7 +8,7 @@
 
 namespace kinema::sample {
 
-/// A folder of the running test, empty at first and removed after it.
+/// A folder of the running test, initially empty and removed at its end.
 class TemporaryFolder {
  public:
   TemporaryFolder() {
@@ -26,7 +26,7 @@ class TemporaryFolder {
   }
 
   const std::filesystem::path& path() const { return path_; }
-  /// Writes a file, making its folder.
+  /// Writes a file and creates its folder.
   void write(const std::string& name, const std::string& text) const {
     std::filesystem::create_directories((path_ / name).parent_path());
     std::ofstream(path_ / name) << text;
@@ -36,7 +36,7 @@ class TemporaryFolder {
   std::filesystem::path path_;
 };
 
-/// Where the tests of this room keep compiled programs, which are found by content.
+/// The compiled programs shared by this room's tests, found by content.
 inline std::string program_cache() {
   return (std::filesystem::path(testing::TempDir()) / "kinema_sample_programs").string();
 }

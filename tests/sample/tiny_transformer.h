@@ -31,7 +31,7 @@ inline wan::TransformerConfig tiny(int64_t num_layers = 1) {
           .num_layers = num_layers};
 }
 
-/// Random parameters everywhere: fresh ones would predict zero.
+/// Random parameters everywhere: freshly initialised ones would predict zero.
 inline void save_transformer(const std::filesystem::path& folder,
                              const wan::TransformerConfig& config, uint64_t seed) {
   auto specs = wan::parameters(config, {});
@@ -42,7 +42,7 @@ inline void save_transformer(const std::filesystem::path& folder,
                 weights::initialise(specs, seed, client()));
 }
 
-/// The folders `transformer` and `transformer_2`, of other weights.
+/// The folders `transformer` and `transformer_2`, with different weights.
 class TwoTransformers : public testing::Test {
  protected:
   explicit TwoTransformers(const wan::TransformerConfig& config = tiny()) {

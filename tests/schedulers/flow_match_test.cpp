@@ -7,7 +7,7 @@
 namespace kinema::schedulers {
 namespace {
 
-// Vectors computed with the reference's own class, given to six decimals.
+// Computed with the reference's own class, given to six decimals.
 TEST(FlowMatch, MatchesTheReferenceAtThreeLevels) {
   const FlowMatch flow;
 
@@ -37,7 +37,7 @@ TEST(FlowMatch, WeightsVanishAtBothEndsAndPeakInTheMiddle) {
   EXPECT_NEAR(flow.weight(125.0), flow.weight(875.0), 1e-12);
 }
 
-// The scale has eight digits, so the mean is 1 to within 1e-7 or so.
+// The scale has eight digits, so the mean is 1 to about 1e-7.
 TEST(FlowMatch, WeightsAverageToOneOverTheGrid) {
   const FlowMatch flow;
   double sum = 0.0;
@@ -51,7 +51,7 @@ TEST(FlowMatch, WeightsAverageToOneOverTheGrid) {
 
 TEST(NormalQuantile, IsTheInverseOfTheDistribution) {
   for (const double z : {-4.5, -3.0, -1.0, -0.1, 0.0, 0.5, 2.0, 4.5}) {
-    // The bound of its comment, and that of the error function's u at the ends of doubles.
+    // The error bound in its comment, and that of the error function's u at the limits of double.
     EXPECT_NEAR(normal_quantile(0.5 * std::erfc(-z / std::sqrt(2.0))), z, 1e-6);
   }
   EXPECT_TRUE(std::isfinite(normal_quantile(0.0)));

@@ -48,7 +48,7 @@ std::vector<Grid> grids() {
   return out;
 }
 
-// What the model is given must be the reference's, bit for bit.
+// The model's inputs must equal the reference's, bit for bit.
 TEST(SchedulerReference, TimestepsAreExact) {
   const auto file = io::SafetensorsFile::open(kCase);
   for (const Grid& grid : grids()) {
@@ -74,7 +74,7 @@ TEST(SchedulerReference, TheTrainingTableIsExact) {
   EXPECT_EQ(table.timesteps, floats(file, "euler.train.timesteps"));
 }
 
-/// The end of a trajectory from `x` on the velocity (0.4 + t/2000) x - 0.5 c + 0.1 sin(3 x).
+/// The end of a trajectory from `x` with the velocity (0.4 + t/2000) x - 0.5 c + 0.1 sin(3 x).
 double final_sample(const Schedule& schedule, double x, double c) {
   double previous = 0;
   double m1 = 0;
@@ -93,7 +93,7 @@ double final_sample(const Schedule& schedule, double x, double c) {
   return x;
 }
 
-// The reference ran in float32; against a float64 run of itself it is 1e-6 off.
+// The reference ran in float32; it differs from its own float64 run by 1e-6.
 TEST(SchedulerReference, TrajectoriesEndWhereTheReferenceEnds) {
   const auto file = io::SafetensorsFile::open(kCase);
   const auto start = floats(file, "initial_sample");

@@ -17,7 +17,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 
-/// Runs a schedule on numbers: `velocity(x, t)` stands for the model.
+/// Runs a schedule on numbers, with `velocity(x, t)` as the model.
 template <typename Velocity>
 std::vector<double> run(const Schedule& schedule, std::vector<double> xs, Velocity velocity) {
   for (double& x : xs) {
@@ -59,8 +59,8 @@ TEST(UniPc, SigmasBeginBelowOneAndEndAtZero) {
   EXPECT_EQ(schedule.sigmas.back(), 0.0F);
 }
 
-// Finals of the reference's scheduler class on v = sin x + 0.0005 t x - 0.3 from
-// x = linspace(-1.5, 1.5, 6); it runs in float32 and agrees with double to 2e-7 of values near 1.
+// Final samples of the reference's scheduler class for v = sin x + 0.0005 t x - 0.3 from x =
+// linspace(-1.5, 1.5, 6); it runs in float32 and agrees with double to 2e-7 of values near 1.
 TEST(UniPc, FollowsTheReferenceOnAToyModel) {
   const auto velocity = [](double x, double t) { return std::sin(x) + 0.0005 * t * x - 0.3; };
   const std::vector<double> start{-1.5, -0.9, -0.3};
@@ -93,7 +93,7 @@ TEST(UniPc, TheLastStepIsTheDataPrediction) {
   EXPECT_THAT((std::vector<float>{last.from_c, last.from_m1, last.from_v}), Each(0.0F));
 }
 
-// On the straight path (v constant) every sampler is exact: x_0 = x - sigma_0 v.
+// On a straight path (v constant) every sampler is exact: x_0 = x - sigma_0 v.
 TEST(Samplers, AreExactOnAStraightPath) {
   for (const Sampler sampler : {Sampler::UNIPC, Sampler::FLOW_MATCH_EULER}) {
     SCOPED_TRACE(class_name(sampler));
@@ -147,7 +147,7 @@ TEST(Schedule, NamesTheKnownSamplers) {
               ThrowsMessage<Error>(AllOf(HasSubstr("`PNDMScheduler`"), HasSubstr("unipc"))));
 }
 
-/// Trailing by a range of floats would have one too many for some of these numbers.
+/// A trailing range computed in floats would have one step too many for some of these numbers.
 TEST(Discrete, VisitsAsManyTimestepsAsWereAskedFor) {
   for (const Spacing spacing : {Spacing::LEADING, Spacing::TRAILING, Spacing::LINSPACE}) {
     for (const int64_t steps : {1, 2, 61, 103, 121, 999, 1000}) {
@@ -163,7 +163,7 @@ TEST(Discrete, VisitsAsManyTimestepsAsWereAskedFor) {
 }
 
 TEST(Discrete, EndsAtTheDataWhereThePredictionIsRight) {
-  // One datum: the noise that a sample has follows from it, for either prediction.
+  // With a single datum, a sample determines its noise, for either prediction type.
   constexpr double kData = 0.7;
   for (const Prediction prediction : {Prediction::EPSILON, Prediction::V_PREDICTION}) {
     for (const Sampler sampler : {Sampler::EULER, Sampler::DDIM}) {
@@ -173,7 +173,7 @@ TEST(Discrete, EndsAtTheDataWhereThePredictionIsRight) {
       config.diffusion.set_alpha_to_one = true;
       const Schedule schedule = make_schedule(config, 8);
       // Euler's samples are those of the diffusion times sqrt(sigma^2 + 1); both begin with some
-      // noise over the datum.
+      // noise added to the datum.
       double x = sampler == Sampler::EULER
                      ? kData + schedule.sigmas[0] * 1.3
                      : (kData + schedule.sigmas[0] * 1.3) / std::hypot(schedule.sigmas[0], 1.0);

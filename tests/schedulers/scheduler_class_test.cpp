@@ -31,7 +31,7 @@ TEST(SchedulerClass, OfEverySamplerIsSupported) {
   }
 }
 
-// Whose networks another sampler would make noise of.
+// Their networks would give noise with any other sampler.
 TEST(SchedulerClass, OfOtherNetworksIsRefusedWithoutAdvice) {
   for (const char* name :
        {"EDMEulerScheduler", "EDMDPMSolverMultistepScheduler", "CosineDPMSolverMultistepScheduler",

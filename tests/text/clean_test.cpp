@@ -22,7 +22,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 
-// Pairs of a prompt and what the reference implementation makes of it.
+// Pairs of a prompt and the reference implementation's result.
 TEST(CleanPrompt, GivesWhatTheReferenceGives) {
   const io::Json cases = io::Json::read(io::golden("text/clean.json"));
   for (const io::Json& each : cases.items()) {
@@ -60,7 +60,7 @@ std::string repeated(const std::string& head, const std::string& unit, size_t by
   return out;
 }
 
-// Each of them took the square of its length, or could have; the test's time limit is the bound.
+// Each of them took quadratic time, or could have; the test's time limit is the bound.
 TEST(CleanPrompt, TakesTimeInProportionToTheLength) {
   constexpr size_t kBytes = 200'000;
   for (const char* unit :
@@ -77,7 +77,7 @@ TEST(CleanPrompt, TakesTimeInProportionToTheLength) {
   EXPECT_EQ(clean_prompt(repeated("&#", "0", kBytes) + "65;"), "A");
 }
 
-// Unicode's canonical order, by classes of marks that are mixed: what ICU gives for the same.
+// Unicode's canonical order for mixed classes of marks: ICU's results.
 TEST(Compose, GivesEveryOrderOfMarksTheFormOfIcu) {
   const std::u32string letters = U"ae\u00e9\u1100\u1161\u11a8\u0f40";
   const std::u32string marks =
@@ -123,7 +123,7 @@ TEST(Mojibake, IsToldFromWhatPeopleWrite) {
 }
 
 TEST(FixEncoding, ReadsSurrogatePairsAndLostBytes) {
-  // U+1F600 as CESU-8, and quotation marks whose last byte was lost, both read as Windows-1252.
+  // U+1F600 as CESU-8, and quotation marks whose last byte was lost, both decoded as Windows-1252.
   EXPECT_EQ(fix_encoding(U"\u00ed\u00a0\u00bd\u00ed\u00b8\u20ac"), U"\U0001f600");
   EXPECT_EQ(fix_encoding(U"\u00e2\u20ac\u0153like this\u00e2\u20ac\ufffd"),
             U"\u201clike this\ufffd");

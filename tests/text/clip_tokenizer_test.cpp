@@ -26,7 +26,7 @@ using Texts = std::vector<std::string>;
 ClipTokenizer first() { return ClipTokenizer::open(io::golden("sdxl/tokenizer")); }
 ClipTokenizer second() { return ClipTokenizer::open(io::golden("sdxl/tokenizer_2")); }
 
-/// Without the start and the end.
+/// Without the start and end tokens.
 Texts texts(const ClipTokenizer& tokenizer, std::string_view prompt) {
   const std::vector<int64_t> ids = tokenizer.encode(prompt, 4096).ids;
   Texts out;
@@ -36,7 +36,7 @@ Texts texts(const ClipTokenizer& tokenizer, std::string_view prompt) {
   return out;
 }
 
-/// Tokens a b ab bc abc, with their ends of words.
+/// Tokens a b ab bc abc, with their end-of-word forms.
 ClipTokenizerParts small_parts() {
   ClipTokenizerParts parts;
   parts.vocabulary = {"a",  "b",      "c",       "a</w>", "b</w>", "c</w>",
@@ -96,7 +96,7 @@ TEST_P(Reference, IdsAndTokensAreThoseOfTransformers) {
   }
 }
 
-/// The files of a tokenizer's folder as one, as transformers 5 saves it.
+/// The files of a tokenizer's folder as a single file, as transformers 5 saves it.
 std::string as_one_file(const fs::path& folder, bool pairs) {
   const std::string vocabulary = io::Json::read(folder / "vocab.json").dump(-1);
   std::ifstream in(folder / "merges.txt");
@@ -157,10 +157,10 @@ TEST(ClipTokenizer, TokenizerJsonThatIsDamagedIsRefused) {
       .expect_refused("tokenizer.json", "string");
 }
 
-// What transformers 5.24 (tokenizers 0.23.3) makes of these with the same folder.
+// The results of transformers 5.24 (tokenizers 0.23.3) for the same folder.
 TEST(ClipTokenizer, WritingIsMadeAlikeAsTransformersDoes) {
   const ClipTokenizer tokenizer = first();
-  // Separators of ASCII are no white space, U+0085 and U+00A0 are, U+200B and U+180E are not.
+  // ASCII separators are not white space, U+0085 and U+00A0 are, U+200B and U+180E are not.
   EXPECT_THAT(texts(tokenizer,
                     "a\x1c"
                     "b a\xc2\x85"
@@ -177,10 +177,10 @@ TEST(ClipTokenizer, WritingIsMadeAlikeAsTransformersDoes) {
                   "b")
                 .size(),
             5U);
-  // Small letters one by one: the last sigma is like the others.
+  // Lower-cased one by one: the last sigma is not special.
   EXPECT_EQ(texts(tokenizer, "\xce\x91\xce\xa3"), texts(tokenizer, "\xce\xb1\xcf\x83"));
   EXPECT_EQ(texts(tokenizer, "\xc4\xb0"), (Texts{"i</w>", "\xc3\x8c", "\xc4\xa9</w>"}));
-  // Composed before it is split, so an accent is part of its letter where there is such a letter.
+  // Composed before it is split, so an accent is part of its letter if there is such a letter.
   EXPECT_EQ(texts(tokenizer, "e\xcc\x81"), texts(tokenizer, "\xc3\xa9"));
   EXPECT_EQ(texts(tokenizer, "x\xcc\x81"), (Texts{"x</w>", "\xc3\x8c", "\xc4\xa3</w>"}));
   EXPECT_TRUE(texts(tokenizer, " \n\t").empty());
@@ -190,7 +190,7 @@ TEST(ClipTokenizer, PiecesAreContractionsLettersDigitsAndTheRest) {
   const ClipTokenizer tokenizer = first();
   EXPECT_EQ(texts(tokenizer, "'sun 're"), (Texts{"'", "s</w>", "u", "n</w>", "'", "re</w>"}));
   EXPECT_EQ(texts(tokenizer, "it'S"), (Texts{"it</w>", "'", "s</w>"}));
-  // The apostrophe behind others is one of them, and no contraction follows.
+  // An apostrophe after other punctuation belongs to it, and no contraction follows.
   EXPECT_EQ(texts(tokenizer, "a!'s"), (Texts{"a</w>", "!", "'</w>", "s</w>"}));
   EXPECT_EQ(texts(tokenizer, "a_1b2"), (Texts{"a</w>", "_</w>", "1</w>", "b</w>", "2</w>"}));
   EXPECT_EQ(texts(tokenizer, "64"), (Texts{"6</w>", "4</w>"}));
@@ -205,11 +205,11 @@ TEST(ClipTokenizer, SpecialTokensInAPromptAreThemselves) {
 
 TEST(ClipTokenizer, FlagsOfSpecialTokensComeFromTheLastThatNamesThem) {
   const Texts apart{"<", "|</w>", "e", "n", "do", "f", "t", "e", "x", "t</w>", "|", "></w>"};
-  // The pad token is written without flags and so is found as it is written, in small letters.
+  // The pad token has no flags, so it is found in the text as written, in lower case.
   EXPECT_EQ(texts(first(), "<|ENDOFTEXT|>"), apart);
   EXPECT_EQ(texts(first(), "<|ENDOFTEXT|><|ENDOFTEXT|>").size(), 2 * apart.size());
   EXPECT_EQ(texts(first(), "<|ENDOFTEXT|>'s").size(), apart.size() + 2);
-  // Where it is another one, the end token's own flags count: it is found in the normalised text.
+  // If it is another token, the end token's own flags apply: it is found in the normalised text.
   EXPECT_EQ(texts(second(), "<|ENDOFTEXT|>"), Texts{"<|endoftext|>"});
   EXPECT_EQ(texts(first(), "<|STARTOFTEXT|>"), Texts{"<|startoftext|>"});
   EXPECT_EQ(texts(Folder().remove("special_tokens_map.json").open(), "<|ENDOFTEXT|>"), apart);
@@ -253,7 +253,7 @@ TEST(Bpe, TheFirstOfTheMergesComesFirst) {
   EXPECT_EQ(texts(tokenizer, "abc"), Texts{"abc</w>"});
   EXPECT_EQ(texts(tokenizer, "bc"), Texts{"bc</w>"});
   EXPECT_EQ(texts(tokenizer, "aabc"), (Texts{"a", "abc</w>"}));
-  // The leftmost of equals: aa, then a.
+  // The leftmost of equal merges: aa, then a.
   EXPECT_EQ(texts(tokenizer, "aaab"), (Texts{"aa", "a", "b</w>"}));
 }
 
@@ -335,7 +335,7 @@ TEST(ClipTokenizer, DamagedFilesAreRefusedByName) {
       .expect_refused("x y", "has id 9999999");
   Folder()
       .write("tokenizer_config.json", R"({"model_max_length": 1})")
-      .expect_refused("tokenizer_config.json", "expected 2 up");
+      .expect_refused("tokenizer_config.json", "expected at least 2");
   EXPECT_THAT([] { ClipTokenizer::open("/nowhere"); }, ThrowsMessage<Error>(HasSubstr("/nowhere")));
 }
 

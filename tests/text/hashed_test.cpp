@@ -18,7 +18,7 @@ std::vector<float> row(const HostArray& states, int64_t i) {
   return {all.begin() + i * width, all.begin() + (i + 1) * width};
 }
 
-// The word's vector: what stays when the sinusoid of the position is taken off.
+// The word's vector: the state without the position's sinusoid.
 std::vector<float> word_vector(const HostArray& states, int64_t position) {
   std::vector<float> out = row(states, position);
   const auto d = static_cast<double>(out.size());

@@ -47,8 +47,8 @@ TEST(Html, TheStrictFormWantsSemicolonsAndKnowsCapitals) {
   EXPECT_EQ(strict("&#x2019;"), "\xe2\x80\x99");
 }
 
-// All levels of ampersands at once, and one level of what they stand before: as ftfy leaves it when
-// it has read the text again and again.
+// All levels of nested ampersands at once, and one level of the reference that they introduce: the
+// same as ftfy after repeated passes.
 TEST(Html, TheStrictFormTakesNestedAmpersandsAtOnce) {
   EXPECT_EQ(strict("&amp;lt;"), "&lt;");
   EXPECT_EQ(strict("&amp;amp;AMP;#38;#x26;lt;"), "&lt;");

@@ -35,7 +35,7 @@ std::vector<int64_t> ids(const Tokenizer& tokenizer, std::string_view text) {
   return tokenizer.encode(text, 4096).ids;
 }
 
-/// A tokenizer with pieces ab, abc, bc, a, c beside the special ones.
+/// A tokenizer with the pieces ab, abc, bc, a, c, and the special ones.
 TokenizerParts small_parts() {
   TokenizerParts parts;
   parts.pieces = {{"<pad>", 0.0},
@@ -66,7 +66,7 @@ TEST(Tokenizer, GivesTheReferencesIds) {
   }
 }
 
-/// T5's own folder: pieces alone, extra ids behind them, and prompts that nobody cleaned.
+/// T5's own folder: only pieces, followed by extra ids, and prompts that are not cleaned.
 TEST(Tokenizer, GivesTheReferencesIdsOfT5) {
   const io::Json about = io::Json::read(io::golden("io/t5_tokenizer.json"));
   const Tokenizer tokenizer = Tokenizer::open(io::golden(about.at("tokenizer").as_string()));
@@ -223,7 +223,7 @@ TEST(Tokenizer, AVocabularyOfUmt5sSizeIsReadyAtOnce) {
   const Tokenizer tokenizer(std::move(parts));
   EXPECT_GT(ids(tokenizer, "a red ball").size(), 3U);
 
-  // A twentieth of a second here.
+  // Takes 0.05 s.
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(5));
 }
 

@@ -10,10 +10,10 @@
 namespace kinema::training {
 namespace {
 
-// One F32 rounding is 6e-8 of a value; an update chains about ten.
+// One F32 rounding is 6e-8 of a value; an update has about ten in sequence.
 constexpr double kRelative = 2e-6;
 
-/// AdamW on doubles, element by element: the closed form of adamw.h.
+/// AdamW in double precision, element by element: the closed form of adamw.h.
 struct Reference {
   AdamWOptions options;
   std::vector<double> p, m, v;
@@ -90,7 +90,7 @@ class AdamW : public pjrt::CpuTest {
       reference.step(g, rate);
       for (size_t i = 0; i < 4; ++i) {
         SCOPED_TRACE(testing::Message() << "update " << reference.t << " element " << i);
-        // An update is at most a few rates, so its rounding is relative to those.
+        // An update is at most a few learning rates, so its rounding is relative to those.
         EXPECT_NEAR(state[0].as<float>()[i], reference.p[i],
                     kRelative * (std::abs(reference.p[i]) + rate));
         EXPECT_NEAR(state[1].as<float>()[i], reference.m[i], kRelative * std::abs(reference.m[i]));

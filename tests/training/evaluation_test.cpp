@@ -49,7 +49,7 @@ class Samples : public data::Source {
   std::vector<int64_t> timesteps_;
 };
 
-// Five clips held out, and seven timesteps: what one has without thinking of it.
+// Five held-out clips and seven timesteps: numbers that users have without planning.
 TEST(CheckEvaluation, TakesAnyNumberOfSamples) {
   const config::DataConfig defaults;
   const EvaluationOptions options{.timesteps = defaults.timesteps_list,
@@ -91,7 +91,7 @@ TEST(CheckEvaluation, RefusesATimestepThatTheScheduleLacks) {
   refused({.timesteps = {125, 1000}, .samples = 1}, diffusion, Samples({-1}),
           "timesteps_list has timestep 1000");
   refused({.timesteps = {-5}, .samples = 1}, flow, Samples({-1}), "timesteps_list has timestep -5");
-  // The list says nothing where samples bring their own.
+  // The list of timesteps is ignored if samples have their own.
   EXPECT_NO_THROW(check_evaluation({.timesteps = {875}, .samples = 1}, short_one, Samples({499})));
 }
 
@@ -159,7 +159,7 @@ TEST_F(Evaluations, TakeSoManyOfATimestepAndShareOutWhatBringsNone) {
               ThrowsMessage<Error>(HasSubstr("none of 5 samples is evaluated")));
 }
 
-// The sum over a table in which the timestep is not would be an input of zeros.
+// A timestep beyond the table would select nothing: an input of zeros.
 TEST_F(Evaluations, OfADiffusionHaveNoLossBehindTheEndOfItsTable) {
   StepOptions step;
   step.objective.diffusion = DiffusionObjective{};

@@ -27,8 +27,8 @@ TEST(Turns, HaveTheSharesOfTheDistribution) {
     // Binomial: five deviations of sqrt(p (1 - p) / n), at most 0.018.
     EXPECT_NEAR(static_cast<double>(high) / kSteps, share,
                 5 * std::sqrt(share * (1 - share) / kSteps));
-    // Whether two neighbours are both high says as much of their independence: p^2 of n - 1 pairs,
-    // whose counts, each in two pairs, have a variance below 3 n p^2 (1 - p^2).
+    // Whether two neighbouring steps are both high tests their independence: probability p^2 for n
+    // - 1 pairs; since each step is in two pairs, the count's variance is below 3 n p^2 (1 - p^2).
     int64_t both = 0;
     for (int64_t step = 1; step < kSteps; ++step) {
       both += turns.expert_of(step - 1) == 0 && turns.expert_of(step) == 0 ? 1 : 0;
@@ -96,7 +96,7 @@ const StepOptions kOptions{.adamw = {.weight_decay = 0.01, .max_norm = 1.0},
 
 class BothExperts : public pjrt::CpuTest {
  protected:
-  /// The second network's parameters are not the first's.
+  /// The second network's parameters differ from the first's.
   State fresh(int64_t expert) {
     State out = fresh_state(tiny::params(client_), tiny::specs(), true, client_);
     if (expert == 1) {
@@ -149,7 +149,7 @@ class BothExperts : public pjrt::CpuTest {
 };
 
 TEST_F(BothExperts, TrainAsARunEachDoesOnTheStepsThatAreItsOwn) {
-  // They are programs of their own: a compiler may fuse a multiply and an add in one and not in the
+  // They are separate programs: a compiler may fuse a multiply and an add in one and not in the
   // other. Eight steps of such roundings of values up to 2.
   constexpr double kRounding = 0x1p-20;
   Experts experts = fresh_experts();
@@ -230,7 +230,7 @@ TEST_F(BothExperts, GoOnFromACheckpointBitForBit) {
   }
 }
 
-// Whichever stepped last: each goes on with its own counts.
+// Whichever ran last: each continues with its own counts.
 TEST_F(BothExperts, KeepTheCountsOfTheirAveragesWithoutASavedOptimizer) {
   const io::Scratch scratch;
   Experts first = fresh_experts();

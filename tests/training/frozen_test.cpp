@@ -1,4 +1,4 @@
-// A network half of whose parameters are frozen: they are given to the step, and nothing else.
+// A network with half of its parameters frozen: they are inputs of the step, and nothing else.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -76,8 +76,8 @@ TEST_F(Frozen, StaysAsItIsWhileTheRestIsTrainedAsBefore) {
   const auto averages = half.state().averages();
   for (size_t i = 0; i < specs.size(); ++i) {
     if (specs[i].trained) {
-      // The same gradients by another program: what Adam divides by may be tiny, and the first
-      // update is of the size of the rate whatever the gradient.
+      // The same gradients from another program: Adam may divide by tiny values, and the first
+      // update has the size of the learning rate for any gradient.
       EXPECT_LE(largest_difference(now[i]->to_host(), then[i]->to_host()), 2e-5) << specs[i].name;
       EXPECT_NE(now[i]->to_host().bytes, start[i].to_host().bytes) << specs[i].name;
     } else {

@@ -12,7 +12,7 @@ TEST(Gain, CountsEvaluationsSinceTheBest) {
   EXPECT_FALSE(gain.is_over(1));
   gain.add(10, 0.5);
   gain.add(20, 0.4);
-  gain.add(30, 0.4);  // no lower
+  gain.add(30, 0.4);  // not lower
   EXPECT_EQ(gain.without, 1);
   EXPECT_TRUE(gain.is_over(1));
   EXPECT_FALSE(gain.is_over(2));

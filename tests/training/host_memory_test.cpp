@@ -1,4 +1,4 @@
-// State that waits in memory of the host: on a CPU nothing changes by it but the program's form.
+// State in host memory: on a CPU it only changes the program's form.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -17,7 +17,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 
-/// Attention's additions of rank 2 are trained, on a network whose weights wait in `memory`.
+/// Attention's adapters of rank 2 are trained, on a network whose weights are in `memory`.
 nn::ModelOptions adapted(Memory memory) {
   nn::ModelOptions options = tiny::options();
   options.remat = {.kind = RematPolicy::Kind::FULL};

@@ -1,4 +1,4 @@
-// Training on what the model is shown of an image: I2V by channels and CLIP, TI2V by first frames.
+// Training with image conditioning: I2V by channels and CLIP, TI2V by first frames.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -28,7 +28,7 @@ using wan::Subject;
 
 class ImageTraining : public pjrt::CpuTest {};
 
-/// What training computes of one batch with a given draw, with the reference's weights.
+/// The training step's values for one batch with a given draw, with the reference's weights.
 struct Forward {
   explicit Forward(Subject& subject) : subject(subject) {}
 
@@ -61,7 +61,7 @@ HostArray part(const HostArray& x, size_t axis, int64_t start, int64_t size) {
   return out;
 }
 
-/// Noise that makes `noisy` of zeros at these timesteps.
+/// The noise that turns zeros into `noisy` at these timesteps.
 HostArray noise_for(const HostArray& noisy, const std::vector<float>& timesteps) {
   HostArray out = noisy;
   const size_t each = out.as<float>().size() / timesteps.size();
@@ -71,8 +71,8 @@ HostArray noise_for(const HostArray& noisy, const std::vector<float>& timesteps)
   return out;
 }
 
-// The reference's distance to float64 is below 1e-6 of the largest magnitude; dividing by sigma
-// here, and multiplying in the step, adds an ulp (6e-8) to what the network sees.
+// The reference differs from float64 by less than 1e-6 of the largest magnitude; dividing by sigma
+// here, and multiplying in the step, adds an ulp (6e-8) to the network's input.
 constexpr double kLimit = 1e-5;
 
 TEST_F(ImageTraining, ShowsChannelsAndClipsTokensAsTheReferenceDoes) {
@@ -108,7 +108,7 @@ TEST_F(ImageTraining, GivesFirstFramesAsTheReferenceDoes) {
     t.push_back(by_token.as<float>()[static_cast<size_t>((i + 1) * tokens - 1)]);
     ASSERT_EQ(by_token.as<float>()[static_cast<size_t>(i * tokens)], 0.0F);
   }
-  // The latents are all first frame; what stands behind it is noise alone.
+  // The latents are all first frame; the frames after it are only noise.
   HostArray latents = hidden;
   const auto frame = static_cast<size_t>(hidden.shape.dims[3] * hidden.shape.dims[4]);
   const auto frames = static_cast<size_t>(hidden.shape.dims[2]);
@@ -128,7 +128,8 @@ TEST_F(ImageTraining, GivesFirstFramesAsTheReferenceDoes) {
   EXPECT_LE(relative_difference(out[0], file.at("output").copy()), kLimit);
 }
 
-/// Both predictions of one graph: training's of its own noisy latents, and sampling's of the same.
+/// Both predictions in one graph: training's for its own noisy latents, and sampling's for the
+/// same.
 void expect_same_as_sampling(const std::string& folder, sample::Condition kind, float timestep) {
   SCOPED_TRACE(folder);
   Subject subject(folder, {});
@@ -212,7 +213,7 @@ data::Batch image_batch(int64_t size, int64_t step) {
   return out;
 }
 
-/// Parameters all different from zero.
+/// Parameters that are all non-zero.
 std::vector<HostArray> image_params(std::span<const nn::ParamSpec> specs) {
   std::vector<HostArray> out;
   for (const nn::ParamSpec& spec : specs) {
@@ -225,7 +226,7 @@ std::vector<HostArray> image_params(std::span<const nn::ParamSpec> specs) {
   return out;
 }
 
-/// Derivatives of the loss along some directions, by its gradients and by central differences.
+/// Compares directional derivatives of the loss by its gradients with central differences.
 void expect_gradients_by_differences(bool channels) {
   const wan::TransformerConfig config = image_config(channels);
   const std::vector<nn::ParamSpec> specs = wan::parameters(config, tiny::options());
@@ -256,7 +257,7 @@ void expect_gradients_by_differences(bool channels) {
   given.push_back(tiny::normal(batch.latents.shape.dims, "noise", 0));
   given.push_back(HostArray::f32({2}, times));
   given.push_back(HostArray::f32({2}, shares));
-  if (!channels) {  // of the first sample alone
+  if (!channels) {  // of the first sample only
     given.push_back(HostArray::f32({2}, std::vector<float>{1, 0}));
   }
   const std::vector<HostArray> start = image_params(specs);
@@ -275,15 +276,16 @@ void expect_gradients_by_differences(bool channels) {
     return out;
   };
 
-  // A loss of about 4 is rounded by 2e-7; over 2 x 1e-2 that is 2e-5, and the third derivative adds
-  // 1e-4 / 6 of itself.
+  // A loss of about 4 has a rounding error of 2e-7; over 2 x 1e-2 that is 2e-5, and the third
+  // derivative adds 1e-4 / 6 of itself.
   constexpr double kStep = 1e-2;
   constexpr double kTolerance = 2e-3;
   const std::vector<HostArray> at = run(start);
   for (int64_t turn = 0; turn < 4; ++turn) {
     std::vector<HostArray> direction;
     double square = 0;
-    for (size_t i = 0; i < start.size(); ++i) {  // first along the gradient, then anywhere
+    for (size_t i = 0; i < start.size();
+         ++i) {  // first along the gradient, then in random directions
       direction.push_back(
           turn == 0 ? at[i] : tiny::normal(start[i].shape.dims, specs[i].name.c_str(), turn));
       for (const float d : direction.back().as<float>()) {
@@ -339,7 +341,7 @@ Trainer image_trainer(const runtime::Devices& on, int64_t batch, StepOptions ste
 TEST_F(ImageTraining, GivesTheSameInPartsAndOverAMesh) {
   const pjrt::Client client = pjrt::cpu_client(4);
   StepOptions whole;
-  whole.objective.first_frame = 0.5;  // no model has both; every array of a batch is cut
+  whole.objective.first_frame = 0.5;  // no model has both; every array of a batch is split
   StepOptions parts = whole;
   parts.accumulation = 2;
   const runtime::Devices mesh = runtime::devices_of(client, runtime::mesh_sizes(2, 1, 2, 1));
@@ -347,7 +349,7 @@ TEST_F(ImageTraining, GivesTheSameInPartsAndOverAMesh) {
   const StepResult expected = image_trainer(client, 4, whole).run(3, 1e-3, image_batch(4, 0));
   for (const StepResult& found : {image_trainer(client, 4, parts).run(3, 1e-3, image_batch(4, 0)),
                                   image_trainer(mesh, 4, whole).run(3, 1e-3, image_batch(4, 0))}) {
-    // The sums are the same but for their order: F32 rounding of a mean of a few hundred terms.
+    // The sums differ only in their order: F32 rounding of a mean of a few hundred terms.
     EXPECT_NEAR(found.loss, expected.loss, 1e-5 * expected.loss);
     EXPECT_NEAR(found.gradient_norm, expected.gradient_norm, 1e-5 * expected.gradient_norm);
   }
@@ -373,8 +375,8 @@ TEST_F(ImageTraining, SaysWhatABatchLacksOrHasTooMuch) {
       ThrowsMessage<Error>(HasSubstr("f32[2,3,3,2,2] does not fit latents")));
 }
 
-/// The places that a step that is not finite is looked for in, as the family's checkpoints call
-/// them.
+/// The parts of the network in which a non-finite value is searched, named as in the family's
+/// checkpoints.
 std::vector<std::string> looked_at(const char* folder, const nn::ModelOptions& options) {
   const networks::Network network = networks::open(io::golden(folder));
   const networks::Sizes& sizes = network.sizes();

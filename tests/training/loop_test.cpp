@@ -16,7 +16,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::ThrowsMessage;
 
-/// A loop without a device that writes down what happens to it.
+/// A loop without a device that records its calls.
 struct Dummy {
   std::vector<int64_t> steps, saves;
   std::vector<StepRecord> records;
@@ -24,7 +24,7 @@ struct Dummy {
   int64_t batches = 1000;
   int64_t bad_step = -1;
   int64_t stop_after = -1;
-  bool writing = false;  // a checkpoint that was begun
+  bool writing = false;  // a checkpoint in progress
   size_t full_after = 0;
 
   LoopParts parts() {
@@ -104,7 +104,7 @@ TEST(Loop, SavesBeforeAnEvaluationThatFailsEndsIt) {
   EXPECT_THAT(dummy.saves, ElementsAre(3));
   EXPECT_FALSE(dummy.writing);
 
-  Dummy saved;  // there already
+  Dummy saved;  // already there
   parts = saved.parts();
   parts.evaluate = [](int64_t) { throw Error("no such clip"); };
   EXPECT_THROW(train_loop({.max_steps = 7, .checkpoint_every = 3, .eval_every = 3}, parts), Error);
@@ -184,7 +184,7 @@ TEST(Loop, StopsAtAStepThatIsNotFiniteAndSaysWhere) {
                                          HasSubstr("on_nonfinite=skip"))));
   EXPECT_EQ(dummy.records.size(), 2);
   EXPECT_EQ(dummy.records[1].nonfinite, "blocks.3.attn1");
-  EXPECT_THAT(dummy.saves, ElementsAre(1));  // what was reached before it is not lost
+  EXPECT_THAT(dummy.saves, ElementsAre(1));  // the reached state is not lost
 }
 
 TEST(Loop, GoesOnPastABadStepWhenAskedTo) {

@@ -82,7 +82,7 @@ TEST(TrainingMemory, WhatDoesNotFitIsRefusedWithTheFirstChangeThatDoes) {
                                          HasSubstr("are free\n  with num_frames=9 it needs"))));
   EXPECT_EQ(asked, 2);
 
-  // What takes too much at least is not asked for more.
+  // An alternative whose lower bound does not fit is not measured.
   const Alternative some[] = {{"optimizer=adamw8bit", taking(1), taking(kTooMuch)},
                               {"num_frames=5", taking(1), taking(1)}};
   asked = 0;

@@ -1,4 +1,4 @@
-// Training over a mesh of CPU devices gives what one device gives.
+// Training over a mesh of CPU devices gives the same result as one device.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -43,7 +43,7 @@ Trainer trainer(const runtime::Devices& on, StepOptions step, State state,
           more};
 }
 
-/// The tiny model's parameters over these devices.
+/// The tiny model's parameters on these devices.
 State state(const runtime::Devices& on, bool ema = false) {
   std::vector<runtime::Array> params;
   const std::vector<nn::ParamSpec> specs = tiny::specs();
@@ -78,8 +78,8 @@ Outcome outcome(const runtime::Devices& on, const StepOptions& step,
 void expect_same(const Outcome& found, const Outcome& expected) {
   const std::vector<nn::ParamSpec> specs = tiny::specs();
   for (size_t i = 0; i < expected.steps.size(); ++i) {
-    // Sums in another order: F32 rounding of means over some thousand terms. Later steps carry the
-    // difference of updates, whose sign is noise where a gradient is nearly zero.
+    // Sums in another order: F32 rounding of means over some thousand terms. Later steps contain
+    // the difference of updates, whose sign is noise where a gradient is nearly zero.
     const double limit = i == 0 ? 1e-5 : 1e-3;
     EXPECT_NEAR(found.steps[i].loss, expected.steps[i].loss, limit * expected.steps[i].loss) << i;
     EXPECT_NEAR(found.steps[i].gradient_norm, expected.steps[i].gradient_norm,
@@ -89,7 +89,7 @@ void expect_same(const Outcome& found, const Outcome& expected) {
   for (size_t p = 0; p < expected.mu.size(); ++p) {
     const auto x = found.mu[p].as<float>();
     const auto y = expected.mu[p].as<float>();
-    // Relative to the largest gradients there are: cancellation loses the small ones' low digits.
+    // Relative to the largest gradients: small ones lose their low digits to cancellation.
     const double limit = 1e-5 * 0.1 * expected.steps[0].gradient_norm;
     for (size_t j = 0; j < y.size(); ++j) {
       ASSERT_NEAR(x[j], y[j], limit) << specs[p].name << " " << j;
@@ -126,8 +126,8 @@ TEST_F(MeshStep, GivesOneDevicesLossAndGradientsInEveryLayout) {
 }
 
 TEST_F(MeshStep, DrawsTheSameDropoutAndCaptionsWhateverTheLayout) {
-  // Accumulation, recomputation and blocks one after the other go with it: every draw of a step is
-  // a function of its position alone.
+  // Together with accumulation, recomputation and unrolled blocks: every draw of a step is a
+  // function of only its position.
   StepOptions step{.accumulation = 2, .ema = {.decay = 0.9}};
   step.objective.stratified = true;
   step.objective.caption_dropout = 0.5;
@@ -160,7 +160,7 @@ TEST_F(MeshStep, GivesTheSameWithEveryKindOfAttention) {
   }
 }
 
-// MaxDiffusion's own layout for Wan: one sample, whose tokens lie on fsdp.
+// MaxDiffusion's own layout for Wan: one sample, with its tokens sharded over fsdp.
 TEST_F(MeshStep, WithFewerSamplesThanFsdpGivesOneDevicesLossAndThatOfContext) {
   const auto over = [](int64_t data, int64_t fsdp, int64_t context, const char* attention,
                        int64_t samples) {
@@ -177,8 +177,8 @@ TEST_F(MeshStep, WithFewerSamplesThanFsdpGivesOneDevicesLossAndThatOfContext) {
     SCOPED_TRACE(attention);
     const Outcome fsdp = over(1, 4, 1, attention, 1);
     expect_same(fsdp, one);
-    // The same tokens on the same devices, so the first loss is summed in the same order; gradients
-    // are not: fsdp splits what their norm is summed over, too.
+    // The same tokens on the same devices, so the first loss is summed in the same order. Gradients
+    // are not: fsdp also shards what their norm is summed over.
     const Outcome context = over(1, 1, 4, attention, 1);
     EXPECT_EQ(fsdp.steps[0].loss, context.steps[0].loss);
     expect_same(fsdp, context);
@@ -199,7 +199,7 @@ TEST_F(MeshStep, HoldsLessOnEachDeviceTheLongerTheFsdpAxis) {
     int64_t bytes = 0;
     for (const runtime::Array* array : arrays.all()) {
       bytes += array->bytes_per_device();
-      // Not only said so: what lies on a device has that size.
+      // The shard on a device really has that size.
       EXPECT_EQ(array->shards()[0].shape().bytes(), array->bytes_per_device());
     }
     return bytes;
@@ -207,7 +207,7 @@ TEST_F(MeshStep, HoldsLessOnEachDeviceTheLongerTheFsdpAxis) {
   const int64_t one = held(state(client()));
   const int64_t two = held(state(devices_of(client(), mesh_sizes(1, 2, 1, 1))));
   const int64_t eight = held(state(devices_of(client(), mesh_sizes(1, 8, 1, 1))));
-  // Biases, norms and modulation stay whole: of the tiny model, 3 of 10 bytes.
+  // Biases, norms and modulation are replicated: 3 of 10 bytes in the tiny model.
   EXPECT_LT(two, 0.7 * one);
   EXPECT_LT(eight, 0.45 * one);
 }
@@ -267,13 +267,13 @@ TEST_F(MeshStep, FindsWhereAStepIsNotFinite) {
               testing::StartsWith("latents, whose f32["));
 }
 
-/// The array with one bit of one device's part turned.
+/// The array with one bit flipped in one device's shard.
 runtime::Array with_fault(const runtime::Devices& on, const runtime::Array& array, size_t device) {
   std::vector<pjrt::Buffer> shards;
   for (size_t d = 0; d < on.count(); ++d) {
     HostArray part = array.shards()[d].to_host();
     if (d == device) {
-      part.bytes[2] ^= std::byte{1};  // of the mantissa, and high enough to outlast an update
+      part.bytes[2] ^= std::byte{1};  // in the mantissa, and high enough to survive an update
     }
     shards.push_back(on.client().to_device(part, on[d]));
   }
@@ -298,7 +298,7 @@ TEST_F(MeshStep, DevicesThatDisagreeAreNamedBeforeACheckpoint) {
   parts.report = [](const StepRecord&) {};
   parts.stop_requested = [] { return false; };
 
-  // The loss is a sum over all devices, and hides it.
+  // The loss is a sum over all devices, and hides the difference.
   EXPECT_THAT(
       [&] {
         train_loop({.max_steps = 4, .checkpoint_every = 2, .check_replicas_every = 100}, parts);

@@ -127,7 +127,7 @@ TEST_F(Objective, GivenFirstFramesStayCleanAndDoNotCount) {
     EXPECT_NEAR(noisy.as<float>()[i], (1 - sigma) * (2.0 + static_cast<double>(i % 3)) - sigma,
                 1e-6);
   }
-  // Errors 1, 2 and 3: the given sample's mean is over the last two.
+  // Errors 1, 2 and 3: the mean of a sample with a given first frame is over the last two.
   const Tensor prediction =
       flow.target + constant_f32(graph, {1, 1, 3, 1, 1}, std::vector<float>{1, 2, 3});
   const HostArray losses = evaluate(graph, sample_losses(prediction, flow));
@@ -152,7 +152,7 @@ TEST_F(Objective, GivesFirstFramesAsOftenAsAsked) {
       << "nothing would be left of one latent frame";
 }
 
-// Flux's levels are the whole timesteps 1 to 1000; with bounds, those within them.
+// Flux's levels are the integer timesteps 1 to 1000; with bounds, those within them.
 TEST_F(Objective, DrawsNoiseLevelsOfFlux) {
   Graph graph;
   const Tensor latents = constant(graph, 0.0, {DType::F32, {20000, 1}});
@@ -167,7 +167,7 @@ TEST_F(Objective, DrawsNoiseLevelsOfFlux) {
       ASSERT_LE(t, high);
       seen.insert(std::lround(t));
     }
-    // 20 draws or more of each: one is missed by chance once in e^20 / 1000 times.
+    // At least 20 draws expected for each: the probability to miss one is 1000 / e^20.
     EXPECT_GE(static_cast<double>(seen.size()), high - low);
   }
 }
@@ -195,8 +195,8 @@ TEST_F(Objective, DrawsTimestepsOfOneSideOfABoundary) {
     ASSERT_LE(t, 1000);
     mean += t / 4096.0;
   }
-  // The same distribution as of those that fall there by chance: 4096 of them against about 1100,
-  // whose spread is below 125 / sqrt(12); five deviations.
+  // The same distribution as without bounds for draws that fall into them: 4096 against about 1100,
+  // whose deviation is below 125 / sqrt(12); five deviations.
   EXPECT_NEAR(mean, mean_of_high,
               5 * 36 * std::sqrt(1 / 4096.0 + 1.0 / static_cast<double>(count)));
   EXPECT_GT(count, 800);

@@ -1,4 +1,4 @@
-// Optimizers over a mesh of CPU devices keep what one device keeps.
+// Optimizers over a mesh of CPU devices keep the same state as on one device.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -14,8 +14,8 @@
 namespace kinema::training {
 namespace {
 
-/// A matrix split along both axes, of which a shard of the rows is no multiple of a block; a stack
-/// of two layers of it; and a vector.
+/// A matrix sharded along both axes, whose shards' rows are not multiples of a block; a stack of
+/// two such layers; and a vector.
 std::vector<nn::ParamSpec> specs() {
   return {{.name = "w", .shape = {DType::F32, {16, 1280}}, .axes = {"mlp", "embed"}},
           {.name = "b.{}.w",
@@ -95,7 +95,7 @@ std::vector<HostArray> trained(const Optimizer& optimizer, const runtime::Device
   return out;
 }
 
-/// Relative to the largest; `others` values may be further apart.
+/// Relative to the largest value; `others` values may differ more.
 void expect_near(const HostArray& found, const HostArray& wanted, double relative, int others) {
   double most = 0;
   for (const float x : wanted.as<float>()) {
@@ -131,8 +131,8 @@ TEST_F(OptimizersOverAMesh, BytesOfMomentsAreThoseOfOneDevice) {
     for (size_t i = 0; i + 1 < expected.size(); ++i) {
       ASSERT_EQ(found[i].shape, expected[i].shape);
       if (expected[i].shape.dtype == DType::U8) {
-        // A maximum does not depend on the order of its values; a rounding may go the other way
-        // where a value lies half way between two numbers.
+        // A maximum does not depend on the order of its values; rounding may differ for a value
+        // halfway between two numbers.
         int others = 0;
         for (size_t j = 0; j < expected[i].bytes.size(); ++j) {
           others += found[i].bytes[j] == expected[i].bytes[j] ? 0 : 1;
@@ -152,7 +152,7 @@ TEST_F(OptimizersOverAMesh, AdafactorKeepsTheMeansOfOneDevice) {
     const std::vector<HostArray> found = trained(*optimizer, on);
     ASSERT_EQ(found.size(), expected.size());
     for (size_t i = 0; i + 1 < expected.size(); ++i) {
-      // Means of up to 20480 squares in another order: 6e-8 times the root of their number.
+      // Means of up to 20480 squares in another order: 6e-8 times the square root of their number.
       expect_near(found[i], expected[i], 1e-5, 0);
     }
   }
@@ -162,7 +162,7 @@ TEST_F(OptimizersOverAMesh, EachDeviceHoldsItsShareOfWhatIsKept) {
   const auto whole = state_bytes(state_parts(specs(), false, *adamw_8bit({})), {});
   const runtime::Devices on = runtime::devices_of(client(), runtime::mesh_sizes(1, 8, 1, 1));
   const auto shared = state_bytes(state_parts(specs(), false, *adamw_8bit({})), on.placement());
-  // Parameters and codes are split; magnitudes (4 bytes of 256 elements) and the vector are not.
+  // Parameters and codes are sharded; magnitudes (4 bytes per 256 elements) and the vector are not.
   EXPECT_LT(shared, whole / 8 + 3000);
 }
 

@@ -46,7 +46,7 @@ struct Trained {
 
 class Optimizers : public pjrt::CpuTest {
  protected:
-  /// Of `layers` equal tensors in a stack, or of one.
+  /// For `layers` equal tensors in a stack, or for one.
   Trained train(const Optimizer& optimizer, const Dims& dims, int64_t layers = 0) {
     nn::ParamSpec spec{.name = "w", .shape = {DType::F32, dims}, .layers = layers};
     if (layers > 0) {
@@ -164,8 +164,8 @@ TEST_F(Optimizers, AdamW8bitIsThatOfBitsandbytes) {
   ASSERT_EQ(found.nu.size(), 2);
   expect_near(found.mu[1], golden("adamw8bit.absmax1"), kRounding);
   expect_near(found.nu[1], golden("adamw8bit.absmax2"), kRounding);
-  // Half way between two numbers of the map a rounding (1e-7 of a share, where numbers lie 1e-2 of
-  // it apart) decides which is taken: of 4096 values, three times, next to none.
+  // A rounding (1e-7, where the map's numbers are 1e-2 apart) decides for values halfway between
+  // two numbers: three times in 4096 values, next to none.
   constexpr int kHalfWay = 4;
   for (const auto& [codes, name] :
        {std::pair(&found.mu[0], "adamw8bit.state1"), std::pair(&found.nu[0], "adamw8bit.state2")}) {
@@ -194,7 +194,7 @@ TEST_F(Optimizers, AdamW8bitKeepsSmallTensorsInF32) {
   const nn::ParamSpec small{.name = "bias", .shape = {DType::BF16, {4095}}};
   EXPECT_EQ(optimizer->moments(small).mu.size(), 1);
   EXPECT_EQ(optimizer->moments(small).mu[0].shape, (Shape{DType::F32, {4095}}));
-  // A layer counts, not its stack.
+  // The size of a layer counts, not of its stack.
   const nn::ParamSpec stack{.name = "b.{}.w", .shape = {DType::F32, {100, 64, 32}}, .layers = 100};
   EXPECT_EQ(optimizer->moments(stack).nu.size(), 1);
 }
@@ -257,7 +257,7 @@ TEST_F(Optimizers, BytesAreTheNearestAndComeBackAsThemselves) {
         }
         EXPECT_NEAR(std::abs(out[0].as<float>()[i] - given.as<float>()[i]), nearest, 1e-6 * most);
       }
-      if (is_signed == Signed::NO) {  // its largest number is there with every sign
+      if (is_signed == Signed::NO) {  // its largest number occurs with every sign
         EXPECT_EQ(out[1].bytes, out[2].bytes);
         EXPECT_EQ(out[3].bytes, out[4].bytes);
       }

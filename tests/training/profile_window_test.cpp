@@ -25,14 +25,14 @@ const pjrt::Plugin& fake(const std::string& kind) {
   return pjrt::Plugin::load(std::string(KINEMA_BINARY_DIR "/tests/pjrt_fake_") + kind + ".so");
 }
 
-/// An event of the trace that Perfetto opens.
+/// An event of the trace for Perfetto.
 struct Event {
   std::string process, thread, name;
   double begin_us = 0, end_us = 0;
   std::string args;
 };
 
-/// The file of this kind that was written.
+/// The written file of this kind.
 fs::path written(const fs::path& folder, const std::string& ending) {
   fs::path found;
   for (const auto& entry : fs::recursive_directory_iterator(folder)) {
@@ -42,7 +42,7 @@ fs::path written(const fs::path& folder, const std::string& ending) {
     }
   }
   EXPECT_FALSE(found.empty()) << ending;
-  // Where TensorBoard looks: plugins/profile/TIME/HOST...
+  // TensorBoard's layout: plugins/profile/TIME/HOST...
   EXPECT_EQ(found.parent_path().parent_path(), folder / "plugins" / "profile");
   return found;
 }
@@ -83,7 +83,7 @@ std::vector<Event> named(const std::vector<Event>& events, const std::string& na
   return out;
 }
 
-/// Runs a loop without a device under the window; the lines that it said.
+/// Runs a loop without a device under the window; returns its lines.
 std::vector<std::string> run(ProfileWindow& window, int64_t first_step, int64_t max_steps,
                              int64_t stop_after = -1) {
   std::vector<std::string> lines;
@@ -153,8 +153,8 @@ TEST(ProfileWindow, HasWhatThePluginSaysOfTheModelsOperations) {
   EXPECT_EQ(operations[0].process, "/device:FAKE:0");
   EXPECT_EQ(operations[0].thread, "Stream 1");
   EXPECT_THAT(operations[0].args, HasSubstr("blocks.0/attn1/to_q/dot"));
-  // Both clocks count from the recording's begin: the operation began 2 us after the profiler did,
-  // which began before the step. Numbers are printed to a millionth of a microsecond.
+  // Both clocks count from the start of the recording: the operation began 2 us after the profiler
+  // did, which began before the step. Numbers are printed to a millionth of a microsecond.
   EXPECT_NEAR(operations[0].end_us - operations[0].begin_us, 7, 1e-5);
   EXPECT_GE(operations[0].begin_us, 2);
   EXPECT_LE(operations[0].begin_us, named(events, "train").at(0).begin_us + 2);

@@ -132,18 +132,18 @@ TEST_F(Resume, StartsMomentsAtZeroWithoutASavedOptimizer) {
   EXPECT_EQ(read_train_state(scratch / "weights").step, 2);
 }
 
-/// A trainer that begins with the tiny parameters, whatever its optimizer keeps.
+/// A trainer with the tiny parameters as initial ones, for any optimizer.
 Trainer fresh(pjrt::Client& client, const StepOptions& rule) {
   return tiny::trainer(client, 2, rule,
                        fresh_state(runtime::to_arrays(tiny::params(client)), tiny::specs(),
                                    rule.ema.is_on(), client, *optimizer_of(rule)));
 }
 
-/// A run of three steps with `rule` that saves weights and average alone, and goes on for one step.
+/// A run of three steps with `rule` that saves only weights and average, resumed for one step.
 struct OneMore {
   io::Scratch scratch;
   pjrt::Client client = pjrt::cpu_client();
-  State before;  // of the fourth step
+  State before;  // before the fourth step
   Trainer trainer;
 
   explicit OneMore(const StepOptions& rule)
@@ -188,8 +188,8 @@ TEST_F(Resume, WeighsTheSavedAverageByItsOwnCountWithoutASavedOptimizer) {
   }
 }
 
-// Its first update is that of a run that begins with these weights: AdamW's moments are zero, and
-// Adafactor's squares count as they are, whatever was made before.
+// Its first update is that of a run that starts with these weights: AdamW's moments are zero, and
+// Adafactor's squares count fully, whatever the run did before.
 TEST_F(Resume, CountsTheUpdatesOfMomentsFromWhereTheyBegin) {
   for (const OptimizerKind kind :
        {OptimizerKind::ADAMW, OptimizerKind::ADAMW8BIT, OptimizerKind::ADAFACTOR}) {
@@ -240,7 +240,7 @@ TEST_F(Resume, BeginsAnAverageThatTheCheckpointDoesNotHold) {
               0x1p-22 * 2 * std::abs(expected));
 }
 
-// Each count is saved where what it counts is, and a run that is resumed twice keeps all three.
+// Each count is saved with what it counts, so a run that is resumed twice keeps all three.
 TEST_F(Resume, SavesTheCountsOfWhatItSaves) {
   OneMore more(kOptions);
   const auto saved = [&](const char* name, const Held& held) {
@@ -255,7 +255,7 @@ TEST_F(Resume, SavesTheCountsOfWhatItSaves) {
   EXPECT_THAT(counts_of(again), ElementsAre(4, 1, 4));
   EXPECT_FALSE(saved("weights", {.optimizer = false}).contains("updates_of_moments"));
 
-  // An earlier version named the first one alone.
+  // An earlier version saved only the first one.
   io::Json older = io::Json::object();
   for (const auto& [key, value] : whole.members()) {
     if (!key.starts_with("updates_of")) {
@@ -283,7 +283,7 @@ TEST_F(Resume, KeepsTheSettingsOfTheRun) {
   EXPECT_FALSE(has_optimizer(scratch / "a"));
 }
 
-// As it was written before all settings were kept.
+// As written before all settings were saved.
 TEST(AnOlderCheckpoint, IsComparedByTheSettingsThatItHas) {
   const io::Scratch scratch;
   io::write_file(scratch / "train_state.json", R"({"format": 1, "step": 3, "updates": 3,

@@ -95,7 +95,7 @@ TEST(Schedule, IsOptaxsForEveryShape) {
     const auto& rates = each.at("rates").items();
     ASSERT_EQ(rates.size(), at.size());
     for (size_t i = 0; i < at.size(); ++i) {
-      // Both in doubles, of about ten roundings; near zero relative to the rate.
+      // Both in double precision, with about ten roundings; near zero relative to the rate.
       EXPECT_NEAR(schedule(at[i].as_int()), rates[i].as_number(), 1e-14 * schedule.learning_rate)
           << name << " at " << at[i].as_int();
     }

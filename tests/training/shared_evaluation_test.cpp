@@ -1,5 +1,5 @@
-// Run by mpirun as two processes of one device each: an evaluation over both reads on each what its
-// device holds, and gives what one process gives.
+// Run by mpirun as two processes of one device each: each process of an evaluation reads only its
+// device's samples, and the result equals that of one process.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -24,7 +24,7 @@ const pjrt::Client& shared() {
   return client;
 }
 
-/// Samples of the tiny model's size that tell which of them were read.
+/// Samples of the tiny model's size that record which of them were read.
 class Noted : public data::Source {
  public:
   explicit Noted(bool brings_timesteps) : brings_timesteps_(brings_timesteps) {}
@@ -78,8 +78,8 @@ TEST(SharedEvaluation, ReadsWhatTheDevicesOfThisProcessHold) {
   const runtime::Devices both = runtime::devices_of(shared(), runtime::mesh_sizes(2, 1, 1, 1));
   const Noted source(/*brings_timesteps=*/false);
   const Evaluation found = evaluate(both, source);
-  // Batches of samples 0 to 3 and of 4, 5, 5, 5, halves of them on each; 0 tells that there are no
-  // timesteps.
+  // Batches of samples 0 to 3 and of 4, 5, 5, 5, half of each on every process; 0 is read to see
+  // that there are no timesteps.
   const std::set<int64_t> first{0, 1, 4, 5};
   const std::set<int64_t> second{0, 2, 3, 5};
   EXPECT_EQ(source.read, world::test_world().rank() == 0 ? first : second);

@@ -67,7 +67,7 @@ TEST_F(Step, WorksOnOneStateWithBatchesOfSeveralShapes) {
   EXPECT_EQ(mixed.shape_of(longer_batch(2, 0)), 1U);
   EXPECT_EQ(mixed.shape_of(tiny::batch(2, 0)), 0U);
 
-  // A step of each; then the same two steps by trainers that know one shape only.
+  // One step of each; then the same two steps by trainers that know only one shape.
   const StepResult first = mixed.run(0, 1e-3, longer_batch(2, 0));
   const StepResult second = mixed.run(1, 1e-3, tiny::batch(2, 1));
   TrainerOptions options;
@@ -103,7 +103,7 @@ TEST_F(Step, AccumulatesToTheSameUpdateAsOneBatch) {
   const StepResult a = whole.run(3, 1e-3, tiny::batch(4, 0));
   const StepResult b = parts.run(3, 1e-3, tiny::batch(4, 0));
 
-  // The sums are the same but for their order: F32 rounding of a mean of a few hundred terms.
+  // The sums differ only in their order: F32 rounding of a mean of a few hundred terms.
   EXPECT_NEAR(a.loss, b.loss, 1e-5 * a.loss);
   EXPECT_NEAR(a.gradient_norm, b.gradient_norm, 1e-5 * a.gradient_norm);
   const HostArray mu_a = whole.state().parts.mu[0].to_host();
@@ -111,7 +111,7 @@ TEST_F(Step, AccumulatesToTheSameUpdateAsOneBatch) {
   for (size_t i = 0; i < mu_a.as<float>().size(); ++i) {
     EXPECT_NEAR(mu_a.as<float>()[i], mu_b.as<float>()[i], 1e-6 * a.gradient_norm);
   }
-  // The first update of Adam is the rate times a sign: equal unless a gradient is rounding noise.
+  // Adam's first update is the rate times a sign: equal unless a gradient is rounding noise.
   EXPECT_LE(distance(whole.state(), parts.state()), 2.1e-3);
 }
 
@@ -193,7 +193,7 @@ TEST_F(Step, KeepsF32MastersWhenTheNetworkWorksInBf16) {
       specs.begin());
   const HostArray before = trainer.state().params()[weight]->to_host();
 
-  // Far below half a bf16 step of weights around 0.2: bf16 parameters would not move at all.
+  // Far below half a bf16 step of weights around 0.2: bf16 parameters would not change at all.
   for (int step = 0; step < 3; ++step) {
     EXPECT_TRUE(trainer.run(step, 1e-6, tiny::batch(2, 0)).finite);
   }
@@ -214,7 +214,7 @@ TEST_F(Step, KeepsItsStateInTheWeightsDtypesWhereAsked) {
   narrow.weights_dtype = DType::BF16;
   narrow.activations_dtype = DType::BF16;
   const std::vector<nn::ParamSpec> specs = wan::parameters(tiny::config(), narrow);
-  // F32 masters that hold BF16 values: both runs start from the same numbers.
+  // F32 parameters with BF16 values: both runs start from the same numbers.
   std::vector<pjrt::Buffer> wide;
   std::vector<pjrt::Buffer> half;
   for (const pjrt::Buffer& param : tiny::params(client)) {
@@ -232,7 +232,7 @@ TEST_F(Step, KeepsItsStateInTheWeightsDtypesWhereAsked) {
   const StepResult a = masters.run(0, 1e-2, tiny::batch(2, 0));
   const StepResult b = trainer.run(0, 1e-2, tiny::batch(2, 0));
 
-  // The same network on the same weights; what differs is how the new state is stored.
+  // The same network with the same weights; only the storage of the new state differs.
   EXPECT_EQ(a.loss, b.loss);
   EXPECT_EQ(a.gradient_norm, b.gradient_norm);
   for (size_t i = 0; i < specs.size(); ++i) {
@@ -247,9 +247,8 @@ TEST_F(Step, KeepsItsStateInTheWeightsDtypesWhereAsked) {
       const HostArray found = kept[i]->to_host();
       const HostArray wanted = convert(master[i]->to_host(), dtype);
       ASSERT_EQ(found.shape.dtype, dtype);
-      // The update's arithmetic is another program's: values of about 1 and updates of about the
-      // rate differ by F32 rounding, which moves a BF16 rounding below 1 to its neighbour, 2^-8, at
-      // most.
+      // The update runs in another program: values of about 1 and updates of about the rate differ
+      // by F32 rounding, which changes a BF16 rounding below 1 by at most one step, 2^-8.
       EXPECT_LE(largest_difference(convert(found, DType::F32), convert(wanted, DType::F32)),
                 dtype == DType::BF16 ? 0x1p-8 : 2e-6)
           << specs[i].name;

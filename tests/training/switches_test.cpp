@@ -1,4 +1,4 @@
-// Switches of a training run: each is seen by what it does.
+// Switches of a training run, each tested by its effect.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -27,7 +27,7 @@ class Switches : public pjrt::CpuTest {
     return client;
   }
 
-  /// The state with one layer's part of a stacked parameter set to a value.
+  /// The state with one layer of a stacked parameter set to a value.
   static State state_with(const std::string& name, int64_t layer, float value) {
     std::vector<pjrt::Buffer> params = tiny::params(client());
     const std::vector<nn::ParamSpec> specs = tiny::specs();
@@ -85,7 +85,7 @@ TEST_F(Switches, DebugNansFindsNothingInAFiniteStep) {
             "");
 }
 
-/// Three steps under the guard, with a report that may copy something itself.
+/// Three steps under a transfer guard; `report` may copy something itself.
 void guarded_steps(Trainer& trainer, const std::function<void()>& report) {
   LoopParts parts;
   parts.next_batch = [] { return tiny::batch(4, 0); };
@@ -161,9 +161,9 @@ Outcome steps(pjrt::Client& client, bool jit, const StepOptions& step,
 
 void expect_same(const Outcome& found, const Outcome& expected) {
   for (size_t i = 0; i < 3; ++i) {
-    // The same operations, fused otherwise: F32 rounding of sums over some hundred terms in the
-    // first step; later ones carry the difference of updates, whose sign is noise where a gradient
-    // is nearly zero.
+    // The same operations with other fusions: in the first step F32 rounding of sums over some
+    // hundred terms; later ones contain the difference of updates, whose sign is noise where a
+    // gradient is nearly zero.
     const double limit = i == 0 ? 1e-5 : 1e-3;
     EXPECT_NEAR(found.losses[i], expected.losses[i], limit * expected.losses[i]) << i;
   }

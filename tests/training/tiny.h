@@ -60,7 +60,7 @@ inline data::Batch batch(int64_t size, int64_t step) {
 
 inline std::vector<nn::ParamSpec> specs() { return wan::parameters(config(), options()); }
 
-/// Parameters that are all different from zero, so that every one has a gradient.
+/// Parameters that are all non-zero, so that every one has a gradient.
 inline std::vector<pjrt::Buffer> params(pjrt::Client& client) {
   std::vector<pjrt::Buffer> buffers;
   for (const nn::ParamSpec& spec : specs()) {
@@ -74,7 +74,7 @@ inline std::vector<pjrt::Buffer> params(pjrt::Client& client) {
   return buffers;
 }
 
-/// Programs that these tests compiled: many take the same ones.
+/// Compiled programs, shared by tests.
 inline std::string program_cache() {
   return (std::filesystem::path(testing::TempDir()) / "kinema_training_programs").string();
 }

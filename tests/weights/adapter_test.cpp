@@ -86,7 +86,7 @@ TEST(TrainAlone, LeavesTheNetworkAsItIs) {
   EXPECT_DOUBLE_EQ(config.scale(), 1.0);
 }
 
-/// What an adapter's folder holds, and what readers of it make of it.
+/// The contents of an adapter's folder, and how it is read.
 class SavedAdapter : public ::testing::Test {
  protected:
   SavedAdapter() {
@@ -149,7 +149,7 @@ TEST_F(SavedAdapter, KeepsItsScaleInOtherFormats) {
     const Lora lora = Lora::open(file);
     EXPECT_EQ(lora.targets().size(), 6U);
     for (const auto& [module, target] : lora.targets()) {
-      // An alpha of theirs is a float32 number.
+      // Their alpha is a float32 number.
       EXPECT_NEAR(target.factor, 3, 3 * 0x1p-24) << module;
     }
   }

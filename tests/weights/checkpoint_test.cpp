@@ -29,7 +29,7 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::ThrowsMessage;
 
-/// The tensors of a reference transformer under their original names, each after `prefix`.
+/// The tensors of a reference transformer under their original names, each with `prefix`.
 class Original {
  public:
   explicit Original(const std::string& folder, const std::string& prefix = "",
@@ -58,7 +58,7 @@ void copy_config(const std::string& folder, const fs::path& to) {
   fs::copy_file(io::golden(folder + "/config.json"), to / "config.json");
 }
 
-/// A transformer of one head of 128 with every kind of parameter, in original names.
+/// A transformer with one head of 128 and every kind of parameter, in original names.
 std::map<std::string, HostArray> smallest(bool image, bool position) {
   const wan::TransformerConfig config = smallest_config(image, position);
   std::map<std::string, HostArray> out;
@@ -140,7 +140,7 @@ TEST(Checkpoint, NamesWhatIsWrongAsTheFileDoes) {
   refuses(arrays, "`blocks.1.self_attn.q.weight` [128,128] is missing");
   arrays = smallest(false, false);
   arrays.insert_or_assign("head.modulation", HostArray(Shape{DType::F32, {1, 3, 128}}));
-  refuses(arrays, "`head.modulation` is f32[1,3,128] but the config wants [1,2,128]");
+  refuses(arrays, "`head.modulation` is f32[1,3,128] but the config expects [1,2,128]");
   arrays.erase("head.head.weight");
   refuses(arrays, "`head.head.weight`");
   arrays.insert_or_assign("patch_embedding.weight", HostArray(Shape{DType::F32, {96, 6, 1, 2, 2}}));
@@ -165,7 +165,7 @@ TEST(Checkpoint, NamesADamagedGguf) {
               ThrowsMessage<Error>(AllOf(HasSubstr("model.gguf"), HasSubstr("truncated"))));
 }
 
-// As ComfyUI's files have them: codes, a scale or one an output, a mark, scales of activations.
+// As in ComfyUI's files: codes, one scale or one per output, a mark, scales of activations.
 TEST(Checkpoint, ReadsCodesAsWhatTheyStandFor) {
   const io::Scratch scratch;
   std::map<std::string, HostArray> arrays = smallest(false, false);
@@ -218,7 +218,7 @@ TEST(Checkpoint, ReadsCodesAsWhatTheyStandFor) {
   refuses("blocks.0.self_attn.o.scale_weight", HostArray::f32({}, std::vector{1.0F}),
           "`blocks.0.self_attn.o.weight` has scales, but is f32[128,128]");
 
-  // ComfyUI's later files say of each layer what its codes are.
+  // ComfyUI's later files describe the codes of each layer.
   const auto layer = [](std::string_view json) {
     HostArray out(Shape{DType::U8, {static_cast<int64_t>(json.size())}});
     std::ranges::transform(json, out.bytes.begin(), [](char c) { return std::byte(c); });
@@ -239,7 +239,7 @@ TEST(Checkpoint, ReadsCodesAsWhatTheyStandFor) {
           "`blocks.0.self_attn.o.weight` is f32[128,128], but the file says");
 }
 
-// A mark without any scale, and no mark: the codes are the numbers.
+// A mark without any scale, and no mark: the codes are the values.
 TEST(Checkpoint, ReadsCodesOfFilesWithoutScalesAsNumbers) {
   const io::Scratch scratch;
   std::map<std::string, HostArray> arrays = smallest(false, false);
@@ -257,7 +257,7 @@ TEST(Checkpoint, ReadsCodesOfFilesWithoutScalesAsNumbers) {
   }
 }
 
-// What another part of a bundle is stored as is not looked into.
+// The storage of other parts of a bundle is ignored.
 TEST(Checkpoint, LeavesTheCodesOfOtherPartsOfABundleAlone) {
   const io::Scratch scratch;
   std::map<std::string, HostArray> bundle;
@@ -312,7 +312,7 @@ TEST_F(LoadingTest, OriginalNamesGiveTheSameParameters) {
     for (const char* prefix : {"", "model.diffusion_model.", "diffusion_model."}) {
       SCOPED_TRACE(std::string(folder) + " " + prefix);
       const io::Scratch scratch;
-      copy_config(folder, scratch.path());  // says that heads have 32 channels, not 128
+      copy_config(folder, scratch.path());  // it has heads of 32 channels, not 128
       write(scratch / "wan.safetensors", Original(folder, prefix).arrays());
 
       for (const bool scan : {true, false}) {
@@ -323,7 +323,8 @@ TEST_F(LoadingTest, OriginalNamesGiveTheSameParameters) {
   }
 }
 
-// One scale for all outputs becomes one for each; LoRA files and other codes would round anew.
+// One scale for all outputs becomes one per output; LoRA files and other codes would need new
+// rounding.
 TEST_F(LoadingTest, KeepsCodesThatAreStoredAsTheyAre) {
   const io::Scratch scratch;
   Original original("wan21_t2v/transformer");
@@ -386,7 +387,7 @@ TEST_F(LoadingTest, CastsEveryFloatDtypeAsItReads) {
   }
 }
 
-/// Bytes of this process in memory: now, and at most since `reset`.
+/// This process's memory in bytes: the current size, or the peak since `reset`.
 int64_t memory(const char* field) {
   std::ifstream in("/proc/self/status");
   for (std::string line; std::getline(in, line);) {
@@ -433,8 +434,8 @@ TEST_F(LoadingTest, TakesNoMoreMemoryThanTheModelAndAFewPieces) {
     }
     const auto buffers = load_tensors(folder, specs, client);
 
-    // On CPU the device's copy is in this process. Beside it: a piece of the file (16 MiB, and what
-    // the kernel maps around it), its cast, and what the allocator keeps.
+    // On a CPU the device's copy is in this process. In addition: a piece of the file (16 MiB, plus
+    // the kernel's read-ahead), its cast, and the allocator's reserve.
     const int64_t growth = memory("VmHWM:") - before;
     EXPECT_GT(growth, model / 2) << "the measurement sees nothing";
     EXPECT_LT(growth, model + (int64_t{48} << 20));

@@ -47,7 +47,7 @@ Tensors products() {
           {"diffusion_model.head.head.alpha", number(0.3F)}};
 }
 
-/// What is added to a module's bias.
+/// The change of a module's bias.
 std::vector<float> bias_of(const Lora::Target& target) {
   const io::TensorView* view = target.up_bias != nullptr ? target.up_bias : target.diff_bias;
   if (view == nullptr) {
@@ -61,8 +61,8 @@ std::vector<float> bias_of(const Lora::Target& target) {
   return out;
 }
 
-/// The same tensors and factors under the same modules. Other programs' names have no bias that
-/// alpha scales: it is scaled in the file then.
+/// The same tensors and factors under the same modules. Other programs' formats have no bias that
+/// alpha scales, so it is scaled in the file.
 void expect_same(const fs::path& a, const fs::path& b) {
   const Lora first = Lora::open(a);
   const Lora second = Lora::open(b);
@@ -103,7 +103,7 @@ TEST(ConvertLora, EveryFormatGivesTheSameDifferencesBack) {
   }
 }
 
-// Readers of kohya's files ask every module for one.
+// Readers of kohya's files require an alpha for each module.
 TEST(ConvertLora, KohyaHasAnAlphaOfEachModule) {
   const io::Scratch scratch;
   write(scratch / "given.safetensors", products());

@@ -23,8 +23,8 @@
 #include "kinema/weights/lora_key.h"
 #include "kinema/weights/names.h"
 
-// LoRA files of Flux and Stable Diffusion XL, whose originals join modules and count them
-// otherwise.
+// LoRA files of Flux and Stable Diffusion XL, whose original releases join modules and number them
+// differently.
 namespace kinema::weights {
 namespace {
 
@@ -41,7 +41,7 @@ Adapter adapter_of(const fs::path& path) {
   return {.lora = std::make_shared<const Lora>(Lora::open(path))};
 }
 
-/// What is added to each parameter.
+/// The change of each parameter.
 std::map<std::string, std::vector<float>> changes(const std::vector<Adapter>& adapters,
                                                   const std::vector<nn::ParamSpec>& specs) {
   std::map<std::string, std::vector<float>> out;
@@ -68,7 +68,7 @@ void expect_same(const std::map<std::string, std::vector<float>>& a,
 
 // ---- Keys ----------------------------------------------------------------------------------
 
-/// The modules that a key is of, as a network of these names has them.
+/// The modules that a key refers to, in a network with these names.
 std::string read(std::string_view key, const NameTable& names) {
   const auto found = read_lora_key(key, names);
   std::string out;
@@ -182,7 +182,7 @@ TEST(LoraOfFamilies, AreRefusedByOtherModels) {
   }
 }
 
-// The numbers of kohya's names depend on how many layers a block has, which is the model's to say.
+// The numbers in kohya's names depend on the number of layers per block, which the model defines.
 TEST(LoraOfFamilies, CountByTheModelsLayers) {
   io::Json config = io::Json::read(io::golden("sdxl/unet/config.json"));
   config.set("layers_per_block", 1);
@@ -274,8 +274,8 @@ INSTANTIATE_TEST_SUITE_P(Files, LoraConversion,
                                          std::pair{"sdxl_kohya_conv", "sdxl/unet"},
                                          std::pair{"sdxl_diffusers_old", "sdxl/unet"}));
 
-/// Attention alone, and of one block its queries and values alone: `linear1` and `qkv` have zeros
-/// for the rest. Alphas differ in the second file, so that they go into the factors.
+/// Only attention, and in one block only its queries and values: `linear1` and `qkv` are zero
+/// elsewhere. Alphas differ in the second file, so they are merged into the factors.
 TEST(LoraConversion, WritesSomeOfWhatTheOriginalJoinsAsZeros) {
   const auto specs = specs_of("flux_dev/transformer");
   const io::Scratch scratch;
@@ -303,7 +303,7 @@ TEST(LoraConversion, WritesSomeOfWhatTheOriginalJoinsAsZeros) {
       const fs::path back = joined.string() + ".back.safetensors";
       convert_lora(source, joined, to);
       convert_lora(joined, back, LoraFormat::DIFFUSERS);
-      // Zeros are changes too, of modules that the source does not name.
+      // Zeros are changes too, for modules that the source does not contain.
       auto zeros = changes({adapter_of(joined)}, specs);
       EXPECT_EQ(zeros, changes({adapter_of(back)}, specs));
       EXPECT_EQ(zeros.size(), 7U);  // q, k, v; q, k, v and the feed-forward layer
@@ -319,7 +319,7 @@ TEST(LoraConversion, WritesSomeOfWhatTheOriginalJoinsAsZeros) {
     const std::string linear1 = "lora_unet_single_blocks_0_linear1";
     EXPECT_EQ(file.at(linear1 + ".lora_up.weight").shape.dims, (Dims{7 * 24, 4}));
     EXPECT_EQ(file.at(linear1 + ".lora_down.weight").shape.dims, (Dims{4, 24}));
-    // alpha / rank stays where it is one.
+    // alpha / rank is kept if it is common to all parts.
     EXPECT_EQ(file.at(linear1 + ".alpha").copy().as<float>()[0], alike ? 2 : 4);
   }
 }
@@ -341,7 +341,7 @@ TEST(LoraConversion, RefusesToJoinModulesOfOtherSizes) {
                                  HasSubstr("20 outputs, expected 24"))));
 }
 
-// diffusers finds nothing in ComfyUI's own names of a UNet; both read kohya's.
+// diffusers does not recognise ComfyUI's own names of a UNet; both read kohya's.
 TEST(LoraConversion, WritesUNetsForComfyUIInKohyasNames) {
   const io::Scratch scratch;
   const fs::path source = io::golden("lora/sdxl_diffusers.safetensors");
@@ -383,7 +383,7 @@ TEST(LoraConversion, KeepsT5UnderTheNamesOfEachProgram) {
   }
 }
 
-// PEFT matches a module by its end: transformers 5 calls CLIP's without `text_model.`.
+// PEFT matches a module by the end of its name: transformers 5 names CLIP's without `text_model.`.
 TEST(LoraConversion, NamesModulesOfTextEncodersSoThatEveryTransformersFindsThem) {
   const io::Scratch scratch;
   convert_lora(io::golden("lora/sdxl_kohya.safetensors"), scratch / "diffusers.safetensors",

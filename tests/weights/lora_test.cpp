@@ -24,7 +24,7 @@ using testing::HasSubstr;
 using testing::Not;
 using testing::ThrowsMessage;
 
-/// What a key is: module, part, and marks.
+/// A key's module, part, and marks.
 std::string read(std::string_view key) {
   const auto found = read_lora_key(key);
   if (!found) {
@@ -54,7 +54,7 @@ TEST(LoraKey, ReadsEveryFormat) {
   EXPECT_EQ(read("lora_unet_blocks_0_self_attn_q.lora_down.weight"),
             "blocks.0.attn1.to_q down kohya");
   EXPECT_EQ(read("lora_unet_blocks_39_ffn_0.alpha"), "blocks.39.ffn.net.0.proj alpha kohya");
-  // VideoX-Fun, with dots behind the block, SimpleTuner.
+  // VideoX-Fun, with dots after the block, SimpleTuner.
   for (const char* name : {"lora_unet__blocks_0_self_attn_q", "lora_unet_blocks_0.self_attn.q",
                            "lycoris_blocks_0_self_attn_q"}) {
     EXPECT_EQ(read(std::string(name) + ".lora_down.weight"),
@@ -116,7 +116,7 @@ HostArray filled(Dims dims, float scale) {
   HostArray out(Shape{DType::F32, std::move(dims)});
   float x = 0.3F;
   for (float& value : out.as<float>()) {
-    x = 3.7F * x * (1.0F - x);  // a chaotic map: values without order in (0, 1)
+    x = 3.7F * x * (1.0F - x);  // a chaotic map: disordered values in (0, 1)
     value = scale * (x - 0.5F);
   }
   return out;
@@ -184,7 +184,8 @@ TEST_F(LoraFile, AddsScaleTimesAlphaOverRankTimesTheProduct) {
         product += value("lora_B.weight", row * 3 + r) * value("lora_A.weight", r * 64 + column);
       }
       const double expected = 1.0 + 0.25 * (6.0 / 3.0 * product + value("diff", row * 64 + column));
-      // Values are below 2; three products and three sums round by at most 6 ulp of f32 there.
+      // Values are below 2; three products and three sums have errors of at most 6 ulp of f32
+      // there.
       EXPECT_NEAR(weight[static_cast<size_t>(row * 64 + column)], expected, 6 * 1.2e-7);
     }
     EXPECT_NEAR(bias[static_cast<size_t>(row)], 2.0 + 0.25 * value("diff_b", row), 2.4e-7);
@@ -211,8 +212,8 @@ TEST_F(LoraFile, AddsSeveralAdaptersInTheirOrder) {
   }
 }
 
-// Two adapters of other ranks on layers of one stack: each layer has room for the most, adapters
-// lie end to end, what is left stays zero.
+// Two adapters of different ranks on layers of one stack: each layer has room for the largest sum
+// of ranks, adapters are stored end to end, and the rest stays zero.
 TEST_F(LoraFile, KeepsProductsApartWhereTheModelHasRoom) {
   pair("transformer.blocks.0.attn1.to_q", 64, 64, 2);
   put("transformer.blocks.0.attn1.to_q.alpha", HostArray::f32({}, std::array{6.0F}));
@@ -249,7 +250,7 @@ TEST_F(LoraFile, KeepsProductsApartWhereTheModelHasRoom) {
       EXPECT_EQ(up[4 * i + r], at("blocks.0.attn1.to_q.lora_B.weight")[2 * i + r % 2]);
     }
   }
-  // Differences, and products of what is no linear layer, change the weight itself.
+  // Differences, and products for anything but a linear layer, change the weight itself.
   EXPECT_EQ(added("blocks.0.attn1.to_q.weight", int64_t{64} * 64)[5],
             0.5F * at("blocks.0.attn1.to_q.diff")[5] - 1.5F * at("blocks.0.attn1.to_q.diff")[5]);
   EXPECT_FALSE(adapters.change("blocks.1.attn1.to_q.weight"));
@@ -326,12 +327,14 @@ TEST_F(LoraFile, TakesAlphasOfRegularExpressionsAsPeftDoes) {
       "alpha_pattern": {"attn1\\.to_(q|k)": 8, "attn1": 20, "blocks\\.1\\..*": 12}})json"}}));
 
   EXPECT_EQ(lora.targets().at("blocks.0.attn1.to_q").factor, 2.0);
-  EXPECT_EQ(lora.targets().at("blocks.0.attn1.to_v").factor, 1.0);  // `attn1` is no end of its name
+  EXPECT_EQ(lora.targets().at("blocks.0.attn1.to_v").factor,
+            1.0);  // its name does not end with `attn1`
   EXPECT_EQ(lora.targets().at("blocks.1.attn2.to_q").factor, 3.0);
   const auto broken =
       write({{"lora_adapter_metadata", R"json({"alpha_pattern": {"to_(q": 3}})json"}});
   EXPECT_THAT([&] { Lora::open(broken); }, ThrowsMessage<Error>(HasSubstr("to_(q")));
-  // Names take no matcher; patterns of a file share what matching may take: these would take hours.
+  // Plain names need no matcher; a file's patterns share a budget for matching: these would take
+  // hours.
   std::string names;
   std::string slow;
   for (int i = 0; i < 4000; ++i) {
@@ -354,8 +357,8 @@ TEST_F(LoraFile, TakesAlphasOfRegularExpressionsAsPeftDoes) {
   EXPECT_THAT([&] { Lora::open(long_one); }, ThrowsMessage<Error>(HasSubstr("at most 4096")));
 }
 
-// Products of rank 4 and 2 in float32, each of which rounds its factor and its sums: a few parts in
-// 10^7 of values around 1.
+// Products of rank 4 and 2 in float32, whose factors and sums are rounded: a few parts in 10^7 of
+// values around 1.
 TEST(LoraGolden, ScalesAsPeftDoes) {
   for (const std::string name : {"adapter", "adapter_rslora"}) {
     const Lora lora = Lora::open(io::golden("lora/" + name + ".safetensors"));
@@ -390,7 +393,7 @@ TEST_F(LoraFile, ReadsAPeftFolder) {
       << R"({"r": 4, "lora_alpha": 6, "use_rslora": true, "alpha_pattern": {}})";
 
   EXPECT_EQ(Lora::open(scratch_.path()).targets().at("blocks.0.attn1.to_q").factor, 3.0);
-  // The same file by its own name, and under another one: its keys say whose it is.
+  // The same file under its own name and under another one: its keys identify the program.
   const auto named = scratch_ / "adapter_model.safetensors";
   EXPECT_EQ(Lora::open(named).targets().at("blocks.0.attn1.to_q").factor, 3.0);
   std::filesystem::rename(named, scratch_ / "kites.safetensors");

@@ -58,7 +58,7 @@ Tensors prefixed(const std::string& prefix, Tensors tensors) {
   return tensors;
 }
 
-/// What tells networks of the families, with so many channels taken.
+/// The tensors that identify a Wan network with `in` input channels.
 Tensors wan(int64_t in) {
   return {{"patch_embedding.weight", {64, in, 1, 2, 2}}, {"head.head.weight", {64, 64}}};
 }

@@ -45,9 +45,10 @@ TEST(NamedBy, NamesTheNearestModule) {
 TEST(NamedBy, SaysOfOtherModulesThatTheyAreNoLinearLayers) {
   const std::vector<std::string> others{"blocks", "blocks.0", "blocks.0.norm2"};
   for (const std::string word : {"norm2", "blocks.0.norm2"}) {
-    EXPECT_THAT([&] { named_by(kNames, std::vector{word}, "lora_target_modules", others); },
-                ThrowsMessage<Error>(HasSubstr("lora_target_modules: `" + word +
-                                               "` is `blocks.0.norm2`, which is no linear layer")));
+    EXPECT_THAT(
+        [&] { named_by(kNames, std::vector{word}, "lora_target_modules", others); },
+        ThrowsMessage<Error>(HasSubstr("lora_target_modules: `" + word +
+                                       "` is `blocks.0.norm2`, which is not a linear layer")));
   }
   EXPECT_THAT(
       [&] { named_by(kNames, std::vector<std::string>{"norm"}, "lora_target_modules", others); },

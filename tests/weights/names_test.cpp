@@ -35,8 +35,8 @@ Layout layout_of_keys(const NameTable& table, const std::vector<std::string>& ke
   return layout_of(table, names);
 }
 
-/// Every key has an original one, which has the key among its pieces and, by the original's names
-/// alone, the same sizes. Returns the original's keys.
+/// Every key has an original one, which has the key among its pieces and, from the original's names
+/// only, the same sizes. Returns the original's keys.
 std::set<std::string> expect_round_trip(const NameTable& table, const std::string& folder) {
   const std::vector<std::string> keys = keys_of(folder);
   const Layout layout = layout_of_keys(table, keys);
@@ -104,11 +104,11 @@ TEST(Names, OfTheReleasedUNetAreCountedByLayers) {
     EXPECT_EQ(original_module(kUNetNames, diffusers)->name, original);
     EXPECT_EQ(read_module(kUNetNames, original)->pieces.at(0).name, diffusers);
   }
-  // With one layer a block a level has two input blocks.
+  // With one layer per block a level has two input blocks.
   const Layout one{.layers_per_block = 1};
   EXPECT_EQ(read_module(kUNetNames, "input_blocks.2.0.op", Spelling::DOTS, one)->pieces.at(0).name,
             "down_blocks.0.downsamplers.0.conv");
-  // Behind a block without attention the upsampler comes second.
+  // After a block without attention the upsampler comes second.
   const Layout plain{.up_attention = {false}};
   EXPECT_EQ(original_module(kUNetNames, "up_blocks.0.upsamplers.0.conv", plain)->name,
             "output_blocks.2.1.conv");

@@ -51,7 +51,7 @@ Arrays read(const fs::path& path) {
   return out;
 }
 
-/// Every tensor of the folder is in the checkpoint, rounded to `dtype`, and nothing else.
+/// The checkpoint contains every tensor of the folder, rounded to `dtype`, and nothing else.
 void expect_same(const Checkpoint& checkpoint, const std::string& folder, DType dtype) {
   const io::ModelFolder files = io::ModelFolder::open(io::golden(folder));
   size_t count = 0;
@@ -105,7 +105,7 @@ TEST(SingleFile, OfStableDiffusionXlHasTheTensorsOfAllItsFolders) {
             "original names of Stable Diffusion XL, vae, text_encoder, text_encoder_2");
 }
 
-// Rows of a tensor lie where they lie in the file.
+// Rows of a tensor are views of the file.
 TEST(SingleFile, CopiesNoRows) {
   const Checkpoint checkpoint = Checkpoint::open(io::golden("single/flux_schnell.safetensors"));
   const io::TensorView& q = checkpoint.at("transformer_blocks.0.attn.to_q.weight");
@@ -136,7 +136,7 @@ TEST(SingleFile, RowsOfCodesKeepTheirScales) {
     for (size_t i = 0; i < scales.as<float>().size(); ++i) {
       scales.as<float>()[i] = 0.5F + static_cast<float>(i);
     }
-    // Another layer's weights may keep their type: those of codes alone must have scales.
+    // Another layer's weights may be stored unscaled: only codes need scales.
     arrays.insert_or_assign(name, convert(before, DType::F8E4M3FN));
     arrays.emplace("double_blocks.0.img_attn.qkv.scale_weight", scales);
     const Checkpoint checkpoint = Checkpoint::open(write(scratch / "fp8.safetensors", arrays));
@@ -165,7 +165,7 @@ TEST(SingleFile, RowsOfCodesKeepTheirScales) {
   }
 }
 
-// Codes of GGUF are made floats as a whole, and the rows taken of them.
+// GGUF codes are decoded completely, and rows are taken from the floats.
 TEST(SingleFile, RowsOfGgufAreThoseOfItsFloats) {
   const io::Scratch scratch;
   std::vector<float> values(96 * 32);
@@ -296,7 +296,7 @@ TEST_P(Conversion, ToOriginalNamesAndBackChangesNothing) {
   for (const networks::Format format : {networks::Format::ORIGINAL, networks::Format::COMFYUI}) {
     const fs::path inside = scratch / std::to_string(static_cast<int>(format));
     fs::create_directory(inside);
-    // Heads of a tiny model are in no file.
+    // A tiny model's number of heads is in no file.
     fs::copy_file(folder / "config.json", inside / "config.json");
     networks::convert_transformer(folder, inside / "one.safetensors", {.to = format});
     const Checkpoint original = Checkpoint::open(inside / "one.safetensors");
@@ -308,7 +308,7 @@ TEST_P(Conversion, ToOriginalNamesAndBackChangesNothing) {
   }
 }
 
-// What the original joins is stored as codes together, and read as codes apart.
+// What the original joins is encoded together, and read as separate codes.
 TEST(Conversion, ToCodesKeepsThemInEveryPart) {
   const io::Scratch scratch;
   const fs::path folder = io::golden("flux_dev/transformer");
@@ -331,7 +331,8 @@ TEST(Conversion, ToCodesKeepsThemInEveryPart) {
         off = std::max(off, std::abs(exact.as<float>()[i] - read.as<float>()[i]));
       }
       EXPECT_GT(off, 0.0F) << key;
-      // Half of the last of float8's four bits; the scale is the largest of a whole joined weight.
+      // Half of the last of float8's four bits; the scale is the largest value of a complete joined
+      // weight.
       EXPECT_LT(off, largest / 16) << key;
     }
   }

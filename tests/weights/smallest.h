@@ -4,8 +4,8 @@
 
 namespace kinema::weights {
 
-/// A transformer of one head of 128, which names alone can tell, with every kind of parameter that
-/// is asked for.
+/// A transformer with one head of 128, whose sizes follow from its names, with every requested kind
+/// of parameter.
 inline wan::TransformerConfig smallest_config(bool image, bool position) {
   wan::TransformerConfig config;
   config.num_attention_heads = 1;

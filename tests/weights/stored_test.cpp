@@ -33,7 +33,7 @@ StoredWeight stored(const HostArray& weight, DType codes, std::string_view name 
 
 class StoredWeights : public testing::TestWithParam<DType> {};
 
-// Rows longer than what is brought to F32 at a time, of each dtype that files have.
+// Rows longer than what is converted to F32 at a time, in every dtype of files.
 TEST_P(StoredWeights, AreOfTheFloatsThatAFileHas) {
   for (const DType dtype : {DType::BF16, DType::F16, DType::F32}) {
     const HostArray weight = convert(normal({3, 9000}, 7), dtype);
@@ -60,8 +60,8 @@ TEST_P(StoredWeights, AreOfTheFloatsThatAFileHas) {
   }
 }
 
-// Of the same weights, with the largest of each row positive: halves of codes, which the last bit
-// of a division decides, do not come.
+// For the same weights, with the largest of each row positive: this avoids values halfway between
+// codes, which the last bit of a division decides.
 TEST_P(StoredWeights, AreTheCodesThatProductsMake) {
   HostArray weight = normal({6, 40}, 1);
   for (size_t row = 0; row < 6; ++row) {
@@ -78,7 +78,7 @@ TEST_P(StoredWeights, AreTheCodesThatProductsMake) {
           .run_on_host(std::vector{weight});
   const StoredWeight found = stored(weight, GetParam());
   EXPECT_EQ(found.codes.shape, results[0].shape);
-  // A quotient may round to the other side of a middle: few do, by one code.
+  // A quotient may fall on the other side of a midpoint: few do, and by one code.
   const auto a = found.codes.bytes;
   const auto b = results[0].bytes;
   int different = 0;
@@ -150,7 +150,7 @@ TEST_P(StoredWeights, MoveATransformerByTheirRoundingAlone) {
   options.scan_layers = false;
   const HostArray unrolled = prediction(options, nullptr);
 
-  // Rounding weights alone does less than rounding activations too, which is 1.6 % (int8) and 7 %
+  // Rounding only weights does less than also rounding activations, which is 1.6 % (int8) and 7 %
   // (fp8).
   EXPECT_LT(distance(scanned, plain), GetParam() == DType::S8 ? 0.02 : 0.07);
   EXPECT_GT(distance(scanned, plain), 1e-4) << "nothing was rounded";
@@ -176,7 +176,7 @@ TEST_P(StoredWeights, AreFiniteOrRefusedByName) {
                                      testing::HasSubstr(std::isnan(value) ? "NaN" : "infinity"))));
     }
   }
-  // The largest number is one: a scale of it is no larger.
+  // The largest number is one, so its scale is no larger.
   HostArray weight = normal({2, 4}, 1);
   weight.as<float>()[3] = std::numeric_limits<float>::max();
   EXPECT_NO_THROW(stored(weight, GetParam()));
@@ -185,14 +185,14 @@ TEST_P(StoredWeights, AreFiniteOrRefusedByName) {
 INSTANTIATE_TEST_SUITE_P(Dtypes, StoredWeights, testing::Values(DType::S8, DType::F8E4M3FN),
                          [](const auto& dtype) { return std::string(to_string(dtype.param)); });
 
-// What quantized products would make of the weights anyway: the stored codes are used as they are.
+// Quantized products would compute the same codes: the stored ones are used directly.
 TEST(StoredWeights, AreTheOperandsOfProductsOfTheSameCodes) {
   nn::ModelOptions options;
   options.quantization = {.mode = nn::Quantization::Mode::FP8,
                           .module_path = "blocks/(ffn|attn[12]/[^a]).*"};
   const HostArray quantized = prediction(options, nullptr);
   options.weights_storage = DType::F8E4M3FN;
-  // The same codes but for quotients on the other side of a middle (`store` divides truly).
+  // The same codes except for quotients on the other side of a midpoint (`store` divides exactly).
   EXPECT_LT(distance(prediction(options, nullptr), quantized), 0.02);
 }
 

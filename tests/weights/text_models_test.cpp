@@ -100,10 +100,10 @@ TEST(T5Config, T5BeforeItsGatesIsRefused) {
   EXPECT_THAT([] { parse_t5_config(with(kT5, "feed_forward_proj", "relu")); },
               ThrowsMessage<Error>(HasSubstr("`gated-gelu` only")));
   EXPECT_THAT([] { parse_t5_config(without(kT5, "feed_forward_proj")); },
-              ThrowsMessage<Error>(HasSubstr("stands for relu")));
+              ThrowsMessage<Error>(HasSubstr("means relu")));
 }
 
-/// A copy of a model's folder whose tensors have other names; an empty name leaves one out.
+/// A copy of a model's folder with renamed tensors; an empty name omits one.
 class Renamed {
  public:
   Renamed(const std::string& folder, const std::function<std::string(const std::string&)>& name) {

@@ -33,7 +33,7 @@ std::string problem_of(const std::function<void()>& run) {
   return "";
 }
 
-/// Why the Wan 2.1 config with one key changed is refused.
+/// The error for the Wan 2.1 config with one key changed.
 std::string problem_with(const char* key, Json value) {
   Json json = golden("wan21_t2v");
   json.set(key, std::move(value));
@@ -99,7 +99,7 @@ class VaeFolder : public testing::Test {
   }
   void TearDown() override { fs::remove_all(folder_); }
 
-  /// Why the golden VAE with its tensors changed by `rename` is refused.
+  /// The error for the golden VAE with its tensors renamed by `rename`.
   std::string problem(const std::function<std::string(const std::string&)>& rename) {
     const io::ModelFolder from = io::ModelFolder::open(kGolden / "wan22_ti2v" / "vae");
     std::vector<io::TensorEntry> entries;

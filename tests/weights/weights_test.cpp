@@ -26,7 +26,7 @@ void write(const std::filesystem::path& path, const std::string& text) {
   std::ofstream(path, std::ios::binary) << text;
 }
 
-/// A good config.json with one value replaced, or the key taken out for an empty value.
+/// A valid config.json with one value replaced, or the key removed for an empty value.
 std::string changed(const std::string& key, const std::string& value) {
   std::string text;
   const io::Json config = io::Json::read(io::golden("wan21_t2v/transformer/config.json"));
@@ -122,7 +122,7 @@ TEST(CheckPath, NamesTheTensorAndHowManyMore) {
               ThrowsMessage<Error>(HasSubstr("`blocks.0.attn1.to_q.weight` [12,12] is missing")));
   EXPECT_THAT([] { networks::check_path(io::golden("corrupt/model_wrong_shape")); },
               ThrowsMessage<Error>(HasSubstr(
-                  "`blocks.0.attn1.to_q.weight` is f32[12,11] but the config wants [12,12]")));
+                  "`blocks.0.attn1.to_q.weight` is f32[12,11] but the config expects [12,12]")));
   EXPECT_THAT([] { networks::check_path(io::golden("corrupt/model_extra_tensor")); },
               ThrowsMessage<Error>(HasSubstr("`blocks.1.attn1.to_q.weight`")));
   EXPECT_THAT([] { networks::check_path(io::golden("corrupt/model_wrong_dtype")); },
@@ -229,7 +229,8 @@ TEST_F(WeightsTest, DrawsWhatTheInitialiserSays) {
     }
     fail("no parameter {}", name);
   };
-  // 2 x 64 x 64 values: the sample deviation of a uniform is within 2 percent (3 sigma are 1.5).
+  // 2 x 64 x 64 values: the sample deviation of a uniform distribution is within 2 percent (3 sigma
+  // are 1.5).
   const Moments q = moments(find("blocks.{}.attn1.to_q.weight"));
   const double bound = std::sqrt(6.0 / 128.0);
   EXPECT_LE(q.largest, bound);
@@ -241,7 +242,7 @@ TEST_F(WeightsTest, DrawsWhatTheInitialiserSays) {
   EXPECT_EQ(moments(find("proj_out.weight")).largest, 0.0);
   EXPECT_EQ(moments(find("blocks.{}.attn1.to_q.bias")).largest, 0.0);
   EXPECT_EQ(moments(find("blocks.{}.norm2.weight")).mean, 1.0);
-  // Rows 2 and 5 are gates: N(0.5, 1/8), 128 values a row over the two layers.
+  // Rows 2 and 5 are gates: N(0.5, 1/8), 128 values per row over the two layers.
   const HostArray table = find("blocks.{}.scale_shift_table");
   for (int64_t row = 0; row < 6; ++row) {
     double mean = 0.0;

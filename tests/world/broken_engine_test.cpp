@@ -1,4 +1,4 @@
-// What carries messages fails: whoever waits is told, and the process goes on.
+// The message transport fails: everyone who waits gets an error, and the process continues.
 #include <gmock/gmock.h>
 
 #include <atomic>
@@ -18,7 +18,7 @@ using testing::ThrowsMessage;
 
 const std::vector<std::string> kNames{"process 0 on a", "process 1 on b"};
 
-/// Fails at what `at` says, once `fails` is set.
+/// Fails in the call `at`, once `fails` is set.
 class BrokenEngine : public Engine {
  public:
   enum class At { SEND, RECEIVE, DONE };
@@ -72,7 +72,7 @@ TEST(BrokenEngine, IsTheFailureOfTheRun) {
       Pulse pulse(engine, kNames, {});
       EXPECT_TRUE(soon([&] { return !pulse.failure().empty(); }));
       EXPECT_EQ(pulse.failure(), "[world] the network is gone");
-      // Process 0 says it, another one does where process 0 cannot be told.
+      // Process 0 reports it; another process does if it cannot tell process 0.
       EXPECT_EQ(pulse.fail(pulse.failure(), 60), rank == 0);
       if (rank == 0) {
         EXPECT_THAT(pulse.errors(0), ElementsAre("[world] the network is gone"));
@@ -84,7 +84,7 @@ TEST(BrokenEngine, IsTheFailureOfTheRun) {
   }
 }
 
-// What stands in something that nothing interrupts is ended all the same.
+// A process that is stuck in an uninterruptible call is ended.
 TEST(BrokenEngine, EndsWhatIsOverdue) {
   const auto engine = std::make_shared<BrokenEngine>(1, BrokenEngine::At::DONE);
   Pulse pulse(engine, kNames, {});

@@ -53,7 +53,7 @@ TEST(Communicator, SendsFromOneToAnother) {
       return std::string(length, static_cast<char>('a' + rank));
     };
     const int64_t before = (world.rank() + 2) % 3;
-    if (world.is_first()) {  // round: 0 to 1 to 2 to 0
+    if (world.is_first()) {  // around: 0 to 1 to 2 to 0
       world.talk().send(text(0), 1, wait);
       EXPECT_TRUE(world.talk().receive(before, wait) == text(before));
     } else {
@@ -90,7 +90,7 @@ TEST(Communicator, NamesTheProcessThatDoesNotCome) {
     } catch (const Error& caught) {
       error = caught.what();
     }
-    // Process 0 knows who is missing; the others wait for it.
+    // Process 0 knows who is missing; the others wait for process 0.
     EXPECT_THAT(error, AllOf(HasSubstr(world.is_first() ? "process 2 did" : "process 0 did"),
                              HasSubstr("a meeting")));
   }
@@ -112,12 +112,12 @@ TEST(Communicator, EndsAWaitWhenAnotherFailed) {
   world.talk().barrier({.what = "the end of the test"});
 }
 
-// Its memory is the engine's until the network is done with it.
+// The engine owns its memory until the network is done with it.
 TEST(Engine, WhatIsDroppedWhileItIsSentArrivesWhole) {
   World& world = test_world();
   Engine& engine = *world.engine();
   const int channel = engine.open_channel();
-  const std::string text(size_t{64} << 20, 'a');  // more than a receiver takes without being asked
+  const std::string text(size_t{64} << 20, 'a');  // more than a receiver accepts without a request
   world.talk().barrier({.what = "the start of the test"});
   if (world.rank() == 1) {
     auto copy = Message::copy_of(text);
@@ -138,7 +138,7 @@ TEST(Engine, WhatIsDroppedWhileItIsSentArrivesWhole) {
   world.talk().barrier({.what = "the end of the test"});
 }
 
-// What arrives late for one that was given up is nobody's memory but the engine's.
+// Data that arrives late for an abandoned receive goes only into the engine's memory.
 TEST(Engine, WhatIsGivenUpWhileItArrivesIsWrittenNowhere) {
   World& world = test_world();
   Engine& engine = *world.engine();

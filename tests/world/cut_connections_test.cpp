@@ -1,4 +1,4 @@
-// Engines whose connections are cut again and again.
+// Engines whose connections are cut repeatedly.
 #include <gmock/gmock.h>
 
 #include <random>
@@ -10,7 +10,7 @@
 namespace kinema::world {
 namespace {
 
-/// Engines of `size` processes that meet and speak through a proxy.
+/// Engines of `size` processes that meet and communicate through a proxy.
 struct CutOff {
   std::string coordinator = free_address();
   CuttingProxy proxy;
@@ -31,7 +31,7 @@ struct CutOff {
   }
 };
 
-/// What a process sends to another as its i-th message: from nothing to megabytes.
+/// The i-th message from one process to another: from nothing to megabytes.
 std::string text_of(int64_t from, int64_t to, int i) {
   std::mt19937_64 random(static_cast<uint64_t>((from * 100 + to) * 1000 + i));
   const size_t largest = i % 10 == 9 ? 3 << 20 : 5000;

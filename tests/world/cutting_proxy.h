@@ -24,13 +24,13 @@
 
 namespace kinema::world {
 
-/// Stands between the processes of a run on this host, and ends each connection after a random
-/// number of bytes, in the middle of whatever they are. Processes that meet at `address` are given
-/// addresses of the proxy for each other, as it changes them in what they say to each other there.
+/// A proxy between the processes of a run on this host, which cuts each connection after a random
+/// number of bytes, anywhere in the stream. It changes the addresses that processes exchange at
+/// `address` to its own, so that they connect through it.
 class CuttingProxy {
  public:
-  /// Connections between processes carry `shortest` to `longest` bytes; those of the meeting a
-  /// thousand at most.
+  /// Connections between processes carry `shortest` to `longest` bytes; those for meeting at most a
+  /// thousand.
   CuttingProxy(const std::string& coordinator, uint64_t seed, double shortest, double longest)
       : random_(seed), shortest_(shortest), longest_(longest) {
     address_ = door_to(coordinator, /*is_meeting=*/true);
@@ -53,7 +53,7 @@ class CuttingProxy {
   };
   struct Side {
     io::Descriptor socket;
-    std::string unsent;  // of what the other side said
+    std::string unsent;  // data from the other side
   };
   struct Connection {
     std::array<Side, 2> sides;
@@ -106,7 +106,7 @@ class CuttingProxy {
     }
     for (const auto& each : connections_) {
       for (size_t side : {0, 1}) {
-        // Of one that cannot be written to as fast no more is read.
+        // Stops reading from one side while the other accepts no more data.
         const bool reads = each->sides[1 - side].unsent.size() < size_t{1} << 20;
         const bool writes = !each->sides[side].unsent.empty();
         items.push_back(
@@ -136,7 +136,7 @@ class CuttingProxy {
     std::erase_if(connections_, [](const auto& each) { return each->ended; });
   }
 
-  /// What one side says, to the other.
+  /// Carries one side's data to the other.
   void carry(Connection& connection, size_t from) {
     Side& to = connection.sides[1 - from];
     for (int i = 0; i < 16 && to.unsent.size() < size_t{1} << 20 && !connection.ended; ++i) {
@@ -160,7 +160,7 @@ class CuttingProxy {
       to.unsent.erase(0, sent > 0 ? static_cast<size_t>(sent) : 0);
     }
     if (connection.left <= 0 && to.unsent.empty() && !connection.ended) {
-      // A reset also loses what the system has not delivered yet.
+      // A reset also loses data that the system has not delivered yet.
       const linger reset{.l_onoff = static_cast<int>(random_() % 2), .l_linger = 0};
       for (const Side& each : connection.sides) {
         setsockopt(each.socket.get(), SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
@@ -175,7 +175,7 @@ class CuttingProxy {
   double longest_;
   std::string address_;
   std::vector<Door> doors_;
-  std::map<std::string, std::string> door_of_;  // by the address behind it
+  std::map<std::string, std::string> door_of_;  // by the address that it forwards to
   std::vector<std::unique_ptr<Connection>> connections_;
   std::atomic<int> cuts_ = 0;
   std::atomic<bool> cuts_on_ = true;

@@ -16,7 +16,7 @@ using std::chrono::milliseconds;
 using testing::HasSubstr;
 using testing::ThrowsMessage;
 
-/// Keeps keys in this process, as several would see them.
+/// A key-value store in this process, as several processes would see it.
 class StoreEngine : public Engine {
  public:
   int64_t rank() const override { return 0; }
@@ -77,7 +77,7 @@ TEST(Keys, EndsAWaitWhenAnotherProcessFailed) {
               ThrowsMessage<Error>("[a] process 1 fell"));
 }
 
-// A second client of a process puts its keys anew, with other values.
+// A process's second client puts its keys again, with other values.
 TEST(Keys, AreOfOneObject) {
   const auto engine = std::make_shared<StoreEngine>();
   Keys first(engine);
@@ -88,7 +88,7 @@ TEST(Keys, AreOfOneObject) {
   EXPECT_EQ(first.find("a"), "1");
 }
 
-// PMIx takes 511 bytes.
+// PMIx allows 511 bytes.
 TEST(Keys, MayBeLong) {
   const auto engine = std::make_shared<StoreEngine>();
   Keys keys(engine);

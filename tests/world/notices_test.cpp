@@ -24,7 +24,7 @@ TEST(Notices, SayWhoseTheyAre) {
 TEST(Notices, AreNotShownWhereTheFirstHasThemToo) {
   Notices all = notices();
   all.heard(1, "x");
-  EXPECT_THAT(all.due(100), IsEmpty());  // it may come to it yet
+  EXPECT_THAT(all.due(100), IsEmpty());  // it may still reach that point
   all.shown("x");
   EXPECT_THAT(all.due(0), IsEmpty());
   all.heard(2, "x");

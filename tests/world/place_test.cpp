@@ -86,7 +86,7 @@ TEST(Place, MeetsOnSlurmsFirstHostWithoutPmix) {
   EXPECT_EQ(coordinator("n[4]-ib,x"), "n4-ib:61443");
 }
 
-// They run side by side, on the same first host.
+// They run at the same time, with the same first host.
 TEST(Place, MeetsElsewhereInAnotherStep) {
   const auto coordinator = [](const std::string& job, const std::string& step) {
     return place_in({{"SLURM_PROCID", "0"},
@@ -101,7 +101,7 @@ TEST(Place, MeetsElsewhereInAnotherStep) {
   EXPECT_EQ(coordinator("4095", "4294967290"), "a:64953");
 }
 
-// As mpiexec of MPICH and Intel's: an older PMI, which says no place to meet.
+// As in mpiexec of MPICH and Intel: an older PMI without an address to meet.
 TEST(Place, ReadsHydrasEnvironment) {
   std::map<std::string, std::string> variables = {
       {"PMI_RANK", "3"}, {"PMI_SIZE", "4"}, {"MPI_LOCALRANKID", "1"}, {"MPI_LOCALNRANKS", "2"}};
@@ -113,7 +113,7 @@ TEST(Place, ReadsHydrasEnvironment) {
   EXPECT_THAT(place.local_size, Optional(2));
   EXPECT_EQ(meeting_at(place, "a:1").coordinator, "a:1");
   EXPECT_THROW(meeting_at(place, ""), Error);
-  // Slurm started its helpers, one a host.
+  // Slurm started the launcher's helpers, one per host.
   variables["SLURM_PROCID"] = "1";
   variables["SLURM_STEP_NUM_TASKS"] = "2";
   EXPECT_EQ(place_in(variables).rank, 3);
@@ -154,7 +154,8 @@ TEST(Place, IsWhatKeysSay) {
   EXPECT_EQ(told_place(pod, 0, 1, "").coordinator, "b:2");
   EXPECT_EQ(told_place(pod, 0, 1, "c:3").coordinator, "c:3");
   EXPECT_EQ(told_place(pod, 1, 2, "").rank, 1);
-  EXPECT_FALSE(told_place(pod, 1, 2, "").has_own_console);  // what a launcher says stays
+  EXPECT_FALSE(
+      told_place(pod, 1, 2, "").has_own_console);  // the launcher's information has precedence
   const auto error = [](const Place& found, int64_t rank, std::optional<int64_t> size,
                         const char* coordinator) {
     try {
@@ -171,7 +172,7 @@ TEST(Place, IsWhatKeysSay) {
   EXPECT_THAT(error(pod, 1, 3, ""), HasSubstr("this is process 1 of 2"));
 }
 
-// The script of a batch job has the job's variables, but is one process.
+// A batch job's script has the job's variables, but is one process.
 TEST(Place, IsAloneInABatchScript) {
   EXPECT_EQ(place_in({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "8"}}).launcher, Launcher::NONE);
 }

@@ -23,7 +23,7 @@ const std::vector<std::string> kNames{"process 0 on a", "process 1 on b", "proce
 
 void sleep(double seconds) { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); }
 
-/// Waits for what a beat brings.
+/// Waits for the effect of a heartbeat.
 template <typename Condition>
 bool soon(const Condition& condition) {
   for (int i = 0; i < 300 && !condition(); ++i) {
@@ -85,7 +85,7 @@ TEST(Pulse, NamesAProcessThatIsNotHeardOf) {
     pulse->begin(7, "in the step", false);
     sleep(0.3);
     if (world.rank() == 2) {
-      pulse.reset();  // as if it were dead
+      pulse.reset();  // simulates death
     } else {
       EXPECT_TRUE(soon([&] { return !pulse->failure().empty(); }));
       EXPECT_THAT(pulse->failure(), AllOf(HasSubstr("process 2 on c has not been heard of"),
@@ -97,7 +97,7 @@ TEST(Pulse, NamesAProcessThatIsNotHeardOf) {
 
 TEST(Pulse, SpeaksOftenEnoughForAShortTimeout) {
   World& world = test_world();
-  Pulse pulse(world.engine(), kNames, {});  // a beat a second
+  Pulse pulse(world.engine(), kNames, {});  // one heartbeat per second
   world.talk().barrier({.what = "the start of the test"});
   pulse.set_timeout(1);
   sleep(2.5);
@@ -118,7 +118,7 @@ TEST(Pulse, NamesAProcessThatLivesButStandsStill) {
   world.talk().barrier({.what = "the end of the test"});
 }
 
-// A compile takes as long as it takes.
+// A compile may take any time.
 TEST(Pulse, DoesNotJudgeWhatIsAnnouncedAsLong) {
   World& world = test_world();
   world.talk().barrier({.what = "the start of the test"});
@@ -165,7 +165,7 @@ TEST(Pulse, DoesNotJudgeWhoCompilesInWhatIsShort) {
   } else {
     pulse.begin(3, "writing a checkpoint", true);
   }
-  EXPECT_TRUE(soon([&] { return !pulse.failure().empty(); }));  // now it does stand still
+  EXPECT_TRUE(soon([&] { return !pulse.failure().empty(); }));  // now it is stuck
   EXPECT_THAT(pulse.failure(), HasSubstr("process 1 on b lives, but has stood still"));
   world.talk().barrier({.what = "the end of the test"});
 }

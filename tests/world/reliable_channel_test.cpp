@@ -1,4 +1,4 @@
-// Two sides without sockets, over connections that lose what these tests say.
+// Two sides without sockets, over connections that lose what the tests choose.
 #include "kinema/world/reliable_channel.h"
 
 #include <gmock/gmock.h>
@@ -21,7 +21,7 @@ using testing::ThrowsMessage;
 using Time = ReliableChannel::Time;
 using Texts = std::vector<std::string>;
 
-/// Messages of one side to the other, and acknowledgements back.
+/// Messages from one side to the other, and acknowledgements back.
 struct Line {
   ReliableChannel from{0};
   ReliableChannel to{1};
@@ -50,7 +50,7 @@ struct Line {
     }
   }
   void wait(milliseconds time) { now += time; }
-  /// Everything arrives, until nothing is left to say.
+  /// Delivers everything until neither side has more to send.
   void settle() {
     for (int turn = 0; turn < 50; ++turn) {
       arrive(all_of(from));
@@ -132,7 +132,7 @@ TEST(ReliableChannel, MissesTheLastOnesByAProbe) {
   line.all_of(line.from);  // and the probe
   line.wait(ReliableChannel::kProbeAfter);
   line.arrive(line.all_of(line.from));
-  line.all_of(line.to);  // and what is said of it
+  line.all_of(line.to);  // and the answer to it
   line.settle();
   EXPECT_THAT(line.got, ElementsAre("a"));
   EXPECT_TRUE(line.from.all_acknowledged());
@@ -204,8 +204,8 @@ TEST(ReliableChannel, RefusesWhatNoSenderMakes) {
               ThrowsMessage<Error>(HasSubstr("a part of 3 bytes came after 6 of the 7 bytes")));
 }
 
-/// Two sides that both send, over connections that end at random moments: what is on the way then
-/// is lost, in both directions.
+/// Two sides that both send, over connections that end at random moments: packets in transit are
+/// lost, in both directions.
 TEST(ReliableChannel, LosesNothingAtAThousandCuts) {
   std::mt19937_64 random(3);
   std::vector<ReliableChannel> sides = {ReliableChannel(0), ReliableChannel(1)};

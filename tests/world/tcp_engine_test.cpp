@@ -1,4 +1,4 @@
-// Several engines in one process, each as a process of its own would have it.
+// Several engines in one process, each as if in a process of its own.
 #include "kinema/world/tcp_engine.h"
 
 #include <gmock/gmock.h>
@@ -86,7 +86,8 @@ TEST(TcpEngine, AMessageGivenUpIsTheNextOnes) {
   EXPECT_EQ(text_of(*receives), "x");
 }
 
-// It is done once the network has it: who waits for that keeps no more than a window in memory.
+// A send completes once the network has it, so a sender that waits keeps at most one window in
+// memory.
 TEST(TcpEngine, ASendWaitsForRoomInTheWindow) {
   const Engines all = join(2);
   const Message large = Message::copy_of(std::string(3 * ReliableChannel::kWindowBytes, 'x'));
@@ -138,7 +139,7 @@ TEST(TcpEngine, NamesTwoWithOneNumberAndOtherCounts) {
   }
 }
 
-// As where one is ended while the last is waited for, and started again.
+// As when a process is ended while the last one is waited for, and started again.
 TEST(TcpEngine, OneThatLeftMayComeAgain) {
   for (const bool is_last : {false, true}) {
     const std::string address = free_address();
@@ -146,7 +147,7 @@ TEST(TcpEngine, OneThatLeftMayComeAgain) {
     {
       const Stranger gone(address);
       gone.say(line_of(Hello{.rank = 1, .size = 3, .address = "tcp://127.0.0.1:1", .token = "x"}));
-      // Of the port's owner nobody is told that it has come; that it says nothing is the rule.
+      // The port's owner gives no sign that the hello has arrived, so wait.
       std::this_thread::sleep_for(std::chrono::milliseconds(300));
     }
     auto others = is_last ? start(address, {{2, 3}}) : start(address, {{1, 3}, {2, 3}});
@@ -170,8 +171,8 @@ TEST(TcpEngine, NamesAPortThatIsTaken) {
               ThrowsMessage<Error>(HasSubstr("are there already")));
 }
 
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // which want addresses
-/// What joining throws in a process that has all the threads which it may have.
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // which need address space
+/// The exception of joining in a process at its limit of threads.
 std::string error_without_threads() {
   int64_t pages = 0;
   std::ifstream("/proc/self/statm") >> pages;
@@ -184,7 +185,7 @@ std::string error_without_threads() {
       others->emplace_back([] { std::this_thread::sleep_for(std::chrono::hours(1)); });
     }
   } catch (const std::system_error&) {
-    // As many as there may be.
+    // The limit is reached.
   }
   try {
     join_over_tcp({.rank = 0, .size = 2, .coordinator = free_address(), .seconds = 1});
@@ -235,7 +236,7 @@ TEST(TcpEngine, SaysThatProcess0DoesNotAnswer) {
   EXPECT_THAT(told, HasSubstr("waiting for 2 processes"));
 }
 
-/// What anyone may send to an open port.
+/// Data that anyone may send to an open port.
 std::vector<std::string> garbage() {
   return {
       "\n",
@@ -257,7 +258,7 @@ TEST(TcpEngine, StrangersAreNotHeard) {
   for (const std::string& each : garbage()) {
     strangers.emplace_back(address).say(each);
   }
-  strangers.emplace_back(address);  // says nothing
+  strangers.emplace_back(address);  // stays silent
   auto second = start(address, {{1, 2}});
   const Engines all = {first.front().get(), second.front().get()};
   all[0]->send(0, Message::copy_of("ok"), 1, 0);
@@ -269,7 +270,7 @@ TEST(TcpEngine, StrangersAreNotHeard) {
   EXPECT_EQ(text_of(*all[0]->receive(0, 2, 1, 0)), "ok");
 }
 
-// One that repeats its hello is answered once; the secret is for those of the run.
+// A repeated hello is answered once; only processes of the run get the secret.
 TEST(TcpEngine, TellsLateOnesNoSecret) {
   const std::string address = free_address();
   const Engines all = join(2, address);

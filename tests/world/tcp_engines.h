@@ -1,4 +1,4 @@
-// Several engines in one process, each as a process of its own would have it.
+// Several engines in one process, each as if in a process of its own.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -36,7 +36,8 @@ inline std::string free_address() {
   return fmt::format("127.0.0.1:{}", ntohs(at.sin_port));
 }
 
-/// `wanted`: of each process, its number and how many it was told of; gives the engine or throws.
+/// `wanted`: per process its number and the number of processes it was told; returns the engine or
+/// throws.
 inline std::vector<std::future<std::shared_ptr<Engine>>> start(
     const std::string& coordinator, const std::vector<std::pair<int64_t, int64_t>>& wanted,
     double seconds = 60) {
@@ -69,13 +70,13 @@ inline void wait(Pending& message) {
   }
 }
 
-/// Of a message that is received, once it has come.
+/// The text of a received message; waits for it.
 inline std::string text_of(Pending& message) {
   wait(message);
   return message.message().text();
 }
 
-/// Somebody who speaks to an open port.
+/// A stranger that connects to an open port.
 class Stranger {
  public:
   explicit Stranger(const std::string& address) {
@@ -87,7 +88,7 @@ class Stranger {
   void say(const std::string& text) const {
     send_all(*socket_, text, std::chrono::milliseconds(1000));
   }
-  /// What is said until the connection ends.
+  /// The data received until the connection ends.
   std::string hear() const {
     std::string out;
     std::optional<std::string> more = "";

@@ -20,7 +20,7 @@ Place place_in(const Variables& variables) {
   });
 }
 
-/// One line, and one of what to do.
+/// The error, checked to be one line plus one with the remedy.
 std::string error_in(const Variables& variables) {
   try {
     place_in(variables);
@@ -139,7 +139,7 @@ TEST(TpuPlace, RefusesSlicesThatContradictEachOther) {
   EXPECT_THAT(with({{"MEGASCALE_SLICE_ID", "1"}}), HasSubstr("MEGASCALE_NUM_SLICES is not set"));
 }
 
-/// What a metadata server answers.
+/// A metadata server's answers.
 Environment with_metadata(const Variables& variables, const Variables& server) {
   const auto in = [](const Variables& all) {
     return [all](std::string_view name) -> std::optional<std::string> {

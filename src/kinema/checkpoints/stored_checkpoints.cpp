@@ -153,8 +153,8 @@ void StoredCheckpoints::check_one_history(const std::vector<Unsent>& all) const 
     const auto& [first, first_held] = *by_folder.begin();
     check(held == first_held,
           "[train] {} (process {}) and {} (process {}) hold different checkpoints that were not "
-          "sent to {}: the run may go on from those of one folder alone\n  remove the folder of "
-          "those that it is not to go on from",
+          "sent to {}: the run can resume from only one of these folders\n  remove the folders "
+          "with the checkpoints that you do not want",
           first.second, first.first, place.second, place.first, store_.path().text());
   }
 }

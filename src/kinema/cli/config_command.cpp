@@ -141,11 +141,11 @@ int show_config(const ConfigOptions& options) {
 void add_config(Program& program) {
   Command command = program.add(
       "config",
-      "Print every key with its value and where it comes from (the output is a configuration), or "
-      "what one KEY means");
+      "Print every key with its value and origin (the output is a configuration), or what one KEY "
+      "means");
   const auto options = std::make_shared<ConfigOptions>();
   command.option("CONFIG key=value | KEY", options->words,
-                 "a YAML file, and keys that win over it; or the name of a key");
+                 "a YAML file and keys that override it, or the name of a key");
   command.flag("--json", options->json, "print JSON");
   command.flag("--docs", options->docs, "print the table of all keys as Markdown");
   command.run([options] { return show_config(*options); });

@@ -26,7 +26,7 @@ std::optional<DType> dtype_of(const Words& words) {
   }
   const std::optional<DType> dtype = dtype_from_string(words.dtype);
   check(dtype.has_value() && is_float(*dtype) && *dtype != DType::F64 && !is_f8(*dtype),
-        "[convert] `{}` is no dtype of weights: float32, bfloat16 and float16 are", words.dtype);
+        "[convert] --dtype is `{}`, expected float32, bfloat16 or float16", words.dtype);
   return dtype;
 }
 
@@ -52,25 +52,23 @@ int convert(const Words& words) {
 
 void add_convert(Program& program) {
   Command command = program.add(
-      "convert",
-      "Write a transformer, a UNet, a whole checkpoint or a LoRA file in the names and layout of "
-      "another program");
+      "convert", "Write a transformer, UNet, complete checkpoint or LoRA file for another program");
   const auto words = std::make_shared<Words>();
   command
       .option("SOURCE", words->source,
-              "a diffusers or original folder, a pipeline, a checkpoint, or a safetensors or "
-              "GGUF file in any of these names; a LoRA file or PEFT folder")
+              "a diffusers or original folder, a pipeline, a checkpoint, a safetensors or GGUF "
+              "file, a LoRA file or a PEFT folder")
       .required();
   command
       .option("TARGET", words->target, "a folder, or a file that ends with .safetensors or .gguf")
       .required();
   command
       .option("--to", words->to,
-              "diffusers | original | comfyui | fp8 | int8 | gguf; of a LoRA file also kohya")
+              "diffusers | original | comfyui | fp8 | int8 | gguf; for a LoRA file also kohya")
       .required();
   command.option("--dtype", words->dtype,
-                 "float32 | bfloat16 | float16; each tensor keeps its own when absent");
-  command.option("--shard-gib", words->shard_gib, "size of a folder's files at most");
+                 "float32 | bfloat16 | float16; by default each tensor keeps its own");
+  command.option("--shard-gib", words->shard_gib, "largest size of a file in a folder, in GiB");
   command.run([words] { return convert(*words); });
 }
 

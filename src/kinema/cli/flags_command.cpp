@@ -157,7 +157,7 @@ int show_profile(const std::string& name) {
 }  // namespace
 
 void add_flags(Program& program) {
-  Command command = program.add("flags", "Check, explain and choose the compilers' flags");
+  Command command = program.add("flags", "Check, explain and choose compiler flags");
   const auto docs = std::make_shared<bool>(false);
   command.flag("--docs", *docs, "print every flag, rule and profile as Markdown");
   command.run([docs] {
@@ -167,21 +167,21 @@ void add_flags(Program& program) {
   });
 
   const auto options = std::make_shared<FlagsOptions>();
-  Command checking = command.add(
-      "check", "Say what is wrong with a list of flags (or the environment); exit status 1 if so");
+  Command checking =
+      command.add("check", "Check a list of flags (or the environment); exit status 1 on an error");
   checking.other_words(options->words);  // a list begins with dashes
   checking.footer(
       "kinema flags check \"--xla_enable_async_all_reduce=true ...\" target=v6e:4x4\n"
-      "Without a list the environment is checked; XLA_FLAGS=... and LIBTPU_INIT_ARGS=... say "
-      "which\n"
-      "variable a list is for. CONFIG.yml and key=value are taken into account.");
-  checking.flag("--fix", options->fix, "print the list as the remedies have it");
+      "Without a list it checks the environment. XLA_FLAGS=LIST or LIBTPU_INIT_ARGS=LIST is a "
+      "list\n"
+      "for that variable. CONFIG.yml and key=value are taken into account.");
+  checking.flag("--fix", options->fix, "print the corrected list");
   checking.option("--allow", options->allow, "a rule whose error is ignored").one_value();
   checking.flag("--json", options->json, "print JSON");
   checking.run([options] { return check_list(*options); });
 
-  Command dumping = command.add(
-      "dump", "Print every flag with the value that a configuration gives it, and its origin");
+  Command dumping =
+      command.add("dump", "Print every flag with its value and origin for a configuration");
   dumping.option("CONFIG key=value", options->words, "a configuration, keys, target=v6e:4x4");
   dumping.flag("--json", options->json, "print JSON");
   dumping.run([options] { return dump(*options); });

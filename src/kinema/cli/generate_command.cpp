@@ -80,7 +80,9 @@ io::Json to_json(const jobs::GenerateResult& result) {
 /// has begun, everything is written.
 void meet_stops(jobs::GenerateObserver& observer, std::optional<Stopping>& stopping,
                 const std::stop_source& stop) {
-  observer.on_begin = [&] { stopping.emplace("what has begun; nothing is written yet", stop); };
+  observer.on_begin = [&] {
+    stopping.emplace("the current operation; nothing is written yet", stop);
+  };
   observer.on_start = [&, show = observer.on_start](const jobs::GenerateStart& start) {
     stopping.emplace("this step of the sampler; nothing is written yet", stop);
     if (show) {
@@ -89,7 +91,7 @@ void meet_stops(jobs::GenerateObserver& observer, std::optional<Stopping>& stopp
   };
   observer.on_step = [&](int64_t done, int64_t total) {
     if (done == total) {
-      stopping.emplace("this is decoded and written", stop);
+      stopping.emplace("decoding and writing", stop);
     }
   };
 }
@@ -136,17 +138,17 @@ int generate(const std::vector<std::string>& words, bool json) {
 }  // namespace
 
 void add_generate(Program& program) {
-  Command command =
-      program.add("generate", "Make videos or images of prompts: mp4 or PNG, and a contact sheet");
+  Command command = program.add(
+      "generate", "Generate videos or images from prompts: mp4 or PNG, and a contact sheet");
   const auto words = std::make_shared<std::vector<std::string>>();
   const auto json = std::make_shared<bool>(false);
   command
-      .option("CONFIG key=value", *words,
-              "a YAML file, the folder or hub id of a pipeline, the .json beside a video or an "
-              "image, a "
-              "picture that kinema made, and keys that win over it: prompt, prompt_file, "
-              "image_url, run_name, "
-              "pretrained_model_name_or_path, seed, video_folder, save_latents, ...")
+      .option(
+          "CONFIG key=value", *words,
+          "a YAML file, the folder or hub id of a pipeline, the .json of a video or image, or a "
+          "picture made by kinema, and keys that override it: prompt, prompt_file, "
+          "image_url, run_name, "
+          "pretrained_model_name_or_path, seed, video_folder, save_latents, ...")
       .required();
   command.flag("--json", *json, "print JSON about what was written");
   command.run([words, json] { return generate(*words, *json); });

@@ -141,7 +141,7 @@ int write_preview(const std::string& path, std::vector<std::string> words, const
 
 void add_inspect(Program& program) {
   Command command =
-      program.add("inspect", "Print what a file or folder holds, or whether it is accepted");
+      program.add("inspect", "Print what a file or folder contains, or whether kinema accepts it");
   const auto path = std::make_shared<std::string>();
   const auto only_check = std::make_shared<bool>(false);
   const auto json = std::make_shared<bool>(false);
@@ -153,21 +153,24 @@ void add_inspect(Program& program) {
               "safetensors or TFRecord file, video, folder or tar of clips, Parquet file, model "
               "folder, pipeline, run or checkpoint")
       .required();
-  command.flag("--check", *only_check,
-               "only say what it is, whether it would be accepted, and by which commands and keys: "
-               "exit 0, or 1 and why; clips are decoded to their ends");
+  command.flag(
+      "--check", *only_check,
+      "only check which commands and keys accept it: exit 0, or 1 with the reason; decodes "
+      "clips completely");
   command.option("config=CONFIG.yml key=value", *words,
-                 "--preview: how the samples are brought to their sizes");
-  command.option("--preview", *preview,
-                 "write the first samples of a data set, as train sees them, with their captions, "
-                 "to this PNG");
-  command.option("--samples", *samples, "--preview: how many").between(1, 400).shows_default();
+                 "--preview: the configuration that resizes and crops the samples");
+  command.option(
+      "--preview", *preview,
+      "write the first samples of a data set, as train sees them, with captions to this PNG");
+  command.option("--samples", *samples, "--preview: number of samples")
+      .between(1, 400)
+      .shows_default();
   command.flag("--json", *json, "print JSON");
   command.run([path, only_check, json, words, preview, samples] {
     check(words->empty() || !preview->empty(), "[inspect] `{}` is for --preview FILE.png",
           words->empty() ? "" : words->front());
     if (!preview->empty()) {
-      check(!*only_check, "[inspect] --check and --preview are two looks: one of them");
+      check(!*only_check, "[inspect] --check and --preview cannot be combined");
       return write_preview(*path, *words, *preview, *samples, *json);
     }
     return *only_check ? check_path(*path, *json) : print_contents(*path, *json);

@@ -69,7 +69,7 @@ void add_manual(Program& program) {
       "manual",
       "Print the man page of kinema, a command or the keys: kinema manual train | man -l -");
   const auto path = std::make_shared<std::vector<std::string>>();
-  manual.option("COMMAND", *path, "a command; `keys` for the configuration's");
+  manual.option("COMMAND", *path, "a command, or `keys` for the configuration");
   const auto folder = std::make_shared<std::string>();
   manual.option("--to", *folder, "a folder to write all pages to, in man1 and man5");
   manual.run([path, folder, &program] {

@@ -97,7 +97,7 @@ int make_plan(Words given) {
   options.remedies = !given.no_remedies;
   check(given.sweep || (given.choices.meshes.empty() && given.choices.remat.empty() &&
                         given.choices.batches.empty()),
-        "[plan] --mesh, --remat and --batch are what --sweep tries, and it is not given");
+        "[plan] --mesh, --remat and --batch need --sweep");
   const config::Loaded loaded = load_arguments(given.words, /*need_file=*/true);
   if (given.sweep) {
     return make_sweep(loaded, options, given);
@@ -118,7 +118,7 @@ int make_plan(Words given) {
 
 void add_plan(Program& program) {
   Command command =
-      program.add("plan", "Compile for devices that are not here: memory, work, least time, flags");
+      program.add("plan", "Compile for other devices: memory, FLOPs, shortest time, flags");
   const auto given = std::make_shared<Words>();
   command.option("CONFIG key=value", given->words,
                  "configuration, target=v6e:4x4, mode=train|generate, save_executable=PATH, "
@@ -126,17 +126,16 @@ void add_plan(Program& program) {
   command.option("--flag", given->flags, "NAME=VALUE for the compiler; may be repeated");
   command.flag("--json", given->json, "print JSON");
   command.flag("--tiles", given->tiles,
-               "TPU: compare tiles of the attention kernels by their schedules first, and take the "
-               "best; tile_search_mode=full tries every combination");
+               "TPU: first search the best tiles of the attention kernels by their schedules; "
+               "tile_search_mode=full tries every combination");
   command.flag("--no-remedies", given->no_remedies,
-               "where the step does not fit, name what takes less without compiling it");
+               "if the step does not fit, name the remedies without compiling them");
   command.flag("--sweep", given->sweep,
                "try meshes, remat policies and batch sizes, and rank those that fit");
   command.option("--mesh", given->choices.meshes,
                  "sweep: a mesh to try, context:2,tensor:4; may be repeated");
   command.option("--remat", given->choices.remat, "sweep: a policy to try; may be repeated");
-  command.option("--batch", given->choices.batches,
-                 "sweep: samples of a step to try; may be repeated");
+  command.option("--batch", given->choices.batches, "sweep: a batch size to try; may be repeated");
   command.run([given] { return make_plan(*given); });
 
   Command job = program.add("compile-job", "The compiling process of `plan`");

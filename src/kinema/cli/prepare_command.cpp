@@ -91,7 +91,7 @@ int prepare_run(const std::vector<std::string>& words, bool json) {
   std::optional<Stopping> stopping;
   jobs::PrepareObserver observer;
   show_on_console(observer, !json);
-  observer.on_begin = [&] { stopping.emplace("this clip; what is prepared stays", stop); };
+  observer.on_begin = [&] { stopping.emplace("this clip; finished records are kept", stop); };
   observer.on_skip = [](const preparation::SkippedClip& clip) {
     const std::string file = fs::path(clip.file).filename();
     const bool named = clip.reason.find(file) != std::string::npos;
@@ -130,15 +130,15 @@ int prepare_run(const std::vector<std::string>& words, bool json) {
 
 void add_prepare(Program& program) {
   Command command = program.add(
-      "prepare", "Encode clips and captions into TFRecords; goes on where it was interrupted");
+      "prepare", "Encode clips and captions into TFRecords; resumes where it was interrupted");
   const auto words = std::make_shared<std::vector<std::string>>();
   const auto json = std::make_shared<bool>(false);
   command
       .option("CONFIG key=value", *words,
-              "a YAML file, and keys that win over it: train_data_dir (clips or pictures), "
+              "a YAML file, and keys that override it: train_data_dir (clips or pictures), "
               "tfrecords_dir, height, width, num_frames, no_records_per_shard, ...")
       .required();
-  command.flag("--json", *json, "print JSON about what was written, and no line a shard");
+  command.flag("--json", *json, "print JSON about the records, and no line per shard");
   command.run([words, json] { return prepare_run(*words, *json); });
 }
 

@@ -163,7 +163,7 @@ std::shared_ptr<world::World> joined_world(const config::Config& config) {
   check(
       told.coordinator == met.coordinator,
       "[coordinator_address] {}: the processes that {} started have met at {} before any file was "
-      "read\n  it counts on the command line: coordinator_address={}",
+      "read\n  give it on the command line: coordinator_address={}",
       told.coordinator, met.how, met.coordinator, told.coordinator);
   return joined();
 }
@@ -184,7 +184,7 @@ void show_last_notices() {
 void end_all_by(int signal) {
   if (world::Pulse* pulse = joined() ? joined()->pulse() : nullptr) {
     constexpr double kTold = 2;  // seconds
-    pulse->fail("ended at once, as it was asked to a second time", kTold);
+    pulse->fail("ended by a second signal", kTold);
     if (joined()->is_first()) {
       pulse->said();
     }

@@ -27,7 +27,7 @@ std::string timings_line(std::span<const training::Timings::Phase> phases) {
 
 void print_result(const jobs::TrainResult& result) {
   if (!result.stopped_in.empty()) {
-    print_line(fmt::format("stopped {}; the same command goes on", result.stopped_in));
+    print_line(fmt::format("stopped {}; the same command resumes", result.stopped_in));
     return;
   }
   const std::string why = result.stopped_for.empty() ? "" : " (" + result.stopped_for + ")";
@@ -54,7 +54,9 @@ int train_run(const TrainWords& given) {
   std::optional<Stopping> stopping;
   TrainConsole console(given.json);
   jobs::TrainObserver observer = console.observer();
-  observer.on_begin = [&] { stopping.emplace("what has begun, before the first step", stop); };
+  observer.on_begin = [&] {
+    stopping.emplace("the current operation, before the first step", stop);
+  };
   observer.on_start = [&, show = observer.on_start](const jobs::TrainStart& start) {
     stopping.emplace("this step, with a checkpoint", stop);
     show(start);
@@ -79,15 +81,15 @@ int train_run(const TrainWords& given) {
 
 void add_train(Program& program) {
   Command command =
-      program.add("train", "Train; goes on by itself where the run folder holds a checkpoint");
+      program.add("train", "Train; resumes automatically from a checkpoint in the run folder");
   const auto given = std::make_shared<TrainWords>();
   command
       .option("CONFIG key=value", given->words,
-              "a YAML file, and keys that win over it: run_name, max_train_steps, "
+              "a YAML file, and keys that override it: run_name, max_train_steps, "
               "learning_rate, train_data_dir, ...")
       .required();
-  command.flag("--json", given->json, "print JSON about the run at its end, and no line a step");
-  command.flag("--verbose", given->verbose, "name checkpoints with a checksum of each part");
+  command.flag("--json", given->json, "print JSON about the run at its end, and no line per step");
+  command.flag("--verbose", given->verbose, "print a checksum of each part of a checkpoint");
   command.run([given] { return train_run(*given); });
 }
 

@@ -69,12 +69,12 @@ void add_verify(Program& program) {
   command.option("FOLDER", options->folder, "a folder with io/ and model folders");
   command.option("key=value", options->words, "hardware, pjrt_plugin, ...");
   command.option("--filter", options->filter, "only cases whose name contains this");
-  command.option("--scan", options->scan, "run the blocks in a loop, one by one, or both ways")
+  command.option("--scan", options->scan, "run the blocks in a loop, unrolled, or both")
       .one_of({"on", "off", "both"});
   command.flag(
       "--kernels", options->kernels,
-      "kernels of this device (attention, norm and rotation) against the same without them");
-  command.flag("--json", options->json, "print JSON and nothing else");
+      "compare this device's kernels (attention, norm and rotation) with the plain operations");
+  command.flag("--json", options->json, "print only JSON");
   command.run([options] { return verify_folder(*options); });
 }
 

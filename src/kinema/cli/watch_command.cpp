@@ -120,8 +120,8 @@ int watch_run(const WatchOptions& options) {
     return 0;
   }
   check(run.has_steps(),
-        "[watch] {} holds no step yet\n  without --once and --json, on a terminal, "
-        "the first one is waited for",
+        "[watch] {} has no step yet\n  on a terminal, without --once and --json, "
+        "kinema watch waits for the first one",
         run.files().metrics.string());
   const reports::RunOverview now = run.overview();
   if (options.json) {
@@ -138,14 +138,14 @@ int watch_run(const WatchOptions& options) {
 
 void add_watch(Program& program) {
   Command command = program.add(
-      "watch", "Draw a run's loss, step time and samples in the terminal while it goes on");
+      "watch", "Draw a run's loss, step time and samples in the terminal while it runs");
   const auto options = std::make_shared<WatchOptions>();
   command
       .option("RUN", options->run, "the run's folder, or its path in a store: output_dir/run_name")
       .required();
-  command.flag("--once", options->once, "draw what is there now, and end");
+  command.flag("--once", options->once, "draw once, and end");
   command.flag("--json", options->json, "print the newest numbers as JSON, and end");
-  command.option("--every", options->every, "seconds between pictures; q ends").between(0.1, 3600);
+  command.option("--every", options->every, "seconds between drawings; q ends").between(0.1, 3600);
   command.run([options] { return watch_run(*options); });
 }
 

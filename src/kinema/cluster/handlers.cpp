@@ -89,7 +89,7 @@ ffi::Future arrive(int64_t number, int64_t site, int32_t device, const ffi::Rema
                    ffi::RemainingRets& out) {
   const std::shared_ptr<const Served> served = registry().find(number);
   if (!served || site < 0 || site >= std::ssize(served->program->calls)) {
-    return failure("[cluster] a collective of a program that is gone");
+    return failure("[cluster] a collective of a program that no longer exists");
   }
   const auto partition = served->program->partition_of.find(device);
   if (partition == served->program->partition_of.end()) {
@@ -142,7 +142,7 @@ ffi::Error partition(int64_t number, int32_t device, ffi::Result<ffi::BufferR0<f
   try {
     const std::shared_ptr<const Served> served = registry().find(number);
     if (!served || !served->program->partition_of.contains(device)) {
-      return ffi::Error::Internal("[cluster] the partition of a program that is gone");
+      return ffi::Error::Internal("[cluster] the partition of a program that no longer exists");
     }
     *out->typed_data() = static_cast<uint32_t>(served->program->partition_of.at(device));
     return ffi::Error::Success();

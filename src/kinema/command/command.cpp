@@ -177,7 +177,7 @@ Program::Program(const std::string& name, const std::string& version, const std:
     app_->set_version_flag("--version", name + " " + version, "Print the version and exit");
   }
   app_->set_help_flag("--help,-h", "Print this help and exit");
-  app_->footer(name + " COMMAND --help says more.");
+  app_->footer(name + " COMMAND --help prints the options of a command.");
 }
 
 Program::~Program() = default;
@@ -223,7 +223,7 @@ int Program::run(int argc, char** argv) {
     const bool is_unknown = dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr;
     const bool is_missing = dynamic_cast<const CLI::RequiredError*>(&error) != nullptr;
     const std::vector<std::string> rest = at->remaining();
-    fmt::print(stderr, "{}: {}{}\n  {} --help says what there is{}\n", app_->get_name(),
+    fmt::print(stderr, "{}: {}{}\n  {} --help lists the options{}\n", app_->get_name(),
                is_missing ? usage(*at, chosen) : printable_message(error.what()),
                is_unknown && !rest.empty() ? suggestion(*at, rest.front()) : "", chosen,
                is_unknown ? "; keys are given as key=value, without dashes" : "");

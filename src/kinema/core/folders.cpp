@@ -34,7 +34,7 @@ fs::path private_temporary_folder() {
   struct stat found {};
   check(lstat(folder.c_str(), &found) == 0 && S_ISDIR(found.st_mode) && found.st_uid == geteuid() &&
             (found.st_mode & (S_IRWXG | S_IRWXO)) == 0,
-        "[cache] HOME is not set, and {} is not a folder that this user alone may open\n  {}",
+        "[cache] HOME is not set, and {} is not a private folder of this user\n  {}",
         folder.string(), kRemedy);
   return folder;
 }

@@ -113,7 +113,8 @@ void convert(std::span<const std::byte> from, DType from_dtype, std::span<std::b
         to.size(), to_string(to_dtype));
   check((is_float(from_dtype) && is_float(to_dtype)) ||
             (is_integer(from_dtype) && is_integer(to_dtype)) || from_dtype == to_dtype,
-        "[convert] {} cannot become {} on the host", to_string(from_dtype), to_string(to_dtype));
+        "[convert] {} cannot be converted to {} on the host", to_string(from_dtype),
+        to_string(to_dtype));
   if (n == 0) {
     return;
   }

@@ -54,7 +54,7 @@ bool is_recording() { return recording.load(std::memory_order_relaxed); }
 
 void start() {
   const std::lock_guard lock(state().mutex);
-  check(!is_recording(), "[trace] a recording is under way");
+  check(!is_recording(), "[trace] a recording is already running");
   state().now = {.begin_ns = now_ns()};
   recording = true;
 }

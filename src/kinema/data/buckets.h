@@ -52,8 +52,8 @@ ClipBuckets bucket_clips(int64_t clips, std::vector<Bucket> buckets, const ClipF
 /// An endless order of samples of several groups (buckets, or records of one shape) in which every
 /// `batch` samples, counted from 0, are of one group: a pure function of seed and position.
 ///
-/// Each group's samples are shuffled anew in each epoch. An epoch has as many complete batches of a
-/// group as its samples fill; the rest moves to the next epoch. So all samples, also those of a
+/// Each group's samples are shuffled again in each epoch. An epoch has as many complete batches of
+/// a group as its samples fill; the rest moves to the next epoch. So all samples, also those of a
 /// group smaller than a batch, are used equally often.
 class GroupedOrder {
  public:

@@ -300,7 +300,7 @@ Listing list_folder(const fs::path& folder, const ListOptions& options) {
                           out.left_out.front().file, out.left_out.front().reason),
         hint.empty()
             ? "put videos or images there with a metadata.jsonl of file_name and text, or a .txt "
-              "beside each"
+              "for each"
             : hint);
   return out;
 }

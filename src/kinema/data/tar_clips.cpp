@@ -61,8 +61,8 @@ class TarClips : public ClipSet {
       }
     }
     check(!clips_.empty(),
-          "[tar] {} holds no clips{}\n  webdataset's samples are expected: "
-          "a.mp4 and a.txt (or a.json) beside each other",
+          "[tar] {} holds no clips{}\n  expected webdataset samples: "
+          "a.mp4 and a.txt (or a.json)",
           root.string(),
           left_out_.empty() ? "" : "; " + left_out_.front().file + ": " + left_out_.front().reason);
   }

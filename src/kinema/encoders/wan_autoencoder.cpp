@@ -120,8 +120,8 @@ class WanAutoencoder::Network {
 
   int64_t decode_memory_bytes(Dims d) {
     const int64_t side = config_.spatial();
-    int64_t frames = 0;  // of a tiled video, which is in memory completely, in addition to a row of
-                         // blended tiles
+    // Of a tiled video, which is in memory completely, plus a row of blended tiles.
+    int64_t frames = 0;
     if (options_.tiling &&
         (d[2] > options_.tiling->height / side || d[3] > options_.tiling->width / side)) {
       const Dims video{config_.colours(), (d[1] - 1) * config_.temporal() + 1, d[2] * side,

@@ -15,26 +15,26 @@ namespace {
 constexpr std::string_view kHead = R"(# Compiler flags
 
 Made by `kinema flags --docs`. The compilers of XLA take flags from two environment variables, whose parsers differ, and from each
-program's options. kinema reads both variables before it loads a plugin, says what is wrong with them, and never rewrites
-them; what it sets itself goes into the programs' options.
+program's options. kinema reads and checks both variables before it loads a plugin, and never changes
+them; its own flags go into the programs' options.
 
-| where | who reads it | an unknown name | words without dashes |
+| where | read by | an unknown name | words without dashes |
 |---|---|---|---|
-| `XLA_FLAGS` | every plugin, once, when it starts | ends the process | left out; the first one is taken as the name of a file |
-| `LIBTPU_INIT_ARGS` | libtpu, when it is loaded | ends the process | left out without a word |
-| `flags_profile`, `xla_flags` in a configuration | kinema; handed over with each program | an error that names the nearest flag | - |
+| `XLA_FLAGS` | every plugin, once, when it starts | ends the process | ignored; the first one is taken as the name of a file |
+| `LIBTPU_INIT_ARGS` | libtpu, when it is loaded | ends the process | silently ignored |
+| `flags_profile`, `xla_flags` in a configuration | kinema; passed with each program | an error that names the nearest flag | - |
 
-Lowest first: the plugin's default, what kinema sets in programs of one GPU (`xla_gpu_enable_triton_gemm=false`), the environment, the profile, `xla_flags` in the file, `xla_flags.NAME=VALUE` on the command line.
-`xla_flags: {xla_tpu_scoped_vmem_limit_kib: 65536}` in a file; `kinema flags dump CONFIG target=v6e:4x4` prints what it comes to;
-a run keeps it in `flags.json`.
+Lowest precedence first: the plugin's default, kinema's own flags in programs for one GPU (`xla_gpu_enable_triton_gemm=false`), the environment, the profile, `xla_flags` in the file, `xla_flags.NAME=VALUE` on the command line.
+`xla_flags: {xla_tpu_scoped_vmem_limit_kib: 65536}` in a file; `kinema flags dump CONFIG target=v6e:4x4` prints the result;
+a run stores it in `flags.json`.
 
     kinema flags check "--xla_enable_async_all_reduce=true ..." target=v6e:4x4   # exit status 1 on an error
-    kinema flags check "XLA_FLAGS=..." target=h100 --fix                         # prints the list as the remedies have it
+    kinema flags check "XLA_FLAGS=..." target=h100 --fix                         # prints the corrected list
     kinema flags list                                                            # the profiles
-    kinema flags show wan-train-v6e                                              # one of them, as LIBTPU_INIT_ARGS too
+    kinema flags show wan-train-v6e                                              # one of them, also as LIBTPU_INIT_ARGS
 
-A check with an error stops `train` and `generate` before the plugin is loaded; `allow_flags: [RULE]` lets one rule pass.
-Without a chip's name (`TPU_ACCELERATOR_TYPE` says it on a TPU machine) rules count as if it were one that they are about.
+A check with an error stops `train` and `generate` before the plugin is loaded; `allow_flags: [RULE]` allows one rule's error.
+If the chip's name is unknown (on a TPU machine `TPU_ACCELERATOR_TYPE` gives it), rules apply as for their own chips.
 )";
 
 /// `kinema plan` of MaxDiffusion issue 429's program, one row for each set of flags.
@@ -48,10 +48,10 @@ The workload of MaxDiffusion issue 429: a denoising step of Wan 2.2 I2V 14B, 128
     kinema plan configs/wan22_i2v_a14b.yml target=v6e:4x4 mode=generate attention=ulysses ici_context_parallelism=4 \
       ici_tensor_parallelism=4 ulysses_attention_chunks=3 flags_profile=tpu-v6e-ulysses
 
-Count and GiB of all-to-alls by what runs while they are under way in the schedule; the 40 layers are counted. Rows without a time were compiled as
-far as their schedule and buffers.
+Count and GiB of all-to-alls by what overlaps with them in the schedule, over all 40 layers. Rows without a time were compiled only
+up to their schedule and buffers.
 
-| flags | chunks | verdict | temporaries, GiB | beside attention | beside other arithmetic | waited for | expected |
+| flags | chunks | verdict | temporaries, GiB | overlap with attention | overlap with other compute | not overlapped | expected |
 |---|---|---|---|---|---|---|---|
 | none | 1 | accepted | 1.22 | - | - | 160 (17.30) | 4.07 s |
 | first group | 1 | accepted | 1.22 | - | - | 160 (17.30) | 4.07 s |
@@ -67,12 +67,12 @@ far as their schedule and buffers.
 
 The five rows without asynchronous all-to-alls and without chunks are one program, instruction by instruction: each group alone, and both without either
 flag of the pair, change nothing. With the pair libtpu refuses any program ("Continuation fusion for AllReduce is enabled ... incorrect results, hang,
-SDC"). All-gathers (442, 8.61 GiB) and all-reduces (486, 86.98 GiB) are waited for in every row that compiles, `xla_enable_async_all_reduce` or not. Of
-371 collective-permutes, most of which fill up 10 heads to 12, 209 run beside other arithmetic without chunks, 289 with three, and none beside attention
-but for the scheduler's features (42 small ones).
+SDC"). All-gathers (442, 8.61 GiB) and all-reduces (486, 86.98 GiB) overlap with nothing in every row that compiles, `xla_enable_async_all_reduce` or not. Of
+371 collective-permutes, most of which pad 10 heads to 12, 209 overlap with other compute without chunks, 289 with three, and none with attention
+except under the scheduler's features (42 small ones).
 
-Exchanged at once, all heads of q, k and v must have come before the kernel begins, and its result must be there before they go back: nothing is left to
-run beside it. In three groups the other two are on their way meanwhile. libtpu keeps one all-to-all under way at a time, so each kernel hides one.
+Exchanged all at once, all heads of q, k and v must have arrived before the kernel begins, and its result must be complete before they go back: nothing
+overlaps with it. With three groups the other two are exchanged meanwhile. libtpu runs one all-to-all at a time, so each kernel hides one.
 
 Beside `xla_tpu_enable_async_all_to_all`, with three chunks, these give the same program: `..._fuse_all_reduce` or `xla_enable_async_all_reduce`,
 `xla_lhs_prioritize_async_depth_over_stall`, `xla_tpu_memory_bound_loop_optimizer_options=enabled:true`, `xla_tpu_aggressive_opt_barrier_removal`,

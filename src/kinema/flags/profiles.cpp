@@ -17,20 +17,22 @@ std::vector<T> joined(std::vector<T> a, const std::vector<T>& b) {
 /// The common part of MaxDiffusion's lists for training and inference.
 Flags common_tpu() {
   return {
-      {"xla_enable_async_all_gather", "ENABLED", "parameters come while the layer before computes"},
+      {"xla_enable_async_all_gather", "ENABLED",
+       "parameters are gathered while the previous layer computes"},
       {"xla_enable_async_collective_permute", "ENABLED", "ring attention"},
       {"xla_tpu_enable_async_all_to_all", "true", "Ulysses attention"},
       {"xla_tpu_enable_ag_backward_pipelining", "true",
        "gathers of the next layer's parameters move ahead in a scan"},
       {"xla_tpu_scoped_vmem_limit_kib", "65536", "larger tiles for attention"},
-      {"xla_tpu_enable_all_experimental_scheduler_features", "true", "as the lists have it"},
-      {"xla_lhs_prioritize_async_depth_over_stall", "ENABLED", "more transfers under way"},
+      {"xla_tpu_enable_all_experimental_scheduler_features", "true", "as in the lists"},
+      {"xla_lhs_prioritize_async_depth_over_stall", "ENABLED", "more concurrent transfers"},
       {"xla_should_allow_loop_variant_parameter_in_chain", "ENABLED", "transfers to the host"},
       {"xla_should_add_loop_invariant_op_in_chain", "ENABLED", "transfers to the host"},
       {"xla_max_concurrent_host_send_recv", "100", "transfers to the host"},
       {"xla_tpu_host_transfer_overlap_limit", "24", "transfers to the host"},
-      {"xla_tpu_scheduler_percent_shared_memory_limit", "100", "plans with all of the memory"},
-      {"xla_latency_hiding_scheduler_rerun", "2", "and with less where that is too much"},
+      {"xla_tpu_scheduler_percent_shared_memory_limit", "100",
+       "schedules may use all of the memory"},
+      {"xla_latency_hiding_scheduler_rerun", "2", "retried with less if that is too much"},
       {"xla_tpu_use_minor_sharding_for_major_trivial_input", "true", "sums of gradients"},
       {"xla_tpu_relayout_group_size_threshold_for_reduce_scatter", "1", "sums of gradients"},
       {"xla_tpu_assign_all_reduce_scatter_layout", "true", "sums of gradients"},
@@ -54,22 +56,21 @@ Profile training(std::string_view name, std::string_view target, std::string_vie
           .target = target,
           .about = about,
           .flags = common_tpu(),
-          .dropped =
-              joined(common_dropped(),
-                     {{"xla_tpu_enable_async_collective_fusion_fuse_all_gather=true",
-                       "libtpu from 0.0.43.2 on refuses it beside asynchronous all-gathers (rule "
-                       "fused-all-gather); its AUTO stays"},
-                      {"xla_tpu_megacore_fusion_allow_ags=false", kIsDefault},
-                      {"xla_tpu_aggressive_opt_barrier_removal=ENABLED",
-                       "barriers keep what is rematerialised from being kept after all"}})};
+          .dropped = joined(common_dropped(),
+                            {{"xla_tpu_enable_async_collective_fusion_fuse_all_gather=true",
+                              "libtpu from 0.0.43.2 on refuses it with asynchronous all-gathers "
+                              "(rule fused-all-gather); AUTO is kept"},
+                             {"xla_tpu_megacore_fusion_allow_ags=false", kIsDefault},
+                             {"xla_tpu_aggressive_opt_barrier_removal=ENABLED",
+                              "without barriers rematerialised values could be kept"}})};
 }
 
 Flags generating_flags() {
   return joined(
       common_tpu(),
       {{"xla_tpu_enable_async_collective_fusion_fuse_all_gather", "DISABLED",
-        "as the script has it since libtpu refuses ENABLED"},
-       {"xla_tpu_memory_bound_loop_optimizer_options", "enabled:true", "as the script has it"},
+        "as in the script, because libtpu refuses ENABLED"},
+       {"xla_tpu_memory_bound_loop_optimizer_options", "enabled:true", "as in the script"},
        {"xla_tpu_aggressive_opt_barrier_removal", "ENABLED",
         "nothing is rematerialised without a backward pass"},
        {"xla_tpu_enable_ici_ag_pipelining", "true", "gathers inside a slice"}});
@@ -116,10 +117,10 @@ Profile ulysses_v6e() {
       .name = "tpu-v6e-ulysses",
       .target = "v6e:4x4",
       .about =
-          "Ulysses attention on v6e, with ulysses_attention_chunks above 1: all-to-alls run "
-          "beside attention kernels, and nothing of MaxDiffusion issue 429",
+          "Ulysses attention on v6e, with ulysses_attention_chunks above 1: all-to-alls overlap "
+          "with attention kernels, without the flags of MaxDiffusion issue 429",
       .flags = {{"xla_tpu_enable_async_all_to_all", "true",
-                 "one group of heads travels while the kernel of another computes"}},
+                 "one group of heads is exchanged while the kernel of another computes"}},
       .dropped = {{"xla_tpu_enable_async_collective_fusion=true", kIsDefault},
                   {"xla_tpu_enable_async_collective_fusion_multiple_steps=true", kIsDefault},
                   {"xla_tpu_overlap_compute_collective_tc=true", kIsDefault},
@@ -132,16 +133,16 @@ Profile ulysses_v6e() {
                   {"xla_tpu_aggressive_opt_barrier_removal=ENABLED", kNoChange},
                   {"xla_tpu_enable_ag_backward_pipelining=true", kNoChange},
                   {"xla_tpu_enable_ici_ag_pipelining=true",
-                   "no more beside attention, and more temporaries"},
+                   "no more overlap with attention, and more temporaries"},
                   {"xla_tpu_enable_all_experimental_scheduler_features=true",
-                   "as many all-to-alls beside attention, and more temporaries"}}};
+                   "the same overlap with attention, and more temporaries"}}};
 }
 
 Profile dreamer_gpu() {
   return {
       .name = "dreamerv3-gpu",
       .target = "h100",
-      .about = "The 15 flags that DreamerV3 puts into XLA_FLAGS, in meaning",
+      .about = "The equivalent of the 15 flags that DreamerV3 puts into XLA_FLAGS",
       .flags = {{"xla_disable_hlo_passes", "rematerialization", "present"},
                 {"xla_gpu_all_gather_combine_threshold_bytes", "134217728", "present"},
                 {"xla_gpu_all_reduce_combine_threshold_bytes", "134217728", "present"},
@@ -185,7 +186,7 @@ Profile dreamer_tpu() {
 std::vector<Profile> all_profiles() {
   return {
       training("wan-train-v5p", "v5p:2x2x1",
-               "MaxDiffusion README's training set for v5p, without what is refused or default"),
+               "MaxDiffusion README's training flags for v5p, without refused or default ones"),
       training("wan-train-v6e", "v6e:2x2", "The same for v6e; MaxDiffusion publishes none for it"),
       training("wan-train-tpu7x", "tpu7x:2x2x1",
                "The same for tpu7x; MaxDiffusion publishes none for it"),
@@ -208,16 +209,17 @@ std::vector<Profile> all_profiles() {
        .target = "tpu7x:2x2x1",
        .about = "MaxDiffusion's fast inference script for tpu7x",
        .flags = joined(joined(generating_flags(), sparse_core()),
-                       {{"xla_tpu_enable_megacore_fusion", "ENABLED", "as the script has it"},
-                        {"xla_tpu_megacore_fusion_allow_ags", "true", "as the script has it"}}),
-       .dropped =
-           joined(generating_dropped(), {{"xla_tpu_dvfs_p_state=7", "timings would not compare"}})},
+                       {{"xla_tpu_enable_megacore_fusion", "ENABLED", "as in the script"},
+                        {"xla_tpu_megacore_fusion_allow_ags", "true", "as in the script"}}),
+       .dropped = joined(generating_dropped(),
+                         {{"xla_tpu_dvfs_p_state=7", "timings would not be comparable"}})},
       ulysses_v6e(),
       {.name = "gpu-overlap",
        .target = "h100",
-       .about = "Collectives beside arithmetic on several GPUs",
+       .about = "Collectives overlapped with compute on several GPUs",
        .flags = {{"xla_gpu_enable_latency_hiding_scheduler", "true", "off by default"},
-                 {"xla_gpu_pipeline_all_gather", "on", "parameters come an iteration ahead"},
+                 {"xla_gpu_pipeline_all_gather", "on",
+                  "parameters are gathered an iteration ahead"},
                  {"xla_gpu_pipeline_all_reduce", "on", "gradients are summed an iteration later"},
                  {"xla_gpu_pipeline_reduce_scatter", "on", "the same where they are split"},
                  {"xla_gpu_enable_while_loop_double_buffering", "true",
@@ -230,9 +232,9 @@ std::vector<Profile> all_profiles() {
       {.name = "gpu-deterministic",
        .target = "h100",
        .about = "The same bits in every run on the same GPUs",
-       .flags = {{"xla_gpu_deterministic_ops", "true", "only kernels that give the same bits"},
+       .flags = {{"xla_gpu_deterministic_ops", "true", "only deterministic kernels"},
                  {"xla_gpu_enable_triton_gemm", "false",
-                  "Triton's matmuls want kernels to be tried out (rule deterministic-triton)"}}},
+                  "Triton's matmuls need autotuning (rule deterministic-triton)"}}},
       dreamer_gpu(),
       dreamer_tpu(),
   };

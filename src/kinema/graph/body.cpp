@@ -202,8 +202,8 @@ void BodyGradient::keep_fewest_bytes(std::span<const Tensor> reads) {
   constexpr size_t kSink = 1;
   constexpr int64_t kPerTensor = 256;  // prefers fewer tensors for about equal bytes
   MinCut network(2);
-  std::map<TensorKey, std::pair<size_t, size_t>>
-      ends;  // a tensor is an edge; keeping it cuts the edge
+  // A tensor is an edge; keeping it cuts the edge.
+  std::map<TensorKey, std::pair<size_t, size_t>> ends;
   std::vector<Tensor> stack;
   const auto enter = [&](Tensor x) {
     const auto [found, is_new] = ends.try_emplace(key_of(x));

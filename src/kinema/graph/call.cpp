@@ -72,8 +72,8 @@ Cotangents call_gradient(Node& node, std::span<const Tensor> dys, const std::vec
       outer = on_host ? place(outer, false) : outer;
     }
     if (outer.node().op == &kInput) {
-      values[key_of(inside)] =
-          outer;  // a parameter: the barrier on activations is enough against CSE
+      // A parameter: the barrier on activations is enough against CSE.
+      values[key_of(inside)] = outer;
     } else {
       behind_wall[key_of(inside)] = walled.size();
       walled.push_back(outer);

@@ -136,16 +136,16 @@ std::string needed_scheduler(const sample::PipelineFolder& pipeline) {
   const schedulers::ScheduleConfig& schedule = *pipeline.schedule;
   const std::string others = schedulers::other_samplers(schedule);
   if (schedule.unknown_class.empty() && schedulers::clips_sample(schedule)) {
-    return "; its scheduler, DDIMScheduler, clips samples, which is not supported: generate wants "
+    return "; its scheduler, DDIMScheduler, clips samples, which is not supported: generate needs "
            "scheduler=euler";
   }
   if (!schedule.unknown_class.empty()) {
-    return fmt::format("; its scheduler, {}, is no sampler here: generate wants scheduler={}",
+    return fmt::format("; its scheduler, {}, is not supported: generate needs scheduler={}",
                        schedule.unknown_class, others);
   }
   return schedule.unsupported.empty()
              ? ""
-             : fmt::format("; {}: generate wants scheduler={}", schedule.unsupported, others);
+             : fmt::format("; {}: generate needs scheduler={}", schedule.unsupported, others);
 }
 
 }  // namespace

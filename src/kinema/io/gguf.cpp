@@ -220,7 +220,7 @@ class GgufReader {
     for (size_t i = 1; i < order.size(); ++i) {
       const TensorView& before = *order[i - 1];
       check(order[i]->bytes.data() >= before.bytes.data() + before.bytes.size(),
-            "[gguf] {}: `{}` lies over `{}`, expected bytes of its own", source_, order[i]->name,
+            "[gguf] {}: `{}` overlaps `{}`, expected separate bytes", source_, order[i]->name,
             before.name);
     }
   }

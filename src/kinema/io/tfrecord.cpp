@@ -55,8 +55,8 @@ TfRecordFile TfRecordFile::open(const std::filesystem::path& path) {
   if (is_gzip(file.bytes())) {
     std::vector<std::byte> whole = gunzip(file.bytes(), path.string());
     TfRecordFile out = parse(whole, path.string());
-    out.decompressed_ =
-        std::move(whole);  // the buffer is moved, so the records stay at their addresses
+    // The buffer is moved, so the records stay at their addresses.
+    out.decompressed_ = std::move(whole);
     return out;
   }
   TfRecordFile out = parse(file.bytes(), path.string());

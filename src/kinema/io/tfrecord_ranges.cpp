@@ -34,10 +34,11 @@ std::vector<uint64_t> read_record_lengths(const RangedFile& file) {
       block.resize(std::min(left, wanted));
       file.read(static_cast<int64_t>(at), block);
       begin = at;
-      check(at > 0 || !is_gzip(block),
-            "[tfrecord] {} is compressed: no single records can be read of it\n  have it copied as "
-            "a whole, or write it without compression",
-            file.path());
+      check(
+          at > 0 || !is_gzip(block),
+          "[tfrecord] {} is compressed: single records cannot be read from it\n  have it copied as "
+          "a whole, or write it without compression",
+          file.path());
     }
     const uint64_t length = payload_length(std::span(block).subspan(at - begin, head), left, at,
                                            static_cast<int64_t>(lengths.size()), file.path());

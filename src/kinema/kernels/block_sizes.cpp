@@ -23,8 +23,8 @@ std::span<const NamedBlockSize> block_size_names() {
 }
 
 void check_block_sizes(const FlashBlockSizes& sizes) {
-  constexpr int64_t kLargest =
-      int64_t{1} << 20;  // longer than any sequence, small enough that sums do not overflow
+  // Longer than any sequence, and small enough that sums do not overflow.
+  constexpr int64_t kLargest = int64_t{1} << 20;
   for (const NamedBlockSize& each : block_size_names()) {
     const int64_t size = sizes.*each.size;
     check(size >= 1 && size <= kLargest,

@@ -14,7 +14,7 @@ namespace {
 struct Platform {
   std::string_view name;
   KernelSet (*kernels)(const Target& target, const KernelOptions& options);
-  /// Bytes of temporaries per byte that kernels need beside them; 0: kernels need none.
+  /// Bytes of temporaries per byte of additional kernel memory; 0: kernels need none.
   int64_t temporaries;
 };
 

@@ -123,9 +123,9 @@ std::string manual_of_keys() {
   out +=
       ".SH NAME\nkinema\\-config \\- keys of a configuration of kinema\n.SH DESCRIPTION\n"
       "A configuration is a YAML file with these keys, flat. Words like\n.I key=value\non the "
-      "command line win over it, and what neither gives has the default.\n"
-      ".B base: other.yml\nin a file reads that file first.\n.B kinema config\nprints what a "
-      "configuration comes to.\n";
+      "command line override it; other keys have their defaults.\n"
+      ".B base: other.yml\nin a file reads that file first.\n.B kinema config\nprints the resolved "
+      "configuration.\n";
   std::string_view group;
   for (const config::KeyValue& each : config::describe(config::Config{})) {
     if (each.group != group) {

@@ -176,7 +176,7 @@ class Decoder {
           const ReadVideoOptions& options)
       : path_(name), options_(options), input_(bytes) {
     check(!bytes.empty(), "[video] {} is empty", path_);
-    const uint64_t whole = matroska_bytes(bytes);  // libav takes what there is of it for all
+    const uint64_t whole = matroska_bytes(bytes);  // libav accepts an incomplete file
     check(bytes.size() >= whole, "[video] {} is truncated: {} of {} bytes", path_, bytes.size(),
           whole);
     stored_orientation_ = png_orientation(bytes);  // which libav does not read

@@ -153,8 +153,8 @@ auto with_name(std::span<const std::byte> bytes, const std::string& name, const 
     check(is_image(bytes) || !is_video(bytes, name), "[image] {} is a video, expected a picture",
           name);
     check(!is_animation(bytes) && error.what() != std::string_view("it is an animation"),
-          "[image] {} is an animation, of which no picture is read\n  save one of its pictures "
-          "alone, or all of them as a GIF or mp4",
+          "[image] {} is an animation, expected a single picture\n  save one of its pictures, "
+          "or all of them as a GIF or mp4",
           name);
     fail(
         "[image] {} cannot be decoded, expected a valid PNG, JPEG, WebP, AVIF, TIFF, BMP or GIF: "

@@ -35,8 +35,8 @@ class ToneMap {
   Transfer transfer_;
   std::array<float, 9> to_bt709_;
   std::vector<float> light_;  // per level: cd/m2 for PQ; for HLG, the scene's light from 0 to 1
-  std::vector<float>
-      gain_;  // of the square root of light over the peak: what BT.2390 multiplies by
+  // BT.2390's factor, by the square root of light relative to the peak.
+  std::vector<float> gain_;
   std::vector<uint8_t> levels_;  // by the square root of light
   float peak_;
 };

@@ -13,7 +13,7 @@ void ConfigCheck::range(std::string_view key, int64_t value, int64_t low, int64_
 
 void ConfigCheck::epsilon(std::string_view key, double value) const {
   check(std::isfinite(value) && value > 0.0 && value < 1.0,
-        "[{}] `{}` is {} but must lie between 0 and 1", model, key, value);
+        "[{}] `{}` is {} but must be between 0 and 1", model, key, value);
 }
 
 }  // namespace kinema

@@ -15,7 +15,7 @@ void check_is_network(const weights::Checkpoint& checkpoint) {
   check(
       weights::is_transformer(checkpoint),
       "[weights] {} contains no transformer: none of {}\n  autoencoders and text encoders are only "
-      "converted in a file with a transformer; alone they can be used without conversion",
+      "converted in a file with a transformer; separate ones need no conversion",
       checkpoint.path(), weights::transformer_classes());
 }
 

@@ -220,7 +220,7 @@ Calibration calibration(std::string_view text) {
       text);
 }
 
-// The divisions are written as they are: compilers make of them what they make of qwix's.
+// The same divisions as in qwix, so that compilers treat them the same way.
 Codes quantize(Tensor x, DType codes, const std::vector<int64_t>& axes, const Calibration& how) {
   const double most = code_bound(codes);
   x = stop_gradient(x);

@@ -17,7 +17,7 @@ using NamedValues = std::map<std::string, Value>;
 /// `4`, `0.9`, `true`, `text` or `[1,2]`, for messages and tables.
 std::string to_string(const Value& value);
 
-/// Checks client and topology options whose type is known and returns them as the plugin wants
+/// Checks client and topology options whose type is known and returns them as the plugin needs
 /// them.
 ///
 /// Plugins may abort the process on a wrongly typed option, so this comes before the plugin sees

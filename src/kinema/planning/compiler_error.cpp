@@ -116,7 +116,7 @@ void throw_failure(const Target& target, const pjrt::CompileOptions& options,
   if (has(said, "No PTX compilation provider") || has(said, "libdevice not found")) {
     throw NotAsked(fmt::format(
         "[plan] the compiler of {} lacks a library: {}\n"
-        "  kinema doctor --install cuda fetches them; kinema doctor says which are there",
+        "  kinema doctor --install cuda installs them; kinema doctor lists which are present",
         target.name, has(said, "libdevice") ? "libdevice.10.bc" : "nvJitLink or ptxas"));
   }
   if (has(said, "resource exhausted") || has(said, "RESOURCE_EXHAUSTED")) {

@@ -238,7 +238,7 @@ void install_wheel(const Wheel& wheel, const fs::path& folder, const fs::path& c
   move_files(part, folder, record_of(wheel));
 }
 
-/// Half a cuDNN is found out after minutes, a full disk now.
+/// Checks for free space first, so that a full disk is found before minutes of downloads.
 void check_space(std::span<const Wheel> wheels, const fs::path& cache) {
   constexpr double kPerGB = 1000.0;
   int64_t unpacked = 0;

@@ -53,8 +53,8 @@ class Measure {
     const CompileResult result = compile_in_child(job, compiler_.program, compiler_.stop);
     seconds = result.compile_seconds;
     const std::optional<double> cycles = largest_cycles(profile.path());
-    check(cycles.has_value(), "[plan] {} says no cycles of {}", compiler_.target.name,
-          kernels::name_of(trial_.pass));
+    check(cycles.has_value(), "[plan] the compiler for {} reports no cycles of {}",
+          compiler_.target.name, kernels::name_of(trial_.pass));
     return *cycles;
   }
 

@@ -147,7 +147,8 @@ void add_expected(const ExpectedTime& expected, Lines& lines) {
   }
 }
 
-/// `all-to-all 120 of 160 (6.49 GiB) beside attention`, one line per kind.
+/// `all-to-all 120 of 160 (6.49 GiB) beside attention`: what overlaps with the collectives, one
+/// line per kind.
 void add_overlap(const Report& report, Lines& lines) {
   if (report.target.chip.family == Family::CPU) {
     return;
@@ -161,9 +162,9 @@ void add_overlap(const Report& report, Lines& lines) {
         parts.push_back(fmt::format("{} ({}) {}", part.count, bytes_text(part.bytes), what));
       }
     };
-    add(sum.attention, "run beside attention");
-    add(sum.other, "beside other arithmetic");
-    add(sum.exposed, "beside nothing");
+    add(sum.attention, "overlap with attention");
+    add(sum.other, "with other compute");
+    add(sum.exposed, "not overlapped");
     lines.add(name, "of {} {}: {}", count, kind, fmt::join(parts, ", "));
     name = "";
   }

@@ -113,12 +113,11 @@ std::vector<TileTable> search_tiles(std::span<const AttentionCall> calls,
                                     const KernelCompiler& compiler, bool all,
                                     const std::function<void(const TriedTiles&)>& done) {
   const Chip& chip = compiler.target.chip;
-  check(chip.family == Family::TPU,
-        "[plan] tiles are compared by the schedules of TPUs' compilers, and {} is none",
+  check(chip.family == Family::TPU, "[plan] tile search needs a TPU target, not {}",
         compiler.target.name);
-  check(chip.name != "v4",
-        "[plan] the compiler says no cycles of kernels for v4: compare on v5p, whose cores are "
-        "alike");
+  check(
+      chip.name != "v4",
+      "[plan] the compiler reports no kernel cycles for v4: search on v5p, which has equal cores");
   return search_tiles(calls, chip.kind, all, [&](const AttentionCall& call, TileTrial trial) {
     TriedTiles tried = try_tiles(call, std::move(trial), compiler);
     if (done) {

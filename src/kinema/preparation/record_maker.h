@@ -34,8 +34,8 @@ class RecordMaker {
   RecordMaker(const RecordMaker&) = delete;
   RecordMaker& operator=(const RecordMaker&) = delete;
 
-  /// The next record; nothing after the last clip. Places from `end` on are not requested if the
-  /// clips before can be used. Throws errors other than problems of the clip.
+  /// The next record; nothing after the last clip. Places from `end` on are only requested if
+  /// clips before them are skipped. Throws errors other than problems of the clip.
   std::optional<MadeRecord> next(int64_t end);
   /// The number of places before `end`.
   int64_t count_before(int64_t end) const;

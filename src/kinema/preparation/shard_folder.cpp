@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 
 /// The folder without `.`, `..` and a trailing slash, so that a suffix can be appended.
 fs::path plain(const fs::path& folder) {
-  check(!folder.empty(), "[prepare] tfrecords_dir is empty: where shall the shards lie?");
+  check(!folder.empty(), "[prepare] tfrecords_dir is empty, expected a folder for the shards");
   const fs::path out = fs::absolute(folder).lexically_normal();
   return out.has_filename() ? out : out.parent_path();
 }

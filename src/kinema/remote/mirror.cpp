@@ -152,7 +152,7 @@ void Mirror::run(const std::stop_token& stop) {
       said = failed ? store_.path().text() + " can be written again" : "";
       failed = false;
     } catch (const std::exception& error) {
-      said = failed ? "" : std::string(error.what()) + "\n  it is tried again while this goes on";
+      said = failed ? "" : std::string(error.what()) + "\n  uploads are retried during the run";
       failed = true;
     }
     if (!said.empty() && options_.say) {

@@ -38,7 +38,7 @@ void check_room(int64_t wanted, const fs::path& folder, const StorePath& path) {
   std::error_code error;
   const fs::space_info space = fs::space(folder, error);
   check(error || wanted <= static_cast<int64_t>(space.available),
-        "[remote] {} wants {:.1f} GB in {}, {:.1f} GB are free\n"
+        "[remote] {} needs {:.1f} GB in {}, {:.1f} GB are free\n"
         "  set KINEMA_CACHE to a folder on a larger disk",
         path.text(), static_cast<double>(wanted) / 1e9, folder.string(),
         static_cast<double>(space.available) / 1e9);

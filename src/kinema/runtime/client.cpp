@@ -278,7 +278,7 @@ void limit_cpu_isa(const std::string& cpu_isa) {
   if (cpu_isa == "auto") return;
   const std::optional<kernels::Isa> most = kernels::isa_named(cpu_isa);
   check(most.has_value() && *most > kernels::Isa::Baseline,
-        "[cpu_isa] `{}` is none of auto, avx2, avx512, avx512_bf16 and amx", cpu_isa);
+        "[cpu_isa] `{}` is given, expected auto, avx2, avx512, avx512_bf16 or amx", cpu_isa);
   kernels::limit_isa(*most);
 }
 

@@ -13,7 +13,7 @@ namespace kinema::runtime {
 
 /// The plugin and devices of a client.
 struct ClientSpec {
-  /// Path of a plugin; if empty, it is searched (see find_plugin).
+  /// Path of a plugin; if empty, find_plugin searches for one.
   std::string plugin = {};
   /// `cpu`, `cuda` or `tpu`: the kind of plugin to search if no path is given.
   std::string hardware = "cpu";
@@ -28,8 +28,8 @@ struct ClientSpec {
   /// The processes that share the devices; null: a single process. All open a client at the same
   /// point.
   std::shared_ptr<world::World> world = {};
-  /// False: each process of the world has separate devices, which the others do not see. Hosts of
-  /// TPUs see each other's in any case.
+  /// False: each process of the world has separate devices, which the others do not see. TPU
+  /// hosts see each other's devices in any case.
   bool shares_devices = true;
   /// Called once with a log line if the other processes have not arrived within `patience` seconds;
   /// from a separate thread.

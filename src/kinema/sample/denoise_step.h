@@ -75,7 +75,7 @@ Tensor model_input(Tensor x, Tensor condition, Condition kind);
 ///                           BRANCH: prompted, plain; VELOCITY: velocity, reference
 ///     numbers               [18]              StepCoefficients, timestep, guidance scale, rescale,
 ///                                             weights of low and high frequencies (BRANCH), the
-///                                             guidance that the network is told
+///                                             the network's guidance input
 ///
 /// Outputs: the next x, the corrected sample (the next `previous`), the data prediction (the next
 /// m1; this step's m1 is the next m2), the velocity after guidance, u + g (c - u), and `finite`,

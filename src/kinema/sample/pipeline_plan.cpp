@@ -133,7 +133,7 @@ Pipeline::Plan Pipeline::plan(const GenerateRequest& request,
 }
 
 int64_t Pipeline::free_bytes(const Plan& plan) const {
-  // The host holds the noise of all videos, for a while also in batches.
+  // The host holds the noise of all videos, and temporarily a second copy in batches.
   const int64_t noise = plan.videos * Shape{DType::F32, plan.sizes.latents}.bytes();
   return options_.available_bytes.value_or(available_bytes(programs_->devices(), 2 * noise));
 }

@@ -22,8 +22,7 @@ Density density_from_string(std::string_view name);
 enum class Weighting {
   BELL,        // Wan's, see FlowMatch::weight
   NONE,        // all equal
-  SIGMA_SQRT,  // 1 / sigma^2, with sigma at least 1 / num_train_timesteps, the smallest of the
-               // table
+  SIGMA_SQRT,  // 1 / sigma^2, with sigma at least 1 / num_train_timesteps
   COSMAP,      // 2 / (pi (1 - 2 sigma + 2 sigma^2))
 };
 

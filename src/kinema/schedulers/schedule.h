@@ -80,7 +80,7 @@ bool clips_sample(const ScheduleConfig& config);
 ///     c  = x x + previous x_prev + m0 m0 + m1 m1 + m2 m2           (corrected sample)
 ///     x' = from_c c + from_m0 m0 + from_m1 m1 + from_v v           (next sample)
 ///
-/// The next step is given x', x_prev = c, m1 = m0, m2 = m1. Of a flow, v is the velocity and
+/// The next step is given x', x_prev = c, m1 = m0, m2 = m1. For a flow, v is the velocity and
 /// m0 = x - sigma v.
 struct StepCoefficients {
   float input = 1;
@@ -93,8 +93,8 @@ struct StepCoefficients {
   std::vector<float> values() const;
 };
 
-/// Throws an Error that names the samplers for a configuration of another class or of an
-/// unsupported setting, and one for a sampler that would clip.
+/// Throws an Error for a configuration of an unknown class or with an unsupported setting (with the
+/// samplers to use instead), and for a sampler that would clip.
 void check_class(const ScheduleConfig& config);
 
 /// Samplers that `scheduler=` may name when the sampler of this schedule cannot be used:
@@ -113,10 +113,10 @@ struct Schedule {
   int64_t size() const { return static_cast<int64_t>(steps.size()); }
 };
 
-/// The table of a sampler for `num_inference_steps` steps and pictures of so many tokens, which a
-/// dynamic shift asks for; throws an Error when the number of steps or the shift is out of range.
-/// Positions, not timesteps, choose the row: with many steps and a large shift two steps may share
-/// a timestep.
+/// The table of a sampler for `num_inference_steps` steps; `tokens`: those of a picture, for a
+/// dynamic shift. Throws an Error if the number of steps or the shift is out of range. Rows are
+/// selected by position, not by timestep: with many steps and a large shift two steps may have the
+/// same timestep.
 Schedule make_schedule(const ScheduleConfig& config, int64_t num_inference_steps,
                        int64_t tokens = 0);
 

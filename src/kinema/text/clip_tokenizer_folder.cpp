@@ -99,7 +99,7 @@ class Reader {
     if (const Json* length = config_ ? config_->find("model_max_length") : nullptr;
         length != nullptr && !length->is_null() && length->as_number() < kNoLimit) {
       parts_.max_length = length->as_int();
-      check(*parts_.max_length >= 2, "[text] {} is {}, expected 2 up", length->where(),
+      check(*parts_.max_length >= 2, "[text] {} is {}, expected at least 2", length->where(),
             *parts_.max_length);
     }
     return std::move(parts_);

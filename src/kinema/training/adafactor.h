@@ -30,11 +30,10 @@ struct AdafactorOptions {
 ///   u = u / max(1, rms(u) / clip),   m = b1 m + (1 - b1) rate u
 ///   p -= rate weight_decay p + m
 ///
-/// with t = count + 1, in F32. The mean of squares over the last two axes of a tensor is so kept as
-/// those of its rows, NAME.row, and of its columns, NAME.col, F32; other axes are tensors beside
-/// each other, but for rms, which is one of all. Tensors of a single axis keep their squares' means
-/// as they are, F32. Without b1 there is no m: rate u is subtracted. m is kept in the parameter's
-/// dtype.
+/// with t = count + 1, in F32. The mean squares of a tensor are stored factored over its last two
+/// axes: row means NAME.row and column means NAME.col, F32. Other axes are separate tensors, except
+/// for rms, which is over all of them. Tensors with one axis store all mean squares, F32. Without
+/// b1 there is no m: rate u is subtracted. m has the parameter's dtype.
 std::shared_ptr<const Optimizer> adafactor(const AdafactorOptions& options,
                                            Memory memory = Memory::DEVICE);
 

@@ -10,19 +10,20 @@
 /// dynamic map of bitsandbytes (arXiv:2110.02861, arXiv:1511.04561; create_dynamic_map and
 /// quantize_blockwise of its functional.py).
 ///
-/// A byte stands for a share of its block's magnitude: 0, 1, or one of 2^i numbers in the middle of
-/// as many equal parts of a decade's upper nine tenths, of finer parts in larger decades:
+/// A byte encodes a fraction of its block's magnitude: 0, 1, or the midpoint of one of 2^i equal
+/// parts of a decade's upper nine tenths, with finer parts in larger decades:
 ///
 ///   10^(i - n) (0.1 + 0.9 (k + 1/2) / 2^i),   k = 0 ... 2^i - 1
 ///
-/// with i = 0 ... n and n = 6, both signs, where there is one (-1 alone is missing), and i = 1 ...
-/// n and n = 7 where there is none. Bytes are in the order of these numbers; the nearest is taken.
+/// with i = 0 ... n and n = 6 for signed values (both signs, except that -1 is missing), and i = 1
+/// ... n and n = 7 for unsigned ones. Bytes are in the order of these numbers; values are rounded
+/// to the nearest.
 ///
-/// Blocks lie along rows: the fewest trailing axes of a layer that hold 256 elements together, seen
-/// as one. The last block of a row may be shorter. Where rows are a multiple of 256 long, blocks
-/// are those of the flattened tensor. They do not depend on a mesh, so a checkpoint has the same
-/// bytes whatever wrote it; where a mesh splits rows elsewhere than between blocks, devices
-/// exchange the values for an update.
+/// Blocks run along rows: the fewest trailing axes of a layer that together have 256 elements,
+/// flattened. The last block of a row may be shorter. If the row length is a multiple of 256,
+/// blocks are those of the flattened tensor. They do not depend on the mesh, so neither do a
+/// checkpoint's bytes; if a mesh shards rows inside a block, devices exchange the values for an
+/// update.
 namespace kinema::training {
 
 inline constexpr int64_t kBlockSize = 256;
@@ -40,9 +41,9 @@ int64_t row_width(const nn::ParamSpec& spec);
 /// Codes and magnitudes of a parameter as specs: its name, and `NAME.absmax`.
 std::vector<nn::ParamSpec> block_specs(const nn::ParamSpec& spec);
 
-/// Values F32 in rows of so many elements as blocks. Values that are not finite give any codes.
+/// Quantizes F32 values in rows of `width` elements. Non-finite values get arbitrary codes.
 Blocks quantized(Tensor values, int64_t width, Signed is_signed);
-/// And back, F32.
+/// The inverse, F32.
 Tensor dequantized(const Blocks& blocks, int64_t width, Signed is_signed);
 
 }  // namespace kinema::training

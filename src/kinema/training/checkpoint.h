@@ -18,24 +18,24 @@
 #include "kinema/weights/adapter.h"
 #include "kinema/weights/lora.h"
 
-/// What a checkpoint of a training run holds:
+/// The contents of a checkpoint of a training run:
 ///
-///   transformer/        diffusers folder, the parameters in the dtypes they are kept in
-///   transformer_ema/    the average of the parameters in F32, when one is kept
-///     or, of the expert for low noise, transformer_2/ and transformer_2_ema/, of a UNet unet/ and
-///     unet_ema/
-///   adapter/            where an adapter alone is trained, in their place: its factors in a LoRA
-///                       file as diffusers has them, with PEFT's adapter_config.json
-///   adapter_ema/        their average
-///     and of a run of both experts each of these twice: transformer/ and transformer_2/,
-///     adapter/ and adapter_2/, optimizer/ and optimizer_2/
-///   optimizer/          mu.safetensors and nu.safetensors under the parameters' keys, like them,
-///                       and what else an optimizer keeps (Optimizer::moments)
-///   train_state.json    step, updates (updates_2; in all, and those of moments and average:
-///   Count),
-///                       seed, what evaluations came to, and the settings that a resumed run is
-///                       compared with
+///   transformer/        parameters in their dtypes, as a diffusers folder
+///   transformer_ema/    the average of the parameters in F32, if there is one
+///                       (low-noise expert: transformer_2/, transformer_2_ema/; UNet: unet/,
+///                       unet_ema/)
+///   adapter/            instead of these if only an adapter is trained: its factors as a LoRA file
+///                       in diffusers' format, with PEFT's adapter_config.json
+///   adapter_ema/        its average
+///   optimizer/          mu.safetensors and nu.safetensors under the parameters' keys, and other
+///                       state of the optimizer (Optimizer::moments)
+///   train_state.json    step, updates (and updates_2; in total, of moments and of the average:
+///                       Count), seed, results of evaluations, and the settings that a resumed run
+///                       is compared with
 ///   manifest.json       see CheckpointFolder
+///
+/// A run of both experts has two of each: transformer/ and transformer_2/, adapter/ and adapter_2/,
+/// optimizer/ and optimizer_2/.
 namespace kinema::training {
 
 inline constexpr const char* kAdapter = "adapter";

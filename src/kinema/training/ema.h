@@ -9,11 +9,11 @@ namespace kinema::training {
 /// An average of the parameters, e' = d e + (1 - d) p, that follows quickly at first: after update
 /// n, with s = n - update_after_step - 1,
 ///
-///     d = min(decay, (1 + s) / (10 + s)),    with warmup    d = min(decay, 1 - (1 + s /
-///     inv_gamma)^-power)
+///     d = min(decay, (1 + s) / (10 + s))
+///     d = min(decay, 1 - (1 + s / inv_gamma)^-power)    with warmup
 ///
-/// and 0 up to s = 0, where the average is the parameters. diffusers' EMAModel, whose scripts have
-/// update_after_step 0.
+/// and d = 0 for s <= 0, where the average equals the parameters. Source: diffusers EMAModel; its
+/// scripts set update_after_step to 0.
 struct Ema {
   double decay = 0.0;  // 0: no average
   int64_t update_after_step = -1;

@@ -65,7 +65,7 @@ double mean(const std::vector<double>& values) {
   return sum / static_cast<double>(values.size());
 }
 
-/// The timestep at which a sample is evaluated, if it is; `told`: the sample's own. Throws an Error
+/// The timestep at which a sample is evaluated, if any; `told`: the sample's own. Throws an Error
 /// if the schedule lacks it.
 std::optional<int64_t> timestep_of(std::optional<int64_t> told, int64_t r,
                                    const EvaluationOptions& options,

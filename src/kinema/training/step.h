@@ -109,16 +109,16 @@ Tensor by_sample(Tensor x, size_t axis, const mesh::Placement& place);
 ///
 ///   frozen..., trained..., mu..., nu..., [ema...], count
 ///   key U32[2], step U32, learning_rate F32
-///   latents, text, the extra parts that there are (kExtraShapes),
+///   latents, text, the model's extra inputs (kExtraShapes),
 ///   [empty_text [t, d], and empty_pooled [p] with pooled text, with caption dropout],
 ///   [expert U32 with a boundary and without given_draw],
 ///   [noise, timestep [b], weight [b] and, for networks that take it, guidance [b] with
 ///    given_draw; F32,
-///    first_frame_given [b] where first frames are given: 1 or 0],
-///   [stop U32 [devices], a number a device, with asks_stop]
+///    first_frame_given [b] if first frames are given: 1 or 0],
+///   [stop U32 [devices], one per device, with asks_stop]
 ///
-/// Outputs: what changed of the state, in whose place the old one's memory is used, then `metrics`
-/// F32[4], with asks_stop F32[5] (see Metric) and the gradients' sums of squares F32[n].
+/// Outputs: the updated state, in the old one's buffers, then `metrics` F32[4], or F32[5] with
+/// asks_stop (see Metric), and the gradients' sums of squares F32[n].
 struct StepGraph {
   enum Metric : int64_t { LOSS, GRADIENT_NORM, MAX_ABS_GRADIENT, FINITE, STOP };
 

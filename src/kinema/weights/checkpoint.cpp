@@ -251,7 +251,8 @@ const Checkpoint::Codes* Checkpoint::codes(const io::TensorView& tensor) const {
 
 void Checkpoint::add(std::string key, const io::TensorView* view) {
   check(index_.emplace(key, view).second,
-        "[weights] {}: `{}` stands for `{}`, which is there already", path_, view->name, key);
+        "[weights] {}: `{}` is another name of `{}`, which is already there", path_, view->name,
+        key);
   tensors_.push_back({std::move(key), view});
 }
 

@@ -48,7 +48,7 @@ void check_tensors(const Checkpoint& checkpoint, std::span<const nn::ParamSpec> 
       if (found == nullptr) {
         problems.push_back(fmt::format("`{}` {} is missing", name, to_string(wanted.dims)));
       } else if (found->shape.dims != wanted.dims) {
-        problems.push_back(fmt::format("`{}` is {} but the config wants {}", name,
+        problems.push_back(fmt::format("`{}` is {} but the config expects {}", name,
                                        to_string(found->shape), to_string(wanted.dims)));
       } else if (found->shape.dtype != wanted.dtype &&
                  !(is_float(found->shape.dtype) && is_made_of_floats(wanted.dtype))) {

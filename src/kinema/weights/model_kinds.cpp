@@ -34,8 +34,8 @@ constexpr std::string_view kOnlyLora = "only LoRA and full differences are suppo
 constexpr std::string_view kFullPrecision =
     "take the file in bfloat16 or float8, or a GGUF file of the same model";
 constexpr std::string_view kInPipeline =
-    "by itself it is not taken: text encoders are read from the folder of a pipeline, with "
-    "config.json and tokenizer; wan_text_encoder_pretrained_model_name_or_path=FOLDER names one";
+    "it cannot be used by itself: text encoders are read from a pipeline's folder, with "
+    "config.json and tokenizer: wan_text_encoder_pretrained_model_name_or_path=FOLDER";
 constexpr std::string_view kTextToImage =
     "an SDXL checkpoint for text to image, whose UNet takes 4 channels, is supported";
 constexpr std::string_view kFluxTextToImage =
@@ -99,7 +99,8 @@ constexpr ModelKind kKinds[] = {
      .any = "*.diff *.diff_b *.diff_m *.w_norm *.b_norm",
      .known_modules = true},
 
-    // ---- Networks beside another one ---------------------------------------------------------
+    // ---- Networks in addition to another one
+    // -----------------------------------------------------
     {.name = "ControlNet",
      .classes = "ControlNetModel FluxControlNetModel FluxMultiControlNetModel ControlNetUnionModel "
                 "WanControlnet StableDiffusionXLControlNetPipeline FluxControlNetPipeline",
@@ -297,7 +298,7 @@ constexpr ModelKind kKinds[] = {
     {.name = "Wan VAE", .roles = kVaeRole, .classes = "AutoencoderKLWan"},
     {.name = "Wan VAE (diffusers names)",
      .any = "decoder.mid_block.attentions.0.to_qkv.weight",
-     .remedy = "its folder is taken, with config.json beside it: "
+     .remedy = "use its folder, with config.json: "
                "wan_vae_pretrained_model_name_or_path=FOLDER"},
     {.name = "VAE",
      .roles = kVaeRole,

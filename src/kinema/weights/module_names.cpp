@@ -51,12 +51,12 @@ std::vector<std::string> named_by(std::span<const std::string> names,
       check(!names.empty(), "[config] {}: there is no module that `{}` could mean", key, word);
       const auto other = std::ranges::find_if(
           others, [&](const std::string& name) { return name == word || is_end_of(word, name); });
-      check(
-          other == others.end(),
-          "[config] {0}: `{1}` is `{2}`, which is no linear layer, and linear layers alone can be "
-          "named\n  those within a module are meant by a pattern of their whole names, as "
-          "`.*attn2\\..*` is",
-          key, word, other == others.end() ? "" : *other);
+      check(other == others.end(),
+            "[config] {0}: `{1}` is `{2}`, which is not a linear layer; only linear layers can be "
+            "named\n  to select all linear layers in a module, use a pattern for their complete "
+            "names, "
+            "such as `.*attn2\\..*`",
+            key, word, other == others.end() ? "" : *other);
       const std::string& nearest = *std::ranges::min_element(names, {}, [&](const auto& name) {
         return edit_distance(word, end_of(name, word.size()));
       });

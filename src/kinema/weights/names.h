@@ -14,7 +14,7 @@
 /// model, used to read and write checkpoints and LoRA files.
 namespace kinema::weights {
 
-/// The part of an original tensor that a diffusers tensor is.
+/// How a diffusers tensor is cut from the original one.
 enum class Cut : uint8_t {
   WHOLE,
   THIRD,       // rows: part 0, 1 or 2 of three equal parts

@@ -96,8 +96,8 @@ StoredWeight store(const FloatWeight& weight, DType codes) {
   });
   for (const float scale : scales) {
     check(std::isfinite(scale),
-          "[weights] `{}` holds {}, expected finite numbers, which alone are stored as {}\n  the "
-          "file is corrupt: download it again",
+          "[weights] `{}` holds {}, expected finite numbers to store as {}\n  the file is "
+          "corrupt: download it again",
           weight.name, std::isnan(scale) ? "NaN" : "infinity", to_string(codes));
   }
   return out;

@@ -44,7 +44,7 @@ t5::EncoderConfig parse_t5_config(const Json& json) {
         class_of(json), kT5, kUmt5);
   // Without the key, T5 has a single layer with ReLU; v1.1 has a gate.
   check(!*is_t5 || json.contains("feed_forward_proj"),
-        "[weights] {}: `feed_forward_proj` is missing, which stands for relu; expected gated-gelu "
+        "[weights] {}: `feed_forward_proj` is missing, which means relu; expected gated-gelu "
         "(T5 v1.1)",
         json.where());
   expect_word(json, "feed_forward_proj", "gated-gelu");

@@ -35,8 +35,8 @@ struct StepTime {
 /// The progress of a process, from its last heartbeat.
 struct Progress {
   int64_t step = 0;  ///< the current one
-  int64_t count =
-      0;  ///< of all operations that it started; the others wait for the process with the fewest
+  /// Operations started so far; the others wait for the process with the fewest.
+  int64_t count = 0;
   bool is_long = false;  ///< compilation, a checkpoint: may take long
   std::string doing;     ///< `waiting for data`
   StepTime last = {};    ///< of the last step that it finished
@@ -54,8 +54,8 @@ class Pulse {
   /// Stops the heartbeats; call it when all processes are done.
   ~Pulse();
 
-  /// Sets the time after which a lost process has ended the run; it includes the seconds before
-  /// `set_overdue`.
+  /// Sets the seconds from the loss of a process to the end of the run, including the wait before
+  /// the function of `set_overdue`.
   void set_timeout(double seconds);
   /// `end` is called if this process has not ended some seconds after a failure, because it is in a
   /// call that cannot be interrupted; from a heartbeat thread.

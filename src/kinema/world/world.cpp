@@ -40,7 +40,7 @@ std::string module_path() {
 std::shared_ptr<Engine> load_engine(const Place& place) {
   const std::string path = module_path();
   check(!path.empty(),
-        "[world] {} started this process as one of several, but {} is missing beside `{}`\n"
+        "[world] {} started this process as one of several, but {} is missing in `{}`\n"
         "  it is built where Open MPI is installed (libopenmpi-dev)",
         place.how, kModule, program_folder().string());
   // RTLD_GLOBAL: components that MPI loads need its symbols.

@@ -1,4 +1,4 @@
-// arith.* and math.*, on scalars, vectors and tensors alike.
+// arith.* and math.*, on scalars, vectors and tensors.
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -17,7 +17,7 @@ bool same_but_element(Type a, const Type& b) {
   return a == b && holds_numbers(a);
 }
 
-/// The type that all operands and the result have.
+/// The common type of all operands and the result.
 Type common_type(const Compiler& compiler, const Operation& op, size_t operands, bool floats) {
   compiler.check_counts(op, operands, 1);
   const std::vector<Type> types = compiler.types(op.operands);
@@ -58,7 +58,7 @@ Rule float_binary(Function function) {
   };
 }
 
-/// `function(a, b)`, or with the Place for what is not defined everywhere.
+/// `function(a, b)`, or with the Place for functions that are not defined everywhere.
 template <typename Function>
 Rule integer_binary(Function function) {
   return [function](Compiler& compiler, const Operation& op) -> Step {
@@ -79,7 +79,7 @@ Rule integer_binary(Function function) {
   };
 }
 
-/// On the bits, so that what is too large wraps around.
+/// Computes on the bits, so that overflow wraps around.
 template <typename Function>
 Rule wrapping(Function function) {
   return integer_binary([function](int64_t a, int64_t b) {
@@ -97,7 +97,8 @@ int64_t remainder(int64_t a, int64_t b, const Place& place) {
   return b == -1 ? 0 : a % b;
 }
 
-// maximumf and minimumf give NaN where one is; maxnumf and minnumf the other number.
+// maximumf and minimumf return NaN if either operand is NaN; maxnumf and minnumf return the other
+// operand.
 float maximum(float a, float b) { return a > b || a != a ? a : b; }
 float minimum(float a, float b) { return a < b || a != a ? a : b; }
 
@@ -233,7 +234,7 @@ Step select(Compiler& compiler, const Operation& op) {
 
 enum class Width : uint8_t { WIDER, NARROWER, ANY, INDEX };
 
-/// From and to, which differ in their element alone.
+/// The source and the target type, which differ only in their element.
 std::pair<Element, Element> cast_types(const Compiler& compiler, const Operation& op,
                                        bool from_float, bool to_float, Width allowed) {
   compiler.check_counts(op, 1, 1);
@@ -263,7 +264,7 @@ Rule float_cast(Width allowed) {
   };
 }
 
-/// `function(value, from)` before what is too large wraps around.
+/// `function(value, from)` before overflow wraps around.
 template <typename Function>
 Rule integer_cast(Width allowed, Function function) {
   return [allowed, function](Compiler& compiler, const Operation& op) -> Step {

@@ -4,7 +4,7 @@
 namespace kinema::interpreter {
 namespace {
 
-/// A value is handed on: into the loop, out of it, or out of a branch.
+/// Passes values on: into the loop, out of it, or out of a branch.
 void copy(Frame& frame, const std::vector<int>& from, const std::vector<int>& to) {
   for (size_t i = 0; i < from.size(); ++i) frame[to[i]] = frame[from[i]];
 }
@@ -62,14 +62,14 @@ Step for_step(Compiler& compiler, const Operation& op) {
     const int64_t step = frame[op_operands[2]].integer();
     if (step <= 0) place.fail("its step is {}", step);
     copy(frame, initial, carried);
-    // What the body yields may be what it was given, in another order.
+    // The body may yield its arguments in another order.
     std::vector<Value> next(carried.size());
     for (int64_t i = first; i < end; i += step) {
       frame.result(index).integers[0] = i;
       body.run(frame);
       for (size_t c = 0; c < carried.size(); ++c) next[c] = frame[body.results[c]];
       for (size_t c = 0; c < carried.size(); ++c) std::swap(frame[carried[c]], next[c]);
-      if (i > end - step) break;  // the sum could leave int64
+      if (i > end - step) break;  // the sum could overflow int64
     }
     copy(frame, carried, results);
   };

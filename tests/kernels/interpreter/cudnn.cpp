@@ -19,7 +19,7 @@ constexpr const char* kForward = "__cudnn$fmhaSoftmax";
 constexpr const char* kForwardF8 = "__cudnn$fmhaSoftmaxF8";
 constexpr const char* kBackward = "__cudnn$fmhaSoftmaxBackward";
 
-/// The configuration without the quotes of MLIR.
+/// The configuration without MLIR's quotes.
 std::string json_of(const CustomCallAttrs& attrs) {
   std::string out;
   for (size_t i = 1; i + 1 < attrs.config.size(); ++i) {
@@ -30,7 +30,7 @@ std::string json_of(const CustomCallAttrs& attrs) {
   return out;
 }
 
-/// What stands behind `"key": `, up to a comma or brace outside of brackets.
+/// The text after `"key": `, up to a comma or brace outside of brackets.
 std::string value_of(const std::string& json, const std::string& key) {
   const std::string wanted = fmt::format("\"{}\": ", key);
   const size_t at = json.find(wanted);
@@ -127,7 +127,7 @@ void check_operands(const Node& node, const Call& call) {
   check(node.get<CustomCallAttrs>().operand_layouts.empty(), "[cudnn] operands are row-major");
 }
 
-/// [b, n, length, d] in memory as [b, length, n, d]; f32 rows; and bytes to work in.
+/// [b, n, length, d] stored as [b, length, n, d]; f32 rows; and workspace bytes.
 void check_results(const Node& node, const Call& call) {
   const auto& layouts = node.get<CustomCallAttrs>().result_layouts;
   const size_t count = node.results.size();
@@ -167,7 +167,7 @@ Tensor product(const char* spec, Tensor a, Tensor b) {
   return einsum(spec, a, b, Precision::HIGHEST);
 }
 
-/// Positions of `axis` that count, pred of `dims`; `lengths` is s32 [b].
+/// The valid positions along `axis`, pred of `dims`; `lengths` is s32 [b].
 Tensor counting(Tensor lengths, const Dims& dims, int64_t axis) {
   const Tensor position = iota(lengths.graph(), {DType::S32, dims}, Axis(axis));
   return compare(position, Comparison::LT, broadcast_in_dim(lengths, dims, {0}));
@@ -177,7 +177,7 @@ Tensor filled(Tensor counts, Tensor x, double other) {
   return select(counts, x, constant(x.graph(), other, x.shape()));
 }
 
-/// scale q k^T, with -inf for keys that do not count.
+/// scale q k^T, with -inf for masked keys.
 Tensor scores(std::span<const Tensor> in, const Call& call) {
   const Tensor s = product("bsnd,btnd->bnst", wide(in[0]), wide(in[1])) * call.scale;
   return call.masked
@@ -198,14 +198,14 @@ std::vector<Tensor> forward(std::span<const Tensor> in, const Node& node, const 
   return out;
 }
 
-/// Operands 3 to 8: what q, k, v and the weights are multiplied by after a product, and the weights
-/// and y before they are narrowed. A weight is a power of e that is at most 1, divided by the sum
-/// of its row after the second product, as kernels of one pass must.
+/// Operands 3 to 8: the factors that undo the scaling of q, k, v and the weights after a product,
+/// and the scales of the weights and y before they are narrowed. A weight is exp of at most 0,
+/// divided by its row's sum only after the second product, as one-pass kernels must.
 std::vector<Tensor> forward_f8(std::span<const Tensor> in, const Node& node, const Call& call) {
   const auto scaled = [&](Tensor x, size_t factor) {
     return x * broadcast_to(in[factor], x.shape().dims);
   };
-  // Else the compiler leaves out a rounding that is followed by a conversion back.
+  // Otherwise the compiler drops a rounding that is followed by a conversion back.
   const auto held = [](Tensor x) { return optimization_barrier({x})[0]; };
   const auto narrow = [&](Tensor x) { return held(convert(x, DType::F8E4M3FN)); };
   const Tensor v = wide(held(in[2]));
@@ -224,7 +224,7 @@ std::vector<Tensor> forward_f8(std::span<const Tensor> in, const Node& node, con
   return out;
 }
 
-/// Gradients of keys that do not count: anything.
+/// Gradients of masked keys: anything.
 Tensor of_keys(Tensor x, std::span<const Tensor> in, const Call& call) {
   return call.masked ? filled(counting(in[call.before_lengths + 1], x.shape().dims, 2), x, NAN) : x;
 }

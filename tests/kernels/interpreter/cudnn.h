@@ -4,11 +4,11 @@
 
 namespace kinema::interpreter {
 
-/// Does what `lowering` does, and writes each call of cuDNN's attention as what cuDNN documents of
-/// it, in plain operations: backward, delta is formed from y and dy, and the gradients have q's
-/// dtype. Rows that do not count are NaN where nothing is promised of them.
+/// Lowers as `lowering`, and replaces each call of cuDNN's attention by plain operations as cuDNN
+/// documents it: the backward pass computes delta from y and dy, and gradients have q's dtype.
+/// Masked rows are NaN where nothing is guaranteed.
 ///
-/// Throws an Error for a call that XLA or cuDNN would not take: operands, shapes, layouts and the
+/// Throws an Error for a call that XLA or cuDNN would refuse: operands, shapes, layouts and the
 /// configuration are checked.
 Lowering with_cudnn(Lowering lowering);
 

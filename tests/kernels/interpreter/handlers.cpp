@@ -103,7 +103,7 @@ XLA_FFI_DEFINE_HANDLER(kTritonHandler, triton,
                            .Attr<std::string_view>("function")
                            .Attr<ffi::Span<const int64_t>>("grid"));
 
-/// The interpreters see arrays in their own order, whatever layout they have.
+/// The interpreters see arrays in row-major order, whatever their layout.
 void check_row_major(const std::vector<std::vector<int64_t>>& layouts) {
   for (const std::vector<int64_t>& layout : layouts) {
     std::vector<int64_t> row_major(layout.size());

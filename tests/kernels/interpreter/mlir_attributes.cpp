@@ -1,4 +1,4 @@
-// The attributes that Scanner reads.
+// The attributes that Scanner parses.
 #include <bit>
 #include <cctype>
 #include <cerrno>
@@ -13,7 +13,7 @@ namespace {
 bool fits(int64_t value, Element element) {
   const int bits = width(element);
   if (bits == 64) return true;
-  // MLIR takes the signed and the unsigned reading.
+  // MLIR accepts both the signed and the unsigned reading.
   return value >= -(int64_t{1} << (bits - 1)) && value < (int64_t{1} << bits);
 }
 
@@ -147,7 +147,7 @@ Attribute Scanner::dialect() {
   out.text = word();
   if (!sees("<")) return out;
   out.body = balanced();
-  // Bracket lists are read where the body consists of nothing else.
+  // Bracketed lists are parsed if the body contains nothing else.
   Scanner inner(out.body);
   if (!inner.sees("[")) return out;
   try {

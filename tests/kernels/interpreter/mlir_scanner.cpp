@@ -209,7 +209,7 @@ void Scanner::skip_location() {
   if (take_word("loc")) balanced();
 }
 
-// What stands in the bracket that comes next, up to the one that closes it; without both.
+// The text in the next bracket, up to its closing one; without both.
 std::string Scanner::balanced() {
   skip_blanks();
   constexpr std::string_view kOpen = "<([{";

@@ -12,25 +12,25 @@
 
 namespace kinema::interpreter {
 
-/// Reads a text from left to right: marks, names, types and attributes. Every error is an Error
-/// that names the line.
+/// Reads a text from left to right: punctuation, names, types and attributes. Every error names the
+/// line.
 class Scanner {
  public:
   explicit Scanner(std::string_view text) : text_(text) {}
 
   int line() const;
   bool at_end();
-  /// True when `mark` comes next, behind blanks and comments.
+  /// True if `mark` comes next, after blanks and comments.
   bool sees(std::string_view mark);
-  /// Takes `mark` if it comes next.
+  /// Consumes `mark` if it comes next.
   bool take(std::string_view mark);
   void expect(std::string_view mark);
-  /// A word that comes next is this one, whole.
+  /// Consumes the word if it comes next as a whole.
   bool take_word(std::string_view word);
 
   /// `name`, `tt.divisibility`.
   std::string word();
-  /// `%3`, `%loop`, without `#`: the name behind the percent sign.
+  /// `%3`, `%loop`, without `#`: the name after the percent sign.
   std::string value_name();
   std::string string();
   int64_t integer();
@@ -39,10 +39,10 @@ class Scanner {
   /// `(i32, f32)`, or one type without parentheses.
   std::vector<Type> types();
   Attribute attribute();
-  /// `{a = 1, b}`; adds to `fields`, where a name that is there already is an error.
+  /// `{a = 1, b}`; adds to `fields`, and refuses a duplicate name.
   void dictionary(std::map<std::string, Attribute>& fields, std::string_view open = "{",
                   std::string_view close = "}");
-  /// `loc(...)`, if it comes next.
+  /// Skips `loc(...)` if it comes next.
   void skip_location();
 
   template <typename... Args>
@@ -50,8 +50,7 @@ class Scanner {
     fail("[mlir text] line {}: {}", line(), fmt::format(format, std::forward<Args>(args)...));
   }
 
-  /// Counts how deep things stand in one another; more than a text of ours has is an error, so that
-  /// no text overruns the stack.
+  /// Limits the nesting depth to that of our own texts, so that no text overflows the stack.
   class Deeper {
    public:
     explicit Deeper(Scanner& scanner);
@@ -81,7 +80,7 @@ class Scanner {
   std::string_view text_;
   size_t at_ = 0;
   int depth_ = 0;
-  // Lines are counted from where they were last counted.
+  // Lines are counted from the last counted position.
   mutable size_t counted_ = 0;
   mutable int line_ = 1;
 };

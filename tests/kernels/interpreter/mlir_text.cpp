@@ -187,7 +187,7 @@ class Reader {
   Scanner scanner_;
   std::vector<Type>* values_ = nullptr;
   std::map<std::string, int> names_;
-  std::vector<std::string> defined_;  // the names, as they came
+  std::vector<std::string> defined_;  // the names in order of definition
 };
 
 }  // namespace

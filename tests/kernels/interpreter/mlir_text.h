@@ -10,12 +10,12 @@ namespace kinema::interpreter {
 
 struct Block;
 
-/// One operation. Its values are numbers into the function's `Function::values`.
+/// One operation. Its values are indices into the function's `Function::values`.
 struct Operation {
   std::string name;
   int line = 0;
   std::vector<int> operands, results;
-  /// Properties `<{..}>` and attributes `{..}` alike.
+  /// Properties `<{..}>` and attributes `{..}` together.
   std::map<std::string, Attribute> attributes;
   /// A region without a block, or with one.
   std::vector<Block> regions;
@@ -26,8 +26,8 @@ struct Block {
   std::vector<Operation> operations;
 };
 
-/// An operation of the module, and the types of all values within it: `func.func` and `tt.func` see
-/// no values but their own.
+/// An operation of the module, and the types of all values in it: `func.func` and `tt.func` see
+/// only their own values.
 struct Function {
   Operation operation;
   std::vector<Type> values;
@@ -41,13 +41,13 @@ struct Module {
   std::vector<Function> functions;
 };
 
-/// Reads `module { ... }` whose operations are in MLIR's generic form:
+/// Parses `module { ... }` with operations in MLIR's generic form:
 ///
 ///     %3:2 = "name"(%1, %2) <{property = 1 : i32}> ({ ^bb0(%4: f32): ... }) {attribute} : (f32,
 ///     f32) -> (f32, i32)
 ///
-/// Throws an Error with the line where the text cannot be read, where a value is used before or
-/// outside of its definition or defined twice, and where it is used with another type than it has.
+/// Throws an Error with the line for a text that cannot be parsed, and for a value used before or
+/// outside of its definition, defined twice, or used with another type.
 Module read_mlir(const std::string& text);
 
 }  // namespace kinema::interpreter

@@ -8,8 +8,7 @@
 
 #include "kinema/core/shape.h"
 
-/// Kernels' texts, run on the processor: what tests of the TPU's and the GPU's kernels compare
-/// with.
+/// Runs the texts of TPU and GPU kernels on the CPU, as a reference in tests.
 namespace kinema::interpreter {
 
 using kinema::to_string;
@@ -17,9 +16,9 @@ using kinema::to_string;
 enum class Element : uint8_t { I1, I8, I16, I32, I64, INDEX, F16, BF16, F32 };
 
 bool is_float(Element element);
-/// As MLIR writes it: `i32`, `index`, `bf16`.
+/// As written in MLIR: `i32`, `index`, `bf16`.
 std::string_view to_string(Element element);
-/// The element type of arrays of this dtype; throws an Error for those that no kernel has.
+/// The element type of arrays of this dtype; throws an Error for dtypes that no kernel uses.
 Element element_of(DType dtype);
 /// Bits; 64 for INDEX.
 int width(Element element);
@@ -32,7 +31,7 @@ struct Type {
   /// `!tt.ptr<element>`, or a tensor of such pointers.
   bool pointer = false;
   Dims dims;
-  /// A memref's: `vmem`, `smem`.
+  /// Of a memref: `vmem`, `smem`.
   std::string memory_space;
 
   bool operator==(const Type&) const = default;
@@ -43,7 +42,7 @@ struct Type {
 std::string to_string(const Type& type);
 std::string to_string(const std::vector<Type>& types);
 
-/// What stands behind `name =` in an operation's dictionaries.
+/// The value of `name =` in an operation's dictionaries.
 struct Attribute {
   enum class Kind : uint8_t {
     UNIT,        // a name without a value

@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::string_view kPrefix = "stable_mosaic.";
 constexpr int64_t kMostGridSteps = 10'000'000;
-// Versions of the dialect that have the operations here; 11 is what kinema writes.
+// Versions of the dialect that have these operations; kinema writes 11.
 constexpr int64_t kOldestVersion = 9;
 constexpr int64_t kNewestVersion = 11;
 
@@ -29,7 +29,7 @@ const Rules& mosaic_rules() {
   return rules;
 }
 
-/// Part of an operand or result that a step of the grid works on.
+/// The part of an operand or result that a grid step uses.
 struct Window {
   std::string name;
   Program transform;
@@ -37,7 +37,7 @@ struct Window {
   bool is_result = false;
   Memory array, part;
   std::optional<Dims> at;  // block index of `part`
-  std::set<Dims> written;  // block indices of a result that have been begun
+  std::set<Dims> written;  // block indices of a result that have been started
 };
 
 class Kernel {
@@ -101,7 +101,7 @@ class Kernel {
           "[mosaic] stable_mosaic.version {} is not covered", version);
   }
 
-  /// The function type says the block's arguments again.
+  /// The function type must repeat the block's arguments.
   static void check_function_type(const Compiler& compiler, const Operation& op,
                                   const std::vector<Type>& results) {
     compiler.attribute(op, "sym_name", Attribute::Kind::STRING);
@@ -251,7 +251,7 @@ class Kernel {
     for (size_t i = 0; i < index.size(); ++i) {
       if (is_parallel_[i]) parallel.push_back(index[i]);
     }
-    // Another core may do what follows: it finds nothing that was left.
+    // Another core may run this step, which finds nothing left from earlier ones.
     const bool elsewhere = parallel_ != parallel;
     if (elsewhere) {
       for (Memory& each : scratch_) spoil(&each.contents);
@@ -290,7 +290,7 @@ class Kernel {
 
   enum class Direction : uint8_t { IN, OUT };
 
-  /// How much of the block lies in the array.
+  /// The sizes of the block's part inside the array.
   static Dims sizes_at(const Window& window, const Dims& at) {
     const Dims& dims = window.array.contents.type.dims;
     Dims sizes;

@@ -1,4 +1,4 @@
-// What reads and writes memrefs.
+// Operations that read and write memrefs.
 #include "kernels/interpreter/mosaic_operations.h"
 #include "kernels/interpreter/strided.h"
 
@@ -7,7 +7,7 @@ namespace {
 
 bool is_vector(const Type& type) { return type.kind == Type::Kind::VECTOR; }
 
-/// A memref among the operands, at `at`, with an index for each of its dimensions behind it.
+/// The memref operand at `at`, followed by an index for each of its dimensions.
 const Type& indexed_memref(const Compiler& compiler, const Operation& op, size_t at,
                            const char* space) {
   const std::vector<Type> types = compiler.types(op.operands);

@@ -4,7 +4,7 @@
 
 namespace kinema::interpreter {
 
-/// vector.* and tpu.*; add_arithmetic() goes before.
+/// vector.* and tpu.*; call add_arithmetic() first.
 void add_mosaic_vectors(Rules* rules);
 /// vector.load, tpu.vector_store, memref.*
 void add_mosaic_memory(Rules* rules);

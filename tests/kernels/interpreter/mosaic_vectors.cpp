@@ -1,4 +1,4 @@
-// vector.* and tpu.*, but for those that read and write memory.
+// vector.* and tpu.*, except memory operations.
 #include <algorithm>
 #include <functional>
 
@@ -14,7 +14,7 @@ Type vector_of(Element element, Dims dims) {
   return {.kind = Type::Kind::VECTOR, .element = element, .dims = std::move(dims)};
 }
 
-/// One operand, a vector, and one result.
+/// The type of the only operand, a vector, after checking that there is one result.
 const Type& one_vector(const Compiler& compiler, const Operation& op) {
   compiler.check_counts(op, 1, 1);
   const Type& type = compiler.type(op.operands[0]);
@@ -105,7 +105,7 @@ Step slice(Compiler& compiler, const Operation& op) {
   };
 }
 
-/// operands, `times` over, one behind the other along `axis`.
+/// Concatenates the operands, `times` over, along `axis`.
 Step join(Compiler& compiler, const Operation& op, int64_t axis, int64_t times) {
   const std::vector<Type> types = compiler.types(op.operands);
   compiler.check(op, !types.empty() && times > 0 && times <= 1 << 16, "nothing to join");
@@ -199,7 +199,7 @@ Step multi_reduction(Compiler& compiler, const Operation& op) {
   compiler.check(op, compiler.type(op.operands[1]) == to, "it starts with {}",
                  to_string(compiler.type(op.operands[1])));
   compiler.expect_result(op, to);
-  // What is reduced goes last.
+  // Reduced dimensions go last.
   Dims sizes = kept;
   sizes.insert(sizes.end(), reduced.begin(), reduced.end());
   kept_strides.insert(kept_strides.end(), reduced_strides.begin(), reduced_strides.end());
@@ -211,7 +211,7 @@ Step multi_reduction(Compiler& compiler, const Operation& op) {
     std::vector<float>& to = frame.result(y).floats;
     const auto count = rows == 0 ? size_t{0} : ordered.floats.size() / static_cast<size_t>(rows);
     for (size_t row = 0; row < to.size(); ++row) {
-      // The chip's order of additions is not known: the sum is that of no order.
+      // The chip's order of additions is unknown, so the sum is computed in double.
       double sum = frame[start].floats[row];
       for (size_t i = 0; i < count; ++i) sum = reduce(kind, sum, ordered.floats[row * count + i]);
       to[row] = rounded_to(element, static_cast<float>(sum));
@@ -219,10 +219,9 @@ Step multi_reduction(Compiler& compiler, const Operation& op) {
   };
 }
 
-/// Which dimensions of a product's operands are summed over: `<[1], [0], [0], [1], [0, 0, 1, 1],
-/// [], []>`.
+/// The contracted dimensions of a product's operands: `<[1], [0], [0], [1], [0, 0, 1, 1], [], []>`.
 struct Contraction {
-  bool left_first = false, right_first = true;  // the first dimension of [k, m], [k, n]
+  bool left_first = false, right_first = true;  // the order of [k, m], [k, n]
 };
 
 Contraction contraction_of(const Compiler& compiler, const Operation& op) {
@@ -240,8 +239,7 @@ Contraction contraction_of(const Compiler& compiler, const Operation& op) {
   return {.left_first = axis(0) == 0, .right_first = axis(1) == 0};
 }
 
-/// Whether f32 operands are rounded to bf16 first, which is what a product without `precision`
-/// does.
+/// Whether f32 operands are rounded to bf16 first, as in a product without `precision`.
 bool is_single_pass(const Compiler& compiler, const Operation& op) {
   if (!op.attributes.contains("precision")) return true;
   const Attribute& precision = compiler.attribute(op, "precision", Attribute::Kind::DIALECT);
@@ -252,7 +250,7 @@ bool is_single_pass(const Compiler& compiler, const Operation& op) {
   return precision.body == "bf16";
 }
 
-/// A matrix as [rows, columns] without transposition, rounded where `narrow` says so.
+/// A matrix as untransposed [rows, columns], rounded if `narrow`.
 std::vector<float> ordered(const Value& value, bool transposed, bool narrow) {
   const Dims& dims = value.type.dims;
   Value out(value.type);

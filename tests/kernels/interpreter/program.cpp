@@ -5,7 +5,7 @@
 namespace kinema::interpreter {
 namespace {
 
-// More than any test needs: a damaged text may say a loop that does not end.
+// More than any test needs: a damaged text may contain an endless loop.
 constexpr int64_t kMostSteps = 100'000'000;
 
 }  // namespace

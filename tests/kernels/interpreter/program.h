@@ -15,15 +15,15 @@
 
 namespace kinema::interpreter {
 
-/// The values of a function while it runs, and which part of the grid that is.
+/// The values of a running function, and the position in the grid.
 struct Frame {
   std::vector<Value> values;
   std::array<int64_t, 3> program{}, programs{1, 1, 1};  // Triton
-  int64_t writer = 0;                                   // Triton: number of the program
+  int64_t writer = 0;                                   // Triton: the program's number
   int64_t steps = 0;
 
   Value& operator[](int value) { return values[static_cast<size_t>(value)]; }
-  /// To be written: with room for its elements, which it gets when it is first written.
+  /// The value for writing; memory for its elements is allocated at the first write.
   Value& result(int value);
 };
 
@@ -33,14 +33,14 @@ using Step = std::function<void(Frame&)>;
 /// A block, ready to run.
 struct Steps {
   std::vector<Step> steps;
-  /// Operands of its last operation: what it returns or yields.
+  /// Operands of its last operation: the results that it returns or yields.
   std::vector<int> results;
 
   void run(Frame& frame) const;
 };
 
 class Compiler;
-/// Checks an operation's types and attributes and makes a step of it; an empty step needs no run.
+/// Checks an operation's types and attributes and returns its step; an empty step need not run.
 using Rule = std::function<Step(Compiler&, const Operation&)>;
 using Rules = std::map<std::string, Rule, std::less<>>;
 
@@ -48,11 +48,11 @@ using Rules = std::map<std::string, Rule, std::less<>>;
 struct Program {
   Steps body;
   std::vector<int> arguments;
-  /// All values before a run: constants have theirs.
+  /// All values before a run, with constants filled in.
   Frame frame;
 };
 
-/// Makes steps of a function's operations, whose names are `prefix` + a name in `rules`.
+/// Compiles a function's operations, whose names are `prefix` + a name in `rules`, to steps.
 class Compiler {
  public:
   Compiler(const Function& function, std::string_view prefix, const Rules& rules)
@@ -61,7 +61,7 @@ class Compiler {
   /// `last` is the name of the operation that ends the function.
   Program compile(std::string_view last);
 
-  /// A region's block, whose last operation is `last`.
+  /// A region's block, whose last operation must be `last`.
   Steps block(const Operation& op, size_t region, std::string_view last);
 
   const Type& type(int value) const { return function_.values[static_cast<size_t>(value)]; }
@@ -80,13 +80,13 @@ class Compiler {
     }
   }
   void check_counts(const Operation& op, size_t operands, size_t results) const;
-  /// The attribute; an error where there is none of this kind.
+  /// The attribute; an error if there is none of this kind.
   const Attribute& attribute(const Operation& op, const std::string& name,
                              Attribute::Kind kind) const;
   int64_t integer(const Operation& op, const std::string& name) const;
   /// `[0, 1]` or `array<i64: 0, 1>`
   Dims integers(const Operation& op, const std::string& name) const;
-  /// The result's type is this.
+  /// Checks the result's type.
   void expect_result(const Operation& op, const Type& type, size_t result = 0) const;
 
  private:
@@ -96,10 +96,10 @@ class Compiler {
   std::vector<std::pair<int, Value>> constants_;
 };
 
-/// The numbers of an attribute that is a list of integers; an Error in `where` where it is not.
+/// The integers of a list attribute; throws an Error that mentions `where` if it is something else.
 Dims integers_of(const Attribute& attribute, std::string_view where);
 
-/// Where a step stands, for errors while it runs.
+/// The position of a step, for errors at run time.
 struct Place {
   std::string operation;
   int line = 0;

@@ -45,7 +45,7 @@ void copy_all(const std::vector<T>& from, const Walk& read, std::vector<T>* to, 
 constexpr int64_t kRows = 4;
 constexpr int64_t kColumns = 32;
 
-// A tile of c stays in registers while all of k goes by.
+// A tile of c stays in registers over all of k.
 template <int64_t rows, int64_t columns>
 [[gnu::always_inline]] inline void tile(const float* a, const float* b, float* c, int64_t k,
                                         int64_t n) {

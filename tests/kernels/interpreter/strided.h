@@ -9,18 +9,18 @@ namespace kinema::interpreter {
 /// Row-major strides of an array of these sizes.
 Dims strides_of(const Dims& dims);
 
-/// Where elements lie: `start` + sum of index x stride.
+/// Addresses of elements: `start` + sum of index x stride.
 struct Walk {
   int64_t start = 0;
   Dims strides;
 };
 
-/// Copies `sizes` elements from one place to another, or adds them there.
+/// Copies `sizes` elements between two walks, or adds them.
 enum class Copy : uint8_t { REPLACE, ADD };
 void copy_strided(const Value& from, const Walk& read, Value* to, const Walk& write,
                   const Dims& sizes, Copy copy = Copy::REPLACE);
 
-/// The walk over a block of an array of `dims` that starts at element `at`.
+/// The walk over a block of an array of `dims` that starts at index `at`.
 Walk walk_from(const Dims& dims, std::span<const int64_t> at);
 
 /// c [m, n] += a [m, k] b [k, n], in f32.

@@ -32,7 +32,7 @@ const Function& find(const Module& module, const std::string& name) {
   fail("[triton] there is no function @{}", name);
 }
 
-// Triton refuses other sizes.
+// Triton refuses sizes that are not powers of two.
 void check_sizes(const Compiler& compiler, const Function& function) {
   for (const Type& type : function.values) {
     compiler.check(function.operation,
@@ -43,7 +43,7 @@ void check_sizes(const Compiler& compiler, const Function& function) {
   }
 }
 
-/// Arrays of the device, one a pointer.
+/// Device arrays, one per pointer.
 std::vector<Memory> memories(std::span<const Array> operands, std::span<const Shape> results) {
   std::vector<Memory> out;
   for (const Array& operand : operands) {

@@ -1,4 +1,4 @@
-// Pointers, and what reads and writes through them.
+// Pointers, and the operations that read and write through them.
 #include <limits>
 
 #include "kernels/interpreter/triton_operations.h"

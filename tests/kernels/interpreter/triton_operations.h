@@ -4,7 +4,7 @@
 
 namespace kinema::interpreter {
 
-/// tt.* on tensors; add_arithmetic() goes before.
+/// tt.* on tensors; call add_arithmetic() first.
 void add_triton_tensors(Rules* rules);
 /// tt.addptr, tt.load, tt.store
 void add_triton_memory(Rules* rules);

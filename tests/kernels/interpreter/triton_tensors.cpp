@@ -1,4 +1,4 @@
-// tt.* that make, move, multiply and reduce tensors.
+// tt.* operations that create, move, multiply and reduce tensors.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -24,7 +24,7 @@ const Type& one_tensor(const Compiler& compiler, const Operation& op) {
   return type;
 }
 
-/// The result's elements are the operand's along a walk.
+/// A step that copies the operand's elements along a walk.
 Step walking(const Operation& op, Walk read, const Dims& sizes) {
   return [read = std::move(read), write = Walk{.strides = strides_of(sizes)}, sizes,
           x = op.operands[0], y = op.results[0]](Frame& frame) {
@@ -120,7 +120,7 @@ Step transpose(Compiler& compiler, const Operation& op) {
   return walking(op, read, dims);
 }
 
-/// To 10 bits of mantissa, to nearest even; NaN and infinity stay.
+/// Rounds to 10 bits of mantissa, to nearest even; NaN and infinity stay.
 float to_tf32(float x) {
   if (!std::isfinite(x)) return x;
   const auto bits = std::bit_cast<uint32_t>(x);
@@ -180,7 +180,7 @@ double combine(Combination by, double a, double b) {
   }
 }
 
-/// What a region does that consists of one operation on its two arguments.
+/// The only operation of a region, on its two arguments.
 Combination combination_of(Compiler& compiler, const Operation& op, Element element) {
   compiler.check(op,
                  op.regions.size() == 1 && op.regions[0].arguments.size() == 2 &&
@@ -228,7 +228,7 @@ Step reduce(Compiler& compiler, const Operation& op) {
     for (size_t i = 0; i < to.size(); ++i) {
       const int64_t outer = static_cast<int64_t>(i) / stride;
       const int64_t first = outer * stride * count + static_cast<int64_t>(i) % stride;
-      // The order of the threads is not known: the sum is that of no order.
+      // The order of the threads is unknown, so the sum is computed in double.
       double sum = values[static_cast<size_t>(first)];
       for (int64_t j = 1; j < count; ++j) {
         sum = combine(by, sum, values[static_cast<size_t>(first + j * stride)]);

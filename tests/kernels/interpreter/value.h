@@ -12,13 +12,13 @@ namespace kinema::interpreter {
 
 struct Memory;
 
-/// What a value of a text holds. Floats of all widths are kept as float, rounded to their type;
+/// The content of a value. Floats of all widths are stored as float, rounded to their type;
 /// integers of all widths as int64_t, in their type's range (i1: 0 and 1).
 struct Value {
   Type type;
   std::vector<float> floats;
   std::vector<int64_t> integers;
-  /// A memref's or pointers' memory; pointers' offsets in it, in elements, are `integers`.
+  /// The memory of a memref or of pointers, whose offsets in elements are `integers`.
   Memory* memory = nullptr;
 
   Value() = default;
@@ -38,16 +38,17 @@ struct Memory {
   std::vector<int64_t> writer;
 };
 
-/// Makes contents what is wrong wherever it is used: NaN; -77777, or 77 where that is too large.
+/// Sets contents that give wrong results wherever they are used: NaN; -77777, or 77 if that is too
+/// large.
 void spoil(Value* value);
 
-/// To the element type's precision, to nearest even.
+/// Rounds to the element type's precision, to nearest even.
 void round_to(Element element, std::span<float> values);
 float rounded_to(Element element, float value);
-/// The low bits, as the element type reads them.
+/// The low bits, interpreted in the element type.
 int64_t wrapped_to(Element element, int64_t value);
 
-/// Of the same dims and the element type that belongs to its dtype; the kind of `type` is a memref.
+/// An array with the same dims and the element type of its dtype; `type` becomes a memref.
 Value from_array(const HostArray& array);
 HostArray to_array(const Value& value, DType dtype);
 

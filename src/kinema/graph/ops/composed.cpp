@@ -158,8 +158,8 @@ constexpr Op kGeglu{
       return x;
     },
     .gradient = [](Tensor y, Tensor dy) -> Cotangents {
-      // Delays the computation until dy exists: compilers schedule values of x alone during the
-      // forward pass, and keep them until here.
+      // Delays the computation until dy exists: compilers schedule values that depend only on
+      // x during the forward pass, and keep them until here.
       const std::vector<Tensor> late = optimization_barrier({y.node().input(0), dy});
       const std::vector<Tensor> halves = split(late[0], Axis(-1), 2);
       const Tensor value = widen(halves[0]);

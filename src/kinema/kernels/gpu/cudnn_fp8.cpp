@@ -46,7 +46,7 @@ Tensor number(Tensor x) { return reshape(x, kScalar); }
 std::string cudnn_fp8_refusal(const Shape& q, const Shape& k, std::string_view chip) {
   const Generation generation = generation_of(chip);
   if (generation == Generation::AMPERE) {
-    return "cuDNN has attention in 8 bits on H100, H200, B200 and their kin alone: "
+    return "cuDNN supports 8-bit attention only on H100, H200, B200 and their variants: "
            "attention_gpu_kernel=cudnn is nearest";
   }
   constexpr int64_t kStep = 16;

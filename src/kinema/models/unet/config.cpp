@@ -55,7 +55,7 @@ void validate(const UNetConfig& c) {
   check(c.pooled_dim() > 0,
         "[unet] `projection_class_embeddings_input_dim` is {} but must be more than the sizes' "
         "6 x {}, for the pooled text\n  of a single file with other sizes than the released ones: "
-        "put diffusers' config.json beside it",
+        "put diffusers' config.json next to it",
         c.projection_class_embeddings_input_dim, c.addition_time_embed_dim);
 }
 
