@@ -32,12 +32,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// True when `prompt` was asked for later than the `prompt_file` of a configuration.
+/// True if `prompt` overrides `prompt_file` because it was given later.
 bool prompt_wins(const config::Loaded& loaded) {
   return wins_over_files(loaded, "prompt") && !on_command_line(loaded, "prompt_file");
 }
 
-/// A diffusion's schedule with what diffusion_scheduler_config says in its place.
+/// A diffusion's schedule with the overrides of diffusion_scheduler_config.
 schedulers::ScheduleConfig with_scheduler_config(schedulers::ScheduleConfig out,
                                                  const config::GenerateConfig& g) {
   const io::Json given =
@@ -50,7 +50,7 @@ schedulers::ScheduleConfig with_scheduler_config(schedulers::ScheduleConfig out,
         given.describe());
   for (const auto& [key, value] : given.members()) {
     if (value.is_null() || (value.is_string() && value.as_string().empty())) {
-      continue;  // the model's own
+      continue;  // the model's value
     }
     if (key == "_class_name") {
       out = sample::with_sampler(
@@ -76,13 +76,13 @@ schedulers::ScheduleConfig with_scheduler_config(schedulers::ScheduleConfig out,
   return out;
 }
 
-/// The model's own schedule, with what was given on top.
+/// The model's schedule with the configuration's overrides.
 schedulers::ScheduleConfig schedule(const config::Loaded& loaded,
                                     const model_source::ModelToUse& model,
                                     const networks::Network& network, const Job& job) {
   const schedulers::ScheduleConfig usual = network->learned().sampled;
   schedulers::ScheduleConfig own = model.folder.schedule.value_or(usual);
-  if (!model.step) {  // a run's checkpoint says what it learned
+  if (!model.step) {  // a run's checkpoint has its own objective
     own = model_source::with_marks(std::move(own), model.folder.transformer,
                                    model.folder.schedule.has_value());
   }
@@ -118,7 +118,7 @@ schedulers::ScheduleConfig schedule(const config::Loaded& loaded,
   return out;
 }
 
-/// What is told of a picture that is shown otherwise than it is stored.
+/// Prints how the model's view of an image differs from the file.
 void tell_what_changes(const io::MappedFile& file, const std::string& name,
                        const media::Background& background, const Job& job) {
   const media::ImageSize size = media::measure_image(file.bytes(), name);
@@ -133,7 +133,7 @@ void tell_what_changes(const io::MappedFile& file, const std::string& name,
   }
 }
 
-/// An image of this machine, `file://` before its path or not, or of the web; `key` gives it.
+/// Reads an image from a local path, a `file://` URL or the web; `key` names it in errors.
 HostArray read_given_image(const std::string& url, std::string_view key,
                            const config::Config& config, const Job& job) {
   if (url.empty()) {
@@ -160,13 +160,13 @@ HostArray read_given_image(const std::string& url, std::string_view key,
   return read(path, path);
 }
 
-/// The scale of an expert: its own key where that was given, else guidance_scale where that was,
-/// else its own key's default.
+/// An expert's guidance scale: its own key if given, else guidance_scale if given, else the default
+/// of its own key.
 double guidance_of(const config::Given<double>& own, const config::Given<double>& of_both) {
   return !own.given && of_both.given ? of_both : own;
 }
 
-/// What steps take from earlier ones.
+/// The caches that steps share.
 sample::ReuseSettings reuse_of(const config::GenerateConfig& g) {
   sample::ReuseSettings out;
   out.keys = g.use_kv_cache;
@@ -190,7 +190,7 @@ sample::ReuseSettings reuse_of(const config::GenerateConfig& g) {
   return out;
 }
 
-/// A key's two numbers; nothing where it is empty. Throws an Error naming the key for others.
+/// A key's two numbers; nothing if the key is empty. Throws an Error that names the key otherwise.
 std::optional<std::array<int64_t, 2>> pair_of(const std::vector<int64_t>& values,
                                               std::string_view key) {
   if (values.empty()) {
@@ -206,8 +206,7 @@ std::optional<std::array<int64_t, 2>> pair_of(const std::vector<int64_t>& values
   return std::array<int64_t, 2>{values[0], values[1]};
 }
 
-/// What pipelines that make images are asked beside, and in their own way where nothing else is
-/// said.
+/// Fills the fields of image pipelines, and their defaults.
 void ask_for_images(const config::Loaded& loaded, const weights::ImageDefaults& defaults,
                     sample::GenerateRequest& request) {
   const config::GenerateConfig& g = loaded.config.generate;
@@ -244,7 +243,8 @@ void ask_for_images(const config::Loaded& loaded, const weights::ImageDefaults& 
 
 void turn_guidance_off(const networks::Sizes& network, sample::GenerateRequest& request) {
   request.true_cfg_scale = 1.0;
-  if (!network.guidance_distilled) {  // else it is told the scale, and not guided by it
+  if (!network.guidance_distilled) {  // else the scale is an input of the network, not a guidance
+                                      // factor
     request.guidance_scale = 1.0;
     request.guidance_scale_2 = 1.0;
   }
@@ -289,7 +289,7 @@ std::vector<std::string> read_prompts(const config::Loaded& loaded) {
     return {config.generate.prompt};
   }
   std::error_code ignored;
-  const bool is_file = fs::is_regular_file(path, ignored);  // a pipe would wait for its other end
+  const bool is_file = fs::is_regular_file(path, ignored);  // reading a pipe would block
   std::ifstream in(is_file ? path : "");
   check(is_file && in.good(), "[generate] prompt_file {} cannot be read{}", path,
         !is_file && fs::exists(path, ignored) ? ": it is no regular file" : "");
@@ -441,7 +441,7 @@ sample::OutputOptions output_options(const config::Loaded& loaded,
                                      const model_source::ModelToUse& model, io::Json flags) {
   const config::GenerateConfig& g = loaded.config.generate;
   io::Json settings = given_settings(loaded);
-  if (model.step) {  // a run that went on has others by now
+  if (model.step) {  // a resumed run may have newer checkpoints
     settings.set("generate_checkpoint_step", *model.step);
   }
   return {.fps = static_cast<double>(g.fps),

@@ -39,7 +39,7 @@ schedulers::FlowMatch flow_of(const OptimizerConfig& o, schedulers::FlowMatch fl
   return flow;
 }
 
-/// Throws an Error where a key that only the other kind of objective knows was changed.
+/// Throws an Error if a key of the other kind of objective was changed.
 void check_only(bool changed, std::string_view key, std::string_view knows,
                 std::string_view learns) {
   check(!changed, "[config] {} is for {}, but this network learns {}", key, knows, learns);
@@ -73,7 +73,8 @@ training::DiffusionObjective diffusion_of(const config::Config& config,
                                    .snr_gamma = o.snr_gamma,
                                    .noise_offset = o.noise_offset,
                                    .bias = timestep_bias(o.timestep_bias)};
-  // Whatever class the model's scheduler is of, its betas are those of the training.
+  // The betas come from the model's scheduler of any class, because the model was trained with
+  // them.
   const schedulers::ScheduleConfig own =
       model_source::read_model_schedule(model_source::schedule_file_of(config),
                                         model_source::local_transformer(config), network)
@@ -114,7 +115,7 @@ schedulers::TimestepBias timestep_bias(const config::Tree& given) {
            key);
     }
   }
-  schedulers::timestep_probabilities(out);  // throws for what is out of range
+  schedulers::timestep_probabilities(out);  // throws for values out of range
   return out;
 }
 

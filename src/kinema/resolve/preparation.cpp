@@ -19,7 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// What decides latents and text states beside the clips.
+/// The settings that determine latents and text states, in addition to the clips.
 preparation::Settings record_encodings(const config::Config& config, const RecordContents& with) {
   preparation::ContentIndex models(preparation::contents_path(config.data.tfrecords_dir));
   preparation::Settings out = pixels_settings(config, models);
@@ -49,7 +49,7 @@ preparation::Options record_options(const config::Config& config,
   return out;
 }
 
-/// Throws an Error where timesteps_list has one that the model's schedule lacks.
+/// Throws an Error if timesteps_list has a timestep that the model's schedule lacks.
 void check_timesteps(const config::Config& config) {
   training::ObjectiveOptions model;
   const std::optional<sample::PipelineFolder> pipeline = model_source::pipeline_index(config);
@@ -123,10 +123,10 @@ std::vector<PreparedPart> preparation_parts(const config::Config& config,
     out.push_back({"evaluation", eval, !d.enable_eval_timesteps});
   }
   if (!d.enable_eval_timesteps) {
-    all.buckets = clips.buckets;  // evaluations are of one size
+    all.buckets = clips.buckets;  // evaluation samples have one size
     out.push_back({"training", all, /*in_eval_folder=*/false});
   }
-  // With a name behind it, a slash at the end makes no difference.
+  // `a/` and `a` are the same folder.
   const auto plain = [](const std::string& folder) {
     return fs::weakly_canonical(fs::absolute(fs::path(folder) / "x"));
   };

@@ -14,7 +14,7 @@
 namespace kinema::resolve {
 namespace {
 
-/// An integer of a checkpoint's settings.
+/// An integer setting of a checkpoint.
 std::optional<int64_t> saved_number(const training::TrainState& saved, const std::string& key) {
   const std::string text = saved.setting(key);
   int64_t out = 0;
@@ -22,8 +22,8 @@ std::optional<int64_t> saved_number(const training::TrainState& saved, const std
   return error == std::errc() && !text.empty() ? std::optional(out) : std::nullopt;
 }
 
-/// What process 0 finds, which alone reads every byte, in the folder that it writes from now on.
-/// Throws an Error in a process that does not see it.
+/// The newest checkpoint. Only process 0 reads every byte, in the folder that it writes to. Throws
+/// an Error in a process that cannot see the folder.
 checkpoints::Found newest_of(const checkpoints::CheckpointFolder& checkpoints,
                              world::World& world) {
   checkpoints::Found found;
@@ -83,12 +83,12 @@ config::Config resolved_config(const config::Config& config, const TrainingStep&
   out.optimizer.global_batch_size = step.samples;
   out.optimizer.min_timestep = expert.min_timestep;
   out.optimizer.max_timestep = expert.max_timestep;
-  // Decides whose turn a step is; of one expert the timesteps say it.
+  // Selects the expert of a step; a single expert is given by its timesteps.
   out.generate.boundary_ratio =
       expert.is_both() ? *expert.boundary_ratio : config::GenerateConfig{}.boundary_ratio.value;
   if (out.data.dataset_type == config::DatasetType::TF ||
       out.data.dataset_type == config::DatasetType::GRAIN) {
-    out.data.dataset_type = config::DatasetType::TFRECORD;  // other names of it
+    out.data.dataset_type = config::DatasetType::TFRECORD;  // other names of TFRECORD
   }
   if (!config::read_buckets(config.data).on) {
     out.data.buckets = {"[]"};
@@ -107,7 +107,7 @@ config::Config with_schedule(config::Config resolved, const Start& start) {
     steps = saved_number(start.saved, "learning_rate_schedule_steps")
                 .value_or(resolved.optimizer.max_train_steps);
   }
-  // Behind the rise of a line or half a cosine, -1 stays: its length is not a share of decimals.
+  // Without a fixed fraction, -1 stays: linear and cosine decay last from the warmup to the end.
   resolved.optimizer.lr_decay_fraction = config::decay_fraction(resolved.optimizer);
   return resolved;
 }

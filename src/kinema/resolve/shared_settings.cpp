@@ -19,7 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Those of the keys that nobody gave.
+/// The keys that were not given.
 std::vector<std::string> missing(const std::vector<std::string>& keys,
                                  const config::Loaded& loaded) {
   std::vector<std::string> out;
@@ -28,13 +28,13 @@ std::vector<std::string> missing(const std::vector<std::string>& keys,
   return out;
 }
 
-/// True for what names nothing on this machine: an id of the hub, or no model.
+/// True for a model that is not a local path: an id of the hub, or none.
 bool is_no_path(const std::string& model) {
   std::error_code ignored;
   return model.empty() || (remote::read_hub_id(model) && !fs::exists(model, ignored));
 }
 
-/// The folder of runs, where the file lies in `samples` of the run that it names; else empty.
+/// The folder of runs if the file is in `samples` of the run that it names; else empty.
 fs::path folder_of_runs(const fs::path& file, const fs::path& run_name) {
   for (fs::path at = fs::absolute(file).lexically_normal().parent_path(); at != at.root_path();
        at = at.parent_path()) {
@@ -49,7 +49,7 @@ fs::path folder_of_runs(const fs::path& file, const fs::path& run_name) {
   return {};
 }
 
-/// The text that a picture of ours holds, which is that of the `.json` beside it.
+/// The settings in a picture made by kinema, equal to those in the `.json` of a video.
 io::Json words_in_picture(const fs::path& file) {
   const io::MappedFile mapped = io::MappedFile::open(file);
   const std::vector<media::PngText> texts =

@@ -12,7 +12,7 @@
 namespace kinema::resolve {
 namespace {
 
-// Keys that take the path of a store.
+// Keys that accept a path in a store.
 constexpr std::array<std::string_view, 21> kStoreKeys = {
     "train_data_dir",
     "eval_data_dir",
@@ -36,8 +36,8 @@ constexpr std::array<std::string_view, 21> kStoreKeys = {
     "negative_prompt",
     "run_name"};
 
-/// Brings the newest checkpoint of a store here, and again a newer one where a training that goes
-/// on removes it meanwhile. Its step; -1: there is none.
+/// Downloads the newest checkpoint of a store, and again a newer one if a running training removes
+/// it meanwhile. Returns its step; -1: there is none.
 int64_t bring_newest(const std::string& checkpoints, const remote::StorePath& stored,
                      const Job& job) {
   const auto newest = [&] { return checkpoints::newest_step(remote::Store(stored)).value_or(-1); };
@@ -54,7 +54,7 @@ int64_t bring_newest(const std::string& checkpoints, const remote::StorePath& st
     }
     const int64_t now = newest();
     if (now == step) {
-      return step;  // who uses it says what is wrong with it
+      return step;  // the reader reports the error
     }
     step = now;
   }

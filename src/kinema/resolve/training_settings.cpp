@@ -22,8 +22,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Those of timesteps_list that are trained, and those that no schedule has, which are refused
-/// where they would be used.
+/// The timesteps of timesteps_list that are trained, and invalid ones, which are rejected where
+/// they are used.
 std::vector<int64_t> trained_timesteps(const config::Config& config,
                                        const model_source::Expert& expert) {
   std::vector<int64_t> out;
@@ -37,7 +37,7 @@ std::vector<int64_t> trained_timesteps(const config::Config& config,
   return out;
 }
 
-/// max_train_steps, or the steps that show each of `samples` num_train_epochs times.
+/// max_train_steps, or the steps of num_train_epochs passes over `samples`.
 int64_t steps_of(const config::OptimizerConfig& config, int64_t samples, int64_t batch) {
   if (config.max_train_steps > 0) {
     return config.max_train_steps;
@@ -48,7 +48,7 @@ int64_t steps_of(const config::OptimizerConfig& config, int64_t samples, int64_t
   return (config.num_train_epochs * samples + batch - 1) / batch;
 }
 
-/// `samples` make a step.
+/// `samples`: per step, for scale_lr.
 training::Schedule schedule_of(const config::Config& config, int64_t samples) {
   const config::OptimizerConfig& o = config.optimizer;
   return {.learning_rate = o.learning_rate * (o.scale_lr ? static_cast<double>(samples) : 1.0),
@@ -60,7 +60,7 @@ training::Schedule schedule_of(const config::Config& config, int64_t samples) {
                                                               : training::Schedule::Fall::LINE};
 }
 
-/// `given`, or what is in the run folder by default.
+/// `given`, or `fallback` if it is empty.
 fs::path path_or(const std::string& given, const fs::path& fallback) {
   return given.empty() ? fallback : fs::path(given);
 }
@@ -243,7 +243,7 @@ void check_before_loading(const Settings& settings, const fs::path& run_folder, 
   }
   io::make_folder(run.tensorboard_dir);
   if (model_source::makes_videos(run)) {
-    job.notice(prompt_notices(settings));  // reads them
+    job.notice(prompt_notices(settings));  // parses them
   }
   if (run.checkpoint_every < 1 && !run.save_final_checkpoint) {
     job.notice(

@@ -20,7 +20,7 @@ std::string_view name_of(int64_t expert) {
                                      : config::TrainExpert::LOW_NOISE);
 }
 
-/// Two networks that are to share one program.
+/// Throws an Error unless two networks can share one program.
 void check_alike(const fs::path& high, const fs::path& low) {
   const io::Json first = networks::open(high)->config();
   const io::Json second = networks::open(low)->config();
