@@ -243,8 +243,7 @@ void ask_for_images(const config::Loaded& loaded, const weights::ImageDefaults& 
 
 void turn_guidance_off(const networks::Sizes& network, sample::GenerateRequest& request) {
   request.true_cfg_scale = 1.0;
-  if (!network.guidance_distilled) {  // else the scale is an input of the network, not a guidance
-                                      // factor
+  if (!network.guidance_distilled) {  // else the scale is a network input
     request.guidance_scale = 1.0;
     request.guidance_scale_2 = 1.0;
   }
