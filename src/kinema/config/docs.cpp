@@ -24,7 +24,7 @@ refused where it differs, what *may change* is printed, old and new value, and f
 result, the command refuses it.
 )";
 
-/// Bars would end a table's cell.
+/// Escapes bars, which would end a table's cell.
 std::string cell(std::string_view text) {
   std::string out;
   for (const char c : text) {

@@ -9,7 +9,7 @@
 
 namespace kinema::config {
 
-/// The size of a video, and how generate makes one. Training reads the sizes too.
+/// The size of a video, and the sampler's settings. Training uses the sizes too.
 struct GenerateConfig {
   int64_t height = 720;
   int64_t width = 1280;

@@ -59,7 +59,7 @@ constexpr IgnoredKey kIgnored[] = {
     {"unet_checkpoint", "wan_transformer_pretrained_model_name_or_path names another UNet"},
 };
 
-// The type's name and the value as YAML, for each type that a member may have.
+// The name of a member's type and its value as YAML, for each type.
 std::string_view type_name(const bool&) { return "true or false"; }
 std::string_view type_name(const int64_t&) { return "an integer"; }
 std::string_view type_name(const double&) { return "a number"; }
@@ -101,7 +101,7 @@ void append(std::vector<KeyValue>& out, std::string_view group, const Group& val
       });
 }
 
-// No key is: what follows tells nothing, and would take long to compare.
+// No key is longer: the rest cannot match, and would be slow to compare.
 constexpr size_t kLongest = 50;
 
 constexpr size_t kShortestPrefix = 4;
@@ -114,7 +114,7 @@ std::string number(double value) {
   return fmt::format("{}", value);
 }
 
-/// Those that a word begins, in backticks: none for a word that is too short to mean one.
+/// The keys that start with `word`, in backticks; none for a short word.
 std::vector<std::string> keys_with_prefix(std::string_view word) {
   std::vector<std::string> out;
   const Config config;
@@ -156,7 +156,7 @@ std::string nearest_key(std::string_view key) {
   const auto consider = [&](std::string_view known) {
     const auto lengths = static_cast<int>(known.size()) - static_cast<int>(key.size());
     if (std::abs(lengths) >= least) {
-      return;  // as far at least
+      return;  // the distance is at least as large
     }
     const int distance = edit_distance(key, known);
     if (distance < least) {

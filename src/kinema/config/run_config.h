@@ -10,7 +10,7 @@
 
 namespace kinema::config {
 
-/// The run: where it writes, on which device, what it logs, when it saves.
+/// The run: its folders, device, logging and checkpoints.
 struct RunConfig {
   std::string run_name;
   std::string output_dir = "outputs";
