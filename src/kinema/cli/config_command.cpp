@@ -69,7 +69,7 @@ std::vector<std::string> where_it_counts(const config::KeyValue& key) {
     out.push_back(fmt::format("only with {}", key.field.with));
   }
   if (!key.field.without.empty()) {
-    out.push_back("not beside pretrained weights, which bring their own");
+    out.push_back("ignored with pretrained weights, which have their own");
   }
   if (!key.field.later.empty()) {
     out.push_back(fmt::format("not yet: {} is not built", key.field.later));

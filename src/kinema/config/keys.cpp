@@ -17,8 +17,8 @@ namespace kinema::config {
 namespace {
 
 constexpr std::string_view kDead = "MaxDiffusion does not read it for Wan either";
-constexpr std::string_view kControl = "ControlNets are not known here";
-constexpr std::string_view kScheduler = "the model's scheduler_config.json says it";
+constexpr std::string_view kControl = "ControlNets are not supported";
+constexpr std::string_view kScheduler = "set in the model's scheduler_config.json";
 constexpr std::string_view kEncoders = "text encoders are those of the model's folder";
 constexpr std::string_view kJax = "belongs to JAX or PyTorch";
 
@@ -31,23 +31,23 @@ constexpr IgnoredKey kIgnored[] = {
     {"controlnet_from_pt", kControl},
     {"controlnet_image", kControl},
     {"controlnet_model_name_or_path", kControl},
-    {"converted_weights_dir", "diffusers folders are read as they are"},
+    {"converted_weights_dir", "diffusers folders need no conversion"},
     {"dataset_config_name", kDead},
-    {"enable_jax_named_scopes", "programs always name the model path"},
+    {"enable_jax_named_scopes", "programs always have the names of model layers"},
     {"enable_ml_diagnostics", "belongs to a Google Cloud service"},
     {"enable_mllog", kDead},
     {"enable_ondemand_xprof", "belongs to a Google Cloud service"},
-    {"flux_name", "the model's own files say what it is"},
+    {"flux_name", "the model's files identify it"},
     {"from_pt", kDead},
-    {"hf_access_token", "a token in a file is seen by others: set HF_TOKEN"},
+    {"hf_access_token", "a token in a file may be read by others: set HF_TOKEN"},
     {"jax_cache_dir", "executable_cache is the cache of compiled programs"},
     {"jit_initializers", kDead},
     {"lightning_from_pt", kDead},
     {"max_shift", kScheduler},
-    {"norm_num_groups", "the model's config.json says it"},
-    {"offload_encoders", "text_encoder_memory says where the text encoder waits"},
+    {"norm_num_groups", "set in the model's config.json"},
+    {"offload_encoders", "text_encoder_memory sets the placement of the text encoder"},
     {"pretrained_orbax_dir", "checkpoints are diffusers folders"},
-    {"profiler", "enable_profiler takes a profile"},
+    {"profiler", "enable_profiler records a profile"},
     {"profiler_gcs_path", "belongs to a Google Cloud service"},
     {"quantization_calibration_method", kDead},
     {"quantization_local_shard_count", kDead},
