@@ -1,4 +1,4 @@
-// The command line without a device: help, configuration, inspection, wrong input.
+// Commands without a device: help, configuration, inspection, invalid input.
 #include <gmock/gmock.h>
 #include <sys/stat.h>
 
@@ -173,7 +173,8 @@ class InspectCommand : public KinemaTest {
 
 class Pipes : public KinemaTest {
  protected:
-  /// `kinema config --docs`, whose standard output goes to what follows; the status of kinema.
+  /// Runs `kinema config --docs` with its standard output redirected to `to`; returns the exit
+  /// status.
   std::string status(const std::string& to) {
     write("pipe.sh", "cd " + quoted(folder_.string()) + "\n{ sleep 0.2; " +
                          quoted(std::string(KINEMA_BINARY_DIR) + "/kinema") +
@@ -184,7 +185,7 @@ class Pipes : public KinemaTest {
 };
 
 TEST_F(Pipes, ThatAreClosedEndACommandQuietly) {
-  EXPECT_EQ(status("| true"), "141\n");  // by SIGPIPE, as others
+  EXPECT_EQ(status("| true"), "141\n");  // by SIGPIPE, like other programs
   EXPECT_EQ(read_text(folder_ / ".err"), "");
 }
 
@@ -246,7 +247,7 @@ TEST_F(InspectCommand, AcceptsNoEmptyDataSet) {
 
 TEST_F(InspectCommand, AcceptsTheGgufThatConvertWrites) {
   const std::string model = (io::golden("wan21_t2v") / "transformer").string();
-  // The heads of this small model are not of 128, which a file alone would be read as.
+  // The heads of this small model are not 128 wide, which is the default for a single file.
   std::filesystem::copy_file(std::filesystem::path(model) / "config.json", folder_ / "config.json");
   ASSERT_EQ(run({"convert", model, "wan.gguf", "--to", "gguf"}).status, 0);
   const Outcome checked = run({"inspect", "--check", "wan.gguf"});

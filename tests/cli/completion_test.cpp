@@ -2,8 +2,8 @@
 
 #include "cli/run_kinema.h"
 
-/// The scripts of `kinema completion` and the pages of `kinema manual`, as a shell and man read
-/// them.
+/// The scripts of `kinema completion` and the pages of `kinema manual`, as read by a shell and by
+/// man.
 namespace kinema::cli_test {
 namespace {
 
@@ -21,7 +21,8 @@ class Completion : public KinemaTest {
     write("configs/a.yml", "");
   }
 
-  /// What bash offers for the last of `words`, split at `=` as bash does; a line each.
+  /// The completions that bash offers for the last of `words`, split at `=` as in bash; one per
+  /// line.
   std::string offered(const std::vector<std::string>& words) {
     std::string list;
     for (const std::string& word : words) {

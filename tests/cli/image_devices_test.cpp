@@ -1,5 +1,5 @@
-// Models that make images on several CPU devices, by the command: the compiler ends a process over
-// programs that it cannot divide.
+// Image models on several CPU devices, run by the binary: the compiler aborts on programs that it
+// cannot partition.
 #include <gmock/gmock.h>
 
 #include <string>

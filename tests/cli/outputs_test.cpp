@@ -1,4 +1,4 @@
-// Files that a command is told to write never replace a file of another kind.
+// Output files of commands never replace a file of another kind.
 #include <gmock/gmock.h>
 
 #include "cli/run_kinema.h"

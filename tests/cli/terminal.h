@@ -15,7 +15,7 @@
 
 namespace kinema::cli_test {
 
-/// `kinema ARGUMENTS...` on a terminal of its own, as a person starts it.
+/// `kinema ARGUMENTS...` on its own terminal, as a user starts it.
 class Terminal {
  public:
   Terminal(const std::filesystem::path& folder, std::vector<std::string> arguments,
@@ -45,8 +45,7 @@ class Terminal {
     hang_up();
   }
 
-  /// All that was printed so far; waits until `text` is in it. False when the program ended or a
-  /// minute went by before.
+  /// Waits until `text` was printed. Returns false if the program ended or a minute passed before.
   bool shows(const std::string& text) {
     return read_until([&] { return shown_.find(text) != std::string::npos; });
   }
@@ -56,19 +55,19 @@ class Terminal {
       perror("pty");
     }
   }
-  /// The window is made narrower or wider.
+  /// Resizes the window.
   void resize(unsigned short columns, unsigned short rows = 24) {
     const winsize size{.ws_row = rows, .ws_col = columns, .ws_xpixel = 0, .ws_ypixel = 0};
     ioctl(master_, TIOCSWINSZ, &size);
   }
-  /// The window is closed.
+  /// Closes the window.
   void hang_up() {
     if (master_ >= 0) {
       close(master_);
       master_ = -1;
     }
   }
-  /// Waits for the end: the exit status, or 128 + n for signal n.
+  /// Waits for the end; returns the exit status, or 128 + n for signal n.
   int wait() {
     if (master_ >= 0) {
       read_until([] { return false; });
@@ -96,7 +95,7 @@ class Terminal {
   }
   bool take(ssize_t got, const char* buffer) {
     shown_.append(buffer, got > 0 ? static_cast<size_t>(got) : 0);
-    return got > 0;  // reading fails when the program has ended
+    return got > 0;  // reading fails after the program has ended
   }
 
   pid_t child_ = -1;

@@ -1,4 +1,4 @@
-// Training and sampling as a user runs them, on the CPU plugin.
+// Training and sampling on the CPU plugin.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <sys/mount.h>
@@ -46,7 +46,7 @@ TEST_F(TrainCommand, WritesARunFolder) {
   EXPECT_EQ(losses("tiny").size(), 4U);
   EXPECT_EQ(run({"inspect", "--check", "out/tiny/checkpoints/4"}).status, 0);
   EXPECT_EQ(run({"inspect", "out/tiny"}).status, 0);
-  // The saved configuration is a configuration.
+  // The saved configuration is valid.
   EXPECT_EQ(run({"config", "out/tiny/config.yml"}).status, 0);
 }
 
@@ -61,7 +61,7 @@ TEST_F(TrainCommand, GoesOnBitForBitWhereItStopped) {
   ASSERT_EQ(second.status, 0) << second.err;
   EXPECT_THAT(second.out, HasSubstr("resumed after step 2"));
   EXPECT_EQ(losses("parts"), losses("whole"));
-  // The log shows that what is read is what was written, part by part.
+  // The log shows that the checkpoint is read as it was written, part by part.
   const std::string parts =
       between(first.out, "checkpoint of step 2 saved: out/parts/checkpoints/2: ", "\n");
   EXPECT_THAT(parts, AllOf(HasSubstr("optimizer/mu "), HasSubstr("optimizer/nu "),
@@ -86,7 +86,7 @@ TEST_F(TrainCommand, TakesAFileOfMaxDiffusion) {
 }
 
 TEST_F(TrainCommand, EndsAfterWholeEpochs) {
-  // Two batches of data before they repeat, each seen three times.
+  // Two synthetic batches, each seen three times.
   const Outcome outcome = run(
       {"train", "tiny.yml", "max_train_steps=-1", "num_train_epochs=3", "synthetic_num_samples=2"});
   ASSERT_EQ(outcome.status, 0) << outcome.err;
@@ -94,7 +94,7 @@ TEST_F(TrainCommand, EndsAfterWholeEpochs) {
   run({"train", "tiny.yml", "run_name=endless", "max_train_steps=-1"}).expect_error("no end");
 }
 
-// By arithmetic alone, and with the nearest batch that was compiled and fits.
+// From the lower bound only, with the nearest batch that was compiled and fits.
 TEST_F(TrainCommand, RefusesABatchThatCannotFitAndNamesOneThatDoes) {
   const Outcome outcome = run({"train", "tiny.yml", "height=8", "width=8", "num_frames=1",
                                "num_layers=400", "per_device_batch_size=1000000"});
@@ -104,7 +104,8 @@ TEST_F(TrainCommand, RefusesABatchThatCannotFitAndNamesOneThatDoes) {
                     HasSubstr("gradient_accumulation_steps=")));
 }
 
-// Videos of the run would be made after hours, by a sampler that the schedule has no steps for.
+// The run's videos would fail only after hours, because the schedule has fewer steps than the
+// sampler.
 TEST_F(TrainCommand, RefusesMoreSamplerStepsThanTheScheduleHasAtOnce) {
   run({"train", "tiny.yml", "eval_every=2", "enable_generate_video_for_eval=true", "prompt=a",
        "num_inference_steps=2000"})
@@ -124,7 +125,7 @@ TEST_F(TrainCommand, DoesNothingTwice) {
               HasSubstr("without effect, as no step is left: learning_rate: "));
   EXPECT_EQ(losses("tiny"), before);
 
-  // Of a file too, which may have been changed meanwhile.
+  // Also for keys of a file, which may have changed since.
   write("other.yml", std::string("base: tiny.yml\npretrained_model_name_or_path: ") +
                          KINEMA_SOURCE_DIR + "/tests/golden/wan21_t2v\n");
   const Outcome other = run({"train", "other.yml"});
@@ -173,14 +174,14 @@ TEST_F(TrainCommand, KeepsTheScheduleOfARunThatIsMadeLonger) {
   const Outcome longer = run(with("max_train_steps=6"));
   ASSERT_EQ(longer.status, 0) << longer.err;
   EXPECT_THAT(longer.out, HasSubstr("keeps the schedule of 4 steps"));
-  // Full, full, half way, and then what is left of it: never up again.
+  // Full, full, half way, and then the rest: the rate never increases again.
   EXPECT_THAT(rates(),
               ::testing::ElementsAre(
                   ::testing::DoubleNear(1e-3, 1e-9), ::testing::DoubleNear(1e-3, 1e-9),
                   ::testing::DoubleNear(1e-3, 1e-9), ::testing::DoubleNear(6.25e-4, 1e-9),
                   ::testing::DoubleNear(2.5e-4, 1e-9), ::testing::DoubleNear(2.5e-4, 1e-9)));
 
-  // Nothing would be left of the rate.
+  // The rate would be 0.
   const std::vector<std::string> to_zero{"train", "tiny.yml", "run_name=zero",
                                          "lr_decay_fraction=0.5", "max_train_steps=2"};
   ASSERT_EQ(run(to_zero).status, 0);
@@ -197,7 +198,7 @@ TEST_F(TrainCommand, GoesOnFromAnotherRunOrTakesItsWeights) {
                  "learning_rate_schedule_steps=4"})
                 .status,
             0);
-  // With its optimizer, step and position: the rest of the unbroken run, in a folder of its own.
+  // With optimizer, step and position: the rest of the uninterrupted run, in another folder.
   const Outcome fork = run({"train", "tiny.yml", "run_name=fork", "resume_from=out/first"});
   ASSERT_EQ(fork.status, 0) << fork.err;
   EXPECT_THAT(fork.out, HasSubstr("resumed after step 2"));
@@ -205,7 +206,7 @@ TEST_F(TrainCommand, GoesOnFromAnotherRunOrTakesItsWeights) {
             read_text(folder_ / "out/whole/checkpoints/4/optimizer/nu.safetensors"));
   run({"train", "tiny.yml", "run_name=lost", "resume_from=out"}).expect_error("no folder of a run");
 
-  // With its weights alone.
+  // With the weights only.
   for (const char* model : {"out/first", "out/first/checkpoints/2"}) {
     const Outcome next = run({"train", "tiny.yml", "run_name=next", "max_train_steps=1",
                               std::string("pretrained_model_name_or_path=") + model});
@@ -217,7 +218,7 @@ TEST_F(TrainCommand, GoesOnFromAnotherRunOrTakesItsWeights) {
 
 TEST_F(TrainCommand, LoadsNothingWhereNothingIsLeftToDoOrToSave) {
   ASSERT_EQ(run({"train", "tiny.yml", "max_train_steps=1"}).status, 0);
-  // A plugin that is not there would be an error.
+  // Loading a plugin that does not exist would be an error.
   const Outcome again = run({"train", "tiny.yml", "max_train_steps=1", "pjrt_plugin=/absent.so"});
   EXPECT_EQ(again.status, 0) << again.err;
   EXPECT_THAT(again.err, HasSubstr("nothing to do: 1 step is made, and max_train_steps is 1"));
@@ -269,7 +270,7 @@ TEST_F(TrainCommand, BeginsNothingAnewOverDamagedCheckpoints) {
   EXPECT_EQ(losses("tiny"), before);
 }
 
-// As some supervisors start programs: no file of the run may become its standard output.
+// Some supervisors start programs like this: no file of the run may become standard output.
 TEST_F(TrainCommand, WritesNoLinesIntoFilesWhereTheStandardStreamsAreClosed) {
   const std::string command = "cd " + quoted(folder_.string()) + " && " +
                               quoted(std::string(KINEMA_BINARY_DIR) + "/kinema") +
@@ -353,13 +354,13 @@ TEST_F(TrainCommand, NamesAPluginThatIsMissingOrNone) {
   run({"train", "tiny.yml", "pjrt_plugin=/absent.so"}).expect_error("/absent.so");
   write("text.so", "not a shared object");
   run({"train", "tiny.yml", "pjrt_plugin=text.so"}).expect_error("text.so");
-  // A shared object that is no plugin.
+  // A shared library that is not a plugin.
   run({"train", "tiny.yml", "pjrt_plugin=libm.so.6"}).expect_error("libm.so.6");
   run({"train", "tiny.yml", "hardware=tpu"}).expect_error("tpu");
 }
 
 TEST_F(TrainCommand, SavesWhenItIsToldToStop) {
-  // A shell sends the signal once some steps are reported.
+  // A shell sends the signal after some steps are reported.
   write("stop.sh", "cd " + quoted(folder_.string()) + "\n" +
                        quoted(std::string(KINEMA_BINARY_DIR) + "/kinema") +
                        " train tiny.yml max_train_steps=100000000 >.out 2>.err &\n"
@@ -378,7 +379,7 @@ TEST_F(TrainCommand, SavesWhenItIsToldToStop) {
 
 TEST_F(TrainCommand, LeavesNothingWhereGenerateIsToldToStop) {
   ASSERT_EQ(run({"train", "tiny.yml", "max_train_steps=1"}).status, 0);
-  // So that nothing is left to compile, which would be what is waited for.
+  // Compiles everything first, so that the stop does not wait for the compiler.
   ASSERT_EQ(run({"generate", "tiny.yml", "num_inference_steps=1", "video_folder=first"}).status, 0);
   write(
       "stop.sh",
@@ -433,7 +434,7 @@ TEST_F(TrainCommand, LosesNothingWhenTheDiskIsFull) {
   EXPECT_EQ(outcome.status, 1);
   EXPECT_THAT(outcome.err, AllOf(HasSubstr("the disk will be full before the run ends"),
                                  HasSubstr("o space left")));
-  // The checkpoints that were complete still are.
+  // Checkpoints that were complete before are still valid.
   int valid = 0;
   for (const auto& entry : fs::directory_iterator(disk / "tiny" / "checkpoints")) {
     if (fs::exists(entry.path() / "manifest.json")) {
@@ -442,7 +443,7 @@ TEST_F(TrainCommand, LosesNothingWhenTheDiskIsFull) {
     }
   }
   EXPECT_GT(valid, 0);
-  // Nothing is made that could not be kept.
+  // Nothing is started that could not be saved.
   std::ofstream(disk / "rest") << std::string(size_t{1} << 20, 'x');
   const Outcome none = run({"train", "tiny.yml", "output_dir=disk", "run_name=more"});
   none.expect_error("a checkpoint takes");
@@ -467,12 +468,12 @@ TEST_F(GenerateCommand, MakesAVideoAPromptAndAContactSheet) {
   EXPECT_TRUE(fs::exists(folder_ / "out" / "tiny" / "samples" / "1" / "metadata.jsonl"));
   EXPECT_EQ(run({"inspect", "--check", "latents.safetensors"}).status, 0);
 
-  // A prompt on the command line wins over the file of the configuration.
+  // A prompt on the command line overrides the file in the configuration.
   write("with_file.yml", std::string(tiny_config()) + "prompt_file: prompts.txt\n");
   const Outcome single = run({"generate", "with_file.yml", "prompt=a circle", "--json"});
   EXPECT_EQ(io::Json::parse(single.out, "stdout").at("videos").items().size(), 1U) << single.err;
 
-  // The same noise by file gives the same end; what it starts from is checked.
+  // The same noise from a file gives the same latents; the file is checked.
   run({"generate", "tiny.yml", "prompt_file=prompts.txt", "initial_latents=absent.safetensors"})
       .expect_error("absent.safetensors");
 }

@@ -5,7 +5,7 @@
 
 #include "cli/run_kinema.h"
 
-/// What people can do without where it cannot be written: the cache, a run's curve.
+/// Files that are not required if they cannot be written: the cache, a run's plot.
 namespace kinema::cli_test {
 namespace {
 
@@ -15,7 +15,7 @@ using ::testing::Not;
 
 class Unwritable : public KinemaOnCpu {
  protected:
-  /// A folder below a file, which nobody can make, the superuser included.
+  /// A folder below a file, which even the superuser cannot create.
   std::string no_cache() const {
     return "KINEMA_CACHE=" + quoted((folder_ / "tiny.yml/cache").string());
   }
@@ -52,7 +52,7 @@ TEST_F(Unwritable, CacheIsWhatDoctorSaysLast) {
   EXPECT_THAT(report.at("warning").as_string(), HasSubstr("cannot be written"));
 }
 
-// The superuser's right to write everywhere is dropped; the folder is the user's own in any case.
+// The superuser's right to write everywhere is dropped; the folder belongs to the user.
 TEST_F(Unwritable, CurrentFolderIsOneThatIsNotWrittenTo) {
   const std::filesystem::path locked = folder_ / "locked";
   std::filesystem::create_directory(locked);
@@ -70,7 +70,7 @@ TEST_F(Unwritable, CurrentFolderIsOneThatIsNotWrittenTo) {
     EXPECT_EQ(outcome.status, 0) << outcome.err;
   }
   EXPECT_TRUE(std::filesystem::exists(folder_ / "out/tiny/samples"));
-  // A path without a folder in it lies here.
+  // A path without a folder is in the current folder.
   run({"train", "../tiny.yml", "output_dir=../out", "run_name=other", "metrics_file=m.jsonl"},
       there)
       .expect_error("cannot be written to: permission denied");
@@ -85,7 +85,7 @@ TEST_F(Unwritable, CurveIsAWarningOnceTheRunIsOver) {
 }
 
 TEST_F(Unwritable, FileAboveALimitOfSizesIsAnErrorInsteadOfASignal) {
-  // 8 blocks of 512 bytes, which a checkpoint does not fit into.
+  // 8 blocks of 512 bytes, which are too small for a checkpoint.
   run({"train", "tiny.yml"}, "ulimit -f 8 &&").expect_error("File too large");
 }
 

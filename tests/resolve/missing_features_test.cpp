@@ -1,4 +1,4 @@
-// Keys that were given and do nothing with the model at hand, whatever family that is of.
+// Given keys that have no effect with a model, for every family.
 #include "kinema/resolve/missing_features.h"
 
 #include <gmock/gmock.h>
@@ -95,7 +95,7 @@ TEST(KeysWithoutEffect, OfTrainingAreNamedToo) {
   EXPECT_THAT(training(dev(), {"train_guidance_scale=2", "stratified_timesteps=true"}), IsEmpty());
   EXPECT_THAT(training(schnell(), {"train_guidance_scale=2"}),
               ElementsAre(HasSubstr("train_guidance_scale (this model takes no")));
-  // What is said without a model is said once.
+  // A line that needs no model is not repeated.
   EXPECT_THAT(training(sdxl(), {"num_inference_steps=2", "true_cfg_scale=2"}), IsEmpty());
 }
 

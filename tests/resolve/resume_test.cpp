@@ -1,4 +1,4 @@
-// What is decided and said before the first step of a run that goes on, and about the disk.
+// Settings and log lines of a resumed run before its first step, and its disk space.
 #include "kinema/resolve/resume.h"
 
 #include <gmock/gmock.h>
@@ -14,7 +14,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::ThrowsMessage;
 
-/// A run of 20 steps that stopped after so many.
+/// A run of 20 steps that stopped after `step`.
 Start after(int64_t step) {
   config::Config config;
   config.optimizer.max_train_steps = 20;
