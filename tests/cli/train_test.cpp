@@ -150,7 +150,7 @@ TEST_F(TrainCommand, SaysWhatChangedSinceTheCheckpoint) {
   EXPECT_THAT(outcome.out, AllOf(HasSubstr("changed: learning_rate: 0.001 -> 0.002\n"),
                                  HasSubstr("changed: max_train_steps: 1 -> 2\n"),
                                  HasSubstr("changed: adam_b2: 0.999 -> 0.99\n"),
-                                 HasSubstr("moments begin at zero"), Not(HasSubstr("log_period"))));
+                                 HasSubstr("moments start at zero"), Not(HasSubstr("log_period"))));
 }
 
 TEST_F(TrainCommand, KeepsTheScheduleOfARunThatIsMadeLonger) {
@@ -173,7 +173,7 @@ TEST_F(TrainCommand, KeepsTheScheduleOfARunThatIsMadeLonger) {
   ASSERT_EQ(run(with("max_train_steps=4")).status, 0);
   const Outcome longer = run(with("max_train_steps=6"));
   ASSERT_EQ(longer.status, 0) << longer.err;
-  EXPECT_THAT(longer.out, HasSubstr("keeps the schedule of 4 steps"));
+  EXPECT_THAT(longer.out, HasSubstr("keeps the run's original schedule of 4 steps"));
   // Full, full, half way, and then the rest: the rate never increases again.
   EXPECT_THAT(rates(),
               ::testing::ElementsAre(
@@ -253,7 +253,7 @@ TEST_F(TrainCommand, RefusesOutputsThatCannotBeWrittenBeforeTheWork) {
   run({"train", "tiny.yml", "metrics_file=tiny.yml/m.jsonl", "pjrt_plugin=/absent.so"})
       .expect_error("tiny.yml is a file");
   run({"train", "tiny.yml", "timing_metrics_file=.", "pjrt_plugin=/absent.so"})
-      .expect_error("a file was expected");
+      .expect_error("expected a file");
   run({"train", "tiny.yml", "tensorboard_dir=/dev/null", "pjrt_plugin=/absent.so"})
       .expect_error("/dev/null");
   ASSERT_EQ(std::system(("mkfifo " + quoted((folder_ / "pipe").string())).c_str()), 0);
@@ -290,8 +290,8 @@ TEST_F(TrainCommand, NamesWhatItCannotTrain) {
   run({"train", "tiny.yml", "run_name="}).expect_error("run_name");
   run({"train", "tiny.yml", "run_name=../x"}).expect_error("output_dir");
   run({"train", "tiny.yml", "run_name=."}).expect_error("output_dir");
-  run({"train", "tiny.yml", "eval_every=2"}).expect_error("eval_data_dir names none");
-  run({"train", "tiny.yml", "eval_every=2", "eval_data_dir=none"}).expect_error("is no folder");
+  run({"train", "tiny.yml", "eval_every=2"}).expect_error("eval_data_dir is empty");
+  run({"train", "tiny.yml", "eval_every=2", "eval_data_dir=none"}).expect_error("is not a folder");
   run({"train", "tiny.yml", "enable_lora=True"}).expect_error("trains an adapter of a model");
   run({"train", "tiny.yml", "dataset_type=tfrecord"}).expect_error("train_data_dir");
   run({"train", "tiny.yml", "dataset_type=videos", "train_data_dir=absent"}).expect_error("absent");
@@ -511,10 +511,10 @@ TEST_F(GenerateCommand, ReadsPromptFilesByTheirLines) {
   ASSERT_EQ(report.at("videos").items().size(), 1U);
   EXPECT_EQ(report.at("videos").items()[0].at("prompt").as_string(), "a red circle");
   write("blank.txt", " \n\t\n");
-  run({"generate", "tiny.yml", "prompt_file=blank.txt"}).expect_error("holds no prompt");
+  run({"generate", "tiny.yml", "prompt_file=blank.txt"}).expect_error("contains no prompt");
   ASSERT_EQ(std::system(("mkfifo " + quoted((folder_ / "pipe").string())).c_str()), 0);
-  run({"generate", "tiny.yml", "prompt_file=pipe"}).expect_error("no regular file");
-  run({"generate", "tiny.yml", "prompt_file=/dev/zero"}).expect_error("no regular file");
+  run({"generate", "tiny.yml", "prompt_file=pipe"}).expect_error("not a regular file");
+  run({"generate", "tiny.yml", "prompt_file=/dev/zero"}).expect_error("not a regular file");
   write("latin.txt", "a\nna\xefve\n");
   run({"generate", "tiny.yml", "prompt_file=latin.txt"}).expect_error("latin.txt:2 is not text");
 }

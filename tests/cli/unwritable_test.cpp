@@ -35,7 +35,7 @@ TEST_F(Unwritable, CacheIsAWarningOfCommandsThatCompile) {
     const Outcome outcome =
         run({command, "tiny.yml", "num_inference_steps=1", "executable_cache=on"}, no_cache());
     EXPECT_EQ(outcome.status, 0) << outcome.err;
-    EXPECT_EQ(count(outcome.err, "compiled programs are not kept"), 1U) << outcome.err;
+    EXPECT_EQ(count(outcome.err, "compiled programs are not cached"), 1U) << outcome.err;
     EXPECT_THAT(outcome.err, AllOf(HasSubstr("tiny.yml/cache/programs"),
                                    HasSubstr("Not a directory"), HasSubstr("KINEMA_CACHE")));
   }

@@ -73,7 +73,7 @@ TEST_F(ImageTrainingCommand, TrainsOnImagesThroughClip) {
   generate({}).expect_error("set image_url");
 
   run({"prepare", "images.yml", "model_type=T2V", "tfrecords_dir=other"})
-      .expect_error("model_type=I2V prepares what it is shown");
+      .expect_error("model_type=I2V prepares its image conditioning");
   train({"run_name=other", "model_type=T2V"}).expect_error("model_type=I2V trains it");
   train({"run_name=other", "max_sequence_length=96"}).expect_error("max_sequence_length=512");
   train({"run_name=other", "dataset_type=tfrecord",

@@ -64,7 +64,7 @@ TEST_F(PartialResume, KeepsScheduleAndAverageWithoutAnOptimizersState) {
                                          "ema_decay=0.99",
                                          "lr_schedule=linear"};
     const Outcome after = in_parts(words, {}, {"save_optimizer=true"});
-    EXPECT_THAT(after.out, HasSubstr("its moments begin at zero"));
+    EXPECT_THAT(after.out, HasSubstr("the moments start at zero"));
     const fs::path made = fs::path("out") / optimizer;
     EXPECT_EQ(count(made, "updates"), 4);
     EXPECT_EQ(count(made, "updates_of_moments"), 2);
@@ -77,7 +77,7 @@ TEST_F(PartialResume, KeepsScheduleAndAverageWithoutAnOptimizersState) {
 TEST_F(PartialResume, BeginsAnAverageThatWasNotKept) {
   const Outcome after = in_parts({"train", "tiny.yml", "run_name=later"}, {}, {"ema_decay=0.99"});
   EXPECT_THAT(after.out, AllOf(HasSubstr("changed: ema_decay: 0 -> 0.99"),
-                               HasSubstr("the checkpoint holds no average")));
+                               HasSubstr("the checkpoint has no EMA weights")));
   EXPECT_EQ(count("out/later", "updates"), 4);
   EXPECT_EQ(count("out/later", "updates_of_moments"), 4);
   EXPECT_EQ(count("out/later", "updates_of_average"), 2);

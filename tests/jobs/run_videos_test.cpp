@@ -82,11 +82,11 @@ TEST_F(RunVideos, AreThoseThatGenerateMakesOfTheCheckpoint) {
       .expect_error("has no checkpoint of step 3; there are 2, 4");
   // In another folder, the folder of runs is unknown.
   fs::copy(folder_ / made, folder_ / "moved.json");
-  run({"generate", "moved.json"}).expect_error("outputs/tiny/checkpoints holds no checkpoint");
+  run({"generate", "moved.json"}).expect_error("outputs/tiny/checkpoints contains no checkpoint");
   const Outcome again = run({"generate", made, "output_dir=out", "video_folder=again",
                              "executable_cache=../kinema_cli_programs"});
   EXPECT_EQ(again.status, 0) << again.err;
-  EXPECT_THAT(again.err, HasSubstr("these are not used, as they are of the machine"));
+  EXPECT_THAT(again.err, HasSubstr("are not used, because they are of the machine"));
   EXPECT_EQ(bytes("again/001_a_blue_square.mp4"),
             bytes("out/tiny/samples/2/001_a_blue_square.mp4"));
 }

@@ -213,7 +213,7 @@ TEST_F(StoresOnCpu, AStoreThatIsAwayIsOneError) {
 
 TEST_F(StoresOnCpu, KeysThatTakeNoStoreSaySo) {
   run({"train", "tiny.yml", "dump_to=gs://bucket/x"})
-      .expect_error("dump_to is \"gs://bucket/x\": expected a path of this machine");
+      .expect_error("dump_to is \"gs://bucket/x\": expected a local path");
   run({"train", "tiny.yml", "output_dir=gs://no"}).expect_error("gs://BUCKET/PATH");
   run({"train", "tiny.yml", "metrics_file=gs://"}).expect_error("gs://BUCKET/PATH");
   run({"train", "tiny.yml", "timing_metrics_file=s3://bucket/"}).expect_error("a file in one");

@@ -64,7 +64,7 @@ TEST_F(SwitchesOfARun, MemoryOptionsAreNamedWhereNobodyTakesThem) {
   EXPECT_EQ(outcome.status, 0) << outcome.err;
   EXPECT_THAT(outcome.err, HasSubstr("memory_fraction: only the GPU plugin"));
   EXPECT_THAT(train({"run_name=b"}, "XLA_PYTHON_CLIENT_MEM_FRACTION=.9").err,
-              HasSubstr("which JAX reads: here it is memory_fraction="));
+              HasSubstr("which only JAX reads: in kinema use memory_fraction="));
 }
 
 TEST_F(SwitchesOfARun, MockDevicesStandForThoseThatAreNotHere) {
@@ -72,8 +72,7 @@ TEST_F(SwitchesOfARun, MockDevicesStandForThoseThatAreNotHere) {
       train({"hardware=tpu", "flags_profile=wan-train-v6e", "mock_devices=4",
              "ici_data_parallelism=2", "ici_fsdp_parallelism=1", "ici_context_parallelism=2"});
   ASSERT_EQ(outcome.status, 0) << outcome.err;
-  EXPECT_THAT(outcome.err,
-              HasSubstr("4 devices of the CPU plugin stand for those of hardware tpu"));
+  EXPECT_THAT(outcome.err, HasSubstr("4 devices of the CPU plugin simulate those of hardware tpu"));
   EXPECT_THAT(outcome.out, AllOf(HasSubstr("devices: 4, "), HasSubstr("completed step: 2")));
   // The plugin's defaults: the CPU compiler got no flag of the profile.
   const io::Json flags = io::Json::read(folder_ / "out/tiny/flags.json");

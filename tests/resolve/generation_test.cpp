@@ -178,7 +178,7 @@ TEST_F(RunOfAPipeline, BeginsWithAPictureAndNoVideo) {
     const config::Loaded loaded = load({key + "=my clips/a.mp4"});
     EXPECT_THAT(
         [&] { schedule(loaded); },
-        ThrowsMessage<Error>(HasSubstr(key + " is the video my clips/a.mp4, but a picture")));
+        ThrowsMessage<Error>(HasSubstr(key + " is the video my clips/a.mp4, expected a picture")));
   }
 }
 
@@ -213,7 +213,7 @@ TEST_F(RunOfAPipeline, ThatIsNotThereIsNoOtherModel) {
       },
       ThrowsMessage<Error>(HasSubstr(run + "/config.yml as the configuration takes that run")));
   write("out/begun/config.yml", "seed: 0\n");
-  EXPECT_THAT([&] { said("begun"); }, ThrowsMessage<Error>(HasSubstr("holds no checkpoint")));
+  EXPECT_THAT([&] { said("begun"); }, ThrowsMessage<Error>(HasSubstr("contains no checkpoint")));
 }
 
 // As in MaxDiffusion, where run_name names the folder of the videos.

@@ -34,8 +34,8 @@ TEST(ARunThatIsMadeLonger, KeepsTheScheduleThatItBeganWith) {
   config = with_schedule(config, after(20));
   EXPECT_EQ(config.optimizer.learning_rate_schedule_steps, 20);
   EXPECT_THAT(resume_lines(after(20), config),
-              ElementsAre("changed: max_train_steps: 20 -> 40", HasSubstr("moments begin at zero"),
-                          HasSubstr("keeps the schedule of 20 steps")));
+              ElementsAre("changed: max_train_steps: 20 -> 40", HasSubstr("moments start at zero"),
+                          HasSubstr("keeps the run's original schedule of 20 steps")));
 
   config.optimizer.learning_rate_schedule_steps = 40;  // given
   config = with_schedule(config, after(20));

@@ -72,7 +72,7 @@ TEST_F(VideoSettings, SetNothingThatReachesThisMachine) {
   EXPECT_EQ(loaded.config.run.output_dir, "mine");
   const std::vector<std::string> said = check_given(shared, loaded);
   ASSERT_EQ(said.size(), 1U);
-  EXPECT_THAT(said[0], AllOf(HasSubstr("video.json these are not used"), HasSubstr("pjrt_plugin"),
+  EXPECT_THAT(said[0], AllOf(HasSubstr("video.json are not used"), HasSubstr("pjrt_plugin"),
                              Not(HasSubstr("output_dir"))));
 }
 
@@ -167,7 +167,7 @@ TEST_F(VideoSettings, OfAPictureAreRefusedWhereThereAreNone) {
                 ThrowsMessage<Error>(AllOf(HasSubstr(file.filename().string()), HasSubstr(why))));
   };
   media::write_png(scratch_ / "foreign.png", HostArray(Shape{DType::U8, {4, 6, 3}}));
-  refuses(scratch_ / "foreign.png", "no settings of kinema inside");
+  refuses(scratch_ / "foreign.png", "no settings of kinema");
   io::write_file(scratch_ / "text.png", "no picture at all");
   refuses(scratch_ / "text.png", "is no PNG");
   refuses(picture(scratch_ / "list.png", "[]"), "not a picture of kinema");

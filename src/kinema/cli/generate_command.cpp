@@ -142,12 +142,11 @@ void add_generate(Program& program) {
   const auto words = std::make_shared<std::vector<std::string>>();
   const auto json = std::make_shared<bool>(false);
   command
-      .option("CONFIG key=value", *words,
-              "a YAML file, the folder or hub id of a pipeline, the .json beside a video or an "
-              "image, a "
-              "picture that kinema made, and keys that win over it: prompt, prompt_file, "
-              "image_url, run_name, "
-              "pretrained_model_name_or_path, seed, video_folder, save_latents, ...")
+      .option(
+          "CONFIG key=value", *words,
+          "a YAML file, the folder or hub id of a pipeline, the .json of a video or an image, a "
+          "picture that kinema made, and keys that win over it: prompt, prompt_file, image_url, "
+          "run_name, pretrained_model_name_or_path, seed, video_folder, save_latents, ...")
       .required();
   command.flag("--json", *json, "print JSON about what was written");
   command.run([words, json] { return generate(*words, *json); });

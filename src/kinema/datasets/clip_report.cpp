@@ -108,7 +108,7 @@ std::string alpha_line(const ClipSettings& settings, const data::Survey& survey)
                                        count == 1 ? "has" : "have");
   const media::Background& background = settings.order.format.background;
   return some + (background.drop
-                     ? ": it is dropped, and the colours behind it are seen (alpha_background=drop)"
+                     ? ": it is dropped, and the stored colours are used (alpha_background=drop)"
                      : fmt::format(": transparent parts become {} (alpha_background)",
                                    media::background_name(background)));
 }

@@ -79,8 +79,8 @@ Memory weights_memory(const config::Config& config) {
         "scan_layers is false\n  scan_layers=true, or weights_memory=device",
         config::word_of(given));
   check(config.runtime.jit,
-        "[config] weights_memory is `{}`, but jit is false, which runs every block alone\n  "
-        "jit=true, or weights_memory=device",
+        "[config] weights_memory is `{}`, but jit is false, which runs every block separately\n"
+        "  jit=true, or weights_memory=device",
         config::word_of(given));
   return given == config::WeightsMemory::HOST ? Memory::HOST : Memory::STREAMED;
 }

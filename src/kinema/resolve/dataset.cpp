@@ -81,7 +81,7 @@ data::VideoOptions clip_order(const config::Config& config) {
 std::vector<data::Bucket> bucket_sizes(const config::DataConfig& data) {
   const config::Buckets wanted = config::read_buckets(data);
   check(!wanted.on || !wanted.sizes.empty(),
-        "[config] buckets=auto keeps records of several sizes apart: clips need a list of sizes,\n"
+        "[config] buckets=auto is for records: clips need a list of sizes,\n"
         "  like buckets=[[81,480,832],[81,832,480]]");
   std::vector<data::Bucket> out;
   for (const auto& [frames, height, width] : wanted.sizes) {
@@ -145,23 +145,23 @@ data::SyntheticOptions synthetic(const config::Config& config, const networks::S
 
 /// The dataset_type of the files in eval_data_dir.
 config::DatasetType type_of_evaluation(const std::string& folder) {
-  check(
-      !folder.empty(),
-      "[config] evaluation wants samples, but eval_data_dir names none\n  `kinema prepare` writes "
-      "some with eval_tfrecords_dir=..., and eval_split keeps some of the training's out");
+  check(!folder.empty(),
+        "[config] evaluation needs samples, but eval_data_dir is empty\n"
+        "  `kinema prepare` writes them with eval_tfrecords_dir=..., and eval_split holds out some "
+        "of the training's");
   if (remote::is_store_path(folder)) {
     return config::DatasetType::TFRECORD;
   }
   std::error_code error;
-  check(fs::is_directory(folder, error), "[config] eval_data_dir {} is no folder", folder);
+  check(fs::is_directory(folder, error), "[config] eval_data_dir {} is not a folder", folder);
   const std::vector<std::string> names = data::file_names(folder);
   const std::string found = data::dataset_type_of(names);
   const std::string unread = data::unread_pictures(names);
   // Records may have names of any kind.
   check(!found.empty() || (unread.empty() && !io::shards_of(names).empty()),
         "[config] eval_data_dir {} holds no clips, pictures or records\n  {}", folder,
-        unread.empty() ? "put videos or images there with a .txt beside each, or what `kinema "
-                         "prepare` writes with eval_tfrecords_dir"
+        unread.empty() ? "put videos or images there with a .txt for each, or the records of "
+                         "`kinema prepare` with eval_tfrecords_dir"
                        : unread);
   return config::choice_of<config::DatasetType>(found).value_or(config::DatasetType::TFRECORD);
 }

@@ -128,12 +128,13 @@ std::vector<std::string> device_notices(const config::Config& config) {
   std::vector<std::string> out;
   for (const JaxVariable& each : kJaxVariables) {
     if (std::getenv(each.name) != nullptr) {
-      out.push_back(fmt::format("{} is set, which JAX reads: here it is {}=", each.name, each.key));
+      out.push_back(
+          fmt::format("{} is set, which only JAX reads: in kinema use {}=", each.name, each.key));
     }
   }
   if (has_mock_devices(config)) {
     out.push_back(
-        fmt::format("mock_devices: {} devices of the CPU plugin stand for those of hardware {}",
+        fmt::format("mock_devices: {} devices of the CPU plugin simulate those of hardware {}",
                     config.runtime.mock_devices, config::word_of(config.run.hardware)));
   }
   const pjrt::NamedValues options = memory_options(config.runtime);
@@ -176,9 +177,9 @@ std::optional<std::string> cache_notice(const config::Config& config) {
     return std::nullopt;
   }
   return fmt::format(
-      "compiled programs are not kept, so each run recompiles them: {} cannot be written: {}\n  "
-      "executable_cache=FOLDER or the variable KINEMA_CACHE names another one, "
-      "executable_cache=off needs none",
+      "compiled programs are not cached, so each run recompiles them: {} cannot be written: {}\n"
+      "  executable_cache=FOLDER or the variable KINEMA_CACHE sets another folder, "
+      "executable_cache=off disables the cache",
       folder, why);
 }
 

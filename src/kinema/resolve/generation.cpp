@@ -125,7 +125,7 @@ void tell_what_changes(const io::MappedFile& file, const std::string& name,
   if (size.has_alpha) {
     job.notice(fmt::format("{} has an alpha channel: {} (alpha_background)", name,
                            background.drop
-                               ? "it is dropped, and the colours behind it are seen"
+                               ? "it is dropped, and the stored colours are used"
                                : "transparent parts become " + media::background_name(background)));
   }
   if (size.is_hdr) {
@@ -140,8 +140,8 @@ HostArray read_given_image(const std::string& url, std::string_view key,
     return {};
   }
   check(!media::is_video_name(url),
-        "[generate] {} is the video {}, but a picture is wanted\n  give one of its frames as PNG, "
-        "JPEG or WebP",
+        "[generate] {} is the video {}, expected a picture\n"
+        "  give one of its frames as PNG, JPEG or WebP",
         key, url);
   const media::Background background = media::read_background(config.data.alpha_background);
   const auto read = [&](const fs::path& path, const std::string& name) {
@@ -179,7 +179,7 @@ sample::ReuseSettings reuse_of(const config::GenerateConfig& g) {
         g.height >= 720 ? g.mag_ratios_base_720p : g.mag_ratios_base_480p;
     const std::vector<double>& table = g.mag_ratios_base.empty() ? by_height : g.mag_ratios_base;
     check(!table.empty(),
-          "[generate] use_magcache needs the model's table: mag_ratios_base, two numbers a step\n"
+          "[generate] use_magcache needs the model's table: mag_ratios_base, two numbers per step\n"
           "  configs/wan21_t2v_14b.yml, wan22_t2v_a14b.yml and wan22_i2v_a14b.yml hold those of "
           "their models");
     out.magcache = sample::MagCache{.ratios = table,
@@ -219,8 +219,9 @@ void ask_for_images(const config::Loaded& loaded, const weights::ImageDefaults& 
   const bool videos = on_command_line(loaded, "num_videos_per_prompt");
   if (g.num_images_per_prompt.given && (images || !videos)) {
     check(!images || !videos || g.num_images_per_prompt.value == g.num_videos_per_prompt.value,
-          "[generate] num_images_per_prompt is {}, num_videos_per_prompt {}: they are two names "
-          "for the same\n  give one of them",
+          "[generate] num_images_per_prompt is {}, num_videos_per_prompt {}: they are names of the "
+          "same key\n"
+          "  give only one of them",
           g.num_images_per_prompt.value, g.num_videos_per_prompt.value);
     request.num_videos_per_prompt = g.num_images_per_prompt;
   }
@@ -283,7 +284,7 @@ std::vector<std::string> read_prompts(const config::Loaded& loaded) {
   const std::string& path = config.generate.prompt_file;
   check(
       !on_command_line(loaded, "prompt") || !on_command_line(loaded, "prompt_file") || path.empty(),
-      "[generate] prompt and prompt_file are both on the command line: one of them");
+      "[generate] prompt and prompt_file are both on the command line: give only one of them");
   if (path.empty() || prompt_wins(loaded)) {
     return {config.generate.prompt};
   }
@@ -291,7 +292,7 @@ std::vector<std::string> read_prompts(const config::Loaded& loaded) {
   const bool is_file = fs::is_regular_file(path, ignored);  // reading a pipe would block
   std::ifstream in(is_file ? path : "");
   check(is_file && in.good(), "[generate] prompt_file {} cannot be read{}", path,
-        !is_file && fs::exists(path, ignored) ? ": it is no regular file" : "");
+        !is_file && fs::exists(path, ignored) ? ": it is not a regular file" : "");
   std::vector<std::string> prompts;
   int64_t number = 0;
   for (std::string line; std::getline(in, line);) {
@@ -308,7 +309,7 @@ std::vector<std::string> read_prompts(const config::Loaded& loaded) {
       prompts.push_back(line);
     }
   }
-  check(!prompts.empty(), "[generate] prompt_file {} holds no prompt", path);
+  check(!prompts.empty(), "[generate] prompt_file {} contains no prompt", path);
   return prompts;
 }
 
@@ -329,11 +330,11 @@ std::vector<std::string> prompt_notices(const config::Loaded& loaded) {
     return {};
   }
   const size_t named = std::min(kNamed, found.size());
-  return {fmt::format(
-      "`{}`{} in prompts {} taken as letters: weights, BREAK and names of files have no meaning "
-      "there (lora=FILE:0.8 adds a LoRA)",
-      fmt::join(std::span(found).first(named), "`, `"), found.size() > named ? " and others" : "",
-      found.size() == 1 ? "is" : "are")};
+  return {
+      fmt::format("`{}`{} in prompts {} used as plain text: weights, BREAK and file names have no "
+                  "meaning (lora=FILE:0.8 adds a LoRA)",
+                  fmt::join(std::span(found).first(named), "`, `"),
+                  found.size() > named ? " and others" : "", found.size() == 1 ? "is" : "are")};
 }
 
 sample::GenerateRequest make_request(const config::Loaded& loaded,
@@ -369,10 +370,10 @@ sample::GenerateRequest make_request(const config::Loaded& loaded,
 }
 
 void check_sampler_steps(int64_t steps, const schedulers::ScheduleConfig& schedule) {
-  check(steps >= 1 && steps <= schedule.num_train_timesteps,
-        "[config] num_inference_steps is {}, expected 1 to {}: the model's schedule has so many "
-        "timesteps",
-        steps, schedule.num_train_timesteps);
+  check(
+      steps >= 1 && steps <= schedule.num_train_timesteps,
+      "[config] num_inference_steps is {}, expected 1 to {}, the timesteps of the model's schedule",
+      steps, schedule.num_train_timesteps);
 }
 
 std::optional<int64_t> videos_of_batch(const config::Loaded& loaded, int64_t devices) {
@@ -403,7 +404,7 @@ std::vector<std::string> default_prompt_notice(const config::Loaded& loaded) {
   if (!keys.prompt_file.empty() || loaded.gives("prompt")) {
     return {};
   }
-  return {fmt::format("no prompt is given: `{}` is taken", keys.prompt)};
+  return {fmt::format("no prompt is given: `{}` is used", keys.prompt)};
 }
 
 std::string video_folder(const config::Config& config) { return config.generate.video_folder; }

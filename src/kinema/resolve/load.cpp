@@ -97,11 +97,11 @@ config::Loaded load_words(std::span<const std::string> words,
       overrides.push_back(word);
       continue;
     }
-    check(file.empty(), "[config] `{}` is neither key=value nor the configuration, which is `{}`",
+    check(file.empty(), "[config] `{}` is not key=value, and the configuration is already `{}`",
           word, file);
     check(!is_folder(word) && !is_weights(word),
-          "[config] {0} is {1}, expected a configuration (YAML)\n  a model is given beside one, by "
-          "pretrained_model_name_or_path={0}",
+          "[config] {0} is {1}, expected a configuration (YAML)\n"
+          "  give the model in addition to a configuration: pretrained_model_name_or_path={0}",
           word, is_folder(word) ? "a folder" : "a file of weights");
     file = word;
   }
@@ -119,9 +119,12 @@ config::Loaded load_generation(std::span<const std::string> words,
     } else if (!is_key(word) && (media::is_video_name(word) || media::is_image_name(word)) &&
                !may_hold_settings(word) && exists(word)) {
       const std::string about = fs::path(word).replace_extension(".json").string();
-      fail("[generate] {} holds no settings to generate it again\n  {}", word,
-           exists(about) ? fmt::format("they are in {0}: kinema generate {0}", about)
-                         : "kinema writes them to a .json beside each video, or into a PNG");
+      fail(
+          "[generate] {} contains no settings to generate it again\n"
+          "  {}",
+          word,
+          exists(about) ? fmt::format("they are in {0}: kinema generate {0}", about)
+                        : "kinema writes them to a .json beside each video, or into a PNG");
     } else if (!is_key(word) && may_hold_settings(word)) {
       videos.push_back(read_shared_settings(word));
     } else {

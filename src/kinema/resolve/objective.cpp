@@ -42,7 +42,7 @@ schedulers::FlowMatch flow_of(const OptimizerConfig& o, schedulers::FlowMatch fl
 /// Throws an Error if a key of the other kind of objective was changed.
 void check_only(bool changed, std::string_view key, std::string_view knows,
                 std::string_view learns) {
-  check(!changed, "[config] {} is for {}, but this network learns {}", key, knows, learns);
+  check(!changed, "[config] {} is for {}, but this network is {}", key, knows, learns);
 }
 
 void check_flow_keys(const OptimizerConfig& o) {
@@ -60,10 +60,10 @@ void check_diffusion_keys(const OptimizerConfig& o, const model_source::Expert& 
   constexpr std::string_view kDiffusion = "a diffusion";
   check_only(o.training_shift.given, "training_shift", kFlows, kDiffusion);
   check_only(o.weighting_scheme.given, "weighting_scheme", kFlows, kDiffusion);
-  check(
-      expert.is_whole(),
-      "[config] min_timestep and max_timestep are for rectified flows, but this network learns a "
-      "diffusion\n  timestep_bias={{strategy: range, begin: ..., end: ...}} draws some more often");
+  check(expert.is_whole(),
+        "[config] min_timestep and max_timestep are for rectified flows, but this network is a "
+        "diffusion\n"
+        "  timestep_bias={{strategy: range, begin: ..., end: ...}} draws some more often");
 }
 
 training::DiffusionObjective diffusion_of(const config::Config& config,

@@ -80,8 +80,8 @@ std::optional<std::vector<std::string>> OpenRun::nothing_left() const {
   }
   const int64_t max_steps = config.optimizer.max_train_steps;
   check(start_.folder.parent_path() == config::checkpoints_folder(config, folder_),
-        "[train] the run of resume_from has made {} already, and max_train_steps is {}\n  a "
-        "larger max_train_steps goes on with it",
+        "[train] the run of resume_from has made {} already, and max_train_steps is {}\n"
+        "  a larger max_train_steps continues it",
         counted(start_.saved.step, "step"), max_steps);
   std::vector<std::string> out = model_source::other_models(record_, start_.folder);
   for (std::string& line : without_effect(settings_, start_)) {

@@ -94,16 +94,15 @@ std::unique_ptr<encoders::ImageEncoder> image_encoder_to_prepare(const config::C
   const std::optional<sample::PipelineFolder> pipeline = model_source::pipeline_index(config);
   if (!model_source::has_image_condition(config)) {
     const bool of_images = pipeline && pipeline->of_images() && !pipeline->expand_timesteps;
-    check(
-        !of_images,
-        "[config] {} makes videos of images, but model_type is {}\n  model_type=I2V prepares what "
-        "it is shown of them",
-        config.model.pretrained_model_name_or_path, config::word_of(config.model.model_type));
+    check(!of_images,
+          "[config] {} is an image-to-video model, but model_type is {}\n"
+          "  model_type=I2V prepares its image conditioning",
+          config.model.pretrained_model_name_or_path, config::word_of(config.model.model_type));
     return nullptr;
   }
   check(pipeline || config.model.image_dim.value == 0,
-        "[config] image_dim is {}, but pretrained_model_name_or_path is no pipeline with an image "
-        "encoder",
+        "[config] image_dim is {}, but pretrained_model_name_or_path is not a pipeline with an "
+        "image encoder",
         config.model.image_dim);
   return pipeline ? make_image_encoder(config, *pipeline, 0, client) : nullptr;
 }

@@ -56,8 +56,8 @@ io::Json words_in_picture(const fs::path& file) {
       mapped.parsed([&](auto bytes) { return media::read_png_texts(bytes, file.string()); });
   const auto found = std::ranges::find(texts, "kinema", &media::PngText::keyword);
   check(found != texts.end(),
-        "[generate] {} has no settings of kinema inside: another program made or saved it\n"
-        "  to begin from a picture, give it as image_url={} to a model that takes one",
+        "[generate] {} contains no settings of kinema: another program made or saved it\n"
+        "  to start from a picture, give it as image_url={} to a model that takes one",
         file.string(), file.string());
   return io::Json::parse(found->text, fmt::format("{} (`kinema`)", file.string()));
 }
@@ -74,7 +74,7 @@ SharedSettings read_shared_settings(const fs::path& file) {
   const io::Json* settings = json.is_object() ? json.find("settings") : nullptr;
   check(settings != nullptr && settings->is_object(),
         "[generate] {} is not {}: it has no `settings`", file.string(),
-        is_picture ? "a picture of kinema" : "the .json beside a video or an image");
+        is_picture ? "a picture of kinema" : "the .json of a video or an image");
   const std::vector<config::KeyValue> known = config::describe({});
   SharedSettings out{.file = file};
   for (const auto& [key, value] : settings->members()) {
@@ -117,18 +117,18 @@ SharedSettings read_shared_settings(const fs::path& file) {
 std::vector<std::string> check_given(const SharedSettings& shared, const config::Loaded& loaded) {
   const std::vector<std::string> wanted = missing(shared.made_of, loaded);
   check(wanted.empty(),
-        "[generate] {} was made with {}, whose paths are not taken from a file that may be "
-        "somebody else's\n  name what they are here: {}=PATH, or a configuration that does (of a "
-        "run's own samples, its config.yml)",
+        "[generate] {} was made with {}, whose paths are not read from a file that another user "
+        "may have made\n"
+        "  give {}=PATH, or a configuration with these keys (for a run's own samples, its "
+        "config.yml)",
         shared.file.string(), fmt::join(wanted, ", "), wanted.empty() ? "" : wanted.front());
   const std::vector<std::string> left = missing(shared.left_out, loaded);
   if (left.empty()) {
     return {};
   }
-  return {
-      fmt::format("of the settings in {} these are not used, as they are of the machine that "
-                  "it was made on: {}",
-                  shared.file.string(), fmt::join(left, ", "))};
+  return {fmt::format(
+      "these settings in {} are not used, because they are of the machine that made it: {}",
+      shared.file.string(), fmt::join(left, ", "))};
 }
 
 }  // namespace kinema::resolve

@@ -223,12 +223,12 @@ void check_before_loading(const Settings& settings, const fs::path& run_folder, 
   const config::RunConfig& run = config.run;
   io::check_writable(checkpoints_folder(config, run_folder));
   io::check_replaceable(run_folder / "config.yml", config::kYamlHeader,
-                        "a config.yml that kinema train wrote");
-  io::check_replaceable(run_folder / "flags.json", "{", "a flags.json that kinema train wrote");
+                        "a config.yml of kinema train");
+  io::check_replaceable(run_folder / "flags.json", "{", "a flags.json of kinema train");
   for (const std::string& file : {run.metrics_file, run.timing_metrics_file}) {
     std::error_code ignored;
     check(file.empty() || !fs::is_directory(file, ignored),
-          "[train] {} is a folder, a file was expected", file);
+          "[train] {} is a folder, expected a file", file);
     if (!file.empty()) {
       io::check_writable(fs::path(file).parent_path());
       io::make_folder(fs::path(file).parent_path());
