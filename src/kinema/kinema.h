@@ -19,16 +19,16 @@
 #include "kinema/jobs/verify.h"
 #include "kinema/runtime/client.h"
 
-/// The jobs of the program `kinema` as functions: each takes a configuration and an observer,
-/// returns a result or throws kinema::Error, prints nothing, and changes no signal handler,
-/// environment variable, allocator or log handler of the process (ProcessSetup does, on request).
-/// XLA's plugins log on their own, up to the level in TF_CPP_MIN_LOG_LEVEL.
+/// The functions of the program `kinema`. Each takes a configuration and an observer, and returns a
+/// result or throws kinema::Error. They print nothing, and change no signal handler, environment
+/// variable, allocator or log handler of the process; only ProcessSetup does, if it is called.
+/// XLA's plugins print their own log lines, as TF_CPP_MIN_LOG_LEVEL allows.
 ///
 ///     kinema::Config config = kinema::load_config("my_run.yml", {"run_name=first"});
 ///     const kinema::TrainResult trained = kinema::train(config);
 namespace kinema {
 
-/// The keys of a run, each with its origin; docs/reference/config.md lists them.
+/// The keys of a run with the origin of each value; docs/reference/config.md lists them.
 class Config {
  public:
   /// The defaults.
@@ -36,7 +36,7 @@ class Config {
   explicit Config(config::Loaded loaded) : loaded_(std::move(loaded)) {}
 
   /// Sets a key, like `key=value` on the command line. Throws an Error for an unknown key, with the
-  /// nearest known one, and for an invalid value.
+  /// most similar one, and for an invalid value.
   Config& set(const std::string& key, const std::string& value) {
     config::set(loaded_, key, value);
     return *this;
@@ -46,7 +46,7 @@ class Config {
   requires std::integral<T> || std::floating_point<T> Config& set(const std::string& key, T value) {
     return set(key, fmt::format("{}", value));
   }
-  /// Every key, as a file that load_config reads.
+  /// All keys, as a file that load_config reads.
   std::string to_yaml() const { return config::to_yaml(loaded_); }
 
   const config::Loaded& loaded() const { return loaded_; }
@@ -55,11 +55,11 @@ class Config {
   config::Loaded loaded_;
 };
 
-/// Reads a YAML file (local, gs:// or s3://) and applies the `key=value` overrides. For sampling,
-/// `file` may also be a pipeline's folder or hub id, or the .json of a video or a picture made by
-/// kinema; settings that are not used from it are reported to the observer. Names are relative to
-/// the working directory; configurations installed with kinema are in its share/kinema, which CMake
-/// projects get as kinema_DATADIR.
+/// Reads a YAML file (a local path, gs:// or s3://) with `key=value` overrides. For sampling,
+/// `file` may also be a pipeline's folder or hub id, or the .json of a video or a picture that
+/// kinema made; the observer receives log lines about settings that are not used. Paths are
+/// relative to the working directory; the configurations that are installed with kinema are in its
+/// share/kinema, which is kinema_DATADIR in CMake projects.
 Config load_config(const std::string& file, const std::vector<std::string>& overrides = {},
                    const Observer& observer = {});
 
@@ -82,7 +82,7 @@ using jobs::TrainStart;
 using jobs::VerifyObserver;
 using jobs::VerifyOptions;
 
-/// Trains, or resumes the run of that name: `kinema train`.
+/// Trains, or resumes the run with this name: `kinema train`.
 TrainResult train(const Config& config, const TrainObserver& observer = {},
                   const JobOptions& options = {});
 
@@ -90,16 +90,17 @@ TrainResult train(const Config& config, const TrainObserver& observer = {},
 GenerateResult generate(const Config& config, const GenerateObserver& observer = {},
                         const JobOptions& options = {});
 
-/// Encodes clips and captions into TFRecords: `kinema prepare`.
+/// Encodes clips and captions as TFRecords: `kinema prepare`.
 PrepareResult prepare(const Config& config, const PrepareObserver& observer = {},
                       const JobOptions& options = {});
 
-/// The loss of a run's checkpoint, or of a pretrained model, on eval_data_dir.
+/// Returns the loss of a run's checkpoint, or of a pretrained model, on eval_data_dir: `kinema
+/// evaluate`.
 EvaluateResult evaluate(const Config& config, const Observer& observer = {},
                         const JobOptions& options = {});
 
-/// Whether the step fits into other devices, and how fast it could be: `kinema plan`.
-/// `options.job.program` compiles; if empty, the `kinema` in the search path.
+/// Predicts whether a step fits devices that you do not have, and its speed: `kinema plan`.
+/// `options.job.program` compiles; by default the `kinema` in PATH.
 planning::Report plan(const Config& config, const PlanOptions& options,
                       const Observer& observer = {});
 
@@ -107,7 +108,8 @@ planning::Report plan(const Config& config, const PlanOptions& options,
 verification::Report verify(const std::string& folder, const Config& config = {},
                             const VerifyOptions& options = {}, const VerifyObserver& observer = {});
 
-/// Writes a transformer or a LoRA file for another program: `kinema convert`.
+/// Writes a transformer or a LoRA file with the names and layout of another program: `kinema
+/// convert`.
 ConvertResult convert(const std::string& source, const std::string& target,
                       const ConvertOptions& options, const Observer& observer = {});
 

@@ -1,4 +1,4 @@
-// The command line without a device: help, configuration, inspection, wrong input.
+// Commands without a device: help, configuration, inspection, invalid input.
 #include <gmock/gmock.h>
 #include <sys/stat.h>
 
@@ -141,7 +141,7 @@ TEST_F(ConfigCommand, SaysWhatAKeyMeans) {
   EXPECT_THAT(outcome.out, AllOf(HasSubstr("learning_rate: peak learning rate, after warmup"),
                                  HasSubstr("a number, at least 0"), HasSubstr("1e-05"),
                                  HasSubstr("may go on with another value")));
-  EXPECT_THAT(run({"config", "num_layers"}).out, HasSubstr("not beside pretrained weights"));
+  EXPECT_THAT(run({"config", "num_layers"}).out, HasSubstr("ignored with pretrained weights"));
   EXPECT_THAT(run({"config", "enable_mllog"}).out, HasSubstr("no meaning here"));
   EXPECT_EQ(io::Json::parse(run({"config", "seed", "--json"}).out, "out").at("default").as_int(),
             0);
@@ -173,7 +173,8 @@ class InspectCommand : public KinemaTest {
 
 class Pipes : public KinemaTest {
  protected:
-  /// The exit status of `kinema config --docs` with its standard output redirected to `to`.
+  /// Runs `kinema config --docs` with its standard output redirected to `to`; returns the exit
+  /// status.
   std::string status(const std::string& to) {
     write("pipe.sh", "cd " + quoted(folder_.string()) + "\n{ sleep 0.2; " +
                          quoted(std::string(KINEMA_BINARY_DIR) + "/kinema") +
@@ -184,7 +185,7 @@ class Pipes : public KinemaTest {
 };
 
 TEST_F(Pipes, ThatAreClosedEndACommandQuietly) {
-  EXPECT_EQ(status("| true"), "141\n");  // by SIGPIPE, as for other programs
+  EXPECT_EQ(status("| true"), "141\n");  // by SIGPIPE, like other programs
   EXPECT_EQ(read_text(folder_ / ".err"), "");
 }
 
@@ -246,7 +247,7 @@ TEST_F(InspectCommand, AcceptsNoEmptyDataSet) {
 
 TEST_F(InspectCommand, AcceptsTheGgufThatConvertWrites) {
   const std::string model = (io::golden("wan21_t2v") / "transformer").string();
-  // Without config.json, heads of 128 would be assumed, which this small model does not have.
+  // The heads of this small model are not 128 wide, which is the default for a single file.
   std::filesystem::copy_file(std::filesystem::path(model) / "config.json", folder_ / "config.json");
   ASSERT_EQ(run({"convert", model, "wan.gguf", "--to", "gguf"}).status, 0);
   const Outcome checked = run({"inspect", "--check", "wan.gguf"});

@@ -1,4 +1,4 @@
-// Folders of clips, as `inspect`, `train` and `prepare` read them.
+// Folders of clips in `inspect`, `train` and `prepare`.
 #include <gmock/gmock.h>
 
 #include <algorithm>
@@ -23,7 +23,7 @@ class InspectClips : public KinemaTest {
   void video(const std::string& name, double fps = 16, int64_t frames = 9) {
     fs::create_directories((folder_ / name).parent_path());
     HostArray pixels(Shape{DType::U8, {frames, 16, 32, 3}});
-    for (size_t i = 0; i < pixels.bytes.size(); ++i) {  // noise, so that the file is large
+    for (size_t i = 0; i < pixels.bytes.size(); ++i) {  // noise, which is large in the file
       pixels.bytes[i] = static_cast<std::byte>((i * i * 2654435761U) >> 13);
     }
     media::write_mp4(folder_ / name, pixels, {.fps = fps, .preset = "ultrafast"});
@@ -74,7 +74,7 @@ TEST_F(InspectClips, NamesEveryClipThatCannotBeUsed) {
   video("clips/b.mp4");
   video("clips/c.mp4");
   fs::remove(folder_ / "clips/b.txt");
-  // Damage after the header, which only decoding finds.
+  // Corruption after the header, which only decoding finds.
   std::string bytes = read_text(folder_ / "clips/c.mp4");
   for (size_t i = bytes.find("mdat") + 700; i < bytes.size(); ++i) {
     bytes[i] = static_cast<char>(0xff);
@@ -122,7 +122,7 @@ TEST_F(InspectClips, DrawsThemAsTheTrainerSeesThem) {
   const Outcome sheet =
       run({"inspect", "clips", "config=how.yml", "random_flip=true", "--preview", "sheet.png"});
   ASSERT_EQ(sheet.status, 0) << sheet.err;
-  // As in training, the unusable clip is not part of an epoch.
+  // As in training, unusable clips are not part of an epoch.
   EXPECT_THAT(sheet.out, HasSubstr("sheet.png: 2 of 2 samples as train sees them"));
   EXPECT_THAT(sheet.err, HasSubstr("cannot be decoded 1 (cannot read c.mp4"));
   const HostArray image = media::read_image(folder_ / "sheet.png");
@@ -191,7 +191,7 @@ TEST_F(TrainOnClips, SaysHowManyThereAreAndWhatIsLeftOut) {
 
   fs::remove(folder_ / "clips/extra.AVI");
   fs::remove(folder_ / "clips/videos/clip_02.mp4");
-  // Several bad clips are counted before anything is encoded.
+  // Several are counted, before anything is encoded.
   train({"run_name=other"}).expect_error("[data] 2 of 12 clips cannot be used");
 }
 
@@ -233,7 +233,7 @@ TEST_F(TrainOnClips, StopsWhereMostOfThemCannotBeUsedForOneReason) {
   const Outcome outcome = train(with("allow_dataset_shrink=true"));
   ASSERT_EQ(outcome.status, 0) << outcome.err;
   EXPECT_THAT(outcome.err, HasSubstr("data: 3 clips, 8 left out: too short 8 ("));
-  // Without skip_bad_clips the error is the same.
+  // The error without skip_bad_clips also says it.
   train({"train_data_dir=few", "num_frames=32", "run_name=other"})
       .expect_error("num_frames=9 keeps 11 of 11; skip_bad");
 }
@@ -260,7 +260,7 @@ TEST_F(TrainOnClips, SaysWhatBecomesOfTransparentPicturesAndOfHdr) {
                                          "parts become white (alpha_background)"),
                                HasSubstr("data: 1 of 4 pictures is HDR (PQ or HLG): tone-mapped"),
                                HasSubstr("encoded 4 pictures and 4 captions")));
-  // Found in the cache, and encoded again for another background.
+  // Cached encodings are used again, and encoded again for another background.
   EXPECT_THAT(train(with("run_name=again")).err, Not(HasSubstr("encoded")));
   std::vector<std::string> blue = with("run_name=blue");
   blue.emplace_back("alpha_background=#20c0ff");
@@ -277,8 +277,7 @@ TEST_F(TrainOnClips, ListsWhatOnlyDecodingFinds) {
   for (size_t i = 0; i < noise.bytes.size(); ++i) {
     noise.bytes[i] = static_cast<std::byte>((i * i * 2654435761U) >> 13);
   }
-  media::write_mp4(clip, noise,
-                {.preset = "ultrafast"});  // with its index at the front, where it stays intact
+  media::write_mp4(clip, noise, {.preset = "ultrafast"});  // with its index at the start
   std::string bytes = read_text(clip);
   for (size_t i = bytes.find("mdat") + 700; i < bytes.size(); ++i) {
     bytes[i] = static_cast<char>(0xff);
@@ -299,8 +298,7 @@ TEST_F(TrainOnClips, ListsWhatOnlyDecodingFinds) {
     EXPECT_EQ(line.at("cause").as_string(), "damaged");
     EXPECT_THAT(line.at("reason").as_string(), HasSubstr("videos/clip_03.mp4"));
   }
-  fs::remove(folder_ /
-             "clips/videos/clip_02.mp4");  // the header check finds its problem separately
+  fs::remove(folder_ / "clips/videos/clip_02.mp4");  // found by reading the headers
   const Outcome prepared = run({"prepare", "tiny.yml", "train_data_dir=clips", "num_frames=5",
                                 "tfrecords_dir=records", "--json"});
   ASSERT_EQ(prepared.status, 0) << prepared.err;
@@ -318,7 +316,7 @@ TEST_F(TrainOnClips, WarnsOfRatesAndOfSmallClips) {
   EXPECT_THAT(right.err, AllOf(HasSubstr("data: 12 clips\n"), Not(HasSubstr("warning"))));
 
   train({"target_fps=8", "frame_stride=2"}).expect_error("target_fps 8");
-  // Half the frames: every second one, as with frame_stride=2, from the same start.
+  // Half the frame rate selects every second frame, like frame_stride=2, from the same start.
   ASSERT_EQ(train({"run_name=time", "target_fps=8", "fps=8"}).status, 0);
   ASSERT_EQ(train({"run_name=number", "frame_stride=2", "fps=8"}).status, 0);
   EXPECT_EQ(losses("time"), losses("number"));

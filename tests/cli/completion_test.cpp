@@ -2,7 +2,8 @@
 
 #include "cli/run_kinema.h"
 
-/// Runs the scripts of `kinema completion` in a shell and the pages of `kinema manual` in man.
+/// The scripts of `kinema completion` and the pages of `kinema manual`, as read by a shell and by
+/// man.
 namespace kinema::cli_test {
 namespace {
 
@@ -20,7 +21,8 @@ class Completion : public KinemaTest {
     write("configs/a.yml", "");
   }
 
-  /// bash's completions for the last of `words`, split at `=` as in bash; one per line.
+  /// The completions that bash offers for the last of `words`, split at `=` as in bash; one per
+  /// line.
   std::string offered(const std::vector<std::string>& words) {
     std::string list;
     for (const std::string& word : words) {

@@ -9,7 +9,7 @@
 
 #include "cli/run_kinema.h"
 
-/// What `kinema doctor` reports about NVIDIA's libraries, with empty files in the cache for them.
+/// The output of `kinema doctor` about NVIDIA's libraries, in a cache with empty files for them.
 namespace kinema::cli_test {
 namespace {
 
@@ -49,7 +49,7 @@ TEST_F(Doctor, SaysWhereEachLibraryIsAndWhatIsMissing) {
                     ContainsRegex("to plan +nothing is missing\n")));
 }
 
-// Libraries found outside of the cache are the machine's; missing ones must be listed at the end.
+// Libraries outside of the cache are the machine's; all missing ones must be named at the end.
 TEST_F(Doctor, NamesEveryPartThatARunWouldMiss) {
   const Outcome outcome = doctor();
 
@@ -99,7 +99,7 @@ TEST_F(DoctorOfSeveral, PrintsOnceWhatWorldItSees) {
   EXPECT_EQ(outcome.out.find("processes  "), outcome.out.rfind("processes  ")) << outcome.out;
 }
 
-// One process is given another plugin than the others.
+// One process has another plugin than the others.
 TEST_F(DoctorOfSeveral, NamesWhoseProblemItIs) {
   write("of_rank.sh",
         "[ $OMPI_COMM_WORLD_RANK != 2 ] || export KINEMA_PJRT_PLUGIN=/nowhere.so\nexec \"$@\"\n");

@@ -15,8 +15,9 @@ using ::testing::SizeIs;
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
 TEST(Curve, FallsFromItsLargestToItsSmallestValue) {
-  // 2 columns and 1 row of characters: 4 columns and 4 rows of dots. Dot column x has row x, and
-  // the row before it to connect the curve: bits 01 | 08 10, then 02 04 | 20 80.
+  // 2 columns and 1 row of characters: 4 columns and 4 rows of dots. Dot column x has a dot in row
+  // x and in the row before it, so that the curve is connected: bits 01 | 08 10, then 02 04 | 20
+  // 80.
   const std::vector<double> values{3, 2, 1, 0};
   EXPECT_THAT(curve_lines(values, 13, 1), ElementsAre("         3 ⠙⢦"));
   EXPECT_THAT(curve_lines(values, 13, 2), SizeIs(2));

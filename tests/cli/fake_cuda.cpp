@@ -1,4 +1,4 @@
-// The part of a driver that `kinema doctor` calls, as on a machine without a GPU.
+// A CUDA driver on a machine without a GPU, with the functions that `kinema doctor` calls.
 extern "C" {
 int cuInit(unsigned /*flags*/) {
   constexpr int kNoDevice = 100;  // CUDA_ERROR_NO_DEVICE

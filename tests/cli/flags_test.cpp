@@ -1,4 +1,4 @@
-// Compiler flags from the user's side: whatever the flags, a command never ends without a message.
+// Compiler flags: no list of flags may end a command without an error message of kinema.
 #include <gmock/gmock.h>
 
 #include <algorithm>
@@ -58,7 +58,7 @@ TEST_F(FlagsCommand, CheckRefusesTheNanReportsListByItsRuleAndTakesEachGroup) {
   }
   EXPECT_EQ(run({"flags", "check", kWan, "flags_profile=tpu-v6e-ulysses", "target=v6e:4x4"}).status,
             0);
-  // The profile is also refused if flags complete the pair.
+  // The profile is still rejected after the pair is completed.
   EXPECT_EQ(run({"flags", "check", kWan, "flags_profile=tpu-v6e-ulysses", fusion + " " + overlap,
                  "target=v6e:4x4"})
                 .status,
@@ -83,7 +83,7 @@ TEST_F(FlagsCommand, FixWritesFlagsAsTheyWereMeant) {
                  "--fix"})
                 .out,
             "LIBTPU_INIT_ARGS='--xla_tpu_scoped_vmem_limit_kib=65536'\n");
-  // When the file is read, its list has another error.
+  // After it is parsed, the list has another error.
   EXPECT_EQ(run({"flags", "check",
                  "xla_tpu_enable_async_collective_fusion_fuse_all_reduce=true "
                  "xla_enable_async_all_reduce=true",
@@ -145,8 +145,7 @@ TEST_F(FlagsCommand, KnowsEveryTargetThatPlanKnows) {
 
 class FlagsOfARun : public KinemaOnCpu {};
 
-// Without the check each of these ends the process inside the plugin: by a signal, or with 15 kB of
-// usage text.
+// Without the check each of these aborts in the plugin: by a signal, or with 15 kB of usage text.
 TEST_F(FlagsOfARun, NoXlaFlagsEndACommandWithoutALineOfOurs) {
   for (const char* list :
        {"--nope=1", "nope", "--xla_tpu_enable_async_all_to_all=true",
@@ -167,7 +166,7 @@ TEST_F(FlagsOfARun, NoXlaFlagsEndACommandWithoutALineOfOurs) {
 }
 
 TEST_F(FlagsOfARun, AFlagThatOnlyThePluginKnowsIsTaken) {
-  // Not in the table; xla-cpu-pjrt 0.0.1 has it.
+  // Not in the table, but xla-cpu-pjrt 0.0.1 has it.
   EXPECT_EQ(run({"doctor"}, "XLA_FLAGS=--xla_cpu_enable_xprof_traceme=true").status, 0);
 }
 
@@ -195,12 +194,12 @@ TEST_F(FlagsOfARun, AnAllowedErrorIsNamedInTheFirstStepsLineOnly) {
   const std::vector<std::string> words = {"train", "tiny.yml", "max_train_steps=2",
                                           "xla_flags.xla_gpu_simplify_all_fp_conversions=true"};
   run(words).expect_error("removed-flag");
-  // With the check off, the plugin refuses.
+  // If the error is allowed, the plugin rejects the flag.
   std::vector<std::string> allowed = words;
   allowed.emplace_back("allow_flags=[removed-flag]");
   EXPECT_THAT(run(allowed).err, AllOf(HasSubstr("flags: allowed [removed-flag]"),
                                       HasSubstr("xla_gpu_simplify_all_fp_conversions")));
-  // A stray word, which XLA ignores, may be allowed.
+  // A stray word that XLA ignores may be allowed.
   const Outcome outcome = run({"train", "tiny.yml", "max_train_steps=2", "allow_flags=[no-dashes]"},
                               "XLA_FLAGS='--xla_cpu_enable_fast_math=false xla_dump_to=x'");
   ASSERT_EQ(outcome.status, 0) << outcome.err;

@@ -1,4 +1,4 @@
-// The command line with a model from a hub on this machine.
+// Commands with a model from a local hub server.
 #include <gmock/gmock.h>
 
 #include <filesystem>

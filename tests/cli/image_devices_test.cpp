@@ -1,5 +1,5 @@
-// Image models on several CPU devices, through the command: the compiler aborts the process on
-// programs that it cannot partition.
+// Image models on several CPU devices, run by the binary: the compiler aborts on programs that it
+// cannot partition.
 #include <gmock/gmock.h>
 
 #include <string>

@@ -8,7 +8,7 @@
 namespace kinema::cli {
 namespace {
 
-/// The steps, from 1 on, that get a line if each takes `seconds`.
+/// The steps, counted from 1, that get a line if each takes `seconds`.
 std::vector<int64_t> lines(LogPace pace, int64_t first, int64_t max_steps, double seconds) {
   std::vector<int64_t> out;
   for (int64_t step = first; step < max_steps; ++step) {
@@ -35,7 +35,7 @@ TEST(LogPace, GivesALongRunAboutAHundred) {
 }
 
 TEST(LogPace, IsNeverSilentForLong) {
-  // 10 s per step, of which only every thousandth would get a line by its number.
+  // 10 s per step, of which every thousandth would get a line by its number.
   EXPECT_EQ(lines(LogPace(0, 0, 100'000), 0, 10, 10), (std::vector<int64_t>{1, 4, 7, 10}));
 }
 

@@ -1,5 +1,5 @@
-// The commands for Wan in MaxDiffusion's README (commit 7cfb8801), word for word, with tiny models
-// on CPU devices. The words added at the end set the machine and the sizes.
+// The commands for Wan in MaxDiffusion's README (commit 7cfb8801) with their arguments, on tiny
+// models over CPU devices. Arguments for the machine and for sizes are appended.
 #include <gmock/gmock.h>
 
 #include <map>
@@ -21,7 +21,7 @@ using ::testing::Not;
 
 using Words = std::vector<std::string>;
 
-/// The keys in MaxDiffusion's Wan configurations that these commands rely on, with their values.
+/// The keys of MaxDiffusion's Wan configurations that these commands use, with its values.
 constexpr const char* kBase = R"(
 attention: 'flash'
 flash_min_seq_length: 4096
@@ -84,7 +84,7 @@ fps: 16
 prompt: "A cat and a dog baking a cake together in a kitchen."
 )";
 
-/// The common words of the README's training commands, in order.
+/// The common arguments of the README's training commands, in its order.
 Words training() {
   return {"attention=flash",
           "weights_dtype=bfloat16",
@@ -112,7 +112,7 @@ Words training() {
           "per_device_batch_size=0.25"};
 }
 
-/// Its text-to-video command, in which the key for the number of videos is misspelt.
+/// Its command for text to video, in which the key for the number of videos is misspelled.
 Words inference(const std::string& per_device) {
   return {"attention=flash",
           "num_inference_steps=50",
@@ -176,7 +176,7 @@ class MaxDiffusion : public KinemaOnCpu {
   std::string golden_ = std::string(KINEMA_SOURCE_DIR) + "/tests/golden";
 };
 
-// v5p-8: one sample on four devices, with its tokens sharded over fsdp.
+// v5p-8: one sample on four devices, with tokens sharded along fsdp.
 TEST_F(MaxDiffusion, TrainingCommandOfItsReadmeTrains) {
   const Words layout = {"ici_data_parallelism=1", "ici_fsdp_parallelism=4",
                         "ici_tensor_parallelism=1"};
@@ -191,13 +191,13 @@ TEST_F(MaxDiffusion, TrainingCommandOfItsReadmeTrains) {
                               "divide over fsdp=4, so fsdp splits its tokens"),
                     HasSubstr("completed step: 5,")));
 
-  // The axis under today's name, bit for bit: the same shards on the same devices.
+  // The axis' current name trains the same run, bit for bit: the same shards on the same devices.
   const Outcome today = train(training(), joined(small, {"run_name=today"}));
   ASSERT_EQ(today.status, 0) << today.err;
   EXPECT_THAT(today.out, HasSubstr("data=1 fsdp=1 context=4 tensor=1"));
   EXPECT_EQ(losses("jfacevedo-wan-v5p-8-17263"), losses("today"));
 
-  // And one device, in the same bfloat16: another order of rounded sums.
+  // Also one device, in the same bfloat16: sums that are rounded in another order.
   const Outcome one = train(training(), {"max_train_steps=6", "cpu_device_count=1",
                                          "per_device_batch_size=1", "run_name=one"});
   ASSERT_EQ(one.status, 0) << one.err;
@@ -210,7 +210,7 @@ TEST_F(MaxDiffusion, TrainingCommandOfItsReadmeTrains) {
   }
 }
 
-// v5p-256, with a data axis as large as a test can have: the batch over data, tokens over fsdp.
+// v5p-256, with fewer devices on data: the batch over data, tokens over fsdp.
 TEST_F(MaxDiffusion, TrainingCommandOfItsReadmeForAPodTrains) {
   const Outcome pod = train(
       joined(training(), {"ici_data_parallelism=32", "ici_fsdp_parallelism=4",
@@ -257,7 +257,7 @@ TEST_F(MaxDiffusion, QuantizationKeysOfItsFilesTrainAndMakeVideos) {
     SCOPED_TRACE(mode);
     ASSERT_EQ(losses.size(), wanted.size());
     for (size_t i = 0; i < wanted.size(); ++i) {
-      // Quantization moves predictions by 2 to 7 % of their size, independently of their error.
+      // Quantization changes predictions by 2 to 7 % of their size, independently of their error.
       EXPECT_NEAR(losses[i], wanted[i], 0.1 * wanted[i]) << i;
       EXPECT_NE(losses[i], wanted[i]) << i;
     }
@@ -294,8 +294,8 @@ TEST_F(MaxDiffusion, InferenceCommandOfItsReadmeMakesAVideo) {
                              HasSubstr("001_")));
 }
 
-// The layout in its note on fsdp, for a video: the bits of the new axis name, the values of one
-// device.
+// The layout in its note on fsdp, for a video: equal to the axis' new name bit for bit, and close
+// to one device.
 TEST_F(MaxDiffusion, InferenceOverFsdpEqualsContextAndOneDevice) {
   const auto latents = [&](const std::string& name, const Words& words) {
     const Outcome outcome = generate(
@@ -328,7 +328,7 @@ TEST_F(MaxDiffusion, UlyssesCommandsOfItsReadmeMakeVideos) {
   }
 }
 
-// No number of devices works: its mesh is of four, with .125 samples each, which is half a video.
+// No number of devices is valid: its mesh has four, with .125 each, which is half a video.
 TEST_F(MaxDiffusion, LoraCommandOfItsReadmeIsAnsweredWithTheBatchThatWorks) {
   const Words words = {"jax_cache_dir=gs://jfacevedo-maxdiffusion/jax_cache/",
                        "per_device_batch_size=.125",
@@ -339,7 +339,7 @@ TEST_F(MaxDiffusion, LoraCommandOfItsReadmeIsAnsweredWithTheBatchThatWorks) {
                        "seed=118445"};
   const Outcome four = generate("base_wan_i2v_27b.yml", words, {"cpu_device_count=4"});
   EXPECT_EQ(four.status, 1);
-  // At the end of the output: notices about keys precede it.
+  // The last line; notices about keys are before it.
   EXPECT_THAT(four.err, MatchesRegex("(kinema: .*\n)*"
                                      "kinema: .config. per_device_batch_size 0.125 on 4 devices is "
                                      "0.5 samples.*\n  set global_batch_size=1.*\n"));

@@ -1,5 +1,5 @@
-// Runs with other optimizers and schedules, from other runs' weights, with held-out samples; and
-// concurrent runs.
+// Runs with other optimizers and schedules, from other runs' weights, with held-out samples, and at
+// the same time.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -19,7 +19,7 @@ using ::testing::Not;
 
 class NewRuns : public KinemaOnCpu {
  protected:
-  /// Rows of metrics.jsonl.
+  /// The entries of metrics.jsonl.
   std::vector<io::Json> rows(const std::string& run_name) const {
     std::vector<io::Json> out;
     std::istringstream in(read_text(folder_ / "out" / run_name / "metrics.jsonl"));
@@ -100,7 +100,7 @@ TEST_F(NewRuns, GoOnBitForBitWhateverTheOptimizer) {
                          "checkpoints/4/optimizer/mu.safetensors"),
               optimizer == "adamw8bit");
   }
-  // Another optimizer's state cannot be used.
+  // Another optimizer's moments cannot be used.
   run({"train", "tiny.yml", "run_name=adamw8bit_parts", "ffn_dim=256", "max_train_steps=5"})
       .expect_error("optimizer is adamw, but the run of");
 }
@@ -113,7 +113,7 @@ TEST_F(NewRuns, TakeLessMemoryByWhatTheOptimizerKeeps) {
     const size_t at = out.out.find("(state ");
     return at == std::string::npos ? 0.0 : std::stod(out.out.substr(at + 7));
   };
-  // For 12.6 million numbers, 4 bytes each for the parameter and 8, 2 and nearly none for moments.
+  // 12.6 million numbers: 4 bytes each for the parameter, and 8, 2 or almost none for the moments.
   const double wide = state("adamw");
   EXPECT_NEAR(state("adamw8bit"), wide / 2, 0.011);
   EXPECT_NEAR(state("adafactor"), wide / 3, 0.011);
@@ -129,7 +129,7 @@ TEST_F(NewRuns, BeginWithTheWeightsOfAnother) {
                                HasSubstr("completed step: 1,"), Not(HasSubstr("resumed"))));
     fs::remove_all(folder_ / "out/next");
   }
-  // With a learning rate of zero the checkpoint equals its start.
+  // At a rate of zero the checkpoint has the initial weights.
   const auto part = [&](const std::string& name, const char* file) {
     return read_text(folder_ / "out" / name / file);
   };
@@ -155,7 +155,7 @@ TEST_F(NewRuns, BeginWithTheWeightsOfAnother) {
   EXPECT_NE(part("both/checkpoints/1", "optimizer/nu.safetensors"),
             part("weights/checkpoints/1", "optimizer/nu.safetensors"));
 
-  // With a checkpoint of its own, the run continues from that.
+  // After its first checkpoint, the run resumes from its own.
   const Outcome more =
       run({"train", "tiny.yml", "run_name=both", "max_train_steps=2", "init_from=first"});
   EXPECT_THAT(more.out, HasSubstr("resumed after step 1")) << more.err;
@@ -174,7 +174,7 @@ TEST_F(NewRuns, RefuseWeightsThatAreNotTheirs) {
   refused({"init_from=first", "num_layers=2"}, "init_from: num_layers is 2, but the network of");
   refused({"init_from=nowhere"}, "init_from `nowhere` is neither a folder nor a run in out");
   refused({"init_from=out"}, "no folder of a run");
-  refused({"init_from=first", "resume_from=out/first"}, "set one");
+  refused({"init_from=first", "resume_from=out/first"}, "set only one");
   refused({"init_from=first", "init_optimizer=true"}, "holds no optimizer");
   ASSERT_EQ(run({"train", "tiny.yml", "run_name=second", "max_train_steps=1"}).status, 0);
   refused({"init_from=second", "init_optimizer=true", "optimizer=adafactor"},
@@ -190,13 +190,13 @@ TEST_F(NewRuns, EvaluateSamplesThatAreKeptOut) {
     evaluations += row.contains("learning/eval_loss") ? 1 : 0;
   }
   EXPECT_EQ(evaluations, 3);
-  // `kinema evaluate` gives the same loss.
+  // `kinema evaluate` returns the same loss.
   const Outcome apart = run({"evaluate", "out/tiny/config.yml", "--json"});
   ASSERT_EQ(apart.status, 0) << apart.err;
   EXPECT_EQ(io::Json::parse(apart.out, "stdout").at("loss").as_number(),
             rows("tiny").back().at("learning/eval_loss").as_number());
 
-  // A held-out share without evaluation gives a notice, because those samples are not trained on.
+  // Held-out samples without an evaluation are logged, because they are not used.
   const Outcome silent = run(on_records({"run_name=silent", "eval_every=-1", "max_train_steps=1"}));
   EXPECT_EQ(silent.status, 0) << silent.err;
   EXPECT_THAT(silent.err, HasSubstr("eval_split 0.3 (command line) keeps samples out of the "
@@ -225,7 +225,7 @@ TEST_F(NewRuns, KeepClipsOutToo) {
 }
 
 TEST_F(NewRuns, EndWhereEvaluationsGainNothingMore) {
-  // With a learning rate of zero the second and third evaluations gain nothing.
+  // At a rate of zero the second and the third evaluation have no lower loss.
   const auto train = [&](const std::string& name, const std::vector<std::string>& more) {
     std::vector<std::string> words = on_records(
         {"run_name=" + name, "learning_rate=0", "stop_after_evaluations_without_gain=2"});
@@ -239,7 +239,7 @@ TEST_F(NewRuns, EndWhereEvaluationsGainNothingMore) {
                         "loss is "));
   EXPECT_TRUE(fs::exists(folder_ / "out/whole/checkpoints/3/manifest.json"));
 
-  // A resumed run continues the count.
+  // A resumed run continues to count.
   ASSERT_EQ(train("parts", {"max_train_steps=2"}).status, 0);
   const Outcome parts = train("parts", {"max_train_steps=9", "--json"});
   ASSERT_EQ(parts.status, 0) << parts.err;
@@ -262,8 +262,7 @@ TEST_F(NewRuns, SayTimeEpochAndMemory) {
   const io::Json result = io::Json::parse(out.out, "stdout");
   const io::Json last = rows("tiny").back();
   for (const io::Json* json : {&result, &last}) {
-    EXPECT_DOUBLE_EQ(json->at("learning/epoch").as_number(),
-                     2.0);  // 4 steps of 2 batches per epoch
+    EXPECT_DOUBLE_EQ(json->at("learning/epoch").as_number(), 2.0);  // 2 batches per epoch
     EXPECT_GT(json->at("perf/rss_bytes").as_int(), 10'000'000);
     EXPECT_GE(json->at("perf/peak_rss_bytes").as_int(), json->at("perf/rss_bytes").as_int());
     EXPECT_THAT(json->at("time").as_string(), ::testing::MatchesRegex("20[0-9-]+T[0-9:.]+Z"));

@@ -1,4 +1,4 @@
-// Files that a command is told to write never replace a file of another kind.
+// Output files of commands never replace a file of another kind.
 #include <gmock/gmock.h>
 
 #include "cli/run_kinema.h"
@@ -48,7 +48,7 @@ TEST_F(Outputs, LeaveAConfigurationOfTheUsersInTheRunFolder) {
   const std::string own = "# my notes\n" + std::string(tiny_config());
   write("out/tiny/config.yml", own);
   run({"train", "out/tiny/config.yml", "max_train_steps=1"})
-      .expect_error("out/tiny/config.yml exists and is not a config.yml that kinema train wrote");
+      .expect_error("out/tiny/config.yml exists and is not a config.yml of kinema train");
   EXPECT_EQ(read_text(folder_ / "out/tiny/config.yml"), own);
 }
 

@@ -1,4 +1,4 @@
-// `kinema plan` as a user runs it: on the CPU plugin, and on libtpu if it is installed.
+// `kinema plan` on the CPU plugin, and on libtpu if it is installed.
 #include <gmock/gmock.h>
 
 #include <algorithm>
@@ -31,7 +31,8 @@ TEST_F(Plan, ReportsTheTrainingStepOnCpu) {
       << "the formula leaves out embeddings and head";
 }
 
-// Some supervisors ignore SIGCHLD, and the system then discards the compiler's exit status.
+// Some supervisors start programs like this; the exit status of the compiler's process is then
+// lost.
 TEST_F(Plan, LearnsHowItsCompilerEndedWhereTheParentIgnoresSigchld) {
   const Outcome outcome = run({"plan", kTiny, "target=cpu:1"}, "trap '' CHLD;");
   EXPECT_EQ(outcome.status, 0) << outcome.err;
@@ -131,8 +132,7 @@ TEST_F(Plan, ReportsTheDenoisingStepForPeople) {
                                  HasSubstr("fits")));
 }
 
-/// A million samples of one token in many layers: terabytes, of which the batch is only a
-/// thousandth.
+/// A million samples of one token in many layers: terabytes, of which the batch is a thousandth.
 std::vector<std::string> plan_of_a_million() {
   return {"plan",    kTiny,          "target=cpu:1",   "height=8",
           "width=8", "num_frames=1", "num_layers=400", "per_device_batch_size=1000000"};
@@ -195,7 +195,7 @@ TEST_F(Plan, RefusesWrongInputInALineOrTwo) {
       .expect_error("sizes are not known");
 }
 
-/// Needs libtpu from `kinema doctor --install tpu`; tests do not install it.
+/// Needs libtpu, which `kinema doctor --install tpu` downloads; the tests do not download it.
 class PlanTpu : public KinemaTest {
  protected:
   void SetUp() override {

@@ -16,15 +16,15 @@
 
 namespace kinema::cli_test {
 
-/// How a command ended and what it printed.
+/// The exit status and output of a command.
 struct Outcome {
   int status = -1;  // exit status; 128 + n for signal n
   std::string out;
   std::string err;
 
-  /// An error as users should see it: status 1, one to three lines, the first begins with `kinema:
-  /// `. Notices of slow compiles and of repeated keys are not counted: tests override keys of their
-  /// configuration.
+  /// The form of all errors: status 1, one to three lines, the first starts with `kinema: `. Lines
+  /// about a running compiler (on slow machines) and about keys that are given twice (by tests that
+  /// override their configuration) are ignored.
   void expect_error(const std::string& about) const {
     EXPECT_EQ(status, 1) << out << err;
     EXPECT_TRUE(err.starts_with("kinema: ")) << err;
@@ -47,7 +47,8 @@ inline std::string read_text(const std::filesystem::path& path) {
   return text.str();
 }
 
-/// The losses of steps and evaluations in a metrics.jsonl, as text, so that equality is bitwise.
+/// The losses in metrics.jsonl, of steps and evaluations, as text, so that equal text means equal
+/// bits.
 inline std::vector<std::string> losses_of(const std::string& metrics) {
   std::vector<std::string> out;
   std::istringstream in(metrics);
@@ -59,7 +60,7 @@ inline std::vector<std::string> losses_of(const std::string& metrics) {
   return out;
 }
 
-/// A test with its own folder that runs the binary as a user does.
+/// A test with its own folder that runs the binary.
 class KinemaTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -72,7 +73,7 @@ class KinemaTest : public ::testing::Test {
   }
   void TearDown() override { std::filesystem::remove_all(folder_); }
 
-  /// Runs `kinema ARGUMENTS...` in the test's folder, preceded by `environment`.
+  /// Runs `kinema ARGUMENTS...` in the test's folder; `environment` precedes the command.
   Outcome run(const std::vector<std::string>& arguments, const std::string& environment = "") {
     std::string command = "cd " + quoted(folder_.string()) + " && " + environment + " " +
                           quoted(std::string(KINEMA_BINARY_DIR) + "/kinema");
@@ -110,7 +111,8 @@ class KinemaTest : public ::testing::Test {
   std::filesystem::path folder_;
 };
 
-/// A run that takes a second: synthetic latents, a transformer of one narrow block.
+/// The configuration of a run that takes a second: synthetic latents, a transformer with one narrow
+/// block.
 inline const char* tiny_config() {
   return R"(
 run_name: tiny
@@ -142,7 +144,7 @@ executable_cache: ../kinema_cli_programs
 }
 
 /// A test of commands on the CPU plugin, with a small configuration (`tiny.yml`); skipped without a
-/// plugin. A SetUp that extends this one must return if IsSkipped().
+/// plugin. A derived SetUp must return if IsSkipped().
 class KinemaOnCpu : public KinemaTest {
  protected:
   void SetUp() override {

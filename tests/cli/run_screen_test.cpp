@@ -64,7 +64,7 @@ TEST_F(RunScreenTest, ShowsNoTimeLeftOfARunThatStopped) {
 }
 
 TEST_F(RunScreenTest, SmoothsTheLosses) {
-  // 1, 3, 1, 3, ...: means of 11 lie between 1.9 and 2.1, single steps between 1 and 3.
+  // 1, 3, 1, 3, ...: means of 11 are between 1.9 and 2.1, single steps between 1 and 3.
   const std::string shown = text(screen(300, 0));
   EXPECT_THAT(shown, AllOf(HasSubstr("loss, mean of 11 steps"), HasSubstr("     2.0")));
   EXPECT_THAT(shown, Not(HasSubstr("         3 ")));

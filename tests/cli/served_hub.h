@@ -12,7 +12,7 @@
 
 namespace kinema::cli_test {
 
-/// Serves a folder as the model or data set org/name, small files and large alike.
+/// Serves a folder as the model or data set org/name, with small and large files.
 class Hub {
  public:
   enum class Kind { MODEL, DATASET };

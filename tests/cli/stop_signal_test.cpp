@@ -11,8 +11,8 @@
 namespace kinema::cli {
 namespace {
 
-/// The exit status of a process that raises these signals at this interval while it has a
-/// StopSignal: 1 after a stop request, 2 after a request to end now, or 128 + n for signal n.
+/// The end of a process with a StopSignal that raises these signals, `apart` from each other: its
+/// exit status (1 if a stop was requested, 2 for an immediate end), or 128 + n for signal n.
 int status_after(std::initializer_list<int> signals, std::chrono::milliseconds apart = {}) {
   const pid_t child = fork();
   if (child == 0) {

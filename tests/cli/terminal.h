@@ -15,7 +15,7 @@
 
 namespace kinema::cli_test {
 
-/// `kinema ARGUMENTS...` on a terminal of its own, as a person starts it.
+/// `kinema ARGUMENTS...` on its own terminal, as a user starts it.
 class Terminal {
  public:
   Terminal(const std::filesystem::path& folder, std::vector<std::string> arguments,
@@ -45,7 +45,7 @@ class Terminal {
     hang_up();
   }
 
-  /// Waits until `text` appears in the output. False if the program ends or a minute passes first.
+  /// Waits until `text` was printed. Returns false if the program ended or a minute passed before.
   bool shows(const std::string& text) {
     return read_until([&] { return shown_.find(text) != std::string::npos; });
   }
@@ -67,7 +67,7 @@ class Terminal {
       master_ = -1;
     }
   }
-  /// Waits for the program's end; returns the exit status, or 128 + n for signal n.
+  /// Waits for the end; returns the exit status, or 128 + n for signal n.
   int wait() {
     if (master_ >= 0) {
       read_until([] { return false; });
@@ -95,7 +95,7 @@ class Terminal {
   }
   bool take(ssize_t got, const char* buffer) {
     shown_.append(buffer, got > 0 ? static_cast<size_t>(got) : 0);
-    return got > 0;  // reading fails once the program has ended
+    return got > 0;  // reading fails after the program has ended
   }
 
   pid_t child_ = -1;

@@ -1,4 +1,4 @@
-// What a person sees and types while commands run.
+// Terminal output and key presses while commands run.
 #include "cli/terminal.h"
 
 #include <gmock/gmock.h>
@@ -19,13 +19,13 @@ using ::testing::Not;
 
 namespace fs = std::filesystem;
 
-/// The characters left on the terminal's lines at the end, without what was overwritten.
+/// The final characters on the terminal's lines, after all redraws.
 std::string left_standing(const std::string& shown) {
   std::string out;
   std::string line;
   for (size_t i = 0; i < shown.size(); ++i) {
     if (shown.compare(i, 3, "\x1b[K") == 0) {
-      i += 2;  // always at the end of the drawn part
+      i += 2;  // always at the end of the text that is drawn
     } else if (shown[i] == '\r') {
       if (i + 1 < shown.size() && shown[i + 1] != '\n') {
         line.clear();
@@ -56,8 +56,8 @@ TEST_F(OnTerminal, ClearsTheBarWhenARunIsOver) {
   EXPECT_THAT(left, HasSubstr("\ndone after 4 steps: out/tiny"));
 }
 
-// Terminals wrap a line that no longer fits: a bar of 79 characters becomes three rows of 30
-// columns, and all three must be cleared.
+// Terminals wrap a line that no longer fits: with 30 columns, the 79 characters of a bar are three
+// rows, all of which must be cleared.
 TEST_F(OnTerminal, LeavesNoPieceOfTheBarWhenTheTerminalBecomesNarrower) {
   Terminal terminal(folder_, {"train", "tiny.yml", kLong});
   ASSERT_TRUE(terminal.shows("training  [")) << terminal.shown();
@@ -85,7 +85,7 @@ TEST_F(OnTerminal, AnswersCtrlCWhileCompilingAtOnceAndEndsAtTheSecond) {
   terminal.type("\x03");
   EXPECT_TRUE(terminal.shows("stopping after the compile; again to end now")) << terminal.shown();
   EXPECT_THAT(terminal.shown(), Not(HasSubstr("step compiled")));
-  std::this_thread::sleep_for(std::chrono::milliseconds(100));  // nobody types faster
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));  // faster than any user types
   terminal.type("\x03");
   EXPECT_EQ(terminal.wait(), 128 + SIGINT);
 }
@@ -109,7 +109,7 @@ TEST_F(OnTerminal, StopsAStepWithACheckpoint) {
   EXPECT_FALSE(fs::is_empty(checkpoints()));
 }
 
-// The kernel and the shell each send a SIGHUP, and from then on writes to the terminal fail.
+// The kernel and the shell each send one, and later writes to the terminal fail.
 TEST_F(OnTerminal, SavesWhenTheTerminalGoes) {
   Terminal terminal(folder_, {"train", "tiny.yml", kLong});
   ASSERT_TRUE(terminal.shows("completed step: 1,")) << terminal.shown();

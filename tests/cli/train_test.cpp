@@ -1,4 +1,4 @@
-// Training and sampling as a user runs them, on the CPU plugin.
+// Training and sampling on the CPU plugin.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <sys/mount.h>
@@ -61,7 +61,7 @@ TEST_F(TrainCommand, GoesOnBitForBitWhereItStopped) {
   ASSERT_EQ(second.status, 0) << second.err;
   EXPECT_THAT(second.out, HasSubstr("resumed after step 2"));
   EXPECT_EQ(losses("parts"), losses("whole"));
-  // The log shows that the checkpoint read is the one written, part by part.
+  // The log shows that the checkpoint is read as it was written, part by part.
   const std::string parts =
       between(first.out, "checkpoint of step 2 saved: out/parts/checkpoints/2: ", "\n");
   EXPECT_THAT(parts, AllOf(HasSubstr("optimizer/mu "), HasSubstr("optimizer/nu "),
@@ -86,7 +86,7 @@ TEST_F(TrainCommand, TakesAFileOfMaxDiffusion) {
 }
 
 TEST_F(TrainCommand, EndsAfterWholeEpochs) {
-  // Two batches of data, each used three times.
+  // Two synthetic batches, each seen three times.
   const Outcome outcome = run(
       {"train", "tiny.yml", "max_train_steps=-1", "num_train_epochs=3", "synthetic_num_samples=2"});
   ASSERT_EQ(outcome.status, 0) << outcome.err;
@@ -94,7 +94,7 @@ TEST_F(TrainCommand, EndsAfterWholeEpochs) {
   run({"train", "tiny.yml", "run_name=endless", "max_train_steps=-1"}).expect_error("no end");
 }
 
-// By estimate only, with the nearest batch size that was compiled and fits.
+// From the lower bound only, with the nearest batch that was compiled and fits.
 TEST_F(TrainCommand, RefusesABatchThatCannotFitAndNamesOneThatDoes) {
   const Outcome outcome = run({"train", "tiny.yml", "height=8", "width=8", "num_frames=1",
                                "num_layers=400", "per_device_batch_size=1000000"});
@@ -104,7 +104,8 @@ TEST_F(TrainCommand, RefusesABatchThatCannotFitAndNamesOneThatDoes) {
                     HasSubstr("gradient_accumulation_steps=")));
 }
 
-// Otherwise the run's first videos would fail after hours, because the schedule has too few steps.
+// The run's videos would fail only after hours, because the schedule has fewer steps than the
+// sampler.
 TEST_F(TrainCommand, RefusesMoreSamplerStepsThanTheScheduleHasAtOnce) {
   run({"train", "tiny.yml", "eval_every=2", "enable_generate_video_for_eval=true", "prompt=a",
        "num_inference_steps=2000"})
@@ -124,7 +125,7 @@ TEST_F(TrainCommand, DoesNothingTwice) {
               HasSubstr("without effect, as no step is left: learning_rate: "));
   EXPECT_EQ(losses("tiny"), before);
 
-  // The same for a file, which may have changed meanwhile.
+  // Also for keys of a file, which may have changed since.
   write("other.yml", std::string("base: tiny.yml\npretrained_model_name_or_path: ") +
                          KINEMA_SOURCE_DIR + "/tests/golden/wan21_t2v\n");
   const Outcome other = run({"train", "other.yml"});
@@ -149,7 +150,7 @@ TEST_F(TrainCommand, SaysWhatChangedSinceTheCheckpoint) {
   EXPECT_THAT(outcome.out, AllOf(HasSubstr("changed: learning_rate: 0.001 -> 0.002\n"),
                                  HasSubstr("changed: max_train_steps: 1 -> 2\n"),
                                  HasSubstr("changed: adam_b2: 0.999 -> 0.99\n"),
-                                 HasSubstr("moments begin at zero"), Not(HasSubstr("log_period"))));
+                                 HasSubstr("moments start at zero"), Not(HasSubstr("log_period"))));
 }
 
 TEST_F(TrainCommand, KeepsTheScheduleOfARunThatIsMadeLonger) {
@@ -172,15 +173,15 @@ TEST_F(TrainCommand, KeepsTheScheduleOfARunThatIsMadeLonger) {
   ASSERT_EQ(run(with("max_train_steps=4")).status, 0);
   const Outcome longer = run(with("max_train_steps=6"));
   ASSERT_EQ(longer.status, 0) << longer.err;
-  EXPECT_THAT(longer.out, HasSubstr("keeps the schedule of 4 steps"));
-  // Full, full, half, then what is left of the decay: never up again.
+  EXPECT_THAT(longer.out, HasSubstr("keeps the run's original schedule of 4 steps"));
+  // Full, full, half way, and then the rest: the rate never increases again.
   EXPECT_THAT(rates(),
               ::testing::ElementsAre(
                   ::testing::DoubleNear(1e-3, 1e-9), ::testing::DoubleNear(1e-3, 1e-9),
                   ::testing::DoubleNear(1e-3, 1e-9), ::testing::DoubleNear(6.25e-4, 1e-9),
                   ::testing::DoubleNear(2.5e-4, 1e-9), ::testing::DoubleNear(2.5e-4, 1e-9)));
 
-  // Here the rate would decay to nothing.
+  // The rate would be 0.
   const std::vector<std::string> to_zero{"train", "tiny.yml", "run_name=zero",
                                          "lr_decay_fraction=0.5", "max_train_steps=2"};
   ASSERT_EQ(run(to_zero).status, 0);
@@ -197,7 +198,7 @@ TEST_F(TrainCommand, GoesOnFromAnotherRunOrTakesItsWeights) {
                  "learning_rate_schedule_steps=4"})
                 .status,
             0);
-  // With its optimizer, step and position: the rest of the uninterrupted run, in its own folder.
+  // With optimizer, step and position: the rest of the uninterrupted run, in another folder.
   const Outcome fork = run({"train", "tiny.yml", "run_name=fork", "resume_from=out/first"});
   ASSERT_EQ(fork.status, 0) << fork.err;
   EXPECT_THAT(fork.out, HasSubstr("resumed after step 2"));
@@ -205,7 +206,7 @@ TEST_F(TrainCommand, GoesOnFromAnotherRunOrTakesItsWeights) {
             read_text(folder_ / "out/whole/checkpoints/4/optimizer/nu.safetensors"));
   run({"train", "tiny.yml", "run_name=lost", "resume_from=out"}).expect_error("no folder of a run");
 
-  // With only its weights.
+  // With the weights only.
   for (const char* model : {"out/first", "out/first/checkpoints/2"}) {
     const Outcome next = run({"train", "tiny.yml", "run_name=next", "max_train_steps=1",
                               std::string("pretrained_model_name_or_path=") + model});
@@ -217,7 +218,7 @@ TEST_F(TrainCommand, GoesOnFromAnotherRunOrTakesItsWeights) {
 
 TEST_F(TrainCommand, LoadsNothingWhereNothingIsLeftToDoOrToSave) {
   ASSERT_EQ(run({"train", "tiny.yml", "max_train_steps=1"}).status, 0);
-  // A missing plugin would be an error.
+  // Loading a plugin that does not exist would be an error.
   const Outcome again = run({"train", "tiny.yml", "max_train_steps=1", "pjrt_plugin=/absent.so"});
   EXPECT_EQ(again.status, 0) << again.err;
   EXPECT_THAT(again.err, HasSubstr("nothing to do: 1 step is made, and max_train_steps is 1"));
@@ -252,7 +253,7 @@ TEST_F(TrainCommand, RefusesOutputsThatCannotBeWrittenBeforeTheWork) {
   run({"train", "tiny.yml", "metrics_file=tiny.yml/m.jsonl", "pjrt_plugin=/absent.so"})
       .expect_error("tiny.yml is a file");
   run({"train", "tiny.yml", "timing_metrics_file=.", "pjrt_plugin=/absent.so"})
-      .expect_error("a file was expected");
+      .expect_error("expected a file");
   run({"train", "tiny.yml", "tensorboard_dir=/dev/null", "pjrt_plugin=/absent.so"})
       .expect_error("/dev/null");
   ASSERT_EQ(std::system(("mkfifo " + quoted((folder_ / "pipe").string())).c_str()), 0);
@@ -269,7 +270,7 @@ TEST_F(TrainCommand, BeginsNothingAnewOverDamagedCheckpoints) {
   EXPECT_EQ(losses("tiny"), before);
 }
 
-// As started by some supervisors: no file of the run may become its standard output.
+// Some supervisors start programs like this: no file of the run may become standard output.
 TEST_F(TrainCommand, WritesNoLinesIntoFilesWhereTheStandardStreamsAreClosed) {
   const std::string command = "cd " + quoted(folder_.string()) + " && " +
                               quoted(std::string(KINEMA_BINARY_DIR) + "/kinema") +
@@ -289,8 +290,8 @@ TEST_F(TrainCommand, NamesWhatItCannotTrain) {
   run({"train", "tiny.yml", "run_name="}).expect_error("run_name");
   run({"train", "tiny.yml", "run_name=../x"}).expect_error("output_dir");
   run({"train", "tiny.yml", "run_name=."}).expect_error("output_dir");
-  run({"train", "tiny.yml", "eval_every=2"}).expect_error("eval_data_dir names none");
-  run({"train", "tiny.yml", "eval_every=2", "eval_data_dir=none"}).expect_error("is no folder");
+  run({"train", "tiny.yml", "eval_every=2"}).expect_error("eval_data_dir is empty");
+  run({"train", "tiny.yml", "eval_every=2", "eval_data_dir=none"}).expect_error("is not a folder");
   run({"train", "tiny.yml", "enable_lora=True"}).expect_error("trains an adapter of a model");
   run({"train", "tiny.yml", "dataset_type=tfrecord"}).expect_error("train_data_dir");
   run({"train", "tiny.yml", "dataset_type=videos", "train_data_dir=absent"}).expect_error("absent");
@@ -353,13 +354,13 @@ TEST_F(TrainCommand, NamesAPluginThatIsMissingOrNone) {
   run({"train", "tiny.yml", "pjrt_plugin=/absent.so"}).expect_error("/absent.so");
   write("text.so", "not a shared object");
   run({"train", "tiny.yml", "pjrt_plugin=text.so"}).expect_error("text.so");
-  // A shared object that is no plugin.
+  // A shared library that is not a plugin.
   run({"train", "tiny.yml", "pjrt_plugin=libm.so.6"}).expect_error("libm.so.6");
   run({"train", "tiny.yml", "hardware=tpu"}).expect_error("tpu");
 }
 
 TEST_F(TrainCommand, SavesWhenItIsToldToStop) {
-  // A shell script sends the signal after some steps.
+  // A shell sends the signal after some steps are reported.
   write("stop.sh", "cd " + quoted(folder_.string()) + "\n" +
                        quoted(std::string(KINEMA_BINARY_DIR) + "/kinema") +
                        " train tiny.yml max_train_steps=100000000 >.out 2>.err &\n"
@@ -378,7 +379,7 @@ TEST_F(TrainCommand, SavesWhenItIsToldToStop) {
 
 TEST_F(TrainCommand, LeavesNothingWhereGenerateIsToldToStop) {
   ASSERT_EQ(run({"train", "tiny.yml", "max_train_steps=1"}).status, 0);
-  // So that nothing is left to compile: the stop would wait for the compile.
+  // Compiles everything first, so that the stop does not wait for the compiler.
   ASSERT_EQ(run({"generate", "tiny.yml", "num_inference_steps=1", "video_folder=first"}).status, 0);
   write(
       "stop.sh",
@@ -433,7 +434,7 @@ TEST_F(TrainCommand, LosesNothingWhenTheDiskIsFull) {
   EXPECT_EQ(outcome.status, 1);
   EXPECT_THAT(outcome.err, AllOf(HasSubstr("the disk will be full before the run ends"),
                                  HasSubstr("o space left")));
-  // The complete checkpoints are still valid.
+  // Checkpoints that were complete before are still valid.
   int valid = 0;
   for (const auto& entry : fs::directory_iterator(disk / "tiny" / "checkpoints")) {
     if (fs::exists(entry.path() / "manifest.json")) {
@@ -442,7 +443,7 @@ TEST_F(TrainCommand, LosesNothingWhenTheDiskIsFull) {
     }
   }
   EXPECT_GT(valid, 0);
-  // Nothing is made if it cannot be stored.
+  // Nothing is started that could not be saved.
   std::ofstream(disk / "rest") << std::string(size_t{1} << 20, 'x');
   const Outcome none = run({"train", "tiny.yml", "output_dir=disk", "run_name=more"});
   none.expect_error("a checkpoint takes");
@@ -467,12 +468,12 @@ TEST_F(GenerateCommand, MakesAVideoAPromptAndAContactSheet) {
   EXPECT_TRUE(fs::exists(folder_ / "out" / "tiny" / "samples" / "1" / "metadata.jsonl"));
   EXPECT_EQ(run({"inspect", "--check", "latents.safetensors"}).status, 0);
 
-  // A prompt on the command line overrides the configuration's prompt file.
+  // A prompt on the command line overrides the file in the configuration.
   write("with_file.yml", std::string(tiny_config()) + "prompt_file: prompts.txt\n");
   const Outcome single = run({"generate", "with_file.yml", "prompt=a circle", "--json"});
   EXPECT_EQ(io::Json::parse(single.out, "stdout").at("videos").items().size(), 1U) << single.err;
 
-  // The same noise from a file gives the same result, and a missing file is an error.
+  // The same noise from a file gives the same latents; the file is checked.
   run({"generate", "tiny.yml", "prompt_file=prompts.txt", "initial_latents=absent.safetensors"})
       .expect_error("absent.safetensors");
 }
@@ -510,10 +511,10 @@ TEST_F(GenerateCommand, ReadsPromptFilesByTheirLines) {
   ASSERT_EQ(report.at("videos").items().size(), 1U);
   EXPECT_EQ(report.at("videos").items()[0].at("prompt").as_string(), "a red circle");
   write("blank.txt", " \n\t\n");
-  run({"generate", "tiny.yml", "prompt_file=blank.txt"}).expect_error("holds no prompt");
+  run({"generate", "tiny.yml", "prompt_file=blank.txt"}).expect_error("contains no prompt");
   ASSERT_EQ(std::system(("mkfifo " + quoted((folder_ / "pipe").string())).c_str()), 0);
-  run({"generate", "tiny.yml", "prompt_file=pipe"}).expect_error("no regular file");
-  run({"generate", "tiny.yml", "prompt_file=/dev/zero"}).expect_error("no regular file");
+  run({"generate", "tiny.yml", "prompt_file=pipe"}).expect_error("not a regular file");
+  run({"generate", "tiny.yml", "prompt_file=/dev/zero"}).expect_error("not a regular file");
   write("latin.txt", "a\nna\xefve\n");
   run({"generate", "tiny.yml", "prompt_file=latin.txt"}).expect_error("latin.txt:2 is not text");
 }

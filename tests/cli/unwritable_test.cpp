@@ -5,7 +5,7 @@
 
 #include "cli/run_kinema.h"
 
-/// Optional files that cannot be written: the cache, a run's curve.
+/// Files that are not required if they cannot be written: the cache, a run's plot.
 namespace kinema::cli_test {
 namespace {
 
@@ -15,7 +15,7 @@ using ::testing::Not;
 
 class Unwritable : public KinemaOnCpu {
  protected:
-  /// A folder inside a regular file, which nobody can create, not even the superuser.
+  /// A folder below a file, which even the superuser cannot create.
   std::string no_cache() const {
     return "KINEMA_CACHE=" + quoted((folder_ / "tiny.yml/cache").string());
   }
@@ -35,7 +35,7 @@ TEST_F(Unwritable, CacheIsAWarningOfCommandsThatCompile) {
     const Outcome outcome =
         run({command, "tiny.yml", "num_inference_steps=1", "executable_cache=on"}, no_cache());
     EXPECT_EQ(outcome.status, 0) << outcome.err;
-    EXPECT_EQ(count(outcome.err, "compiled programs are not kept"), 1U) << outcome.err;
+    EXPECT_EQ(count(outcome.err, "compiled programs are not cached"), 1U) << outcome.err;
     EXPECT_THAT(outcome.err, AllOf(HasSubstr("tiny.yml/cache/programs"),
                                    HasSubstr("Not a directory"), HasSubstr("KINEMA_CACHE")));
   }
@@ -52,7 +52,7 @@ TEST_F(Unwritable, CacheIsWhatDoctorSaysLast) {
   EXPECT_THAT(report.at("warning").as_string(), HasSubstr("cannot be written"));
 }
 
-// Drops the superuser's right to write everywhere; the folder belongs to the user in any case.
+// The superuser's right to write everywhere is dropped; the folder belongs to the user.
 TEST_F(Unwritable, CurrentFolderIsOneThatIsNotWrittenTo) {
   const std::filesystem::path locked = folder_ / "locked";
   std::filesystem::create_directory(locked);
@@ -70,7 +70,7 @@ TEST_F(Unwritable, CurrentFolderIsOneThatIsNotWrittenTo) {
     EXPECT_EQ(outcome.status, 0) << outcome.err;
   }
   EXPECT_TRUE(std::filesystem::exists(folder_ / "out/tiny/samples"));
-  // A file name without a folder is in the current folder.
+  // A path without a folder is in the current folder.
   run({"train", "../tiny.yml", "output_dir=../out", "run_name=other", "metrics_file=m.jsonl"},
       there)
       .expect_error("cannot be written to: permission denied");
@@ -85,7 +85,7 @@ TEST_F(Unwritable, CurveIsAWarningOnceTheRunIsOver) {
 }
 
 TEST_F(Unwritable, FileAboveALimitOfSizesIsAnErrorInsteadOfASignal) {
-  // 8 blocks of 512 bytes, too little for a checkpoint.
+  // 8 blocks of 512 bytes, which are too small for a checkpoint.
   run({"train", "tiny.yml"}, "ulimit -f 8 &&").expect_error("File too large");
 }
 

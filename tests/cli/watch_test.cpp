@@ -1,4 +1,4 @@
-// `kinema watch` over run folders as `train` leaves them.
+// `kinema watch` on run folders of `train`.
 #include <gmock/gmock.h>
 
 #include <chrono>

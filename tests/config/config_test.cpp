@@ -170,7 +170,7 @@ TEST_F(LoadTest, KnowsWhatOtherProgramsCallAKey) {
               ThrowsMessage<Error>(HasSubstr("it is the beginning of `true_cfg_scale`")));
 }
 
-// A name that points at no key would send its reader in a circle.
+// Following the hint must not lead to the same error.
 TEST(NearestKey, IsAlwaysAKeyThatCanBeGiven) {
   const Config config;
   for (const char* other : {"batch_size", "cfg_scale", "image", "model", "prompts", "lr",
@@ -184,7 +184,7 @@ TEST(NearestKey, IsAlwaysAKeyThatCanBeGiven) {
   }
 }
 
-// Compared whole, a megabyte would take a minute and a table of numbers for each key.
+// Comparing a whole megabyte would take a minute and a table of numbers for each key.
 TEST(NearestKey, OfAVeryLongTextIsThatOfItsBeginning) {
   EXPECT_EQ(nearest_key("learning_rte"), "learning_rate");
   const std::string start(80, 'q');
@@ -304,8 +304,7 @@ TEST_F(LoadTest, WhatIsOfOneStartIsNotOfTheRun) {
   EXPECT_EQ(kept.origin.size(), 1U);
 }
 
-// A default that is written down must not become a choice: what a model's folder says of a key
-// counts where nobody gave it.
+// A saved default must not count as given: the model's folder overrides a key that was not given.
 TEST_F(LoadTest, WhatWasDefaultedIsNotGivenWhenItIsReadBack) {
   const Loaded first = load_text("seed: 3\nflow_shift: 5.0\n");
 
@@ -361,7 +360,7 @@ TEST(Keys, AreDeclaredOnceWithHelp) {
 TEST(Keys, HaveDefaultsThatTheyWouldAccept) {
   for (const KeyValue& each : describe(Config{})) {
     SCOPED_TRACE(each.key);
-    // What is text in YAML stands in quotes; the command line takes the text itself.
+    // Text is quoted in YAML; the command line has it without quotes.
     const std::string text =
         each.type == "text" ? io::Json::parse(each.value, "default").as_string() : each.value;
     const std::vector<std::string> given = {std::string(each.key) + "=" + text};

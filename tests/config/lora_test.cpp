@@ -123,7 +123,7 @@ TEST(LoraFiles, HaveAShortForm) {
   EXPECT_EQ(choices[1].scale, 1.0);
   EXPECT_EQ(choices[2].source, "gs://bucket/c.safetensors");
   EXPECT_EQ(choices[2].scale, -1.0);
-  // What is written of it is read back to the same.
+  // The saved text gives the same entries.
   EXPECT_TRUE(loaded.gives("lora_config"));
   EXPECT_FALSE(loaded.gives("lora"));
 }

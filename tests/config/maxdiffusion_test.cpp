@@ -1,6 +1,5 @@
-// The files of MaxDiffusion's five Wan models are one list of keys with few differences: each is
-// put together here from the keys of the 14B model (maxdiffusion_wan.yml) and what its file has
-// else.
+// The files of MaxDiffusion's five Wan models have the same keys with few differences: each is
+// built here from the keys of the 14B model (maxdiffusion_wan.yml) and its own changes.
 #include <gmock/gmock.h>
 
 #include <filesystem>
@@ -128,7 +127,7 @@ image_url: 'https://127.0.0.1/astronaut.jpg'
   EXPECT_EQ(config.generate.boundary_ratio, 0.9);
 }
 
-// What its files for images have beside the keys that they share (maxdiffusion_images.yml).
+// The additional keys of its image models' files (maxdiffusion_images.yml has the common ones).
 constexpr const char* kFluxDev = R"(
 pretrained_model_name_or_path: 'black-forest-labs/FLUX.1-dev'
 clip_model_name_or_path: 'ariG23498/clip-vit-large-patch14-text-flax'
@@ -222,7 +221,7 @@ TEST_F(MaxDiffusionImagesTest, FluxIsTrainedOnRecordsAsItsFileSays) {
   EXPECT_EQ(config.data.dataset_type, DatasetType::TFRECORD);
   EXPECT_EQ(config.generate.height, 1024);
   EXPECT_EQ(config.optimizer.learning_rate, 1e-5);
-  // Its files leave devices to data alone.
+  // Its files leave the remaining devices to the data axis.
   EXPECT_EQ(config.parallel.ici_data_parallelism, -1);
   EXPECT_EQ(config.parallel.dcn_context_parallelism, 1);
 }

@@ -1,4 +1,4 @@
-// What is said about keys that are given and do nothing here, or cannot be obeyed.
+// Log lines about given keys that have no effect or are not supported.
 #include <fmt/core.h>
 #include <gmock/gmock.h>
 
@@ -24,7 +24,7 @@ TEST(Notices, AreOneLineForWhatHasNoMeaningAndOneForWhatIsNotBuilt) {
 
   EXPECT_THAT(notices(loaded, "train"), ElementsAre(HasSubstr("enable_mllog, hf_access_token"),
                                                     HasSubstr("scan_diffusion_loop")));
-  // A mesh splits training and generating.
+  // The mesh is for training and generating.
   const Loaded split = load_defaults(
       std::vector<std::string>{"ici_fsdp_parallelism=4", "train_data_dir=a", "tfrecords_dir=b"});
   EXPECT_THAT(notices(split, "prepare"), ElementsAre(HasSubstr("ici_fsdp_parallelism")));
@@ -45,7 +45,7 @@ TEST(Notices, RefuseAScheduleThatFallsBeforeItReachesItsPeak) {
       },
       ThrowsMessage<Error>(AllOf(HasSubstr("overlap"), HasSubstr("lr_decay_fraction=0.4"),
                                  HasSubstr("warmup_steps_fraction=0.4"))));
-  // 0.1 is what lr_schedule says.
+  // 0.1 is the fraction of lr_schedule.
   EXPECT_THAT(
       [&] {
         with({"warmup_steps_fraction=0.95", "lr_schedule=wsd"});

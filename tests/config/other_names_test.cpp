@@ -1,4 +1,4 @@
-// What is said of keys that only other trainers have.
+// Hints for keys that only other trainers have.
 #include "kinema/config/other_names.h"
 
 #include <gmock/gmock.h>

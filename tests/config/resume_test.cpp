@@ -1,4 +1,4 @@
-// What a run that goes on from a checkpoint does with values that are not those of its beginning.
+// A resumed run with other values than at its start.
 #include "kinema/config/resume.h"
 
 #include <gmock/gmock.h>

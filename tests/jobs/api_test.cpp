@@ -1,4 +1,4 @@
-// What a program of someone else sees of kinema.h.
+// kinema.h as used by another program.
 #include <gmock/gmock.h>
 #include <signal.h>
 
@@ -22,7 +22,7 @@ using ::testing::ThrowsMessage;
 
 class Api : public cli_test::KinemaOnCpu {
  protected:
-  // What a program does that wants no lines of XLA's own; looked up when the plugin is loaded.
+  // Hides XLA's log lines; plugins read the variable when they are loaded.
   static void SetUpTestSuite() { ::setenv("TF_CPP_MIN_LOG_LEVEL", "1", /*replace=*/0); }
   void SetUp() override {
     KinemaOnCpu::SetUp();
@@ -37,13 +37,13 @@ class Api : public cli_test::KinemaOnCpu {
     words.insert(words.begin(), "run_name=api");
     return load_config("tiny.yml", words);
   }
-  /// What a row of metrics.jsonl would have.
+  /// A loss as in metrics.jsonl.
   static std::string text(double loss) { return io::Json(loss).dump(); }
 
   fs::path before_;
 };
 
-// Without a result there is nothing to give back.
+// Stopped jobs without a result throw.
 TEST_F(Api, StopsWhatLeavesNothingBehind) {
   std::stop_source stop;
   stop.request_stop();
@@ -76,7 +76,7 @@ TEST_F(Api, ARunIsSampledWithItsOwnTransformer) {
 }
 
 TEST_F(Api, SamplesAFileOfWeightsWithNothingBesideIt) {
-  // Other programs' files are read as if all heads were of 128.
+  // Files with other programs' names are loaded with a head width of 128.
   train(tiny({"max_train_steps=1", "attention_head_dim=128", "num_attention_heads=1"}));
   convert("out/api/checkpoints/1", "wan.safetensors", {.to = "comfyui"});
   const GenerateResult result =
@@ -118,7 +118,7 @@ TEST_F(Api, StopsAGenerationAfterItsStepWithoutAVideo) {
   const Config config = tiny({"num_inference_steps=5", "video_folder=videos"});
   EXPECT_THROW(generate(config, observer, {.stop = stop.get_token()}), Stopped);
   EXPECT_EQ(steps, 1);
-  EXPECT_FALSE(fs::exists("videos"));  // which it had made
+  EXPECT_FALSE(fs::exists("videos"));  // the job had created it
 }
 
 TEST_F(Api, GivesErrorsForFoldersThatCannotBeRead) {
@@ -278,7 +278,7 @@ TEST_F(Api, ThrowsErrorsAndLeavesNothingRunning) {
   EXPECT_EQ(config.loaded().config.run.seed, 3);
   EXPECT_EQ(config.loaded().config.optimizer.learning_rate, 0.25);
   EXPECT_THAT([&] { generate(config); }, ThrowsMessage<Error>(HasSubstr("no checkpoint")));
-  // A run whose folder is held by nobody begins after the error of another.
+  // A run whose folder is not locked any more starts after another's error.
   EXPECT_THAT(
       [&] {
         train(tiny({"train_data_dir=none", "dataset_type=videos"}));

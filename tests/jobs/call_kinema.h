@@ -11,8 +11,8 @@
 #include "kinema/training/evaluation.h"
 #include "kinema/training/loop.h"
 
-/// The jobs of the program as calls of the library, told by words like the program's, so that a
-/// test reads alike whichever it is of. What jobs tell is kept as text.
+/// The program's jobs as calls of the library, with the program's arguments, so that tests of both
+/// look the same. Log lines are kept as text.
 namespace kinema::jobs_test {
 
 using cli_test::losses_of;
@@ -20,7 +20,7 @@ using cli_test::Outcome;
 using cli_test::read_text;
 using cli_test::tiny_config;
 
-/// Keeps what a job tells: notices in `err`, lines about the work in `out`.
+/// Collects a job's output: notices in `err`, log lines about the work in `out`.
 class Listener {
  public:
   template <typename Kind>
@@ -111,14 +111,14 @@ inline PrepareObserver prepare_observer(Listener& to) {
   return out;
 }
 
-/// A test with a folder of its own, which is the working folder while a job runs.
+/// A test with its own folder, which is the working folder while a job runs.
 class RunsTest : public cli_test::KinemaOnCpu {
  protected:
-  // What a program does that wants no lines of XLA's own; looked up when the plugin is loaded.
+  // Hides XLA's log lines; plugins read the variable when they are loaded.
   static void SetUpTestSuite() { ::setenv("TF_CPP_MIN_LOG_LEVEL", "1", /*replace=*/0); }
 
-  /// A job with the words of the command line, called. What has no call, is to print JSON or needs
-  /// a process of its own (an environment, a limit of the instruction set) is run by the program.
+  /// Calls the job with these command line arguments. Jobs without a call, JSON output, and jobs
+  /// that need another process (an environment, an instruction set limit) are run by the program.
   Outcome run(const std::vector<std::string>& words, const std::string& environment = "") {
     return environment.empty() && has_call(words) ? call(words)
                                                   : KinemaOnCpu::run(words, environment);

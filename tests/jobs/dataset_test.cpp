@@ -1,4 +1,4 @@
-// Training on videos as a user gives them: encoded once and kept.
+// Training on videos that are encoded once and cached.
 #include <arrow/api.h>
 #include <arrow/io/file.h>
 #include <fmt/format.h>
@@ -79,7 +79,7 @@ TEST_F(Dataset, OfTheEvaluationIsToldByWhatItHolds) {
 }
 
 TEST_F(Dataset, IsCroppedAtPlacesThatAResumedRunFindsAgain) {
-  // Half the width of the clips' shape, so that there is something to choose.
+  // Half the width of the clips, so that the crop matters.
   const auto train = [&](const std::string& name, const std::string& steps,
                          std::vector<std::string> more) {
     more.insert(more.begin(), {"train", "tiny.yml", "width=8", "run_name=" + name,
@@ -93,7 +93,7 @@ TEST_F(Dataset, IsCroppedAtPlacesThatAResumedRunFindsAgain) {
   train("parts", "3", {"center_crop=false"});
   EXPECT_EQ(train("parts", "8", {"center_crop=false", "decode_threads=3"}), whole);
   EXPECT_NE(train("middle", "8", {}), whole);
-  // What is kept was cropped once.
+  // Cached encodings are cropped once.
   const std::vector<std::string> kept = {"dataset_save_location=kept", "center_crop=false"};
   const std::vector<std::string> once = train("once", "8", kept);
   EXPECT_EQ(train("again", "8", kept), once);
@@ -101,7 +101,7 @@ TEST_F(Dataset, IsCroppedAtPlacesThatAResumedRunFindsAgain) {
 }
 
 TEST_F(Dataset, IsEncodedFurtherAfterAKill) {
-  // Killed at other moments each time, until a run ends by itself.
+  // Killed after another time in each attempt, until a run completes.
   write("kill.sh", "cd " + quoted(folder_.string()) +
                        "\nfor i in $(seq 60); do\n"
                        "timeout -s KILL $((3 * i / 100)).$(printf %02d $((3 * i % 100))) " +
@@ -185,12 +185,12 @@ TEST_F(Dataset, IsTheSameAsParquetOfAFolderOrOfTheHub) {
   EXPECT_EQ(train("local", {"train_data_dir=table"}), losses("videos"));
   EXPECT_EQ(train("kept", {"train_data_dir=table", "dataset_save_location=kept"}),
             losses("videos"));
-  // The column goes without saying where `image`, the default, is not there and `video` is.
+  // The default column `image` is replaced by `video` if only the latter exists.
   EXPECT_EQ(train("unnamed", {"image_column=image", "train_data_dir=table"}), losses("videos"));
   run({"train", "tiny.yml", "dataset_type=hf", "image_column=clip", "train_data_dir=table"})
       .expect_error("no column `clip`");
 
-  // Records of the rows are those of the folder.
+  // Records of the rows equal those of the folder.
   ASSERT_EQ(run({"prepare", "tiny.yml", "tfrecords_dir=of_folder"}).status, 0);
   const Outcome prepared = run({"prepare", "tiny.yml", "dataset_type=hf", "image_column=video",
                                 "train_data_dir=table", "tfrecords_dir=of_rows"});
@@ -285,7 +285,7 @@ class Buckets : public Dataset {
     if (IsSkipped()) {
       return;
     }
-    // Tall clips and short ones beside the wide ones of 17 frames.
+    // Tall clips and short ones, in addition to the wide ones of 17 frames.
     for (int i = 0; i < 12; i += 2) {
       const bool tall = i % 4 == 0;
       HostArray frames(Shape{DType::U8, {tall ? 8 : 4, tall ? 48 : 32, tall ? 32 : 48, 3}});
@@ -311,12 +311,13 @@ TEST_F(Buckets, HaveAStepEachAndGoOnWhereTheyStopped) {
   const std::vector<std::string> whole =
       train("whole", {sizes_, "max_train_steps=10", "learning_rate_schedule_steps=10"});
   ASSERT_EQ(whole.size(), 10U);
-  // Three sizes are there, and each is announced.
+  // Three sizes exist, and each is printed.
   for (const char* batch :
        {"f32[2,48,8,4,6] with", "f32[2,48,4,4,6] with", "f32[2,48,8,6,4] with"}) {
     EXPECT_THAT(outcome_.out, HasSubstr(batch));
   }
-  // Twelve clips make six batches an epoch: the second part begins in the middle of the first.
+  // Twelve clips are six batches per epoch: the second part starts in the middle of the first
+  // epoch.
   train("parts", {sizes_, "max_train_steps=3", "learning_rate_schedule_steps=10"});
   EXPECT_EQ(train("parts", {sizes_, "max_train_steps=10", "learning_rate_schedule_steps=10",
                             "decode_threads=3"}),
@@ -333,7 +334,7 @@ TEST_F(Buckets, HaveAStepEachAndGoOnWhereTheyStopped) {
   for (std::string line; std::getline(in, line);) {
     tflops.insert(io::Json::parse(line, "metrics").at("perf/per_device_tflops").dump());
   }
-  EXPECT_EQ(tflops.size(), 2U);  // 8x16x24 and 8x24x16 have as many tokens
+  EXPECT_EQ(tflops.size(), 2U);  // 8x16x24 and 8x24x16 have the same number of tokens
 }
 
 TEST_F(Buckets, RefuseWhatFitsNone) {

@@ -20,7 +20,7 @@ class Finetune : public RunsTest {
         "train", (source / "configs/finetune.yml").string(), "run_name=kites",
         "train_data_dir=" + (source / "tests/golden/dataset").string(), "prompt=a red circle",
         "pretrained_model_name_or_path=" + (source / "tests/golden/wan21_t2v").string(),
-        // The clips' sizes, and no longer than a test may be.
+        // The clips' sizes, but short clips for a fast test.
         "height=64", "width=64", "num_frames=17", "max_sequence_length=32",
         "num_inference_steps=2"};
     words.insert(words.end(), more.begin(), more.end());
@@ -47,7 +47,7 @@ TEST_F(Finetune, EncodesTrainsAndSamplesInOneCommand) {
       run({"generate", "outputs/kites/config.yml", "prompt=a blue square", "--json"});
   ASSERT_EQ(sampled.status, 0) << sampled.err;
   EXPECT_TRUE(fs::exists(folder / "samples/4/000_a_blue_square.mp4"));
-  // As the pipeline says, which gives no flow_shift of its own; while training too.
+  // The pipeline's schedule, without a flow_shift of its own; also during training.
   EXPECT_TRUE(fs::exists(folder / "checkpoints/4/scheduler/scheduler_config.json"));
   for (const char* video :
        {"samples/3/000_a_red_circle.json", "samples/4/000_a_blue_square.json"}) {

@@ -1,4 +1,4 @@
-// Training on images as a user runs it, with the reference's tiny pipelines: I2V, TI2V, experts.
+// Training on images with the reference's tiny pipelines: I2V, TI2V, experts.
 #include <gmock/gmock.h>
 
 #include <string>
@@ -52,7 +52,7 @@ TEST_F(ImageTrainingCommand, TrainsOnImagesThroughClip) {
   EXPECT_THAT(whole.out, HasSubstr("image condition f32[2,20,2,4,4], image states f32[2,17,32]"));
   ASSERT_EQ(losses("run").size(), 2U);
 
-  // In two parts, from records, and from what is kept of the clips: the same losses, bit for bit.
+  // In two parts, from records, and from cached encodings: the same losses, bit for bit.
   ASSERT_EQ(train({"run_name=parts", "max_train_steps=1"}).status, 0);
   const Outcome resumed = train({"run_name=parts"});
   EXPECT_THAT(resumed.out, HasSubstr("resumed after step 1")) << resumed.err;
@@ -73,7 +73,7 @@ TEST_F(ImageTrainingCommand, TrainsOnImagesThroughClip) {
   generate({}).expect_error("set image_url");
 
   run({"prepare", "images.yml", "model_type=T2V", "tfrecords_dir=other"})
-      .expect_error("model_type=I2V prepares what it is shown");
+      .expect_error("model_type=I2V prepares its image conditioning");
   train({"run_name=other", "model_type=T2V"}).expect_error("model_type=I2V trains it");
   train({"run_name=other", "max_sequence_length=96"}).expect_error("max_sequence_length=512");
   train({"run_name=other", "dataset_type=tfrecord",
@@ -92,7 +92,7 @@ TEST_F(ImageTrainingCommand, TrainsEitherExpertAtItsOwnTimesteps) {
   train({"train_expert=high_noise", "min_timestep=500"})
       .expect_error("the high_noise expert is used at timesteps 900 to 1000");
 
-  // Of the clips of an evaluation only those that have part in it are read.
+  // An evaluation reads only the clips that it uses.
   fs::create_directory(folder_ / "held_out");
   for (const std::string name : {"a", "b", "c", "d", "e"}) {
     write("held_out/" + name + ".txt", "a ball");
@@ -193,8 +193,8 @@ TEST_F(ImageTrainingCommand, PlansWhatItTrains) {
     return io::Json::parse(outcome.out, "plan").at("bytes").at("arguments").as_int();
   };
   const int64_t plain = bytes({});
-  // 48 channels of latents of 4 frames and 4x4 cells, f32, for 2 samples; 7 channels more of them,
-  // and what the patch embedding has more in parameters and two moments.
+  // 48 channels of latents of 4 frames and 4x4 cells, f32, for 2 samples; 7 channels more, and the
+  // additional parameters of the patch embedding with two moments.
   const int64_t condition = 2 * 7 * 4 * 4 * 4 * 4;
   const int64_t weights = 3 * 32 * 7 * 2 * 2 * 4;
   EXPECT_EQ(bytes({"model_type=I2V", "in_channels=55"}), plain + condition + weights);

@@ -97,7 +97,7 @@ TEST_F(KernelCheck, RemembersWhatDoesNotAgreeAndSaysSoEachTime) {
   EXPECT_THAT(notices_[0], HasSubstr("dq is off"));
 }
 
-/// A kinema program whose compiler dies.
+/// A kinema program whose compiler crashes.
 fs::path dying_program(const fs::path& folder) {
   fs::path out = folder / "dies";
   std::ofstream(out) << "#!/bin/sh\nkill -SEGV $$\n";
@@ -129,7 +129,7 @@ TEST_F(KernelCheck, CompilesProgramsOfKernelsElsewhereOnce) {
     return problem_of_kernels(client(), program, {}, scratch_ / "kernels",
                               Job({}, {.program = by}));
   };
-  // Nobody to ask: not known, and nothing to remember.
+  // Without a program the result is unknown, and not cached.
   EXPECT_EQ(problem(""), "");
   EXPECT_EQ(problem("/nowhere/kinema"), "");
   EXPECT_FALSE(fs::exists(scratch_ / "kernels"));
@@ -142,7 +142,7 @@ TEST_F(KernelCheck, CompilesProgramsOfKernelsElsewhereOnce) {
   EXPECT_EQ(problem(dies), "") << "remembered";
 }
 
-/// The check itself, on the kernels of a TPU.
+/// The check with a TPU's kernels.
 runtime::ProgramOptions of_a_tpu(const Lowering& lowering) {
   runtime::ProgramOptions options;
   options.emit.lowering = interpreter::interpreting(lowering);
@@ -174,7 +174,7 @@ TEST_F(KernelCheck, ACallWhoseKernelEndsTheCompilerIsComputedBlockwise) {
   EXPECT_EQ(asked.size(), 2U);
   EXPECT_EQ(asked[1], asked[0]);
 
-  // Blockwise: nothing to ask about.
+  // Blockwise attention needs no check.
   const Lowering none = [](const Node&, Emitter&) { return false; };
   emit(graph, outputs,
        {.lowering = tried_first(none, none, [&](KernelKind, const std::string& program) {
@@ -184,7 +184,7 @@ TEST_F(KernelCheck, ACallWhoseKernelEndsTheCompilerIsComputedBlockwise) {
   EXPECT_EQ(asked.size(), 2U);
 }
 
-/// The same on those of a GPU, with norm and rotation of another epsilon.
+/// The check with a GPU's kernels; the epsilon of norm and rotation is changed.
 runtime::ProgramOptions of_a_gpu(double epsilon_factor = 1.0) {
   runtime::ProgramOptions options;
   options.emit.lowering = interpreter::interpreting([=](const Node& node, Emitter& out) {
@@ -231,7 +231,7 @@ TEST_F(KernelCheck, TellsNormAndRotationThatDoesNotAgreeFromAttention) {
   EXPECT_EQ(checks_, 1);
   EXPECT_THAT(notices_, IsEmpty());
 
-  for (int times = 0; times < 2; ++times) {  // the second is remembered
+  for (int times = 0; times < 2; ++times) {  // the second result is cached
     EXPECT_FALSE(agree(KernelKind::NORM_ROTATION, of_a_gpu(1e5)));
     EXPECT_THAT(notices_,
                 ElementsAre(HasSubstr("norm and rotation run without their kernel, which does not "
@@ -283,7 +283,7 @@ TEST(VerifyKernels, FindsThatThoseOfGpusAgreeAndThatCudnnTakesNoFloat32) {
 }
 
 TEST(VerifyKernels, FindsOneThatDoesNot) {
-  // Scores that are a twentieth too large.
+  // Scores that are 5% too large.
   const verification::Report report = verification::verify_kernels(
       KernelKind::ATTENTION, client(), of_a_tpu([](const Node& node, Emitter& out) {
         const auto* body = node.op == &kCall ? node.get<std::shared_ptr<Body>>().get() : nullptr;

@@ -1,4 +1,4 @@
-// LoRA files as a user of `generate` gives them.
+// LoRA files in `generate`.
 #include <gmock/gmock.h>
 
 #include <deque>
@@ -29,7 +29,7 @@ class LoraKeys : public RunsTest {
     ASSERT_EQ(trained.status, 0) << trained.err;
   }
 
-  /// A file with a product of this rank for each of some linear layers of the run's transformer.
+  /// A file with an adapter of this rank for some linear layers of the run's transformer.
   void write_lora(const std::string& name, int64_t rank, uint64_t seed) {
     fs::path transformer;
     for (const auto& entry : fs::recursive_directory_iterator(folder_ / "out")) {
@@ -51,7 +51,7 @@ class LoraKeys : public RunsTest {
     io::write_safetensors(folder_ / name, entries, {});
   }
 
-  /// The latents of a video made with these keys.
+  /// The latents of a video with these keys.
   HostArray latents(std::vector<std::string> keys) {
     std::vector<std::string> words{"generate", "tiny.yml", "prompt=a red square",
                                    "contact_sheet=False", "save_latents=latents.safetensors"};

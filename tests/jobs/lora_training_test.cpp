@@ -1,4 +1,4 @@
-// `enable_lora` in train: adapters of tiny models, what is made of them, and what is refused.
+// `enable_lora` in train: adapters of tiny models, their use, and errors.
 #include <gmock/gmock.h>
 
 #include <algorithm>
@@ -116,7 +116,7 @@ TEST_F(LoraTraining, WorksWithEverythingThatAStepMayHave) {
   EXPECT_EQ(config.at("r").as_int(), 3);
   EXPECT_EQ(config.at("lora_alpha").as_number(), 6);
   EXPECT_TRUE(config.at("use_rslora").as_bool());
-  // Dropout falls alike on layers that are stacked and on those that are not.
+  // Dropout is equal for stacked layers and unrolled ones.
   const std::vector<std::string> both{"max_train_steps=2", "lora_dropout=0.2",
                                       "lora_init=gaussian"};
   std::vector<std::string> unrolled = both;
@@ -159,7 +159,7 @@ TEST_F(LoraTraining, MakesVideosWhileItTrainsAndAfter) {
   ASSERT_EQ(evaluated.status, 0) << evaluated.err;
   EXPECT_THAT(evaluated.err, Not(HasSubstr("holds a whole network")));
   EXPECT_THAT(evaluated.out, HasSubstr("adapter: outputs/kites/checkpoints/2/adapter"));
-  // What a new run would train does not say which layers this one has.
+  // The keys for new adapters do not change the layers of an existing one.
   const Outcome otherwise =
       run({"evaluate", "outputs/kites/config.yml", data, "lora_target_modules=attn2.to_v"});
   const auto losses_in = [](const std::string& text) {
@@ -217,7 +217,7 @@ TEST_F(LoraTraining, WhatCannotBeTrainedOfAFileIsNotDropped) {
 TEST_F(LoraTraining, GoesOnFromTheFirstFileAndMergesTheOthers) {
   ASSERT_EQ(train("first", {"max_train_steps=2", "learning_rate=0.05"}).status, 0);
   const std::string adapter = (checkpoint("first", 2) / "adapter").string();
-  // A rate of 0 leaves it as it was.
+  // At a rate of 0 the adapter does not change.
   const std::string from = "lora_config={lora_model_name_or_path: [" + adapter + "]}";
   const Outcome again = train("again", {"max_train_steps=1", "learning_rate=0", from});
   ASSERT_EQ(again.status, 0) << again.err;
@@ -244,13 +244,13 @@ TEST_F(LoraTraining, GoesOnFromTheFirstFileAndMergesTheOthers) {
 TEST_F(LoraTraining, TrainsImageModelsAndExperts) {
   const Outcome low = train("low", {"max_train_steps=1", "train_expert=low_noise"}, "wan22_t2v");
   ASSERT_EQ(low.status, 0) << low.err;
-  // diffusers' load_lora_weights reads these keys into whichever expert it is told.
+  // diffusers' load_lora_weights loads these keys into the requested expert.
   EXPECT_THAT(names(checkpoint("low", 1) / "adapter" / kFile).front(),
               testing::StartsWith("transformer.blocks."));
   const Outcome sampled =
       run({"generate", "outputs/low/config.yml", "prompt=a", "contact_sheet=false"});
   EXPECT_EQ(sampled.status, 0) << sampled.err;
-  // By itself the file goes into the expert that it was trained for, and into no other.
+  // The file is loaded into the expert that it was trained for, and not into the other one.
   const Outcome plain =
       run({"generate", "outputs/low/config.yml", "prompt=a", "contact_sheet=false",
            "run_name=", "video_folder=elsewhere", "enable_lora=true",

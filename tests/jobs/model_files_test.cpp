@@ -1,6 +1,5 @@
-// Files that are not what they seem, or that nothing takes, as every command meets them: what says
-// itself how it was trained, variants of a known network, other adapters, schedulers of other
-// models.
+// Files that are different from what they seem, in every command: with markers of their training,
+// variants of a known network, other adapters, schedulers of other models.
 #include <gmock/gmock.h>
 
 #include <filesystem>
@@ -80,7 +79,7 @@ class ModelFiles : public OnePipelineFile {
                                "run_name=" + name});
     return run(more);
   }
-  /// In every command that could take it.
+  /// In every command that could use it.
   void expect_refused(const std::string& model, const std::string& kind) {
     const auto refuses = [&](const Outcome& outcome) {
       EXPECT_EQ(outcome.status, 1) << outcome.out;
@@ -123,7 +122,7 @@ TEST_F(ModelFiles, ThatMarkThemselvesAreSampledAsTheySay) {
               HasSubstr("v-prediction (by modelspec.prediction_type `v`)"));
   EXPECT_THAT(run({"inspect", "noob.safetensors", "--check"}).out,
               HasSubstr("; it learned v-prediction, zero terminal SNR"));
-  // Keys win, and it is said.
+  // Keys override the file, with a log line.
   EXPECT_EQ(latents({"prediction_type=epsilon"}, "spec.safetensors").bytes, plain.bytes);
   EXPECT_EQ(latents({"prediction_type=v_prediction"}, "sdxl.safetensors").bytes, velocity.bytes);
   EXPECT_THAT(generate({"prediction_type=epsilon"}, "spec.safetensors").err,
@@ -131,7 +130,7 @@ TEST_F(ModelFiles, ThatMarkThemselvesAreSampledAsTheySay) {
   EXPECT_EQ(
       latents({"diffusion_scheduler_config={prediction_type: epsilon}"}, "spec.safetensors").bytes,
       plain.bytes);
-  // The network's file says it beside a pipeline's folder too.
+  // The marker of a network's file also applies next to a pipeline's folder.
   fs::copy(io::golden("sdxl"), folder_ / "whole", fs::copy_options::recursive);
   EXPECT_EQ(scheduler_of("whole").at("prediction_type").as_string(), "epsilon");
   EXPECT_EQ(
@@ -155,7 +154,7 @@ TEST_F(ModelFiles, ThatMarkThemselvesAreConvertedAndTrainedAsTheySay) {
     const Outcome outcome = train(model, model);
     ASSERT_EQ(outcome.status, 0) << outcome.err;
   }
-  // Keys win, and it is said as `generate` says it.
+  // Keys override the file, with the same log line as in `generate`.
   constexpr const char* kOther = "taken to predict epsilon, as was asked for, not v_prediction";
   const std::vector<std::string> epsilon{"prediction_type=epsilon"};
   EXPECT_THAT(train("noob", "asked", epsilon).err, HasSubstr(kOther));
@@ -165,7 +164,7 @@ TEST_F(ModelFiles, ThatMarkThemselvesAreConvertedAndTrainedAsTheySay) {
   const io::Json kept = scheduler_of("out/noob.safetensors/checkpoints/1");
   EXPECT_EQ(kept.at("prediction_type").as_string(), "v_prediction");
   EXPECT_TRUE(kept.at("rescale_betas_zero_snr").as_bool());
-  // A scheduler beside the file counts for training as it does for sampling.
+  // A scheduler next to the file applies to training as to sampling.
   write("scheduler/scheduler_config.json",
         R"({"_class_name": "EulerDiscreteScheduler", "prediction_type": "v_prediction",
             "beta_start": 0.00085, "beta_end": 0.012, "beta_schedule": "scaled_linear",
@@ -214,7 +213,7 @@ TEST_F(ModelFiles, OfSchedulersOfOtherModelsAreRefused) {
   }
   bring_folder("other", R"({"_class_name": "NoSuchScheduler", "beta_start": 0.001})");
   expect_refused("other", "NoSuchScheduler");
-  // Beside a single file too.
+  // Also next to a single file.
   write("scheduler/scheduler_config.json", R"({"_class_name": "EDMEulerScheduler"})");
   const auto refused = [&](const Outcome& outcome) {
     EXPECT_EQ(outcome.status, 1);
@@ -319,8 +318,7 @@ TEST_F(ModelFiles, AreSaidWithWhatTakesThem) {
                     Not(HasSubstr("; wan_vae_pretrained_model_name_or_path=no_vae"))));
   const std::string lora = io::golden("lora/sdxl_kohya.safetensors").string();
   EXPECT_THAT(said(lora), AllOf(HasSubstr("accepted: LoRA: kohya"), HasSubstr("lora=" + lora)));
-  // With its configuration beside it: 2 groups of a norm, where published ones have 32, are in no
-  // shape.
+  // With its config.json: groups of a norm (2, in published models 32) are not in any shape.
   fs::create_directory(folder_ / "flux");
   fs::copy_file(io::golden("single/flux_ae.safetensors"), folder_ / "flux/ae.safetensors");
   fs::copy_file(io::golden("flux_dev/vae/config.json"), folder_ / "flux/config.json");
@@ -341,7 +339,7 @@ TEST_F(ModelFiles, OfAdaptersHaveAShortForm) {
                             .bytes);
 }
 
-// As ComfyUI's files of Flux have them.
+// As in ComfyUI's files of Flux.
 TEST_F(ModelFiles, OfFluxWithBothTextEncodersBecomeThem) {
   std::vector<io::SafetensorsFile> files;
   std::vector<io::TensorEntry> entries;
@@ -358,7 +356,7 @@ TEST_F(ModelFiles, OfFluxWithBothTextEncodersBecomeThem) {
       entries.push_back(io::TensorEntry::of(prefix + tensor.name, tensor));
     }
     fs::create_directory(folder_ / "flux" / part);
-    if (part != std::string("text_encoder_2")) {  // whose sizes are in the shapes
+    if (part != std::string("text_encoder_2")) {  // their sizes are in the shapes
       fs::copy_file(io::golden(std::string("flux_schnell/") + part + "/config.json"),
                     folder_ / "flux" / part / "config.json");
     }

@@ -21,7 +21,8 @@ class OnePipelineFile : public RunsTest {
     if (IsSkipped()) {
       return;
     }
-    // Sizes of a tiny model are not the released ones: they are said beside the file.
+    // The sizes of a tiny model are not the released ones: config files next to the weights have
+    // them.
     std::filesystem::copy_file(io::golden("single/sdxl.safetensors"), folder_ / "sdxl.safetensors");
     for (const char* part : {"unet", "vae", "text_encoder", "text_encoder_2"}) {
       std::filesystem::create_directory(folder_ / part);

@@ -1,4 +1,4 @@
-// Training over a mesh of CPU devices as a user runs it.
+// Training over a mesh of CPU devices.
 #include <gmock/gmock.h>
 
 #include <algorithm>
@@ -45,8 +45,8 @@ TEST_F(Parallel, RunsGoOnOnOtherDevices) {
   const std::vector<std::string> found = losses("moved");
   ASSERT_EQ(found.size(), 4U);
   for (size_t i = 0; i < found.size(); ++i) {
-    // F32 rounding of sums in another order, carried on by updates of 1e-3 whose sign is rounding
-    // noise where a gradient is nearly zero.
+    // F32 rounding of sums in another order, amplified by updates of 1e-3 whose sign depends on
+    // rounding if a gradient is nearly zero.
     const double wanted = std::stod(expected[i]);
     EXPECT_NEAR(std::stod(found[i]), wanted, 1e-3 * wanted) << i;
   }

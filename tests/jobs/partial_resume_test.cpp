@@ -1,4 +1,4 @@
-// Runs that go on from checkpoints without an optimizer's state, or without an average.
+// Runs that resume from checkpoints without the optimizer's state, or without EMA weights.
 #include <gmock/gmock.h>
 
 #include <memory>
@@ -18,7 +18,7 @@ using ::testing::HasSubstr;
 
 class PartialResume : public RunsTest {
  protected:
-  /// Two steps, then two more, each with words of its own.
+  /// Two steps, then two more, with different arguments.
   Outcome in_parts(std::vector<std::string> all, const std::vector<std::string>& first,
                    const std::vector<std::string>& second) {
     const auto train = [&](const std::vector<std::string>& more) {
@@ -36,7 +36,7 @@ class PartialResume : public RunsTest {
     EXPECT_THAT(after.out, HasSubstr("resumed after step 2"));
     return after;
   }
-  /// A count of train_state.json.
+  /// An integer in train_state.json.
   int64_t count(const fs::path& run_folder, const std::string& name) const {
     return io::Json::read(folder_ / run_folder / "checkpoints/4/train_state.json")
         .at(name)
@@ -64,7 +64,7 @@ TEST_F(PartialResume, KeepsScheduleAndAverageWithoutAnOptimizersState) {
                                          "ema_decay=0.99",
                                          "lr_schedule=linear"};
     const Outcome after = in_parts(words, {}, {"save_optimizer=true"});
-    EXPECT_THAT(after.out, HasSubstr("its moments begin at zero"));
+    EXPECT_THAT(after.out, HasSubstr("the moments start at zero"));
     const fs::path made = fs::path("out") / optimizer;
     EXPECT_EQ(count(made, "updates"), 4);
     EXPECT_EQ(count(made, "updates_of_moments"), 2);
@@ -77,7 +77,7 @@ TEST_F(PartialResume, KeepsScheduleAndAverageWithoutAnOptimizersState) {
 TEST_F(PartialResume, BeginsAnAverageThatWasNotKept) {
   const Outcome after = in_parts({"train", "tiny.yml", "run_name=later"}, {}, {"ema_decay=0.99"});
   EXPECT_THAT(after.out, AllOf(HasSubstr("changed: ema_decay: 0 -> 0.99"),
-                               HasSubstr("the checkpoint holds no average")));
+                               HasSubstr("the checkpoint has no EMA weights")));
   EXPECT_EQ(count("out/later", "updates"), 4);
   EXPECT_EQ(count("out/later", "updates_of_moments"), 4);
   EXPECT_EQ(count("out/later", "updates_of_average"), 2);
@@ -98,7 +98,7 @@ TEST_F(PartialResume, KeepsTheAverageOfAnAdapter) {
   EXPECT_EQ(count("outputs/lora", "updates_of_average"), 4);
 }
 
-// Between the two renames of a file system that cannot exchange names.
+// Between the two renames, on a file system that cannot exchange names.
 TEST_F(PartialResume, FindsTheCheckpointThatAnInterruptedWriterHadPutAside) {
   ASSERT_EQ(run({"train", "tiny.yml", "max_train_steps=2"}).status, 0);
   const fs::path checkpoints = folder_ / "out/tiny/checkpoints";
@@ -110,7 +110,7 @@ TEST_F(PartialResume, FindsTheCheckpointThatAnInterruptedWriterHadPutAside) {
   EXPECT_FALSE(fs::exists(checkpoints / "2.replaced"));
 }
 
-/// Commands that read a run's newest checkpoint while its training goes on.
+/// Commands that read a run's newest checkpoint while it is training.
 class BesideATraining : public RunsTest {
  protected:
   void SetUp() override {
@@ -130,7 +130,7 @@ class BesideATraining : public RunsTest {
     fs::rename(checkpoints() / "4", folder_ / "aside");
   }
   fs::path checkpoints() const { return folder_ / "out/tiny/checkpoints"; }
-  /// What the training does meanwhile.
+  /// Simulates the progress of the training.
   void go_on() const {
     if (fs::exists(checkpoints() / "2")) {
       fs::rename(folder_ / "aside", checkpoints() / "4");
@@ -154,7 +154,7 @@ TEST_F(BesideATraining, GenerateTakesTheNewestAgain) {
   std::vector<std::string> said;
   GenerateObserver observer;
   observer.on_notice = [&](const std::string& line) { said.push_back(line); };
-  observer.on_begin = [&] { go_on(); };  // a checkpoint was chosen, none of its weights are read
+  observer.on_begin = [&] { go_on(); };  // a checkpoint is selected, its weights are not read yet
   const GenerateResult made =
       here({"prompt=a square"}, [&](const Config& config) { return generate(config, observer); });
   EXPECT_THAT(said, ::testing::Contains(AllOf(HasSubstr("checkpoints/2 was removed by a training"),
@@ -177,7 +177,7 @@ TEST_F(BesideATraining, EvaluateTakesTheNewestAgain) {
   EXPECT_EQ(found.step, 4);
 }
 
-// A step that was asked for is no other one.
+// A requested step is never replaced by another one.
 TEST_F(BesideATraining, AStepThatWasAskedForIsNotReplaced) {
   Observer observer;
   observer.on_task = [&](const std::string& what, int64_t) {

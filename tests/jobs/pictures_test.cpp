@@ -1,5 +1,5 @@
-// Models that make images as a user trains and samples them: the reference's tiny Flux, and the
-// demo's UNet from scratch.
+// Training and sampling of image models: the reference's tiny Flux, and the demo's UNet from
+// scratch.
 #include <gmock/gmock.h>
 
 #include <string>
@@ -32,7 +32,7 @@ class PicturesCommand : public RunsTest {
     more.insert(more.begin(), {"train", "images.yml"});
     return run(more);
   }
-  /// Of a run that has made no step.
+  /// For a run without a completed step.
   Outcome refused(const std::string& key) { return train({key, "run_name=other"}); }
   void expect_trains(const std::string& name, std::vector<std::string> more = {}) {
     more.push_back("run_name=" + name);
@@ -49,7 +49,7 @@ class PicturesCommand : public RunsTest {
     EXPECT_EQ(made.extension(), ".png");
     EXPECT_TRUE(fs::exists(folder_ / made));
   }
-  /// In two parts, from records, and from what is kept of the pictures: the losses of `run`.
+  /// In two parts, from records, and from cached encodings: the losses of `run`.
   void expect_the_same_however_it_is_read() {
     expect_trains("parts", {"max_train_steps=1"});
     expect_trains("parts");
@@ -78,7 +78,7 @@ TEST_F(PicturesCommand, TrainAndSampleFlux) {
   EXPECT_THAT(run({"generate", "images.yml", "height=36", "prompt=a ball"}).err,
               Not(HasSubstr(said)));
 
-  // What was saved of the run says what it was made with.
+  // The run's saved configuration is complete.
   const config::Config saved = config::load(folder_ / "out/run/config.yml").config;
   EXPECT_EQ(saved.generate.num_frames, 1);
   EXPECT_EQ(saved.generate.height, 32);
@@ -119,7 +119,7 @@ TEST_F(PicturesCommand, ArePlannedWithTheGuidanceThatTheyAreMadeWith) {
   EXPECT_THAT(planned("sdxl", {}), HasSubstr(", with guidance"));
   EXPECT_THAT(planned("sdxl", {"do_classifier_free_guidance=false"}),
               Not(HasSubstr("with guidance")));
-  // Flux is told the scale, and has a pass without the prompt for a negative one alone.
+  // Flux has the scale as an input, and a second pass only with a negative prompt.
   EXPECT_THAT(planned("flux_dev", {}), Not(HasSubstr("with guidance")));
   EXPECT_THAT(planned("flux_dev", {"negative_prompt=fog", "true_cfg_scale=3"}),
               HasSubstr(", with guidance"));
@@ -134,7 +134,7 @@ TEST_F(PicturesCommand, TrainAndSampleAUNetFromScratch) {
   ASSERT_EQ(losses("run").size(), 2U);
   expect_the_same_however_it_is_read();
 
-  // A checkpoint says itself how it is sampled.
+  // A checkpoint has its own sampling schedule.
   const fs::path checkpoint = folder_ / "out/run/checkpoints/2";
   EXPECT_TRUE(fs::exists(checkpoint / "unet/config.json"));
   EXPECT_TRUE(fs::exists(checkpoint / "unet_ema/config.json"));

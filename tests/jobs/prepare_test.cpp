@@ -1,4 +1,4 @@
-// Videos to TFRecords as a user makes them, and training on what came of it.
+// Videos to TFRecords, and training on them.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
@@ -112,7 +112,7 @@ TEST_F(PrepareCommand, SurvivesBeingKilledAtAnyMoment) {
   ASSERT_EQ(run({"prepare", "tiny.yml", "tfrecords_dir=whole", "no_records_per_shard=1"}).status,
             0);
   const auto whole = contents("whole");
-  // Killed again and again, a little later each time, until one run reaches the end.
+  // Killed repeatedly, a little later each time, until one run completes.
   write("kill.sh", "cd " + quoted(folder_.string()) + "\nfor i in $(seq 1 400); do\n" +
                        quoted(std::string(KINEMA_BINARY_DIR) + "/kinema") +
                        " prepare tiny.yml no_records_per_shard=1 >>.log 2>&1 &\n"
@@ -140,7 +140,7 @@ TEST_F(PrepareCommand, MakesRecordsThatTrain) {
 
 TEST_F(PrepareCommand, MakesRecordsOfSeveralSizesThatTrain) {
   fs::copy(golden_, folder_ / "clips", fs::copy_options::recursive);
-  for (int i = 0; i < 12; i += 2) {  // tall ones and short ones beside the square ones
+  for (int i = 0; i < 12; i += 2) {  // tall and short ones, in addition to the square ones
     const bool tall = i % 4 == 0;
     HostArray frames(Shape{DType::U8, {tall ? 8 : 4, tall ? 48 : 32, tall ? 32 : 48, 3}});
     for (size_t j = 0; j < frames.bytes.size(); ++j) {
@@ -175,7 +175,7 @@ TEST_F(PrepareCommand, SaysThatRecordsHoldTheMiddle) {
   EXPECT_THAT(outcome.err, HasSubstr("random_start (command line) has no meaning for records"));
 }
 
-// What decides the records is what a model's folder holds, not where it lies.
+// Records depend on the contents of a model's folder, not on its path.
 TEST_F(PrepareCommand, RefusesToGoOnWithOtherWeightsInTheSameFolder) {
   fs::copy(std::string(KINEMA_SOURCE_DIR) + "/tests/golden/wan21_t2v", folder_ / "model",
            fs::copy_options::recursive);
@@ -203,7 +203,7 @@ TEST_F(PrepareCommand, RefusesToGoOnWithOtherWeightsInTheSameFolder) {
       std::string other = whole;
       other.back() = static_cast<char>(other.back() ^ 1);
       std::ofstream(entry.path(), std::ios::binary) << other;
-      fs::last_write_time(entry.path(), time);  // nor does its size say that it is another one
+      fs::last_write_time(entry.path(), time);  // with the same size and time as before
       prepare("model").expect_error(
           part == std::string("vae") ? "content of vae is" : "content of text encoder's folder");
       std::ofstream(entry.path(), std::ios::binary) << whole;
@@ -229,7 +229,7 @@ TEST_F(PrepareCommand, GivesTheReferencesRecords) {
   // Decoded pixels are within 3 of 255 levels of the reference's, 0.024 in [-1, 1]; the encoder's
   // means follow them about one to one, and latents are divided by a deviation near 1.
   constexpr double kPixels = 3.0 / 127.5;
-  // Embeddings only differ by rounding: the reference's own is 1e-6.
+  // Embeddings differ only by rounding: the reference's own error is 1e-6.
   constexpr double kRounding = 1e-4;
   for (int64_t i = 0; i < made->size(); ++i) {
     SCOPED_TRACE(i);

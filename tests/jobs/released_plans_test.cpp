@@ -1,4 +1,5 @@
-// The steps of the shipped configurations, whose models are known by name and need not be here.
+// The steps of the shipped configurations, whose models are known by name and need not be
+// downloaded.
 #include <gtest/gtest.h>
 
 #include <filesystem>

@@ -1,4 +1,4 @@
-// The keys that let sampling steps reuse earlier ones, as a user sets them.
+// The keys that let sampling steps reuse earlier ones.
 #include <gmock/gmock.h>
 
 #include <string>
@@ -22,7 +22,7 @@ class ReuseKeys : public RunsTest {
     ASSERT_EQ(run({"train", "tiny.yml", "max_train_steps=1"}).status, 0);
   }
 
-  /// Steps that reused earlier ones.
+  /// The number of steps that reused earlier ones.
   int64_t reused(std::vector<std::string> keys) {
     std::vector<std::string> words{"generate", "tiny.yml", "num_inference_steps=12",
                                    "contact_sheet=False", "--json"};
@@ -42,7 +42,7 @@ TEST_F(ReuseKeys, DoWhatTheySay) {
   EXPECT_EQ(reused({}), 0);
   EXPECT_EQ(reused({"use_kv_cache=True"}), 0);
   EXPECT_EQ(reused({"use_cfg_cache=True", "use_kv_cache=True"}), 4);
-  // Whole: the first two, then one after each skip.
+  // Computed completely: the first two, then one after each skip.
   EXPECT_EQ(reused({"use_magcache=True", "mag_ratios_base=[1,1]", "magcache_K=1"}), 5);
   EXPECT_EQ(reused({"use_magcache=True", "mag_ratios_base_480p=[1,1]", "magcache_K=0"}), 0);
 }

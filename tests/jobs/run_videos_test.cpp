@@ -1,4 +1,4 @@
-// Videos that a training run makes of its prompts, as a user sees them, on the CPU plugin.
+// Videos of a run's prompts during the training, on the CPU plugin.
 #include <gmock/gmock.h>
 
 #include <string>
@@ -20,7 +20,8 @@ class RunVideos : public RunsTest {
     EXPECT_FALSE(out.empty()) << path;
     return out;
   }
-  /// The mp4 and the sheet of samples/STEP are those that generate makes of the checkpoint STEP.
+  /// The mp4 and contact sheet in samples/STEP equal those that generate makes from the checkpoint
+  /// STEP.
   void expect_as_generated(int step, std::vector<std::string> settings) {
     const std::string name = "generated" + std::to_string(step);
     settings.insert(settings.begin(), {"generate", "tiny.yml", "video_folder=" + name,
@@ -71,7 +72,7 @@ TEST_F(RunVideos, AreThoseThatGenerateMakesOfTheCheckpoint) {
   const std::string seen = events();
   EXPECT_EQ(count(seen, "GIF89a"), 4U);
   EXPECT_EQ(count(seen, "samples/001_a_blue_square"), 2U);
-  // What is written beside a video makes it again, by the checkpoint that it was made by.
+  // A video's .json makes it again, from the same checkpoint.
   const std::string made = "out/tiny/samples/2/001_a_blue_square.json";
   const Outcome there = run({"generate", made, "executable_cache=../kinema_cli_programs"});
   EXPECT_EQ(there.status, 0) << there.err;
@@ -79,13 +80,13 @@ TEST_F(RunVideos, AreThoseThatGenerateMakesOfTheCheckpoint) {
             bytes("out/tiny/samples/2/001_a_blue_square.mp4"));
   run({"generate", made, "generate_checkpoint_step=3"})
       .expect_error("has no checkpoint of step 3; there are 2, 4");
-  // Elsewhere the folder of runs is not known.
+  // In another folder, the folder of runs is unknown.
   fs::copy(folder_ / made, folder_ / "moved.json");
-  run({"generate", "moved.json"}).expect_error("outputs/tiny/checkpoints holds no checkpoint");
+  run({"generate", "moved.json"}).expect_error("outputs/tiny/checkpoints contains no checkpoint");
   const Outcome again = run({"generate", made, "output_dir=out", "video_folder=again",
                              "executable_cache=../kinema_cli_programs"});
   EXPECT_EQ(again.status, 0) << again.err;
-  EXPECT_THAT(again.err, HasSubstr("these are not used, as they are of the machine"));
+  EXPECT_THAT(again.err, HasSubstr("are not used, because they are of the machine"));
   EXPECT_EQ(bytes("again/001_a_blue_square.mp4"),
             bytes("out/tiny/samples/2/001_a_blue_square.mp4"));
 }
@@ -122,7 +123,7 @@ TEST_F(RunVideos, BeforeAndAfterTrainingAreCompared) {
   EXPECT_LT(row.at("eval/ssim").as_number(), 1);
   EXPECT_GT(row.at("eval/psnr").as_number(), 0);
   EXPECT_THAT(events(), HasSubstr("eval/ssim"));
-  // A resumed run compares with the video from before the first step, not before its own.
+  // A resumed run compares with the video from before the first step, not from before the resume.
   const Outcome more =
       run({"train", "tiny.yml", "enable_ssim=true", "num_frames=8", "learning_rate=0.05",
            "learning_rate_schedule_steps=4", "enable_generate_video_for_eval=true", "eval_every=1",
@@ -158,7 +159,7 @@ TEST_F(RunVideos, ThatFailOnTheWayDoNotEndTheRun) {
 }
 
 TEST_F(RunVideos, GiveWayToASignal) {
-  // So many sampling steps that the evaluation after the first step would not end.
+  // With this many sampling steps, the evaluation after the first step would not end.
   write("stop.sh", "cd " + quoted(folder_.string()) + "\n" +
                        quoted(std::string(KINEMA_BINARY_DIR) + "/kinema") +
                        " train tiny.yml enable_generate_video_for_eval=true eval_every=1 "

@@ -1,5 +1,4 @@
-// Run by mpirun as two processes, which sample a run's newest checkpoint while its training goes
-// on.
+// Run by mpirun with two processes, which sample a run's newest checkpoint while it is training.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -20,7 +19,7 @@ using ::testing::Contains;
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 
-/// Checkpoint 2 of a run of 4 steps lies there, and 4 aside.
+/// Checkpoint 2 of a run of 4 steps is in place, and 4 is in another folder.
 class SharedGeneration : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -66,7 +65,7 @@ class SharedGeneration : public ::testing::Test {
     return world().talk().gather(own, {.what = "the test", .seconds = 300});
   }
   fs::path checkpoints() const { return folder_ / "out/tiny/checkpoints"; }
-  /// What the training does meanwhile.
+  /// Simulates the progress of the training.
   void go_on() const {
     if (fs::exists(checkpoints() / "2")) {
       fs::rename(folder_ / "aside", checkpoints() / "4");
@@ -91,7 +90,7 @@ class SharedGeneration : public ::testing::Test {
   fs::path before_;
 };
 
-// Process 0 has made its video by the time process 1 wants the weights.
+// Process 0 has made its video before process 1 reads the weights.
 TEST_F(SharedGeneration, TakesTheNewestAgainWhereOneOfThemLosesTheCheckpoint) {
   GenerateObserver observer;
   if (is_first()) {

@@ -1,4 +1,4 @@
-// A whole pipeline in one file, and LoRA files of its family, as a user of `generate` gives them.
+// A whole pipeline in one file, and LoRA files for it, in `generate`.
 #include <gmock/gmock.h>
 
 #include <cmath>
@@ -80,7 +80,7 @@ TEST_F(OnePipelineFile, IsTrainedWhereverItsEncodingsAreKept) {
     ASSERT_EQ(outcome.status, 0) << outcome.err;
   }
   EXPECT_EQ(losses("kept_in_kept"), losses("kept_in_"));
-  // Other text encoders are other states.
+  // Other text encoders give other states.
   const std::string models = read_text(folder_ / "kept/models.json");
   EXPECT_THAT(models, HasSubstr("sdxl.safetensors"));
 }
@@ -133,7 +133,7 @@ TEST_F(OnePipelineFile, BecomesAFolderThatMakesTheSamePicture) {
   EXPECT_THAT(comfy.err, HasSubstr("vae, text_encoder, text_encoder_2 stay"));
 }
 
-// As ComfyUI's files of Flux have them, without T5.
+// As in ComfyUI's files of Flux, without T5.
 TEST_F(OnePipelineFile, OfFluxBecomesTheModelsThatItHolds) {
   std::vector<io::SafetensorsFile> files;
   std::vector<io::TensorEntry> entries;
@@ -183,7 +183,7 @@ TEST_F(OnePipelineFile, KeepsTheUNetsBlocksNarrow) {
     }
     EXPECT_GT(most, 0);  // something was rounded,
     EXPECT_LT(most,
-              0.02);  // to 7 or 3 bits, of latents of up to 2.4 that are noise for the most part
+              0.02);  // to 7 or 3 bits, of latents up to 2.4, which are mostly noise
   };
   const HostArray int8 = latents({"weights_storage=int8"}, "whole");
   expect_near(int8);
@@ -193,7 +193,7 @@ TEST_F(OnePipelineFile, KeepsTheUNetsBlocksNarrow) {
     ASSERT_EQ(run({"convert", "whole/unet", file, "--to", to}).status, 0);
     expect_near(latents({"wan_transformer_pretrained_model_name_or_path=" + file}, "whole"));
   }
-  // Codes that a file has are not rounded again.
+  // Codes in a file are not rounded again.
   EXPECT_EQ(latents({"wan_transformer_pretrained_model_name_or_path=int8.safetensors",
                      "weights_storage=int8"},
                     "whole")

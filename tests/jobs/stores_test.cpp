@@ -1,4 +1,4 @@
-// Training, preparing and sampling with paths of stores, as a user does, against real servers.
+// Training, preparing and sampling with paths in stores, against real servers.
 #include <gmock/gmock.h>
 
 #include <string>
@@ -27,7 +27,7 @@ class StoresOnCpu : public RunsTest {
                        testing::UnitTest::GetInstance()->current_test_info()->name(), name);
   }
 
-  /// Runs on a machine with a cache of its own.
+  /// Runs with the cache of one of several machines.
   Outcome on(const std::string& machine, const std::vector<std::string>& arguments) {
     return run(arguments, "KINEMA_CACHE='" + (folder_ / machine).string() + "'");
   }
@@ -126,7 +126,7 @@ TEST_F(StoresOnCpu, RecordsGoToAStoreAndAreTrainedOnFromThere) {
   const std::vector<std::string> of_copy = losses("tiny");
   EXPECT_TRUE(fs::exists(folder_ / "c/stores/read"));
 
-  // The same without a copy.
+  // The same without a local copy.
   fs::remove_all(folder_ / "out");
   const Outcome ranged =
       run(train, "KINEMA_STORE_COPY_GB=0 KINEMA_CACHE='" + (folder_ / "d").string() + "'");
@@ -150,7 +150,7 @@ TEST_F(StoresOnCpu, VideosAreMadeOfARunInAStore) {
   EXPECT_THAT(names(uri("gs", "videos")), Contains(testing::EndsWith(".mp4")));
 }
 
-// The store was away when the run of one process wrote its last checkpoint.
+// The store was unreachable when the run of one process wrote its last checkpoint.
 TEST_F(StoresOnCpu, ACheckpointThatWasNotSentIsSentByARunOfTwoProcesses) {
   const std::string output = "output_dir=" + uri("gs", "out");
   const std::vector<std::string> words{"train",
@@ -172,7 +172,7 @@ TEST_F(StoresOnCpu, ACheckpointThatWasNotSentIsSentByARunOfTwoProcesses) {
   ASSERT_TRUE(fs::exists(here / "4/manifest.json"));
   std::ofstream(here / "4.unsent");
 
-  // The command of each, at the same time.
+  // The commands of both processes, started at the same time.
   std::string both = "cd " + quoted(folder_.string()) + "\n";
   for (const char* rank : {"1", "0"}) {
     both += "KINEMA_CACHE=a " + quoted(std::string(KINEMA_BINARY_DIR) + "/kinema");
@@ -193,7 +193,7 @@ TEST_F(StoresOnCpu, ACheckpointThatWasNotSentIsSentByARunOfTwoProcesses) {
   EXPECT_THAT(read_text(folder_ / ".out0"), HasSubstr("resumed after step 4"));
   EXPECT_THAT(names(uri("gs", "out/tiny")), Contains("checkpoints/4/manifest.json"));
 
-  // And one process goes on from the checkpoint of both, at once: nothing was left behind.
+  // One process resumes from the checkpoint of both, immediately: no partial file was left.
   const Outcome again = on("a", with({"max_train_steps=8"}));
   ASSERT_EQ(again.status, 0) << again.err;
   EXPECT_THAT(again.out, HasSubstr("resumed after step 6"));
@@ -213,7 +213,7 @@ TEST_F(StoresOnCpu, AStoreThatIsAwayIsOneError) {
 
 TEST_F(StoresOnCpu, KeysThatTakeNoStoreSaySo) {
   run({"train", "tiny.yml", "dump_to=gs://bucket/x"})
-      .expect_error("dump_to is \"gs://bucket/x\": expected a path of this machine");
+      .expect_error("dump_to is \"gs://bucket/x\": expected a local path");
   run({"train", "tiny.yml", "output_dir=gs://no"}).expect_error("gs://BUCKET/PATH");
   run({"train", "tiny.yml", "metrics_file=gs://"}).expect_error("gs://BUCKET/PATH");
   run({"train", "tiny.yml", "timing_metrics_file=s3://bucket/"}).expect_error("a file in one");

@@ -1,4 +1,4 @@
-// Switches of the runtime as a user sets them: each is seen by what it does to a run.
+// Settings of the runtime, tested by their effect on a run.
 #include <gmock/gmock.h>
 
 #include <string>
@@ -64,7 +64,7 @@ TEST_F(SwitchesOfARun, MemoryOptionsAreNamedWhereNobodyTakesThem) {
   EXPECT_EQ(outcome.status, 0) << outcome.err;
   EXPECT_THAT(outcome.err, HasSubstr("memory_fraction: only the GPU plugin"));
   EXPECT_THAT(train({"run_name=b"}, "XLA_PYTHON_CLIENT_MEM_FRACTION=.9").err,
-              HasSubstr("which JAX reads: here it is memory_fraction="));
+              HasSubstr("which only JAX reads: in kinema use memory_fraction="));
 }
 
 TEST_F(SwitchesOfARun, MockDevicesStandForThoseThatAreNotHere) {
@@ -72,10 +72,9 @@ TEST_F(SwitchesOfARun, MockDevicesStandForThoseThatAreNotHere) {
       train({"hardware=tpu", "flags_profile=wan-train-v6e", "mock_devices=4",
              "ici_data_parallelism=2", "ici_fsdp_parallelism=1", "ici_context_parallelism=2"});
   ASSERT_EQ(outcome.status, 0) << outcome.err;
-  EXPECT_THAT(outcome.err,
-              HasSubstr("4 devices of the CPU plugin stand for those of hardware tpu"));
+  EXPECT_THAT(outcome.err, HasSubstr("4 devices of the CPU plugin simulate those of hardware tpu"));
   EXPECT_THAT(outcome.out, AllOf(HasSubstr("devices: 4, "), HasSubstr("completed step: 2")));
-  // As the plugin has them: nothing of the profile went to the CPU's compiler.
+  // The plugin's defaults: the CPU compiler got no flag of the profile.
   const io::Json flags = io::Json::read(folder_ / "out/tiny/flags.json");
   EXPECT_THAT(flags.at("platform").as_string(), HasSubstr("CPU"));
   EXPECT_FALSE(flags.at("flags").contains("xla_tpu_scoped_vmem_limit_kib"));
@@ -101,8 +100,8 @@ TEST_F(SwitchesOfARun, OptimizationLevelChangesWhatIsCompiled) {
             "optimization_level");
 }
 
-// A folder of programs may be shared by the machines of a mixed cluster: what was compiled for more
-// instructions than a run is limited to is not taken from it.
+// A cache of programs may be shared by the machines of a mixed cluster: a run with a limited
+// instruction set does not use programs that were compiled for more instructions.
 TEST_F(SwitchesOfARun, CpuIsaLimitsTheRunAndItsPrograms) {
   const Outcome whole = train({"executable_cache=programs"});
   ASSERT_EQ(whole.status, 0) << whole.err;
@@ -159,7 +158,7 @@ TEST_F(SwitchesOfARun, WithoutJitBlocksAreProgramsAndTheLossIsTheSame) {
   fs::remove_all(folder_ / "out");
   const Outcome outcome = train({"jit=false", "dump_to=dumped"});
   ASSERT_EQ(outcome.status, 0) << outcome.err;
-  // Operations are fused otherwise: F32 rounding, carried through one update.
+  // Operations are fused differently: F32 rounding, after one update.
   EXPECT_NEAR(last_loss(), whole, 1e-4 * whole);
   EXPECT_GT(files("dumped", ".blocks.mlir").size() + files("dumped", ".blocks.0.mlir").size(), 0U);
   train({"jit=false", "cpu_device_count=2", "ici_data_parallelism=2", "run_name=b"})
@@ -194,7 +193,7 @@ TEST_F(SwitchesOfARun, TransferGuardLetsATrainingRunPass) {
 }
 
 TEST_F(SwitchesOfARun, DebugNansNamesTheOperationOfABadStep) {
-  // Weights of 1e30 and more overflow where they are multiplied.
+  // Weights of 1e30 and more overflow in products.
   const Outcome outcome = train({"debug_nans=true", "learning_rate=1e30", "max_train_steps=3"});
   EXPECT_EQ(outcome.status, 1);
   EXPECT_THAT(outcome.err, AllOf(HasSubstr("is not finite, first in "),

@@ -16,7 +16,8 @@ namespace fs = std::filesystem;
 
 class TrainingRun : public cli_test::KinemaOnCpu {
  protected:
-  /// A run whose checkpoints are some 100 MB, so that writing one outlasts what follows at once.
+  /// A run with checkpoints of some 100 MB, so that writing one takes longer than the following
+  /// code.
   Training open(const pjrt::Client& client, const config::Loaded& loaded) {
     return prepare_training(loaded, client, folder_ / "run", {}, nullptr, {});
   }
@@ -26,7 +27,7 @@ class TrainingRun : public cli_test::KinemaOnCpu {
   }
 };
 
-// Under AddressSanitizer this also shows that the thread that writes touches nothing that is gone.
+// Under AddressSanitizer this also shows that the writing thread uses no destroyed object.
 TEST_F(TrainingRun, WaitsForTheCheckpointThatIsBeingWrittenWhenAStepThrows) {
   const config::Loaded loaded = configuration();
   const pjrt::Client client = runtime::open_client(resolve::client_spec(loaded.config));

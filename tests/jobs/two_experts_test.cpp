@@ -1,4 +1,4 @@
-// `train_expert: both`: the two transformers of Wan 2.2's pipelines in one run, as a user has it.
+// `train_expert: both`: the two transformers of a Wan 2.2 pipeline in one run.
 #include <gmock/gmock.h>
 
 #include <algorithm>
@@ -82,7 +82,8 @@ class BothExperts : public RunsTest {
 };
 
 TEST_F(BothExperts, StepsAreThoseOfARunOfTheExpert) {
-  // At a rate of 0 nothing changes, so that a loss is the step's and the expert's alone.
+  // At a rate of 0 the weights do not change, so that a loss depends only on the step and the
+  // expert.
   const Outcome both = train("both", {"learning_rate=0"});
   ASSERT_EQ(both.status, 0) << both.err;
   EXPECT_THAT(both.out, HasSubstr("expert: both, timesteps 0 to 1000, high_noise from 875 up"));
@@ -122,7 +123,7 @@ TEST_F(BothExperts, StopResumeAndWaitOnTheHostBitForBit) {
   EXPECT_EQ(experts("parts"), order);
   EXPECT_TRUE(bytes(checkpoint("parts", 6)) == bytes(checkpoint("whole", 6)));
 
-  // What a run was begun with it goes on with.
+  // A resumed run must train the same experts.
   train("parts", with({"max_train_steps=8", "train_expert=low_noise"}))
       .expect_error("train_expert is low_noise, but the run of");
   train("parts", {"ema_decay=0.9", "max_train_steps=8", "expert_steps=1"})
@@ -130,7 +131,7 @@ TEST_F(BothExperts, StopResumeAndWaitOnTheHostBitForBit) {
   train("parts", with({"max_train_steps=8", "boundary_ratio=0.5"}))
       .expect_error("boundary_ratio is 0.5, but the run of");
 
-  // Another run begins with both, or with its own one of them.
+  // Another run starts with both, or with one of them.
   expect_trains("next", {"init_from=parts", "learning_rate=0", "max_train_steps=1"});
   for (const std::string part : {"transformer", "transformer_2"}) {
     EXPECT_TRUE(bytes(checkpoint("next", 1) / part) == bytes(checkpoint("parts", 6) / part));
@@ -140,7 +141,7 @@ TEST_F(BothExperts, StopResumeAndWaitOnTheHostBitForBit) {
   EXPECT_TRUE(bytes(checkpoint("one", 1) / "transformer_2") ==
               bytes(checkpoint("parts", 6) / "transformer_2"));
   train("none", {"init_from=one"}).expect_error("holds transformer_2/ alone");
-  // A model in the place of the pipeline's.
+  // A run as the model, instead of a pipeline.
   expect_trains(
       "model", {"pretrained_model_name_or_path=out/parts", "learning_rate=0", "max_train_steps=1"});
   EXPECT_TRUE(bytes(checkpoint("model", 1) / "transformer_2") ==
@@ -161,7 +162,7 @@ TEST_F(BothExperts, AreEvaluatedSampledAndConvertedTogether) {
   const Outcome trained = train("seen", words);
   ASSERT_EQ(trained.status, 0) << trained.err;
 
-  // The numbers of the run's last evaluation, and its video, from its checkpoint.
+  // The same numbers as the run's last evaluation, and a video, from its checkpoint.
   std::vector<std::string> again{"evaluate", "out/seen/config.yml"};
   const Outcome evaluated = run(again);
   ASSERT_EQ(evaluated.status, 0) << evaluated.err;
@@ -178,7 +179,7 @@ TEST_F(BothExperts, AreEvaluatedSampledAndConvertedTogether) {
   ASSERT_EQ(made.status, 0) << made.err;
   EXPECT_TRUE(read_text(folder_ / "made/000_a_ball.mp4") ==
               read_text(folder_ / "out/seen/samples/6/000_a_ball.mp4"));
-  // The checkpoint named beside the pipeline, and its low-noise expert alone.
+  // The checkpoint as the network of the pipeline, and only its low-noise expert.
   const std::string seen = checkpoint("seen", 6).string();
   const auto named = [&](const std::string& transformer) {
     return latents(
@@ -247,7 +248,7 @@ TEST_F(BothExperts, TrainAnAdapterEach) {
   EXPECT_TRUE(pair(folder_.string(), "kites.safetensors", "kites_2.safetensors") == made);
   EXPECT_FALSE(pair(folder_.string(), "kites.safetensors", "kites.safetensors") == made);
 
-  // Each goes on from the file that says it is for it.
+  // Each adapter starts from the file that is for its expert.
   const fs::path saved = checkpoint("whole", 6);
   expect_trains("again",
                 {"enable_lora=true", "learning_rate=0", "max_train_steps=1",
@@ -259,7 +260,7 @@ TEST_F(BothExperts, TrainAnAdapterEach) {
 }
 
 TEST_F(BothExperts, AreNamedWhereAStepIsNotFinite) {
-  // Weights of 1e30 and more overflow where they are multiplied.
+  // Weights of 1e30 and more overflow in products.
   const Outcome outcome = train("bad", {"learning_rate=1e30", "save_final_checkpoint=false"});
   EXPECT_EQ(outcome.status, 1);
   EXPECT_THAT(outcome.err,
@@ -279,7 +280,7 @@ TEST_F(BothExperts, AreRefusedWhereThereIsOneOrNothingForOne) {
   train("x",
         {"wan_transformer_pretrained_model_name_or_path=" + golden_ + "/wan22_t2v/transformer"})
       .expect_error("is one transformer");
-  // Steps of one alone are said.
+  // A run with steps of only one expert logs it.
   const Outcome few = train("few", {"max_train_steps=1", "learning_rate=0"});
   ASSERT_EQ(few.status, 0) << few.err;
   EXPECT_THAT(few.err, HasSubstr("it stays as it is"));

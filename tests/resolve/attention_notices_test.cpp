@@ -35,13 +35,13 @@ TEST(AttentionNotices, BlockSizesThatAChipDoesNotTakeAreAnsweredWithTheNearest) 
            "{block_q: 3024, block_kv: 2048, block_kv_compute: 1024, block_q_dkv: 3024, "
            "block_kv_dkv: 2048, block_kv_dkv_compute: 1024, block_q_dq: 3024, "
            "block_kv_dq: 2048}");
-  EXPECT_THAT(attention_notices(documented, ""), IsEmpty());  // blocks of the compiler take any
+  EXPECT_THAT(attention_notices(documented, ""), IsEmpty());  // XLA's operations take any size
   const auto on_v5p = attention_notices(documented, "TPU v5p");
   ASSERT_EQ(on_v5p.size(), 1);
   EXPECT_THAT(on_v5p[0], HasSubstr("block_q 3024 is 2944, block_q_dkv 3024 is 2944"));
   EXPECT_THAT(on_v5p[0], HasSubstr("63 MiB of VMEM"));
 
-  // More than a core's memory: fewer keys at a time.
+  // More than a core's memory: fewer keys per block.
   const config::Config large =
       with("flash", "{block_q: 9472, block_kv: 1024, block_kv_compute: 1024}");
   EXPECT_THAT(attention_notices(large, "TPU v6e"), IsEmpty());
@@ -56,7 +56,7 @@ TEST(AttentionNotices, MemoryAndHeadsThatAChipDoesNotHaveAreAnsweredWithTheNeare
   const auto notices = [](const std::string& sizes, const char* chip) {
     return attention_notices(with("flash", sizes), chip);
   };
-  // 200 MB, and what not even the smallest tiles fit.
+  // 200 MB, and a limit that even the smallest tiles exceed.
   EXPECT_THAT(notices("{vmem_limit_bytes: 200000000}", "TPU v5p"),
               ElementsAre(HasSubstr("vmem_limit_bytes 200000000 is 66060288:")));
   EXPECT_THAT(notices("{vmem_limit_bytes: 200000000}", "TPU v4"),

@@ -1,4 +1,5 @@
-// What a configuration and a run's folders come to, before anything is loaded.
+// The settings of sampling that follow from a configuration and a run's folders, before anything is
+// loaded.
 #include "kinema/resolve/generation.h"
 
 #include <gmock/gmock.h>
@@ -33,7 +34,7 @@ class RunOfAPipeline : public testing::Test {
     fs::create_directories((scratch_ / file).parent_path());
     io::write_file(scratch_ / file, text);
   }
-  /// A pipeline of which the transformers are not looked at.
+  /// A pipeline with empty transformer folders.
   void pipeline(const std::string& scheduler, bool experts = false) {
     const std::string part = R"(["diffusers", "WanTransformer3DModel"])";
     write("wan/model_index.json",
@@ -45,7 +46,7 @@ class RunOfAPipeline : public testing::Test {
     fs::create_directories(scratch_ / "wan/transformer");
     fs::create_directories(scratch_ / "wan/transformer_2");
   }
-  /// A checkpoint with only what says that it is one.
+  /// A minimal checkpoint: only its metadata.
   void checkpoint(const std::string& run, const std::string& scheduler = "",
                   const std::string& expert = "none") {
     checkpoints::CheckpointFolder(scratch_ / "out" / run / "checkpoints")
@@ -83,7 +84,7 @@ TEST_F(RunOfAPipeline, IsSampledAsThePipelineSays) {
 
     EXPECT_EQ(schedule(loaded), (ScheduleConfig{.sampler = sampler, .shift = shift}));
 
-    // Through the resolved configuration too, and by the videos made while training.
+    // Also from the resolved configuration, and for videos during training.
     write("config.yml", config::to_yaml(loaded));
     const config::Loaded again = config::load(scratch_ / "config.yml");
     EXPECT_EQ(again.config, loaded.config);
@@ -129,7 +130,7 @@ TEST_F(RunOfAPipeline, OfAnUnknownSchedulerIsSampledByTheOneThatIsNamed) {
             (ScheduleConfig{.sampler = Sampler::FLOW_MATCH_EULER, .shift = 6}));
 }
 
-// As generate and train are: what is sampled is what was trained.
+// As in generate and train: the network is sampled as it was trained.
 TEST_F(RunOfAPipeline, IsSampledAsTheCheckpointThatIsNamedAsItsNetworkSays) {
   pipeline(kUniPc3);
   checkpoint("tuned", kEuler4);
@@ -155,7 +156,7 @@ TEST_F(RunOfAPipeline, PutsSamplesOfAPretrainedModelWhereItsNameIs) {
   const std::string network = "wan_transformer_pretrained_model_name_or_path";
   EXPECT_EQ(output(whole, "wan"), "out/samples/wan");
   EXPECT_EQ(output(whole, "wan/"), "out/samples/wan");
-  // Not after the pipeline, whose network is not sampled.
+  // The folder is not named after the pipeline, whose network is not sampled.
   EXPECT_EQ(output(network, "other"), "out/samples/other");
   EXPECT_EQ(output(network, "hub/models--Wan-AI--Wan2.1/snapshots/0a"), "out/samples/Wan2.1");
   checkpoint("tuned", kEuler4);
@@ -177,7 +178,7 @@ TEST_F(RunOfAPipeline, BeginsWithAPictureAndNoVideo) {
     const config::Loaded loaded = load({key + "=my clips/a.mp4"});
     EXPECT_THAT(
         [&] { schedule(loaded); },
-        ThrowsMessage<Error>(HasSubstr(key + " is the video my clips/a.mp4, but a picture")));
+        ThrowsMessage<Error>(HasSubstr(key + " is the video my clips/a.mp4, expected a picture")));
   }
 }
 
@@ -212,10 +213,10 @@ TEST_F(RunOfAPipeline, ThatIsNotThereIsNoOtherModel) {
       },
       ThrowsMessage<Error>(HasSubstr(run + "/config.yml as the configuration takes that run")));
   write("out/begun/config.yml", "seed: 0\n");
-  EXPECT_THAT([&] { said("begun"); }, ThrowsMessage<Error>(HasSubstr("holds no checkpoint")));
+  EXPECT_THAT([&] { said("begun"); }, ThrowsMessage<Error>(HasSubstr("contains no checkpoint")));
 }
 
-// As in MaxDiffusion, whose commands name the folder of the videos so.
+// As in MaxDiffusion, where run_name names the folder of the videos.
 TEST_F(RunOfAPipeline, MayBeANameForVideosWhereThereAreNoRuns) {
   pipeline(kUniPc3);
   const config::Loaded loaded = load({"run_name=wan-inference"});

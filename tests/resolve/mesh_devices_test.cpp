@@ -28,7 +28,7 @@ std::vector<int64_t> slices(const std::vector<pjrt::DeviceDescription>& devices,
 TEST(MeshDevices, AreOfTheSliceOfTheirHostOnGpus) {
   EXPECT_THAT(slices(eight(), "cuda", {"b", "b", "a", "a"}), ElementsAre(0, 0, 0, 0, 1, 1, 1, 1));
   EXPECT_THAT(slices(eight(), "cuda", {"b", "a", "b", "c"}), ElementsAre(0, 0, 1, 1, 0, 0, 2, 2));
-  // Each process has a host of its own where nobody says otherwise.
+  // Without host names each process has its own host.
   EXPECT_THAT(slices(eight(), "cuda", {}), ElementsAre(0, 0, 1, 1, 2, 2, 3, 3));
   EXPECT_THAT(slices({{.id = 0}, {.id = 1}}, "cuda", {"a"}), ElementsAre(0, 0));
 }

@@ -1,4 +1,4 @@
-// Keys that were given and do nothing with the model at hand, whatever family that is of.
+// Given keys that have no effect with a model, for every family.
 #include "kinema/resolve/missing_features.h"
 
 #include <gmock/gmock.h>
@@ -42,20 +42,20 @@ TEST(KeysWithoutEffect, AreNamedByWhatTheModelIsNotGiven) {
               ElementsAre(AllOf(HasSubstr("these keys have no effect here: "),
                                 HasSubstr("max_sequence_length (this model's text has 77 tokens)"),
                                 HasSubstr("num_frames (this model makes images)"),
-                                HasSubstr("true_cfg_scale (guidance_scale guides this model)"),
-                                HasSubstr("flow_shift (this model learned a diffusion)"),
+                                HasSubstr("true_cfg_scale (this model uses guidance_scale)"),
+                                HasSubstr("flow_shift (this model is a diffusion)"),
                                 Not(HasSubstr("clip_skip")), Not(HasSubstr("guidance_scale (")))));
   EXPECT_THAT(
       generating(sdxl(), {"model_type=I2V", "weighting_scheme=none", "prediction_type=epsilon"}),
       ElementsAre(AllOf(HasSubstr("model_type (this model makes images)"),
-                        HasSubstr("weighting_scheme (this model learned a diffusion)"),
+                        HasSubstr("weighting_scheme (this model is a diffusion)"),
                         Not(HasSubstr("prediction_type")))));
   EXPECT_THAT(
       generating(schnell(),
                  {"guidance_scale=4", "clip_skip=1", "original_size=[8, 8]", "model_type=I2V"}),
       ElementsAre(AllOf(HasSubstr("model_type (this model makes images)"),
                         HasSubstr("guidance_scale (this model takes no guidance scale)"),
-                        HasSubstr("clip_skip (this model reads no inner layer of CLIP)"),
+                        HasSubstr("clip_skip (this model uses no inner layer of CLIP)"),
                         HasSubstr("original_size (this model takes no size conditioning)"))));
   EXPECT_THAT(generating(dev(), {"guidance_scale=4", "max_sequence_length=64", "prompt_2=b"}),
               IsEmpty());
@@ -95,7 +95,7 @@ TEST(KeysWithoutEffect, OfTrainingAreNamedToo) {
   EXPECT_THAT(training(dev(), {"train_guidance_scale=2", "stratified_timesteps=true"}), IsEmpty());
   EXPECT_THAT(training(schnell(), {"train_guidance_scale=2"}),
               ElementsAre(HasSubstr("train_guidance_scale (this model takes no")));
-  // What is said without a model is said once.
+  // A line that needs no model is not repeated.
   EXPECT_THAT(training(sdxl(), {"num_inference_steps=2", "true_cfg_scale=2"}), IsEmpty());
 }
 

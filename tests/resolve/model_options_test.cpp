@@ -175,7 +175,7 @@ TEST(Values, ThatAreTreesAreReadByTheConfigCommandToo) {
 
 class NamedModel : public testing::Test {
  protected:
-  /// What is said of a folder that was named as the model.
+  /// The error for a folder that is named as the model.
   std::string said(const std::string& folder) {
     config::Config config;
     config.model.pretrained_model_name_or_path = (scratch_ / folder).string();
@@ -223,7 +223,7 @@ TEST_F(NamedModel, ThatIsNoneIsCalledWhatItIs) {
   EXPECT_THAT(said("alone/model.safetensors"), HasSubstr("holds no pipeline that is known"));
 }
 
-// `adapters/mine` looks like an id of the hub.
+// `adapters/mine` could also be an id of the hub.
 TEST_F(NamedModel, BelowAFolderThatIsHereIsNotLookedUpOnTheHub) {
   write("adapters/style/adapter_config.json");
   const std::filesystem::path before = std::filesystem::current_path();

@@ -1,4 +1,4 @@
-// What is decided and said before the first step of a run that goes on, and about the disk.
+// Settings and log lines of a resumed run before its first step, and its disk space.
 #include "kinema/resolve/resume.h"
 
 #include <gmock/gmock.h>
@@ -14,7 +14,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::ThrowsMessage;
 
-/// A run of 20 steps that stopped after so many.
+/// A run of 20 steps that stopped after `step`.
 Start after(int64_t step) {
   config::Config config;
   config.optimizer.max_train_steps = 20;
@@ -34,8 +34,8 @@ TEST(ARunThatIsMadeLonger, KeepsTheScheduleThatItBeganWith) {
   config = with_schedule(config, after(20));
   EXPECT_EQ(config.optimizer.learning_rate_schedule_steps, 20);
   EXPECT_THAT(resume_lines(after(20), config),
-              ElementsAre("changed: max_train_steps: 20 -> 40", HasSubstr("moments begin at zero"),
-                          HasSubstr("keeps the schedule of 20 steps")));
+              ElementsAre("changed: max_train_steps: 20 -> 40", HasSubstr("moments start at zero"),
+                          HasSubstr("keeps the run's original schedule of 20 steps")));
 
   config.optimizer.learning_rate_schedule_steps = 40;  // given
   config = with_schedule(config, after(20));

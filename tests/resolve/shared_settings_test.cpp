@@ -1,4 +1,4 @@
-// The .json beside a video as one gets it from strangers.
+// The .json of a video from an untrusted source.
 #include "kinema/resolve/shared_settings.h"
 
 #include <gmock/gmock.h>
@@ -57,7 +57,7 @@ TEST_F(VideoSettings, SetWhatAVideoFollowsFrom) {
   EXPECT_THAT(check_given(shared, load(shared)), IsEmpty());
 }
 
-// Code that would be loaded, files that would be written over, compilers' flags that write files.
+// Plugins that would be loaded, files that would be replaced, compiler flags that write files.
 TEST_F(VideoSettings, SetNothingThatReachesThisMachine) {
   const auto shared = read(R"({"seed": 7, "pjrt_plugin": "/tmp/evil.so", "compiled_step": "x.bin",
       "dump_to": "/etc", "save_latents": "/home/me/.bashrc", "executable_cache": "/tmp/planted",
@@ -72,7 +72,7 @@ TEST_F(VideoSettings, SetNothingThatReachesThisMachine) {
   EXPECT_EQ(loaded.config.run.output_dir, "mine");
   const std::vector<std::string> said = check_given(shared, loaded);
   ASSERT_EQ(said.size(), 1U);
-  EXPECT_THAT(said[0], AllOf(HasSubstr("video.json these are not used"), HasSubstr("pjrt_plugin"),
+  EXPECT_THAT(said[0], AllOf(HasSubstr("video.json are not used"), HasSubstr("pjrt_plugin"),
                              Not(HasSubstr("output_dir"))));
 }
 
@@ -141,7 +141,7 @@ TEST_F(VideoSettings, AreBlamedByThePathOfTheirPicture) {
             8);
 }
 
-// A model or prompts on the command line too, wherever they stand there.
+// Also with a model or prompts on the command line, in any order.
 TEST_F(VideoSettings, WinOverFilesAndLoseToTheCommandLine) {
   const fs::path file = picture(scratch_ / "fox.png", R"({"settings": {"prompt": "a fox",
       "seed": 7, "pretrained_model_name_or_path": "org/name"}})");
@@ -167,14 +167,14 @@ TEST_F(VideoSettings, OfAPictureAreRefusedWhereThereAreNone) {
                 ThrowsMessage<Error>(AllOf(HasSubstr(file.filename().string()), HasSubstr(why))));
   };
   media::write_png(scratch_ / "foreign.png", HostArray(Shape{DType::U8, {4, 6, 3}}));
-  refuses(scratch_ / "foreign.png", "no settings of kinema inside");
+  refuses(scratch_ / "foreign.png", "no settings of kinema");
   io::write_file(scratch_ / "text.png", "no picture at all");
   refuses(scratch_ / "text.png", "is no PNG");
   refuses(picture(scratch_ / "list.png", "[]"), "not a picture of kinema");
   refuses(picture(scratch_ / "words.png", "a red fox"), "`kinema`");
   refuses(scratch_ / "nowhere.png", "");
 
-  // Cut off anywhere, also before the text: an Error.
+  // A truncated file is an Error, also if the text is missing.
   const fs::path whole = picture(scratch_ / "whole.png", R"({"settings": {"seed": 7}})");
   std::ifstream in(whole, std::ios::binary);
   const std::string bytes{std::istreambuf_iterator<char>(in), {}};
@@ -189,9 +189,9 @@ TEST_F(VideoSettings, OfAPictureAreRefusedWhereThereAreNone) {
   refuses(scratch_ / "changed.png", "is damaged");
 }
 
-// Text that is neither read by a model nor one of a few words may be a path. These are checked
-// where they are used: a run's name stays in output_dir, a revision is one of the hub, a pattern
-// ends.
+// Free text may be a path unless a model reads it. The exceptions here are checked where they are
+// used: a run's name stays in output_dir, a revision is one of the hub, a pattern is a valid
+// regular expression.
 TEST(Share, IsDeclaredForNoFreeTextButNames) {
   std::set<std::string_view> free_text;
   for (const config::KeyValue& each : config::describe({})) {

@@ -29,7 +29,7 @@ const pjrt::Client& client() {
   return opened;
 }
 
-/// One of the golden cases, with the golden models, in which a test changes something.
+/// A golden case with its models, which a test changes.
 class ChangedCase {
  public:
   explicit ChangedCase(std::string name) : name_(std::move(name)), folder_("verify-changed") {
@@ -72,7 +72,7 @@ class ChangedCase {
     io::write_safetensors(folder_.path() / "io" / (name_ + ".safetensors"), entries);
     return run(folder_.path(), client(), {.scan_off = false}).rows;
   }
-  /// What is said of rows that miss, `TENSOR: MESSAGE`.
+  /// The failed rows, `TENSOR: MESSAGE`.
   std::vector<std::string> misses() const {
     std::vector<std::string> out;
     for (const Row& row : rows()) {

@@ -15,11 +15,11 @@ inline const std::filesystem::path kGolden =
 /// In the names of the cases of Stable Diffusion XL's UNet, whose programs take longest to compile.
 inline const char* const kUnetCases = "sdxl_unet";
 
-/// In the names of the cases with float8, which want XLA's newer generator of fused code.
+/// In the names of the cases with float8, which need XLA's newer fusion emitters.
 inline const char* const kFloat8Cases = "fp8";
 
-/// Every row holds and none is unsupported: a tap or a case that the code no longer offers is a
-/// failure here, while `kinema verify` passes over it.
+/// Every row passes and none is unsupported: a tap or case without code is a failure here, while
+/// `kinema verify` skips it.
 inline void expect_all_match(const Report& report) {
   Report wrong = report;
   std::erase_if(wrong.rows, [](const Row& row) { return row.ok && !row.unsupported; });

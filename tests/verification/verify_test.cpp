@@ -28,12 +28,12 @@ pjrt::Client& client() {
   return opened;
 }
 
-// images_test runs the cases of the UNet beside these, float8_test those with float8.
+// images_test runs the cases of the UNet, float8_test those with float8.
 TEST(Verify, EveryCaseMatchesTheReference) {
   expect_all_match(run(kGolden, client(), {.skip = {kUnetCases, kFloat8Cases}, .scan_off = false}));
 }
 
-// Block by block: with every tap of the networks and encoders, and one way of training each.
+// Unrolled blocks: every tap of the networks and encoders, and one kind of training each.
 TEST(Verify, EveryTapOfUnrolledBlocksMatchesTheReference) {
   for (const char* names : {"transformer", "umt5", "flux_t5", "clip2", "train_weighted"}) {
     expect_all_match(run(kGolden, client(), {.filter = names, .scan_on = false}));
@@ -56,7 +56,7 @@ TEST(Verify, AStopIsMetWithinACaseBeforeTheNextProgram) {
   std::set<std::string> done;
   Options options{.filter = "flux_transformer_edge", .threads = 1};
   options.check_stop = [&] {
-    if (++asked > 1) {  // the case has two forms, of a program each
+    if (++asked > 1) {  // the case has two forms, with one program each
       throw Stopped();
     }
   };

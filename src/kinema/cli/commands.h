@@ -32,11 +32,11 @@ void add_manual(Program& program);
 /// The environment, as `NAME=VALUE`.
 std::vector<std::string> variables();
 
-/// CONFIG.yml and key=value words in any order; at most one file, which `need_file` makes
+/// CONFIG.yml and key=value arguments in any order; at most one file, which `need_file` makes
 /// mandatory.
 config::Loaded load_arguments(std::span<const std::string> words, bool need_file);
 
-/// Prints a line for people on stderr, which is not part of `--json` or piped output.
+/// Prints a line for the user on stderr, which is not part of `--json` or piped output.
 void warn(const std::string& line);
 
 }  // namespace kinema::cli

@@ -40,7 +40,7 @@ void print_table(const std::vector<Comparison::Row>& rows) {
   }
 }
 
-/// Each metric that every run has, as one curve per run on a common axis.
+/// Plots each metric that every run has, with one curve per run on a common axis.
 void print_curves(const Comparison& all) {
   constexpr int kRows = 6;
   constexpr int kNarrowest = 24;

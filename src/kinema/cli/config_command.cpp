@@ -52,8 +52,8 @@ void print_yaml(const config::Loaded& loaded) {
   }
 }
 
-/// A word that can only be meant as a key: no such file exists, and it does not look like a file
-/// name.
+/// True for an argument that can only mean a key: no such file exists, and it does not look like a
+/// file name.
 bool is_key(const std::string& word) {
   const bool is_name = word.find_first_not_of(
                            "abcdefghijklmnopqrstuvwxyz"
@@ -62,14 +62,14 @@ bool is_key(const std::string& word) {
   return is_name && !std::filesystem::exists(word, ignored);
 }
 
-/// When a key has an effect, beyond what its help says.
+/// The conditions under which a key has an effect, in addition to its help.
 std::vector<std::string> where_it_counts(const config::KeyValue& key) {
   std::vector<std::string> out;
   if (!key.field.with.empty()) {
     out.push_back(fmt::format("only with {}", key.field.with));
   }
   if (!key.field.without.empty()) {
-    out.push_back("not beside pretrained weights, which bring their own");
+    out.push_back("ignored with pretrained weights, which have their own");
   }
   if (!key.field.later.empty()) {
     out.push_back(fmt::format("not yet: {} is not built", key.field.later));
@@ -87,7 +87,7 @@ std::vector<std::string> where_it_counts(const config::KeyValue& key) {
   return out;
 }
 
-/// Explains a key: one of ours, one that is ignored, or one of another trainer.
+/// Explains a key: one of kinema's, an ignored one, or one of another trainer's.
 int explain(const std::string& word, bool json) {
   for (const config::IgnoredKey& each : config::ignored_keys()) {
     if (each.key == word) {

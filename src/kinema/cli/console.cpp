@@ -30,7 +30,7 @@ struct Console {
   // Results of fputs are ignored: see the header.
   void erase() {
     if (drawn > 0) {
-      // If the terminal has become narrower, it has wrapped the line into rows above the cursor.
+      // In a terminal that has become narrower, the line is wrapped to rows above the cursor.
       const int rows = (drawn - 1) / terminal_columns();
       std::fputs(rows == 0 ? "\r\x1b[K" : fmt::format("\r\x1b[{}A\x1b[J", rows).c_str(), stderr);
       drawn = 0;

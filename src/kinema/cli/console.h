@@ -2,12 +2,12 @@
 
 #include <string>
 
-/// Output for people: lines, and on a terminal a live line below them. Everything printed during an
-/// operation goes through here, so that lines and the live line do not mix; thread-safe. A closed
-/// terminal is no error: a run does not stop because nobody reads.
+/// Console output: lines, and on a terminal a live line below them. Everything printed during an
+/// operation goes through these functions, so that lines and the live line do not mix; thread-safe.
+/// A closed terminal is not an error: a run continues without readers.
 namespace kinema::cli {
 
-/// Prints nothing from now on: of several processes only one prints.
+/// Prints nothing from now on: with several processes only one prints.
 void mute();
 
 /// A line on stdout.

@@ -32,7 +32,7 @@ int install(const std::string& hardware) {
 }
 
 int diagnose(const std::vector<std::string>& words, bool json) {
-  joined_world("doctor", words);  // first, so that errors in the words are reported once
+  joined_world("doctor", words);  // first, so that errors in the arguments are reported once
   const config::Loaded loaded = load_arguments(words, /*need_file=*/false);
   const std::shared_ptr<world::World> world = joined_world(loaded.config);
   const Job job = console_job(world);

@@ -26,16 +26,16 @@ struct FlagsOptions {
 constexpr std::string_view kLibtpu = "LIBTPU_INIT_ARGS";
 constexpr std::string_view kXla = "XLA_FLAGS";
 
-/// Words that are configuration keys, a file, or `target=`; the others are lists of flags, one per
-/// variable.
+/// Arguments that are configuration keys, a file, or `target=`; the others are lists of flags, one
+/// per variable.
 struct Words {
   std::string target;
   std::vector<std::string> config;
   std::optional<resolve::FlagLists> lists;
 };
 
-/// A list of flags rather than a file or `key=value`: begins with a dash, a quote or a flag's name,
-/// or contains several words.
+/// True for a list of flags rather than a file or `key=value`: it starts with a dash, a quote or a
+/// flag's name, or contains spaces.
 bool is_list(const std::string& word) {
   const bool flag = word.starts_with("xla_") && !word.starts_with("xla_flags");
   if (word.empty() || flag || word.find_first_of("-\"'") == 0) {
@@ -81,7 +81,7 @@ void print_findings(const flags::Effective& effective) {
   }
 }
 
-/// Prints the lists after the errors' remedies.
+/// Prints the flags after the errors' remedies are applied.
 int print_fixed(const config::Loaded& loaded, const resolve::FlagsFor& what,
                 const flags::Effective& first) {
   const resolve::FlagLists given = what.lists.value_or(resolve::FlagLists::of_environment());
@@ -167,9 +167,9 @@ void add_flags(Program& program) {
   });
 
   const auto options = std::make_shared<FlagsOptions>();
-  Command checking =
-      command.add("check", "Check a list of flags (or the environment); exit status 1 on an error");
-  checking.other_words(options->words);  // a list begins with dashes
+  Command checking = command.add(
+      "check", "Say what is wrong with a list of flags (or the environment); exit status 1 if so");
+  checking.other_words(options->words);  // a list starts with dashes
   checking.footer(
       "kinema flags check \"--xla_enable_async_all_reduce=true ...\" target=v6e:4x4\n"
       "Without a list it checks the environment. XLA_FLAGS=LIST or LIBTPU_INIT_ARGS=LIST is a "

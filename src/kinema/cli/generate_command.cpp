@@ -76,13 +76,11 @@ io::Json to_json(const jobs::GenerateResult& result) {
   return out;
 }
 
-/// Answers stop requests: sampling stops after the current step and writes nothing; once decoding
-/// has begun, everything is written.
-void meet_stops(jobs::GenerateObserver& observer, std::optional<Stopping>& stopping,
-                const std::stop_source& stop) {
-  observer.on_begin = [&] {
-    stopping.emplace("the current operation; nothing is written yet", stop);
-  };
+/// Handles stop requests: sampling stops after the current step and writes nothing; after decoding
+/// has started, everything is written.
+void handle_stops(jobs::GenerateObserver& observer, std::optional<Stopping>& stopping,
+                  const std::stop_source& stop) {
+  observer.on_begin = [&] { stopping.emplace("what has begun; nothing is written yet", stop); };
   observer.on_start = [&, show = observer.on_start](const jobs::GenerateStart& start) {
     stopping.emplace("this step of the sampler; nothing is written yet", stop);
     if (show) {
@@ -101,8 +99,9 @@ int generate(const std::vector<std::string>& words, bool json) {
   std::optional<Stopping> stopping;
   JobOptions job = job_options(stop.get_token());
   job.world =
-      joined_world("generate", words);  // first, so that errors in the words are reported once
-  const config::Loaded loaded = resolve::load_generation(words, variables(), console_job(job.world));
+      joined_world("generate", words);  // first, so that errors in the arguments are reported once
+  const config::Loaded loaded =
+      resolve::load_generation(words, variables(), console_job(job.world));
   job.world = joined_world(loaded.config);
   jobs::GenerateObserver observer;
   show_on_console(observer, !json);
@@ -119,7 +118,7 @@ int generate(const std::vector<std::string>& words, bool json) {
   observer.on_sharding = [json](const std::vector<std::string>& lines) {
     fmt::print(json ? stderr : stdout, "{}\n", fmt::join(lines, "\n"));
   };
-  meet_stops(observer, stopping, stop);
+  handle_stops(observer, stopping, stop);
   jobs::GenerateResult result;
   try {
     result = jobs::generate(loaded, observer, job);
@@ -145,10 +144,9 @@ void add_generate(Program& program) {
   command
       .option(
           "CONFIG key=value", *words,
-          "a YAML file, the folder or hub id of a pipeline, the .json of a video or image, or a "
-          "picture made by kinema, and keys that override it: prompt, prompt_file, "
-          "image_url, run_name, "
-          "pretrained_model_name_or_path, seed, video_folder, save_latents, ...")
+          "a YAML file, the folder or hub id of a pipeline, the .json of a video or an image, a "
+          "picture that kinema made, and keys that win over it: prompt, prompt_file, image_url, "
+          "run_name, pretrained_model_name_or_path, seed, video_folder, save_latents, ...")
       .required();
   command.flag("--json", *json, "print JSON about what was written");
   command.run([words, json] { return generate(*words, *json); });

@@ -102,7 +102,7 @@ int print_contents(const std::string& path, bool json) {
   return 0;
 }
 
-/// Writes samples of a data set as a PNG, the way `train` sees them. `words`: config=CONFIG.yml and
+/// Writes samples of a data set as a PNG, as `train` sees them. `words`: config=CONFIG.yml and
 /// keys.
 int write_preview(const std::string& path, std::vector<std::string> words, const std::string& file,
                   int64_t samples, bool json) {

@@ -11,7 +11,7 @@ Keys::Keys() {
               tcgetattr(STDIN_FILENO, &before_) == 0;
   if (terminal_) {
     termios now = before_;
-    now.c_lflag &= ~static_cast<tcflag_t>(ICANON | ECHO);  // signals still come from their keys
+    now.c_lflag &= ~static_cast<tcflag_t>(ICANON | ECHO);  // Ctrl-C still sends its signal
     tcsetattr(STDIN_FILENO, TCSANOW, &now);
   }
 }

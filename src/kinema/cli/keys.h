@@ -6,8 +6,8 @@
 
 namespace kinema::cli {
 
-/// Reads single keys from the terminal on stdin, without echo, while it lives. Returns none if
-/// stdin is no terminal, or the process runs in its background.
+/// Reads single keys from the terminal on stdin, without echo, until it is destroyed. Returns no
+/// keys if stdin is not a terminal, or the process runs in its background.
 class Keys {
  public:
   Keys();

@@ -11,7 +11,7 @@ class LogPace {
   /// of ten), and a line after half a minute without one.
   LogPace(int64_t every, int64_t first_step, int64_t max_steps);
 
-  /// Whether step `step`, 0 for the run's first, which ends `seconds` after the start, gets a line.
+  /// True if step `step` (0: the run's first), completed `seconds` after the start, gets a line.
   bool is_due(int64_t step, double seconds);
 
  private:

@@ -48,7 +48,7 @@ int run(int argc, char** argv) {
   return program.run(argc, argv);
 }
 
-/// Supervisors may start a program with its standard streams closed: the first file it opens would
+/// Supervisors may start a program with closed standard streams: the first file that it opens would
 /// then become its standard output and receive its lines.
 void open_standard_streams() {
   for (const int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
@@ -58,7 +58,7 @@ void open_standard_streams() {
   }
 }
 
-/// Whether standard output is a pipe whose reader has closed it. A closed terminal gives the same
+/// True if standard output is a pipe whose reader has closed it. A closed terminal gives the same
 /// error, but must not end a job by a signal after it has saved its results.
 bool is_unread() {
   struct stat about {};
@@ -69,15 +69,15 @@ bool is_unread() {
   return poll(&out, 1, 0) == 1 && (out.revents & (POLLERR | POLLHUP)) != 0;
 }
 
-/// A pipe's reader may have read enough, as `head` does. That ends a program silently by SIGPIPE;
-/// here only after the job has ended in good order.
+/// A pipe's reader may stop early, such as `head`. Other programs then end by SIGPIPE; kinema does
+/// so only after the job has ended cleanly.
 int end_unread() {
   std::signal(SIGPIPE, SIG_DFL);
   std::raise(SIGPIPE);
   return 128 + SIGPIPE;  // if the signal is blocked: the exit status that shells use for it
 }
 
-/// Whether --json was given.
+/// True if --json was given.
 bool asks_for_json(int argc, char** argv) {
   return std::any_of(argv, argv + argc,
                      [](const char* word) { return std::string_view(word) == "--json"; });
@@ -85,14 +85,14 @@ bool asks_for_json(int argc, char** argv) {
 
 }  // namespace
 
-// The only place that catches: every error becomes a line on stderr, with --json also an object on
+// The only place that catches errors: each becomes a line on stderr, with --json also an object on
 // stdout, and exit status 1.
 int main(int argc, char** argv) {
   const auto fail = [&](const std::string& error) {
     return kinema::cli::fail_with(error, asks_for_json(argc, argv));
   };
   open_standard_streams();
-  // The file size limit (`ulimit -f`) then becomes an error of the write, which names the file.
+  // The file size limit (`ulimit -f`) then becomes an error of the write, with the file's name.
   std::signal(SIGXFSZ, SIG_IGN);
   kinema::allocator::keep_large_blocks();
   kinema::jobs::ProcessSetup().apply();

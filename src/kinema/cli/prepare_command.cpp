@@ -108,7 +108,7 @@ int prepare_run(const std::vector<std::string>& words, bool json) {
   }
   JobOptions job = job_options(stop.get_token());
   job.world =
-      joined_world("prepare", words);  // first, so that errors in the words are reported once
+      joined_world("prepare", words);  // first, so that errors in the arguments are reported once
   const config::Loaded loaded = load_arguments(words, /*need_file=*/true);
   job.world = joined_world(loaded.config);
   const jobs::PrepareResult result = jobs::prepare(loaded, observer, job);

@@ -60,11 +60,11 @@ std::string& command() {
   return name;
 }
 
-/// Prints a notice after some seconds of waiting for other processes: the launcher's library waits
-/// silently.
-class MeetingWatch {
+/// Prints a log line after some seconds of waiting for other processes: the launcher's library
+/// waits silently.
+class JoinWatch {
  public:
-  explicit MeetingWatch(const world::Place& place) {
+  explicit JoinWatch(const world::Place& place) {
     if (place.launcher == world::Launcher::PMIX) {
       thread_ = start_optional_thread([how = place.how](const std::stop_token& end) {
         constexpr auto kPause = std::chrono::milliseconds(50);
@@ -87,7 +87,7 @@ class MeetingWatch {
 
 void join(const world::Place& place) {
   {
-    const MeetingWatch watch(place);
+    const JoinWatch watch(place);
     joined() = world::World::join(place, warn);
     if (!joined()->is_alone()) {
       world::check_alike(*joined(), {{"the command", command()}}, "the start");
@@ -107,7 +107,7 @@ void join(const world::Place& place) {
   }
 }
 
-/// The last value of a key in the words; empty without one.
+/// The last value of a key in the arguments; empty without one.
 std::string value_in(std::span<const std::string> words, const std::string& key) {
   std::string value;
   for (const std::string& word : words) {
@@ -118,7 +118,8 @@ std::string value_in(std::span<const std::string> words, const std::string& key)
   return value;
 }
 
-/// A value that is not a number is reported later, when all words are parsed.
+/// An integer key in the arguments. An invalid number is reported later, when all arguments are
+/// parsed.
 int64_t number_in(std::span<const std::string> words, const std::string& key, int64_t otherwise) {
   const std::string text = value_in(words, key);
   int64_t out = otherwise;
@@ -126,9 +127,9 @@ int64_t number_in(std::span<const std::string> words, const std::string& key, in
   return out;
 }
 
-/// The address where a launcher's processes meet. Throws an Error if the words contradict the
-/// launcher, before anyone waits for the others.
-world::Place meeting_place(std::span<const std::string> words) {
+/// The launcher's processes and the coordinator's address. Throws an Error if the arguments
+/// contradict the launcher, before any process waits for the others.
+world::Place launched_place(std::span<const std::string> words) {
   const std::string coordinator = value_in(words, "coordinator_address");
   const world::Place found = world::find_place(world::own_environment());
   return found.size > 1 ? world::told_place(found, number_in(words, "process_id", found.rank),
@@ -142,7 +143,7 @@ std::shared_ptr<world::World> joined_world(const std::string& name,
                                            std::span<const std::string> words) {
   command() = name;
   if (!joined()) {
-    join(meeting_place(words));
+    join(launched_place(words));
   }
   return joined();
 }
@@ -202,7 +203,7 @@ int fail_with(const std::string& error, bool json) {
     std::fflush(stdout);
   }
   if (joined() && !joined()->is_alone()) {
-    // If the error only quotes why another process failed, print that reason alone.
+    // If the error only quotes another process's error, print only that one.
     const world::Pulse* const pulse = joined()->pulse();
     const std::string why = pulse == nullptr ? "" : pulse->failure();
     print_of_several(*joined(), why.empty() || error.find(why) == std::string::npos ? error : why);

@@ -9,7 +9,7 @@
 
 namespace kinema::cli {
 
-/// Progress of a long job: a bar on a terminal's last line; without a terminal a line each half
+/// Progress of a long job: a bar on a terminal's last line; without a terminal one line every half
 /// minute.
 class Progress {
  public:
@@ -32,7 +32,7 @@ class Progress {
  private:
   std::string label_;
   int64_t total_;
-  int64_t first_ = -1;  // `done` when this process began, for the time left
+  int64_t first_ = -1;  // `done` when this process started, for the remaining time
   int64_t done_ = 0;
   bool has_lines_;
   Stopwatch since_first_;

@@ -9,8 +9,7 @@
 /// The screen of `kinema watch`.
 namespace kinema::cli {
 
-/// The screen's lines, fitted to the terminal; `pictures`: show the newest contact sheet in
-/// colours.
+/// The screen's lines, fitted to the terminal; `pictures`: show the newest contact sheet in color.
 std::vector<std::string> screen_lines(const reports::RunOverview& run, const TerminalSize& size,
                                       bool pictures);
 

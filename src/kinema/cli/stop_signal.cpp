@@ -14,7 +14,7 @@ timespec g_first = {};  // time of the first signal; written before g_requested
 volatile std::sig_atomic_t g_first_signal = 0;
 
 /// A signal this soon after the first, in nanoseconds, repeats the same request.
-constexpr int64_t kSameWish = 500'000'000;
+constexpr int64_t kSameRequest = 500'000'000;
 /// The same for a second SIGINT, which may have been typed.
 constexpr int64_t kSameKey = 50'000'000;
 
@@ -30,11 +30,11 @@ void on_signal(int signal) {
   constexpr int64_t kSecond = 1'000'000'000;
   const int64_t since = (now.tv_sec - g_first.tv_sec) * kSecond + (now.tv_nsec - g_first.tv_nsec);
   const bool typed = signal == SIGINT && g_first_signal == SIGINT;
-  if (since < (typed ? kSameKey : kSameWish) || signal == SIGHUP) {
+  if (since < (typed ? kSameKey : kSameRequest) || signal == SIGHUP) {
     return;
   }
   g_insisted = signal;
-  // From now on the default action: end at once.
+  // From now on the default action: end immediately.
   struct sigaction plain = {};
   plain.sa_handler = SIG_DFL;
   sigaction(SIGTERM, &plain, nullptr);

@@ -5,11 +5,11 @@
 namespace kinema::cli {
 
 /// Turns the first SIGTERM, SIGINT or SIGHUP into a stop request, which the loop polls. A SIGTERM
-/// or SIGINT at least half a second later asks to end now; an earlier one only repeats the first
-/// request, since GNU timeout signals both the process and its group. A second SIGINT counts from
-/// 50 ms on: it may have been typed. The next signal has its default action and ends the process. A
-/// SIGHUP after the first signal does nothing: a closing terminal sends several. An ignored SIGHUP
-/// (nohup) stays ignored. The destructor restores the earlier handlers.
+/// or SIGINT at least half a second later requests an immediate end; an earlier one only repeats
+/// the first request, because GNU timeout signals both the process and its group. A second SIGINT
+/// counts after 50 ms: it may have been typed. The next signal has its default action and ends the
+/// process. A SIGHUP after the first signal does nothing: a closing terminal sends several. An
+/// ignored SIGHUP (nohup) stays ignored. The destructor restores the earlier handlers.
 class StopSignal {
  public:
   StopSignal();
@@ -19,7 +19,7 @@ class StopSignal {
 
   /// True after the first signal.
   static bool requested();
-  /// The signal that asks to end now; 0: none yet.
+  /// The signal that requested an immediate end; 0: none yet.
   static int insisted();
 
  private:

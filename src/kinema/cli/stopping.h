@@ -8,12 +8,13 @@
 
 namespace kinema::cli {
 
-/// Lets a command end in good order: the first SIGINT, SIGTERM or SIGHUP requests a stop and prints
-/// at once what will be finished first; a second one ends the process, or all processes of the run.
+/// Ends a command cleanly on signals: the first SIGINT, SIGTERM or SIGHUP requests a stop and
+/// immediately prints what will be finished first; a second one ends the process, or all processes
+/// of the run.
 class Stopping {
  public:
-  /// `when`: what is finished before stopping, `this step, with a checkpoint`; empty: nothing. The
-  /// request goes to `stop`.
+  /// `when`: what is finished before stopping, such as `this step, with a checkpoint`; empty:
+  /// nothing. `stop` receives the request.
   Stopping(std::string when, std::stop_source stop);
 
  private:

@@ -63,8 +63,7 @@ int train_run(const TrainWords& given) {
   };
   observer.checksums = given.verbose;
   JobOptions job = job_options(stop.get_token());
-  job.world =
-      joined_world("train", given.words);  // first, so that errors in the words are reported once
+  job.world = joined_world("train", given.words);  // first, so that errors are reported once
   const config::Loaded loaded = load_arguments(given.words, /*need_file=*/true);
   job.world = joined_world(loaded.config);
   const jobs::TrainResult result = jobs::train(loaded, observer, job);

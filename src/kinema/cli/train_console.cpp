@@ -109,7 +109,7 @@ void TrainConsole::step(const jobs::StepRecord& record) {
   if (const std::optional<double> left = progress_->seconds_left(); left && !has_terminal()) {
     text += fmt::format(", {} left", clock_text(*left));
   }
-  // Whoever allowed an error shall see it next to the first numbers.
+  // Allowed errors are shown next to the first numbers.
   line(text + (record.step == first_step_ ? allowed_flags_ : ""));
 }
 

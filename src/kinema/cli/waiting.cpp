@@ -25,7 +25,7 @@ constexpr double kLong = 10;  // seconds; longer waits print a line without a te
 
 std::atomic<int> compilations = 0;
 
-/// The program's name for people.
+/// The program's name for console lines.
 std::string named(std::string program) {
   if (program == "train_step") {
     return "the step";

@@ -5,9 +5,9 @@
 
 namespace kinema::cli {
 
-/// Shows, while it lives, that an operation takes long: on a terminal `compiling the step ... 12 s`
-/// as the live line; without one, after ten seconds, a line when it begins to be long and one with
-/// the time at its end.
+/// Shows until it is destroyed that an operation takes long: on a terminal `compiling the step ...
+/// 12 s` as the live line; without one, a line after ten seconds and a line with the total time at
+/// the end.
 class Waiting {
  public:
   /// `what`: `compiling the step`.
@@ -21,10 +21,10 @@ class Waiting {
   std::unique_ptr<State> state_;
 };
 
-/// The same for the compile of a program of this name. A stop request during the compile says that
-/// it waits for it (Stopping).
+/// The same for the compilation of a program with this name. A stop request during it prints that
+/// it waits for the compilation (Stopping).
 std::shared_ptr<void> compiling(const std::string& program);
-/// True while a result of `compiling` lives.
+/// True while a result of `compiling` exists.
 bool is_compiling();
 
 }  // namespace kinema::cli

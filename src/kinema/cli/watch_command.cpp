@@ -22,7 +22,7 @@ namespace {
 namespace fs = std::filesystem;
 
 struct WatchOptions {
-  std::string run;  // as the user gave it: a folder, or its path in a store
+  std::string run;  // as given: a folder, or its path in a store
   bool once = false;
   bool json = false;
   double every = 2.0;
@@ -39,13 +39,13 @@ class WatchedRun {
   const reports::RunFiles& files() const { return files_; }
   bool has_steps() const { return !reader_.rows().empty(); }
   reports::RunOverview overview() const {
-    // A run in a store has no lock to look at.
+    // A run in a store has no lock to check.
     const bool is_running = remote::is_store_path(given_) || checkpoints::is_training(files_.run);
     return {.files = files_, .rows = reader_.rows(), .is_running = is_running};
   }
 
-  /// Reads the files again. On an error the old values stay: a store may not answer, a run may be
-  /// removed.
+  /// Reads the files again. On an error the old values stay: a store may be unreachable, a run may
+  /// be removed.
   void read() {
     try {
       const reports::RunFiles now(stores::watched_copy(given_));
@@ -64,7 +64,7 @@ class WatchedRun {
   metrics::MetricsReader reader_;
 };
 
-/// Redraws the screen in place; lines beyond the last row are cut off.
+/// Redraws the screen in place; lines beyond the last row are not shown.
 void draw(std::vector<std::string> lines, const TerminalSize& size) {
   lines.resize(std::min(lines.size(), static_cast<size_t>(size.rows)));
   std::string text = "\x1b[H";
@@ -75,7 +75,7 @@ void draw(std::vector<std::string> lines, const TerminalSize& size) {
   std::fflush(stdout);
 }
 
-/// Redraws until the run is done, or `q` or a signal ends it.
+/// Redraws until the run is done, or until `q` or a signal.
 void follow(WatchedRun& run, const WatchOptions& options) {
   constexpr double kStoreSeconds = 10;  // seconds between reads from a store
   const double every =

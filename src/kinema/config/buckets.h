@@ -8,16 +8,16 @@
 
 namespace kinema::config {
 
-/// What `buckets` asks for.
+/// The value of `buckets`.
 struct Buckets {
-  /// Samples of several sizes are kept apart.
+  /// True if samples of several sizes form separate batches.
   bool on = false;
-  /// Frames, height, width of each; none: `auto`, the sizes that records have.
+  /// Frames, height, width of each; empty: `auto`, the sizes of the records.
   std::vector<std::array<int64_t, 3>> sizes;
 };
 
-/// `buckets` as [], auto, or a list of [81, 480, 832] or 81x480x832, all different; one size alone
-/// may stand without the list. Throws an Error that shows what was given.
+/// Parses `buckets`: [], auto, or a list of different [81, 480, 832] or 81x480x832; a single size
+/// needs no list. Throws an Error with the given value.
 Buckets read_buckets(const DataConfig& config);
 
 }  // namespace kinema::config

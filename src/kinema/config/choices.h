@@ -6,22 +6,22 @@
 #include <string_view>
 #include <type_traits>
 
-/// Values of keys that are one of a few words: an enumeration each, and `choices` with its words in
-/// the order of the enumerators.
+/// Keys whose value is one of a few names: an enumeration each, and `choices` with the names in the
+/// order of the enumerators.
 namespace kinema::config {
 
 enum class Hardware : uint8_t { CPU, GPU, TPU };
 constexpr std::string_view choices(Hardware /*value*/) { return "cpu | gpu | tpu"; }
 
-/// What something is computed or kept in.
+/// A dtype of computation or storage.
 enum class Dtype : uint8_t { FLOAT32, BFLOAT16 };
 constexpr std::string_view choices(Dtype /*value*/) { return "float32 | bfloat16"; }
 
-/// Of float32 matmuls, as JAX calls it.
+/// The precision of float32 matmuls, with JAX's names.
 enum class MatmulPrecision : uint8_t { DEFAULT, HIGH, HIGHEST };
 constexpr std::string_view choices(MatmulPrecision /*value*/) { return "DEFAULT | HIGH | HIGHEST"; }
 
-/// Of attention in blocks, on NVIDIA GPUs.
+/// The kernel of blockwise attention on NVIDIA GPUs.
 enum class GpuAttentionKernel : uint8_t { AUTO, CUDNN, CUDNN_FP8, TRITON, BLOCKWISE };
 constexpr std::string_view choices(GpuAttentionKernel /*value*/) {
   return "auto | cudnn | cudnn_fp8 | triton | blockwise";
@@ -44,27 +44,26 @@ constexpr std::string_view choices(TextInit /*value*/) { return "normal | xavier
 enum class LoraMode : uint8_t { MERGE, APPLY };
 constexpr std::string_view choices(LoraMode /*value*/) { return "merge | apply"; }
 
-/// How the first factor of an adapter begins; the second is 0.
+/// The initial values of an adapter's first factor; the second is 0.
 enum class LoraInit : uint8_t { KAIMING, GAUSSIAN };
 constexpr std::string_view choices(LoraInit /*value*/) { return "kaiming | gaussian"; }
 
-/// FLOATS: weights_dtype.
+/// FLOATS: in weights_dtype.
 enum class WeightsStorage : uint8_t { FLOATS, INT8, FLOAT8_E4M3FN };
 constexpr std::string_view choices(WeightsStorage /*value*/) {
   return "weights_dtype | int8 | float8_e4m3fn";
 }
 
-/// Where weights that no step changes wait. STREAMED: as HOST, a layer ahead of the one that
-/// computes.
+/// The memory of frozen weights. STREAMED: in host memory, copied to the device one layer ahead.
 enum class WeightsMemory : uint8_t { DEVICE, HOST, STREAMED };
 constexpr std::string_view choices(WeightsMemory /*value*/) { return "device | host | streamed"; }
 
-/// Where an optimizer's moments, and averages of weights, wait.
+/// The memory of an optimizer's moments and of EMA weights.
 enum class OptimizerMemory : uint8_t { DEVICE, HOST };
 constexpr std::string_view choices(OptimizerMemory /*value*/) { return "device | host"; }
 
-/// TF and GRAIN are other programs' names for how the same files are read; IMAGES is VIDEOS of one
-/// frame, which it is turned into when a configuration is loaded.
+/// TF and GRAIN are MaxDiffusion's names for the same reader; IMAGES becomes VIDEOS of one frame
+/// when a configuration is loaded.
 enum class DatasetType : uint8_t { TFRECORD, VIDEOS, SYNTHETIC, HF, TF, GRAIN, IMAGES };
 constexpr std::string_view choices(DatasetType /*value*/) {
   return "tfrecord | videos | synthetic | hf | tf | grain | images";
@@ -73,7 +72,7 @@ constexpr std::string_view choices(DatasetType /*value*/) {
 enum class StateDtype : uint8_t { FLOAT32, WEIGHTS_DTYPE };
 constexpr std::string_view choices(StateDtype /*value*/) { return "float32 | weights_dtype"; }
 
-/// Of the learning rate after its warm-up (training::Schedule).
+/// The learning rate after the warmup (training::Schedule).
 enum class LrSchedule : uint8_t { CONSTANT, LINEAR, COSINE, WSD };
 constexpr std::string_view choices(LrSchedule /*value*/) {
   return "constant | linear | cosine | wsd";
@@ -87,15 +86,15 @@ constexpr std::string_view choices(TrainExpert /*value*/) {
   return "none | high_noise | low_noise | both";
 }
 
-/// Where the expert waits whose turn it is not.
+/// The memory of the idle expert.
 enum class IdleExpert : uint8_t { DEVICE, HOST };
 constexpr std::string_view choices(IdleExpert /*value*/) { return "device | host"; }
 
-/// What a diffusion's network predicts.
+/// The prediction of a diffusion's network.
 enum class PredictionType : uint8_t { EPSILON, V_PREDICTION };
 constexpr std::string_view choices(PredictionType /*value*/) { return "epsilon | v_prediction"; }
 
-/// How a flow's timesteps are drawn and weighed: diffusers' words, and BELL, Wan's.
+/// Sampling and loss weights of a flow's timesteps, with diffusers' names; BELL is Wan's.
 enum class WeightingScheme : uint8_t { NONE, SIGMA_SQRT, COSMAP, LOGIT_NORMAL, MODE, BELL };
 constexpr std::string_view choices(WeightingScheme /*value*/) {
   return "none | sigma_sqrt | cosmap | logit_normal | mode | bell";
@@ -109,7 +108,7 @@ concept Choice = std::is_enum_v<T> && requires(T value) {
   { choices(value) } -> std::same_as<std::string_view>;
 };
 
-/// The word at a place of "a | b | c"; empty behind the last.
+/// The name at index `place` of "a | b | c"; empty after the last one.
 std::string_view word_at(std::string_view one_of, size_t place);
 
 template <Choice T>
@@ -117,7 +116,7 @@ std::string_view word_of(T value) {
   return word_at(choices(value), static_cast<size_t>(value));
 }
 
-/// The inverse; nothing for another word.
+/// The enumerator of a name; nothing for other names.
 template <Choice T>
 std::optional<T> choice_of(std::string_view word) {
   for (size_t i = 0;; ++i) {

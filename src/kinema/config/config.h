@@ -20,8 +20,8 @@
 
 namespace kinema::config {
 
-/// Every key of a run. In files and on the command line the keys are flat; the groups only keep
-/// the declarations readable. A new key is a member and one `visit` line in its group.
+/// All keys of a run. In files and on the command line the keys are flat; the groups only structure
+/// the declarations. A new key is a member and one `visit` line in its group.
 struct Config {
   RunConfig run;
   RuntimeConfig runtime;
@@ -41,7 +41,7 @@ struct Config {
     });
   }
 
-  /// The same with the members as they are: some are Given.
+  /// The same with the members themselves: some are Given.
   template <typename Self, typename Visitor>
   static void members(Self& self, Visitor&& visit) {
     RunConfig::fields(self.run, visit);
@@ -57,82 +57,80 @@ struct Config {
 /// The origin of a value that was given as key=value.
 inline constexpr std::string_view kCommandLine = "command line";
 
-/// A configuration and where each value came from.
+/// A configuration with the origin of each value.
 struct Loaded {
   Config config;
-  /// key -> `FILE:LINE`, `command line`, a variable's name, or the path of what a video or an image
-  /// was made with; else default
+  /// key -> `FILE:LINE`, `command line`, a variable's name, or the path of the video or image with
+  /// this setting; no entry: default
   std::map<std::string, std::string> origin;
-  std::vector<std::string> ignored;  ///< keys given that have no meaning here
+  std::vector<std::string> ignored;  ///< given keys that have no meaning in kinema
 
-  /// Whether somebody gave the key. What follows from that is Given in the Config.
+  /// True if the key was given. Keys whose effect depends on it are Given in the Config.
   bool gives(const std::string& key) const { return origin.contains(key); }
 };
 
-/// Reads `file` (and the files its `base:` key names, nearest last; what stands below `defaults:`
-/// in one takes the place of defaults and does not count as given) over the defaults, then the
-/// variables of `environment` (`NAME=VALUE`; those that begin with KINEMA_KEY_ set keys, as
-/// KINEMA_KEY_MAX_TRAIN_STEPS=10 does, the others are left alone), then the `key=value` overrides.
-/// Throws Error on an unknown key (naming the nearest known one), a value of wrong type or out of
-/// range (naming key, value, place and what was expected), a broken file.
+/// Reads `file` over the defaults, with the files of its `base:` key first; then `environment`
+/// (`NAME=VALUE`; KINEMA_KEY_MAX_TRAIN_STEPS=10 sets max_train_steps, other variables are ignored);
+/// then the `key=value` overrides. Keys below `defaults:` in a file replace defaults and do not
+/// count as given. Throws an Error for an unknown key (with the most similar one), a value of wrong
+/// type or out of range (with key, value, file and line, and the expected values), and an invalid
+/// file.
 Loaded load(const std::filesystem::path& file, std::span<const std::string> overrides = {},
             std::span<const std::string> environment = {});
 
-/// The defaults with variables and overrides only, for commands that need no file.
+/// The defaults with variables and overrides, for commands without a file.
 Loaded load_defaults(std::span<const std::string> overrides = {},
                      std::span<const std::string> environment = {});
 
-/// Gives a key a value, as `key=value` on the command line does; errors as there, which name
-/// `origin`.
+/// Sets a key like `key=value` on the command line, with the same errors, which name `origin`.
 void set(Loaded& loaded, const std::string& key, const std::string& value,
          const std::string& origin = std::string(kCommandLine));
 
-/// Whether the key was given on the command line, and in no file or variable alone.
+/// True if the key was given on the command line.
 bool on_command_line(const Loaded& loaded, const std::string& key);
 
-/// What is the run's own: keys of this start (Of) have their defaults, and nobody gave them.
+/// The run's own configuration: keys of this start only (Of) are reset to their defaults.
 Loaded of_run(Loaded loaded);
 
-/// How to_yaml begins.
+/// The first line of to_yaml.
 inline constexpr std::string_view kYamlHeader = "# Every key, read back to the same values";
 
-/// The whole configuration as YAML that `load` reads back to an equal one, in which the same keys
-/// count as given: those stand first, each with its origin as a comment, the others below
-/// `defaults:`.
+/// The whole configuration as YAML from which `load` returns an equal one, with the same given
+/// keys: these are first, with their origins as comments, the others are below `defaults:`.
 std::string to_yaml(const Loaded& loaded);
 
-/// What `command` ("train", "generate" or "prepare") has to say before it begins: at most one line
-/// on keys without meaning here, one on keys that are not built yet, for train one on keys that
-/// were given and do nothing beside the others. Throws Error where such a key
-/// would change the command's result, and where the values do not fit each other.
+/// Log lines of `command` ("train", "generate" or "prepare") before it starts: at most one about
+/// keys without meaning in kinema, one about keys that are not built yet, and for train one about
+/// given keys without effect. Throws an Error if such a key would change the command's result, and
+/// if values contradict each other.
 std::vector<std::string> notices(const Loaded& loaded, std::string_view command);
 
-/// The line on keys that were given and do nothing with a model that lacks so much; none where
-/// there are no such keys. Those that notices() names are left out.
+/// The log line about given keys that have no effect because the model lacks a feature; empty
+/// without such keys. Keys in notices() are not repeated.
 std::vector<std::string> notices_of_model(const Loaded& loaded, std::string_view command,
                                           const Lacks& lacks);
 
-/// Where checkpoints of the run in `run` lie: checkpoint_dir, or in the run folder.
+/// The checkpoints folder of the run in `run`: checkpoint_dir, or in the run folder.
 std::filesystem::path checkpoints_folder(const Config& config, const std::filesystem::path& run);
 
-/// OUTPUT_DIR/RUN_NAME. Throws Error when run_name is empty or leaves output_dir.
+/// OUTPUT_DIR/RUN_NAME. Throws an Error if run_name is empty or leaves output_dir.
 std::filesystem::path run_folder(const Config& config);
 
 /// Samples per optimizer step.
 struct BatchSizes {
-  int64_t load;   ///< read from the data, per batch
-  int64_t train;  ///< of these, used
+  int64_t load;   ///< samples that a batch reads
+  int64_t train;  ///< of these, trained on
 };
 
-/// per_device_batch_size (may be fractional) or global_batch_size on `devices` devices. Throws
-/// Error when the product is no whole number. Whether a mesh can split it is mesh::check_batch's.
+/// From per_device_batch_size (a fraction is allowed) or global_batch_size on `devices` devices.
+/// Throws an Error if the product is not a whole number. mesh::check_batch checks the sharding.
 BatchSizes batch_sizes(const Config& config, int64_t devices);
 
-/// learning_rate_schedule_steps, or max_train_steps where that is -1.
+/// learning_rate_schedule_steps; max_train_steps if it is -1.
 int64_t schedule_steps(const Config& config);
 
-/// The share of the schedule, at its end, over which the learning rate falls: lr_decay_fraction, or
-/// where that is -1 what lr_schedule says. Negative: all steps behind the warmup.
+/// The decay's share of the schedule: lr_decay_fraction, or if it is -1 that of lr_schedule.
+/// Negative: all steps after the warmup.
 double decay_fraction(const OptimizerConfig& optimizer);
 
 }  // namespace kinema::config

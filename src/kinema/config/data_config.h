@@ -9,7 +9,7 @@
 
 namespace kinema::config {
 
-/// Where samples come from and in which order.
+/// The data set, and the order and preprocessing of its samples.
 struct DataConfig {
   DatasetType dataset_type = DatasetType::TFRECORD;
   std::string train_data_dir;
@@ -183,7 +183,7 @@ struct DataConfig {
   }
 };
 
-/// Whether samples are clips that are encoded here.
+/// True if samples are clips that the run encodes.
 inline bool has_clips(const DataConfig& data) {
   return data.dataset_type == DatasetType::VIDEOS || data.dataset_type == DatasetType::HF;
 }

@@ -9,22 +9,23 @@ namespace {
 
 constexpr std::string_view kHead = R"(# Configuration keys
 
-Made by `kinema config --docs`. A configuration is a YAML file with these keys, flat; `key=value` words on the command
-line win over it, and what neither gives has the default. Names and defaults are MaxDiffusion's, so its Wan files
-run as they are; keys of our own are those that MaxDiffusion does not have. `base: other.yml` in a file reads that file first.
+Made by `kinema config --docs`. A configuration is a flat YAML file with these keys; `key=value` arguments on the command
+line override the file, and keys in neither have their defaults. Names and defaults are those of MaxDiffusion, whose Wan
+files run unchanged; kinema adds keys that MaxDiffusion does not have. `base: other.yml` in a file reads that file first.
 
-A variable `KINEMA_KEY_NAME`, as KINEMA_KEY_MAX_TRAIN_STEPS, wins over the file and loses to the command line.
+An environment variable `KINEMA_KEY_NAME`, such as KINEMA_KEY_MAX_TRAIN_STEPS, overrides the file; the command line
+overrides both.
 
-An unknown key is an error that names the nearest known one. `kinema config FILE` prints what a file comes to.
+An unknown key is an error that names the most similar key. `kinema config FILE` prints the resulting configuration.
 
-A run that goes on from a checkpoint compares its configuration with that of the run as it was: what *must match* is
-refused where it differs, what *may change* is printed, old and new value, and for the others it does not matter.
+A resumed run compares its configuration with the checkpoint's: a key that *must match* is an error if its value differs;
+for a key that *may change* the old and the new value are printed; other keys are not compared.
 
-"Not yet" marks what is accepted and has no effect so far: one line says so when it is set. Where it would change the
-result, the command refuses it.
+"Not yet" marks a key that is accepted but has no effect yet; a log line reports it when it is set. If it would change
+the result, the command rejects it.
 )";
 
-/// Bars would end a table's cell.
+/// Escapes bars, which would end a table's cell.
 std::string cell(std::string_view text) {
   std::string out;
   for (const char c : text) {
@@ -56,7 +57,7 @@ std::string remark(const Field& field) {
     out += fmt::format("; only with `{}`", field.with);
   }
   if (!field.without.empty()) {
-    out += "; not beside pretrained weights";
+    out += "; ignored with pretrained weights";
   }
   if (!field.later.empty()) {
     out += fmt::format(". Not yet: {}", field.later);
@@ -81,7 +82,7 @@ std::string markdown() {
                        cell(expectation(each.type, each.field)), cell(remark(each.field)),
                        on_resume(each.on_resume));
   }
-  out += "\n## Without meaning here\n\n| key | why |\n|---|---|\n";
+  out += "\n## Ignored keys of MaxDiffusion\n\n| key | why |\n|---|---|\n";
   for (const IgnoredKey& each : ignored_keys()) {
     out += fmt::format("| `{}` | {} |\n", each.key, each.reason);
   }

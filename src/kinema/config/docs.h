@@ -4,7 +4,8 @@
 
 namespace kinema::config {
 
-/// docs/reference/config.md: a table of every key, and one of the keys that have no meaning here.
+/// The text of docs/reference/config.md: a table of all keys, and one of the keys without meaning
+/// in kinema.
 std::string markdown();
 
 }  // namespace kinema::config

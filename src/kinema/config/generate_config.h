@@ -9,7 +9,7 @@
 
 namespace kinema::config {
 
-/// The size of a video, and how generate makes one. Training reads the sizes too.
+/// The size of a video, and the sampler's settings. Training uses the sizes too.
 struct GenerateConfig {
   int64_t height = 720;
   int64_t width = 1280;
@@ -326,7 +326,7 @@ struct GenerateConfig {
            .later = "Animate",
            .refused_by = "train generate"});
     visit("reference_image_path", self.reference_image_path, UNRELATED,
-          {.help = "Animate: who moves", .with = "mode"});
+          {.help = "Animate: picture of the character", .with = "mode"});
     visit("pose_video_path", self.pose_video_path, UNRELATED,
           {.help = "Animate: poses", .with = "mode"});
     visit("face_video_path", self.face_video_path, UNRELATED,

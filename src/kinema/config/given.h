@@ -13,8 +13,8 @@ inline constexpr bool is_given = false;
 template <typename T>
 inline constexpr bool is_given<Given<T>> = true;
 
-/// A value that records whether the user set it. While it is not set it has its default, and code
-/// may use another source instead (the model's folder, another key).
+/// A value that records whether the user set it. Until then it has its default, and code may use
+/// another source instead (the model's folder, another key).
 template <typename T>
 struct Given {
   T value{};
@@ -28,7 +28,7 @@ struct Given {
     given = true;
     return *this;
   }
-  operator const T&() const { return value; }  // NOLINT(*-explicit-*): read like a T
+  operator const T&() const { return value; }  // NOLINT(*-explicit-*): used like a T
   /// Compares values, set or not.
   bool operator==(const Given& other) const { return value == other.value; }
   template <typename U>

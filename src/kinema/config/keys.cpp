@@ -17,8 +17,8 @@ namespace kinema::config {
 namespace {
 
 constexpr std::string_view kDead = "MaxDiffusion does not read it for Wan either";
-constexpr std::string_view kControl = "ControlNets are not known here";
-constexpr std::string_view kScheduler = "the model's scheduler_config.json says it";
+constexpr std::string_view kControl = "ControlNets are not supported";
+constexpr std::string_view kScheduler = "set in the model's scheduler_config.json";
 constexpr std::string_view kEncoders = "text encoders are those of the model's folder";
 constexpr std::string_view kJax = "belongs to JAX or PyTorch";
 
@@ -31,23 +31,23 @@ constexpr IgnoredKey kIgnored[] = {
     {"controlnet_from_pt", kControl},
     {"controlnet_image", kControl},
     {"controlnet_model_name_or_path", kControl},
-    {"converted_weights_dir", "diffusers folders are read as they are"},
+    {"converted_weights_dir", "diffusers folders need no conversion"},
     {"dataset_config_name", kDead},
-    {"enable_jax_named_scopes", "programs always name the model path"},
+    {"enable_jax_named_scopes", "programs always have the names of model layers"},
     {"enable_ml_diagnostics", "belongs to a Google Cloud service"},
     {"enable_mllog", kDead},
     {"enable_ondemand_xprof", "belongs to a Google Cloud service"},
-    {"flux_name", "the model's own files say what it is"},
+    {"flux_name", "the model's files identify it"},
     {"from_pt", kDead},
-    {"hf_access_token", "a token in a file is seen by others: set HF_TOKEN"},
+    {"hf_access_token", "a token in a file may be read by others: set HF_TOKEN"},
     {"jax_cache_dir", "executable_cache is the cache of compiled programs"},
     {"jit_initializers", kDead},
     {"lightning_from_pt", kDead},
     {"max_shift", kScheduler},
-    {"norm_num_groups", "the model's config.json says it"},
-    {"offload_encoders", "text_encoder_memory says where the text encoder waits"},
+    {"norm_num_groups", "set in the model's config.json"},
+    {"offload_encoders", "text_encoder_memory sets the placement of the text encoder"},
     {"pretrained_orbax_dir", "checkpoints are diffusers folders"},
-    {"profiler", "enable_profiler takes a profile"},
+    {"profiler", "enable_profiler records a profile"},
     {"profiler_gcs_path", "belongs to a Google Cloud service"},
     {"quantization_calibration_method", kDead},
     {"quantization_local_shard_count", kDead},
@@ -59,7 +59,7 @@ constexpr IgnoredKey kIgnored[] = {
     {"unet_checkpoint", "wan_transformer_pretrained_model_name_or_path names another UNet"},
 };
 
-// The type's name and the value as YAML, for each type that a member may have.
+// The name of a member's type and its value as YAML, for each type.
 std::string_view type_name(const bool&) { return "true or false"; }
 std::string_view type_name(const int64_t&) { return "an integer"; }
 std::string_view type_name(const double&) { return "a number"; }
@@ -101,7 +101,7 @@ void append(std::vector<KeyValue>& out, std::string_view group, const Group& val
       });
 }
 
-// No key is: what follows tells nothing, and would take long to compare.
+// No key is longer: the rest cannot match, and would be slow to compare.
 constexpr size_t kLongest = 50;
 
 constexpr size_t kShortestPrefix = 4;
@@ -114,7 +114,7 @@ std::string number(double value) {
   return fmt::format("{}", value);
 }
 
-/// Those that a word begins, in backticks: none for a word that is too short to mean one.
+/// The keys that start with `word`, in backticks; none for a short word.
 std::vector<std::string> keys_with_prefix(std::string_view word) {
   std::vector<std::string> out;
   const Config config;
@@ -156,7 +156,7 @@ std::string nearest_key(std::string_view key) {
   const auto consider = [&](std::string_view known) {
     const auto lengths = static_cast<int>(known.size()) - static_cast<int>(key.size());
     if (std::abs(lengths) >= least) {
-      return;  // as far at least
+      return;  // the distance is at least as large
     }
     const int distance = edit_distance(key, known);
     if (distance < least) {

@@ -24,7 +24,7 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kXlaFlags = "xla_flags";
 constexpr std::string_view kVariable = "KINEMA_KEY_";
-constexpr std::string_view kPluginVariable = "KINEMA_PJRT_PLUGIN";  // runtime reads it
+constexpr std::string_view kPluginVariable = "KINEMA_PJRT_PLUGIN";  // the module `runtime` reads it
 constexpr std::string_view kDefaults = "defaults";
 
 template <typename T>
@@ -74,7 +74,7 @@ void apply_member(Loaded& loaded, const Yaml::Member& member) {
   loaded.origin[member.key] = where;
 }
 
-/// What a resolved file holds of keys that nobody gave: values, but not given here either.
+/// Sets values below `defaults:`, which do not count as given.
 void apply_defaults(Loaded& loaded, const Yaml& defaults) {
   check(defaults.kind() == Yaml::Kind::Mapping || defaults.kind() == Yaml::Kind::Null,
         "[config] {} ({}) is not a list of `key: value` lines", kDefaults, defaults.where());
@@ -108,7 +108,7 @@ void apply_file(Loaded& loaded, const fs::path& file, int depth) {
   }
 }
 
-/// The text after `key=` as YAML: as it is for text and numbers, parsed for lists and the like.
+/// The text after `key=` as YAML: unchanged for text and numbers, parsed for lists and mappings.
 template <typename T>
 Yaml as_yaml(const std::string& text, const std::string& source) {
   if constexpr (std::same_as<T, std::string> || is_scalar<T> || std::is_enum_v<T>) {
@@ -121,7 +121,7 @@ Yaml as_yaml(const std::string& text, const std::string& source) {
   }
 }
 
-/// `xla_flags.NAME=VALUE`: one flag more, or another value of one that a file gives.
+/// `xla_flags.NAME=VALUE`: adds a flag, or overrides a file's.
 void apply_flag(Loaded& loaded, const std::string& key, const std::string& text,
                 const std::string& where) {
   Tree& tree = loaded.config.run.xla_flags;
@@ -170,7 +170,7 @@ std::string lower(std::string text) {
   return text;
 }
 
-/// Variables are written in capitals; few keys hold any.
+/// The key of a variable in capitals; a few keys have capitals themselves.
 std::string key_of_variable(const std::string& name) {
   std::string key = lower(name);
   const Config defaults;
@@ -182,8 +182,8 @@ std::string key_of_variable(const std::string& name) {
   return key;
 }
 
-/// Throws an Error for KINEMA_MAX_TRAIN_STEPS, or nearly so: it was meant to set a key. Other
-/// variables with our prefix are somebody's own.
+/// Throws an Error for variables such as KINEMA_MAX_TRAIN_STEPS, which was meant to set a key.
+/// Other variables with the prefix KINEMA_ are ignored.
 void check_meant_key(const std::string& name) {
   constexpr std::string_view kPrefix = "KINEMA_";
   const std::string word = lower(name.substr(kPrefix.size()));
@@ -212,7 +212,7 @@ void apply_variable(Loaded& loaded, const std::string& variable) {
               name);
 }
 
-/// MaxDiffusion's files give a resolution beside height and width, which win.
+/// MaxDiffusion's `resolution` sets height and width unless these are given.
 void apply_resolution(Loaded& loaded) {
   const int64_t resolution = loaded.config.data.resolution;
   if (resolution > 0 && !loaded.origin.contains("height") && !loaded.origin.contains("width")) {
@@ -222,7 +222,7 @@ void apply_resolution(Loaded& loaded) {
   }
 }
 
-/// One axis takes the devices that the others leave: context, unless another one was given to.
+/// One axis of the mesh gets the remaining devices: context, unless another axis is -1.
 void apply_open_axis(Loaded& loaded) {
   ParallelConfig& p = loaded.config.parallel;
   const auto leave = [&](const char* context_key, int64_t& context,
@@ -237,7 +237,7 @@ void apply_open_axis(Loaded& loaded) {
         {p.dcn_data_parallelism, p.dcn_fsdp_parallelism, p.dcn_tensor_parallelism});
 }
 
-/// Names that are for the same: what is left are the ways in which samples are read.
+/// Replaces synonyms, so that each value is one reader.
 void apply_dataset_type(Loaded& loaded) {
   DataConfig& data = loaded.config.data;
   const bool by_name = loaded.origin.contains("dataset_name") && !data.dataset_name.empty() &&
@@ -249,7 +249,7 @@ void apply_dataset_type(Loaded& loaded) {
   }
 }
 
-/// The short form of enable_lora and lora_config becomes these.
+/// Converts `lora` to enable_lora and lora_config.
 void apply_lora_files(Loaded& loaded) {
   ModelConfig& model = loaded.config.model;
   if (model.lora.empty()) {
@@ -264,8 +264,8 @@ void apply_lora_files(Loaded& loaded) {
   loaded.origin["enable_lora"] = where;
 }
 
-/// MaxDiffusion's files give the rank, and others what else is trained, within lora_config; our
-/// keys win.
+/// Sets the keys of the trained adapter from lora_config, as in MaxDiffusion's files; given keys
+/// override them.
 void apply_lora_config(Loaded& loaded) {
   const std::string where = "lora_config";
   for (const auto& [key, text] : trained_in_lora_config(loaded.config.model)) {

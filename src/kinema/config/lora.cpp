@@ -25,7 +25,7 @@ constexpr std::array<std::string_view, 7> kFileKeys{"lora_model_name_or_path",
                                                     "scale",
                                                     "from_pt"};
 
-/// What of the adapter that is trained may stand in lora_config, and the key that it is.
+/// Properties of the trained adapter in lora_config, and the corresponding keys.
 constexpr std::array<std::pair<std::string_view, std::string_view>, 6> kTrainedKeys{
     {{"rank", "lora_rank"},
      {"lora_alpha", "lora_alpha"},
@@ -39,7 +39,7 @@ bool is_key(std::string_view key) {
          std::ranges::any_of(kTrainedKeys, [&](const auto& each) { return each.first == key; });
 }
 
-/// A key's items: those of a list, or the value alone; none when it is absent or null.
+/// The items of a list, or a single value; empty if the key is absent or null.
 std::vector<Json> items(const Json& json, std::string_view key) {
   const Json* value = json.find(key);
   if (value == nullptr || value->is_null()) {
@@ -48,7 +48,7 @@ std::vector<Json> items(const Json& json, std::string_view key) {
   return value->is_array() ? value->items() : std::vector<Json>{*value};
 }
 
-/// Text items; null and absent ones are empty.
+/// Text items; null is empty text. If the key is absent, all are empty.
 std::vector<std::string> words(const Json& json, std::string_view key, size_t count) {
   std::vector<std::string> out;
   for (const Json& item : items(json, key)) {
@@ -177,7 +177,7 @@ std::vector<std::pair<std::string, std::string>> trained_in_lora_config(const Mo
       continue;
     }
     const bool is_modules = ours == "lora_target_modules";
-    if (value->is_array() && !is_modules) {  // an item an adapter, of which the first is trained
+    if (value->is_array() && !is_modules) {  // one item per adapter, of which the first is trained
       if (value->items().empty()) {
         continue;
       }

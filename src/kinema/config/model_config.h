@@ -11,14 +11,14 @@
 
 namespace kinema::config {
 
-/// The names of values that remat_policy CUSTOM keeps: every model's, and after `ffn_activation`
-/// MaxDiffusion's of Wan with image tokens and of Flux.
+/// The names of values for remat_policy CUSTOM: those of all models, then, after `ffn_activation`,
+/// MaxDiffusion's for Wan with image tokens and for Flux.
 inline constexpr std::string_view kNamedValues =
     "hidden_states | attn_output | query_proj | key_proj | value_proj | xq_out | xk_out | "
     "ffn_activation | key_proj_text | value_proj_text | query_proj_img | key_proj_img | "
     "value_proj_img | img_qkv_proj | txt_qkv_proj | lin1_norm_hidden_states | lin2_hidden_states";
 
-/// The networks: which weights, which precision, how they are laid out and remembered.
+/// The networks: weights, dtypes, sizes, rematerialization and kernels.
 struct ModelConfig {
   std::string pretrained_model_name_or_path = "Wan-AI/Wan2.1-T2V-14B-Diffusers";
   std::string revision;
@@ -62,7 +62,7 @@ struct ModelConfig {
   std::vector<std::string> names_which_can_be_saved;
   std::vector<std::string> names_which_can_be_offloaded;
 
-  // From scratch: used when pretrained_model_name_or_path is empty.
+  // Sizes of a network from scratch, if pretrained_model_name_or_path is empty.
   Given<int64_t> num_layers = 30;
   Given<int64_t> num_attention_heads = 12;
   Given<int64_t> attention_head_dim = 128;

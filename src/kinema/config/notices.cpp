@@ -35,18 +35,18 @@ std::string join(const std::vector<std::string>& parts) {
   return fmt::format("{}", fmt::join(parts, ", "));
 }
 
-/// Whether what others hang on holds: a key that is no zero, no -1 and not empty, or KEY=VALUE.
+/// True if the condition of other keys holds: a key that is not 0, -1 or empty, or KEY=VALUE.
 bool is_on(const std::vector<KeyValue>& values, std::string_view what) {
   const auto found = std::ranges::find(values, what.substr(0, what.find('=')), &KeyValue::key);
   return found != values.end() && turns_on(found->value, what);
 }
 
-/// Why a key has no effect on what `command` does with these values; empty: it has.
+/// The reason why a key has no effect for `command` with these values; empty if it has one.
 std::string no_effect(const std::vector<KeyValue>& values, const KeyValue& each,
                       const Config& config, std::string_view command) {
   const Field& field = each.field;
   if (!field.later.empty()) {
-    return "";  // that is said in a line of its own
+    return "";  // another log line reports it
   }
   if (!field.with.empty() && !is_on(values, field.with)) {
     return field.with.find('=') == std::string_view::npos
@@ -72,7 +72,7 @@ std::string no_effect(const std::vector<KeyValue>& values, const KeyValue& each,
   constexpr std::array<std::string_view, 4> kSizes = {"height", "width", "num_frames",
                                                       "resolution"};
   const bool is_size = std::ranges::count(kSizes, each.key) > 0;
-  // Of generate's keys, those that training reads are compared on a resume.
+  // Videos during training use the keys of `generate`.
   const RunConfig& run = config.run;
   const bool videos = run.enable_ssim || (run.enable_generate_video_for_eval && run.eval_every > 0);
   if (command != "train" || videos) {
@@ -83,19 +83,19 @@ std::string no_effect(const std::vector<KeyValue>& values, const KeyValue& each,
                                                                    : "";
 }
 
-/// What files may give without reason, as they serve several commands.
+/// True for values from files, which may have unused keys because they serve several commands.
 bool is_of_file(std::string_view origin) {
   return origin != kCommandLine && !origin.starts_with("KINEMA_");
 }
 
-/// The line on such keys; none where there are none.
+/// The log line about such keys; empty if there are none.
 std::vector<std::string> no_effect_line(const std::vector<std::string>& keys) {
   return keys.empty() ? std::vector<std::string>()
                       : std::vector{"these keys have no effect here: " + join(keys)};
 }
 
-/// Keys that were given and do nothing here, with the reason: those of the command line and the
-/// environment; of files only sizes beside pretrained weights.
+/// Given keys without effect, with the reason: from the command line, the environment and, for keys
+/// with Field::without, files.
 std::vector<std::string> without_effect(const Loaded& loaded, const std::vector<KeyValue>& values,
                                         const std::vector<KeyValue>& defaults,
                                         std::string_view command) {
@@ -116,8 +116,8 @@ std::vector<std::string> without_effect(const Loaded& loaded, const std::vector<
   return out;
 }
 
-/// Paths that were meant for a store and name a folder of this machine, as in a README of
-/// MaxDiffusion.
+/// Paths with one slash after `gs:` or `s3:`, which are local folders by mistake, as in
+/// MaxDiffusion's README.
 std::vector<std::string> with_one_slash(const std::vector<KeyValue>& values) {
   std::vector<std::string> out;
   for (const KeyValue& each : values) {
@@ -133,7 +133,7 @@ std::vector<std::string> with_one_slash(const std::vector<KeyValue>& values) {
   return out;
 }
 
-/// Both say which frames of a clip are taken.
+/// Both select the frames of a clip.
 void check_frames(const Loaded& loaded) {
   const DataConfig& data = loaded.config.data;
   check(data.target_fps == 0 || data.frame_stride == 1,
@@ -162,7 +162,7 @@ void check_train(const Loaded& loaded) {
         "lr_decay_fraction=-1 lets lr_schedule say over how many",
         word_of(o.lr_schedule), origin_of(loaded, "lr_schedule"),
         origin_of(loaded, "lr_decay_fraction"));
-  constexpr double kRounding = 1e-9;  // of shares that are written in decimals
+  constexpr double kRounding = 1e-9;  // for shares written as decimals
   const double decay = decay_fraction(o);
   check(o.warmup_steps_fraction + decay <= 1 + kRounding,
         "[config] warmup_steps_fraction {:g} ({}) and a decay over {:g} of the schedule ({}) "
@@ -228,7 +228,7 @@ std::vector<std::string> notices(const Loaded& loaded, std::string_view command)
   const std::vector<KeyValue> values = describe(loaded.config);
   for (size_t i = 0; i < values.size(); ++i) {
     const KeyValue& each = values[i];
-    // A mesh splits training and sampling; what prepares samples for training uses one device.
+    // The mesh is for training and sampling; encoding samples for training uses one device.
     const bool splits_vae = each.key == "replicate_vae" || each.key == "vae_spatial" ||
                             each.key == "vae_logical_axis_rules";
     const bool splits = each.group == "parallel" || splits_vae;
@@ -245,7 +245,7 @@ std::vector<std::string> notices(const Loaded& loaded, std::string_view command)
     waiting.push_back(fmt::format("{} ({})", each.key, later));
   }
   std::vector<std::string> out = with_one_slash(values);
-  // In a file it is there for the training.
+  // In a file the key is for the training.
   if (command == "generate" && origin_of(loaded, "enable_profiler") == kCommandLine) {
     out.push_back("enable_profiler records steps of train: generate says what each part took");
   }

@@ -5,7 +5,7 @@
 namespace kinema::config {
 namespace {
 
-// Of diffusers' scripts and pipelines, kohya's trainers, finetrainers, Wan's own scripts, JAX and
+// From diffusers' scripts and pipelines, kohya's trainers, finetrainers, Wan's scripts, JAX and
 // XLA, and earlier versions of MaxDiffusion.
 constexpr OtherName kOtherNames[] = {
     {"adam_beta1", "adam_b1"},

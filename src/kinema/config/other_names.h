@@ -5,18 +5,18 @@
 
 namespace kinema::config {
 
-/// What other trainers call one of our keys, or have and we do not, where no edit distance would
-/// tell.
+/// Another trainer's name for a kinema key, or its key for a missing feature, if the edit distance
+/// would not find it.
 struct OtherName {
   std::string_view other;
-  std::string_view key;        ///< ours; empty: there is none
-  std::string_view note = "";  ///< how ours differs, or what is there instead
+  std::string_view key;        ///< kinema's key; empty: none
+  std::string_view note = "";  ///< the difference, or the alternative
 };
 
-/// In the order of `other`.
+/// Sorted by `other`.
 std::span<const OtherName> other_names();
 
-/// The entry of that name; null where there is none.
+/// The entry with this name; null if there is none.
 const OtherName* find_other_name(std::string_view other);
 
 }  // namespace kinema::config

@@ -5,7 +5,7 @@
 
 namespace kinema::config {
 
-/// The device mesh and what lies where on it: see docs/guides/parallelism.md.
+/// The device mesh and its sharding rules: see docs/guides/parallelism.md.
 struct ParallelConfig : mesh::Settings {
   bool attention_sharding_uniform = true;
   bool debug_sharding = false;

@@ -17,10 +17,10 @@ namespace {
 using io::Json;
 using io::Yaml;
 
-/// The word of one_of that allows any colour in hex.
+/// The value of one_of that allows any hexadecimal color.
 constexpr std::string_view kAnyColour = "#rrggbb";
 
-/// What stands there, shortened, for messages.
+/// A value, shortened for messages.
 std::string shown(const Yaml& value) {
   switch (value.kind()) {
     case Yaml::Kind::Null:
@@ -37,7 +37,7 @@ std::string shown(const Yaml& value) {
   return "`" + (text.size() > kLongest ? text.substr(0, kLongest) + "..." : text) + "`";
 }
 
-/// True for an integer that is beyond those that are read.
+/// True for an integer outside the range of int64.
 bool is_too_large(std::string_view text, std::string_view type) {
   if (text.starts_with('-') || text.starts_with('+')) {
     text.remove_prefix(1);
@@ -62,7 +62,7 @@ bool is_too_large(std::string_view text, std::string_view type) {
        expectation(type, field), remedy);
 }
 
-/// Unquoted scalars, and quoted ones too: "1e-5" is often quoted because YAML 1.1 reads it as text.
+/// Converts a scalar, also a quoted one: "1e-5" is often quoted because YAML 1.1 reads it as text.
 template <typename T, typename Convert>
 T scalar(const GivenText& given, const Yaml& value, std::string_view type, const Field& field,
          Convert convert) {
@@ -98,7 +98,7 @@ bool is_colour(std::string_view text) {
          text.find_first_not_of("0123456789abcdefABCDEF", 1) == std::string_view::npos;
 }
 
-/// `text` as it is spelt in one_of, or as it is when any text will do.
+/// `text` with the case of one_of; unchanged if any text is valid.
 std::string checked_word(const GivenText& given, const Yaml& value, std::string_view type,
                          const Field& field, const std::string& text) {
   check_text(given, text);
@@ -176,7 +176,8 @@ bool stands_for_default(const GivenText& given, const Field& field) {
   return field.null_is_default && given.value.kind() == Yaml::Kind::Null;
 }
 
-/// A value of any shape as JSON; unquoted scalars become what they look like.
+/// A value of any structure as JSON; unquoted scalars become numbers, booleans or null if they look
+/// like them.
 Json to_json(const GivenText& given, const Yaml& value) {
   switch (value.kind()) {
     case Yaml::Kind::Null:

@@ -12,15 +12,15 @@
 
 namespace kinema::config {
 
-/// A key as it was given: in a file, or as the text after `key=`.
+/// A key with its origin: in a file, or the text after `key=`.
 struct GivenText {
   std::string_view key;
   const io::Yaml& value;
   std::string where;  ///< `wan.yml:12` or `command line`
 };
 
-// Each sets `value` from what was given, checked against `field`, or throws an Error that names
-// key, value, place and what was expected.
+// Each sets `value` from the given text after checks against `field`. Throws an Error that names
+// key, value, origin and the expected values.
 void read_value(const GivenText& given, const Field& field, bool& value);
 void read_value(const GivenText& given, const Field& field, int64_t& value);
 void read_value(const GivenText& given, const Field& field, double& value);
@@ -30,7 +30,7 @@ void read_value(const GivenText& given, const Field& field, std::vector<std::str
 void read_value(const GivenText& given, const Field& field, std::vector<int64_t>& value);
 void read_value(const GivenText& given, const Field& field, std::vector<double>& value);
 
-/// `field.one_of` holds the words of the choice.
+/// `field.one_of` has the names of the enumeration.
 template <Choice T>
 void read_value(const GivenText& given, const Field& field, T& value) {
   std::string word;

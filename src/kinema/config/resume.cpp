@@ -9,7 +9,7 @@
 namespace kinema::config {
 namespace {
 
-/// A recorded value as the user would write it.
+/// A recorded value in the user's notation.
 std::string shown(const std::string& value) {
   const io::Json json = io::Json::parse(value, "a recorded value");
   if (!json.is_string()) {
@@ -25,13 +25,13 @@ struct Change {
   const std::string& now;
 };
 
-/// Whether what a key hangs on (Field::with) is off in the record: then its value says nothing.
+/// True if the record disables the key by another one (Field::with): then its value has no meaning.
 bool is_idle(const Field& field, const Record& record) {
   const auto found = record.find(std::string(field.with.substr(0, field.with.find('='))));
   return !field.with.empty() && found != record.end() && !turns_on(found->second, field.with);
 }
 
-/// What differs of the keys that both records have, in the order of declaration.
+/// The differences of the keys that are in both records, in order of declaration.
 std::vector<Change> compare(const Record& before, const Record& now) {
   std::vector<Change> out;
   for (const KeyValue& each : describe(Config{})) {

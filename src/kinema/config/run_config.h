@@ -10,7 +10,7 @@
 
 namespace kinema::config {
 
-/// The run: where it writes, on which device, what it logs, when it saves.
+/// The run: its folders, device, logging and checkpoints.
 struct RunConfig {
   std::string run_name;
   std::string output_dir = "outputs";
@@ -80,7 +80,7 @@ struct RunConfig {
            .share = Share::YES});
 
     visit("hardware", self.hardware, MAY_CHANGE,
-          {.help = "platform of the PJRT plugin to load, where pjrt_plugin is empty",
+          {.help = "platform of the PJRT plugin to load if pjrt_plugin is empty",
            .one_of = choices(self.hardware)});
     visit("pjrt_plugin", self.pjrt_plugin, UNRELATED,
           {.help = "path of a PJRT plugin (.so) to load"});

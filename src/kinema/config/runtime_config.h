@@ -8,8 +8,7 @@
 
 namespace kinema::config {
 
-/// Switches of the machinery below the model: what is checked while it runs, how programs are
-/// compiled and run, how the device's memory is taken.
+/// Settings below the model: checks at run time, compilation, and device memory.
 struct RuntimeConfig {
   bool deterministic = false;
   bool debug_nans = false;

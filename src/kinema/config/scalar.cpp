@@ -19,7 +19,7 @@ std::string lower(std::string_view text) {
   return out;
 }
 
-/// Digits without the underscores that may separate them; nothing if one stands elsewhere.
+/// Digits without underscores between them; nothing if an underscore is elsewhere.
 std::optional<std::string> without_underscores(std::string_view text) {
   std::string out;
   for (size_t i = 0; i < text.size(); ++i) {
@@ -88,7 +88,7 @@ std::optional<int64_t> to_int(std::string_view text) {
   if (const auto value = parse_all<int64_t>(signed_digits, base)) {
     return value;
   }
-  // Beyond 2^53 a double no longer says which integer was meant.
+  // Beyond 2^53 a double does not represent every integer.
   const auto number = to_double(text);
   if (base == 10 && number && std::trunc(*number) == *number && std::abs(*number) <= 0x1p53) {
     return static_cast<int64_t>(*number);
@@ -108,7 +108,7 @@ std::optional<double> to_double(std::string_view text) {
       return std::nullopt;
     }
   }
-  // from_chars reads `inf` and `nan` too.
+  // from_chars also accepts `inf` and `nan`.
   if (digits.empty() || digits.find_first_not_of("0123456789+-.eE") != std::string_view::npos) {
     return std::nullopt;
   }

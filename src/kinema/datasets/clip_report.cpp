@@ -20,17 +20,17 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Of a set that is slow to measure.
+/// The number of clips that are measured if measuring is slow.
 constexpr int64_t kFewClips = 64;
-/// Named in a line; the others are in the file.
+/// The number of clips that a log line names; the file has all.
 constexpr size_t kNamed = 3;
-/// Beyond this many times its height or width a clip is mostly made up.
+/// A clip that is enlarged by more than this factor is mostly interpolated.
 constexpr double kMuch = 2;
 
-/// Whose rate is meant, when no more than so much of it is missing.
+/// A clip whose frame rate is lower by at most this share counts as having the rate.
 constexpr double kSameSpeed = 0.05;
 
-/// A clip or a file, why it is left out, in few words and as a line that names it.
+/// A skipped clip or file, with the cause in few words and as a sentence that names it.
 struct Lost {
   std::string file;
   std::string cause;
@@ -38,7 +38,7 @@ struct Lost {
   int64_t files = 1;
 };
 
-/// The clips first.
+/// Clips first, then files.
 std::vector<Lost> all_lost(const data::ClipSet& clips, const data::Survey& survey) {
   std::vector<Lost> out;
   for (size_t i = 0; i < survey.problems.size(); ++i) {
@@ -88,7 +88,7 @@ std::string rates_text(const std::vector<data::Rate>& rates) {
   return out + (rates.size() > 4 ? ", ..." : "");
 }
 
-/// How many of the clips that can be used are so.
+/// The number of usable clips with this property.
 int64_t count_of(const data::Survey& survey, bool data::ClipSize::*is_so) {
   int64_t out = 0;
   for (size_t i = 0; i < survey.sizes.size(); ++i) {
@@ -97,7 +97,7 @@ int64_t count_of(const data::Survey& survey, bool data::ClipSize::*is_so) {
   return out;
 }
 
-/// What becomes of transparent parts; empty: there are none.
+/// How transparent parts are shown; empty: there are none.
 std::string alpha_line(const ClipSettings& settings, const data::Survey& survey) {
   const int64_t count = count_of(survey, &data::ClipSize::has_alpha);
   if (count == 0) {
@@ -108,12 +108,12 @@ std::string alpha_line(const ClipSettings& settings, const data::Survey& survey)
                                        count == 1 ? "has" : "have");
   const media::Background& background = settings.order.format.background;
   return some + (background.drop
-                     ? ": it is dropped, and the colours behind it are seen (alpha_background=drop)"
+                     ? ": it is dropped, and the stored colours are used (alpha_background=drop)"
                      : fmt::format(": transparent parts become {} (alpha_background)",
                                    media::background_name(background)));
 }
 
-/// That HDR is brought to SDR; empty: there is none.
+/// HDR clips are converted to SDR; empty: there are none.
 std::string hdr_line(const ClipSettings& settings, const data::Survey& survey) {
   const int64_t count = count_of(survey, &data::ClipSize::is_hdr);
   return count == 0 ? ""
@@ -122,7 +122,7 @@ std::string hdr_line(const ClipSettings& settings, const data::Survey& survey) {
                                   count == 1 ? "is" : "are");
 }
 
-/// What becomes of the clips' speed; empty: it is as it should be.
+/// How the clips' speed changes; empty: it does not.
 std::string speed_line(const ClipSettings& settings, const data::Survey& survey) {
   const std::vector<data::Rate> rates = data::rates_of(survey);
   const data::ClipFormat& format = settings.order.format;
@@ -162,7 +162,7 @@ std::string speed_line(const ClipSettings& settings, const data::Survey& survey)
                    rates[0].fps, wanted, speed, wanted);
 }
 
-/// Clips that are much smaller than what they are brought to; empty: none.
+/// Clips that are much smaller than their training size; empty: none.
 std::string enlarged_line(const ClipSettings& settings, const data::ClipSet& clips,
                           const data::Survey& survey) {
   const data::ClipFormat& wanted = settings.order.format;
@@ -197,7 +197,7 @@ std::string enlarged_line(const ClipSettings& settings, const data::ClipSet& cli
       worst_format.height, worst_format.width);
 }
 
-/// Clips that train as an empty prompt does; empty: none.
+/// Clips with an empty caption; empty: none.
 std::string empty_line(const ClipSettings& settings, const data::Survey& survey) {
   const auto count = static_cast<int64_t>(survey.sizes.size());
   return survey.empty_captions == 0
@@ -280,7 +280,7 @@ void LeftOutFile::write(const data::ClipSet& clips, const data::Survey& survey) 
   }
   std::error_code ignored;
   if (text.empty()) {
-    fs::remove(path_, ignored);  // of an earlier start
+    fs::remove(path_, ignored);  // from an earlier start
   } else {
     io::write_file(path_, text);
   }
@@ -290,7 +290,7 @@ void LeftOutFile::add(const data::ClipSet& clips, int64_t clip, const std::strin
   if (path_.empty()) {
     return;
   }
-  // A line in one write to its end, which several processes may do at once.
+  // Each line is one write in append mode, so that several processes may write.
   std::ofstream(path_, std::ios::app)
       << json_line({clips.where(clip), "damaged", data::short_reason(clips, clip, reason)})
       << std::flush;
@@ -299,7 +299,7 @@ void LeftOutFile::add(const data::ClipSet& clips, int64_t clip, const std::strin
 LeftOutFile report_clips(const ClipSettings& settings, const data::ClipSet& clips,
                          const data::Survey& survey, const ClipReport& report,
                          const FitsFrames& fits, const Job& job) {
-  // A model that no run made is evaluated without a run's folder.
+  // Without a run, there is no run folder for the evaluation.
   const fs::path path = settings.run.empty() ? fs::path() : settings.run / report.file;
   std::error_code ignored;
   const bool writes = fs::is_directory(path.parent_path(), ignored);

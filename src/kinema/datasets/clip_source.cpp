@@ -35,7 +35,7 @@ std::unique_ptr<encoders::Autoencoder> checked_autoencoder(const ClipEncoders& m
   return autoencoder;
 }
 
-/// CLIP, where the transformer looks at its images through it.
+/// CLIP, if the transformer's conditioning includes image tokens.
 std::unique_ptr<encoders::ImageEncoder> needed_image_encoder(const ClipEncoders& makes,
                                                              const networks::Sizes& model) {
   if (model.image_dim == 0) {
@@ -49,7 +49,7 @@ std::unique_ptr<encoders::ImageEncoder> needed_image_encoder(const ClipEncoders&
   return out;
 }
 
-/// What a sample takes from pixels; with `condition`, of their first frame too.
+/// The latents of a sample and, with `condition`, of its first frame.
 data::Sample encode_pixels(const HostArray& pixels, const encoders::Autoencoder& autoencoder,
                            bool condition, const encoders::ImageEncoder* image) {
   data::Sample out;
@@ -66,7 +66,8 @@ data::Sample encode_pixels(const HostArray& pixels, const encoders::Autoencoder&
   return out;
 }
 
-/// That every size divides into latents and patches, before the first clip is encoded.
+/// Throws an Error unless every size divides into latents and patches; called before the first clip
+/// is encoded.
 void check_sizes(const ClipSettings& settings, const encoders::LatentLayout& layout,
                  const networks::Sizes& model) {
   const data::ClipFormat& format = settings.order.format;
@@ -85,7 +86,7 @@ encoders::TextStates encode_caption(const encoders::TextEncoder& encoder,
   return encoders::row(encoder.encode(std::span(&caption, 1)), 0);
 }
 
-/// Encoders that are loaded when they are first used.
+/// Encoders that are loaded at their first use.
 class LazyEncoders {
  public:
   LazyEncoders(const ClipEncoders& makes, const networks::Sizes& model)
@@ -118,10 +119,10 @@ class LazyEncoders {
   std::unique_ptr<encoders::TextEncoder> text_;
 };
 
-/// A task for the captions, then one for the clips.
+/// The progress of captions first, then of clips.
 class EncodingTask {
  public:
-  /// `noun`: what a clip is called.
+  /// `noun`: the name of a clip in messages.
   EncodingTask(const Job& job, std::string noun) : job_(job), noun_(std::move(noun)) {}
 
   void update(const std::string& what, int64_t done, int64_t total) {
@@ -140,8 +141,8 @@ class EncodingTask {
   std::unique_ptr<Task> task_;
 };
 
-/// Does what may write to dataset_save_location. Where that cannot be written to, an Error says so
-/// too; a folder that holds all is read alone.
+/// Calls `work`, which may write to dataset_save_location. If that fails and the folder is not
+/// writable, the Error says so; a complete folder is only read.
 template <typename Work>
 auto keeping(const fs::path& folder, const Work& work) {
   try {
@@ -159,7 +160,7 @@ auto keeping(const fs::path& folder, const Work& work) {
   }
 }
 
-/// Of the models that made what is kept.
+/// The hashes of the models that made the cached encodings.
 preparation::ContentIndex kept_models(const KeptEncodings& kept) {
   return preparation::ContentIndex(kept.folder / "models.json");
 }
@@ -214,8 +215,8 @@ std::unique_ptr<data::Source> make_encoded_source(const ClipSettings& settings,
   if (now.stopped) {
     return nullptr;
   }
-  options.center_crop = true;  // where they were cropped was chosen
-  options.on_skip = {};        // they were named
+  options.center_crop = true;  // the crop is already part of the encoding
+  options.on_skip = {};        // they were logged during encoding
   return data::encoded_source(
       std::move(clips), options,
       [encoded](int64_t clip, const data::ClipFormat& format, bool flipped) {
@@ -230,7 +231,7 @@ std::unique_ptr<data::Source> make_clip_source(const ClipSettings& settings,
                                                const ClipEncoders& makes, const ClipReport& report,
                                                const Job& job) {
   data::VideoOptions options = settings.order;
-  // Its weights are read when it is first used, so that this costs next to nothing.
+  // Its weights are loaded at the first use, so that this is cheap.
   std::shared_ptr<const encoders::Autoencoder> autoencoder = checked_autoencoder(makes, model);
   check_sizes(settings, autoencoder->layout(), model);
   std::shared_ptr<const data::ClipSet> clips = open_clips(settings, job);
@@ -267,7 +268,7 @@ int64_t kept_in_memory(const ClipSettings& settings, int64_t samples, int64_t by
   if (settings.kept || settings.order.varies()) {
     return 0;
   }
-  const int64_t each = bytes * (settings.order.random_flip ? 2 : 1);  // either way round
+  const int64_t each = bytes * (settings.order.random_flip ? 2 : 1);  // mirrored and not
   return std::min(settings.order.cache_bytes, samples * each);
 }
 

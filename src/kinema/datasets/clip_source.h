@@ -19,34 +19,36 @@
 
 namespace kinema::datasets {
 
-/// How the models are opened that make samples of clips. Each is opened when it is needed, and
-/// closed as soon as it is not.
+/// Functions that open the models for encoding clips. Each model is opened when it is needed, and
+/// closed immediately afterwards.
 struct ClipEncoders {
   std::function<std::unique_ptr<encoders::Autoencoder>()> autoencoder;
   std::function<std::unique_ptr<encoders::TextEncoder>()> text;
-  /// CLIP, whose tokens must be so wide; null where the pipeline has none.
+  /// CLIP, whose tokens must have the width `image_dim`; null if the pipeline has none.
   std::function<std::unique_ptr<encoders::ImageEncoder>(int64_t image_dim)> image;
-  bool image_condition = false;  // samples hold the condition of an image-to-video model
-  /// What decides latents, and text states, beside the clips: encodings that are kept are those of
-  /// the same settings. Of models, hashes of their files, which `models` remembers.
+  bool image_condition = false;  // samples contain the condition of an image-to-video model
+  /// The settings that determine latents (in addition to the clips) and text states; cached
+  /// encodings are used for equal settings. Models are hashes of their files, which `models`
+  /// caches.
   std::function<preparation::Settings(preparation::ContentIndex& models)> pixels_settings;
   std::function<preparation::Settings(preparation::ContentIndex& models)> text_settings;
 };
 
-/// Clips as training samples, of which `batch` make a batch. With `settings.kept`, what is not kept
-/// yet is encoded first, as a task, and no encoder stays in memory; null when the job is told to
-/// stop meanwhile. Else clips are encoded while the run goes. `report`: where it is written which
-/// clips are left out. Throws an Error for sizes that the model or its autoencoder does not take.
+/// A source of training samples from clips, in batches of `batch`. With `settings.kept`, clips and
+/// captions that are not cached yet are encoded first, as a task, and no encoder stays in memory;
+/// returns null if a stop is requested meanwhile. Else clips are encoded during the run. `report`:
+/// the settings of the list of skipped clips. Throws an Error for sizes that the model or its
+/// autoencoder does not support.
 std::unique_ptr<data::Source> make_clip_source(const ClipSettings& settings,
                                                const networks::Sizes& model, int64_t batch,
                                                const ClipEncoders& makes, const ClipReport& report,
                                                const Job& job);
 
-/// Bytes of the host's memory that `samples` of `bytes` each take once all were read: clips that
-/// are encoded while the run goes stay in memory, up to a limit.
+/// Bytes of host memory of `samples` samples of `bytes` each after all were read: clips that are
+/// encoded during the run are cached in memory, up to a limit.
 int64_t kept_in_memory(const ClipSettings& settings, int64_t samples, int64_t bytes);
 
-/// Text states of a caption, f32 or bf16 [t, d], from those that are kept where there are such.
+/// Text states of a caption, f32 or bf16 [t, d], from the cached ones if it has them.
 encoders::TextStates caption_states(const ClipEncoders& makes,
                                     const std::optional<KeptEncodings>& kept,
                                     const std::string& caption);

@@ -11,7 +11,7 @@
 namespace kinema::datasets {
 namespace {
 
-/// Shards of a folder in a store, which are read from there.
+/// The shards of a folder in a store, which are read directly from the store.
 std::vector<io::RangedTfRecords> stored_records(const std::string& path, const Job& job) {
   const remote::Store store(*remote::read_store_path(path));
   constexpr int kThreads = 16;

@@ -14,21 +14,20 @@
 
 namespace kinema::datasets {
 
-/// TFRecords that `kinema prepare` or MaxDiffusion wrote, in a folder of this machine or in a
-/// store.
+/// TFRecords of `kinema prepare` or MaxDiffusion, in a local folder or in a store.
 struct RecordSettings {
   data::TfRecordOptions records;
-  int64_t cell_side = 8;  // pixels a side of a latent cell: what sizes of pictures are counted by
+  int64_t cell_side = 8;  // pixels per side of a latent cell, to compute pictures' sizes
 };
 
-/// A data set: random samples of the model's shapes, clips that are encoded here, or records.
+/// A data set: random samples with the model's shapes, clips that this process encodes, or records.
 using Dataset = std::variant<data::SyntheticOptions, ClipSettings, RecordSettings>;
 
-/// The clips of a data set; null for one that has none.
+/// The clips of a data set; null for other data sets.
 const ClipSettings* clips_in(const Dataset& dataset);
 
-/// Samples for a network, of which `batch` make a batch; `clips` are encoded by `makes`. Null when
-/// the job is told to stop while they are (make_clip_source).
+/// A source of samples for a network, in batches of `batch`; `makes` encodes clips. Returns null if
+/// a stop is requested during encoding (make_clip_source).
 std::unique_ptr<data::Source> make_source(const Dataset& dataset, const networks::Sizes& model,
                                           int64_t batch, const ClipEncoders& makes,
                                           const ClipReport& report, const Job& job);

@@ -17,7 +17,7 @@
 namespace kinema::datasets {
 namespace {
 
-/// The bucket that most of the clips that are too short would go to if they were long enough.
+/// The bucket of most of the clips that are too short, if they were long enough.
 std::optional<data::Bucket> missed_bucket(const ClipSettings& settings,
                                           const data::Survey& survey) {
   const std::vector<data::Bucket>& buckets = settings.buckets;

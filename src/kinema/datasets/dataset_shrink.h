@@ -9,21 +9,22 @@
 #include "kinema/datasets/clips.h"
 #include "kinema/encoders/autoencoder.h"
 
-/// Data sets most of which cannot be used.
+/// Data sets with mostly unusable clips.
 namespace kinema::datasets {
 
-/// Whether a model takes samples of so many frames.
+/// True if a model supports samples with `num_frames` frames.
 using FitsFrames = std::function<bool(int64_t num_frames)>;
 /// By an autoencoder's latent cells.
 FitsFrames fits_frames(const ClipSettings& settings, const encoders::LatentLayout& layout);
 
-/// Throws an Error when more than half of the clips cannot be used for one and the same reason,
-/// unless allow_dataset_shrink is set: with which num_frames, bucket, target_fps or frame_stride
-/// how many would be kept, where they are too short.
+/// Throws an Error if more than half of the clips are unusable for the same reason, unless
+/// allow_dataset_shrink is set. If they are too short, the Error says how many a smaller
+/// num_frames, another bucket, target_fps or frame_stride would keep.
 void check_enough(const ClipSettings& settings, const data::ClipSet& clips,
                   const data::Survey& survey, const FitsFrames& fits);
 
-/// `num_frames=17 keeps 14 of 15`; empty where that is not what clips lack, or nothing keeps more.
+/// `num_frames=17 keeps 14 of 15`; empty if clips are unusable for another reason, or no value
+/// keeps more.
 std::string what_keeps(const ClipSettings& settings, const data::Survey& survey,
                        const FitsFrames& fits);
 

@@ -24,7 +24,7 @@ void Job::sync_stop(const std::string& where) const {
   if (world().is_alone()) {
     return;
   }
-  constexpr double kLong = 30 * 24 * 3600;  // seconds; the pulse ends what does not come
+  constexpr double kLong = 30 * 24 * 3600;  // seconds; a lost process ends the wait earlier
   for (const std::string& each :
        world().talk().gather(stop_asked() ? "stop" : "", {.what = where, .seconds = kLong})) {
     if (!each.empty()) {
@@ -63,7 +63,7 @@ std::unique_ptr<Task> Job::task(const std::string& what, int64_t total) const {
 }
 
 std::function<void(int64_t, int64_t)> Job::progress(const std::string& what) const {
-  // Shared: std::function wants to copy what it holds.
+  // Shared, because std::function requires a copyable callable.
   return [job = *this, what, task = std::shared_ptr<Task>()](int64_t done, int64_t total) mutable {
     if (!task) {
       task = job.task(what, total);

@@ -10,26 +10,27 @@
 
 #include "kinema/world/world.h"
 
-/// What every job (training, sampling, preparing ...) uses to report and to be stopped. A job never
-/// prints and installs no signal handler: its caller shows what it reports and says when to stop.
+/// The interface by which every job (training, sampling, preparing ...) reports and can be stopped.
+/// A job never prints and installs no signal handler: its caller shows the reports and requests the
+/// stop.
 namespace kinema {
 
 /// Progress handle of a long operation, which ends when the handle is destroyed.
 class Task {
  public:
   virtual ~Task() = default;
-  /// `done` of the total that the task began with; `note`: what else to show.
+  /// `done` of the total that the task started with; `note`: additional text.
   virtual void update(int64_t /*done*/, const std::string& /*note*/ = {}) {}
 };
 
 /// Callbacks of a job; any of them may be empty. They are called from the job's threads, one at a
 /// time except `update` of tasks.
 struct Observer {
-  /// A notice that a user should see: a key without effect, a clip that is left out.
+  /// A log line that a user should see: a key without effect, a clip that is skipped.
   std::function<void(const std::string& line)> on_notice;
   /// A log line about the work: `checkpoint of step 100 saved: ...`.
   std::function<void(const std::string& line)> on_line;
-  /// A long operation begins: `loading the weights` with a total of 0 (unknown), or `encoding
+  /// A long operation starts: `loading the weights` with a total of 0 (unknown), or `encoding
   /// clips` with a total.
   std::function<std::unique_ptr<Task>(const std::string& what, int64_t total)> on_task;
   /// After this call, stop requests are graceful. Before it, killing the process loses nothing.
@@ -40,7 +41,7 @@ struct JobOptions {
   /// Requests a graceful stop: with a checkpoint after the current step, after the current clip.
   std::stop_token stop = {};
   /// Path of a kinema program, whose `compile-job` compiles in a child process: for devices that
-  /// are not here, and to test unknown compiler flags. Empty: flags are not tested.
+  /// are not installed, and to test unknown compiler flags. Empty: flags are not tested.
   std::filesystem::path program = {};
   /// The processes that run the job together, each with the same configuration; null: one process.
   std::shared_ptr<world::World> world = {};
@@ -58,21 +59,21 @@ class Job {
   void line(const std::string& line) const;
   /// Never null. The task ends with the result.
   std::unique_ptr<Task> task(const std::string& what, int64_t total = 0) const;
-  /// `task` that begins with the first update: for work that may turn out to be nothing.
+  /// A `task` that starts with the first update, for work that may not be necessary.
   std::function<void(int64_t done, int64_t total)> progress(const std::string& what) const;
   void begin() const;
   /// With several processes: equal in all of them after the next sync_stop.
   bool stop_requested() const { return options_.stop.stop_requested(); }
   const std::stop_token& stop() const { return options_.stop; }
-  /// Whether this process was asked to stop; the others may not know it yet.
+  /// True if this process was asked to stop; the others may not know it yet.
   bool stop_asked() const { return asked_.stop_requested(); }
   /// Collective barrier that also agrees on stopping: if any process was asked to stop,
   /// stop_requested is true in all of them afterwards. `where` names the barrier in messages about
   /// waiting. Does nothing in one process.
   void sync_stop(const std::string& where) const;
-  /// Sets stop_requested, where all processes know by other means that the job is to stop.
+  /// Sets stop_requested after all processes agreed to stop by other means.
   void agree_to_stop() const { agreed_.request_stop(); }
-  /// For jobs that leave nothing behind: throws Stopped once a stop is requested.
+  /// For jobs that leave no files behind: throws Stopped if a stop is requested.
   void check_stop() const;
   const std::filesystem::path& program() const { return options_.program; }
   world::World& world() const { return *options_.world; }

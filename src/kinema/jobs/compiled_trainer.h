@@ -9,10 +9,10 @@
 #include "kinema/training/experts.h"
 #include "kinema/training/trainer.h"
 
-/// The compiled step of a run without its state.
+/// The compiled step of a run, without its state.
 namespace kinema::jobs {
 
-/// What a trainer is made of beside its state.
+/// The inputs of a trainer, without its state.
 struct TrainerParts {
   const runtime::Devices& devices;
   resolve::TrainingStep what;
@@ -21,7 +21,8 @@ struct TrainerParts {
   std::optional<training::TwoExperts> two;
 };
 
-/// Compiled for every shape, without a state. With fewer shapes when the job is told to stop.
+/// A trainer that is compiled for every shape, without a state. Returns fewer shapes if a stop is
+/// requested.
 std::unique_ptr<training::Trainer> compiled(const TrainerParts& parts, const Job& job);
 
 }  // namespace kinema::jobs

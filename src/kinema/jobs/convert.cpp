@@ -28,7 +28,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The transformer of a pipeline's folder, a checkpoint's or a run's step; else the path itself.
+/// The transformer folder of a pipeline, a checkpoint or a run's step; else the path itself.
 fs::path transformer_of(const fs::path& source) {
   std::error_code ignored;
   for (const char* part : {"transformer", "unet"}) {
@@ -39,7 +39,7 @@ fs::path transformer_of(const fs::path& source) {
   return source;
 }
 
-/// A file of low-rank or other differences, or PEFT's folder of one.
+/// True for a LoRA file (also LoKr, LoHa and weight differences) or a PEFT folder.
 bool is_lora(const fs::path& source) {
   std::error_code ignored;
   return fs::exists(source / weights::kPeftFile, ignored) ||
@@ -47,8 +47,8 @@ bool is_lora(const fs::path& source) {
           weights::file_kind(source) == weights::FileKind::LORA);
 }
 
-/// The file in the folder that diffusers' save_lora_weights writes, or in a checkpoint's adapter/;
-/// else the path itself.
+/// The file in a folder of diffusers' save_lora_weights, or in a checkpoint's adapter/; else the
+/// path itself.
 std::string lora_file_in(const std::string& source) {
   std::error_code ignored;
   for (const fs::path& folder : {fs::path(source), fs::path(source) / "adapter"}) {
@@ -59,14 +59,14 @@ std::string lora_file_in(const std::string& source) {
   return source;
 }
 
-/// The folders of a checkpoint's parameters; empty where the path is none.
+/// The parameter folders of a checkpoint; empty for other paths.
 std::vector<std::string> checkpoint_parts(const fs::path& source) {
   std::error_code ignored;
   return fs::exists(source / "train_state.json", ignored) ? training::weights_parts(source)
                                                           : std::vector<std::string>();
 }
 
-/// `high.safetensors` as `high_2.safetensors`.
+/// `high_2.safetensors` for `high.safetensors`.
 std::string second_target(const fs::path& target) {
   fs::path out = target;
   if (!out.has_filename()) {  // NAME/
@@ -76,7 +76,7 @@ std::string second_target(const fs::path& target) {
   return out.string();
 }
 
-/// Tells which transformers or adapters of a pipeline or checkpoint stay as they are.
+/// Prints which transformers or adapters of a pipeline or checkpoint are not converted.
 void name_others(const fs::path& folder, std::span<const fs::path> converted, const Job& job) {
   std::vector<std::string> names = training::weights_parts(folder);
   for (const std::string& part : training::weights_parts(folder)) {
@@ -93,8 +93,9 @@ void name_others(const fs::path& folder, std::span<const fs::path> converted, co
   }
 }
 
-/// Throws an Error where generate and train would refuse the scheduler of a pipeline or checkpoint:
-/// what is written would not say that its network was trained otherwise.
+/// Throws an Error if generate and train would reject the scheduler of a pipeline or checkpoint:
+/// the converted file would lose the information that its network was trained with another
+/// objective.
 void check_schedule_of(const fs::path& source) {
   std::error_code ignored;
   if (const fs::path beside = model_source::scheduler_config_beside(source); !beside.empty()) {
@@ -123,7 +124,7 @@ ConvertResult convert_one(const std::string& given, const std::string& target,
   }
   const fs::path source = transformer_of(named);
   check_schedule_of(named);
-  // With another dtype, or in other shards, the network is written anew.
+  // Another dtype or shard size requires writing the network again.
   check(options.to != "diffusers" || options.dtype ||
             options.max_shard_bytes != ConvertOptions{}.max_shard_bytes ||
             !fs::exists(fs::path(named) / "model_index.json"),
@@ -135,7 +136,7 @@ ConvertResult convert_one(const std::string& given, const std::string& target,
       .dtype = options.dtype,
       .max_shard_bytes = options.max_shard_bytes,
       .progress = [job, told = job.progress("converting")](int64_t done, int64_t total) {
-        job.check_stop();  // what was begun is removed
+        job.check_stop();  // partial files are removed
         told(done, total);
       }};
   io::make_folder(fs::path(target).parent_path());

@@ -21,8 +21,8 @@ namespace {
 namespace fs = std::filesystem;
 using io::Json;
 
-/// Copies the tokenizers that lie beside the file, and returns what the pipeline lists and the
-/// folder has not.
+/// Copies the tokenizers that are next to the file; returns the parts of model_index.json that the
+/// folder lacks.
 std::vector<std::string> complete(const fs::path& source, const fs::path& target,
                                   const Json& index) {
   std::vector<std::string> missing;

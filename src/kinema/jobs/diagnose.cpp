@@ -20,7 +20,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The vector extensions of this CPU that matter to speed, from /proc/cpuinfo.
+/// The vector extensions of this CPU that affect speed, from /proc/cpuinfo.
 std::string cpu_features() {
   std::ifstream in("/proc/cpuinfo");
   std::string found;
@@ -53,7 +53,7 @@ std::string describe_cache(const std::string& folder) {
 
 using Line = Diagnosis::Line;
 
-/// The plugin of an installation, and what of it is still to be fetched.
+/// The plugin of an installation, and the parts that are not downloaded yet.
 Line installation_line(const planning::Installation& installation, const std::string& plugin) {
   const size_t missing = planning::missing_wheels(installation, runtime::cache_folder()).size();
   const std::string fetch = fmt::format("kinema doctor --install {}", installation.hardware);
@@ -64,7 +64,8 @@ Line installation_line(const planning::Installation& installation, const std::st
                                        installation.wheels.size(), fetch)};
 }
 
-/// Where the CUDA plugin finds what it loads, and what planning and running would miss.
+/// The folders where the CUDA plugin finds its libraries, and those that planning and running would
+/// miss.
 void describe_cuda(const std::string& plugin, std::vector<Line>& lines) {
   std::string plan_misses;
   std::string run_misses;
@@ -145,7 +146,7 @@ Line processes_line(const runtime::ClientSpec& spec, const world::World& world) 
   return {"processes", world.text()};
 }
 
-/// Of the problems of all processes, by rank.
+/// The first problem of all processes, by rank.
 std::string first_problem(const world::World& world, const std::vector<std::string>& problems) {
   const auto found = std::ranges::find_if_not(problems, &std::string::empty);
   return found == problems.end()
@@ -153,7 +154,7 @@ std::string first_problem(const world::World& world, const std::vector<std::stri
              : fmt::format("[{}] {}", world.name_of(found - problems.begin()), *found);
 }
 
-/// Why the plugin cannot be loaded; empty where it can.
+/// The reason why the plugin cannot be loaded; empty if it can.
 std::string plugin_problem(const runtime::ClientSpec& spec) {
   try {
     pjrt::Plugin::load(runtime::find_plugin(spec));
@@ -176,7 +177,7 @@ Diagnosis diagnose(const resolve::Settings& config, const Job& job) {
     problem = first_problem(
         world, world.talk().gather(plugin_problem(spec), {.what = "the look for plugins"}));
     if (!problem.empty()) {
-      spec.world.reset();  // one does not come: the others open their own devices
+      spec.world.reset();  // a process is missing: the others open only their own devices
     }
   }
   const runtime::Environment found = runtime::describe_environment(spec);

@@ -32,7 +32,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// `checkpoint` becomes the one that is evaluated.
+/// `checkpoint` is set to the one that is evaluated.
 EvaluateResult evaluate_newest(const resolve::Settings& given, fs::path& checkpoint,
                                const Job& job) {
   const resolve::Settings local = resolve::with_evaluated_inputs(given, job);
@@ -69,7 +69,7 @@ EvaluateResult evaluate_newest(const resolve::Settings& given, fs::path& checkpo
       config, what, training::batch_shapes(source->at(0), what.network.sizes(), what.samples),
       devices, job);
   const std::vector<nn::ParamSpec> kept = training::state_specs(what.specs, what.step.state);
-  std::vector<runtime::Array> params;  // of one network at a time
+  std::vector<runtime::Array> params;  // of one network, while it is evaluated
   const auto load = [&](int64_t place) {
     const auto i = static_cast<size_t>(place);
     params.clear();

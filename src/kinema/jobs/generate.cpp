@@ -45,21 +45,23 @@ GenerateStart start_of(const sample::GenerateRequest& request,
   return out;
 }
 
-/// What the sampling room tells, in this room's terms. `output` is made once it is known that there
-/// will be something to write. `meet`: see generate; none where videos are made together.
+/// The sampler's callbacks, which call this job's observer. `output` is created when there is
+/// something to write. `sync_results`: waits for all processes before the results are written;
+/// empty if videos are made together.
 sample::GenerateObserver listening(const GenerateObserver& observer, const Job& job,
                                    const resolve::Settings& config,
                                    const sample::GenerateRequest& request, io::FolderToFill& output,
                                    const std::string& allowed_flags,
-                                   const std::function<void()>& meet) {
-  const bool together = meet == nullptr && !job.world().is_alone();
+                                   const std::function<void()>& sync_results) {
+  const bool together = sync_results == nullptr && !job.world().is_alone();
   sample::GenerateObserver out;
   out.note = [&job](const std::string& line) { job.notice(line); };
   out.layout = [&job](const std::string& text) { job.line("batch: " + text); };
   if (resolve::debug_sharding(config) && observer.on_sharding) {
     out.sharding = observer.on_sharding;
   }
-  // Again before the long part: some folders say only then that nothing can be made there.
+  // Checked again before the long part: in some folders the failure shows only when they are
+  // written.
   out.encoded = [&observer, &job, &request, &output](std::span<const sample::DenoiseBatch> batches,
                                                      int64_t num_frames) {
     job.check_stop();
@@ -73,7 +75,7 @@ sample::GenerateObserver listening(const GenerateObserver& observer, const Job& 
     if (together) {
       job.sync_stop("a step of the sampler");
       job.check_stop();
-    } else if (job.stop_asked()) {  // the others hear of it when they are done
+    } else if (job.stop_asked()) {  // the others see it at their next barrier
       throw Stopped();
     }
     if (!task) {
@@ -87,17 +89,17 @@ sample::GenerateObserver listening(const GenerateObserver& observer, const Job& 
       observer.on_step(step.done, step.total);
     }
   };
-  if (meet && !job.world().is_alone() && !request.save_latents.empty()) {
-    out.denoised = [&job, &request, meet](std::span<const sample::GeneratedVideo> videos) {
-      meet();
+  if (sync_results && !job.world().is_alone() && !request.save_latents.empty()) {
+    out.denoised = [&job, &request, sync_results](std::span<const sample::GeneratedVideo> videos) {
+      sync_results();
       write_latents_of_all(request.save_latents, videos, job);
     };
   }
   return out;
 }
 
-/// The videos' own files, and what process 0 writes of all; `pipeline` is null where this process
-/// writes none. `apart`: each has made its own.
+/// Writes the videos of this process (`pipeline` is null if it has none) and, in process 0, the
+/// files about all of them. `apart`: each process has made its own videos.
 void write(const fs::path& output, const sample::GenerateRequest& request,
            const sample::Pipeline* pipeline, const sample::OutputOptions& options,
            stores::VideoStore& store, bool apart, GenerateResult& result, const Job& job) {
@@ -128,12 +130,12 @@ void write(const fs::path& output, const sample::GenerateRequest& request,
   store.finish();
 }
 
-/// The model that is sampled, as its files say it.
+/// The sampled model, as its files describe it.
 struct SampledModel {
   model_source::ModelToUse model;
   networks::Network network;
   nn::ModelOptions options;
-  std::vector<std::string> adapters;  // a line about each LoRA
+  std::vector<std::string> adapters;  // one line per LoRA
 };
 
 SampledModel open_model(const resolve::Settings& loaded, fs::path& checkpoint, const Job& job) {
@@ -152,8 +154,8 @@ SampledModel open_model(const resolve::Settings& loaded, fs::path& checkpoint, c
   return out;
 }
 
-/// The configuration with what the processes sample, found on this machine. `checkpoint` becomes
-/// the run's that all of them take.
+/// The configuration with local copies of its inputs. `checkpoint` is set to the run's checkpoint
+/// that all processes use.
 resolve::Settings with_local_inputs(const resolve::Settings& given, fs::path& checkpoint,
                                     const Job& job) {
   resolve::Settings loaded = resolve::with_local_checkpoint(given, job);
@@ -170,26 +172,26 @@ resolve::Settings with_local_inputs(const resolve::Settings& given, fs::path& ch
   return loaded;
 }
 
-/// Makes the videos of this process's share, which may be none.
-class Making {
+/// Makes the videos of this process's share, which may be empty.
+class LocalGeneration {
  public:
-  Making(const fs::path& checkpoint, bool together, const Job& job)
+  LocalGeneration(const fs::path& checkpoint, bool together, const Job& job)
       : checkpoint_(checkpoint), together_(together), job_(job) {}
 
-  /// Of several processes nobody writes before all have made theirs, or after one was stopped.
-  /// `removed`: the checkpoint was, for this one.
-  void meet(bool removed = false) {
+  /// A barrier: no process writes before all have made their videos, or after one was stopped.
+  /// `removed`: this process found that the checkpoint was removed.
+  void sync_results(bool removed = false) {
     if (job_.world().is_alone()) {
       return;
     }
-    if (!std::exchange(met_, true)) {
+    if (!std::exchange(synced_, true)) {
       check_still_there(checkpoint_, removed, job_);
       job_.sync_stop("the results");
     }
     job_.check_stop();
   }
 
-  /// Opens the pipeline by `open` and makes the request's videos.
+  /// Opens the pipeline with `open` and makes the request's videos.
   sample::Generated run(const std::function<sample::Pipeline&()>& open,
                         const sample::GenerateRequest& request,
                         const sample::GenerateObserver& observer) {
@@ -204,18 +206,18 @@ class Making {
       return pipeline->generate(request, observer);
     } catch (const Stopped&) {
       if (!together_) {
-        meet();
+        sync_results();
       }
       throw;
     } catch (const Error&) {
-      if (!together_ && !met_ && model_source::was_removed(checkpoint_)) {
-        meet(/*removed=*/true);
+      if (!together_ && !synced_ && model_source::was_removed(checkpoint_)) {
+        sync_results(/*removed=*/true);
       }
       throw;
     }
   }
 
-  /// What PipelineOptions::agree is, where the processes make each video together.
+  /// The callback PipelineOptions::agree, if the processes make each video together.
   std::function<std::string(const std::string&)> agree() const {
     if (!together_) {
       return nullptr;
@@ -231,10 +233,10 @@ class Making {
   const fs::path& checkpoint_;
   bool together_;
   const Job& job_;
-  bool met_ = false;
+  bool synced_ = false;
 };
 
-/// `checkpoint` becomes the one that is sampled.
+/// `checkpoint` is set to the one that is sampled.
 GenerateResult generate_newest(const resolve::Settings& given, fs::path& checkpoint,
                                const flags::Effective& flags, const GenerateObserver& observer,
                                const Job& job) {
@@ -273,29 +275,29 @@ GenerateResult generate_newest(const resolve::Settings& given, fs::path& checkpo
   GenerateResult result{.transformer = model.folder.transformer};
   std::optional<sample::Pipeline> pipeline;
   job.world().begin(0, fmt::format("making {}s", request.noun), /*is_long=*/true);
-  Making making(checkpoint, over.together, job);
-  const std::function<void()> meet = [&] { making.meet(); };
+  LocalGeneration generation(checkpoint, over.together, job);
+  const std::function<void()> sync_results = [&] { generation.sync_results(); };
   if (sample::videos_of_share(request, request.share.index).count > 0) {
     const auto open = [&]() -> sample::Pipeline& {
       sample::PipelineOptions how{
           .model = sampled.options,
           .program = trying_kernels(resolve::step_program_options(tuned), devices, job),
           .releases_encoders = true,
-          .agree = making.agree()};
+          .agree = generation.agree()};
       how.model.attention = model_source::model_options(tuned).attention;
       return pipeline.emplace(devices, model.folder,
                               resolve::make_parts(tuned, model, network.sizes(), client, job),
                               std::move(how));
     };
-    result.made =
-        making.run(open, request,
-                   listening(observer, job, settings, request, output, resolve::allowed_text(flags),
-                             over.together ? nullptr : meet));
+    result.made = generation.run(
+        open, request,
+        listening(observer, job, settings, request, output, resolve::allowed_text(flags),
+                  over.together ? nullptr : sync_results));
   } else if (!request.save_latents.empty()) {
-    meet();
+    sync_results();
     write_latents_of_all(request.save_latents, {}, job);
   }
-  meet();
+  sync_results();
   const bool writes = pipeline && request.decodes;
   write(output.path(), request, writes ? &*pipeline : nullptr, output_settings, store,
         !over.together, result, job);

@@ -11,10 +11,10 @@
 #include "kinema/resolve/settings.h"
 #include "kinema/sample/pipeline.h"
 
-/// Videos of prompts and images from a configuration, as `kinema generate` makes them.
+/// Videos of prompts and images from a configuration: `kinema generate`.
 namespace kinema::jobs {
 
-/// What will be sampled, before the first step.
+/// The sizes and steps of a request, before the first step.
 struct GenerateStart {
   int64_t videos = 0;
   int64_t num_frames = 0;
@@ -26,31 +26,31 @@ struct GenerateStart {
 struct GenerateObserver : Observer {
   std::function<void(const GenerateStart&)> on_start;
   std::function<void(int64_t done, int64_t total)> on_step;
-  /// With debug_sharding, over a mesh.
+  /// Called with debug_sharding, if there is a mesh.
   std::function<void(const std::vector<std::string>& lines)> on_sharding;
 };
 
-/// Of several processes, process 0's tells of all videos, and has the frames and latents of its
-/// own; that of another tells of its own.
+/// The result in process 0 describes all videos, with the frames and latents of its own; in other
+/// processes it describes their own videos.
 struct GenerateResult {
   struct Video {
-    std::string path;  // of the mp4: on this machine, or gs://...
+    std::string path;  // of the mp4: a local path, or gs://...
     std::string prompt;
     int64_t index = 0;          // its noise is a function of seed and index
     HostArray frames;           // u8 [f, h, w, 3]
     HostArray latents;          // f32 [c, f, h, w], normalised
     std::string frames_folder;  // of PNGs; empty without save_frames
   };
-  std::vector<Video> videos;  // prompt by prompt
+  std::vector<Video> videos;  // sorted by prompt
   std::string contact_sheet;  // a path; empty for none
   std::filesystem::path transformer;
-  /// Sizes, schedule, times and memory; its videos are those above.
+  /// Sizes, schedule, times and memory; its videos are moved to `videos`.
   sample::Generated made;
 };
 
-/// Makes and writes the videos; several processes share them out, and each uses its own devices.
-/// Throws Stopped once a stop is asked for: before the first step, or
-/// after the one that goes on; no video is written then.
+/// Makes and writes the videos; several processes divide them, and each uses its own devices.
+/// Throws Stopped if a stop is requested, before the first step or after the current one; then no
+/// video is written.
 GenerateResult generate(const resolve::Settings& config, const GenerateObserver& observer,
                         JobOptions options = {});
 

@@ -20,7 +20,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// `specs` in the dtypes that the state is kept in; of the network at this place.
+/// An initial state from `specs`, in the dtypes of the state, for the network with this index.
 training::State first_state(const Training& training, size_t place, const InitialState& what,
                             const runtime::Devices& devices) {
   const std::span<const nn::ParamSpec> specs = what.specs;
@@ -38,7 +38,7 @@ training::State first_state(const Training& training, size_t place, const Initia
   return training::fresh_state(std::move(params), specs, what.ema, devices, what.optimizer);
 }
 
-/// That of a checkpoint, of the network at this place.
+/// The state of a checkpoint, for the network with this index.
 training::State saved_state(const Training& training, size_t place, const fs::path& checkpoint,
                             const InitialState& what, const runtime::Devices& devices) {
   const std::span<const nn::ParamSpec> specs = what.specs;
@@ -55,7 +55,7 @@ training::State saved_state(const Training& training, size_t place, const fs::pa
       resolve::weights_part_for(checkpoint, expert.each().at(place), expert.is_both()));
 }
 
-/// What all processes together read of a checkpoint, and who read how much.
+/// A log line: the bytes of a checkpoint that all processes read together, and the share of each.
 std::string read_once_line(int64_t own, const Job& job) {
   double sum = 0;
   std::string each;

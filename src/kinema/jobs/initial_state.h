@@ -12,23 +12,23 @@
 #include "kinema/runtime/array.h"
 #include "kinema/training/optimizer.h"
 
-/// The state that a training run begins with: of a checkpoint, of pretrained weights, or from
+/// The initial state of a training run: from a checkpoint, from pretrained weights, or from
 /// scratch.
 namespace kinema::jobs {
 
-/// Throws an Error where a checkpoint has no state of this optimizer.
+/// Throws an Error if a checkpoint has no state of this optimizer.
 void check_optimizer_of(const std::filesystem::path& checkpoint, std::string_view optimizer);
 
-/// Has the network at this place begin with the weights of another run's checkpoint: a network, or
-/// the adapter of one.
+/// Initializes the network with index `place` with the weights of another run's checkpoint: a
+/// network, or a network's adapter.
 void begin_from(const std::filesystem::path& checkpoint, size_t place, Training& out);
 
 struct InitialState {
   const resolve::Start& start;
-  std::span<const nn::ParamSpec> specs;  // in the dtypes that the state is kept in
+  std::span<const nn::ParamSpec> specs;  // in the dtypes of the state
   bool ema = false;
   const training::Optimizer& optimizer;
-  bool with_init_optimizer = false;  // init_from's checkpoint gives the optimizer's state too
+  bool with_init_optimizer = false;  // the optimizer's state also comes from init_from's checkpoint
   bool one_reader = false;           // one process reads a checkpoint and sends it to the others
 };
 

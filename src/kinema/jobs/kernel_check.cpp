@@ -32,7 +32,7 @@ namespace {
 namespace fs = std::filesystem;
 using verification::KernelKind;
 
-/// What a kind is called, and the beginning of what is said where it is done without its kernels.
+/// The name of a kind, and the start of the message that its kernels are not used.
 std::string kernels_of(KernelKind kind) {
   return kind == KernelKind::ATTENTION ? "attention kernels" : "the kernel of norm and rotation";
 }
@@ -41,7 +41,7 @@ std::string without_kernels(KernelKind kind) {
                                        : "norm and rotation run without their kernel, which";
 }
 
-/// The kind that a node calls; nothing for a node of another kind.
+/// The kernel kind of a call; nothing for other nodes.
 std::optional<KernelKind> kind_of_call(const Node& node) {
   if (kernels::attention_call(node)) {
     return KernelKind::ATTENTION;
@@ -52,7 +52,8 @@ std::optional<KernelKind> kind_of_call(const Node& node) {
   return rotates ? std::optional(KernelKind::NORM_ROTATION) : std::nullopt;
 }
 
-/// What was found out before: empty text for kernels that agree, else why they do not.
+/// The cached result of a check: empty text if the kernels agree, else the reason; nothing if it is
+/// not cached.
 std::optional<std::string> remembered(const fs::path& file) {
   std::error_code ignored;
   if (!fs::is_regular_file(file, ignored)) {
@@ -60,7 +61,7 @@ std::optional<std::string> remembered(const fs::path& file) {
   }
   try {
     return io::Json::read(file).at("problem").as_string();
-  } catch (const Error&) {  // torn, or of another version: found out again
+  } catch (const Error&) {  // incomplete, or of another version: check again
     return std::nullopt;
   }
 }
@@ -74,13 +75,13 @@ void remember(const fs::path& file, const std::string& problem) {
   }
 }
 
-/// The smallest target whose devices are the client's; empty for one without plans.
+/// The smallest target with the client's kind of device; empty if `plan` does not support it.
 std::string small_target(const pjrt::Client& client) {
   if (client.platform_name() == "cpu") {
     return "cpu:1";
   }
   const std::string kind = client.devices().front().description().kind;
-  // Plugins show a chip of v4 as one device or two, which is all the same to a kernel.
+  // Plugins show a v4 chip as one device or two; kernels are the same for both.
   const std::string chip = kind == "TPU v4" ? "v4" : std::string(planning::chip_of_kind(kind));
   if (chip.empty()) {
     return "";
@@ -91,10 +92,10 @@ std::string small_target(const pjrt::Client& client) {
                                                         : ":2x2x1");
 }
 
-/// What a process of its own made of a program.
+/// The result of compiling a program in a child process.
 struct Tried {
   std::string problem;  // empty: none
-  bool lasting = true;  // true again for the same program
+  bool lasting = true;  // the result may be cached
 };
 
 Tried compile_elsewhere(const pjrt::Client& client, const std::string& program,
@@ -117,7 +118,7 @@ Tried compile_elsewhere(const pjrt::Client& client, const std::string& program,
     return {.lasting = false};
   } catch (const Error& error) {
     const std::string said = error.what();
-    // A machine that is short of memory kills; another time it may not.
+    // Signal 9: the system ran out of memory, which may not happen again.
     return {.problem = said.substr(0, said.find('\n')),
             .lasting = said.find("signal 9 ") == std::string::npos};
   }
@@ -126,7 +127,8 @@ Tried compile_elsewhere(const pjrt::Client& client, const std::string& program,
 
 fs::path kernels_folder() { return fs::path(runtime::cache_folder()) / "kernels"; }
 
-/// The call with arguments of its own; empty where `lowering` writes no kernel that is a text.
+/// A program with only this call, on arguments; empty if `lowering` does not write a kernel as
+/// text.
 std::string program_of_call(const Node& node, const Lowering& lowering) {
   Graph graph;
   std::vector<Tensor> in;
@@ -143,7 +145,7 @@ std::string program_of_call(const Node& node, const Lowering& lowering) {
   return texts->empty() ? "" : program;
 }
 
-/// `options` with the device's kernels, each tried first; `told` hears of problems.
+/// `options` with the device's kernels, each checked first; `told` is called with problems.
 runtime::ProgramOptions with_lowering(
     runtime::ProgramOptions options, const pjrt::Client& client, const MeshAxes& mesh,
     const Job& job, const std::function<void(KernelKind kind, const std::string& why)>& told) {
@@ -251,7 +253,7 @@ runtime::ProgramOptions trying_kernels(runtime::ProgramOptions options,
 
 runtime::ProgramOptions demanding_kernels(runtime::ProgramOptions options,
                                           const pjrt::Client& client, const Job& job) {
-  options.gpu_attention.must = false;  // a shape without a kernel is no problem of one
+  options.gpu_attention.must = false;  // a shape without a kernel is not an error here
   return with_lowering(std::move(options), client, {}, job,
                        [](KernelKind, const std::string& why) { fail("{}", why); });
 }

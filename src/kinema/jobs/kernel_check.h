@@ -14,46 +14,48 @@
 
 namespace kinema::jobs {
 
-/// Why a process of its own does not compile a program of kernels for the client's kind of device;
-/// empty where it does. A compiler that dies of them ends that process only. Found out once for a
-/// plugin's version, and remembered in `folder`. Empty too where there is no such process: the job
-/// knows no kinema program, nothing is known of the device, or the compiler cannot be asked there.
+/// Compiles a program with kernels for the client's kind of device in a child process, so that a
+/// compiler crash ends only the child. Returns the error; empty if there is none. The result is
+/// cached in `folder`, per version of the plugin. Empty too if no child can be started: the job has
+/// no path of a kinema program, the device is unknown, or the compiler does not run there.
 std::string problem_of_kernels(const pjrt::Client& client, const std::string& program,
                                const pjrt::CompileOptions& options,
                                const std::filesystem::path& folder, const Job& job);
 
-/// Does what `lowering` does, but leaves to the compiler the calls of attention, or of norm and
-/// rotation, whose kernels have a problem: `problem` is asked, with a program of the call alone on
-/// one device as `alone` writes it, and answers with nothing where there is none. Calls without a
-/// kernel that is a text are not asked about.
+/// A lowering that checks kernels of attention, and of norm and rotation, before it uses them:
+/// calls `problem` with a program that `alone` writes, with the call only, on one device. If it
+/// returns an error, the call is left to the compiler's own operations. Calls whose kernels are not
+/// texts are not checked.
 Lowering tried_first(
     Lowering lowering, Lowering alone,
     std::function<std::string(verification::KernelKind kind, const std::string& program)> problem);
 
-/// `options` for a program over a mesh (without axes: on one device): kernels that this machine has
-/// not compiled yet go to a process of their own first. Where that does not compile one, the job is
-/// told why in a line, and that call is computed by the compiler's own operations. Unchanged on a
-/// CPU, whose kernels no compiler sees.
+/// `options` for a program over a mesh (without axes: on one device), with kernels that are
+/// compiled in a child process first. If a kernel does not compile, the job logs why, and the
+/// compiler's own operations compute that call. Unchanged on a CPU, whose kernels are not compiled
+/// by the plugin.
 runtime::ProgramOptions trying_kernels(runtime::ProgramOptions options, const pjrt::Client& client,
                                        const MeshAxes& mesh, const Job& job);
 runtime::ProgramOptions trying_kernels(runtime::ProgramOptions options,
                                        const runtime::Devices& devices, const Job& job);
-/// The same for programs that are nothing without their kernels, on one device: an Error says why.
+/// The same for programs that are useless without their kernels, on one device: throws an Error
+/// with the reason.
 runtime::ProgramOptions demanding_kernels(runtime::ProgramOptions options,
                                           const pjrt::Client& client, const Job& job);
 
-/// Whether this device's kernels of a kind give the numbers of the same programs without them
-/// (verification/kernels.h). Found out once for a kind of device, a plugin's version and these
-/// kernels, and remembered in `folder`; a folder that cannot be written is found out every time.
+/// True if this device's kernels of a kind give the same numbers as the same programs without them
+/// (verification/kernels.h), or if the device has no kernels. The result is cached in `folder`, per
+/// kind of device, version of the plugin and of these kernels; without a writable folder, each call
+/// checks again.
 ///
-/// They are compiled in a process of its own first, as problem_of_kernels does. True for a device
-/// without kernels. Where it is false, the job is told why.
+/// The kernels are compiled in a child process first, as in problem_of_kernels. If the result is
+/// false, the job logs why.
 bool kernels_agree(verification::KernelKind kind, const pjrt::Client& client,
                    const runtime::ProgramOptions& options, const std::filesystem::path& folder,
                    const Job& job);
 
-/// The configuration with attention_kernels and norm_rotation_kernel off for an accelerator on
-/// which those kernels do not agree.
+/// The configuration with attention_kernels and norm_rotation_kernel off if those kernels do not
+/// agree on this accelerator.
 resolve::Settings with_checked_kernels(const resolve::Settings& settings,
                                        const pjrt::Client& client, const Job& job);
 

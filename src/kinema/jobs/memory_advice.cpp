@@ -30,12 +30,12 @@ bool has_own_memory(const runtime::Devices& devices) {
   return runtime::has_own_memory(devices.client());
 }
 
-/// Whether the waiting expert could make way. On a CPU it would not get away.
+/// True if the idle expert could be offloaded. On a CPU, host memory is the device's memory.
 bool may_go_to_host(const Two& two, const runtime::Devices& devices) {
   return two && !two->idle_on_host && has_own_memory(devices);
 }
 
-/// What an expert takes of each device while it waits; on a CPU the host's memory is that.
+/// Bytes per device of the idle expert, including host memory on a CPU.
 int64_t idle_bytes(const training::StateParts<nn::ParamSpec>& state, const Two& two,
                    const runtime::Devices& devices) {
   if (!two) {
@@ -50,7 +50,7 @@ int64_t step_bytes(const training::Trainer& trainer, const Two& two) {
   return trainer.step_bytes() + idle_bytes(trainer.state_parts(), two, trainer.devices());
 }
 
-/// What of a step's state its devices hold, that of an expert that waits included.
+/// Bytes per device of a step's state, including the idle expert.
 int64_t held_bytes(const resolve::TrainingStep& what, const Two& two,
                    const runtime::Devices& devices) {
   const auto parts =
@@ -62,7 +62,7 @@ int64_t held_bytes(const resolve::TrainingStep& what, const Two& two,
          idle_bytes(parts, two, devices);
 }
 
-/// As weights_memory=host has it.
+/// Applies weights_memory=host.
 void keep_weights_on_host(resolve::TrainingStep& what) {
   what.options.weights_memory = Memory::HOST;
   const std::vector<nn::ParamSpec> waiting = what.network->parameters(what.options);
@@ -71,8 +71,8 @@ void keep_weights_on_host(resolve::TrainingStep& what) {
   }
 }
 
-/// As many samples a step in smaller parts: those that leave as much as is there by what one takes,
-/// a half and a quarter of them.
+/// Adds batches with the same samples per step in smaller parts: the largest that should fit,
+/// estimated from the memory per sample, and a half and a quarter of it.
 void add_smaller_batches(const resolve::Settings& config, int64_t wanted, TrainerParts& now,
                          std::string& change, const std::function<void(const std::string&)>& add) {
   const std::string before = change;
@@ -101,7 +101,7 @@ void add_smaller_batches(const resolve::Settings& config, int64_t wanted, Traine
   }
 }
 
-/// What a step holds of each device at least.
+/// A lower bound of the bytes per device of a step.
 int64_t least_bytes(const training::StepGraph& step, const Two& two,
                     const runtime::Devices& devices) {
   const mesh::Placement& place = devices.placement();
@@ -119,8 +119,8 @@ int64_t least_bytes(const TrainerParts& parts) {
   return most;
 }
 
-/// Ways to take less memory than `wanted`, those that change no loss first. Each is compiled when
-/// it is asked.
+/// Changes that need less memory than `wanted`, first those that do not change the loss. Each is
+/// compiled when its size is requested.
 std::vector<training::Alternative> smaller_steps(const resolve::Settings& config,
                                                  const TrainerParts& parts, int64_t wanted,
                                                  const Job& job) {
@@ -166,8 +166,8 @@ std::vector<training::Alternative> smaller_steps(const resolve::Settings& config
   return out;
 }
 
-/// Ways to a smaller state on the devices: an expert, weights or moments that wait on the host, or
-/// two bytes a number.
+/// Changes that make the state on the devices smaller: an expert, weights or moments in host
+/// memory, or numbers of 2 bytes.
 std::vector<training::Alternative> smaller_states(const resolve::TrainingStep& what, const Two& two,
                                                   const runtime::Devices& devices) {
   std::vector<training::Alternative> out;
@@ -198,7 +198,7 @@ std::vector<training::Alternative> smaller_states(const resolve::TrainingStep& w
   return out;
 }
 
-/// Throws an Error when what waits on the host does not fit there.
+/// Throws an Error if the offloaded values do not fit into host memory.
 void check_host(const training::Trainer& trainer, const Two& two) {
   const runtime::Devices& devices = trainer.devices();
   if (!has_own_memory(devices)) {
@@ -213,7 +213,7 @@ void check_host(const training::Trainer& trainer, const Two& two) {
         "weights_memory, optimizer_memory and idle_expert at `device`, or narrower weights "
         "(weights_storage), take less of it",
         gb(pinned + idle), gb(free));
-  // What XLA's client for GPUs pins at most, unless it is told otherwise.
+  // The default limit of pinned memory of XLA's GPU client.
   constexpr const char* kLimit = "XLA_PJRT_GPU_HOST_MEMORY_LIMIT_GB";
   constexpr int64_t kPinned = int64_t{64} << 30;
   check(devices.client().platform_name() != "cuda" || pinned <= kPinned ||
@@ -223,8 +223,8 @@ void check_host(const training::Trainer& trainer, const Two& two) {
         gb(pinned), gb(kPinned), kLimit, std::ceil(1.25 * gb(pinned)));
 }
 
-/// Bytes that the step moves between a device and the host's memory; 0 where the plugin does not
-/// show the program.
+/// Bytes that the step moves between a device and host memory; 0 if the plugin does not return the
+/// optimized program.
 double moved_bytes(const training::Trainer& trainer) {
   try {
     return planning::traffic(pjrt::read_hlo(trainer.program().executable().optimized())).host_bytes;

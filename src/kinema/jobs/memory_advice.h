@@ -9,25 +9,26 @@
 #include "kinema/resolve/training_step.h"
 #include "kinema/training/trainer.h"
 
-/// Whether a run's training fits into its devices and the host, and which settings take less.
+/// Checks whether a training run fits into the memory of its devices and host, and finds settings
+/// that need less.
 namespace kinema::jobs {
 
-/// Throws an Error where the step with its state, and the expert that waits beside it, do not fit;
-/// it names a change that does, which is compiled to know.
+/// Throws an Error if the step with its state and the idle expert does not fit; it names a change
+/// that does fit, which is found by compiling.
 void check_step_fits(const training::Trainer& trainer, const resolve::Settings& config,
                      const TrainerParts& parts, const Job& job);
 
-/// The same before anything is compiled, of what the step takes at least.
+/// The same before compilation, with a lower bound of the step's memory.
 void check_step_may_fit(const training::StepGraph& step, const resolve::Settings& config,
                         const TrainerParts& parts, const Job& job);
 
-/// The same of the state alone, which is known before anything is compiled.
+/// The same for the state only, which is known before compilation.
 void check_state_fits(const resolve::TrainingStep& what,
                       const std::optional<training::TwoExperts>& two,
                       const runtime::Devices& devices);
 
-/// `host memory: 14.20 GB wait there for each device, 28.40 GB move in a step`; empty where nothing
-/// does.
+/// `host memory: 14.20 GB wait there for each device, 28.40 GB move in a step`; empty without
+/// offloaded values.
 std::string waiting_text(const training::Trainer& trainer);
 
 }  // namespace kinema::jobs

@@ -41,7 +41,7 @@ std::string plugin_for(const resolve::Settings& settings, const planning::Target
   return runtime::find_plugin(spec);
 }
 
-/// The named program, or the kinema of the search path.
+/// Options with a program: the named one, or the kinema in PATH.
 JobOptions with_program(JobOptions options) {
   if (!options.program.empty()) {
     return options;
@@ -60,7 +60,7 @@ JobOptions with_program(JobOptions options) {
       "its path as JobOptions::program");
 }
 
-/// The step's text with all that its compiler is told.
+/// The step's text with all options of its compiler.
 planning::CompileJob job_of(const resolve::Settings& settings, const PlanOptions& options,
                             const PlannedStep& step, runtime::Emitted emitted,
                             std::map<std::string, pjrt::FlagValue> flags) {
@@ -87,7 +87,7 @@ planning::CompileJob job_of(const resolve::Settings& settings, const PlanOptions
   return out;
 }
 
-/// Compares tiles where that is asked for; else there are no tables.
+/// Autotunes tiles if `options.tiles` is set; else returns no tables.
 std::vector<planning::TileTable> compare_tiles(const resolve::Settings& settings,
                                                const PlanOptions& options, const Job& job) {
   const resolve::TileSearch search = resolve::tile_search(settings);
@@ -114,7 +114,7 @@ std::vector<planning::TileTable> compare_tiles(const resolve::Settings& settings
   return tables;
 }
 
-/// Throws planning::OutOfMemory where the program cannot fit, whatever a compiler makes of it.
+/// Throws planning::OutOfMemory if the program cannot fit, independent of the compiler.
 void check_may_fit(const planning::Target& target, const PlannedStep& step) {
   const bool is_host = target.chip.family == planning::Family::CPU;
   const int64_t available = is_host ? runtime::available_memory_bytes() / target.devices
@@ -129,7 +129,7 @@ void check_may_fit(const planning::Target& target, const PlannedStep& step) {
   }
 }
 
-/// A step, and what is known of it before it is compiled.
+/// A step with its report before it is compiled.
 struct Prepared {
   PlannedStep step;
   planning::CompileJob compile;
@@ -178,7 +178,8 @@ Prepared prepared(const resolve::Settings& given, const PlanOptions& options, co
   return out;
 }
 
-/// Throws planning::OutOfMemory where the compiler, or arithmetic alone, refuses the program.
+/// Throws planning::OutOfMemory if the program does not fit, by the compiler's result or by the
+/// lower bound.
 void compile(const PlanOptions& options, const Job& job, Prepared& prepared) {
   check_may_fit(options.target, prepared.step);
   const auto compiling = job.task(fmt::format("compiling for {}", options.target.name));
@@ -195,7 +196,7 @@ planning::Report planned(const resolve::Settings& settings, const PlanOptions& o
   return out.report;
 }
 
-/// The same for what does not fit: the report says so.
+/// The same, but a step that does not fit is part of the report.
 planning::Report planned_or_refused(Prepared& out, const PlanOptions& options, const Job& job) {
   try {
     compile(options, job, out);
@@ -210,7 +211,7 @@ planning::Report planned_or_refused(Prepared& out, const PlanOptions& options, c
   return out.report;
 }
 
-/// The settings that a sweep tries: what was asked for, else what the configuration says and its
+/// The settings that a sweep tries: the requested ones, else the configuration's and their
 /// neighbours.
 planning::SweepSpace sweep_space(const resolve::Settings& settings, const PlanOptions& options,
                                  const SweepChoices& choices) {

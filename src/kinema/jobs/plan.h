@@ -13,42 +13,43 @@
 #include "kinema/planning/target.h"
 #include "kinema/resolve/settings.h"
 
-/// Whether a configuration fits devices that are not here, and how fast it could be: `kinema plan`.
+/// Predicts whether a configuration fits devices that you do not have, and its speed: `kinema
+/// plan`.
 namespace kinema::jobs {
 
-/// Which program of a run is planned.
+/// The planned program of a run.
 enum class PlanMode : uint8_t { TRAIN, GENERATE };
 
 struct PlanOptions {
   planning::Target target;
   PlanMode mode = PlanMode::TRAIN;
-  std::filesystem::path save_executable;       // empty: the program is not kept
-  int64_t compile_memory = int64_t{16} << 30;  // bytes that the compiling process may take
+  std::filesystem::path save_executable;       // empty: the program is not saved
+  int64_t compile_memory = int64_t{16} << 30;  // bytes of memory for the compiling process
   std::vector<std::string> flags;              // `NAME=VALUE` for the compiler
-  /// TPU: tiles of attention kernels are compared by their schedules first, and the best taken, as
+  /// TPU: autotunes the attention kernels' tiles by their schedules first and uses the best, as
   /// with enable_tile_search.
   bool tiles = false;
-  /// Where the step does not fit, changes that take less are compiled, three at most, until one
-  /// does.
+  /// If the step does not fit, compiles changes that need less memory until one fits; at most
+  /// three.
   bool remedies = true;
-  JobOptions job;  // its `program` is needed: it compiles
+  JobOptions job;  // its `program` is required, to compile
 };
 
-/// Compiles the step that train or generate would run. A step that does not fit is told in the
-/// report, with the largest values and what fits in its place (Report::fits, planning::verdict).
-/// Throws an Error where a run would.
+/// Compiles the step that train or generate would run. If it does not fit, the report has the
+/// largest values and a change that fits (Report::fits, planning::verdict). Throws the errors that
+/// a run would throw.
 planning::Report plan(const resolve::Settings& config, const PlanOptions& options,
                       const Observer& observer);
 
-/// What a sweep tries beside what the configuration says; empty ones are filled in.
+/// The settings that a sweep tries in addition to the configuration's; empty lists have defaults.
 struct SweepChoices {
   std::vector<std::string> meshes;  // `context:2,tensor:4`
   std::vector<std::string> remat;
   std::vector<int64_t> batches;
 };
 
-/// Tries meshes, remat policies and batch sizes; those that fit first, best first. `done` is told
-/// of each, and of how many there are.
+/// Compiles with all meshes, remat policies and batch sizes; returns those that fit first, the
+/// fastest at the start. `done` is called after each, with their number.
 std::vector<planning::Outcome> sweep(
     const resolve::Settings& config, const PlanOptions& options, const SweepChoices& choices,
     const Observer& observer,

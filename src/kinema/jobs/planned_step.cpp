@@ -36,7 +36,7 @@ int64_t parameter_count(std::span<const nn::ParamSpec> specs) {
 
 std::string model_text(const networks::Sizes& model, std::span<const nn::ParamSpec> specs,
                        const nn::ModelOptions& options) {
-  int64_t parameters = 0;  // the network's own, without adapters and the scales of codes
+  int64_t parameters = 0;  // the network's, without adapters and scales of codes
   for (const nn::ParamSpec& spec : specs) {
     parameters += spec.is_low_rank() || spec.is_stored_scale() ? 0 : spec.shape.elements();
   }

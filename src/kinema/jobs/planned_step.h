@@ -19,7 +19,7 @@ namespace kinema::jobs {
 
 /// The program that a run with this configuration would compile, as a graph.
 struct PlannedStep {
-  std::shared_ptr<const void> owner;  // keeps `graph`; shared: two kinds of steps own one
+  std::shared_ptr<const void> owner;  // owns `graph`; shared, because two kinds of steps own one
   const Graph* graph = nullptr;
   std::vector<Tensor> outputs;
   kernels::Target target;
@@ -29,14 +29,14 @@ struct PlannedStep {
   std::string model;
   std::string inputs;
   std::string layout;        // of the batch over the mesh; empty on one device
-  training::IdleBytes idle;  // of the expert whose turn the step is not
-  double model_flops = 0;  // on all devices, by the formula of Architecture::forward_flops; 0: none
+  training::IdleBytes idle;  // of the idle expert
+  double model_flops = 0;    // on all devices, by Architecture::forward_flops; 0: unknown
 
-  /// The program's text and kernels, as a run on these devices would emit them.
+  /// The program's text and kernels, equal to those of a run on these devices.
   runtime::Emitted emitted() const { return emit_for(target, *graph, outputs, program); }
 };
 
-/// Builds the step for a target's devices. Throws an Error where a run would.
+/// Builds the step for a target's devices. Throws the errors that a run would throw.
 PlannedStep build_planned_step(const resolve::Settings& loaded, const planning::Target& target,
                                PlanMode mode, const Job& job);
 

@@ -57,14 +57,14 @@ preparation::Hooks hooks_of(const PrepareObserver& observer, const Job& job,
           .stop_requested = [&job] { return job.stop_asked(); }};
 }
 
-/// Where records are written to; null in processes that write none.
+/// The stores of records; null in processes that write none.
 struct RecordStores {
   stores::RecordStore* training;
   stores::RecordStore* evaluation;
 };
 
-/// Writes the folders one after the other, until the job is told to stop; returns how many clips
-/// were left out when they were decoded.
+/// Writes the folders one after the other, until a stop is requested; returns the number of clips
+/// that were skipped while decoding.
 int64_t write_parts(std::vector<resolve::PreparedPart>& parts, const preparation::Encoders& models,
                     const char* noun, const RecordStores& into, const PrepareObserver& observer,
                     const Job& job, PrepareResult& result) {
@@ -138,7 +138,7 @@ PrepareResult prepare(const resolve::Settings& given, const PrepareObserver& obs
     const data::Survey survey = datasets::look_at_clips(clip_settings, *clips, job);
     datasets::check_enough(clip_settings, *clips, survey,
                            datasets::fits_frames(clip_settings, autoencoder->layout()));
-    const fs::path folder = fs::path(records->path()) / "";  // with or without a slash at its end
+    const fs::path folder = fs::path(records->path()) / "";  // with or without a slash at the end
     const std::string list = folder.parent_path().string() + ".skipped.jsonl";
     job.notice(datasets::report_lines(clip_settings, *clips, survey, {}, list));
     result.left_out = data::causes_of(survey);

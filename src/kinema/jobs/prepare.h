@@ -9,15 +9,15 @@
 #include "kinema/preparation/prepare.h"
 #include "kinema/resolve/settings.h"
 
-/// Clips and captions into TFRecords from a configuration, as `kinema prepare` makes them.
+/// Writes clips and captions as TFRecords: `kinema prepare`.
 namespace kinema::jobs {
 
 /// A folder of shards that was written.
 struct PreparedFolder {
   std::string kind;  // `training` or `evaluation`
-  std::string path;  // as it was named: of this machine, or gs://...
+  std::string path;  // as in the configuration: a local path, or gs://...
   bool has_buckets = false;
-  std::string noun = "clip";  // what one is called: of one frame, `picture`
+  std::string noun = "clip";  // `picture` for clips of one frame
   preparation::Prepared made;
 };
 
@@ -29,11 +29,11 @@ struct PrepareObserver : Observer {
 
 struct PrepareResult {
   std::vector<PreparedFolder> folders;
-  std::vector<data::CauseCount> left_out;  // `damaged`: seen when a clip was decoded
-  bool stopped = false;  // asked to; what is prepared stays, and the same call goes on
+  std::vector<data::CauseCount> left_out;  // `damaged`: found while decoding
+  bool stopped = false;  // a stop was requested; the same call continues with the rest
 };
 
-/// Prepares the records of tfrecords_dir, and of eval_tfrecords_dir where that is named.
+/// Writes the records of tfrecords_dir and, if given, of eval_tfrecords_dir.
 PrepareResult prepare(const resolve::Settings& config, const PrepareObserver& observer,
                       JobOptions options = {});
 

@@ -39,8 +39,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// What caption dropout trains with: the empty caption's text states [t, d], pooled [p] where a
-/// batch has them.
+/// Adds the empty caption for caption dropout: text states [t, d], and pooled text [p] if the batch
+/// has it.
 void add_empty_text(const resolve::Settings& settings, const Training& run,
                     const pjrt::Client& client, const Job& job, training::TrainerOptions& out) {
   if (run.settings.caption_dropout <= 0) {
@@ -70,7 +70,7 @@ int64_t count(std::span<const nn::ParamSpec> specs) {
   return sum;
 }
 
-/// A network's own, without adapters and the scales of codes.
+/// The network's parameters, without adapters and scales of codes.
 std::vector<nn::ParamSpec> own_of(std::span<const nn::ParamSpec> specs) {
   std::vector<nn::ParamSpec> own(specs.begin(), specs.end());
   std::erase_if(
@@ -78,15 +78,15 @@ std::vector<nn::ParamSpec> own_of(std::span<const nn::ParamSpec> specs) {
   return own;
 }
 
-/// Opens the evaluation's samples and the training's. False when the job was told to stop before
-/// there was data.
+/// Opens the evaluation's and the training's samples. Returns false if a stop was requested before
+/// they were ready.
 bool open_data(const resolve::Settings& settings, const pjrt::Client& client, const Job& job,
                Training& out) {
   const resolve::TrainingStep& what = out.step;
   const networks::Sizes& model = what.network.sizes();
   const datasets::ClipEncoders encoders = resolve::clip_encoders(settings, model, client, job);
-  // Before the state is there: encoders take memory too. The few samples of an evaluation first, so
-  // that one that cannot work is known before all the others are encoded.
+  // Before the state is loaded, because encoders need memory too. Evaluation samples are first:
+  // they are few, so an error there is found before all others are encoded.
   const auto span = out.timings.measure("opening data");
   if (out.settings.evaluates) {
     out.eval_source =
@@ -107,8 +107,8 @@ bool open_data(const resolve::Settings& settings, const pjrt::Client& client, co
   return out.source != nullptr;
 }
 
-/// What data, checkpoint and configuration say of the steps to come: how many, at which rates, of
-/// which shapes. `known`: the settings with what devices and model decide.
+/// Sets the number of steps, their rates and shapes from data, checkpoint and configuration.
+/// `known`: the settings with resolved defaults.
 void plan_steps(const resolve::Settings& known, const resolve::Start& start,
                 const runtime::Devices& devices, Training& out) {
   const resolve::TrainingStep& what = out.step;
@@ -140,8 +140,8 @@ void plan_steps(const resolve::Settings& known, const resolve::Start& start,
   out.loop.peak_tflops = planning::peak_flops(devices[0].description().kind) / kTera;
 }
 
-/// What else of a run lies in the host's memory: samples that stay there, and the copies that a
-/// checkpoint is written from while steps go on.
+/// Other host memory of a run: cached samples, and the copies from which checkpoints are written
+/// while steps run.
 int64_t held_beside_steps(const Training& run) {
   const training::BatchShapes& batch = run.batches.front();
   const int64_t samples = std::max<int64_t>(1, batch.latents.dims[0]);
@@ -156,7 +156,8 @@ int64_t held_beside_steps(const Training& run) {
                  : 0);
 }
 
-/// The trainer without its state, and what it will take. False when the job was told to stop.
+/// Compiles the trainer, without its state, and estimates its memory. Returns false if a stop was
+/// requested.
 bool compile(const resolve::Settings& config, const runtime::Devices& devices, const Job& job,
              Training& out) {
   const auto span = out.timings.measure("compiling");
@@ -201,7 +202,7 @@ void tell_adapters(std::span<const model_source::TrainedAdapter> adapters, const
   }
 }
 
-/// Several processes write checkpoints together.
+/// With several processes, checkpoints are written by all.
 void share_state(const runtime::Devices& devices, const Job& job, Training& out) {
   if (devices.is_shared()) {
     const world::World& world = job.world();
@@ -210,7 +211,8 @@ void share_state(const runtime::Devices& devices, const Job& job, Training& out)
   }
 }
 
-/// How large the run's checkpoints are and how many fit. Throws an Error where none does.
+/// The size of the run's checkpoints, and how many fit on the disk. Throws an Error if not even one
+/// fits.
 void plan_checkpoints(const resolve::Settings& config, const resolve::Start& start,
                       const checkpoints::Keep& keep,
                       const training::StateParts<nn::ParamSpec>& state, const Job& job,
@@ -222,7 +224,7 @@ void plan_checkpoints(const resolve::Settings& config, const resolve::Start& sta
   job.notice(checkpoints::check_space(out.space));
 }
 
-/// Checks what the run resumes from, or begins with.
+/// Checks the checkpoint from which the run resumes or starts.
 void check_start(const resolve::Settings& resolved, const resolve::Start& start, Training& out) {
   if (start.resumes()) {
     resolve::check_resumes(start, resolved);
@@ -236,7 +238,7 @@ void check_start(const resolve::Settings& resolved, const resolve::Start& start,
   }
 }
 
-/// The step of the network, with its adapters, over the devices that are `asked` for.
+/// Builds the step of the network and its adapters for the requested devices.
 void plan_step(const resolve::Settings& settings, const networks::Network& network,
                const model_source::Expert& expert, const std::vector<fs::path>& pretrained,
                const mesh::Placement& asked, const Job& job, Training& out) {
@@ -247,7 +249,7 @@ void plan_step(const resolve::Settings& settings, const networks::Network& netwo
   }
   job.notice(model_source::file_notices(pretrained.front()));
   if (out.settings.sizes_only) {
-    std::ranges::fill(out.pretrained, fs::path());  // of which only the sizes are taken
+    std::ranges::fill(out.pretrained, fs::path());  // only the sizes are used
   }
   resolve::check_sampler(settings, network);
   out.two = resolve::two_experts(settings, network, expert);
@@ -281,7 +283,7 @@ Training prepare_training(const resolve::Settings& given, const pjrt::Client& cl
   out.stored = stored;
   out.settings = resolve::training_settings(settings);
   out.prefetch = resolve::prefetch_options(settings);
-  // Those that are sent to a store go from here when they are there.
+  // Files in a store's staging folder are removed after the upload.
   const checkpoints::Keep keep = resolve::keep_of(settings, start);
   out.checkpoints = std::make_unique<checkpoints::CheckpointFolder>(
       resolve::run_checkpoints(settings, run), stored == nullptr ? keep : checkpoints::Keep{});
@@ -298,7 +300,7 @@ Training prepare_training(const resolve::Settings& given, const pjrt::Client& cl
   const std::vector<nn::ParamSpec> kept = training::state_specs(what.specs, what.step.state);
   const auto optimizer = training::optimizer_of(what.step);
   plan_checkpoints(settings, start, keep, training::state_parts(kept, ema, *optimizer), job, out);
-  // What cannot fit at all is told before clips are encoded.
+  // A state that cannot fit is reported before clips are encoded.
   check_state_fits(what, out.two, devices);
   if (!open_data(settings, client, job, out)) {
     return out;

@@ -22,10 +22,10 @@
 namespace kinema::jobs {
 namespace {
 
-/// Of a clip, from the first frame to the last.
+/// Per clip, from its first frame to its last.
 constexpr int64_t kFramesShown = 4;
 
-/// Some frames of f32 [3, f, h, w] in [-1, 1], as u8 [n, h, w, 3].
+/// Selects frames of f32 [3, f, h, w] in [-1, 1]; returns u8 [n, h, w, 3].
 HostArray frames_to_show(const HostArray& pixels) {
   const Dims& dims = pixels.shape.dims;
   const int64_t count = std::min(dims[1], kFramesShown);
@@ -54,7 +54,7 @@ std::u32string decoded(std::string text) {
   return text::decode_utf8(text);
 }
 
-/// `480x832 of 1080x1920, 81 of 120 frames`: what the sample is of what the clip was.
+/// `480x832 of 1080x1920, 81 of 120 frames`: the sizes of the sample and of its clip.
 std::string title_of(const std::string& where, const Shape& pixels, const data::ClipSize& clip) {
   std::string out = fmt::format("{}: {}x{} of {}x{}", where, pixels.dims[2], pixels.dims[3],
                                 clip.height, clip.width);
@@ -64,8 +64,8 @@ std::string title_of(const std::string& where, const Shape& pixels, const data::
   return out;
 }
 
-/// The configuration with the sizes of a model that makes images; of a model that is not here, as
-/// it is.
+/// The configuration with the sizes of an image model; unchanged if the model is not on this
+/// machine.
 resolve::Settings with_sizes(const resolve::Settings& loaded, const Job& job) {
   try {
     return model_source::with_image_keys(loaded, model_source::pictures_of(loaded));

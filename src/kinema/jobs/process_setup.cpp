@@ -20,11 +20,11 @@ void ProcessSetup::apply() const {
   }
   if (rlimit limit{}; many_open_files && ::getrlimit(RLIMIT_NOFILE, &limit) == 0) {
     limit.rlim_cur = limit.rlim_max;
-    ::setrlimit(RLIMIT_NOFILE, &limit);  // where it may not, connections say so
+    ::setrlimit(RLIMIT_NOFILE, &limit);  // on failure, connections report the error
   }
   if (quiet_plugins) {
-    // Plugins look it up when they are loaded. 3 leaves lines before an abort; errors come back to
-    // the caller.
+    // Plugins read it when they are loaded. With 3 they print only the lines before an abort; the
+    // caller gets errors as values.
     ::setenv("TF_CPP_MIN_LOG_LEVEL", "3", /*replace=*/0);
   }
   if (guard_mapped_files) {

@@ -2,26 +2,26 @@
 
 namespace kinema::jobs {
 
-/// What a program may want of its whole process; the library touches none of it by itself. A
-/// program's first call, before it starts threads: what `kinema` itself does.
+/// Settings of the whole process, which the library never changes without this call. Call it first,
+/// before the program starts threads, as `kinema` does.
 struct ProcessSetup {
-  /// A handler of SIGBUS: a model file that another process shortens, or a disk that fails, is an
-  /// Error and not the end of the process.
+  /// Installs a SIGBUS handler: a model file that another process truncates, or a failing disk,
+  /// causes an Error instead of killing the process.
   bool guard_mapped_files = true;
-  /// libprotobuf's own lines about bytes that are no message.
+  /// Hides libprotobuf's log lines about invalid messages.
   bool quiet_protobuf = true;
-  /// XLA's own lines on stderr, by TF_CPP_MIN_LOG_LEVEL where it is not set.
+  /// Hides XLA's log lines on stderr, with TF_CPP_MIN_LOG_LEVEL unless it is set.
   bool quiet_plugins = true;
-  /// AWS_EC2_METADATA_DISABLED, on machines that are not Amazon's: s3:// answers sooner.
+  /// Sets AWS_EC2_METADATA_DISABLED on machines outside Amazon, where it makes s3:// faster.
   bool no_metadata_server = true;
-  /// Writing to a closed pipe or socket is an error of that write, not the end of the process.
+  /// Makes writes to a closed pipe or socket return an error instead of killing the process.
   bool ignore_sigpipe = true;
-  /// As many open files as the system lets the process ask for: one of a thousand processes has a
-  /// connection or two to each.
+  /// Raises the limit of open files to the maximum: each of a thousand processes has one or two
+  /// connections to every other one.
   bool many_open_files = true;
 
-  /// SIGCHLD as by default, where the parent had it ignored: XLA's plugins run compilers (ptxas),
-  /// and would not learn that one failed.
+  /// Resets SIGCHLD if the parent ignored it: XLA's plugins run compilers (ptxas) and would not see
+  /// their failures.
   bool notice_children = true;
 
   void apply() const;

@@ -14,7 +14,7 @@
 namespace kinema::jobs {
 namespace {
 
-/// The dims of a batch with another number of samples.
+/// The dims of a batch, with another number of samples.
 Dims batched_like(const Shape& shape, int64_t batch) {
   Dims dims = shape.dims;
   dims[0] = batch;

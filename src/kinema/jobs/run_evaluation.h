@@ -11,15 +11,15 @@
 /// The evaluations of a training run.
 namespace kinema::jobs {
 
-/// The loss on samples of these shapes, without gradients.
+/// Computes the loss of samples with these shapes, without gradients.
 std::unique_ptr<training::Evaluator> make_evaluator(const resolve::Settings& config,
                                                     const resolve::TrainingStep& what,
                                                     const training::BatchShapes& shapes,
                                                     const runtime::Devices& devices,
                                                     const Job& job);
 
-/// Sets the run's evaluator, for batches of its `eval_source`. Throws an Error where their shapes
-/// differ from those of the training.
+/// Sets the run's evaluator for batches of its `eval_source`. Throws an Error if their shapes
+/// differ from the training's.
 void add_evaluation(const resolve::Settings& config, const runtime::Devices& devices,
                     const Job& job, Training& out);
 

@@ -11,7 +11,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// What a run was begun with, on TensorBoard's page of texts.
+/// Writes the run's settings to TensorBoard's text page.
 void write_texts(metrics::EventFile& events, const Training& training) {
   for (const char* name : {"config.yml", "flags.json"}) {
     std::ifstream in(training.run / name);
@@ -66,7 +66,7 @@ void RunRecords::evaluation(int64_t step, const training::Evaluation& evaluation
 
 void RunRecords::videos(int64_t step, const RunVideos::Made& made) {
   if (events_) {
-    // TensorBoard has no step before the first.
+    // TensorBoard has no step before the first one.
     for (const metrics::EventImage& picture : pictures(made, settings_.fps)) {
       events_->write_image(std::max<int64_t>(step, 0), picture);
     }

@@ -14,23 +14,22 @@
 
 namespace kinema::jobs {
 
-/// What a training run writes of itself while it goes on: metrics.jsonl, event files and, at its
-/// end, the curve of losses.
+/// Writes the metrics of a training run: metrics.jsonl, event files and, at the end, the plot of
+/// the losses.
 class RunRecords {
  public:
-  /// `on_log` is called when a log_period is written. `writes`: false in all processes of a run but
-  /// one, where nothing is.
+  /// `on_log` is called after each log_period. `writes`: true in one process of a run.
   RunRecords(const Training& training, resolve::RecordSettings settings, bool writes,
              std::function<void()> on_log);
 
   void step(const training::StepRecord& record);
   void evaluation(int64_t step, const training::Evaluation& evaluation);
-  /// Of videos that were made after step `step`; -1: before the first.
+  /// Adds the videos made after step `step`; -1: before the first one.
   void videos(int64_t step, const RunVideos::Made& made);
   void likeness(int64_t step, const BeforeTraining::Likeness& likeness);
   /// Closes the files.
   void finish();
-  /// Draws the curve of losses, `loss.svg`.
+  /// Draws the losses to `loss.svg`.
   void draw() const;
 
  private:

@@ -11,7 +11,8 @@
 namespace kinema::jobs {
 namespace {
 
-/// Adds up what each part of the loop takes; the first step, which may still set things up, apart.
+/// Sums the time of each part of the loop; the first step is separate, because it may include
+/// setup.
 void measure(training::LoopParts& parts, training::Timings& timings, const Job& job) {
   world::World& world = job.world();
   parts.begin_step = [&world, begin = parts.begin_step](int64_t step) {
@@ -20,7 +21,7 @@ void measure(training::LoopParts& parts, training::Timings& timings, const Job& 
     }
     world.begin(step + 1, "waiting for data");
   };
-  // What this process takes by itself, beside waiting for others.
+  // This process's own time, without waiting for others.
   const auto own = std::make_shared<reports::OwnTime>();
   parts.next_batch = [&timings, own, next = parts.next_batch] {
     own->begin();
@@ -56,7 +57,7 @@ void measure(training::LoopParts& parts, training::Timings& timings, const Job& 
   };
 }
 
-/// The evaluation after a step, and the videos that are made then.
+/// Runs the evaluation after a step and makes its videos.
 void evaluate_after(Training& training, int64_t step, const StepListeners& listeners) {
   if (training.evaluator) {
     const auto evaluating = listeners.job.task("evaluating");
@@ -75,7 +76,7 @@ void evaluate_after(Training& training, int64_t step, const StepListeners& liste
 }  // namespace
 
 bool FolderWatch::is_gone() {
-  constexpr double kPause = 1;  // seconds; a folder may lie on a slow file system
+  constexpr double kPause = 1;  // seconds; the folder may be on a slow file system
   if (!gone_ && since_.seconds() >= kPause) {
     gone_ = lock_ && !lock_->is_in_place();
     since_.restart();
@@ -122,7 +123,7 @@ training::LoopEnd run_steps(Training& training, const resolve::LoopSettings& set
   };
   parts.evaluate = [&](int64_t step) { evaluate_after(training, step, listeners); };
   training.log = say;
-  // Of several processes what one alone knows goes through the step.
+  // With several processes, a stop that one process knows is exchanged in the step.
   training.experts->set_stop_asked([&] { return job.stop_asked() || folder.is_gone(); });
   parts.run_step = [&job, step = parts.run_step](int64_t i, double rate, const data::Batch& batch) {
     const training::StepResult result = step(i, rate, batch);

@@ -13,18 +13,18 @@
 #include "kinema/pjrt/client.h"
 #include "kinema/training/profile_window.h"
 
-/// The steps of a training run that is ready for its first one.
+/// Runs the steps of a training run.
 namespace kinema::jobs {
 
-/// Checks now and then whether a run's folder still exists: a user, or a program that tidies up,
-/// may delete it.
+/// Checks periodically whether a run's folder still exists: a user or another program may delete
+/// it.
 class FolderWatch {
  public:
   /// `lock`: empty in all processes but the first.
   explicit FolderWatch(const std::optional<checkpoints::RunLock>& lock) : lock_(lock) {}
 
   bool is_gone();
-  /// Throws an Error that names the folder when it was found to be gone.
+  /// Throws an Error that names the folder if it does not exist any more.
   void check(const std::filesystem::path& run, int64_t steps,
              const std::filesystem::path& checkpoints) const;
 
@@ -34,7 +34,7 @@ class FolderWatch {
   bool gone_ = false;
 };
 
-/// Who hears of the steps.
+/// Receives the results of steps.
 struct StepListeners {
   const TrainObserver& observer;
   const Job& job;
@@ -42,7 +42,8 @@ struct StepListeners {
   WatchedVideos& videos;
 };
 
-/// Makes the run's remaining steps, saves and evaluates between them. `last`: the last step made.
+/// Runs the run's remaining steps, with checkpoints and evaluations between them. `last` is set to
+/// the last step.
 training::LoopEnd run_steps(Training& training, const resolve::LoopSettings& settings,
                             const StepListeners& listeners, const pjrt::Client& client,
                             FolderWatch& folder, std::optional<StepRecord>& last);

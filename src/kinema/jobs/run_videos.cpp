@@ -24,10 +24,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Thrown out of a generation that somebody wants to end.
+/// Thrown from the sampler if a stop is requested.
 struct Stopped {};
 
-/// Those of generate's steps: what compiled_step names is the training's.
+/// Program options of generate's steps; compiled_step is only for the training step.
 runtime::ProgramOptions programs_of(const resolve::Settings& config,
                                     const runtime::Devices& devices, const Job& job) {
   return trying_kernels(resolve::program_options(config), devices, job);
@@ -38,7 +38,7 @@ sample::PipelineParts remembered(sample::PipelineParts parts) {
   return parts;
 }
 
-/// Frames of a height that a page of pictures has use for.
+/// Frames that are resized for TensorBoard.
 HostArray preview(const HostArray& frames) {
   constexpr int64_t kTallest = 240;
   const Dims& dims = frames.shape.dims;
@@ -121,7 +121,7 @@ std::optional<RunVideos::Made> RunVideos::make(
   const bool average = model_.average && model_source::samples_average(loaded_);
   const std::unique_ptr<sample::Pipeline> pipeline = pipeline_at(steps);
   Made out;
-  const auto give_back = [&] {  // the steps need the memory
+  const auto give_back = [&] {  // training steps need the memory
     weights_.clear();
     parts_.autoencoder->release();
     if (parts_.image_encoder) {
@@ -140,7 +140,7 @@ std::optional<RunVideos::Made> RunVideos::make(
         throw Stopped();
       }
     };
-    // What follows is process 0's alone.
+    // From here on only process 0 works.
     const auto denoised = [&](std::span<const sample::GeneratedVideo>) { together_ = true; };
     out.generated = pipeline->generate(request_, {.step = step, .denoised = denoised});
   } catch (const Stopped&) {
@@ -162,14 +162,14 @@ std::optional<RunVideos::Made> RunVideos::make(
   }
   const model_source::ModelToUse model = model_at(steps);
   sample::OutputOptions options = resolve::output_options(loaded_, model, flags_);
-  options.keep_existing = false;  // a step that is made again makes its videos again
+  options.keep_existing = false;  // a step that is run again makes its videos again
   out.files = sample::write_outputs(model.output, request_, out.generated, *pipeline, options);
   out.seconds = watch.seconds();
   return out;
 }
 
-/// Within the steps all mostly fail alike, as all have the same latents; a process that fails alone
-/// has left the others waiting in a step.
+/// During the steps, mostly all processes fail in the same way, because all have the same latents;
+/// if only one fails, the others wait for it in a step.
 void RunVideos::find_out_together(const std::string& problem) {
   constexpr double kSoon = 60;  // seconds
   try {
@@ -184,7 +184,7 @@ std::vector<metrics::EventImage> pictures(const RunVideos::Made& made, double fp
   for (size_t i = 0; i < made.generated.videos.size(); ++i) {
     const HostArray frames = preview(made.generated.videos[i].frames);
     const Dims& dims = frames.shape.dims;
-    constexpr int64_t kVisible = 96;  // rows that one can make out
+    constexpr int64_t kVisible = 96;  // the smallest height that is shown unscaled
     const int64_t enlarge = std::min<int64_t>(64, (kVisible + dims[1] - 1) / dims[1]);
     out.push_back(
         {.name = "samples/" + made.files.videos[i].stem().string(),
@@ -208,14 +208,14 @@ BeforeTraining::BeforeTraining(const fs::path& run, const std::string& prompt, c
       frames_ = file.at("frames").copy();
     }
   } catch (const Error& error) {
-    job.notice(error.what());  // a comparison is not worth a run
+    job.notice(error.what());  // a failed comparison does not stop a run
   }
 }
 
 void BeforeTraining::keep(const RunVideos::Made& made) {
   frames_ = made.generated.videos.front().frames;
   const std::vector<io::TensorEntry> entries{io::TensorEntry::of("frames", *frames_)};
-  io::make_folder(file_.parent_path());  // of a resumed run, the video's own is another
+  io::make_folder(file_.parent_path());
   io::write_safetensors(file_, entries, {{"prompt", prompt_}});
 }
 

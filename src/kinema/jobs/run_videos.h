@@ -19,24 +19,24 @@
 
 namespace kinema::jobs {
 
-/// What of a training run its videos depend on.
+/// The parts of a training run that its videos depend on.
 struct VideoModel {
   networks::Network network;
   model_source::Expert expert;
-  nn::ModelOptions options;  // placed on the devices
-  bool average = false;      // the run keeps an average of its parameters
-  bool adapter = false;      // it trains one
+  nn::ModelOptions options;  // sharded over the devices
+  bool average = false;      // the run has EMA weights
+  bool adapter = false;      // it trains an adapter
   std::filesystem::path run;
-  std::filesystem::path checkpoints;  // where the run's lie
+  std::filesystem::path checkpoints;  // the run's checkpoint folder
 };
 
-/// Videos of the configured prompts by the weights that are being trained: those that `kinema
-/// generate` makes from the checkpoint of the same step.
+/// Videos of the configured prompts with the current weights, equal to those that `kinema generate`
+/// makes from the checkpoint of the same step.
 class RunVideos {
  public:
-  /// Computes nothing yet. Throws an Error where the videos could not be made. `flags`: the
-  /// compiler's that were given, for the videos' metadata. Of several processes all make the
-  /// videos together, over the run's devices; process 0 decodes and writes them.
+  /// Computes nothing yet. Throws an Error if the videos cannot be made. `flags`: the given
+  /// compiler flags, for the videos' metadata. Several processes make the videos together, over the
+  /// run's devices; process 0 decodes and writes them.
   RunVideos(const resolve::Settings& loaded, const runtime::Devices& devices, VideoModel model,
             io::Json flags, Job job);
 
@@ -46,12 +46,11 @@ class RunVideos {
     double seconds = 0;
   };
   /// Makes the videos after `steps` completed steps and writes them to samples/STEPS of the run.
-  /// Nothing where the job is told to stop before the sampler's last step.
-  /// `state` is asked for that of a network by its place in the run.
+  /// Returns nothing if a stop is requested before the sampler's last step. `state` returns the
+  /// state of the network with index `place`.
   std::optional<Made> make(const std::function<training::StateView(int64_t place)>& state,
                            int64_t steps);
-  /// Whether what `make` has thrown leaves all processes at the same point, so that the run can go
-  /// on.
+  /// True if all processes were at the same point when `make` threw, so that the run can continue.
   bool is_together() const { return together_; }
   const std::string& first_prompt() const { return request_.prompts.front(); }
 
@@ -73,11 +72,11 @@ class RunVideos {
   bool together_ = true;
 };
 
-/// The videos as animated pictures for TensorBoard, `samples/000_words_of_the_prompt`; frames are
-/// made smaller where they are tall, larger where they are tiny.
+/// The videos as animated images for TensorBoard, `samples/000_words_of_the_prompt`; tall frames
+/// are made smaller, tiny ones larger.
 std::vector<metrics::EventImage> pictures(const RunVideos::Made& made, double fps);
 
-/// The first video of a run before its training, and how alike a later one is.
+/// A run's first video from before its training, and the similarity of a later one.
 class BeforeTraining {
  public:
   struct Likeness {
@@ -85,13 +84,13 @@ class BeforeTraining {
     double psnr = 0;  // decibels; infinite for equal videos
   };
 
-  /// Reads what an earlier part of the run kept for this prompt.
+  /// Reads the video that an earlier part of the run saved for this prompt.
   BeforeTraining(const std::filesystem::path& run, const std::string& prompt, const Job& job);
 
   bool is_known() const { return frames_.has_value(); }
-  /// Keeps the first of these videos, also for when the run is resumed.
+  /// Saves the first of these videos, also for a resumed run.
   void keep(const RunVideos::Made& made);
-  /// Of the first of these videos; nothing where its sizes are others.
+  /// The similarity of the first of these videos; nothing if the sizes differ.
   std::optional<Likeness> compare(const RunVideos::Made& made) const;
 
  private:

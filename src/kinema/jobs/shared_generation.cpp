@@ -24,7 +24,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// A process that is lost is told of by the pulse; a video takes the time it takes.
+/// The heartbeat detects lost processes; a video may take long.
 world::Wait for_what(const char* what) { return {.what = what, .seconds = 30 * 24 * 3600.0}; }
 
 std::string_view text_of(const HostArray& array) {
@@ -66,7 +66,7 @@ sample::Timings timings_of(const io::Json& json) {
           .decode = at(5)};
 }
 
-/// What process 0 is told of a process's videos, but for their pictures.
+/// The description of a process's videos for process 0, without their frames.
 io::Json describe(const GenerateResult& result, const std::vector<sample::ListedVideo>& listed) {
   io::Json videos = io::Json::array();
   for (size_t i = 0; i < result.videos.size(); ++i) {
@@ -157,7 +157,7 @@ void check_same_request(const sample::GenerateRequest& request, const fs::path& 
                       {"the last image", print(text_of(request.images.last))}},
                      "the prompts");
   if (!output.empty()) {
-    fs::path there = fs::absolute(output);  // the folder itself is made with the first video
+    fs::path there = fs::absolute(output);  // the folder itself is created with the first video
     std::error_code ignored;
     while (!fs::is_directory(there, ignored) && there.has_relative_path()) {
       there = there.parent_path();
@@ -180,8 +180,8 @@ VideoDevices open_for_videos(const resolve::Settings& config, const Job& job) {
         "ici_*_parallelism and dcn_*_parallelism multiply to {} where each makes its own part, "
         "to {} where all make all of it together",
         asked, job.world().size(), counted(count, "device"), count, all);
-  if (std::ssize(client->devices()) != all) {  // TPU plugins know of each other's anyway
-    client.reset();  // a GPU's memory is given back before it is asked for again
+  if (std::ssize(client->devices()) != all) {  // TPU plugins see all devices in any case
+    client.reset();  // frees the GPU's memory before the next client takes it
     client = resolve::open_client(config, job);
   }
   check_same_devices(*client, job);

@@ -13,56 +13,56 @@
 #include "kinema/pjrt/client.h"
 #include "kinema/sample/output.h"
 
-/// Videos of one job by several processes. Either they share them out: each makes some, all of a
-/// video by itself, and process 0 writes what they have together. Or, where the mesh is for the
-/// devices of all, they make each of them together, and process 0 decodes and writes. All processes
-/// call each of these at the same point; none does anything in one process.
+/// Sampling by several processes. Either they divide the videos: each process makes complete
+/// videos, and process 0 writes the files about all of them. Or, if the mesh covers the devices of
+/// all processes, they make each video together, and process 0 decodes and writes it. All functions
+/// are collective, and do nothing with one process.
 namespace kinema::jobs {
 
-/// The step of process 0's newest checkpoint, which all processes use: a process that looks a
-/// moment later may find a newer one. Nothing in one process, or where there is none.
+/// The step of process 0's newest checkpoint, which all processes use, because a later look may
+/// find a newer one. Nothing with one process, or without a checkpoint.
 std::optional<int64_t> agree_on_checkpoint(const std::function<model_source::ModelToUse()>& find,
                                            const Job& job);
 
-/// Throws CheckpointRemoved in all processes where it was `removed` for any of them.
+/// Throws CheckpointRemoved in all processes if it was `removed` for any of them.
 void check_still_there(const std::filesystem::path& checkpoint, bool removed, const Job& job);
-/// `read`, which reads the checkpoint in all processes; throws CheckpointRemoved in all where it
-/// failed in one because the checkpoint was removed. In one process `read` alone.
+/// Calls `read`, which reads the checkpoint, in all processes; throws CheckpointRemoved in all if
+/// one failed because the checkpoint was removed. With one process it only calls `read`.
 void read_together(const std::filesystem::path& checkpoint, const std::function<void()>& read,
                    const Job& job);
 
-/// That prompts and images are the same, and that all see the folder of the videos (empty: it is in
-/// a store).
+/// Throws an Error unless all have the same prompts and images, and all see the folder of the
+/// videos (empty: it is in a store).
 void check_same_request(const sample::GenerateRequest& request, const std::filesystem::path& output,
                         const Job& job);
 
-/// The devices that videos are made over.
+/// The devices that make videos.
 struct VideoDevices {
   pjrt::Client client;
   mesh::Placement place;
   bool together = false;  // they are those of all processes
 };
-/// Opens this process's own; where the axes of the mesh multiply to more, those of all processes.
+/// Opens this process's devices, or those of all processes if the mesh has more than that.
 VideoDevices open_for_videos(const resolve::Settings& config, const Job& job);
 
-/// What this process does of the request.
+/// Sets this process's share of the request.
 void set_share(sample::GenerateRequest& request, bool together, const Job& job);
 
-/// How many videos each process makes, as a line.
+/// Prints how many videos each process makes.
 void log_shares(const sample::GenerateRequest& request, bool together, const Job& job);
 
-/// What is wrong in the first process in which something is, with whose it is unless all have it;
-/// empty: nothing. Waits so many seconds for the others.
+/// The first process's problem, with the name of its process unless all have it; empty: none. Waits
+/// up to `seconds` for the others.
 std::string first_problem(const std::string& own, const Job& job, double seconds);
 /// The same for PipelineOptions::agree.
 std::string agree_on_problem(const std::string& own, const Job& job);
 
-/// Process 0 writes the latents of all to `path`, where one is given.
+/// Process 0 writes the latents of all videos to `path`, if it is given.
 void write_latents_of_all(const std::filesystem::path& path,
                           std::span<const sample::GeneratedVideo> own, const Job& job);
 
-/// Process 0 gets what the others have made behind its own: where their files are and what the
-/// contact sheet shows, what took longest, and the sums of steps.
+/// Appends the other processes' videos to those of process 0: paths of their files, frames for the
+/// contact sheet, the longest times, and the sums of steps.
 void gather_videos(GenerateResult& result, std::vector<sample::ListedVideo>& listed,
                    const Job& job);
 

@@ -49,7 +49,7 @@ void check_shared_folder(const std::filesystem::path& folder, const std::string&
   if (world.is_alone()) {
     return;
   }
-  constexpr double kPatience = 10;  // seconds: file systems of networks show new files late
+  constexpr double kPatience = 10;  // seconds: network file systems show new files late
   const world::Wait wait{.what = "the folder " + folder.string(), .seconds = 300};
   std::string token;
   if (world.is_first()) {

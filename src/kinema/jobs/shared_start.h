@@ -10,17 +10,17 @@
 #include "kinema/pjrt/client.h"
 #include "kinema/resolve/settings.h"
 
-/// What the processes of a job must have alike, looked at before anything takes long. Does nothing
-/// in one process; throws what world::check_alike throws.
+/// Consistency checks of a job's processes, before anything takes long. They do nothing with one
+/// process, and throw the errors of world::check_alike.
 namespace kinema::jobs {
 
-/// Plugin and devices.
+/// Compares plugins and devices.
 void check_same_devices(const pjrt::Client& client, const Job& job);
-/// That all see the folder, which they write together. Throws an Error that names those who do not,
-/// and `key`, which gave it.
+/// Throws an Error unless all processes see the folder, which they write together. It names those
+/// that do not, and `key`, which sets the folder.
 void check_shared_folder(const std::filesystem::path& folder, const std::string& key,
                          const Job& job);
-/// The samples: how many, and the first that is trained on.
+/// Compares the number of samples, and the first one that is trained on.
 void check_same_data(const data::Source& source, int64_t position, const Job& job);
 
 }  // namespace kinema::jobs

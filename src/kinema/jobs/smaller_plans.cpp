@@ -22,15 +22,15 @@ int64_t axis_size(const PlannedStep& step, std::string_view name) {
   return 1;
 }
 
-/// What is left of a device's memory for all but the arguments, as a share of what the rest of the
-/// step takes; 1 where it would fit.
+/// The free memory of a device without the arguments, divided by the memory of the rest of the
+/// step; 1 if there is no rest.
 double room(const planning::Report& report, const planning::LeastMemory& least) {
   const auto rest = static_cast<double>(report.total() - least.arguments);
   const auto free = static_cast<double>(report.limit() - least.arguments);
   return rest <= 0 ? 1 : free / rest;
 }
 
-/// Tries changes in turn, and remembers what came of them.
+/// Compiles changes one by one, and stores their results.
 class Search {
  public:
   Search(const resolve::Settings& settings, const PlanOptions& options, const PlannedStep& step,
@@ -43,7 +43,7 @@ class Search {
         report_(report),
         first_(least_memory(step)) {}
 
-  /// Compiles it where it may fit; true where it does.
+  /// Compiles the change if it may fit; returns true if it does.
   bool fits(const resolve::Change& change) {
     if (std::ssize(report_.tried) >= kMost || !may_fit(change)) {
       return false;
@@ -56,17 +56,17 @@ class Search {
     } catch (const Stopped&) {
       throw;
     } catch (const Error&) {
-      return false;  // a mesh that does not divide, or a key that does not go with another
+      return false;  // a mesh that does not divide the devices, or keys that exclude each other
     }
     report_.tried.push_back(remedy);
     return remedy.fits;
   }
 
-  static constexpr int64_t kMost = 3;  // compiles
+  static constexpr int64_t kMost = 3;  // compilations
 
  private:
-  /// By the arguments, which are certain, and by the rest as it was, in proportion to what loops
-  /// keep.
+  /// Estimates from the arguments, which are exact, and from the rest of the first step, in
+  /// proportion to the loops' stacked values.
   bool may_fit(const resolve::Change& change) const {
     try {
       const planning::LeastMemory least = least_memory(
@@ -123,13 +123,13 @@ void find_smaller_plan(const resolve::Settings& settings, const PlanOptions& opt
       "this took; --no-remedies leaves that out",
       report.what, options.target.name, Search::kMost));
   Search search(settings, options, step, job, plan, report);
-  for (const resolve::Change& change : changes) {  // one alone
+  for (const resolve::Change& change : changes) {  // each change alone
     if (search.fits(change)) {
       return;
     }
   }
   resolve::Change all;
-  for (const resolve::Change& change : changes) {  // each beside those before it
+  for (const resolve::Change& change : changes) {  // changes added one after the other
     const bool set_before = std::ranges::any_of(
         all.keys, [&](const auto& key) { return key.first == change.keys.front().first; });
     all = set_before ? all : all.with(change);

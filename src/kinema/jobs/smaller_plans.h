@@ -12,15 +12,15 @@
 #include "kinema/planning/report.h"
 #include "kinema/resolve/settings.h"
 
-/// Where a plan does not fit: the nearest configuration that does.
+/// Finds the nearest configuration that fits if a plan does not.
 namespace kinema::jobs {
 
-/// What a planned step holds of each device at least.
+/// A lower bound of a planned step's memory per device.
 planning::LeastMemory least_memory(const PlannedStep& step);
 
-/// Fills `report`, of a step that does not fit, with what was tried and what was not: changes that
-/// are not made already, those that change no loss and no picture first. `plan` compiles a
-/// configuration; none of them is where it is empty.
+/// Adds tried and untried changes to the `report` of a step that does not fit; those that do not
+/// change loss or picture come first. `plan` compiles a configuration; if it is empty, none is
+/// compiled.
 void find_smaller_plan(const resolve::Settings& loaded, const PlanOptions& options,
                        const PlannedStep& step, const Job& job,
                        const std::function<planning::Report(const resolve::Settings&)>& plan,

@@ -30,7 +30,7 @@ using kernels::FlashPass;
 
 constexpr const char* kTileTable = "tiles.json";
 
-/// The calls of the run's step on these devices. Their kind is all that shapes depend on.
+/// The attention calls of the run's step. Their shapes depend only on the kind of the devices.
 std::vector<AttentionCall> calls_of(const resolve::Settings& loaded, PlanMode mode,
                                     const pjrt::Client& client, const Job& job) {
   const auto devices = static_cast<int64_t>(client.devices().size());
@@ -38,7 +38,7 @@ std::vector<AttentionCall> calls_of(const resolve::Settings& loaded, PlanMode mo
   return kernels::calls_of(build_planned_step(loaded, target, mode, job).emitted().attention);
 }
 
-/// The call by itself, forward or backward, with these block sizes.
+/// A program with only this call, forward or backward, with these block sizes.
 runtime::Program program_of(const AttentionCall& call, const kernels::FlashBlockSizes& sizes,
                             const pjrt::Client& client, const runtime::ProgramOptions& options) {
   nn::FlashOptions flash{.scale = 1.0 / std::sqrt(static_cast<double>(call.width()))};
@@ -62,7 +62,7 @@ runtime::Program program_of(const AttentionCall& call, const kernels::FlashBlock
                                    options);
 }
 
-/// The least of some runs, in seconds.
+/// The minimum of `runs` runs, in seconds.
 double time_of(const runtime::Program& program, const pjrt::Client& client, int64_t runs,
                const Job& job) {
   std::vector<pjrt::Buffer> arguments;
@@ -76,7 +76,7 @@ double time_of(const runtime::Program& program, const pjrt::Client& client, int6
     }
     return watch.seconds();
   };
-  once();  // the first one is slower
+  once();  // the first run is slower
   double least = std::numeric_limits<double>::max();
   for (int64_t i = 0; i < runs; ++i) {
     job.check_stop();
@@ -140,7 +140,7 @@ resolve::Settings with_fastest_tiles(const resolve::Settings& settings, PlanMode
         task->update(++done);
         return tried;
       });
-  // Times differ from process to process, and programs must not.
+  // Times differ between processes, but programs must be equal.
   const std::string best =
       job.world().talk().broadcast(kernels::to_string(planning::best_sizes(tables)),
                                    {.what = "block sizes", .seconds = 24 * 3600});

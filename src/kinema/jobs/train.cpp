@@ -66,7 +66,7 @@ TrainStart start_of(const Training& training, const std::string& run_folder) {
   return out;
 }
 
-/// The end of a job that made no step: stores are flushed.
+/// The end of a job without steps: stores are flushed.
 TrainResult ended_before_steps(resolve::OpenRun& run, TrainResult result) {
   run.stores().finish();
   result.run_folder = run.stores().run();
@@ -78,7 +78,8 @@ TrainResult stopped_early(resolve::OpenRun& run, const char* where) {
   return ended_before_steps(run, {.stopped = true, .stopped_in = where});
 }
 
-/// Writes what only describes a run, whose weights are saved: a failure is told and ends nothing.
+/// Writes files that only describe a run, whose weights are saved: a failure is logged and does not
+/// stop it.
 void write_descriptions(const RunRecords& records, const training::Timings& timings,
                         const fs::path& timings_file, const Job& job) {
   const auto attempt = [&](const auto& write) {
@@ -94,7 +95,7 @@ void write_descriptions(const RunRecords& records, const training::Timings& timi
   }
 }
 
-/// Makes the steps of a run that is ready, with the files and videos that go with them.
+/// Runs the steps of a prepared run, with its files and videos.
 TrainResult run_training(Training& training, const resolve::Settings& ready, resolve::OpenRun& run,
                          const flags::Effective& flags, const pjrt::Client& client,
                          const TrainObserver& observer, const Job& job) {

@@ -18,29 +18,29 @@
 #include "kinema/training/step.h"
 #include "kinema/training/timings.h"
 
-/// A training run from a configuration, as `kinema train` makes it.
+/// A training run from a configuration: `kinema train`.
 namespace kinema::jobs {
 
 using training::Evaluation;
 using training::StepRecord;
 
-/// What is known of a run before its first step.
+/// The properties of a run before its first step.
 struct TrainStart {
-  std::string run_folder;  // as it was named: a path, or gs://...
+  std::string run_folder;  // as in the configuration: a local path, or gs://...
   int64_t parameters = 0;
   int64_t trained_parameters = 0;
-  std::string adapter;  // what of the network is trained: `LoRA of rank 16, ...`; empty: all of it
-  std::filesystem::path pretrained;  // where the weights are from; empty: from scratch
-  int64_t first_step = 0;            // > 0: the run goes on
+  std::string adapter;               // `LoRA of rank 16, ...`; empty: the whole network is trained
+  std::filesystem::path pretrained;  // the source of the weights; empty: from scratch
+  int64_t first_step = 0;            // > 0: the run is resumed
   int64_t max_steps = 0;
-  std::string resumed;             // the checkpoint that it goes on from; empty: none
-  int64_t first_position = 0;      // of the data's order
-  std::vector<std::string> notes;  // what changed since, a line each
+  std::string resumed;             // the checkpoint from which it resumes; empty: none
+  int64_t first_position = 0;      // in the data's order
+  std::vector<std::string> notes;  // changes since the checkpoint, one per line
   int64_t devices = 1;
   std::string mesh;   // its axes; empty on one device
-  std::string batch;  // how large a batch is and how it lies on the devices
+  std::string batch;  // the size and sharding of a batch
   int64_t accumulation = 1;
-  /// The compiled step of each size that the data has.
+  /// The compiled step of one size of the data.
   struct Step {
     training::BatchShapes batch;
     runtime::ProgramReport report;
@@ -49,20 +49,20 @@ struct TrainStart {
   model_source::Expert expert;
   training::MemoryUse memory;
   std::string schedule;
-  std::string checkpoints;            // how large they are and which stay; empty: none is written
+  std::string checkpoints;            // their size, and which are kept; empty: none is written
   std::vector<std::string> sharding;  // with debug_sharding
-  std::string allowed_flags;          // ` [flags allowed: RULE]`, or nothing
+  std::string allowed_flags;          // ` [flags allowed: RULE]`; empty if none are
 };
 
-/// Videos of a run's prompts by the weights that it trains.
+/// Videos of a run's prompts with its current weights.
 struct VideosMade {
   std::string_view noun;  // of one of them
-  int64_t step = -1;      // after which; -1: before the first
+  int64_t step = -1;      // after this step; -1: before the first
   std::vector<std::filesystem::path> files;
   double seconds = 0;
 };
 
-/// The first video after a step against the one from before the training.
+/// Compares the first video after a step with the one from before the training.
 struct VideosCompared {
   std::string_view noun;
   int64_t step = 0;
@@ -71,7 +71,7 @@ struct VideosCompared {
 };
 
 struct TrainObserver : Observer {
-  /// Lines about checkpoints have a checksum of each part.
+  /// Log lines about checkpoints contain a checksum of each part.
   bool checksums = false;
   std::function<void(const TrainStart&)> on_start;
   std::function<void(const StepRecord&)> on_step;
@@ -82,23 +82,23 @@ struct TrainObserver : Observer {
 
 struct TrainResult {
   std::string run_folder;
-  int64_t steps = 0;  // made, by earlier parts of the run too
+  int64_t steps = 0;  // completed, including earlier parts of the run
   int64_t skipped = 0;
-  bool stopped = false;     // asked to, before max_train_steps
-  std::string stopped_for;  // why, where nobody asked: `3 evaluations without gain, ...`
-  std::string stopped_in;   // where that was before the first step: `while clips were encoded`
+  bool stopped = false;     // on request, before max_train_steps
+  std::string stopped_for;  // the reason, if not requested: `3 evaluations without gain, ...`
+  std::string stopped_in;   // if stopped before the first step: `while clips were encoded`
   std::vector<std::string> notes;
-  int64_t predicted_bytes = 0;  // of the first device; 0: the run had nothing left to do
+  int64_t predicted_bytes = 0;  // of the first device; 0: the run had no step left
   int64_t peak_bytes = 0;
   std::vector<training::Timings::Phase> timings;
-  std::optional<StepRecord> last;  // step that was made, with epoch and memory
-  std::string finished;            // when, in UTC
+  std::optional<StepRecord> last;  // the last step, with epoch and memory
+  std::string finished;            // the time, in UTC
 
   io::Json json() const;
 };
 
-/// Trains as the configuration says, or goes on with the run of its name. Throws an Error where
-/// something was not as it must be; the state is saved first where steps were made.
+/// Trains with a configuration, or resumes the run with its name. Throws an Error if a check fails;
+/// after steps were made, the state is saved first.
 TrainResult train(const resolve::Settings& config, const TrainObserver& observer,
                   JobOptions options = {});
 

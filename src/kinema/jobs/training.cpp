@@ -19,7 +19,7 @@ namespace kinema::jobs {
 namespace fs = std::filesystem;
 
 int64_t Training::position(int64_t steps) const {
-  // Not what was read so far: a step that is to be made again needs its batch again.
+  // Not the prefetcher's position: a step that is run again needs its batch again.
   return settings.reuse_batch ? first_position
                               : first_position + (steps - first_step) * batches[0].latents.dims[0];
 }
@@ -34,7 +34,7 @@ std::string Training::described(const fs::path& checkpoint) const {
 }
 
 training::StepRecord Training::measured(training::StepRecord record) const {
-  constexpr int64_t kEndless = int64_t{1} << 40;  // samples of data that is made as it is asked for
+  constexpr int64_t kEndless = int64_t{1} << 40;  // more samples: generated on demand, without end
   if (const int64_t samples = source->size(); samples < kEndless) {
     record.epoch = static_cast<double>(position(record.step + 1)) / static_cast<double>(samples);
   }
@@ -57,7 +57,7 @@ double Training::rate(int64_t i) const {
 training::Evaluation Training::evaluate() const {
   std::vector<training::EvaluatedPart> parts = resolve::evaluated_parts(
       step.expert, [this](int64_t place) { return experts->state(place).params(); });
-  if (experts->active() == 1) {  // the one that is there first
+  if (experts->active() == 1) {  // the active expert first
     std::ranges::reverse(parts);
   }
   return evaluator->run(parts, *eval_source);
@@ -79,7 +79,7 @@ training::LoopParts Training::parts() {
     return experts->run(i, rate, batch_now);
   };
   parts.find_nonfinite = [this](int64_t i, const data::Batch& batch_now) {
-    const training::Trainer& trainer = experts->trainer();  // still at the step's expert
+    const training::Trainer& trainer = experts->trainer();  // the step's expert is still active
     std::string found =
         settings.debug_nans
             ? trainer.find_operation(i, rate(i), batch_now,
@@ -113,7 +113,7 @@ void Training::report_saved(bool wait) {
 
 void Training::save(int64_t steps, bool go_on) {
   const pjrt::AllowTransfers all;
-  report_saved(true);  // one copy of the state at a time
+  report_saved(true);  // only one copy of the state at a time
   const training::TrainState reached{
       .step = steps,
       .data_position = position(steps),
@@ -157,7 +157,7 @@ void Training::save(int64_t steps, bool go_on) {
     states.push_back(shared ? shared->copy(experts->state(expert), held())
                             : experts->source(expert));
   }
-  if (shared) {  // each has its copy, and all decide alike
+  if (shared) {  // each process has its copy, and all make the same choice
     const auto copied = [write, copies = std::move(states)] { return write(copies); };
     writer->start(copied);
     if (!go_on || !settings.background_checkpoints) {
@@ -165,7 +165,7 @@ void Training::save(int64_t steps, bool go_on) {
     }
     return;
   }
-  // Room for the copies, and as much again for what the steps and the files take.
+  // Memory for the copies, and as much again for steps and files.
   const int64_t wanted =
       2 * experts->size() * training::host_bytes(std::as_const(*experts).trainer().state(), held());
   if (go_on && settings.background_checkpoints && wanted <= runtime::available_memory_bytes()) {

@@ -32,7 +32,7 @@
 
 namespace kinema::jobs {
 
-/// A training run, ready for its first step: everything the loop is made of.
+/// A training run that is ready for its first step: all parts of the loop.
 struct Training {
   std::filesystem::path run;
   std::vector<std::filesystem::path> pretrained;  // of each network; empty: from scratch
@@ -41,51 +41,51 @@ struct Training {
   int64_t trained_parameters = 0;
   int64_t first_step = 0;
   int64_t first_position = 0;
-  std::vector<training::BatchShapes> batches;  // one of each size that the data has
+  std::vector<training::BatchShapes> batches;  // one per size of the data
   std::optional<training::TwoExperts> two;
   std::vector<training::Schedule> schedules;  // of each network
   resolve::TrainingSettings settings;
   data::PrefetchOptions prefetch;
-  std::optional<datasets::ClipSettings> clips;  // the data set, where it is of clips
-  std::map<std::string, std::string> record;    // the settings that checkpoints keep
-  std::vector<std::string> notes;               // on what the run goes on from
+  std::optional<datasets::ClipSettings> clips;  // the data set, if it consists of clips
+  std::map<std::string, std::string> record;    // the settings that checkpoints store
+  std::vector<std::string> notes;  // log lines about the checkpoint from which the run resumes
   checkpoints::CheckpointSpace space;
-  std::string scheduler_config;  // of the pipeline, kept in checkpoints; empty: it has none
-  std::vector<double> tflops;    // per device and step, of each of `batches`
+  std::string scheduler_config;  // of the pipeline, stored in checkpoints; empty: none
+  std::vector<double> tflops;    // per device and step, for each of `batches`
   training::LoopOptions loop;
   training::Timings timings;
   training::MemoryUse memory;     // before the state was loaded
-  training::Gain gain;            // of the evaluations, those before a resumed run's start too
-  std::filesystem::path resumed;  // the checkpoint that the run goes on from; empty: from none
-  bool checksums = false;         // checkpoints are named with one of each part
-  /// Told of each checkpoint when it is in place, between steps.
+  training::Gain gain;            // of all evaluations, including those before a resume
+  std::filesystem::path resumed;  // the checkpoint from which the run resumes; empty: none
+  bool checksums = false;         // log lines about checkpoints contain a checksum of each part
+  /// Called for each checkpoint when it is complete, between steps.
   std::function<void(const std::string&)> log;
 
   std::unique_ptr<data::Source> source;
   std::unique_ptr<data::Prefetcher> prefetcher;  // reads `source`
-  std::unique_ptr<training::Experts> experts;    // one, where a single network is trained
+  std::unique_ptr<training::Experts> experts;    // one expert if a single network is trained
   std::unique_ptr<data::Source> eval_source;     // empty: no evaluation
   std::unique_ptr<training::Evaluator> evaluator;
   std::unique_ptr<checkpoints::CheckpointFolder> checkpoints;
-  checkpoints::StoredCheckpoints* stored = nullptr;  // sends what is in `checkpoints`
-  /// Of a run by several processes, which write checkpoints together; else null.
+  checkpoints::StoredCheckpoints* stored = nullptr;  // uploads `checkpoints`
+  /// For a run with several processes, which write checkpoints together; else null.
   std::unique_ptr<training::SharedState> shared;
   std::unique_ptr<world::Communicator> writers;
-  std::unique_ptr<training::Background> writer;  // writes to `checkpoints`, with these
+  std::unique_ptr<training::Background> writer;  // writes `checkpoints` on another thread
 
-  /// What of the state checkpoints have.
+  /// The parts of the state that checkpoints contain.
   training::Held held() const;
-  /// A checkpoint as a line names it.
+  /// A checkpoint's path for log lines, with its checksums if `checksums` is set.
   std::string described(const std::filesystem::path& checkpoint) const;
-  /// What is known of a step beside what the loop says.
+  /// Adds epoch, memory and expert to the loop's record.
   training::StepRecord measured(training::StepRecord record) const;
-  /// The learning rate of a step, by its expert's own steps.
+  /// The learning rate of step `i`, from the schedule of its expert.
   double rate(int64_t i) const;
-  /// Where in the data's order the step after `steps` completed ones begins.
+  /// The position in the data's order after `steps` completed steps.
   int64_t position(int64_t steps) const;
   training::Evaluation evaluate() const;
-  /// The loop's parts but for `report`, `evaluate`, `stop_requested` and `say`. They refer to this
-  /// object.
+  /// The loop's callbacks without `report`, `evaluate`, `stop_requested` and `say`. They refer to
+  /// this object.
   training::LoopParts parts();
 
  private:
@@ -93,15 +93,15 @@ struct Training {
   void report_saved(bool wait);
 };
 
-/// Opens data, model and state (from the checkpoint that the run starts at, the pretrained folder,
-/// or from scratch), compiles the step and starts reading ahead.
+/// Opens data, model and state (from the checkpoint at which the run starts, the pretrained folder,
+/// or from scratch), compiles the step and starts prefetching.
 ///
-/// A max_train_steps of -1 is what num_train_epochs comes to (Training::loop).
+/// A max_train_steps of -1 becomes the steps of num_train_epochs (Training::loop).
 ///
-/// Throws an Error for data and model that do not fit each other, and for a checkpoint made with
-/// other settings. `stored`: where checkpoints go beside the run folder; must outlive the result.
-/// Without a prefetcher when the job was told to stop while clips were encoded or programs
-/// compiled.
+/// Throws an Error if data and model do not fit together, or if the checkpoint was made with other
+/// settings. `stored`: the store of checkpoints, in addition to the run folder; must outlive the
+/// result. The result has no prefetcher if a stop was requested while clips were encoded or
+/// programs compiled.
 Training prepare_training(const resolve::Settings& given, const pjrt::Client& client,
                           const std::filesystem::path& run, const resolve::Start& start,
                           checkpoints::StoredCheckpoints* stored, const Job& job);

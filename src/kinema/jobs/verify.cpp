@@ -47,7 +47,7 @@ verification::Report verify_kernels(const resolve::Settings& loaded, const JobOp
   using verification::KernelKind;
   const runtime::ProgramOptions program = resolve::program_options(loaded);
   std::vector<KernelKind> kinds{KernelKind::ATTENTION};
-  // Of which most devices have none: no rows that say so.
+  // Most devices do not have this kernel: no line about it.
   if (!verification::kernel_program(KernelKind::NORM_ROTATION, client, program).empty()) {
     kinds.push_back(KernelKind::NORM_ROTATION);
   }

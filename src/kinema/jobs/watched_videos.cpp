@@ -99,7 +99,7 @@ void WatchedVideos::compare(int64_t steps) {
             {.noun = noun(), .step = steps - 1, .ssim = likeness_->ssim, .psnr = likeness_->psnr});
       }
     }
-  } catch (const Error& error) {  // a video is not worth a run
+  } catch (const Error& error) {  // a failed video does not stop a run
     if (!videos_->is_together()) {
       throw;
     }

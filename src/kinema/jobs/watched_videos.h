@@ -13,29 +13,29 @@
 
 namespace kinema::jobs {
 
-/// The videos of a run's prompts while it is trained, where they are wanted: at evaluations, and
-/// before and after the training for the comparison. Of several processes all call each function
-/// at the same point; process 0 alone keeps, compares and tells.
+/// Makes the videos of a run's prompts during the training if they are enabled: at evaluations, and
+/// before and after the training for the comparison. All functions are collective; only process 0
+/// saves, compares and reports.
 class WatchedVideos {
  public:
-  /// Who is told of them.
+  /// Receivers of the videos and comparisons.
   struct Listeners {
     const TrainObserver& observer;
     const Job& job;
     RunRecords& records;
   };
 
-  /// `flags`: the compiler's that were given. Throws an Error where the videos could not be made.
+  /// `flags`: the given compiler flags. Throws an Error if the videos cannot be made.
   WatchedVideos(const resolve::Settings& loaded, const Training& training,
                 const pjrt::Client& client, io::Json flags, const Listeners& listeners);
 
-  /// For the comparison; again only where a resumed run has none.
+  /// Makes the videos for the comparison, also for a resumed run without them.
   void before_training();
   void after_evaluation(int64_t step);
   void after_training(int64_t steps);
 
  private:
-  /// Of what is made.
+  /// `video` or `picture`.
   std::string_view noun() const { return training_.step.network.sizes().noun(); }
   std::optional<RunVideos::Made> make(int64_t steps);
   void compare(int64_t steps);
@@ -46,9 +46,9 @@ class WatchedVideos {
   std::optional<RunVideos> videos_;
   bool compares_ = false;
   bool knows_before_ = false;             // a video from before the training
-  std::optional<BeforeTraining> before_;  // of process 0
+  std::optional<BeforeTraining> before_;  // in process 0
   std::optional<BeforeTraining::Likeness> likeness_;
-  int64_t compared_ = -1;  // steps of the newest comparison
+  int64_t compared_ = -1;  // the step of the newest comparison
 };
 
 }  // namespace kinema::jobs

@@ -25,7 +25,7 @@ bool is_there(const fs::path& path) {
 
 bool is_checkpoint(const fs::path& path) { return is_there(path / "train_state.json"); }
 
-/// The folder of checkpoints of a run that is `path`, or has it within.
+/// The checkpoints folder of a run; `path` is that folder or the run's.
 std::optional<fs::path> checkpoints_in(const fs::path& path) {
   if (is_there(path / "checkpoints")) {
     return path / "checkpoints";
@@ -34,7 +34,7 @@ std::optional<fs::path> checkpoints_in(const fs::path& path) {
   return holds_some ? std::optional(path) : std::nullopt;
 }
 
-/// The configuration of the run that a checkpoint is of, where that still lies around it.
+/// The configuration of a checkpoint's run, if its config.yml is in a folder above.
 std::optional<config::Config> config_around(const fs::path& checkpoint) {
   const fs::path run = fs::absolute(checkpoint).lexically_normal().parent_path().parent_path();
   if (!is_there(run / "config.yml")) {
@@ -43,7 +43,7 @@ std::optional<config::Config> config_around(const fs::path& checkpoint) {
   return config::load(run / "config.yml").config;
 }
 
-/// The model that an adapter's run began with.
+/// The model with which an adapter's run started.
 std::string base_of(const fs::path& checkpoint) {
   const std::optional<config::Config> before = config_around(checkpoint);
   return before ? before->model.pretrained_model_name_or_path : "MODEL";
@@ -89,7 +89,7 @@ void check_same_class(const networks::Network& network, const fs::path& checkpoi
   constexpr const char* kClass = "_class_name";
   const fs::path config = checkpoint / training::weights_part(checkpoint) / "config.json";
   const io::Json own = network->config();
-  if (!is_there(config) || own.find(kClass) == nullptr) {  // adapters have none
+  if (!is_there(config) || own.find(kClass) == nullptr) {  // adapters have no such config
     return;
   }
   const io::Json other = io::Json::read(config);
@@ -125,7 +125,7 @@ std::vector<std::string> other_models(const config::Config& config, const fs::pa
     const std::string name = io::Json::parse(is[i].value, is[i].key).as_string();
     const std::string own = io::Json::parse(was[i].value, was[i].key).as_string();
     std::error_code ignored;
-    if (!fs::equivalent(name, own, ignored)) {  // one folder may be named in several ways
+    if (!fs::equivalent(name, own, ignored)) {  // one folder may have several names
       out.push_back(
           fmt::format("this run is of another model, whose {} is `{}`, not `{}`; another run_name "
                       "trains that one",
@@ -155,7 +155,7 @@ config::Loaded with_run_as_model(config::Loaded loaded) {
   m.pretrained_model_name_or_path.clear();
   const std::optional<config::Config> before = config_around(checkpoint);
   if (!before) {
-    return loaded;  // a checkpoint alone: what else is needed asks for its own key
+    return loaded;  // a checkpoint alone: other models have their own keys
   }
   m.pretrained_model_name_or_path = before->model.pretrained_model_name_or_path;
   const auto inherit = [](std::string& own, const std::string& other) {

@@ -22,7 +22,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The one safetensors file of a folder.
+/// The single safetensors file of a folder.
 fs::path only_file(const fs::path& folder) {
   std::vector<fs::path> files;
   for (const auto& entry : fs::directory_iterator(folder)) {
@@ -43,7 +43,7 @@ fs::path locate(const std::string& source, const std::string& file, const Job& j
     if (!file.empty()) {
       return path / file;
     }
-    // PEFT's folder is opened as a whole: its alpha is in adapter_config.json.
+    // A PEFT folder is not reduced to its file: alpha is in its adapter_config.json.
     return fs::exists(path / "adapter_model.safetensors", ignored) ? path : only_file(path);
   }
   check(fs::exists(path, ignored), "[lora] {} does not exist", source);
@@ -52,7 +52,7 @@ fs::path locate(const std::string& source, const std::string& file, const Job& j
   return path;
 }
 
-/// Opens each file once, however many adapters are in it.
+/// Opens each file once, even if it has several adapters.
 class Files {
  public:
   std::shared_ptr<const weights::Lora> open(const fs::path& path) {
@@ -67,11 +67,11 @@ class Files {
   std::map<std::string, std::shared_ptr<const weights::Lora>> files_;
 };
 
-/// The adapters of the only or high-noise transformer, and those of the low-noise one.
+/// The adapters of the first (or high-noise) transformer and of the low-noise one.
 using Experts = std::array<std::vector<weights::Adapter>, 2>;
 
-/// `choices` opened; with one transformer, `two` is false. A file that is named for neither expert
-/// goes into both, or into the one that it says it is for.
+/// Opens `choices`. A file that is named for neither expert is used for both, or for the one in its
+/// metadata. `two`: the pipeline has two transformers.
 Experts opened(std::span<const config::LoraChoice> choices, bool two, const Job& job) {
   Files files;
   Experts out;
@@ -97,8 +97,8 @@ Experts opened(std::span<const config::LoraChoice> choices, bool two, const Job&
   return out;
 }
 
-/// The files that are used. That which a run's adapter began as is in the adapter; its scale is
-/// returned.
+/// Removes the file from which the run's adapter started, because the adapter includes it. Returns
+/// its scale.
 double without_start(const ModelToUse& model, std::vector<config::LoraChoice>& choices) {
   if (choices.empty() || !(choices.front() == model.adapter_start)) {
     return 1;
@@ -108,7 +108,7 @@ double without_start(const ModelToUse& model, std::vector<config::LoraChoice>& c
   return scale;
 }
 
-/// Makes room in `options` for what `lora_mode: apply` keeps apart.
+/// Adds the ranks of the adapters that `lora_mode: apply` does not merge to `options`.
 void add_ranks(const config::Config& config, std::span<const weights::Adapter> adapters,
                const networks::Network& network, nn::ModelOptions& options) {
   if (config.model.lora_mode == config::LoraMode::APPLY) {
@@ -123,8 +123,8 @@ bool is_for_text_alone(const weights::Lora& lora) {
   return lora.targets().empty() && lora.unknown().empty();
 }
 
-/// Hands the parts for text encoders to the model, with a line about each. `network`: whose text
-/// they encode.
+/// Adds the text encoders' parts of the adapters to the model, and a log line for each. `network`:
+/// the network of these text encoders.
 void add_text(std::span<const weights::Adapter> adapters, const networks::Network& network,
               ModelToUse& model, std::vector<std::string>& lines) {
   TextAdapters& text = model.text_adapters;
@@ -136,7 +136,7 @@ void add_text(std::span<const weights::Adapter> adapters, const networks::Networ
         std::tuple{weights::LoraMember::TEXT_ENCODER_2, "text_encoder_2", class_2, &text.second}}) {
     *into = weights::for_text(adapters, member);
     for (const weights::Adapter& each : *into) {
-      // UMT5, of which there are none, takes no adapters.
+      // No adapters exist for UMT5.
       const bool of_t5 = std::ranges::any_of(
           each.targets(), [](const auto& one) { return weights::is_of_t5(one.first); });
       check(type.starts_with(of_t5 ? "T5Encoder" : "CLIPText"),
@@ -156,7 +156,7 @@ std::vector<weights::Adapter> open_adapters(const config::Config& config, const 
   const bool two = expert.which != config::TrainExpert::NONE;
   std::vector<config::LoraChoice> choices = config::lora_choices(config.model);
   if (config.optimizer.train_expert != config::TrainExpert::BOTH) {
-    for (config::LoraChoice& choice : choices) {  // one may begin with the other's adapter
+    for (config::LoraChoice& choice : choices) {  // an expert may start from the other's adapter
       bool& other = expert.is_low_noise() ? choice.for_first : choice.for_second;
       other = other && !two;
     }
@@ -207,7 +207,7 @@ std::vector<std::string> add_lora(const config::Config& config, nn::ModelOptions
   for (size_t i = 0; i < (two ? 2 : 1); ++i) {
     add_ranks(config, experts[i], networks::open(transformers[i]), options);
   }
-  // Checked before anything large is read.
+  // Checked before large files are read.
   std::vector<std::string> lines;
   for (size_t i = 0; i < experts.size(); ++i) {
     if (two) {
@@ -216,7 +216,7 @@ std::vector<std::string> add_lora(const config::Config& config, nn::ModelOptions
       }
     }
     if (!experts[i].empty()) {
-      // Keys of text encoders are checked when those are loaded.
+      // Targets in text encoders are checked when these are loaded.
       const weights::Adapters fitted(experts[i],
                                      networks::open(transformers[i])->parameters(options));
       for (const std::string& line : fitted.report()) {
@@ -238,7 +238,7 @@ void plan_lora(const config::Config& config, const networks::Network& network,
                nn::ModelOptions& options, const Job& job) {
   for (const auto& adapters : opened(config::lora_choices(config.model), true, job)) {
     add_ranks(config, adapters, network, options);
-    // Throws where a file is for another model.
+    // Throws an Error if a file is for another model.
     const weights::Adapters fitted(adapters, network->parameters(options));
   }
 }

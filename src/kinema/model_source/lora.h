@@ -14,24 +14,23 @@
 
 namespace kinema::model_source {
 
-/// The files of `lora_config` for one transformer, in their order.
+/// The adapters of `lora_config` for one transformer, in their order.
 std::vector<weights::Adapter> open_adapters(const config::Config& config, const Expert& expert,
                                             const Job& job);
 
-/// A line about each adapter that says it was trained for the other expert than this, 0 or 1.
+/// A log line for each adapter that was trained for the other expert than this one (0 or 1).
 std::vector<std::string> of_other_expert(std::span<const weights::Adapter> adapters,
                                          int64_t expert);
 
-/// Opens the files of `lora_config`, checks them against the transformers they are for, and puts
-/// them into `folder`; with `lora_mode: apply` the options get the ranks that they need. Returns a
-/// line about each file and transformer.
-/// Before them comes the adapter of the run that `model` is of, in whose configuration's first file
-/// it began.
+/// Opens the files of `lora_config`, checks them against their transformers, and adds them to
+/// `model`; with `lora_mode: apply` the options get the required ranks. Returns a line for each
+/// file and transformer. If `model` is from a run that trains an adapter, that adapter is first;
+/// the run's own start file is not added again.
 std::vector<std::string> add_lora(const config::Config& config, nn::ModelOptions& options,
                                   ModelToUse& model, const Job& job);
 
-/// The same for a model of which nothing but its sizes is here: checks the files against it, and
-/// gives `options` the ranks.
+/// The same for a model of which only the sizes are known: checks the files against it, and gives
+/// `options` the ranks.
 void plan_lora(const config::Config& config, const networks::Network& network,
                nn::ModelOptions& options, const Job& job);
 

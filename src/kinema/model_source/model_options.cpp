@@ -40,14 +40,14 @@ kernels::FlashBlockSizes block_sizes(const config::Given<config::Tree>& given) {
     if (key == "use_fused_bwd_kernel") {
       sizes.use_fused_bwd_kernel = value.as_bool();
     } else if (found != numbers.end()) {
-      if (!value.is_null()) {  // configurations without a pass for dq say null
+      if (!value.is_null()) {  // null: there is no dq pass
         *found->second = value.as_int();
         const int64_t most = key == "vmem_limit_bytes" ? int64_t{1} << 40 : int64_t{1} << 20;
         check(*found->second > 0 && *found->second <= most,
               "[config] flash_block_sizes: {} is {}, expected 1 to {}", key, *found->second, most);
       }
     } else {
-      // Of kernels that are tuned further inside, which these sizes do not depend on.
+      // A size of kernels with another tuning level, which does not affect the other sizes.
       check(key == "block_kv_compute_in", "[config] flash_block_sizes has no `{}`: it has {}", key,
             kernels::to_string(kernels::FlashBlockSizes{}));
     }
@@ -79,8 +79,8 @@ Memory weights_memory(const config::Config& config) {
         "scan_layers is false\n  scan_layers=true, or weights_memory=device",
         config::word_of(given));
   check(config.runtime.jit,
-        "[config] weights_memory is `{}`, but jit is false, which runs every block alone\n  "
-        "jit=true, or weights_memory=device",
+        "[config] weights_memory is `{}`, but jit is false, which runs every block separately\n"
+        "  jit=true, or weights_memory=device",
         config::word_of(given));
   return given == config::WeightsMemory::HOST ? Memory::HOST : Memory::STREAMED;
 }

@@ -5,18 +5,18 @@
 #include "kinema/nn/init.h"
 #include "kinema/nn/model_options.h"
 
-/// From configuration keys to the settings of the models.
+/// Converts configuration keys to the models' options.
 namespace kinema::model_source {
 
-/// Throws an Error for a value that is no choice, list or mapping of its key.
+/// Throws an Error if a value is not a valid choice, list or mapping of its key.
 void check_model_values(const config::Config& config);
 
 DType dtype(config::Dtype given);
 Precision precision(config::MatmulPrecision given);
 nn::ModelOptions model_options(const config::Config& config);
-/// Whether the blocks of a network are one loop of a compiled program.
+/// True if the blocks of a network are one loop of a compiled program.
 bool runs_blocks_as_loop(const config::Config& config);
-/// The policy of rematerialisation, as the key has it.
+/// The rematerialization policy's name, as in remat_policy.
 std::string remat_policy_name(const config::Config& config);
 data::SpaceToDepth space_to_depth(const config::Config& config);
 nn::InitOptions init_options(const config::Config& config);

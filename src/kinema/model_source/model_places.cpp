@@ -21,7 +21,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Throws an Error that says what a folder is, and what it is for, where it holds no model.
+/// Throws an Error if the folder is not a model's; it says what the folder is, and which command or
+/// key accepts it.
 void check_is_model(const fs::path& folder) {
   std::error_code ignored;
   bool has_weights = fs::exists(folder / "config.json", ignored);
@@ -54,8 +55,8 @@ void check_is_model(const fs::path& folder) {
       name);
 }
 
-/// Throws an Error that says what a path is, and what takes it, where that is none of `roles`. What
-/// is damaged is told where it is opened.
+/// Throws an Error if the path has none of `roles`; it says what the path is, and which command or
+/// key accepts it. Corrupt files are reported when they are opened.
 void check_is(const fs::path& path, std::initializer_list<weights::Role> roles,
               std::string_view key) {
   std::optional<weights::FoundKind> found;
@@ -69,8 +70,8 @@ void check_is(const fs::path& path, std::initializer_list<weights::Role> roles,
   }
 }
 
-/// How to sample a checkpoint, which is no pipeline. Its run's configuration says what else it was
-/// trained with; of what started from scratch nothing else does.
+/// The keys for sampling a checkpoint, which is not a pipeline. Its other models are in its run's
+/// configuration; without one, if it was trained from scratch, they are unknown.
 std::string beside_checkpoint(const fs::path& checkpoint) {
   std::error_code ignored;
   fs::path folder = fs::absolute(checkpoint, ignored).lexically_normal();
@@ -98,7 +99,7 @@ bool is_pipeline_file(const fs::path& path) {
   try {
     return !weights::parts_in(path).empty();
   } catch (const Error&) {
-    return false;  // what is damaged is told where it is opened
+    return false;  // a corrupt file is reported when it is opened
   }
 }
 
@@ -116,11 +117,11 @@ fs::path pretrained_transformer(const config::Config& config, const std::string&
                                                            weights::Role::NETWORK},
            own.empty() ? "pretrained_model_name_or_path"
                        : "wan_transformer_pretrained_model_name_or_path");
-  // A file may be the transformer alone, or hold the pipeline's other models too.
+  // A file may contain only the transformer, or also the pipeline's other models.
   const bool there = own.empty() ? fs::is_directory(path, ignored) || is_pipeline_file(path)
                                  : fs::exists(path, ignored);
   if (!there && path.extension() == ".safetensors" && fs::is_regular_file(path, ignored)) {
-    io::SafetensorsFile::open(path);  // says what is wrong with a damaged one
+    io::SafetensorsFile::open(path);  // throws the Error of a corrupt file
   }
   check(there || !own.empty() || !fs::is_regular_file(path, ignored),
         "[config] pretrained_model_name_or_path is the file {}, which holds no pipeline that is "

@@ -53,7 +53,7 @@ schedulers::ScheduleConfig with_marks(schedulers::ScheduleConfig schedule, const
   }
   if (marks.zero_terminal_snr) {
     schedule.diffusion.rescale_betas_zero_snr = true;
-    if (!is_said) {  // others never visit the timestep that is noise alone
+    if (!is_said) {  // with other spacings no step is at the timestep of pure noise
       schedule.diffusion.timestep_spacing = schedulers::Spacing::TRAILING;
     }
   }

@@ -10,51 +10,51 @@
 #include "kinema/networks/network.h"
 #include "kinema/sample/scheduler_config.h"
 
-/// How the network that a configuration names was trained, as its files say it.
+/// The noise schedule and prediction type that a pretrained network was trained with.
 namespace kinema::model_source {
 
-/// A pretrained network's own schedule.
+/// A pretrained network's schedule.
 struct ModelSchedule {
   schedulers::ScheduleConfig schedule;
-  /// The same as a scheduler_config.json.
+  /// The schedule as a scheduler_config.json.
   io::Json file;
 };
 
-/// Where it is said how a network is sampled.
+/// The file with a network's sampling schedule.
 struct ScheduleFile {
-  std::filesystem::path path;  // empty: nowhere
-  std::string class_name;      // that model_index.json names in place of the file's; empty: none
+  std::filesystem::path path;  // empty: none
+  std::string class_name;      // from model_index.json, overrides the file's; empty: none
 };
 
-/// The scheduler_config.json of the checkpoint that the configuration names as its network, of the
-/// pipeline that it names, or beside its single file: the first that is there.
+/// The first scheduler_config.json that exists: of the checkpoint that the configuration names as
+/// its network, of its pipeline, or next to its single file.
 ScheduleFile schedule_file_of(const config::Config& config);
 
-/// What the file says, with what the network's own file says on top (weights::objective_marks);
-/// where there is none, as the family learned.
+/// The schedule of the file, with changes from markers in the network's own file
+/// (weights::objective_marks); without a file, the family's default.
 ///
 /// Throws an Error for a scheduler that is not supported.
 ModelSchedule read_model_schedule(const ScheduleFile& file,
                                   const std::filesystem::path& network_file,
                                   const networks::Network& network);
 
-/// `schedule` with what the network's own file says of its training: v-prediction and a last
-/// timestep that is noise alone, which steps begin with where no file says another spacing
-/// (`is_said`: one does).
+/// `schedule` with the markers in the network's own file: v-prediction, and a last timestep of pure
+/// noise, which then is the first sampling step unless a file sets the spacing (`is_said`).
 schedulers::ScheduleConfig with_marks(schedulers::ScheduleConfig schedule,
                                       const std::filesystem::path& network, bool is_said);
 
-/// The scheduler_config.json beside a single file of a model; empty where there is none.
+/// The scheduler_config.json next to a single model file; empty if there is none.
 std::filesystem::path scheduler_config_beside(const std::filesystem::path& model);
-/// That of the run's checkpoint in which a network's folder lies; empty for other folders.
+/// The scheduler_config.json of the run's checkpoint that contains a network's folder; empty for
+/// other folders.
 std::filesystem::path scheduler_config_of_checkpoint(const std::filesystem::path& network);
 
-/// What prediction_type asks for.
+/// The value of prediction_type.
 schedulers::Prediction prediction(config::PredictionType given);
-/// The line for a prediction that a key gave and the model's files contradict.
+/// A log line for a prediction_type that contradicts the model's files.
 std::string other_prediction(schedulers::Prediction used, schedulers::Prediction own);
 
-/// Lines about a network's file: what it says of its training, and tensors that no model reads.
+/// Log lines about a network's file: the markers of its training, and tensors that no model reads.
 std::vector<std::string> file_notices(const std::filesystem::path& network);
 
 }  // namespace kinema::model_source

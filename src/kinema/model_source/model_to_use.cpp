@@ -25,13 +25,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Whether the weights of a pipeline's part are here.
+/// True if the weights of a pipeline's part exist.
 bool is_here(const fs::path& part) {
   std::error_code ignored;
   return !part.empty() && fs::is_directory(part, ignored);
 }
 
-/// The file that a checkpoint's adapter began as.
+/// The file from which a checkpoint's adapter started.
 std::optional<config::LoraChoice> start_of(const training::TrainState& state) {
   config::ModelConfig model;
   model.enable_lora = true;
@@ -43,7 +43,7 @@ std::optional<config::LoraChoice> start_of(const training::TrainState& state) {
   return choices.empty() ? std::nullopt : std::optional(choices.front());
 }
 
-/// Where the timesteps of both experts of a checkpoint are divided.
+/// The boundary ratio of both experts of a checkpoint.
 std::optional<double> boundary_of(const training::TrainState& state) {
   const std::string text = state.setting("boundary_ratio");
   double ratio = 0;
@@ -52,8 +52,8 @@ std::optional<double> boundary_of(const training::TrainState& state) {
   return of_both && error == std::errc() ? std::optional(ratio) : std::nullopt;
 }
 
-/// The configuration with the models that the run's own adapter is for, where it names none: one
-/// for training from scratch does not.
+/// The configuration with the base model of the run's adapter, if it names none; a run from scratch
+/// has no base model.
 config::Config with_base(config::Config config, const training::TrainState& state) {
   config::ModelConfig& model = config.model;
   std::string& pipeline = model.pretrained_model_name_or_path;
@@ -65,7 +65,7 @@ config::Config with_base(config::Config config, const training::TrainState& stat
   return config;
 }
 
-/// A run's checkpoint as a pipeline, with the averaged weights when there are such.
+/// A run's checkpoint as a pipeline, with EMA weights if it has them.
 ModelToUse from_checkpoint(const config::Config& given, const fs::path& run,
                            const fs::path& checkpoint) {
   const training::TrainState state = training::read_train_state(checkpoint);
@@ -90,13 +90,13 @@ checkpoints::CheckpointFolder checkpoints_of(const config::Config& config) {
                                            : fs::path(config.run.checkpoint_dir));
 }
 
-/// A folder that train wrote to.
+/// True for a folder that `train` wrote.
 bool is_run(const fs::path& folder) {
   std::error_code ignored;
   return fs::exists(folder / "config.yml", ignored) || fs::exists(folder / "checkpoints", ignored);
 }
 
-/// The runs of an output_dir by name, of which a part may be a folder: `team/first`.
+/// The names of the runs in an output_dir; a name may include a folder: `team/first`.
 std::vector<std::string> runs_of(const fs::path& output_dir, int depth = 2) {
   std::vector<std::string> out;
   std::error_code error;
@@ -116,8 +116,8 @@ std::vector<std::string> runs_of(const fs::path& output_dir, int depth = 2) {
   return out;
 }
 
-/// The transformers that the configuration names, of a pipeline with one the first alone. A
-/// checkpoint named by wan_transformer_pretrained_model_name_or_path has the expert that it is of,
+/// The transformers that the configuration names; only the first for a pipeline with one. A
+/// checkpoint that wan_transformer_pretrained_model_name_or_path names contains its run's expert,
 /// or both; the other one is the pipeline's.
 std::array<fs::path, 2> named_transformers(const config::Config& config) {
   const fs::path own = config.model.wan_transformer_pretrained_model_name_or_path;
@@ -138,8 +138,8 @@ std::array<fs::path, 2> named_transformers(const config::Config& config) {
   return {pipeline / "transformer", second};
 }
 
-/// What a pretrained model is called, for the folder of its samples: of the folder or file that its
-/// network lies in, of the hub's cache the repository, of a run's checkpoint the run and the step.
+/// The name of a pretrained model, for the folder of its samples: the folder or file of its
+/// network, the repository in the hub's cache, or the run and step of a checkpoint.
 std::string model_name(const fs::path& transformer) {
   std::error_code ignored;
   fs::path path = fs::absolute(transformer, ignored).lexically_normal();
@@ -209,14 +209,14 @@ ModelToUse pretrained_or_trained(const config::Config& config, const Job& job) {
   ModelToUse out;
   const std::string& pipeline = config.model.pretrained_model_name_or_path;
   const bool is_pipeline = !pipeline.empty() && fs::path(pipeline).filename() != "transformer";
-  if (is_pipeline && fs::is_regular_file(pipeline)) {  // all models in one, and no settings
+  if (is_pipeline && fs::is_regular_file(pipeline)) {  // all models, no settings
     out.folder.folder = fs::path(pipeline).parent_path();
-    // As the released pipelines with two CLIP text encoders have it.
+    // As in released pipelines with two CLIP text encoders.
     out.folder.zeros_for_no_negative = has_both_text_encoders(pipeline);
     if (const fs::path beside = scheduler_config_beside(pipeline); !beside.empty()) {
       out.folder.schedule = sample::read_scheduler_config(beside);
     }
-  } else if (!is_pipeline && fs::is_regular_file(transformer)) {  // weights, and nothing beside
+  } else if (!is_pipeline && fs::is_regular_file(transformer)) {  // weights only
     out.folder.folder = transformer.parent_path();
   } else {
     out.folder =
@@ -224,7 +224,7 @@ ModelToUse pretrained_or_trained(const config::Config& config, const Job& job) {
   }
   out.folder.transformer = transformer;
   if (const fs::path kept = scheduler_config_of_checkpoint(transformer); !kept.empty()) {
-    out.folder.schedule = sample::read_scheduler_config(kept);  // how the network was trained
+    out.folder.schedule = sample::read_scheduler_config(kept);  // the schedule of its training
   }
   if (!transformer_2.empty()) {
     out.folder.transformer_2 = transformer_2;
@@ -237,8 +237,7 @@ ModelToUse pretrained_or_trained(const config::Config& config, const Job& job) {
   return out;
 }
 
-/// The schedule of the pipeline that a run began with: that which its checkpoint holds, else the
-/// pipeline's.
+/// The schedule in the checkpoint, else that of the pipeline with which the run started.
 std::optional<schedulers::ScheduleConfig> trained_schedule(
     const fs::path& checkpoint, const std::optional<sample::PipelineFolder>& pipeline) {
   const fs::path kept = checkpoint / sample::kSchedulerConfig;
@@ -286,7 +285,7 @@ std::vector<std::string> check_run(const config::Config& config) {
   check(is_other && (!pretrained.empty() || !runs.empty()),
         "[run_name] {} holds no checkpoint\n  train first: kinema train CONFIG run_name={}{}",
         checkpoints_of(config).path().string(), name, pretrained.empty() ? "" : "; " + instead);
-  if (runs.empty()) {  // nothing that the name could have been meant for
+  if (runs.empty()) {  // no run that the name could mean
     return {
         fmt::format("there are no runs in {}: {} is taken, and run_name only says where the "
                     "results go",
@@ -314,7 +313,7 @@ ModelToUse model_of_checkpoint(const config::Config& config, const fs::path& run
   const Expert expert{.which = model.train_expert};
   const std::optional<sample::PipelineFolder> pipeline = pipeline_index(config);
   ModelToUse out;
-  std::array<fs::path, 2> transformers;  // of one: the first
+  std::array<fs::path, 2> transformers;  // with one transformer: the first
   const auto add = [&](size_t place, const std::string& own) {
     const std::string part =
         model.average && config.generate.use_ema ? training::average_part(own) : own;
@@ -368,7 +367,7 @@ ModelToUse model_of_checkpoint(const config::Config& config, const fs::path& run
     }
   }
   out.folder.transformer = transformers[0];
-  out.output = run / "samples" / model.folder.stem();  // without `.replaced`
+  out.output = run / "samples" / model.folder.stem();  // without the suffix `.replaced`
   out.step = checkpoints::step_of(model.folder.stem().string());
   return out;
 }

@@ -15,44 +15,45 @@
 #include "kinema/model_source/text_adapters.h"
 #include "kinema/sample/pipeline_folder.h"
 
-/// Which model a command samples or evaluates: a run's checkpoint, or the one that is named.
+/// Selects the model that a command samples or evaluates: a run's checkpoint or the named model.
 namespace kinema::model_source {
 
 /// The model of a run, or the pretrained one.
 struct ModelToUse {
   sample::PipelineFolder folder;
-  std::filesystem::path output;  // where videos go by default
-  std::optional<int64_t> step;   // of the run whose checkpoint it is
-  /// Of a run that trains an adapter: its folder, in the place of the transformer that it is for
-  /// (1: the low-noise one), and the entry of lora_config that it began as.
+  std::filesystem::path output;  // the default folder of videos
+  std::optional<int64_t> step;   // of the run's checkpoint
+  /// Of a run that trains an adapter: its folder at the index of its transformer (1: the low-noise
+  /// one), and the entry of lora_config from which it started.
   std::array<std::filesystem::path, 2> adapters = {};
   std::optional<config::LoraChoice> adapter_start = {};
   TextAdapters text_adapters = {};
 
-  /// The folder of that checkpoint; empty without one.
+  /// The folder of the run's checkpoint; empty without one.
   std::filesystem::path checkpoint() const {
     return step ? folder.folder : std::filesystem::path();
   }
   bool has_adapter() const { return !adapters[0].empty() || !adapters[1].empty(); }
 };
 
-/// Whether a checkpoint that was chosen is gone by now, or is being removed.
+/// True if a selected checkpoint was removed, or is being removed.
 bool was_removed(const std::filesystem::path& checkpoint);
 
-/// True when a run was named that has checkpoints: the pretrained transformer is not read then.
+/// True if the configuration names a run with checkpoints; then the pretrained transformer is not
+/// read.
 bool has_checkpoint(const config::Config& config);
-/// True when that run trains an adapter, so that the pretrained transformer is read all the same.
+/// True if that run trains an adapter, so that the pretrained transformer is needed too.
 bool has_adapter(const config::Config& config);
 
-/// Throws an Error where a run was named that has no checkpoint, naming the nearest one. Where
-/// output_dir has no runs at all the name only says where videos go: returns a line about that.
+/// Throws an Error if the named run has no checkpoint, with the most similar name. If output_dir
+/// contains no runs, run_name only names the folder of videos: returns a log line about that.
 std::vector<std::string> check_run(const config::Config& config);
 
-/// The newest (or the given) checkpoint of the run, else the pretrained folder. A newest one that a
-/// training removes meanwhile is looked for again.
+/// The newest (or the requested) checkpoint of the run, else the pretrained folder. If a running
+/// training removes the newest one meanwhile, the search is repeated.
 ModelToUse find_model(const config::Loaded& loaded, const Job& job);
 
-/// Several processes read a checkpoint that was removed for one of them; thrown in all.
+/// Thrown in all processes if a checkpoint was removed before one of them could read it.
 class CheckpointRemoved : public Error {
  public:
   explicit CheckpointRemoved(const std::filesystem::path& checkpoint)
@@ -61,9 +62,9 @@ class CheckpointRemoved : public Error {
                           checkpoint.string())) {}
 };
 
-/// What `use` returns, called again where it failed because a training that goes
-/// on removed the checkpoint that `use` had found as the newest, and set; in several processes,
-/// where it threw CheckpointRemoved. Not where a step was asked for.
+/// Returns the result of `use`, which sets its argument to the checkpoint that it reads. It is
+/// called again if it failed because a running training removed that checkpoint (with several
+/// processes: if it threw CheckpointRemoved), unless a step was requested.
 template <typename Use>
 auto with_newest_checkpoint(const config::Loaded& loaded, const Job& job, const Use& use) {
   const bool any_step = loaded.config.generate.generate_checkpoint_step < 0;
@@ -89,30 +90,30 @@ auto with_newest_checkpoint(const config::Loaded& loaded, const Job& job, const 
   }
 }
 
-/// A checkpoint, which need not be written, and what its run trains.
+/// A checkpoint, which need not exist yet, and what its run trains.
 struct CheckpointModel {
   std::filesystem::path folder;
-  std::optional<config::ModelType> model_type;  // of an old checkpoint, nothing
+  std::optional<config::ModelType> model_type;  // nothing for an old checkpoint
   config::TrainExpert train_expert = config::TrainExpert::NONE;
-  bool average = false;                                  // it has averaged weights
-  bool adapter = false;                                  // it is one of a pretrained transformer
+  bool average = false;  // it has EMA weights
+  bool adapter = false;  // it is an adapter of a pretrained transformer
   std::optional<config::LoraChoice> adapter_start = {};  // ModelToUse::adapter_start
-  std::string part = "transformer";                      // of one network: its folder
-  std::optional<double> boundary_ratio = {};             // that both experts were trained with
+  std::string part = "transformer";                      // the folder of its only network
+  std::optional<double> boundary_ratio = {};             // with which both experts were trained
 };
 
-/// What a run of this configuration makes of video or text, as its checkpoints say it.
+/// The model type of a run with this configuration, as saved in its checkpoints.
 config::ModelType model_type(const config::Config& config);
-/// Whether videos are made with averaged weights where a run keeps such.
+/// True if videos are made with EMA weights when a run has them.
 bool samples_average(const config::Config& config);
 
-/// The configuration that samples the checkpoint of this step of its run; its folder.
+/// The configuration that samples the run's checkpoint of this step, and that checkpoint's folder.
 config::Loaded with_checkpoint_step(config::Loaded loaded, int64_t step);
 std::filesystem::path checkpoint_folder(const config::Config& config, int64_t step);
 
-/// The checkpoint as a pipeline, with the averaged weights where use_ema wants them. What a run
-/// does not train comes from the pipeline that it began with: the other expert, and CLIP. Throws an
-/// Error where the other expert is not there.
+/// The checkpoint as a pipeline, with EMA weights if use_ema is set. Parts that the run does not
+/// train are those of the pipeline with which it started: the other expert, and CLIP. Throws an
+/// Error if the other expert does not exist.
 ModelToUse model_of_checkpoint(const config::Config& config, const std::filesystem::path& run,
                                const CheckpointModel& model);
 

@@ -17,7 +17,7 @@ std::vector<std::string> trained_parts(const Expert& expert) {
                           : std::vector<std::string>{expert.part()};
 }
 
-/// The parts of the pipeline's own folder that a command reads.
+/// The parts of the pipeline's folder that a command reads.
 std::vector<std::string> needed_parts(const config::Config& config, Use use) {
   const config::ModelConfig& m = config.model;
   std::vector<std::string> parts;
@@ -32,7 +32,7 @@ std::vector<std::string> needed_parts(const config::Config& config, Use use) {
   const bool videos = makes_videos(config.run);
   if ((use == Use::GENERATE_FROM_RUN || (use == Use::TRAIN && videos)) &&
       expert.which != config::TrainExpert::NONE &&
-      !expert.is_both()) {  // the one that the run does not train
+      !expert.is_both()) {  // the expert that the run does not train
     parts.push_back(expert.other_part());
   }
   const bool reads_clips = use == Use::PREPARE || config::has_clips(config.data);
@@ -52,9 +52,9 @@ std::vector<std::string> needed_parts(const config::Config& config, Use use) {
     parts.insert(parts.end(), {"text_encoder", "tokenizer", "text_encoder_2", "tokenizer_2"});
   }
   if (std::ranges::find(parts, "transformer") != parts.end()) {
-    parts.emplace_back("unet");  // in the pipelines that have one in its place
+    parts.emplace_back("unet");  // for pipelines with a UNet
   }
-  // A checkpoint keeps it; a transformer from elsewhere is no reason to ask for the pipeline.
+  // Checkpoints store the scheduler. If only it were missing, the pipeline would not be needed.
   if (use != Use::PREPARE && !parts.empty()) {
     parts.emplace_back("scheduler");
   }
@@ -73,7 +73,7 @@ config::Loaded with_local_models(config::Loaded loaded, Use use, const Job& job)
   if (!m.lightning_repo.empty() && m.wan_transformer_pretrained_model_name_or_path.empty()) {
     check(!m.lightning_ckpt.empty(), "[config] lightning_repo is {}, but lightning_ckpt is empty",
           m.lightning_repo);
-    // It may come from a picture's settings, whose author must not reach files elsewhere.
+    // The key may come from another user's picture, which must not select files outside the folder.
     const bool is_inside = !fs::path(m.lightning_ckpt).is_absolute() &&
                            std::ranges::count(fs::path(m.lightning_ckpt), "..") == 0;
     check(is_inside, "[config] lightning_ckpt is {}, expected a file inside of lightning_repo",

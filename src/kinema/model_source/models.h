@@ -5,11 +5,11 @@
 
 namespace kinema::model_source {
 
-/// What a command does with the models of a configuration, which decides what of them it needs.
+/// The use of a configuration's models by a command, which determines the required parts.
 enum class Use { TRAIN, PREPARE, GENERATE, GENERATE_FROM_RUN };
 
-/// The configuration with local folders for every ..._pretrained_model_name_or_path that the
-/// command needs, downloaded where they are not on this machine. The other names stay.
+/// The configuration with local folders for each ..._pretrained_model_name_or_path that the command
+/// needs; missing ones are downloaded. Other names stay.
 config::Loaded with_local_models(config::Loaded loaded, Use use, const Job& job = {});
 
 }  // namespace kinema::model_source

@@ -17,13 +17,12 @@ namespace {
 namespace fs = std::filesystem;
 using io::Json;
 
-/// What a size may be of. Other keys that know whether they were given are no sizes.
+/// The types of size keys. Other keys with config::Given are not sizes.
 template <typename T>
 constexpr bool is_size = std::is_arithmetic_v<T> || std::same_as<T, std::vector<int64_t>> ||
                          std::same_as<T, std::string>;
 
-/// Calls visit(key, member) for the keys that say a network's sizes: those with the name of a key
-/// of its config.json.
+/// Calls visit(key, member) for the keys of a network's sizes: those that its config.json also has.
 template <typename Keys, typename Visitor>
 void for_sizes(Keys& keys, const Json& network, const Visitor& visit) {
   config::ModelConfig::fields(
@@ -43,7 +42,7 @@ Json json_of(const T& value) {
   if constexpr (std::same_as<T, std::vector<int64_t>>) {
     return Json::array({value.begin(), value.end()});
   } else if constexpr (std::same_as<T, int64_t>) {
-    return value == 0 ? Json() : Json(value);  // null: none
+    return value == 0 ? Json() : Json(value);  // null: no such size
   } else {
     return Json(value);
   }
@@ -112,7 +111,7 @@ void set_sizes(config::ModelConfig& keys, const networks::Network& network) {
   const Json sizes = network->config();
   if (sizes.at("_class_name").as_string() !=
       networks::default_config().at("_class_name").as_string()) {
-    return;  // the keys are those of another family
+    return;  // keys of another family
   }
   for_sizes(keys, sizes,
             [&](std::string_view key, auto& member) { read(sizes.at(key), member.value); });

@@ -3,20 +3,20 @@
 #include "kinema/config/config.h"
 #include "kinema/networks/network.h"
 
-/// Which network a configuration means, and its sizes as keys.
+/// The network of a configuration, and its sizes as keys.
 namespace kinema::model_source {
 
-/// The network of a run that starts from scratch: of network_config or of the sizes' keys. With
-/// `autoencoder: space_to_depth` the channels follow from the block unless they are given.
+/// The network of a run from scratch: from network_config, or from the size keys. With
+/// `autoencoder: space_to_depth` the channels follow from the block size unless they are given.
 networks::Network scratch_network(const config::Loaded& loaded);
 
-/// The network without its weights: the folder's, where the named model is here; a released one by
-/// its name, with the keys given beside it over its sizes; else that of scratch_network. Throws an
-/// Error where the name is of none.
+/// The network without its weights: from the model's folder if it exists; for the name of a
+/// released model, from built-in sizes with given keys as overrides; else scratch_network. Throws
+/// an Error for an unknown name.
 networks::Network planned_network(const config::Loaded& loaded);
 
-/// Writes a network's sizes into the keys that say them, where they are of its family, so that a
-/// run's configuration is whole.
+/// Sets the size keys to a network's sizes if they are for its family, so that a run's saved
+/// configuration is complete.
 void set_sizes(config::ModelConfig& keys, const networks::Network& network);
 
 }  // namespace kinema::model_source

@@ -15,7 +15,7 @@ weights::ImageDefaults image_defaults(const networks::Network& network) {
   const weights::Family* family = weights::family_of_config(network->config());
   check(family != nullptr, "[config] a network of no known family");
   weights::ImageDefaults out = family->pipelines.front().images;
-  constexpr int64_t kCell = 8;  // pixels a latent, of all autoencoders of images
+  constexpr int64_t kCell = 8;  // pixels per side of a latent, in all image autoencoders
   if (network.sizes().sample_size > 0) {
     out.side = network.sizes().sample_size * kCell;
   }

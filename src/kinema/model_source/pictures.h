@@ -6,27 +6,27 @@
 #include "kinema/networks/network.h"
 #include "kinema/weights/family.h"
 
-/// Configurations of models that make images: the keys of a video's size with an image's values.
+/// Configurations of image models: the keys of a video's size with an image's values.
 namespace kinema::model_source {
 
-/// What a model makes and takes of pictures.
+/// The image properties of a model.
 struct Pictures {
-  bool images = false;  // one frame
-  bool sizes = false;   // it is told a picture's sizes
-  int64_t side = 0;     // pixels, where nothing else is said
+  bool images = false;  // it makes images: one frame
+  bool sizes = false;   // its conditioning includes picture sizes, as in SDXL
+  int64_t side = 0;     // default height and width, pixels
 };
 
-/// What a network that makes images is asked where nothing else is said: as its family is, with the
-/// side that it was trained on where it says one (SDXL-Turbo: 512), as in diffusers.
+/// The defaults of an image network: its family's, with the side that it was trained on if its
+/// config.json has one (SDXL-Turbo: 512), as in diffusers.
 weights::ImageDefaults image_defaults(const networks::Network& network);
 
 Pictures pictures_of(const networks::Network& network);
-/// Of the model that a configuration names, by its model_index.json or its network, here or not
-/// yet.
+/// For the configuration's model, from its model_index.json or its network; it need not be
+/// downloaded.
 Pictures pictures_of(const config::Loaded& loaded);
 
-/// For a model that makes images: the configuration with num_frames, height and width of an image
-/// where they were not given. Throws an Error where other frames were given.
+/// For an image model: the configuration with num_frames, height and width of an image unless they
+/// were given. Throws an Error if another num_frames was given.
 config::Loaded with_image_keys(config::Loaded loaded, const Pictures& pictures);
 
 }  // namespace kinema::model_source

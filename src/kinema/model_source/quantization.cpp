@@ -8,7 +8,7 @@
 namespace kinema::model_source {
 namespace {
 
-/// What `read` throws, with the key's name in front.
+/// Calls `read`, and adds the key's name to its errors.
 template <typename Read>
 auto of_key(const char* key, const Read& read) {
   try {
@@ -36,7 +36,7 @@ nn::Quantization quantization_options(const config::ModelConfig& keys) {
                        .original_residuals = keys.qwix_use_original_residuals};
   of_key("qwix_module_path", [&] { return Pattern(keys.qwix_module_path); });
   if (out.mode == Mode::FP8_FULL) {
-    // The other modes never look at these.
+    // Other modes do not use these.
     const auto read = [](const char* key, const std::string& text) {
       return of_key(key, [&] { return nn::calibration(text); });
     };

@@ -6,7 +6,7 @@
 
 namespace kinema::model_source {
 
-/// What LoRA files change of a pipeline's text encoders: two of CLIP, or CLIP and T5.
+/// The adapters of a pipeline's two text encoders: two CLIPs, or CLIP and T5.
 struct TextAdapters {
   std::vector<weights::Adapter> first;
   std::vector<weights::Adapter> second;

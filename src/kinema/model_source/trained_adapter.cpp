@@ -17,7 +17,7 @@
 namespace kinema::model_source {
 namespace {
 
-/// Takes rank and alpha of a file that is gone on from, where they were not given.
+/// Uses the rank and alpha of the start file unless they were given.
 void take_rank(const config::ModelConfig& model, const weights::Adapter& file,
                weights::AdapterConfig& out) {
   const std::string& path = file.lora->path();
@@ -45,8 +45,8 @@ void take_rank(const config::ModelConfig& model, const weights::Adapter& file,
         path, of_file.factor, out.alpha, out.rank, out.scale());
 }
 
-/// Checks that all of the file that is gone on from is trained, and says how many of the trained
-/// layers are not in it. `specs` are those with room for the adapter.
+/// Throws an Error if a layer of the start file is not trained; adds a log line with the number of
+/// trained layers that are not in the file. `specs`: with the adapter's parameters.
 void check_start(const weights::Adapter& file, std::span<const nn::ParamSpec> specs,
                  TrainedAdapter& out) {
   const weights::Lora::Targets& targets = file.lora->targets(file.expert);
@@ -104,7 +104,7 @@ std::optional<TrainedAdapter> trained_adapter(const config::Config& config,
   nn::ModelOptions options = model_options(config);
   const std::vector<nn::ParamSpec> plain = network->parameters(options);
   out.config.modules = weights::adapter_modules(plain, model.lora_target_modules, out.config.rank);
-  // Checked before anything large is read.
+  // Checked before large files are read.
   const auto note = [&](const char* use, std::span<const weights::Adapter> adapters,
                         std::span<const nn::ParamSpec> specs) {
     const weights::Adapters fitted(adapters, specs);
@@ -138,7 +138,7 @@ std::vector<TrainedAdapter> trained_adapters(const config::Config& config,
       out.push_back(std::move(*adapter));
     }
   }
-  // One without a file of its own is as the other's.
+  // An adapter without a start file has the rank, alpha and modules of the other expert's.
   const auto gone_on =
       std::ranges::find_if(out, [](const auto& each) { return !each.start.empty(); });
   for (TrainedAdapter& each : out) {

@@ -11,8 +11,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Where the named pipeline's timesteps are divided: as given, as the pipeline says, or the
-/// default.
+/// The boundary ratio of the named pipeline: the given one, the pipeline's, or the default.
 double boundary_of(const config::Config& config,
                    const std::optional<sample::PipelineFolder>& pipeline) {
   const config::Given<double>& ratio = config.generate.boundary_ratio;
@@ -111,7 +110,7 @@ Expert trained_expert(const config::Config& config) {
 
 void check_videos(const config::Config& config, const Expert& expert) {
   if (expert.which == config::TrainExpert::NONE || expert.is_both() || !makes_videos(config.run)) {
-    return;  // the run has all that it makes them with
+    return;  // no other expert is needed
   }
   const std::optional<sample::PipelineFolder> pipeline = pipeline_index(config);
   std::error_code ignored;

@@ -22,12 +22,12 @@ namespace {
 namespace fs = std::filesystem;
 using metrics::MetricsRow;
 
-/// What a run wrote.
+/// The files of a run.
 struct ReadRun {
   fs::path folder;
   std::vector<MetricsRow> rows;
   std::vector<metrics::EvaluationRow> evaluations;
-  /// Keys and values; none where its folder has no config.yml.
+  /// Keys and values; empty without a config.yml.
   std::vector<std::pair<std::string, std::string>> settings;
 };
 
@@ -49,7 +49,7 @@ ReadRun read(const fs::path& folder) {
   return out;
 }
 
-/// Of all steps, or of those of one expert ("": steps of a run that trains one network).
+/// The curve of all steps, or of one expert's steps ("": a run that trains one network).
 ComparedCurve::Of curve_of(const ReadRun& run, double MetricsRow::*which,
                            std::optional<std::string_view> expert = {}) {
   ComparedCurve::Of out;
@@ -69,7 +69,7 @@ ComparedCurve::Of mean_of(const ReadRun& run, double MetricsRow::*which,
   return out;
 }
 
-/// Without the first, which waits for what is set up.
+/// Without the first step, which includes setup.
 ComparedCurve::Of seconds_of(const ReadRun& run) {
   ComparedCurve::Of out = curve_of(run, &MetricsRow::seconds);
   if (out.values.size() > 1) {
@@ -111,7 +111,7 @@ double median(std::vector<double> values) {
   return *middle;
 }
 
-/// Those that take turns in any of the runs.
+/// The experts that are trained in any of the runs.
 std::set<std::string> experts_of(std::span<const ReadRun> runs) {
   std::set<std::string> out;
   for (const ReadRun& run : runs) {
@@ -151,7 +151,7 @@ RunSummary summary_of(const ReadRun& run, const std::string& name) {
   return out;
 }
 
-/// Keys, but for the name and what only says where files lie, that not all runs have alike.
+/// The keys that differ between runs, without the name and paths.
 std::vector<Comparison::Row> differences_of(std::span<const ReadRun> runs) {
   std::vector<Comparison::Row> out;
   const auto known =
@@ -170,7 +170,7 @@ std::vector<Comparison::Row> differences_of(std::span<const ReadRun> runs) {
   return out;
 }
 
-/// The last parts of the folders, or all of them where two are alike.
+/// The last parts of the folders' paths, or the full paths if two are the same.
 std::vector<std::string> names_of(std::span<const fs::path> folders) {
   std::vector<std::string> out;
   for (const fs::path& folder : folders) {

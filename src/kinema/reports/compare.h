@@ -10,42 +10,42 @@
 
 #include "kinema/io/json.h"
 
-/// Training runs beside each other, from what they wrote.
+/// Compares training runs by their files.
 namespace kinema::reports {
 
-/// What a run came to.
+/// The result of a run.
 struct RunSummary {
-  std::string name;  // of its folder; its path where two have the same
+  std::string name;  // of its folder; its path if two are the same
   std::filesystem::path folder;
   int64_t steps = 0;
-  // Of the running mean that curves show (metrics::smoothed); NaN where two experts take turns,
-  // whose losses are of different timesteps.
+  // Of the running mean in curves (metrics::smoothed); NaN with two experts, whose losses are at
+  // different timesteps.
   double loss = 0;
   double best_loss = 0;
-  int64_t best_step = 0;                  // completed steps then
-  std::map<std::string, double> experts;  // the last of each
-  // Of evaluations, where there were any.
+  int64_t best_step = 0;                  // completed steps at that loss
+  std::map<std::string, double> experts;  // the last loss of each expert
+  // Of evaluations, if there were any.
   std::optional<double> eval_loss;
   std::optional<double> best_eval_loss;
   int64_t best_eval_step = 0;
-  double steps_per_second = 0;  // by the median of the steps' seconds
+  double steps_per_second = 0;  // from the median of the steps' seconds
 };
 
-/// One figure of all runs, step by step.
+/// One metric of all runs, by step.
 struct ComparedCurve {
   struct Of {
-    std::vector<double> steps;  // 1 for the first
+    std::vector<double> steps;  // starting at 1
     std::vector<double> values;
   };
   std::string title;
-  std::vector<Of> runs;  // of each, maybe of no points
+  std::vector<Of> runs;  // one per run, with or without points
 
-  /// Lowest and highest finite value of all; nothing without one.
+  /// The lowest and highest finite value; nothing if there is none.
   std::optional<std::pair<double, double>> range() const;
 };
 
 struct Comparison {
-  /// A line of a table: a word, and a cell for each run.
+  /// A line of a table: a label, and a cell for each run.
   struct Row {
     std::string name;
     std::vector<std::string> cells;
@@ -56,14 +56,14 @@ struct Comparison {
 
   /// The summaries as lines of a table.
   std::vector<Row> table() const;
-  /// Curves have 500 points at most.
+  /// Curves have at most 500 points.
   io::Json json() const;
-  /// The curves as a picture, each run in a colour of its own.
+  /// The curves as a plot, with one color per run.
   std::string svg() const;
 };
 
-/// Reads the metrics and configurations of runs. Throws an Error for a folder that is no run, or
-/// one that has made no step yet.
+/// Reads the metrics and configurations of runs. Throws an Error for a folder that is not a run, or
+/// a run without a completed step.
 Comparison compare(std::span<const std::filesystem::path> folders);
 
 }  // namespace kinema::reports

@@ -40,7 +40,7 @@ std::string slowest_process(std::span<const std::vector<double>> steps) {
     if (each.size() < 2) {
       continue;
     }
-    if (each.size() != sums.size()) {  // another start, with other processes
+    if (each.size() != sums.size()) {  // from another start with another number of processes
       sums.assign(each.size(), 0);
       count = 0;
     }

@@ -7,12 +7,12 @@
 #include "kinema/core/stopwatch.h"
 #include "kinema/world/pulse.h"
 
-/// What each of several processes takes for a step: all steps end together, so that a slow process
-/// is not seen in how long they take, only in who waits for whom.
+/// The time of a step in each of several processes. All processes complete a step together, so its
+/// duration does not show which process is slow; the time without waiting does.
 namespace kinema::reports {
 
-/// Of this process: what it takes for itself, beside its waiting for the others as far as that is
-/// known (on GPUs and TPUs it is not: there what differs is the data).
+/// The time of this process without waiting for others. On GPUs and TPUs the waiting inside a step
+/// is unknown, so that processes differ only in the time for data.
 class OwnTime {
  public:
   void begin();
@@ -23,12 +23,12 @@ class OwnTime {
   double waited_ = 0;
 };
 
-/// Of each process what it last told, seconds by rank; empty of one process (null), and until all
-/// have told.
+/// The last reported seconds of each process, by rank; empty with one process (null), and until all
+/// have reported.
 std::vector<double> process_seconds(const world::Pulse* pulse);
 
-/// `process 3 slowest with 0.310 s of its own, the others on average 0.220 s`: of such seconds of
-/// some steps; empty of one process.
+/// `process 3 slowest with 0.310 s of its own, the others on average 0.220 s`, for the seconds of
+/// some steps; empty with one process.
 std::string slowest_process(std::span<const std::vector<double>> steps);
 
 }  // namespace kinema::reports

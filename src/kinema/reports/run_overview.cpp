@@ -29,7 +29,7 @@ bool is_run(const fs::path& folder) {
   return fs::exists(folder / kMetrics, ignored) || fs::exists(folder / kConfig, ignored);
 }
 
-/// The names of the runs in a folder, the one that was written to last first.
+/// The names of the runs in a folder, the newest first.
 std::vector<std::string> runs_in(const fs::path& folder) {
   std::vector<std::pair<fs::file_time_type, std::string>> found;
   std::error_code error;

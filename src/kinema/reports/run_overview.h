@@ -7,38 +7,38 @@
 #include "kinema/io/json.h"
 #include "kinema/metrics/metrics_reader.h"
 
-/// A training run as its folder tells of it, whether it goes on or not.
+/// A summary of a training run from its folder, also while it is running.
 namespace kinema::reports {
 
-/// Where a run's files are, from what its folder holds now.
+/// The paths of a run's files, from the current contents of its folder.
 struct RunFiles {
   std::filesystem::path run;
   std::filesystem::path metrics;
   std::filesystem::path checkpoints;
-  int64_t max_steps = 0;  // 0: not known
+  int64_t max_steps = 0;  // 0: unknown
 
-  /// Throws an Error where `run` is no folder, or its config.yml no configuration; where it is no
-  /// run but the folder of several, one that names them.
+  /// Throws an Error if `run` is not a folder, or its config.yml is not a configuration; if it is a
+  /// folder of several runs, the Error names them.
   explicit RunFiles(std::filesystem::path run);
 };
 
-/// A run as it is now.
+/// The current state of a run.
 struct RunOverview {
   enum class State : uint8_t { RUNNING, STOPPED, DONE };
-  static constexpr size_t kRecent = 100;  // steps that a mean is taken of
+  static constexpr size_t kRecent = 100;  // steps in a mean
 
   RunFiles files;
   std::vector<metrics::MetricsRow> rows;  // at least one
-  bool is_running = true;                 // a process works at it, as far as is known
+  bool is_running = true;                 // false if no process holds its lock
 
   State state() const;
   int64_t steps() const { return rows.back().step + 1; }
-  /// One figure of all steps.
+  /// One metric of all steps.
   std::vector<double> column(double metrics::MetricsRow::*which) const;
-  /// Means of the last steps; NaN where none of them is finite.
+  /// Means of the last steps; NaN if none of them is finite.
   double recent_loss() const { return recent_mean(&metrics::MetricsRow::loss); }
   double recent_seconds() const { return recent_mean(&metrics::MetricsRow::seconds); }
-  /// Of several processes; else empty.
+  /// For several processes; else empty.
   std::string slowest_process() const;
   io::Json json() const;
 
@@ -46,7 +46,7 @@ struct RunOverview {
   double recent_mean(double metrics::MetricsRow::*which) const;
 };
 
-/// The values that are finite.
+/// The finite values.
 std::vector<double> finite(std::vector<double> values);
 
 }  // namespace kinema::reports

@@ -15,8 +15,8 @@ std::vector<std::string> attention_notices(const config::Config& config, std::st
   const nn::ModelOptions options = model_source::model_options(config);
   const std::string_view kind = nn::name_of(options.attention.kind);
   if (kind != model.attention) {
-    out.push_back(fmt::format("attention: {} is {}, whose kernel is used for all its variants",
-                              model.attention, kind));
+    out.push_back(
+        fmt::format("attention: {} is computed by the kernel of {}", model.attention, kind));
   }
   if (chip.empty() || !model.attention_kernels ||
       options.attention.kind == nn::AttentionKind::DOT_PRODUCT) {
@@ -49,8 +49,8 @@ std::vector<std::string> attention_notices(const config::Config& config, std::st
   }
   if (!changes.empty()) {
     out.push_back(fmt::format(
-        "flash_block_sizes: {}: the nearest that {} takes (multiples of 128, within {} "
-        "MiB of VMEM; heads_per_tile divides the {} heads)",
+        "flash_block_sizes: {}: the nearest that {} supports (multiples of 128, within {} MiB of "
+        "VMEM; heads_per_tile divides the {} heads)",
         changes, chip, kernels::vmem_of(chip).at_most >> 20, model.num_attention_heads.value));
   }
   return out;

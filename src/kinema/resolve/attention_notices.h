@@ -8,9 +8,9 @@
 
 namespace kinema::resolve {
 
-/// What is done in place of what the configuration asks of attention, a line each: the kind that a
-/// particular kernel's name stands for, heads that a TPU's kernels do not take, and block sizes,
-/// with the nearest. `chip` as its plugin or maker calls it; empty for what is no TPU.
+/// One log line for each attention setting that is replaced: a kernel's name by its attention kind,
+/// head widths that a TPU's kernels do not support, and block sizes by the nearest valid ones.
+/// `chip`: the name that the plugin or the vendor gives; empty if it is not a TPU.
 std::vector<std::string> attention_notices(const config::Config& config, std::string_view chip);
 
 }  // namespace kinema::resolve

@@ -84,7 +84,7 @@ flags::GivenFlag given_word(const std::string& word) {
           .origin = std::string(config::kCommandLine)};
 }
 
-/// What switches of the configuration come to.
+/// Adds the flags that follow from keys such as `cpu_isa`.
 void add_switches(const config::Config& config, flags::Backend backend,
                   std::vector<flags::GivenFlag>& given) {
   if (config.runtime.deterministic && backend == flags::Backend::GPU) {
@@ -105,7 +105,7 @@ void add_switches(const config::Config& config, flags::Backend backend,
   }
 }
 
-/// What our kernels want of the compiler in programs for one device.
+/// Flags that kinema's kernels need in programs for one device.
 std::vector<flags::GivenFlag> flags_of_kernels(flags::Backend backend) {
   if (backend != flags::Backend::GPU) {
     return {};
@@ -120,7 +120,7 @@ std::vector<flags::GivenFlag> flags_of_kernels(flags::Backend backend) {
   return out;
 }
 
-/// A program that every compiler takes.
+/// A program that every compiler accepts.
 constexpr const char* kSmallProgram = R"(module @probe {
   func.func public @main(%arg0: tensor<8xf32>) -> tensor<8xf32> {
     %0 = stablehlo.add %arg0, %arg0 : tensor<8xf32>
@@ -145,7 +145,7 @@ std::string small_target(const flags::Platform& platform) {
   }
 }
 
-/// Asks a plugin in a child of this process.
+/// Tests flags on a plugin in a child process.
 flags::Probe make_probe(const flags::Platform& platform, const std::string& plugin,
                         const std::filesystem::path& program) {
   return [target = small_target(platform), plugin, program](const flags::ProbeRequest& request) {
@@ -159,7 +159,7 @@ flags::Probe make_probe(const flags::Platform& platform, const std::string& plug
     } catch (const Error& error) {
       std::string said = error.what();
       if (said.find("lock file") != std::string::npos) {
-        throw;  // says nothing of the flag
+        throw;  // the error is not about the flag
       }
       std::ranges::replace(said, '\n', ' ');
       return flags::answer_of(said);
@@ -242,7 +242,7 @@ flags::Effective resolve_flags(const config::Loaded& loaded, const FlagsFor& wha
 FlagLists fix_flags(const config::Loaded& loaded, const FlagsFor& what) {
   constexpr int kMostRounds = 8;
   FlagLists lists = what.lists.value_or(FlagLists::of_environment());
-  // A word that is read at last may be wrong in another way.
+  // A flag that is parsed only after others are fixed may have another error.
   for (int round = 0; round < kMostRounds; ++round) {
     FlagsFor now = what;
     now.lists = lists;
@@ -259,7 +259,7 @@ FlagLists fix_flags(const config::Loaded& loaded, const FlagsFor& what) {
     const bool xla = !effective.errors().empty() &&
                      fixed(flags::read_xla_flags(lists.xla_flags), lists.xla_flags);
     if (!tpu && !xla) {
-      break;  // nothing is wrong, or what is wrong is in the configuration
+      break;  // no error is left, or the errors are in the configuration
     }
   }
   return lists;

@@ -29,8 +29,8 @@ bool is_clips(std::optional<config::DatasetType> type) {
   return type == config::DatasetType::VIDEOS || type == config::DatasetType::HF;
 }
 
-/// The copy of a data set, or the path itself where records are read from their store.
-/// `type`: its dataset_type; nothing: the files say so.
+/// The local copy of a data set, or the path itself if records are read directly from their store.
+/// `type`: its dataset_type; nothing: derived from its files.
 std::string copy_or_store(const std::string& path, std::optional<config::DatasetType> type,
                           const Job& job) {
   const auto stored = remote::read_store_path(path);
@@ -81,7 +81,7 @@ data::VideoOptions clip_order(const config::Config& config) {
 std::vector<data::Bucket> bucket_sizes(const config::DataConfig& data) {
   const config::Buckets wanted = config::read_buckets(data);
   check(!wanted.on || !wanted.sizes.empty(),
-        "[config] buckets=auto keeps records of several sizes apart: clips need a list of sizes,\n"
+        "[config] buckets=auto is for records: clips need a list of sizes,\n"
         "  like buckets=[[81,480,832],[81,832,480]]");
   std::vector<data::Bucket> out;
   for (const auto& [frames, height, width] : wanted.sizes) {
@@ -95,8 +95,7 @@ data::Split split_of(const config::Config& config, data::Split::Part part) {
       .part = part, .share = config.run.eval_split, .seed = static_cast<uint64_t>(config.run.seed)};
 }
 
-/// Pixels a side of a latent cell where no VAE is opened: as those of images, and most of videos,
-/// have.
+/// Pixels per side of a latent cell if no VAE is opened; 8 in image VAEs and most video VAEs.
 int64_t cell_side(const config::Config& config) {
   constexpr int64_t kVae = 8;
   return config.model.autoencoder == config::Autoencoder::SPACE_TO_DEPTH
@@ -104,7 +103,7 @@ int64_t cell_side(const config::Config& config) {
              : kVae;
 }
 
-/// The override when there is one.
+/// The override if it is positive, else the value.
 int64_t or_else(int64_t override_value, int64_t value) {
   return override_value > 0 ? override_value : value;
 }
@@ -138,31 +137,31 @@ data::SyntheticOptions synthetic(const config::Config& config, const networks::S
                               .temporal = options.vae_scale_factor_temporal,
                               .first_frame_alone = options.first_frame_alone},
                              model.patch_size, model.max_positions);
-  // MaxDiffusion counts batches.
+  // MaxDiffusion's num_samples is a number of batches.
   options.num_samples = d.synthetic_num_samples < 0 ? 0 : d.synthetic_num_samples * batch;
   options.seed = static_cast<uint64_t>(config.run.seed);
   return options;
 }
 
-/// What eval_data_dir holds.
+/// The dataset_type of the files in eval_data_dir.
 config::DatasetType type_of_evaluation(const std::string& folder) {
-  check(
-      !folder.empty(),
-      "[config] evaluation wants samples, but eval_data_dir names none\n  `kinema prepare` writes "
-      "some with eval_tfrecords_dir=..., and eval_split keeps some of the training's out");
+  check(!folder.empty(),
+        "[config] evaluation needs samples, but eval_data_dir is empty\n"
+        "  `kinema prepare` writes them with eval_tfrecords_dir=..., and eval_split holds out some "
+        "of the training's");
   if (remote::is_store_path(folder)) {
     return config::DatasetType::TFRECORD;
   }
   std::error_code error;
-  check(fs::is_directory(folder, error), "[config] eval_data_dir {} is no folder", folder);
+  check(fs::is_directory(folder, error), "[config] eval_data_dir {} is not a folder", folder);
   const std::vector<std::string> names = data::file_names(folder);
   const std::string found = data::dataset_type_of(names);
   const std::string unread = data::unread_pictures(names);
   // Records may have names of any kind.
   check(!found.empty() || (unread.empty() && !io::shards_of(names).empty()),
         "[config] eval_data_dir {} holds no clips, pictures or records\n  {}", folder,
-        unread.empty() ? "put videos or images there with a .txt beside each, or what `kinema "
-                         "prepare` writes with eval_tfrecords_dir"
+        unread.empty() ? "put videos or images there with a .txt for each, or the records of "
+                         "`kinema prepare` with eval_tfrecords_dir"
                        : unread);
   return config::choice_of<config::DatasetType>(found).value_or(config::DatasetType::TFRECORD);
 }
@@ -179,7 +178,7 @@ datasets::Dataset dataset(const config::Config& config, const networks::Sizes& m
   if (config::has_clips(d)) {
     return clip_settings(config, part);
   }
-  // tfrecord, tf or grain: other programs' names for how the same files are read.
+  // tfrecord, tf or grain: names from MaxDiffusion for the same reader.
   return datasets::RecordSettings{.records = {.folder = d.train_data_dir,
                                               .seed = static_cast<uint64_t>(config.run.seed),
                                               .shuffle = d.enable_data_shuffling,
@@ -207,7 +206,7 @@ datasets::ClipSettings clip_settings(const config::Config& config, data::Split::
       .threads = static_cast<int>(d.decode_threads),
       .decode_ahead = d.prefetch_batches,
       .kept = std::nullopt,
-      // A model that no run made is evaluated without a run's folder.
+      // Without a run, there is no run folder for the evaluation.
       .run = config.run.run_name.empty() ? fs::path() : config::run_folder(config)};
   if (d.dataset_type == config::DatasetType::HF) {
     const bool named = d.train_data_dir.empty();
@@ -275,7 +274,7 @@ datasets::Dataset evaluation_dataset(const config::Config& config, const network
   eval.data.random_start = false;
   eval.data.center_crop = true;
   eval.data.random_flip = false;
-  // Clips have no timesteps of their own: those behind the first num_eval_samples have no part.
+  // Clips have no timesteps: only the first num_eval_samples are evaluated.
   eval.data.max_train_samples = config::has_clips(eval.data) ? config.data.num_eval_samples : -1;
   eval.data.buckets = {"[]"};
   return dataset(eval, model, batch,

@@ -10,39 +10,40 @@
 #include "kinema/pjrt/client.h"
 #include "kinema/resolve/settings.h"
 
-/// Which data sets a configuration names.
+/// The data sets of a configuration.
 namespace kinema::resolve {
 
-/// The clips of train_data_dir or, with `dataset_type: hf`, of dataset_name. `part`: of eval_split.
-/// Throws an Error for `buckets: auto`, which is for records.
+/// Settings of the clips of train_data_dir or, with `dataset_type: hf`, of dataset_name. `part`:
+/// the training or evaluation part of eval_split. Throws an Error for `buckets: auto`, which is for
+/// records.
 datasets::ClipSettings clip_settings(const config::Config& config,
                                      data::Split::Part part = data::Split::Part::ALL);
 
-/// The configuration with local copies for a train_data_dir, and where evaluations are made an
-/// eval_data_dir, in a store. TFRecords of more bytes than remote::records_to_copy() are read from
-/// the store.
+/// The configuration with local copies of train_data_dir and, if the run evaluates, of
+/// eval_data_dir, if they are in a store. TFRecords of more than remote::records_to_copy() bytes
+/// are read from the store.
 config::Loaded with_local_data(config::Loaded loaded, const Job& job);
 
-/// The settings that train on the clips in `folder` of this machine. Throws an Error for a folder
-/// of no clips.
+/// The settings that train on the clips in a local `folder`. Throws an Error for a folder without
+/// clips.
 Settings with_clips(const Settings& settings, const std::string& folder);
 
-/// Samples that are read for a batch on one device.
+/// Samples per device that are read for a batch.
 int64_t samples_of_one_device(const config::Config& config);
 
-/// The samples that a network is trained on, `batch` of them a batch.
+/// The training samples, in batches of `batch`.
 datasets::Dataset training_dataset(const config::Config& config, const networks::Sizes& model,
                                    int64_t batch);
 
-/// The samples of eval_data_dir, in order: TFRecords, or clips where it holds media files or a list
-/// of them; with eval_split, those of the training's set that are kept out.
+/// The evaluation samples, in order: TFRecords or clips of eval_data_dir; with eval_split, the
+/// held-out samples of the training's data set.
 datasets::Dataset evaluation_dataset(const config::Config& config, const networks::Sizes& model,
                                      int64_t batch);
 
-/// What is told about the clips of an evaluation.
+/// The log lines about the clips of an evaluation.
 datasets::ClipReport evaluation_report();
 
-/// The encoders that make samples of clips for a network, on the client's first device.
+/// The encoders that turn clips into a network's samples, on the client's first device.
 datasets::ClipEncoders clip_encoders(const config::Config& config, const networks::Sizes& model,
                                      const pjrt::Client& client, const Job& job);
 

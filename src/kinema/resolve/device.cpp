@@ -19,7 +19,7 @@
 namespace kinema::resolve {
 namespace {
 
-/// The memory's options that differ from the plugin's own, under the names of XLA's GPU client.
+/// Memory options that differ from the plugin's defaults, with the names of XLA's GPU client.
 pjrt::NamedValues memory_options(const config::RuntimeConfig& runtime) {
   pjrt::NamedValues options;
   if (!runtime.preallocate) {
@@ -34,12 +34,12 @@ pjrt::NamedValues memory_options(const config::RuntimeConfig& runtime) {
   return options;
 }
 
-/// True when `executable_cache` says that no program is kept.
+/// True if `executable_cache` turns the program cache off.
 bool is_off(const std::string& cache) {
   return cache == "off" || cache == "none" || cache == "false";
 }
 
-/// Variables that JAX reads and no plugin does, and the key that does the same here.
+/// A variable that JAX reads and plugins do not, and kinema's key for the same setting.
 struct JaxVariable {
   const char* name;
   std::string_view key;
@@ -57,7 +57,7 @@ constexpr JaxVariable kJaxVariables[] = {
 
 bool is_on(const std::string& cache) { return cache.empty() || cache == "on" || cache == "true"; }
 
-/// Core of the chip, x, y, z, as TPUs tell them; empty where one is missing.
+/// A TPU's position: core of the chip, x, y, z; empty if one is missing.
 std::vector<int64_t> grid_place(const pjrt::NamedValues& attributes) {
   const auto coords = attributes.find("coords");
   const auto core = attributes.find("core_on_chip");
@@ -71,7 +71,7 @@ std::vector<int64_t> grid_place(const pjrt::NamedValues& attributes) {
   return out;
 }
 
-/// The slice that a device tells.
+/// The slice index that a device reports.
 std::optional<int64_t> told_slice(const pjrt::NamedValues& attributes) {
   for (const char* name : {"slice_index", "partition_index"}) {
     if (const auto found = attributes.find(name);
@@ -82,7 +82,7 @@ std::optional<int64_t> told_slice(const pjrt::NamedValues& attributes) {
   return std::nullopt;
 }
 
-/// The number of a process's host, in the order in which processes have them.
+/// The index of a process's host, in the order of the first process on each host.
 int64_t host_of(int64_t process, std::span<const std::string> hosts) {
   if (process < 0 || process >= std::ssize(hosts)) {
     return process;
@@ -128,12 +128,13 @@ std::vector<std::string> device_notices(const config::Config& config) {
   std::vector<std::string> out;
   for (const JaxVariable& each : kJaxVariables) {
     if (std::getenv(each.name) != nullptr) {
-      out.push_back(fmt::format("{} is set, which JAX reads: here it is {}=", each.name, each.key));
+      out.push_back(
+          fmt::format("{} is set, which only JAX reads: in kinema use {}=", each.name, each.key));
     }
   }
   if (has_mock_devices(config)) {
     out.push_back(
-        fmt::format("mock_devices: {} devices of the CPU plugin stand for those of hardware {}",
+        fmt::format("mock_devices: {} devices of the CPU plugin simulate those of hardware {}",
                     config.runtime.mock_devices, config::word_of(config.run.hardware)));
   }
   const pjrt::NamedValues options = memory_options(config.runtime);
@@ -167,8 +168,8 @@ runtime::ClientSpec client_spec(const config::Config& config) {
 
 namespace {
 
-/// A cache is a convenience: containers run as users without a home, on file systems that are
-/// read-only.
+/// A missing cache is no error: containers may run without a home folder, on read-only file
+/// systems.
 std::optional<std::string> cache_notice(const config::Config& config) {
   const std::string folder = program_options(config).executable_cache;
   const std::string why = folder.empty() ? "" : io::why_not_writable(folder);
@@ -176,9 +177,9 @@ std::optional<std::string> cache_notice(const config::Config& config) {
     return std::nullopt;
   }
   return fmt::format(
-      "compiled programs are not kept, so each run recompiles them: {} cannot be written: {}\n  "
-      "executable_cache=FOLDER or the variable KINEMA_CACHE names another one, "
-      "executable_cache=off needs none",
+      "compiled programs are not cached, so each run recompiles them: {} cannot be written: {}\n"
+      "  executable_cache=FOLDER or the variable KINEMA_CACHE sets another folder, "
+      "executable_cache=off disables the cache",
       folder, why);
 }
 

@@ -12,58 +12,59 @@
 
 namespace kinema::resolve {
 
-/// Which plugin and devices a configuration asks for, and the options that it is opened with.
+/// The plugin and devices of a configuration, and the options to open them with.
 runtime::ClientSpec client_spec(const config::Config& config);
 
-/// Opens the devices of a configuration, with the other processes of the job.
+/// Opens the devices of a configuration, together with the job's other processes.
 pjrt::Client open_client(const config::Config& config, const Job& job);
-/// The same of devices that this process of the job has for itself.
+/// The same for devices that only this process of the job uses.
 pjrt::Client open_own_client(const config::Config& config, const Job& job);
 
-/// True where devices of the CPU plugin stand for those of another kind, which are not here.
+/// True if CPU devices simulate those of another kind.
 bool has_mock_devices(const config::Config& config);
 
-/// What there is to say about the keys of the client: those that this hardware has no use for, and
-/// that its devices are mock ones.
+/// Log lines about the keys of the client: keys that have no effect on this hardware, and mock
+/// devices.
 std::vector<std::string> device_notices(const config::Config& config);
 
-/// Devices as a mesh sees them. Of several processes with GPUs a slice is a host, as hosts have a
-/// fast network within; `hosts`: by process, empty: each process has its own. Devices that tell
-/// their slice (`slice_index`, `partition_index`) are believed, and CPUs are all of one.
+/// Devices for a mesh. Devices that report their slice (`slice_index`, `partition_index`) keep it;
+/// CPUs are one slice; GPUs of several processes form one slice per host, because hosts have a fast
+/// network inside. `hosts`: the host name of each process; empty: one host per process.
 std::vector<mesh::Device> mesh_devices(std::span<const pjrt::DeviceDescription> devices,
                                        const std::string& platform,
                                        std::span<const std::string> hosts);
 
-/// The mesh of a configuration over all devices of a client, with the rules of the transformer.
-/// `hosts`: see mesh_devices. Throws what mesh::make_mesh throws.
+/// The mesh of a configuration over all devices of a client, with the transformer's axis rules.
+/// `hosts`: see mesh_devices. Throws the errors of mesh::make_mesh.
 mesh::Placement placement(const config::Config& config, const pjrt::Client& client,
                           std::span<const std::string> hosts = {});
-/// What the axes of the mesh multiply to, without those that take what is left.
+/// The product of the mesh's axes, without those of size -1.
 int64_t asked_devices(const config::Config& config);
-/// The same over this process's devices alone.
+/// The same over this process's devices only.
 mesh::Placement own_placement(const config::Config& config, const pjrt::Client& client);
-/// The same over devices that need not be here.
+/// The same over described devices, which need not exist.
 mesh::Placement placement(const config::Config& config, std::span<const mesh::Device> devices);
 
-/// What makes the batch: `per_device_batch_size 0.25 on 4 devices`, or `global_batch_size`.
+/// The keys that set the batch size: `per_device_batch_size 0.25 on 4 devices`, or
+/// `global_batch_size`.
 std::string batch_origin(const config::Config& config, const mesh::Placement& place);
 
-/// Whether global_batch_size says how large the batch is, and not per_device_batch_size.
+/// True if global_batch_size sets the batch size, not per_device_batch_size.
 bool gives_global_batch(const config::Config& config);
 
-/// How large the batch of a training step is and how it lies on the devices, on one line:
-/// `1 sample (...), tokens over fsdp=4, ...` (mesh::batch_text).
+/// The size and sharding of a training batch in one line: `1 sample (...), tokens over fsdp=4, ...`
+/// (mesh::batch_text).
 std::string batch_text(const config::Config& config, const mesh::Placement& asked, int64_t samples);
 
-/// The VAE's own mesh over this process's devices of a client: groups of `vae_spatial` devices that
-/// share a frame, and its own rules. Throws an Error when the devices do not divide into such
-/// groups.
+/// The VAE's mesh over this process's devices of a client: groups of `vae_spatial` devices that
+/// share a frame, with vae_logical_axis_rules. Throws an Error if the number of devices is not a
+/// multiple of `vae_spatial`.
 mesh::Placement vae_placement(const config::Config& config, const pjrt::Client& client);
 
-/// The kernel that the configuration wants for attention on GPUs.
+/// The configuration's attention kernel for GPUs.
 kernels::GpuAttention gpu_attention(const config::Config& config);
 
-/// Which kinds of our kernels programs use.
+/// Kinds of kinema's kernels that programs use.
 struct Kernels {
   bool attention = true;
   bool norm_rotation = true;
@@ -71,28 +72,28 @@ struct Kernels {
 Kernels wanted_kernels(const config::Config& config);
 config::Loaded with_kernels(config::Loaded loaded, const Kernels& kernels);
 
-/// Which kernels of ours programs use, on a CPU or on an accelerator.
+/// Sets which of kinema's kernels programs use, on a CPU or on an accelerator.
 void set_kernels(const config::Config& config, bool is_cpu, runtime::ProgramOptions& options);
 
-/// Cache, dump folder, kernels and compiler flags of a configuration's programs. Whether the flags
-/// are safe is check_flags's.
+/// Cache, dump folder, kernels and compiler flags of a configuration's programs. check_flags checks
+/// the flags.
 runtime::ProgramOptions program_options(const config::Config& config);
-/// The same for the step of train or generate, which may come from a file (compiled_step).
+/// The same for the step of `train` or `generate`, which may come from a file (compiled_step).
 runtime::ProgramOptions step_program_options(const config::Config& config);
 
-/// Programs that are emitted from here on use no instructions beyond cpu_isa.
+/// Limits the CPU instructions of all programs that are emitted after this call to cpu_isa.
 void limit_cpu_isa(const config::Config& config);
 
-/// Where texts of programs are written; empty: nowhere.
+/// The folder for the programs' texts; empty: none are written.
 std::string dump_folder(const config::Config& config);
 
-/// A search for the fastest block sizes of attention.
+/// The settings of autotuning attention's block sizes.
 struct TileSearch {
   bool on = false;
-  bool full = false;             // all sizes, not the likely ones alone
-  int64_t runs = 1;              // that each is timed
-  std::filesystem::path folder;  // of the table; empty: it is not kept
-  std::string attention;         // the kind, in messages
+  bool full = false;             // all sizes, not only the likely ones
+  int64_t runs = 1;              // timed runs of each size
+  std::filesystem::path folder;  // of the table; empty: it is not saved
+  std::string attention;         // the attention kind, for messages
 };
 TileSearch tile_search(const config::Config& config);
 

@@ -18,10 +18,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Grows when the same settings begin to give other latents or text states.
+/// Increased when the same settings start to give other latents or text states.
 constexpr const char* kEncoding = "4";
 
-/// The settings with what a model's folder or file holds in place of where it lies.
+/// The settings with the hash of a model's contents instead of its path.
 preparation::Settings by_content(preparation::Settings settings, preparation::ContentIndex& index) {
   const std::map<std::string, std::vector<std::string>> parts_of{
       {"text encoder's folder", {"text_encoder", "tokenizer", "text_encoder_2", "tokenizer_2"}},
@@ -53,7 +53,7 @@ preparation::Settings by_content(preparation::Settings settings, preparation::Co
   return settings;
 }
 
-/// What decides latents, models by where they lie.
+/// The settings that determine latents, with models as paths.
 preparation::Settings by_path(const config::Config& config) {
   const config::ModelConfig& m = config.model;
   preparation::Settings out;
@@ -84,7 +84,7 @@ preparation::Settings by_path(const config::Config& config) {
   return out;
 }
 
-/// What decides text states, models by where they lie.
+/// The settings that determine text states, with models as paths.
 preparation::Settings by_path(const config::Config& config, const TextWidths& widths) {
   const config::ModelConfig& m = config.model;
   preparation::Settings out;

@@ -7,9 +7,9 @@
 
 namespace kinema::resolve {
 
-/// What decides latents beside the clips, and text states beside the captions: of models the
-/// contents of their folders, not their paths. Reads those that `models` does not know, and saves
-/// it.
+/// The settings that determine latents (in addition to the clips) and text states (in addition to
+/// the captions), with hashes of the models' contents instead of their paths. Reads models that
+/// `models` does not have yet, and saves it.
 preparation::Settings pixels_settings(const config::Config& config,
                                       preparation::ContentIndex& models);
 preparation::Settings text_settings(const config::Config& config, const TextWidths& widths,

@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Of T5 and UMT5.
+/// Options of T5 and UMT5.
 t5::EncoderOptions t5_options(const config::ModelConfig& m) {
   const DType type = model_source::dtype(m.text_encoder_dtype);
   return {.weights_dtype = type,
@@ -27,7 +27,7 @@ t5::EncoderOptions t5_options(const config::ModelConfig& m) {
           .scan_layers = m.scan_layers};
 }
 
-/// Of a pipeline with two text encoders: Flux's, whose second is T5, or Stable Diffusion XL's.
+/// For a pipeline with two text encoders: Flux, whose second one is T5, or Stable Diffusion XL.
 std::unique_ptr<encoders::TextEncoder> image_text_encoder(
     const config::Config& config, const fs::path& folder, const TextWidths& widths,
     const pjrt::Client& client, const Job& job, TextUse use,
@@ -78,7 +78,7 @@ encoders::LatentLayout latent_layout(const config::Config& config, const network
             .temporal = blocks.frames(),
             .first_frame_alone = false};
   }
-  constexpr int64_t kTi2vChannels = 48;  // Wan 2.2's VAE for TI2V has cells of twice the side
+  constexpr int64_t kTi2vChannels = 48;  // the cells of Wan 2.2's TI2V VAE have twice the side
   return {.channels = model.out_channels, .spatial = model.out_channels == kTi2vChannels ? 16 : 8};
 }
 

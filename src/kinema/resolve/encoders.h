@@ -14,34 +14,34 @@
 #include "kinema/sample/pipeline_folder.h"
 #include "kinema/text/hashed.h"
 
-/// The text encoder and the autoencoder that a configuration names.
+/// The text encoder and the autoencoder of a configuration.
 namespace kinema::resolve {
 
-/// What the autoencoder of a network makes of pixels, where no autoencoder is opened.
+/// The latent layout of a network's autoencoder, without opening it.
 encoders::LatentLayout latent_layout(const config::Config& config, const networks::Sizes& model);
 
-/// Widths that a network expects of text; 0: any, and of pooled text none.
+/// Text widths that a network expects; 0: any width, or no pooled text.
 struct TextWidths {
   int64_t states = 0;
   int64_t pooled = 0;
 };
 TextWidths text_widths(const networks::Sizes& network);
-/// Tokens of the text that a configuration's encoder gives a network.
+/// The number of text tokens from a configuration's encoder.
 int64_t text_tokens(const config::Config& config, const networks::Sizes& network);
 text::HashedEncoder hashed_encoder(const config::Config& config, const TextWidths& widths);
 
-/// The text encoder and autoencoder of a configuration, with models of the pipeline's folder or of
-/// folders of their own. Throw an Error naming what is missing.
+/// The configuration's autoencoder and text encoder, from the pipeline's folder or from their own
+/// folders. Throw an Error that names what is missing.
 std::unique_ptr<encoders::Autoencoder> make_autoencoder(const config::Config& config,
                                                         const runtime::Devices& devices);
-/// CLIP of a pipeline; null where it has none. Throws an Error when its tokens do not have the
-/// width `image_dim` (0: any).
+/// The pipeline's CLIP image encoder; null if it has none. Throws an Error if the width of its
+/// tokens is not `image_dim` (0: any).
 std::unique_ptr<encoders::ImageEncoder> make_image_encoder(const config::Config& config,
                                                            const sample::PipelineFolder& pipeline,
                                                            int64_t image_dim,
                                                            const pjrt::Client& client);
-/// What is kept of a caption must not depend on which others were encoded with it, so that
-/// captions, unlike prompts, never share an array.
+/// Cached text states must not depend on the batch, so captions, unlike prompts, are encoded one by
+/// one.
 enum class TextUse { PROMPTS, CAPTIONS };
 std::unique_ptr<encoders::TextEncoder> make_text_encoder(
     const config::Config& config, const TextWidths& widths, const pjrt::Client& client,

@@ -39,7 +39,7 @@ std::vector<model_source::TrainedAdapter> evaluated_adapters(config::Config conf
                                                              const Job& job) {
   config.model.enable_lora = config.model.enable_lora || model.has_adapter();
   std::array<std::shared_ptr<const weights::Lora>, 2> own;
-  if (model.has_adapter()) {  // its layers are those that it changes, whatever a new run would
+  if (model.has_adapter()) {  // the targets are the adapter's layers, not the configuration's
     config.model.lora_target_modules.clear();
     for (size_t place = 0; place < own.size(); ++place) {
       if (model.adapters[place].empty()) {

@@ -9,16 +9,16 @@
 #include "kinema/model_source/trained_adapter.h"
 #include "kinema/networks/network.h"
 
-/// What `kinema evaluate` reads.
+/// The inputs of `kinema evaluate`.
 namespace kinema::resolve {
 
-/// Throws an Error for eval_split of a data set that has no samples to keep out.
+/// Throws an Error if eval_split is set for a data set without samples to hold out.
 void check_evaluation_data(const config::Config& config);
 
-/// The configuration with what an evaluation reads on this machine.
+/// The configuration with local copies of an evaluation's inputs.
 config::Loaded with_evaluated_inputs(const config::Loaded& given, const Job& job);
 
-/// The adapters of the checkpoint, or of lora_config's files.
+/// The adapters of the checkpoint, or of the files in lora_config.
 std::vector<model_source::TrainedAdapter> evaluated_adapters(config::Config config,
                                                              const model_source::ModelToUse& model,
                                                              const networks::Network& network,

@@ -32,12 +32,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// True when `prompt` was asked for later than the `prompt_file` of a configuration.
+/// True if `prompt` overrides `prompt_file` because it was given later.
 bool prompt_wins(const config::Loaded& loaded) {
   return wins_over_files(loaded, "prompt") && !on_command_line(loaded, "prompt_file");
 }
 
-/// A diffusion's schedule with what diffusion_scheduler_config says in its place.
+/// A diffusion's schedule with the overrides of diffusion_scheduler_config.
 schedulers::ScheduleConfig with_scheduler_config(schedulers::ScheduleConfig out,
                                                  const config::GenerateConfig& g) {
   const io::Json given =
@@ -50,7 +50,7 @@ schedulers::ScheduleConfig with_scheduler_config(schedulers::ScheduleConfig out,
         given.describe());
   for (const auto& [key, value] : given.members()) {
     if (value.is_null() || (value.is_string() && value.as_string().empty())) {
-      continue;  // the model's own
+      continue;  // the model's value
     }
     if (key == "_class_name") {
       out = sample::with_sampler(
@@ -76,13 +76,13 @@ schedulers::ScheduleConfig with_scheduler_config(schedulers::ScheduleConfig out,
   return out;
 }
 
-/// The model's own schedule, with what was given on top.
+/// The model's schedule with the configuration's overrides.
 schedulers::ScheduleConfig schedule(const config::Loaded& loaded,
                                     const model_source::ModelToUse& model,
                                     const networks::Network& network, const Job& job) {
   const schedulers::ScheduleConfig usual = network->learned().sampled;
   schedulers::ScheduleConfig own = model.folder.schedule.value_or(usual);
-  if (!model.step) {  // a run's checkpoint says what it learned
+  if (!model.step) {  // a run's checkpoint has its own objective
     own = model_source::with_marks(std::move(own), model.folder.transformer,
                                    model.folder.schedule.has_value());
   }
@@ -118,14 +118,14 @@ schedulers::ScheduleConfig schedule(const config::Loaded& loaded,
   return out;
 }
 
-/// What is told of a picture that is shown otherwise than it is stored.
+/// Prints how the model's view of an image differs from the file.
 void tell_what_changes(const io::MappedFile& file, const std::string& name,
                        const media::Background& background, const Job& job) {
   const media::ImageSize size = media::measure_image(file.bytes(), name);
   if (size.has_alpha) {
     job.notice(fmt::format("{} has an alpha channel: {} (alpha_background)", name,
                            background.drop
-                               ? "it is dropped, and the colours behind it are seen"
+                               ? "it is dropped, and the stored colours are used"
                                : "transparent parts become " + media::background_name(background)));
   }
   if (size.is_hdr) {
@@ -133,15 +133,15 @@ void tell_what_changes(const io::MappedFile& file, const std::string& name,
   }
 }
 
-/// An image of this machine, `file://` before its path or not, or of the web; `key` gives it.
+/// Reads an image from a local path, a `file://` URL or the web; `key` names it in errors.
 HostArray read_given_image(const std::string& url, std::string_view key,
                            const config::Config& config, const Job& job) {
   if (url.empty()) {
     return {};
   }
   check(!media::is_video_name(url),
-        "[generate] {} is the video {}, but a picture is wanted\n  give one of its frames as PNG, "
-        "JPEG or WebP",
+        "[generate] {} is the video {}, expected a picture\n"
+        "  give one of its frames as PNG, JPEG or WebP",
         key, url);
   const media::Background background = media::read_background(config.data.alpha_background);
   const auto read = [&](const fs::path& path, const std::string& name) {
@@ -160,13 +160,13 @@ HostArray read_given_image(const std::string& url, std::string_view key,
   return read(path, path);
 }
 
-/// The scale of an expert: its own key where that was given, else guidance_scale where that was,
-/// else its own key's default.
+/// An expert's guidance scale: its own key if given, else guidance_scale if given, else the default
+/// of its own key.
 double guidance_of(const config::Given<double>& own, const config::Given<double>& of_both) {
   return !own.given && of_both.given ? of_both : own;
 }
 
-/// What steps take from earlier ones.
+/// The caches that steps share.
 sample::ReuseSettings reuse_of(const config::GenerateConfig& g) {
   sample::ReuseSettings out;
   out.keys = g.use_kv_cache;
@@ -179,7 +179,7 @@ sample::ReuseSettings reuse_of(const config::GenerateConfig& g) {
         g.height >= 720 ? g.mag_ratios_base_720p : g.mag_ratios_base_480p;
     const std::vector<double>& table = g.mag_ratios_base.empty() ? by_height : g.mag_ratios_base;
     check(!table.empty(),
-          "[generate] use_magcache needs the model's table: mag_ratios_base, two numbers a step\n"
+          "[generate] use_magcache needs the model's table: mag_ratios_base, two numbers per step\n"
           "  configs/wan21_t2v_14b.yml, wan22_t2v_a14b.yml and wan22_i2v_a14b.yml hold those of "
           "their models");
     out.magcache = sample::MagCache{.ratios = table,
@@ -190,7 +190,7 @@ sample::ReuseSettings reuse_of(const config::GenerateConfig& g) {
   return out;
 }
 
-/// A key's two numbers; nothing where it is empty. Throws an Error naming the key for others.
+/// A key's two numbers; nothing if the key is empty. Throws an Error that names the key otherwise.
 std::optional<std::array<int64_t, 2>> pair_of(const std::vector<int64_t>& values,
                                               std::string_view key) {
   if (values.empty()) {
@@ -206,8 +206,7 @@ std::optional<std::array<int64_t, 2>> pair_of(const std::vector<int64_t>& values
   return std::array<int64_t, 2>{values[0], values[1]};
 }
 
-/// What pipelines that make images are asked beside, and in their own way where nothing else is
-/// said.
+/// Fills the fields of image pipelines, and their defaults.
 void ask_for_images(const config::Loaded& loaded, const weights::ImageDefaults& defaults,
                     sample::GenerateRequest& request) {
   const config::GenerateConfig& g = loaded.config.generate;
@@ -220,8 +219,9 @@ void ask_for_images(const config::Loaded& loaded, const weights::ImageDefaults& 
   const bool videos = on_command_line(loaded, "num_videos_per_prompt");
   if (g.num_images_per_prompt.given && (images || !videos)) {
     check(!images || !videos || g.num_images_per_prompt.value == g.num_videos_per_prompt.value,
-          "[generate] num_images_per_prompt is {}, num_videos_per_prompt {}: they are two names "
-          "for the same\n  give one of them",
+          "[generate] num_images_per_prompt is {}, num_videos_per_prompt {}: they are names of the "
+          "same key\n"
+          "  give only one of them",
           g.num_images_per_prompt.value, g.num_videos_per_prompt.value);
     request.num_videos_per_prompt = g.num_images_per_prompt;
   }
@@ -244,7 +244,7 @@ void ask_for_images(const config::Loaded& loaded, const weights::ImageDefaults& 
 
 void turn_guidance_off(const networks::Sizes& network, sample::GenerateRequest& request) {
   request.true_cfg_scale = 1.0;
-  if (!network.guidance_distilled) {  // else it is told the scale, and not guided by it
+  if (!network.guidance_distilled) {  // else the scale is a network input
     request.guidance_scale = 1.0;
     request.guidance_scale_2 = 1.0;
   }
@@ -284,15 +284,15 @@ std::vector<std::string> read_prompts(const config::Loaded& loaded) {
   const std::string& path = config.generate.prompt_file;
   check(
       !on_command_line(loaded, "prompt") || !on_command_line(loaded, "prompt_file") || path.empty(),
-      "[generate] prompt and prompt_file are both on the command line: one of them");
+      "[generate] prompt and prompt_file are both on the command line: give only one of them");
   if (path.empty() || prompt_wins(loaded)) {
     return {config.generate.prompt};
   }
   std::error_code ignored;
-  const bool is_file = fs::is_regular_file(path, ignored);  // a pipe would wait for its other end
+  const bool is_file = fs::is_regular_file(path, ignored);  // reading a pipe would block
   std::ifstream in(is_file ? path : "");
   check(is_file && in.good(), "[generate] prompt_file {} cannot be read{}", path,
-        !is_file && fs::exists(path, ignored) ? ": it is no regular file" : "");
+        !is_file && fs::exists(path, ignored) ? ": it is not a regular file" : "");
   std::vector<std::string> prompts;
   int64_t number = 0;
   for (std::string line; std::getline(in, line);) {
@@ -309,7 +309,7 @@ std::vector<std::string> read_prompts(const config::Loaded& loaded) {
       prompts.push_back(line);
     }
   }
-  check(!prompts.empty(), "[generate] prompt_file {} holds no prompt", path);
+  check(!prompts.empty(), "[generate] prompt_file {} contains no prompt", path);
   return prompts;
 }
 
@@ -330,11 +330,11 @@ std::vector<std::string> prompt_notices(const config::Loaded& loaded) {
     return {};
   }
   const size_t named = std::min(kNamed, found.size());
-  return {fmt::format(
-      "`{}`{} in prompts {} taken as letters: weights, BREAK and names of files have no meaning "
-      "there (lora=FILE:0.8 adds a LoRA)",
-      fmt::join(std::span(found).first(named), "`, `"), found.size() > named ? " and others" : "",
-      found.size() == 1 ? "is" : "are")};
+  return {
+      fmt::format("`{}`{} in prompts {} used as plain text: weights, BREAK and file names have no "
+                  "meaning (lora=FILE:0.8 adds a LoRA)",
+                  fmt::join(std::span(found).first(named), "`, `"),
+                  found.size() > named ? " and others" : "", found.size() == 1 ? "is" : "are")};
 }
 
 sample::GenerateRequest make_request(const config::Loaded& loaded,
@@ -370,10 +370,10 @@ sample::GenerateRequest make_request(const config::Loaded& loaded,
 }
 
 void check_sampler_steps(int64_t steps, const schedulers::ScheduleConfig& schedule) {
-  check(steps >= 1 && steps <= schedule.num_train_timesteps,
-        "[config] num_inference_steps is {}, expected 1 to {}: the model's schedule has so many "
-        "timesteps",
-        steps, schedule.num_train_timesteps);
+  check(
+      steps >= 1 && steps <= schedule.num_train_timesteps,
+      "[config] num_inference_steps is {}, expected 1 to {}, the timesteps of the model's schedule",
+      steps, schedule.num_train_timesteps);
 }
 
 std::optional<int64_t> videos_of_batch(const config::Loaded& loaded, int64_t devices) {
@@ -404,7 +404,7 @@ std::vector<std::string> default_prompt_notice(const config::Loaded& loaded) {
   if (!keys.prompt_file.empty() || loaded.gives("prompt")) {
     return {};
   }
-  return {fmt::format("no prompt is given: `{}` is taken", keys.prompt)};
+  return {fmt::format("no prompt is given: `{}` is used", keys.prompt)};
 }
 
 std::string video_folder(const config::Config& config) { return config.generate.video_folder; }
@@ -441,7 +441,7 @@ sample::OutputOptions output_options(const config::Loaded& loaded,
                                      const model_source::ModelToUse& model, io::Json flags) {
   const config::GenerateConfig& g = loaded.config.generate;
   io::Json settings = given_settings(loaded);
-  if (model.step) {  // a run that went on has others by now
+  if (model.step) {  // a resumed run may have newer checkpoints
     settings.set("generate_checkpoint_step", *model.step);
   }
   return {.fps = static_cast<double>(g.fps),

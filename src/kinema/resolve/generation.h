@@ -13,55 +13,56 @@
 #include "kinema/sample/output.h"
 #include "kinema/sample/pipeline.h"
 
-/// From a configuration to what the sampling room is asked.
+/// Turns a configuration into a request of the module `sample`.
 namespace kinema::resolve {
 
-/// The prompts of prompt_file, one a line, or the one prompt. Throws an Error that names the file,
-/// and the line that is no text.
+/// The prompts of prompt_file, one per line, or the single prompt. Throws an Error that names the
+/// file, and the line that is not valid text.
 std::vector<std::string> read_prompts(const config::Loaded& loaded);
 
-/// A line where prompts have what other programs read as more than words (text::prompt_syntax).
+/// A log line if prompts contain syntax of other programs, such as weights (text::prompt_syntax).
 std::vector<std::string> prompt_notices(const config::Loaded& loaded);
 
-/// Guidance alone: its scales and the negative prompts.
+/// Sets only the guidance scales and negative prompts of a request.
 void ask_for_guidance(const config::Loaded& loaded, const networks::Network& network,
                       bool has_two_experts, sample::GenerateRequest& request);
 
-/// Prompts, images, sizes, guidance and schedule. Reads the images, and tells the job what becomes
-/// of those that are transparent or HDR.
+/// Prompts, images, sizes, guidance and schedule. Reads the images, and logs how transparent and
+/// HDR ones are converted.
 sample::GenerateRequest make_request(const config::Loaded& loaded,
                                      const model_source::ModelToUse& model,
                                      const networks::Network& network, const Job& job = {});
 
-/// Throws an Error where a sampler cannot make so many steps of the schedule.
+/// Throws an Error if a sampler cannot make `steps` steps of the schedule.
 void check_sampler_steps(int64_t steps, const schedulers::ScheduleConfig& schedule);
 
-/// The videos of each prompt that per_device_batch_size or global_batch_size ask for on generate's
-/// command line: a batch on this many devices, as in MaxDiffusion. Nothing where neither stands
-/// there (in a file they are training's) or num_videos_per_prompt was given.
+/// The number of videos per prompt from per_device_batch_size or global_batch_size on generate's
+/// command line, for `devices` devices, as in MaxDiffusion. Nothing if neither is on the command
+/// line (in a file they are training's keys) or num_videos_per_prompt was given.
 std::optional<int64_t> videos_of_batch(const config::Loaded& loaded, int64_t devices);
-/// The request with as many videos of each prompt, and in one batch unless generate_batch_size was
-/// given; a line about that, or nothing where they are not asked for in this way.
+/// Sets the request's videos per prompt to videos_of_batch, in one batch unless generate_batch_size
+/// was given. Returns a log line, or nothing if the request is unchanged.
 std::optional<std::string> apply_batch(const config::Loaded& loaded, const mesh::Placement& place,
                                        sample::GenerateRequest& request);
 
-/// The line that a prompt was not given, or nothing.
+/// A log line if no prompt was given, else nothing.
 std::vector<std::string> default_prompt_notice(const config::Loaded& loaded);
 
-/// Where videos are written; empty: beside the model that made them.
+/// The folder of videos; empty: next to the model that made them.
 std::string video_folder(const config::Config& config);
-/// Whether the placement of every array is told.
+/// True if the sharding of every array is printed.
 bool debug_sharding(const config::Config& config);
 
-/// What decides the shape of a denoising step, beside the network and its placement.
+/// Settings that determine the shape of a denoising step, in addition to the network and its
+/// placement.
 struct DenoisingSettings {
-  int64_t batch = 1;  // videos at a time
+  int64_t batch = 1;  // videos per batch
   bool two_passes = false;
   bool keeps_keys = false;
 };
 DenoisingSettings denoising_settings(const config::Config& config);
 
-/// Frames, height and width of a video, pixels.
+/// A video's frames, and its height and width in pixels.
 struct VideoFormat {
   int64_t num_frames = 0;
   int64_t height = 0;
@@ -69,18 +70,18 @@ struct VideoFormat {
 };
 VideoFormat video_format(const config::Config& config);
 
-/// Autoencoder, text encoder and, where the folder has one, image encoder.
+/// Autoencoder, text encoder and, if the folder has one, image encoder.
 sample::PipelineParts make_parts(const config::Config& config,
                                  const model_source::ModelToUse& model,
                                  const networks::Sizes& transformer, const pjrt::Client& client,
                                  const Job& job);
 
-/// What is written beside the mp4, and how; `flags` are the compiler's that were given.
+/// The files that are written in addition to the mp4, and their format; `flags`: the compiler flags
+/// that were given.
 sample::OutputOptions output_options(const config::Loaded& loaded,
                                      const model_source::ModelToUse& model, io::Json flags);
 
-/// The keys that were given, with their values: read back as key=value words they make the same
-/// configuration.
+/// The given keys with their values; as `key=value` arguments they make the same configuration.
 io::Json given_settings(const config::Loaded& loaded);
 
 }  // namespace kinema::resolve

@@ -25,7 +25,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The configurations that come with an installed program lie in its share/kinema.
+/// The path of a configuration; shipped ones are in the installed program's share/kinema.
 std::string configuration_file(const std::string& path) {
   std::error_code error;
   const fs::path shipped = program_folder() / "../share/kinema" / path;
@@ -35,7 +35,7 @@ std::string configuration_file(const std::string& path) {
 }
 
 bool exists(const std::string& path) {
-  std::error_code ignored;  // then it cannot be read either, which is told where it is opened
+  std::error_code ignored;  // the error is reported when the file is opened
   return fs::exists(path, ignored);
 }
 
@@ -44,14 +44,14 @@ bool is_folder(const std::string& path) {
   return fs::is_directory(path, ignored);
 }
 
-/// `org/name`, perhaps with a revision, and no file of this machine.
+/// True for a hub id `org/name`, with or without a revision, that is not a local file.
 bool is_hub_id(const std::string& word) {
   return std::ranges::count(word, '/') == 1 && !word.starts_with('/') && !word.starts_with('.') &&
          !word.ends_with(".yml") && !word.ends_with(".yaml") && !may_hold_settings(word) &&
          !exists(word);
 }
 
-/// A file of weights, which may hold a whole pipeline.
+/// True for a weights file, which may contain a whole pipeline.
 bool is_weights(const std::string& word) {
   std::error_code ignored;
   return word.ends_with(".safetensors") && fs::is_regular_file(word, ignored);
@@ -59,7 +59,7 @@ bool is_weights(const std::string& word) {
 
 bool is_key(const std::string& word) { return word.find('=') != std::string::npos; }
 
-/// The configuration with a file's settings where the command line gives no others.
+/// The configuration with a file's settings for keys that the command line does not give.
 config::Loaded with_settings(config::Loaded loaded, const SharedSettings& video) {
   for (const std::string& word : video.words) {
     const size_t equals = word.find('=');
@@ -97,11 +97,11 @@ config::Loaded load_words(std::span<const std::string> words,
       overrides.push_back(word);
       continue;
     }
-    check(file.empty(), "[config] `{}` is neither key=value nor the configuration, which is `{}`",
+    check(file.empty(), "[config] `{}` is not key=value, and the configuration is already `{}`",
           word, file);
     check(!is_folder(word) && !is_weights(word),
-          "[config] {0} is {1}, expected a configuration (YAML)\n  a model is given beside one, by "
-          "pretrained_model_name_or_path={0}",
+          "[config] {0} is {1}, expected a configuration (YAML)\n"
+          "  give the model in addition to a configuration: pretrained_model_name_or_path={0}",
           word, is_folder(word) ? "a folder" : "a file of weights");
     file = word;
   }
@@ -111,7 +111,7 @@ config::Loaded load_words(std::span<const std::string> words,
 config::Loaded load_generation(std::span<const std::string> words,
                                std::span<const std::string> environment, const Job& job) {
   std::vector<std::string> own;
-  std::vector<std::string> keys;  // which win over what stands for one
+  std::vector<std::string> keys;  // which override the keys of a model or video
   std::vector<SharedSettings> videos;
   for (const std::string& word : words) {
     if (!is_key(word) && (is_folder(word) || is_weights(word) || is_hub_id(word))) {
@@ -119,9 +119,12 @@ config::Loaded load_generation(std::span<const std::string> words,
     } else if (!is_key(word) && (media::is_video_name(word) || media::is_image_name(word)) &&
                !may_hold_settings(word) && exists(word)) {
       const std::string about = fs::path(word).replace_extension(".json").string();
-      fail("[generate] {} holds no settings to generate it again\n  {}", word,
-           exists(about) ? fmt::format("they are in {0}: kinema generate {0}", about)
-                         : "kinema writes them to a .json beside each video, or into a PNG");
+      fail(
+          "[generate] {} contains no settings to generate it again\n"
+          "  {}",
+          word,
+          exists(about) ? fmt::format("they are in {0}: kinema generate {0}", about)
+                        : "kinema writes them to a .json beside each video, or into a PNG");
     } else if (!is_key(word) && may_hold_settings(word)) {
       videos.push_back(read_shared_settings(word));
     } else {

@@ -22,14 +22,14 @@ Lacks missing_features(const networks::Network& network, bool two_experts,
   };
   needs(Needs::VIDEOS, !sizes.makes_images, "this model makes images");
   needs(Needs::IMAGES, sizes.makes_images, "this model makes videos");
-  needs(Needs::FLOW, is_flow, "this model learned a diffusion");
-  needs(Needs::DIFFUSION, !is_flow, "this model learned a rectified flow");
+  needs(Needs::FLOW, is_flow, "this model is a diffusion");
+  needs(Needs::DIFFUSION, !is_flow, "this model is a rectified flow");
   needs(Needs::GUIDANCE, sizes.takes_guidance || !sizes.guidance_distilled,
         "this model takes no guidance scale");
   needs(Needs::TOLD_GUIDANCE, sizes.takes_guidance, "this model takes no guidance scale");
-  needs(Needs::TRUE_GUIDANCE, sizes.guidance_distilled, "guidance_scale guides this model");
+  needs(Needs::TRUE_GUIDANCE, sizes.guidance_distilled, "this model uses guidance_scale");
   needs(Needs::SECOND_TEXT, sizes.pooled_dim > 0, "this model has one text encoder");
-  needs(Needs::INNER_CLIP, sizes.encoder_tokens > 0, "this model reads no inner layer of CLIP");
+  needs(Needs::INNER_CLIP, sizes.encoder_tokens > 0, "this model uses no inner layer of CLIP");
   needs(Needs::TEXT_LENGTH, sizes.encoder_tokens == 0 || !has_own_text,
         fmt::format("this model's text has {} tokens", sizes.encoder_tokens));
   needs(Needs::PICTURE_SIZES, sizes.size_ids > 0, "this model takes no size conditioning");

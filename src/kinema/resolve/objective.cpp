@@ -39,10 +39,10 @@ schedulers::FlowMatch flow_of(const OptimizerConfig& o, schedulers::FlowMatch fl
   return flow;
 }
 
-/// Throws an Error where a key that only the other kind of objective knows was changed.
+/// Throws an Error if a key of the other kind of objective was changed.
 void check_only(bool changed, std::string_view key, std::string_view knows,
                 std::string_view learns) {
-  check(!changed, "[config] {} is for {}, but this network learns {}", key, knows, learns);
+  check(!changed, "[config] {} is for {}, but this network is {}", key, knows, learns);
 }
 
 void check_flow_keys(const OptimizerConfig& o) {
@@ -60,10 +60,10 @@ void check_diffusion_keys(const OptimizerConfig& o, const model_source::Expert& 
   constexpr std::string_view kDiffusion = "a diffusion";
   check_only(o.training_shift.given, "training_shift", kFlows, kDiffusion);
   check_only(o.weighting_scheme.given, "weighting_scheme", kFlows, kDiffusion);
-  check(
-      expert.is_whole(),
-      "[config] min_timestep and max_timestep are for rectified flows, but this network learns a "
-      "diffusion\n  timestep_bias={{strategy: range, begin: ..., end: ...}} draws some more often");
+  check(expert.is_whole(),
+        "[config] min_timestep and max_timestep are for rectified flows, but this network is a "
+        "diffusion\n"
+        "  timestep_bias={{strategy: range, begin: ..., end: ...}} draws some more often");
 }
 
 training::DiffusionObjective diffusion_of(const config::Config& config,
@@ -73,7 +73,8 @@ training::DiffusionObjective diffusion_of(const config::Config& config,
                                    .snr_gamma = o.snr_gamma,
                                    .noise_offset = o.noise_offset,
                                    .bias = timestep_bias(o.timestep_bias)};
-  // Whatever class the model's scheduler is of, its betas are those of the training.
+  // The betas come from the model's scheduler of any class, because the model was trained with
+  // them.
   const schedulers::ScheduleConfig own =
       model_source::read_model_schedule(model_source::schedule_file_of(config),
                                         model_source::local_transformer(config), network)
@@ -114,7 +115,7 @@ schedulers::TimestepBias timestep_bias(const config::Tree& given) {
            key);
     }
   }
-  schedulers::timestep_probabilities(out);  // throws for what is out of range
+  schedulers::timestep_probabilities(out);  // throws for values out of range
   return out;
 }
 

@@ -15,18 +15,19 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Whether a run has no step left to make. One of epochs is asked once its data is open.
+/// True if a run has no step left. Runs that are limited by epochs are checked when their data is
+/// open.
 bool is_done(const config::Config& config, const Start& start) {
   const int64_t last = config.optimizer.max_train_steps;
   return start.resumes() && last > 0 && start.saved.step >= last;
 }
 
-/// Keys of the command line that say otherwise than the run was made. Nothing is derived for a run
-/// that is done, so files, whose keys may stand for what is derived, are not compared.
+/// Keys on the command line that differ from the run's. A finished run derives nothing, so keys of
+/// files, which may mean derived values, are not compared.
 std::vector<std::string> without_effect(const config::Loaded& loaded, const Start& start) {
   config::Record given = config::record_of(loaded.config);
   for (const std::string& key : model_source::model_keys()) {
-    given.erase(key);  // other_models tells of those, as they were named
+    given.erase(key);  // other_models reports these, as they were named
   }
   std::erase_if(given, [&](const auto& each) {
     return each.first == "max_train_steps" || !on_command_line(loaded, each.first);
@@ -79,8 +80,8 @@ std::optional<std::vector<std::string>> OpenRun::nothing_left() const {
   }
   const int64_t max_steps = config.optimizer.max_train_steps;
   check(start_.folder.parent_path() == config::checkpoints_folder(config, folder_),
-        "[train] the run of resume_from has made {} already, and max_train_steps is {}\n  a "
-        "larger max_train_steps goes on with it",
+        "[train] the run of resume_from has made {} already, and max_train_steps is {}\n"
+        "  a larger max_train_steps continues it",
         counted(start_.saved.step, "step"), max_steps);
   std::vector<std::string> out = model_source::other_models(record_, start_.folder);
   for (std::string& line : without_effect(settings_, start_)) {

@@ -13,27 +13,27 @@
 
 namespace kinema::resolve {
 
-/// The folder of a training run, held by this job: locked, with what its store has, and with the
-/// checkpoint that the run resumes from.
+/// A locked run folder of this job, with the files of its store and the checkpoint from which the
+/// run resumes.
 class OpenRun {
  public:
-  /// `named`: the configuration with models as they were named. Throws an Error where another job
-  /// holds the folder.
+  /// `named`: the configuration with models as they were named. Throws an Error if another job has
+  /// locked the folder.
   OpenRun(const Settings& named, const Job& job);
 
-  /// The configuration with output paths of this machine.
+  /// The configuration with local output paths.
   const Settings& settings() const { return settings_; }
-  /// The configuration that the run's config.yml keeps: without the keys of this start alone.
+  /// The configuration of the run's config.yml: without keys that apply only to this start.
   const Settings& record() const { return record_; }
   const std::filesystem::path& folder() const { return folder_; }
-  /// Where its checkpoints lie, and the key that says so.
+  /// The folder of the run's checkpoints, and the key that sets it.
   std::filesystem::path checkpoints() const;
   std::string checkpoints_key() const;
   const Start& start() const { return start_; }
   stores::RunStores& stores() { return stores_; }
   const std::optional<checkpoints::RunLock>& lock() const { return lock_; }
 
-  /// What there is to say where the run has made all its steps; nothing where steps are left.
+  /// Log lines if the run has no step left; nothing if there are steps left.
   std::optional<std::vector<std::string>> nothing_left() const;
 
  private:
@@ -41,11 +41,11 @@ class OpenRun {
   stores::RunStores stores_;
   Settings settings_;
   std::filesystem::path folder_;
-  std::optional<checkpoints::RunLock> lock_;  // of process 0
+  std::optional<checkpoints::RunLock> lock_;  // held by process 0
   Start start_;
 };
 
-/// Where checkpoints of the run in `run` lie.
+/// The checkpoint folder of the run in `run`.
 std::filesystem::path run_checkpoints(const config::Config& config,
                                       const std::filesystem::path& run);
 

@@ -14,7 +14,7 @@
 namespace kinema::resolve {
 namespace {
 
-/// What the metadata server of Google's machines says of this one.
+/// An attribute of this machine from Google's metadata server.
 std::optional<std::string> instance_attribute(std::string_view name) {
   const char* const host = std::getenv("GCE_METADATA_HOST");
   try {

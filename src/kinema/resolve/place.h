@@ -5,9 +5,9 @@
 
 namespace kinema::resolve {
 
-/// Which of a run's processes this is, where no launcher says so (`launched`, of one process): on
-/// TPUs what the host's environment says, or its metadata server where TPUs are seen; then what the
-/// configuration's keys say. Throws what world::find_tpu_place and world::told_place throw.
+/// This process's rank and peers if no launcher gives them (`launched` has one process): on TPU
+/// hosts from the environment or the metadata server, then from the configuration's keys. Throws
+/// the errors of world::find_tpu_place and world::told_place.
 world::Place place_of(const config::Config& config, const world::Place& launched);
 
 }  // namespace kinema::resolve

@@ -19,7 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// What decides latents and text states beside the clips.
+/// The settings that determine latents and text states, in addition to the clips.
 preparation::Settings record_encodings(const config::Config& config, const RecordContents& with) {
   preparation::ContentIndex models(preparation::contents_path(config.data.tfrecords_dir));
   preparation::Settings out = pixels_settings(config, models);
@@ -49,7 +49,7 @@ preparation::Options record_options(const config::Config& config,
   return out;
 }
 
-/// Throws an Error where timesteps_list has one that the model's schedule lacks.
+/// Throws an Error if timesteps_list has a timestep that the model's schedule lacks.
 void check_timesteps(const config::Config& config) {
   training::ObjectiveOptions model;
   const std::optional<sample::PipelineFolder> pipeline = model_source::pipeline_index(config);
@@ -94,16 +94,15 @@ std::unique_ptr<encoders::ImageEncoder> image_encoder_to_prepare(const config::C
   const std::optional<sample::PipelineFolder> pipeline = model_source::pipeline_index(config);
   if (!model_source::has_image_condition(config)) {
     const bool of_images = pipeline && pipeline->of_images() && !pipeline->expand_timesteps;
-    check(
-        !of_images,
-        "[config] {} makes videos of images, but model_type is {}\n  model_type=I2V prepares what "
-        "it is shown of them",
-        config.model.pretrained_model_name_or_path, config::word_of(config.model.model_type));
+    check(!of_images,
+          "[config] {} is an image-to-video model, but model_type is {}\n"
+          "  model_type=I2V prepares its image conditioning",
+          config.model.pretrained_model_name_or_path, config::word_of(config.model.model_type));
     return nullptr;
   }
   check(pipeline || config.model.image_dim.value == 0,
-        "[config] image_dim is {}, but pretrained_model_name_or_path is no pipeline with an image "
-        "encoder",
+        "[config] image_dim is {}, but pretrained_model_name_or_path is not a pipeline with an "
+        "image encoder",
         config.model.image_dim);
   return pipeline ? make_image_encoder(config, *pipeline, 0, client) : nullptr;
 }
@@ -123,10 +122,10 @@ std::vector<PreparedPart> preparation_parts(const config::Config& config,
     out.push_back({"evaluation", eval, !d.enable_eval_timesteps});
   }
   if (!d.enable_eval_timesteps) {
-    all.buckets = clips.buckets;  // evaluations are of one size
+    all.buckets = clips.buckets;  // evaluation samples have one size
     out.push_back({"training", all, /*in_eval_folder=*/false});
   }
-  // With a name behind it, a slash at the end makes no difference.
+  // `a/` and `a` are the same folder.
   const auto plain = [](const std::string& folder) {
     return fs::weakly_canonical(fs::absolute(fs::path(folder) / "x"));
   };

@@ -12,30 +12,30 @@
 #include "kinema/resolve/encoders.h"
 #include "kinema/resolve/settings.h"
 
-/// What `kinema prepare` reads and writes.
+/// The inputs and outputs of `kinema prepare`.
 namespace kinema::resolve {
 
 struct PreparationFolders {
   std::string clips;
   std::string records;
-  std::string eval_records;  // empty: none are written
+  std::string eval_records;  // empty: no evaluation records
 };
 PreparationFolders preparation_folders(const config::Config& config);
 /// The settings with these folders.
 config::Loaded with_folders(config::Loaded loaded, const PreparationFolders& folders);
 
-/// Widths of the text: the transformer's, where the encoder could give any; 0: what it gives.
+/// The text widths of the transformer, if the encoder supports any width; 0: the encoder's.
 TextWidths text_widths_to_prepare(const config::Loaded& loaded);
 
-/// For a model that makes videos of images: CLIP of its pipeline, if it has one.
+/// For an image-to-video model: CLIP of its pipeline, if it has one.
 std::unique_ptr<encoders::ImageEncoder> image_encoder_to_prepare(const config::Config& config,
                                                                  const pjrt::Client& client);
 
-/// What the records are made with, beside the clips.
+/// Settings that determine the records' contents, in addition to the clips.
 struct RecordContents {
   TextWidths text;
-  bool sizes = false;  // of pictures
-  bool writes = true;  // in this process
+  bool sizes = false;  // the sizes of pictures
+  bool writes = true;  // true if this process writes records
 };
 
 /// A folder of records to write.
@@ -44,8 +44,8 @@ struct PreparedPart {
   preparation::Options options;
   bool in_eval_folder = false;
 };
-/// The folders, in order; the clips of the second begin where those of the first end. Throws an
-/// Error where both are one folder.
+/// The folders, in order; the second starts with the clip after the first one's last. Throws an
+/// Error if both are the same folder.
 std::vector<PreparedPart> preparation_parts(const config::Config& config,
                                             const datasets::ClipSettings& clips,
                                             const RecordContents& with);

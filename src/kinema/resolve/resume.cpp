@@ -14,7 +14,7 @@
 namespace kinema::resolve {
 namespace {
 
-/// An integer of a checkpoint's settings.
+/// An integer setting of a checkpoint.
 std::optional<int64_t> saved_number(const training::TrainState& saved, const std::string& key) {
   const std::string text = saved.setting(key);
   int64_t out = 0;
@@ -22,8 +22,8 @@ std::optional<int64_t> saved_number(const training::TrainState& saved, const std
   return error == std::errc() && !text.empty() ? std::optional(out) : std::nullopt;
 }
 
-/// What process 0 finds, which alone reads every byte, in the folder that it writes from now on.
-/// Throws an Error in a process that does not see it.
+/// The newest checkpoint. Only process 0 reads every byte, in the folder that it writes to. Throws
+/// an Error in a process that cannot see the folder.
 checkpoints::Found newest_of(const checkpoints::CheckpointFolder& checkpoints,
                              world::World& world) {
   checkpoints::Found found;
@@ -38,8 +38,8 @@ checkpoints::Found newest_of(const checkpoints::CheckpointFolder& checkpoints,
     found.step = std::stoll(step);
     found.folder = checkpoints.path(*found.step);
     check(std::filesystem::is_directory(found.folder),
-          "[train] process 0 goes on from {}, which {} does not see\n  the run folder must lie on "
-          "a disk that all hosts share, or in a store",
+          "[train] process 0 resumes from {}, which {} does not see\n"
+          "  the run folder must be on a disk that all hosts share, or in a store",
           found.folder.string(), world.name_of(world.rank()));
   }
   return found;
@@ -61,13 +61,14 @@ Start find_start(const config::Config& config, const std::filesystem::path& run,
     return start;
   }
   check(found.damaged.empty(),
-        "[train] the run's checkpoints are all corrupt: refusing to start over\n  {}: {}; bring it "
-        "back whole, remove the folder, or take another run_name",
+        "[train] the run's checkpoints are all corrupt: refusing to start over\n"
+        "  {}: {}; restore it, remove the folder, or use another run_name",
         found.damaged.empty() ? "" : found.damaged.front().folder.string(),
         found.damaged.empty() ? "" : found.damaged.front().reason);
   if (!config.run.init_from.empty()) {
-    check(config.run.resume_from.empty(),
-          "[config] init_from begins a run at step 0, resume_from goes on with another: set one");
+    check(
+        config.run.resume_from.empty(),
+        "[config] init_from starts a run at step 0, resume_from resumes another run: set only one");
     return {.folder = {}, .init = model_source::init_checkpoint(config.run)};
   }
   if (config.run.resume_from.empty()) {
@@ -83,12 +84,12 @@ config::Config resolved_config(const config::Config& config, const TrainingStep&
   out.optimizer.global_batch_size = step.samples;
   out.optimizer.min_timestep = expert.min_timestep;
   out.optimizer.max_timestep = expert.max_timestep;
-  // Decides whose turn a step is; of one expert the timesteps say it.
+  // Selects the expert of a step; a single expert is given by its timesteps.
   out.generate.boundary_ratio =
       expert.is_both() ? *expert.boundary_ratio : config::GenerateConfig{}.boundary_ratio.value;
   if (out.data.dataset_type == config::DatasetType::TF ||
       out.data.dataset_type == config::DatasetType::GRAIN) {
-    out.data.dataset_type = config::DatasetType::TFRECORD;  // other names of it
+    out.data.dataset_type = config::DatasetType::TFRECORD;  // other names of TFRECORD
   }
   if (!config::read_buckets(config.data).on) {
     out.data.buckets = {"[]"};
@@ -107,7 +108,7 @@ config::Config with_schedule(config::Config resolved, const Start& start) {
     steps = saved_number(start.saved, "learning_rate_schedule_steps")
                 .value_or(resolved.optimizer.max_train_steps);
   }
-  // Behind the rise of a line or half a cosine, -1 stays: its length is not a share of decimals.
+  // Without a fixed fraction, -1 stays: linear and cosine decay last from the warmup to the end.
   resolved.optimizer.lr_decay_fraction = config::decay_fraction(resolved.optimizer);
   return resolved;
 }
@@ -116,13 +117,12 @@ void check_rate(const training::Schedule& schedule, const Start& start, int64_t 
   const std::optional<int64_t> before = saved_number(start.saved, "max_train_steps");
   const bool is_longer = before && *before < max_steps && start.saved.step < max_steps;
   const bool falls_to_zero = schedule.learning_rate > 0 && schedule(schedule.steps) == 0;
-  check(
-      !is_longer || !falls_to_zero || schedule.steps >= max_steps,
-      "[train] the run's learning rate falls to 0 at step {}, where its schedule ends: steps from "
-      "there up to {} would change nothing\n  learning_rate_schedule_steps={} makes the schedule "
-      "as "
-      "long, final_lr_fraction=0.1 goes on at a tenth of the rate",
-      schedule.steps, max_steps, max_steps);
+  check(!is_longer || !falls_to_zero || schedule.steps >= max_steps,
+        "[train] the run's learning rate falls to 0 at step {}, at the end of its schedule: later "
+        "steps up to {} would change nothing\n"
+        "  learning_rate_schedule_steps={} extends the schedule, final_lr_fraction=0.1 continues "
+        "at a tenth of the rate",
+        schedule.steps, max_steps, max_steps);
 }
 
 checkpoints::Keep keep_of(const config::Loaded& loaded, const Start& start) {
@@ -144,20 +144,20 @@ std::vector<std::string> resume_lines(const Start& start, const config::Config& 
   }
   if (!training::has_optimizer(start.folder)) {
     out.push_back(
-        "the checkpoint holds no optimizer (save_optimizer=false): its moments begin at zero");
+        "the checkpoint has no optimizer state (save_optimizer=false): the moments start at zero");
   }
   const config::OptimizerConfig& o = resolved.optimizer;
   if (o.ema_decay > 0 &&
       !training::has_average(start.folder, training::weights_part(start.folder))) {
     out.emplace_back(
-        "the checkpoint holds no average (ema_decay was 0): it begins as the weights are now");
+        "the checkpoint has no EMA weights (ema_decay was 0): they start as the current weights");
   }
   const std::optional<int64_t> steps = saved_number(start.saved, "max_train_steps");
   if (steps && steps != o.max_train_steps && o.learning_rate_schedule_steps != o.max_train_steps &&
       saved_number(start.saved, "learning_rate_schedule_steps") == o.learning_rate_schedule_steps) {
     out.push_back(
-        fmt::format("the learning rate keeps the schedule of {} steps that the run began with; "
-                    "learning_rate_schedule_steps={} makes it as long as the run",
+        fmt::format("the learning rate keeps the run's original schedule of {} steps; "
+                    "learning_rate_schedule_steps={} extends it to the whole run",
                     o.learning_rate_schedule_steps, o.max_train_steps));
   }
   return out;

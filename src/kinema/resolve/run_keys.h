@@ -6,18 +6,18 @@
 #include <utility>
 #include <vector>
 
-/// What a run's config.yml says to programs that only look at the run.
+/// The keys in a run's config.yml for commands that only read the run.
 namespace kinema::resolve {
 
 struct RunKeys {
-  int64_t max_steps = 0;              // 0: not known
+  int64_t max_steps = 0;              // 0: unknown
   std::filesystem::path metrics;      // empty: metrics.jsonl of the run folder
   std::filesystem::path checkpoints;  // empty: in the run folder
   /// Every key with its value as YAML, in order of declaration.
   std::vector<std::pair<std::string, std::string>> all;
 };
 
-/// Throws what config::load throws.
+/// Throws the errors of config::load.
 RunKeys read_run_keys(const std::filesystem::path& config_yml);
 
 }  // namespace kinema::resolve

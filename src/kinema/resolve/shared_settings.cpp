@@ -19,7 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Those of the keys that nobody gave.
+/// The keys that were not given.
 std::vector<std::string> missing(const std::vector<std::string>& keys,
                                  const config::Loaded& loaded) {
   std::vector<std::string> out;
@@ -28,13 +28,13 @@ std::vector<std::string> missing(const std::vector<std::string>& keys,
   return out;
 }
 
-/// True for what names nothing on this machine: an id of the hub, or no model.
+/// True for a model that is not a local path: an id of the hub, or none.
 bool is_no_path(const std::string& model) {
   std::error_code ignored;
   return model.empty() || (remote::read_hub_id(model) && !fs::exists(model, ignored));
 }
 
-/// The folder of runs, where the file lies in `samples` of the run that it names; else empty.
+/// The folder of runs if the file is in `samples` of the run that it names; else empty.
 fs::path folder_of_runs(const fs::path& file, const fs::path& run_name) {
   for (fs::path at = fs::absolute(file).lexically_normal().parent_path(); at != at.root_path();
        at = at.parent_path()) {
@@ -49,15 +49,15 @@ fs::path folder_of_runs(const fs::path& file, const fs::path& run_name) {
   return {};
 }
 
-/// The text that a picture of ours holds, which is that of the `.json` beside it.
+/// The settings in a picture made by kinema, equal to those in the `.json` of a video.
 io::Json words_in_picture(const fs::path& file) {
   const io::MappedFile mapped = io::MappedFile::open(file);
   const std::vector<media::PngText> texts =
       mapped.parsed([&](auto bytes) { return media::read_png_texts(bytes, file.string()); });
   const auto found = std::ranges::find(texts, "kinema", &media::PngText::keyword);
   check(found != texts.end(),
-        "[generate] {} has no settings of kinema inside: another program made or saved it\n"
-        "  to begin from a picture, give it as image_url={} to a model that takes one",
+        "[generate] {} contains no settings of kinema: another program made or saved it\n"
+        "  to start from a picture, give it as image_url={} to a model that takes one",
         file.string(), file.string());
   return io::Json::parse(found->text, fmt::format("{} (`kinema`)", file.string()));
 }
@@ -74,7 +74,7 @@ SharedSettings read_shared_settings(const fs::path& file) {
   const io::Json* settings = json.is_object() ? json.find("settings") : nullptr;
   check(settings != nullptr && settings->is_object(),
         "[generate] {} is not {}: it has no `settings`", file.string(),
-        is_picture ? "a picture of kinema" : "the .json beside a video or an image");
+        is_picture ? "a picture of kinema" : "the .json of a video or an image");
   const std::vector<config::KeyValue> known = config::describe({});
   SharedSettings out{.file = file};
   for (const auto& [key, value] : settings->members()) {
@@ -117,18 +117,18 @@ SharedSettings read_shared_settings(const fs::path& file) {
 std::vector<std::string> check_given(const SharedSettings& shared, const config::Loaded& loaded) {
   const std::vector<std::string> wanted = missing(shared.made_of, loaded);
   check(wanted.empty(),
-        "[generate] {} was made with {}, whose paths are not taken from a file that may be "
-        "somebody else's\n  name what they are here: {}=PATH, or a configuration that does (of a "
-        "run's own samples, its config.yml)",
+        "[generate] {} was made with {}, whose paths are not read from a file that another user "
+        "may have made\n"
+        "  give {}=PATH, or a configuration with these keys (for a run's own samples, its "
+        "config.yml)",
         shared.file.string(), fmt::join(wanted, ", "), wanted.empty() ? "" : wanted.front());
   const std::vector<std::string> left = missing(shared.left_out, loaded);
   if (left.empty()) {
     return {};
   }
-  return {
-      fmt::format("of the settings in {} these are not used, as they are of the machine that "
-                  "it was made on: {}",
-                  shared.file.string(), fmt::join(left, ", "))};
+  return {fmt::format(
+      "these settings in {} are not used, because they are of the machine that made it: {}",
+      shared.file.string(), fmt::join(left, ", "))};
 }
 
 }  // namespace kinema::resolve

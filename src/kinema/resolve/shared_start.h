@@ -6,13 +6,13 @@
 #include "kinema/flags/effective.h"
 #include "kinema/job/job.h"
 
-/// What several processes begin a job with. Does nothing in one process.
+/// Checks at the start of a job with several processes. They do nothing with one process.
 namespace kinema::resolve {
 
-/// From here on, while the result lives, a process that is lost, or an error of one, ends the job
-/// in all; who compiles is not taken for lost.
+/// Until the result is destroyed, a lost process or an error in one ends the job in all. A process
+/// that compiles does not count as lost.
 [[nodiscard]] std::shared_ptr<void> start_heartbeat(const config::Config& config, const Job& job);
-/// That program, every key and the compiler's flags.
+/// Throws an Error unless all processes have the same program, keys and compiler flags.
 void check_same_start(const config::Config& config, const flags::Effective& flags, const Job& job);
 
 }  // namespace kinema::resolve

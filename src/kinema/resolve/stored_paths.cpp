@@ -12,7 +12,7 @@
 namespace kinema::resolve {
 namespace {
 
-// Keys that take the path of a store.
+// Keys that accept a path in a store.
 constexpr std::array<std::string_view, 21> kStoreKeys = {
     "train_data_dir",
     "eval_data_dir",
@@ -36,8 +36,8 @@ constexpr std::array<std::string_view, 21> kStoreKeys = {
     "negative_prompt",
     "run_name"};
 
-/// Brings the newest checkpoint of a store here, and again a newer one where a training that goes
-/// on removes it meanwhile. Its step; -1: there is none.
+/// Downloads the newest checkpoint of a store, and again a newer one if a running training removes
+/// it meanwhile. Returns its step; -1: there is none.
 int64_t bring_newest(const std::string& checkpoints, const remote::StorePath& stored,
                      const Job& job) {
   const auto newest = [&] { return checkpoints::newest_step(remote::Store(stored)).value_or(-1); };
@@ -54,7 +54,7 @@ int64_t bring_newest(const std::string& checkpoints, const remote::StorePath& st
     }
     const int64_t now = newest();
     if (now == step) {
-      return step;  // who uses it says what is wrong with it
+      return step;  // the reader reports the error
     }
     step = now;
   }
@@ -68,7 +68,7 @@ void check_store_keys(const config::Loaded& loaded) {
     std::string value = each.value;
     value.erase(0, value.find_first_not_of("'\"[ "));
     check(!remote::is_store_path(value) || std::ranges::count(kStoreKeys, each.key) > 0,
-          "[config] {} is {}: expected a path of this machine", each.key, each.value);
+          "[config] {} is {}: expected a local path", each.key, each.value);
   }
 }
 
@@ -106,7 +106,7 @@ config::Loaded with_local_checkpoint(config::Loaded loaded, const Job& job) {
   config::GenerateConfig& generate = loaded.config.generate;
   const bool output = remote::is_store_path(run.output_dir);
   if (run.run_name.empty() || (!output && !remote::is_store_path(run.checkpoint_dir))) {
-    check(!output, "[config] output_dir is {}: run_name says which run of it", run.output_dir);
+    check(!output, "[config] output_dir is {}: set run_name to one of its runs", run.output_dir);
     return loaded;
   }
   const std::string folder = stores::below(run.output_dir, run.run_name);
@@ -116,13 +116,13 @@ config::Loaded with_local_checkpoint(config::Loaded loaded, const Job& job) {
     const int64_t asked = generate.generate_checkpoint_step;
     const int64_t step = asked >= 0 ? asked : bring_newest(checkpoints, *stored, job);
     check(step >= 0 || !loaded.config.model.pretrained_model_name_or_path.empty(),
-          "[generate] {} holds no checkpoint", checkpoints);
+          "[generate] {} contains no checkpoint", checkpoints);
     generate.generate_checkpoint_step = step;
     if (const auto unsent = checkpoints::newest_unsent(stores::staging_of(checkpoints));
         asked < 0 && unsent > step) {
       job.notice(
-          fmt::format("checkpoint {} of this machine was not sent to {}, whose newest is {}; "
-                      "`kinema train` of the run sends it",
+          fmt::format("the local checkpoint {} was not uploaded to {}, whose newest is {}; "
+                      "resuming the run with `kinema train` uploads it",
                       *unsent, checkpoints, step));
     }
     run.checkpoint_dir =

@@ -22,8 +22,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Those of timesteps_list that are trained, and those that no schedule has, which are refused
-/// where they would be used.
+/// The timesteps of timesteps_list that are trained, and invalid ones, which are rejected where
+/// they are used.
 std::vector<int64_t> trained_timesteps(const config::Config& config,
                                        const model_source::Expert& expert) {
   std::vector<int64_t> out;
@@ -37,7 +37,7 @@ std::vector<int64_t> trained_timesteps(const config::Config& config,
   return out;
 }
 
-/// max_train_steps, or the steps that show each of `samples` num_train_epochs times.
+/// max_train_steps, or the steps of num_train_epochs passes over `samples`.
 int64_t steps_of(const config::OptimizerConfig& config, int64_t samples, int64_t batch) {
   if (config.max_train_steps > 0) {
     return config.max_train_steps;
@@ -48,7 +48,7 @@ int64_t steps_of(const config::OptimizerConfig& config, int64_t samples, int64_t
   return (config.num_train_epochs * samples + batch - 1) / batch;
 }
 
-/// `samples` make a step.
+/// `samples`: per step, for scale_lr.
 training::Schedule schedule_of(const config::Config& config, int64_t samples) {
   const config::OptimizerConfig& o = config.optimizer;
   return {.learning_rate = o.learning_rate * (o.scale_lr ? static_cast<double>(samples) : 1.0),
@@ -60,7 +60,7 @@ training::Schedule schedule_of(const config::Config& config, int64_t samples) {
                                                               : training::Schedule::Fall::LINE};
 }
 
-/// `given`, or what is in the run folder by default.
+/// `given`, or `fallback` if it is empty.
 fs::path path_or(const std::string& given, const fs::path& fallback) {
   return given.empty() ? fallback : fs::path(given);
 }
@@ -223,12 +223,12 @@ void check_before_loading(const Settings& settings, const fs::path& run_folder, 
   const config::RunConfig& run = config.run;
   io::check_writable(checkpoints_folder(config, run_folder));
   io::check_replaceable(run_folder / "config.yml", config::kYamlHeader,
-                        "a config.yml that kinema train wrote");
-  io::check_replaceable(run_folder / "flags.json", "{", "a flags.json that kinema train wrote");
+                        "a config.yml of kinema train");
+  io::check_replaceable(run_folder / "flags.json", "{", "a flags.json of kinema train");
   for (const std::string& file : {run.metrics_file, run.timing_metrics_file}) {
     std::error_code ignored;
     check(file.empty() || !fs::is_directory(file, ignored),
-          "[train] {} is a folder, a file was expected", file);
+          "[train] {} is a folder, expected a file", file);
     if (!file.empty()) {
       io::check_writable(fs::path(file).parent_path());
       io::make_folder(fs::path(file).parent_path());
@@ -243,7 +243,7 @@ void check_before_loading(const Settings& settings, const fs::path& run_folder, 
   }
   io::make_folder(run.tensorboard_dir);
   if (model_source::makes_videos(run)) {
-    job.notice(prompt_notices(settings));  // reads them
+    job.notice(prompt_notices(settings));  // parses them
   }
   if (run.checkpoint_every < 1 && !run.save_final_checkpoint) {
     job.notice(

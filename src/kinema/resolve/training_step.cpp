@@ -48,9 +48,10 @@ training::StepOptions step_options(const config::Config& config, const networks:
                   ? training::StateDType::WEIGHTS
                   : training::StateDType::F32;
   if (o.optimizer_memory == config::OptimizerMemory::HOST) {
-    check(config.runtime.jit,
-          "[config] optimizer_memory is `host`, but jit is false, which runs every block alone\n  "
-          "jit=true, or optimizer_memory=device");
+    check(
+        config.runtime.jit,
+        "[config] optimizer_memory is `host`, but jit is false, which runs every block separately\n"
+        "  jit=true, or optimizer_memory=device");
     out.optimizer_memory = Memory::HOST;
   }
   return out;

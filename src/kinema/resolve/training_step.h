@@ -14,32 +14,32 @@
 
 namespace kinema::resolve {
 
-/// What decides a configuration's training step on a mesh, whether its devices are here (train) or
-/// not (plan). Of both experts it is one step, which either is given to.
+/// A configuration's training step on a mesh, whose devices exist (train) or not (plan). Two
+/// experts share one step.
 struct TrainingStep {
   model_source::Expert expert;
   networks::Network network;
-  nn::ModelOptions options;          // placed for the batch
-  std::vector<nn::ParamSpec> specs;  // in the dtypes that the network works in
+  nn::ModelOptions options;          // sharded for the batch
+  std::vector<nn::ParamSpec> specs;  // in the dtypes of the network's compute
   training::StepOptions step;
-  /// What is trained of each network, where that is not the network.
+  /// The trained adapter of each network; empty if the networks themselves are trained.
   std::vector<model_source::TrainedAdapter> adapters;
-  int64_t samples = 0;                // of a batch over all devices
-  int64_t batch = 0;                  // of a step, which is gradient_accumulation_steps of these
-  std::string batch_text;             // how large it is and how it lies on the devices
-  std::vector<std::string> warnings;  // what looks wrong without being certain
+  int64_t samples = 0;                // per batch, over all devices
+  int64_t batch = 0;                  // samples per step: gradient_accumulation_steps batches
+  std::string batch_text;             // its size and sharding
+  std::vector<std::string> warnings;  // likely mistakes
 
   training::StepGraph build(const training::BatchShapes& shapes) const;
 };
 
-/// Throws an Error where model, batch and mesh do not fit each other, or the configuration does not
-/// fit the model.
+/// Throws an Error if model, batch and mesh, or the configuration and the model, do not fit
+/// together.
 TrainingStep training_step(const config::Config& config, const networks::Network& network,
                            const model_source::Expert& expert,
                            std::vector<model_source::TrainedAdapter> adapters,
                            const mesh::Placement& asked);
 
-/// What of a configuration decides the step beside the network's sizes and mesh.
+/// The step's options from the configuration, in addition to the network's sizes and mesh.
 training::StepOptions step_options(const config::Config& config, const networks::Network& network,
                                    const model_source::Expert& expert);
 

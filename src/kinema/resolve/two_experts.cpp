@@ -20,7 +20,7 @@ std::string_view name_of(int64_t expert) {
                                      : config::TrainExpert::LOW_NOISE);
 }
 
-/// Two networks that are to share one program.
+/// Throws an Error unless two networks can share one program.
 void check_alike(const fs::path& high, const fs::path& low) {
   const io::Json first = networks::open(high)->config();
   const io::Json second = networks::open(low)->config();
@@ -28,8 +28,8 @@ void check_alike(const fs::path& high, const fs::path& low) {
     const io::Json* other = second.find(key);
     const std::string theirs = other == nullptr ? "none" : other->dump(-1);
     check(value.dump(-1) == theirs,
-          "[train] train_expert=both: {} is {} in {}, but {} in {}\n  experts of different sizes "
-          "are trained in a run each",
+          "[train] train_expert=both: {} is {} in {}, but {} in {}\n"
+          "  train experts of different sizes in separate runs",
           key, value.dump(-1), high.string(), theirs, low.string());
   }
 }
@@ -45,11 +45,10 @@ std::vector<fs::path> pretrained_networks(const config::Config& config,
   if (!expert.is_both() || out[0].empty()) {
     return out;
   }
-  check(
-      out[0] != out[1],
-      "[config] train_expert is both, but {} is one transformer\n  a folder with transformer/ and "
-      "transformer_2/ is needed",
-      out[0].string());
+  check(out[0] != out[1],
+        "[config] train_expert is both, but {} is one transformer\n"
+        "  give a folder with transformer/ and transformer_2/",
+        out[0].string());
   check_alike(out[0], out[1]);
   return out;
 }
@@ -122,8 +121,8 @@ std::vector<training::EvaluatedPart> evaluated_parts(
 int64_t weights_part_for(const fs::path& checkpoint, const model_source::Expert& one, bool both) {
   const std::vector<std::string> parts = training::weights_parts(checkpoint);
   check(!both || parts.size() == 2,
-        "[train] init_from: {} holds {}/ alone, but both experts are trained\n  train_expert={} "
-        "begins with it, or name a run of both",
+        "[train] init_from: {} contains only {}/, but both experts are trained\n"
+        "  train_expert={} starts with it; or name a run of both experts",
         checkpoint.string(), parts.front(),
         training::read_train_state(checkpoint).setting("train_expert"));
   return parts.size() == 2 && one.is_low_noise() ? 1 : 0;

@@ -45,7 +45,7 @@ std::optional<int64_t> fewer_samples(int64_t samples, int64_t shards, double mos
 
 namespace {
 
-/// As many samples a step in smaller parts.
+/// The same number of samples per step in smaller batches.
 std::optional<Change> smaller_batch(const config::Loaded& loaded, const LargeStep& step) {
   const config::OptimizerConfig& o = loaded.config.optimizer;
   const int64_t samples = config::batch_sizes(loaded.config, step.devices).train;

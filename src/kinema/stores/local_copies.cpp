@@ -13,7 +13,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Tells lines of what goes on beside the job, for as long as it may.
+/// Logs lines of background transfers; it has a copy of the job, which it may outlive.
 std::function<void(const std::string&)> said_by(const Job& job) {
   return [job](const std::string& line) { job.notice(line); };
 }
@@ -95,7 +95,7 @@ fs::path local_model(const std::string& name, const std::string& revision,
   }
   const auto id = remote::read_hub_id(name, revision.empty() ? "main" : revision);
   if (!id || fs::is_directory(fs::path(name).parent_path(), ignored)) {
-    return name;  // a path: where its folder is here, what it names was meant to be here too
+    return name;  // a path: its folder exists, so a local file was meant
   }
   remote::Wanted all = wanted;
   if (!id->file.empty()) {

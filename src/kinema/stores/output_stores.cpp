@@ -21,7 +21,7 @@ RecordStore::RecordStore(const std::string& folder, const Job& job)
   const size_t slash = stored->name.rfind('/');
   const std::string name = stored->name.substr(slash == std::string::npos ? 0 : slash + 1);
   check(!name.empty(), "[config] {} is a bucket: records want a folder in it", folder);
-  // A folder of its own, because what is kept beside the shards goes to the folder above.
+  // A separate folder, because the caches next to the shards go to the parent folder.
   const fs::path local =
       stores_folder() / "prepared" / stored->scheme / stored->bucket / (stored->name + ".staging");
   local_ = (local / name).string();
@@ -64,7 +64,7 @@ std::set<std::string> VideoStore::names() const {
   }
   const remote::Store store(*remote::read_store_path(path_));
   for (const remote::StoredFile& file : store.list()) {
-    out.insert(file.name.substr(0, file.name.find('/')));  // frames have a folder
+    out.insert(file.name.substr(0, file.name.find('/')));  // the folder of frames
     if (file.name == sample::kVideoList && job_.world().is_first()) {
       store.download(file, fs::path(local_) / file.name);
     }

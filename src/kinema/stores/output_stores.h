@@ -11,18 +11,18 @@
 /// Folders that `kinema prepare` and `kinema generate` write to, in a store or on this machine.
 namespace kinema::stores {
 
-/// A folder of shards that `kinema prepare` writes, with the files that it keeps beside it.
+/// A folder of shards that `kinema prepare` writes, with its cached files.
 class RecordStore {
  public:
-  /// Of a folder in a store, downloads what the store has.
+  /// For a folder in a store, downloads the existing files.
   RecordStore(const std::string& folder, const Job& job);
 
-  /// The folder as the user named it.
+  /// The folder as in the configuration.
   const std::string& path() const { return path_; }
-  /// The folder of this machine to write to.
+  /// The local folder to write to.
   const std::string& local() const { return local_; }
   void hint();
-  /// Writes what is left. Throws an Error when it cannot.
+  /// Uploads the rest. Throws an Error if that fails.
   void finish();
 
  private:
@@ -31,27 +31,28 @@ class RecordStore {
   std::unique_ptr<remote::Mirror> mirror_;
 };
 
-/// Videos that are made: written to a folder of this machine, then sent to video_folder's store.
+/// The folder of new videos: they are written to a local folder, then uploaded to video_folder's
+/// store.
 class VideoStore {
  public:
   VideoStore(const std::string& folder, Job job);
 
-  /// The names that are taken in the store; none for a folder of this machine, which can be asked.
-  /// The list of what is there, metadata.jsonl, is brought here, so that it can grow; to process 0,
-  /// which writes it.
+  /// The names of existing files in the store; empty for a local folder, which can be listed
+  /// directly. In process 0, which writes the list of videos, metadata.jsonl, it is downloaded so
+  /// that lines can be appended.
   std::set<std::string> names() const;
-  /// Sends all files below the folder, then removes them here. Throws an Error when it cannot.
+  /// Uploads all files in the folder, then removes the local ones. Throws an Error if that fails.
   void finish();
   bool is_remote() const { return !local_.empty(); }
-  /// The folder of this machine to write to; empty where none was given.
+  /// The local folder to write to; empty if none was given.
   const std::string& local() const { return local_.empty() ? path_ : local_; }
-  /// A file's path as the user would name it.
+  /// A file's path in the folder of the configuration.
   std::string path(const std::filesystem::path& file) const;
 
  private:
   std::string path_;
   Job job_;
-  std::string local_;  // empty: `path_` is one of this machine
+  std::string local_;  // empty: `path_` is local
 };
 
 }  // namespace kinema::stores

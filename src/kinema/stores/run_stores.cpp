@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 RunStores::RunStores(const RunOutputs& named, Job job)
     : job_(std::move(job)), local_(named), run_(below(named.output_dir, named.run_name)) {
   RunOutputs& run = local_;
-  // What lies in the run folder by default lies in it in the store too.
+  // Checkpoints that are in the run folder by default are also in it in the store.
   std::string checkpoints = run.checkpoint_dir;
   if (remote::is_store_path(run.output_dir)) {
     checkpoints = checkpoints.empty() ? below(run_, "checkpoints") : checkpoints;
@@ -24,7 +24,7 @@ RunStores::RunStores(const RunOutputs& named, Job job)
         {run_, below(staging_of(run.output_dir), run.run_name), false, {"checkpoints"}});
   }
   if (remote::is_store_path(checkpoints)) {
-    // Of several processes each host has its own: they may share the cache folder.
+    // With several processes each host has its own staging folder: they may share the cache folder.
     const world::World& world = job_.world();
     checkpoints_ = std::make_unique<checkpoints::StoredCheckpoints>(
         remote::Store(*remote::read_store_path(checkpoints)), staging_of(checkpoints), run.keep,
@@ -74,7 +74,7 @@ void RunStores::begin(const std::string& config_text) {
   for (const Output& output : outputs_) {
     io::make_folder(output.local);
     mirrors_.push_back(mirror_of(output.path, output.local, job_, output.except));
-    // Of what a run writes, only rows of metrics are read again.
+    // Of a run's files, only metrics are read again.
     mirrors_.back()->bring([&](const std::string& name) {
       return output.bring || fs::path(name).extension() == ".jsonl";
     });
@@ -107,7 +107,7 @@ RunStores::~RunStores() {
     try {
       mirror->flush();
     } catch (const std::exception&) {
-      return;  // the error that ended the run is the one to tell
+      return;  // the error that ended the run is more important
     }
   }
 }

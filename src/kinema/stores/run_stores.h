@@ -11,8 +11,7 @@
 
 namespace kinema::stores {
 
-/// Where a training run writes; each path may be one of a store, and empty where the run does not
-/// write that.
+/// The output paths of a training run, local or in a store; empty if the run does not write them.
 struct RunOutputs {
   std::string output_dir;
   std::string run_name;
@@ -21,44 +20,44 @@ struct RunOutputs {
   std::string timings_file;
   std::string tensorboard_dir;
   std::string metrics_dir;
-  std::string encoded_clips;  // latents and text states that are kept between runs
+  std::string encoded_clips;  // cached latents and text states
   std::string config_copy;    // folder of a second copy of the configuration
-  checkpoints::Keep keep;     // which checkpoints a store keeps
+  checkpoints::Keep keep;     // the checkpoints that a store keeps
 };
 
-/// The output of a training run, of which any part may lie in a store.
+/// The output of a training run, some or all of it in stores.
 class RunStores {
  public:
   RunStores(const RunOutputs& named, Job job);
   RunStores(const RunStores&) = delete;
   RunStores& operator=(const RunStores&) = delete;
-  /// Where the run ended without finish(), tries to write what is left.
+  /// Without finish(), tries to upload the rest.
   ~RunStores();
 
-  /// The same with paths of this machine.
+  /// The same with local paths.
   const RunOutputs& local() const { return local_; }
-  /// The run folder as the user named it.
+  /// The run folder as in the configuration.
   const std::string& run() const { return run_; }
-  /// Where checkpoints go beside this machine; null: nowhere.
+  /// The store of checkpoints; null: they are only on this machine.
   checkpoints::StoredCheckpoints* checkpoints() { return checkpoints_.get(); }
 
-  /// Brings what the run goes on from, writes the configuration to base_output_directory, and
-  /// begins to mirror. To be called with the run folder held.
+  /// Downloads the files from which the run resumes, writes the configuration to
+  /// base_output_directory, and starts mirroring. The run folder must be locked.
   void begin(const std::string& config_text);
-  /// The same of several processes' checkpoints, by all of them.
+  /// Downloads the checkpoint that several processes have saved. Collective.
   void bring_together();
-  /// What it was brought for has read it; called by all of several processes.
+  /// Frees the downloaded checkpoint after it was read. Collective.
   void restored();
-  /// Something was written that may be seen.
+  /// Uploads new files soon.
   void hint();
-  /// Writes what is left. Throws an Error when it cannot.
+  /// Uploads the rest. Throws an Error if that fails.
   void finish();
 
  private:
   struct Output {
     std::string path;
     std::string local;
-    bool bring = false;  // all that is there
+    bool bring = false;  // downloads all existing files
     std::vector<std::string> except = {};
   };
 

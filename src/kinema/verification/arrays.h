@@ -11,7 +11,7 @@ namespace kinema::verification {
 /// f32 [n].
 HostArray numbers(const std::vector<float>& values);
 
-/// Whole numbers s64 as f32 [n].
+/// Integers s64 as f32 [n].
 HostArray floats_of(const HostArray& whole);
 
 /// f(x) of each element of an f32 array, as f32 [n].
@@ -24,13 +24,13 @@ HostArray mapped(const HostArray& x, const F& f) {
   return numbers(out);
 }
 
-/// The f32 array with every element times `factor`.
+/// The f32 array times `factor`.
 HostArray scaled(HostArray x, float factor);
 
-/// Arrays of one shape [...], one behind the other: [n, ...].
+/// Stacks arrays of one shape [...] to [n, ...].
 HostArray joined(std::span<const HostArray> each);
 
-/// Element i of the first axis: [...] of [n, ...]. Throws an Error where there is none.
+/// Element i of the first axis: [...] from [n, ...]. Throws an Error if it does not exist.
 HostArray part_of(const HostArray& all, int64_t i);
 
 }  // namespace kinema::verification

@@ -58,7 +58,7 @@ Limits::Limits(const io::Json& about, Which which, LimitTable table)
     : which_(which), table_(std::move(table)) {
   const io::Json* stated = table_.empty() ? &about.at("limits") : about.find("limits");
   for (const auto& [pattern, limit] : stated != nullptr ? stated->members() : Members()) {
-    if (!pattern.ends_with(" away from plain")) {  // of distances, read by their case
+    if (!pattern.ends_with(" away from plain")) {  // limits of distances are used by their case
       stated_.emplace_back(pattern, read_limit(limit));
     }
   }

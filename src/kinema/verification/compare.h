@@ -12,34 +12,34 @@
 
 namespace kinema::verification {
 
-/// How far a tensor may be from the reference. Elements may differ by
-/// absolute + relative |expected| + of_largest max |expected|.
+/// The allowed differences between a tensor and the reference. Elements may differ by absolute +
+/// relative |expected| + of_largest max |expected|.
 struct Limit {
   double absolute = 0;
   double relative = 0;
   double of_largest = 0;
-  /// Limits the root mean square of the differences too.
+  /// Also limits the root mean square of the differences.
   std::optional<double> rms = {};
-  /// The same over the root mean square of the expected values.
+  /// The same, divided by the root mean square of the expected values.
   std::optional<double> rms_of_rms = {};
 };
 
-/// Limits by patterns of tensors' names, in which `*` is any text.
+/// Limits by patterns of tensor names, in which `*` matches any text.
 using LimitTable = std::vector<std::pair<std::string, Limit>>;
 
-/// The limits of a case: those of a table, then those that the case states itself. `limits` of its
-/// JSON maps patterns to objects of `absolute`, `relative`, `of_largest`, `rms`, `rms_of_rms`; it
-/// must be there where there is no table.
+/// The limits of a case: from a table, then from the case itself. `limits` of its JSON maps
+/// patterns to objects of `absolute`, `relative`, `of_largest`, `rms`, `rms_of_rms`; it is required
+/// without a table.
 class Limits {
  public:
-  /// Which of several patterns of the JSON that match counts, as the cases' authors mean it.
+  /// Which matching pattern of the JSON is used; it depends on the kind of case.
   enum class Which : uint8_t { FIRST, LONGEST };
   explicit Limits(const io::Json& about, Which which = Which::FIRST, LimitTable table = {});
 
-  /// The limit of the pattern that matches; of the table the first one. Throws an Error where no
-  /// pattern matches: then the tensor is an input.
+  /// The limit of a tensor: the table's first match, else the JSON's. Throws an Error if no pattern
+  /// matches: then the tensor is an input.
   Limit of(const std::string& tensor) const;
-  /// A limit before those of the table.
+  /// Adds a limit before the table's.
   void put_first(const std::string& pattern, const Limit& limit) {
     table_.insert(table_.begin(), {pattern, limit});
   }
@@ -50,18 +50,18 @@ class Limits {
   LimitTable stated_;
 };
 
-/// Whether `name` fits a pattern with `*` for any text.
+/// True if `name` matches a pattern, in which `*` matches any text.
 bool matches(std::string_view pattern, std::string_view name);
 
-/// Compares element by element in double; shapes may differ when the numbers of elements agree. A
-/// value that is not finite where the reference is finite is a miss.
+/// Compares element by element in double; shapes may differ if the numbers of elements are equal. A
+/// value that is not finite, while the reference is, fails.
 Row compare(const std::string& name, const std::string& tensor, const HostArray& actual,
             const HostArray& expected, const Limit& limit);
 
-/// A row for something that could not be compared.
+/// A row for a comparison that was not possible.
 Row failed(const std::string& name, const std::string& tensor, const std::string& message);
 
-/// A row for something this build has no code for.
+/// A row for a case that this build does not support.
 Row unsupported(const std::string& name, const std::string& tensor = "");
 
 }  // namespace kinema::verification

@@ -22,12 +22,13 @@ namespace {
 struct KernelCase {
   std::string name;
   DType dtype;                // of the kernel
-  std::vector<Shape> inputs;  // normal numbers; an integer is `counted`
-  /// y, and for a backward pass dq, dk, dv, all in `dtype` inside, with products of `precision`.
+  std::vector<Shape> inputs;  // standard normal numbers; an integer input is `counted`
+  /// Returns y, and for a backward pass dq, dk, dv; all computed in `dtype`, with products of
+  /// `precision`.
   std::function<std::vector<Tensor>(std::span<const Tensor> in, DType dtype, Precision precision)>
       compute;
-  double y_limit;             // of the largest value
-  double gradient_limit = 0;  // of the largest value
+  double y_limit;             // relative to the largest value
+  double gradient_limit = 0;  // relative to the largest value
   int32_t counted = 0;
 
   std::vector<HostArray> arguments() const {
@@ -46,7 +47,7 @@ struct KernelCase {
     }
     return out;
   }
-  /// The outputs in a graph, which gets the inputs.
+  /// Builds the outputs and their inputs in a graph.
   std::vector<Tensor> build(Graph& graph, DType inside, Precision precision) const {
     std::vector<Tensor> in;
     for (const Shape& shape : inputs) {
@@ -56,11 +57,11 @@ struct KernelCase {
   }
 };
 
-/// `counted`: keys that count, where it is not all of them; said while the program runs.
+/// `counted`: the number of keys that are not masked, if not all; it is an input of the program.
 KernelCase attention(int64_t batch, int64_t queries, int64_t keys, int64_t heads, int64_t width,
                      DType dtype, int32_t counted = 0, bool backward = true) {
   nn::FlashOptions flash{.scale = 1.0 / std::sqrt(static_cast<double>(width))};
-  flash.blocks = {.block_q = 128,  // blocks that every case has more than one of
+  flash.blocks = {.block_q = 128,  // small blocks, so that every case has several
                   .block_kv = 256,
                   .block_kv_compute = 128,
                   .block_q_dkv = 128,
@@ -88,9 +89,9 @@ KernelCase attention(int64_t batch, int64_t queries, int64_t keys, int64_t heads
   };
   const Shape q{dtype, {batch, queries, heads, width}};
   const Shape k{dtype, {batch, keys, heads, width}};
-  // A bf16 number is within 2^-9 of the real one, products are summed up in f32. y is a mean of v
-  // with rounded weights, rounded once more. In gradients a difference of two such sums is rounded.
-  // f32 sums of 300 products with exponentials between are within 1e-5.
+  // A bf16 number is within 2^-9 of the exact one; products are accumulated in f32. y is a mean of
+  // v with rounded weights, rounded once more. In gradients a difference of two such sums is
+  // rounded. f32 sums of 300 products with exponentials are within 1e-5.
   const bool f32 = dtype == DType::F32;
   KernelCase out{.name = fmt::format("attention {} [{},{},{},{}] x {} keys{}", to_string(dtype),
                                      batch, queries, heads, width, keys,
@@ -115,9 +116,9 @@ KernelCase rotation(int64_t batch, const std::array<int64_t, 3>& grid, int64_t h
   };
   const int64_t tokens = grid[0] * grid[1] * grid[2];
   const Shape x{dtype, {batch, tokens, heads * width}};
-  // All is computed in f32, of the same inputs: a mean of up to 768 squares in another order, a
+  // All is computed in f32 from the same inputs: a mean of up to 768 squares in another order, a
   // root and three products. Then y is rounded once, by up to 2^-8 of itself in bf16, 2^-11 in f16;
-  // a sixteenth of that is room for the rest.
+  // a sixteenth of that covers the rest.
   return {.name = fmt::format("norm and rotation {} [{},{},{},{}]", to_string(dtype), batch, tokens,
                               heads, width),
           .dtype = dtype,
@@ -145,17 +146,17 @@ std::vector<KernelCase> cases_of(KernelKind kind) {
           attention(1, 130, 256, 1, 64, DType::F32, 100)};
 }
 
-/// The options with the device's kernels or without.
+/// The options with or without the device's kernels.
 runtime::ProgramOptions with_kernels(runtime::ProgramOptions options, bool kernels) {
   options.kernels = kernels;
-  options.gpu_attention.must = false;  // cases that a kernel does not take are `unsupported`
+  options.gpu_attention.must = false;  // cases that a kernel does not support are `unsupported`
   if (!kernels) {
     options.emit.lowering = {};
   }
   return options;
 }
 
-/// The program's text; empty where kernels change nothing.
+/// The program's text; empty if it is the same without kernels.
 std::string text_with_kernels(const pjrt::Client& client, const Graph& graph,
                               std::span<const Tensor> outputs, runtime::ProgramOptions options) {
   options.dump.clear();

@@ -10,24 +10,24 @@
 #include "kinema/models/clip/config.h"
 #include "kinema/verification/run.h"
 
-/// Kinds of cases. Each function computes named arrays from those of a case, and adds them to the
-/// run, which compares them; what it throws fails the case.
+/// Kinds of cases. Each function computes named arrays from a case's arrays and adds them to the
+/// run, which compares them. If it throws, the case fails.
 namespace kinema::verification {
 
-/// The code for cases of these names.
+/// The function and limits for cases with these names.
 struct Kind {
-  /// Names, or patterns with `*`, with a space between.
+  /// Names, or patterns with `*`, separated by spaces.
   std::string_view cases;
   void (*compute)(const Run& run);
-  /// Once for each form, or once.
+  /// Called once per form, or once.
   enum class Forms : uint8_t { EACH, ONE };
   Forms forms = Forms::ONE;
-  /// Beside the limits that a case's JSON states.
+  /// In addition to the limits in a case's JSON.
   LimitTable limits = {};
   Limits::Which which = Limits::Which::LONGEST;
 };
 
-// The kinds by what they are about, a file each.
+// The kinds by subject, one file each.
 std::vector<Kind> network_kinds();
 std::vector<Kind> quantization_kinds();
 std::vector<Kind> training_kinds();
@@ -36,24 +36,25 @@ std::vector<Kind> picture_kinds();
 std::vector<Kind> schedule_kinds();
 std::vector<Kind> pipeline_kinds();
 
-// Limits for cases that state none, as the fixtures' README has them for float32.
+// Limits for cases without their own, as in the fixtures' README for float32.
 inline constexpr Limit kExact{};
 inline constexpr Limit kOutput{.absolute = 1e-4, .relative = 1e-4};
-inline constexpr Limit kStates{.absolute = 1e-4};  // of encoders and autoencoders
+inline constexpr Limit kStates{.absolute = 1e-4};  // for encoders and autoencoders
 inline constexpr Limit kScalar{.relative = 1e-4};
 inline constexpr Limit kThousandth{.of_largest = 1e-3};
 
-// Text in other kinds of cases: variants of UMT5, the captions of a data set.
+// Text in other kinds of cases: variants of UMT5, and captions of a data set.
 void encode_umt5_variants(const Run& run);
 void encode_captions(const Run& run);
 
-/// Wan's text encoder of a pipeline's folder, for prompts of at most so many tokens.
+/// Wan's text encoder from a pipeline's folder, for prompts of at most `max_sequence_length`
+/// tokens.
 std::shared_ptr<const encoders::TextEncoder> wan_text_encoder(const Run& run,
                                                               const std::filesystem::path& pipeline,
                                                               int64_t max_sequence_length,
                                                               bool batched = false);
-/// CLIP's text side on the case's tensor `ids`: `last_hidden_state`, `penultimate`, `pooled`, where
-/// there is a projection `text_embeds`, and the case's taps `tap.NAME`.
+/// CLIP's text encoder on the case's tensor `ids`: `last_hidden_state`, `penultimate`, `pooled`,
+/// with a projection `text_embeds`, and the case's taps `tap.NAME`.
 Values clip_states(const Run& run, const weights::Checkpoint& files, const clip::TextConfig& config,
                    std::span<const weights::Adapter> adapters = {});
 

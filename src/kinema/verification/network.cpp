@@ -15,7 +15,7 @@ namespace {
 
 constexpr double kTimesteps = 1000.0;
 
-/// The largest of a column of positions [s, 3], and one more.
+/// 1 + the maximum of a column of positions [s, 3].
 int64_t extent(const HostArray& ids, size_t column) {
   const HostArray wide = convert(ids, DType::F64);
   double largest = 0.0;
@@ -162,12 +162,12 @@ void NetworkGraph::output_gradients(const std::string& prefix, Tensor prediction
 double sigma_min_of(const Case& c, const std::string& prefix) {
   const HostArray t = convert(c.tensor(prefix + "timestep"), DType::F64);
   const HostArray s = convert(c.tensor(prefix + "sigma"), DType::F64);
-  // sigma = (1 - t') m + t': the smallest t' tells m best.
+  // sigma = (1 - t') m + t': the smallest t' determines m best.
   const auto times = t.as<double>();
   const auto smallest = std::ranges::min_element(times) - times.begin();
   const double part = times[smallest] / kTimesteps;
   const double m = (s.as<double>()[smallest] - part) / (1.0 - part);
-  // Both sides are float32: what is within their rounding of a known value is that value.
+  // sigma and t are float32: m is replaced by a known value within the rounding.
   constexpr double kRounding = 1e-6;
   for (const double known : {0.0, schedulers::FlowMatch().sigma_min}) {
     if (std::abs(m - known) < kRounding) {

@@ -12,25 +12,25 @@
 /// Denoising networks in the graphs of cases.
 namespace kinema::verification {
 
-/// Outputs, or other tensors of a graph, by their names in the case.
+/// Outputs or other tensors of a graph, with their names in the case.
 using Named = std::vector<std::pair<std::string, Tensor>>;
 
 /// The options with weights and activations in bfloat16.
 nn::ModelOptions in_bf16(nn::ModelOptions options);
 
-/// The inputs of a network, as cases write them, in a graph. Cases of Wan have latents
+/// The inputs of a network in a graph, with the shapes of the case. Cases of Wan have latents
 /// `hidden_states` [b, c, f, h, w]; cases of SDXL `sample` [b, c, h, w]; cases of Flux tokens
 /// `hidden_states` [b, s, 4 c] with their positions `img_ids` [s, 3], and timesteps in 0..1.
 struct NetworkInputs {
   networks::Inputs inputs;
   Named named;
-  int64_t rows = 0;  // of patches, where latents are tokens
+  int64_t rows = 0;  // of patches, if latents are tokens
   int64_t columns = 0;
 };
 
-/// What a flow's loss on tensors of a case is made of.
+/// A flow's loss on a case's tensors, and its inputs.
 struct FlowLoss {
-  Tensor text;  // the input
+  Tensor text;  // the network's input
   training::FlowBatch flow;
   Tensor prediction;
   Tensor loss;
@@ -41,29 +41,31 @@ class NetworkGraph : public CaseGraph {
  public:
   NetworkGraph(const Run& run, networks::Network network, const nn::ModelOptions& options,
                std::span<const nn::ParamSpec> specs, std::vector<pjrt::Buffer> values);
-  /// With the parameters in these files, which must be exactly the network's. What adapters add is
-  /// merged into the weights, or kept apart where the options have ranks for it.
+  /// With the parameters of these files, which must have exactly the network's names. Adapters are
+  /// merged into the weights, or applied separately if the options have ranks for them.
   NetworkGraph(const Run& run, const networks::Network& network, const nn::ModelOptions& options,
                const weights::Checkpoint& files, std::span<const weights::Adapter> adapters = {});
-  /// The network that the files say; or that of the case's model.
+  /// The network of the files, or of the case's model.
   NetworkGraph(const Run& run, const nn::ModelOptions& options, const weights::Checkpoint& files);
   NetworkGraph(const Run& run, const nn::ModelOptions& options)
       : NetworkGraph(run, options, weights::Checkpoint::open(run.c.model())) {}
 
-  /// The case's inputs `PREFIXNAME`. Unless all must be there, `NAME` stands for a missing one.
+  /// The case's inputs `PREFIXNAME`. Unless `all` is set, `NAME` is used for a missing one.
   NetworkInputs given(const std::string& prefix = "", bool all = true);
-  /// What the network predicts, as the case writes latents.
+  /// The network's prediction, with the shape of the case's latents.
   Tensor prediction(const NetworkInputs& given);
-  /// Runs it on the case's inputs: `output`, and the case's taps `tap.NAME` that it offers.
+  /// Runs the network on the case's inputs: `output`, and those of the case's taps `tap.NAME` that
+  /// the network has.
   Values predict();
-  /// The output alone, of the same inputs.
+  /// Only the output, for the same inputs.
   HostArray predicted(const std::string& prefix = "", bool all = true);
 
-  /// The loss of a flow on tensors `PREFIXlatents`, `PREFIXnoise`, `PREFIXtimestep` and
-  /// `PREFIXencoder_hidden_states` of the case.
+  /// The flow loss of the case's tensors `PREFIXlatents`, `PREFIXnoise`, `PREFIXtimestep` and
+  /// `PREFIXencoder_hidden_states`.
   FlowLoss flow_loss(const std::string& prefix);
-  /// Outputs `PREFIXprediction`, `PREFIXloss`, the norm of the parameters' gradients
-  /// `PREFIXgrad_norm`, gradients `PREFIXgrad.PATH`, and those of other tensors under their names.
+  /// Adds outputs `PREFIXprediction`, `PREFIXloss`, the norm of the parameters' gradients
+  /// `PREFIXgrad_norm`, gradients `PREFIXgrad.PATH`, and the gradients of `others` with their
+  /// names.
   void output_gradients(const std::string& prefix, Tensor prediction, Tensor loss,
                         const Named& others = {});
 
@@ -73,7 +75,7 @@ class NetworkGraph : public CaseGraph {
   std::vector<Tensor> params;
 };
 
-/// The sigma_min with which the case's `PREFIXsigma` [b] was made from `PREFIXtimestep` [b].
+/// The sigma_min with which the case's `PREFIXsigma` [b] was computed from `PREFIXtimestep` [b].
 double sigma_min_of(const Case& c, const std::string& prefix);
 
 }  // namespace kinema::verification

@@ -1,4 +1,4 @@
-// Networks: predictions and gradients, with adapters, and of files in other programs' names.
+// Networks: predictions and gradients, with adapters, and files with other programs' names.
 #include <algorithm>
 #include <charconv>
 #include <optional>
@@ -44,7 +44,7 @@ std::optional<AdaptedTensor> read_adapted_name(const std::string& tensor) {
   return read.ec == std::errc() && read.ptr == end ? std::optional(out) : std::nullopt;
 }
 
-/// The LoRA file `lora/NAME.safetensors` of the case's set; none without a name.
+/// The LoRA file `lora/NAME.safetensors` of the case's set; empty without a name.
 std::vector<Adapter> adapter_named(const Run& run, const std::string& name, double scale = 1.0) {
   if (name.empty()) {
     return {};
@@ -54,13 +54,13 @@ std::vector<Adapter> adapter_named(const Run& run, const std::string& name, doub
       {.lora = std::make_shared<const weights::Lora>(weights::Lora::open(path)), .scale = scale}};
 }
 
-/// The case's network: `about` names it, or its pipeline.
+/// The folder of the case's network: `about` names it, or its pipeline.
 fs::path network_folder(const Case& c) {
   std::error_code ignored;
   return fs::exists(c.model() / "unet", ignored) ? c.model() / "unet" : c.model();
 }
 
-/// A network's `output` with adapters merged, or kept apart (`applied`).
+/// A network's `output` with adapters merged, or applied separately (`applied`).
 HostArray adapted_output(const Run& run, std::span<const Adapter> adapters, bool applied) {
   const Checkpoint files = Checkpoint::open(network_folder(run.c));
   const networks::Network network = networks::open(files);
@@ -71,7 +71,7 @@ HostArray adapted_output(const Run& run, std::span<const Adapter> adapters, bool
   return NetworkGraph(run, network, options, files, adapters).predicted();
 }
 
-/// One of a text encoder's results, `penultimate_2`, with adapters merged.
+/// One result of a text encoder, such as `penultimate_2`, with adapters merged.
 HostArray adapted_text(const Run& run, const std::string& what, std::span<const Adapter> adapters) {
   const bool second = what != "penultimate";
   const Checkpoint files =
@@ -83,7 +83,7 @@ HostArray adapted_text(const Run& run, const std::string& what, std::span<const 
   return value_of(states, what == "text_embeds" ? what : "penultimate");
 }
 
-/// The network of a configuration with the parameters of a file in other names: `output`.
+/// `output` of a configuration's network, with the parameters of a file with other names.
 void predict_file(const Run& run, const fs::path& config, const fs::path& file) {
   run.attempt("output", [&] {
     const networks::Network network = networks::from_config(io::Json::read(config));
@@ -92,7 +92,7 @@ void predict_file(const Run& run, const fs::path& config, const fs::path& file) 
   });
 }
 
-/// What the autoencoder in a file makes of the case's `latents`: `decoded`.
+/// `decoded`: the case's `latents`, decoded by the autoencoder in a file.
 void decode_by_file(const Run& run, const fs::path& config, const fs::path& file) {
   const kl::AutoencoderConfig sizes = kl::parse_config(io::Json::read(config));
   const Checkpoint files = Checkpoint::open(file, weights::kVae);
@@ -120,7 +120,7 @@ void predict_variants(const Run& run) {
   for (const std::string& tensor : run.c.names("")) {
     const size_t dot = tensor.find('.');
     if (dot == std::string::npos || tensor.starts_with("text")) {
-      continue;  // an input, or of a text encoder
+      continue;  // an input, or a text encoder's tensor
     }
     const std::string folder = "transformer_" + tensor.substr(0, dot);
     for (const Run& form : run.forms()) {
@@ -135,7 +135,7 @@ void predict_variants(const Run& run) {
   encode_umt5_variants(run);
 }
 
-/// A network's outputs with adapters; of a pipeline those of its text encoders too.
+/// A network's outputs with adapters; for a pipeline also those of its text encoders.
 void predict_with_adapters(const Run& run, bool with_text) {
   for (const std::string& name : run.c.names("")) {
     const std::optional<AdaptedTensor> tensor = read_adapted_name(name);
@@ -144,7 +144,7 @@ void predict_with_adapters(const Run& run, bool with_text) {
     }
     for (const Run& form : run.forms()) {
       for (const bool applied : {false, true}) {
-        // Text encoders have no room for products of their own.
+        // Text encoders only support merged adapters.
         if (applied && (tensor->file.empty() || tensor->what != "output")) {
           continue;
         }
@@ -175,7 +175,7 @@ void predict_flux_file(const Run& run) {
   for (const Run& form : run.forms()) {
     predict_file(form, run.path("config"), file);
   }
-  // The autoencoder's file is that of flux_dev to the bit.
+  // The autoencoder's file has the same bits as flux_dev's.
   const Checkpoint folder = Checkpoint::open(run.c.folder() / "flux_dev" / "vae", weights::kVae);
   const Checkpoint alone =
       Checkpoint::open(file.parent_path() / "flux_ae.safetensors", weights::kVae);
@@ -258,7 +258,8 @@ std::vector<Kind> network_kinds() {
       {"flux_transformer flux_transformer_schnell flux_transformer_edge sdxl_unet sdxl_unet_odd",
        predict, EACH},
       {"flux_transformer_grad sdxl_unet_grad", differentiate_image_network, EACH},
-      // bfloat16 keeps 8 bits: the reference's own run is half a percent of the largest value off.
+      // bfloat16 has 8 bits: the reference's own result is off by half a percent of the largest
+      // value.
       {"variants",
        predict_variants,
        ONE,

@@ -36,7 +36,7 @@ HostArray each_of(const HostArray& batch, const std::function<HostArray(const Ho
   return joined(out);
 }
 
-/// The parts of one side of Wan's autoencoder on the one frame of case 0: `tap.encoder.NAME`.
+/// The taps of Wan's encoder or decoder on the single frame of case 0: `tap.encoder.NAME`.
 void add_video_taps(const Run& run, bool encodes) {
   const std::string prefix = encodes ? "tap.encoder." : "tap.decoder.";
   if (run.c.names(prefix).empty()) {
@@ -55,7 +55,7 @@ void add_video_taps(const Run& run, bool encodes) {
   run.add_all(prefix, graph.run(), failed("", "", "the model offers no such value"));
 }
 
-/// All values of the case's tensors `PREFIXimage` and `PREFIXlatents`; of `case0.` with taps.
+/// All results for the case's tensors `PREFIXimage` and `PREFIXlatents`; for `case0.` with taps.
 Values code_image(const Run& run, const kl::AutoencoderConfig& config, const std::string& prefix) {
   const bool tapped = prefix == "case0.";
   const io::ModelFolder files = io::ModelFolder::open(run.c.model());
@@ -101,7 +101,7 @@ HostArray pixels_of_frames(const HostArray& frames) {
   return out;
 }
 
-/// Records of every shard of a folder, in order of name.
+/// Records of every shard of a folder, sorted by name.
 std::vector<data::Sample> read_records(const fs::path& folder) {
   std::set<fs::path> shards;
   for (const auto& entry : fs::directory_iterator(folder)) {
@@ -120,7 +120,7 @@ std::vector<data::Sample> read_records(const fs::path& folder) {
   return records;
 }
 
-/// Records of `dataset/tfrecords/SET` against the latents of the same clips, in order.
+/// Compares records of `dataset/tfrecords/SET` with the latents of the same clips, in order.
 void add_records(const Run& run, const std::string& set, bool complete) {
   const std::string name = "tfrecords/" + set;
   run.attempt(name, [&] {
@@ -216,7 +216,7 @@ void read_dataset(const Run& run) {
               media::read_video(run.c.folder() / "dataset" / "videos" / (clip + ".mp4")).frames);
     });
   }
-  // Latents of the clips whose frames are in the case: our own decoding may differ by a level.
+  // Latents of the clips with the case's frames: kinema's decoding may differ by one level.
   run.attempt("latents", [&] {
     const std::string& models = run.about("model").as_string();
     const encoders::WanAutoencoder vae =
@@ -247,8 +247,8 @@ std::vector<Kind> picture_kinds() {
         {"*", kStates}}},
       {"vae vae22", code_videos, ONE, {{"*", kStates}}},
       {"flux_vae sdxl_vae", code_images},
-      // Records hold the very bits; of bfloat16 half a unit of the last of 8 bits may be off. Of
-      // decoded frames it is swscale's rounding against a plain BT.601 conversion.
+      // Records contain the exact bits; bfloat16 may be off by half a unit of the last of 8 bits.
+      // Decoded frames: swscale's rounding against a plain BT.601 conversion.
       {"dataset",
        read_dataset,
        ONE,

@@ -26,7 +26,7 @@ using schedulers::ScheduleConfig;
 bool is_wan(const PipelineFolder& folder) { return folder.class_name.starts_with("Wan"); }
 bool is_flux(const PipelineFolder& folder) { return folder.class_name.starts_with("Flux"); }
 
-/// The case's folder, run as the class that the case names: TI2V takes an image or none.
+/// The case's folder, with the pipeline class of the case: TI2V works with or without an image.
 PipelineFolder folder_of(const Case& c) {
   PipelineFolder folder =
       sample::read_pipeline_folder(c.folder() / c.about().at("pipeline").as_string());
@@ -37,8 +37,8 @@ PipelineFolder folder_of(const Case& c) {
   return folder;
 }
 
-/// The folder's own schedule, or what the case says in its place: a configuration with its class,
-/// or `FlowMatchEulerDiscreteScheduler(shift=3)`.
+/// The folder's schedule, or the case's override: a configuration with its class, or
+/// `FlowMatchEulerDiscreteScheduler(shift=3)`.
 std::optional<ScheduleConfig> schedule_of(const Case& c, const PipelineFolder& folder) {
   const Json& scheduler = c.about().at("scheduler");
   if (scheduler.is_object() && !is_wan(folder)) {
@@ -78,7 +78,7 @@ data::PictureSizes picture_sizes(const Json& call, const std::string& prefix) {
   return out;
 }
 
-/// A text; of pipelines that make images also each of a list.
+/// A text; for image pipelines also each text of a list.
 std::vector<std::string> texts_of(const Json& value, const PipelineFolder& folder) {
   if (is_wan(folder) || !value.is_array()) {
     return {value.as_string()};
@@ -87,7 +87,7 @@ std::vector<std::string> texts_of(const Json& value, const PipelineFolder& folde
   return strings(value);
 }
 
-/// The call's arguments, those of pipelines that make images and of Wan's.
+/// The arguments of the call, for image pipelines and for Wan's.
 sample::GenerateRequest request_of(const Case& c, const PipelineFolder& folder) {
   const Json& call = c.about().at("call");
   const auto texts = [&](const char* key) {
@@ -110,7 +110,7 @@ sample::GenerateRequest request_of(const Case& c, const PipelineFolder& folder) 
       *to = negative.front();
     }
   }
-  // In cases of networks that make images, `image` is what is made.
+  // In cases of image networks, `image` is the result.
   for (const auto& [name, image] :
        {std::pair{"image", &out.images.first}, {"last_image", &out.images.last}}) {
     if (is_wan(folder) && c.has(name)) {
@@ -186,7 +186,7 @@ sample::PipelineParts parts_of(const Run& run, const PipelineFolder& folder) {
   return parts;
 }
 
-/// What the transformer is shown at the first step.
+/// The transformer's input at the first step.
 HostArray first_model_input(const Run& run, const sample::DenoiseBatch& batch) {
   CaseGraph graph(run);
   const Tensor x = graph.input(batch.latents);
@@ -195,8 +195,8 @@ HostArray first_model_input(const Run& run, const sample::DenoiseBatch& batch) {
   return graph.run().front().second;
 }
 
-/// The prompts of a video by the encoder alone: without guidance there is no negative one in what
-/// the network is given. The empty text stands for one that the case does not have.
+/// The text states of a video's prompts, directly from the encoder: without guidance the batch has
+/// no negative prompt. A prompt that the case lacks is empty text.
 void add_prompts(const Run& run, const encoders::TextEncoder& encoder) {
   for (const std::string key : {"prompt", "negative_prompt"}) {
     if (run.has(key + "_embeds")) {
@@ -207,7 +207,7 @@ void add_prompts(const Run& run, const encoders::TextEncoder& encoder) {
   }
 }
 
-/// Prompts of images as the network is given them, and its first input.
+/// The text states of an image's prompts in the network's batch, and its first input.
 void add_batch(const Run& run, const PipelineFolder& folder, const sample::DenoiseBatch& batch) {
   if (!is_wan(folder)) {
     run.add_known("prompt_embeds", batch.text);
@@ -222,7 +222,7 @@ void add_batch(const Run& run, const PipelineFolder& folder, const sample::Denoi
   }
 }
 
-/// How many steps another expert was used for than in the reference.
+/// The number of steps with another expert than in the reference.
 void add_experts(const Run& run, const std::vector<std::string>& experts) {
   Row row{.tensor = "model_per_step"};
   const std::vector<std::string> expected = strings(run.about("model_per_step"));

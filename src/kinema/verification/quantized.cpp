@@ -21,7 +21,7 @@ using nn::QuantizedProduct;
 
 constexpr Precision kHighest = Precision::HIGHEST;
 
-/// The mode that a case is of, with every module quantized.
+/// The case's quantization mode, for all modules.
 nn::Quantization quantization_of(const io::Json& about) {
   const std::string& mode = about.at("quantization").as_string();
   nn::Quantization out;
@@ -33,7 +33,7 @@ nn::Quantization quantization_of(const io::Json& about) {
   return out;
 }
 
-/// `how` with the calibrations that a case's JSON says.
+/// `how` with the calibrations in a case's JSON.
 QuantizedProduct calibrated(QuantizedProduct how, const io::Json& keys) {
   const auto read = [&](const char* key) { return nn::calibration(keys.at(key).as_string()); };
   how.weight = read("weight_quantization_calibration_method");
@@ -42,7 +42,8 @@ QuantizedProduct calibrated(QuantizedProduct how, const io::Json& keys) {
   return how;
 }
 
-/// The operations of a case: what they read, and what they compute that the case has values of.
+/// The operations of a case: their inputs, and those of their results for which the case has
+/// values.
 class Operations {
  public:
   explicit Operations(const Run& run)
@@ -51,8 +52,8 @@ class Operations {
   QuantizedProduct product() const { return quantization_.product(); }
   Values run() { return graph_.run(); }
 
-  /// PREFIXy = f(PREFIXNAME of each operand), and its gradients PREFIXdNAME for PREFIXdy. `inside`
-  /// stands before the names of results.
+  /// Adds PREFIXy = f(PREFIXNAME of each operand), and its gradients PREFIXdNAME for PREFIXdy.
+  /// `inside` is inserted before the names of results.
   void add(const std::string& prefix, const std::vector<std::string>& operands,
            const std::function<Tensor(std::span<const Tensor> in)>& f,
            const std::string& inside = "") {
@@ -65,13 +66,13 @@ class Operations {
     const std::vector<Tensor> grads =
         pull_back(std::vector{y}, std::vector{operand(prefix, "dy")}, in);
     for (size_t i = 0; i < grads.size(); ++i) {
-      const size_t last = operands[i].rfind('.') + 1;  // 0 where there is no point
+      const size_t last = operands[i].rfind('.') + 1;  // 0 without a dot
       output(prefix + inside + operands[i].substr(0, last) + "d" + operands[i].substr(last),
              grads[i]);
     }
   }
 
-  /// Codes and scales of the operands of a linear layer, and of what its gradient is of.
+  /// Adds codes and scales of the operands of a linear layer and of its gradients.
   void add_codes(const std::string& prefix, const QuantizedProduct& how) {
     const auto codes_of = [&](const std::string& name, const auto& calibration) {
       const Tensor x = operand(prefix, name);
@@ -96,7 +97,7 @@ class Operations {
   }
 
  private:
-  /// Operands that a layer does not have are those of `linear`; other operations have all.
+  /// A missing operand is the one of `linear`.
   Tensor operand(const std::string& prefix, const std::string& name) {
     const bool is_layer = prefix != "mlp." && prefix != "attention." && prefix != "conv.";
     const std::string tensor = (is_layer && !run_.has(prefix + name) ? "linear." : prefix) + name;
@@ -133,7 +134,7 @@ Tensor attention_of(std::span<const Tensor> in, double scale, const QuantizedPro
   return squeeze(y, Axis(2));
 }
 
-/// The convolution of x over its patches, [b, channels, f, h, w] as `shape` has it.
+/// The convolution of x over its patches; `shape` is [b, channels, f, h, w].
 Tensor patches_of(std::span<const Tensor> in, const Dims& shape, const QuantizedProduct& how) {
   const Tensor w = in[1];
   nn::Binder binder([&](const std::string&) { return how; });
@@ -145,7 +146,7 @@ Tensor patches_of(std::span<const Tensor> in, const Dims& shape, const Quantized
   return transpose(reshape(embed(in[0], kHighest), tokens), {0, 4, 1, 2, 3});
 }
 
-/// The ways in which the case's JSON says that the network is computed.
+/// The quantization of the network in one of the case's ways.
 nn::Quantization quantization_of_way(const Case& c, const std::string& way) {
   if (way == "plain") {
     return {};
@@ -186,8 +187,9 @@ double distance(const HostArray& a, const HostArray& b) {
   return rms_of_difference(a) / rms_of_difference(HostArray(b.shape));
 }
 
-/// How far quantization moves results from those without, over how far it moves the reference's:
-/// codes that flip change values, but hardly this. `what`: prediction, or the gradients' mean.
+/// Adds the distance of quantized results from exact ones, divided by the same distance in the
+/// reference: codes that flip change single values, but hardly this ratio. `what`: prediction, or
+/// the gradients' mean.
 void add_distance(const Run& run, const std::string& way, const std::string& what,
                   const Values& values, const io::Json& range) {
   double ours = 0.0;
@@ -271,7 +273,7 @@ void predict_quantized(const Run& run) {
 std::vector<Kind> quantization_kinds() {
   using enum Kind::Forms;
   return {
-      // Without quantization nothing flips: limits are those of other networks.
+      // Without quantization no code flips: limits are those of other networks.
       {"quant_model_*",
        predict_quantized,
        ONE,

@@ -35,7 +35,7 @@ Session::Session(const pjrt::Client& device, const Options& asked)
 
 Run::Run(const Case& given, Session& shared, Limits limits, std::vector<Row>& rows)
     : c(given), session(shared), name_(given.name()), limits_(std::move(limits)), rows_(&rows) {
-  // TF32 and bfloat16 products of accelerators are far outside the limits.
+  // TF32 and bfloat16 products of accelerators exceed the limits by far.
   if (session.client.platform_name() != "cpu") {
     options.precision = Precision::HIGHEST;
   }

@@ -28,28 +28,28 @@
 
 namespace kinema::verification {
 
-/// Arrays that were computed, by the names that a case has for them.
+/// Computed arrays, with their names in the case.
 using Values = std::vector<std::pair<std::string, HostArray>>;
 
-/// The array of that name, or null.
+/// The array with this name, or null.
 const HostArray* find_value(const Values& values, std::string_view name);
-/// The array of that name; throws an Error when there is none.
+/// The array with this name; throws an Error if there is none.
 const HostArray& value_of(const Values& values, std::string_view name);
 
 /// A spec's stacked tensor as one array per layer under the checkpoint's key, or the array itself.
 Values unstack(const nn::ParamSpec& spec, const HostArray& stacked);
 
-/// What the cases of one run share: the device and the programs compiled so far.
+/// Shared by the cases of one run: the device, compiled programs and loaded models.
 struct Session {
   Session(const pjrt::Client& device, const Options& asked);
 
   pjrt::Client client;
   Options options;
   std::shared_ptr<sample::StepPrograms> step_programs;
-  std::map<std::string, runtime::Program> programs;  // by their graphs' text
+  std::map<std::string, runtime::Program> programs;  // by the text of their graphs
   std::map<std::string, std::any> models;            // see shared
 
-  /// What `make` makes, as a shared pointer; once for each key.
+  /// The result of `make`, a shared pointer, cached by key.
   template <typename Make>
   auto shared(const std::string& key, const Make& make) {
     std::any& known = models[key];
@@ -60,7 +60,7 @@ struct Session {
   }
 };
 
-/// A row that counts: how many of the prompts differ, and how the first does.
+/// A row that counts prompts with another result, and describes the first.
 struct Count {
   Row row;
 
@@ -76,59 +76,58 @@ struct Count {
   }
 };
 
-/// One case, in one of the forms that models are computed in: what it gives, and the comparer that
-/// makes its rows, each of an array that was computed and the case's tensor of the same name, by
-/// the case's limits.
+/// One case in one form of its models: its inputs, and the comparisons. Each comparison is a row: a
+/// computed array against the case's tensor with the same name, within the case's limits.
 class Run {
  public:
   Run(const Case& given, Session& shared, Limits limits, std::vector<Row>& rows);
 
   const Case& c;
   Session& session;
-  /// How models are computed: in f32 at the device's highest precision; blocks as a loop unless
-  /// that is switched off.
+  /// Models are computed in f32 at the device's highest precision, with blocks as a scan unless
+  /// that is off.
   nn::ModelOptions options;
 
   bool has(const std::string& tensor) const { return c.has(tensor); }
   HostArray tensor(const std::string& name) const { return c.tensor(name); }
-  /// The member of the case's JSON.
+  /// A member of the case's JSON.
   const io::Json& about(std::string_view key) const { return c.about().at(key); }
-  /// The file or folder of the case's set that the JSON names there.
+  /// The file or folder of the case's set that a member of the JSON names.
   std::filesystem::path path(std::string_view key) const {
     return c.folder() / about(key).as_string();
   }
   const runtime::ProgramOptions& program() const { return session.options.program; }
 
-  /// The forms that are asked for: blocks one after the other, and `NAME (scan)` as a loop.
+  /// The requested forms: unrolled blocks, and `NAME (scan)`.
   std::vector<Run> forms() const;
-  /// The same with `suffix` behind the case's name, or with a limit before the others.
+  /// A copy with `suffix` after the case's name, or with a limit before the others.
   Run with(const std::string& suffix) const;
   Run with(const std::string& pattern, const Limit& limit) const;
 
-  /// A row for a tensor that the case must have; or against another array.
+  /// Adds a row for a tensor that the case must have; or against another array.
   void add(const std::string& tensor, const HostArray& value) const;
   void add(const std::string& tensor, const HostArray& value, const HostArray& expected) const;
   void add(const Values& values) const;
-  /// A row where the case has the tensor.
+  /// Adds a row if the case has the tensor.
   void add_known(const std::string& tensor, const HostArray& value) const;
   void add_known(const Values& values) const;
-  /// The worst of several rows: one that misses its limit, else that of the largest difference.
+  /// Adds the worst of several rows: one that fails, else the one with the largest difference.
   void add_worst(const std::string& tensor, std::span<const HostArray> values,
                  std::span<const HostArray> expected) const;
-  /// Rows for the case's tensors that begin with `prefix`, in its order; of those that were not
-  /// computed `absent`, or none.
+  /// Adds rows for the case's tensors that start with `prefix`, in its order; for tensors that were
+  /// not computed `absent`, or no row.
   void add_all(const std::string& prefix, const Values& values, std::optional<Row> absent) const;
-  /// Of these only the ones that were not computed.
+  /// The same, only for tensors that were not computed.
   void add_absent(const std::string& prefix, const Values& values, std::optional<Row> absent) const;
-  /// A row that was made otherwise, under this case's name.
+  /// Adds a row from another comparison, with this case's name.
   void add(Row row) const;
 
-  /// What `absent` may be: a failure, or `unsupported`. A loop over the blocks offers nothing
-  /// inside them, so that there is none; one after the other must offer all.
+  /// Values for `absent`: a failure, or `unsupported`. With a scan over the blocks, tensors inside
+  /// them are not available, so these are nothing; unrolled blocks must have all.
   std::optional<Row> fails() const;
   std::optional<Row> is_unsupported() const;
 
-  /// The rows that `make` adds; where it throws, one that says why there is no such tensor.
+  /// Calls `make`, which adds rows; if it throws, adds a failed row for `tensor`.
   template <typename Make>
   void attempt(const std::string& tensor, const Make& make) const {
     try {
@@ -151,26 +150,24 @@ class CaseGraph {
  public:
   explicit CaseGraph(const Run& run) : run_(run) {}
 
-  /// Inputs for parameters, with their values; or with those of files, and what adapters add to
-  /// them.
+  /// Adds inputs for parameters, with these values, or with those of files with adapters merged.
   std::vector<Tensor> parameters(std::span<const nn::ParamSpec> specs,
                                  std::vector<pjrt::Buffer> values);
   std::vector<Tensor> parameters(std::span<const nn::ParamSpec> specs,
                                  const weights::Checkpoint& files,
                                  std::span<const weights::Adapter> adapters = {});
-  /// An input with this value, or the case's tensor of that name.
+  /// Adds an input with this value, or with that of the case's tensor.
   Tensor input(const HostArray& value, const std::string& name = "");
   Tensor input(const std::string& name) { return input(run_.tensor(name), name); }
-  /// A name that is already there keeps its first value.
+  /// Adds an output; a second value with the same name is ignored.
   void output(const std::string& name, Tensor value);
-  /// Tensors of the specs' shapes: each layer of a stack is an output, PREFIX before its key in
-  /// checkpoints.
+  /// Adds tensors with the specs' shapes as outputs: one per layer of a stack, named PREFIX and its
+  /// key in checkpoints.
   void outputs(const std::string& prefix, std::span<const nn::ParamSpec> specs,
                std::span<const Tensor> values);
-  /// A model's tap: what the case has a tensor PREFIXname for becomes an output.
+  /// A tap for models: values for which the case has a tensor PREFIXname become outputs.
   std::function<void(const std::string& name, Tensor value)> tap(const std::string& prefix);
-  /// Compiles and runs; the outputs in the order in which they were named. Graphs that emit the
-  /// same text share a program.
+  /// Compiles and runs; returns the outputs in order. Graphs with the same text share a program.
   Values run();
 
  protected:
@@ -178,7 +175,7 @@ class CaseGraph {
 
  private:
   struct Output {
-    std::string name;  // or what goes before the keys of `spec`
+    std::string name;  // or the prefix of the keys of `spec`
     Tensor value;
     std::optional<nn::ParamSpec> spec;
   };

@@ -1,4 +1,4 @@
-// Schedules of samplers, what they make of a sample, and how training draws and weighs noise.
+// Schedules of samplers, their steps, and sampling and weights of timesteps in training.
 #include <cmath>
 #include <cstdlib>
 #include <optional>
@@ -23,11 +23,11 @@ using schedulers::Schedule;
 using schedulers::ScheduleConfig;
 using schedulers::TimestepBias;
 
-/// What a schedule makes of a sample, step by step.
+/// The samples of a schedule, step by step.
 struct Followed {
-  HostArray samples;  // [steps + 1, ...], the first is the one given
-  HostArray inputs;   // [steps, ...]: what the model was shown
-  HostArray outputs;  // [steps, ...]: what it predicted
+  HostArray samples;  // [steps + 1, ...], starting with the given sample
+  HostArray inputs;   // [steps, ...]: the model's inputs
+  HostArray outputs;  // [steps, ...]: the model's outputs
 };
 
 /// The fixtures' stand-in for a model, v(x, t) = (0.4 + t/2000) x - 0.5 cond + 0.1 sin(3 x).
@@ -41,7 +41,7 @@ HostArray zeros_of(const HostArray& one, int64_t count) {
   return HostArray(shape);
 }
 
-/// From `x`, with the model outputs [steps, ...] given or, where there are none, the stand-in's.
+/// Samples from `x`, with the given model outputs [steps, ...] or, if empty, the stand-in's.
 Followed follow(const Schedule& schedule, const HostArray& x, const HostArray& cond,
                 const HostArray& outputs = {}) {
   check(x.shape.elements() == cond.shape.elements(),
@@ -79,7 +79,7 @@ Followed follow(const Schedule& schedule, const HostArray& x, const HostArray& c
   return out;
 }
 
-/// The number behind `word` in a dotted name.
+/// The number after `word` in a dotted name.
 std::optional<double> number_after(const std::string& key, std::string_view word) {
   const size_t at = key.find(word);
   if (at == std::string::npos) {
@@ -90,7 +90,8 @@ std::optional<double> number_after(const std::string& key, std::string_view word
   return end == key.c_str() + at + word.size() ? std::nullopt : std::optional(value);
 }
 
-/// The tensors of a video's schedule `unipc.shift3.steps20`; outputs are given or the stand-in's.
+/// Adds the tensors of a video's schedule `unipc.shift3.steps20`; the model's outputs are the
+/// case's or the stand-in's.
 void add_wan_schedule(const Run& run, const std::string& key, const ScheduleConfig& config,
                       int64_t steps) {
   const Schedule schedule = schedulers::make_schedule(config, steps);
@@ -110,7 +111,7 @@ void add_wan_schedule(const Run& run, const std::string& key, const ScheduleConf
   run.add_known(key + ".final", part_of(samples, schedule.size()));
 }
 
-/// The tensors of an image's schedule, `euler.leading.steps4`.
+/// Adds the tensors of an image's schedule, `euler.leading.steps4`.
 void add_image_schedule(const Run& run, const std::string& key, const Schedule& schedule,
                         const HostArray& start) {
   const Followed followed = follow(schedule, start, run.tensor("cond"));
@@ -121,7 +122,7 @@ void add_image_schedule(const Run& run, const std::string& key, const Schedule& 
                  {key + ".model_outputs", followed.outputs}});
 }
 
-/// `logit_normal_shifted`: the densities of the case, by its words.
+/// The case's timestep densities, by name: `logit_normal_shifted`.
 FlowMatch flow_of(const std::string& kind) {
   FlowMatch flow = schedulers::kFluxFlow;
   flow.density =
@@ -162,7 +163,7 @@ void follow_flux_schedules(const Run& run) {
         .sampler = schedulers::Sampler::FLOW_MATCH_EULER, .shift = 1.0, .even_sigmas = true};
     if (!key.starts_with("schnell")) {
       config.dynamic_shift = schedulers::DynamicShift{};
-      // MaxDiffusion's line begins at the text's length.
+      // MaxDiffusion's line starts at the text's length.
       if (const auto length = number_after(key, ".length")) {
         config.dynamic_shift->base_tokens = static_cast<int64_t>(*length);
       }
@@ -213,7 +214,7 @@ void draw_flux_objective(const Run& run) {
               return weighing.weight(1000.0 * s);
             }));
   }
-  // MaxDiffusion draws one of as many levels as it samples with, all alike often.
+  // MaxDiffusion draws one of as many levels as the sampler has steps, with equal probability.
   const int64_t count = run.tensor("maxdiffusion.drawn").shape.elements();
   const FlowMatch levels{.shift = 1.0, .sigma_min = 0.0, .levels = count};
   std::vector<float> values;

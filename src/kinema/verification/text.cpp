@@ -19,8 +19,8 @@ namespace {
 
 constexpr int64_t kNoLimit = int64_t{1} << 40;
 
-/// `ids` of prompts, and `mask`, which is 1 where there is a token: padded to the width of the
-/// case's table `PREFIXids`.
+/// `ids` of prompts, and `mask`, which is 1 at tokens: padded to the width of the case's table
+/// `PREFIXids`.
 template <typename Tokenizer>
 Values token_table(const Case& c, const Tokenizer& tokenizer, const std::string& prefix,
                    const std::vector<std::string>& prompts) {
@@ -39,8 +39,8 @@ Values token_table(const Case& c, const Tokenizer& tokenizer, const std::string&
   return {{prefix + "ids", ids}, {prefix + "mask", mask}};
 }
 
-/// Token ids and tokens of each prompt, and the table `ids`, where they are cut and padded. In
-/// cases of Wan prompts are cleaned first, and counted tokens are cut too; there is a `mask`.
+/// Compares token ids and tokens of each prompt, and the truncated and padded table `ids`. In cases
+/// of Wan, prompts are cleaned first, counted tokens are truncated too, and there is a `mask`.
 template <typename Tokenizer, bool wan = false>
 void tokenize(const Run& run) {
   const auto tokenizer = Tokenizer::open(run.path("tokenizer"));
@@ -87,8 +87,8 @@ Tensor embedded(CaseGraph& graph, const io::TensorView& table, const HostArray& 
       convert(weights::embedding_rows(table, ids.shape.dims, ids.as<int64_t>()), DType::F32));
 }
 
-/// The encoder of T5 or UMT5 on ids [b, t], with a mask of their shape or without one (null), as
-/// `output`. `taps` begins the case's names of intermediate values.
+/// The encoder of T5 or UMT5 on ids [b, t], with a mask of the same shape or without one (null), as
+/// `output`. `taps`: the prefix of the case's names of intermediate values.
 Values t5_states(const Run& run, const std::filesystem::path& folder, const HostArray& ids,
                  const HostArray* mask, const std::string& output, const std::string& taps) {
   const io::ModelFolder files = io::ModelFolder::open(folder);
@@ -205,7 +205,7 @@ void encode_captions(const Run& run) {
   const std::string& models = run.about("model").as_string();  // "X/vae, X/text_encoder"
   const size_t end = models.find("/text_encoder");
   check(end != std::string::npos, "[verify] {} names no text_encoder", run.about("model").where());
-  const size_t start = models.rfind(' ', end) + 1;  // 0 where there is no space
+  const size_t start = models.rfind(' ', end) + 1;  // 0 without a space
   const auto clips = data::list_clips(run.c.folder() / "dataset");
   for (const std::string& stem : run.c.names_before(".encoder_hidden_states", "clip_")) {
     const auto clip = std::ranges::find_if(

@@ -1,4 +1,4 @@
-// Training steps of networks, of low-rank adapters and of two experts.
+// Training steps of networks, of adapters and of two experts.
 #include <algorithm>
 #include <array>
 #include <map>
@@ -24,16 +24,16 @@ namespace {
 
 using runtime::Array;
 
-/// Step i of a case: the batch, and what else would be drawn.
+/// Step i of a case: the batch, and the values that training would draw at random.
 struct GivenStep {
   data::Batch batch;
-  std::vector<HostArray> draw;  // noise, timesteps, weights, and guidance where it is taken
+  std::vector<HostArray> draw;  // noise, timesteps, weights, and guidance if it is an input
 };
 
-/// Whether the case's network that makes images learns a flow, and so has sigmas.
+/// True if the case's image network is a flow, and so has sigmas.
 bool is_image_flow(const Case& c) { return c.has("step0.sigma"); }
 
-/// The weights of step i's samples; ones where the case has none. Those of videos are a table.
+/// The weights of step i's samples; ones if the case has none. In cases of videos they are a table.
 HostArray weights_of(const Case& c, int64_t i, int64_t samples, const networks::Sizes& sizes) {
   const std::string own = fmt::format("step{}.loss_weight", i);
   const std::string table = "loss_weights";
@@ -49,8 +49,8 @@ HostArray weights_of(const Case& c, int64_t i, int64_t samples, const networks::
   return part_of(all, i);
 }
 
-/// Step i: timesteps are a video's as they are, a diffusion's as floats, an image's flow by its
-/// sigmas. An image's latents [b, c, h, w] become [b, c, 1, h, w].
+/// Step i. A video's timesteps are used as they are, a diffusion's as floats, those of an image
+/// flow come from its sigmas. An image's latents [b, c, h, w] become [b, c, 1, h, w].
 GivenStep read_step(const Case& c, int64_t i, const networks::Sizes& sizes) {
   const auto tensor = [&](const char* name) { return c.tensor(fmt::format("step{}.{}", i, name)); };
   const auto as_video = [&](HostArray latents) {
@@ -92,7 +92,7 @@ training::BatchShapes shapes_of(const data::Batch& batch) {
   return out;
 }
 
-/// The step of the case's `optimizer` and of what its network learns.
+/// The step with the case's `optimizer` and its network's objective.
 training::StepOptions step_options(const Case& c, const networks::Sizes& sizes) {
   const io::Json& optimizer = c.about().at("optimizer");
   training::StepOptions out{.adamw = {.b1 = optimizer.at("b1").as_number(),
@@ -111,18 +111,18 @@ training::StepOptions step_options(const Case& c, const networks::Sizes& sizes) 
     out.objective.diffusion = training::DiffusionObjective{};
   }
   if (sizes.takes_guidance) {
-    out.objective.guidance = 0.0;  // comes with the draws
+    out.objective.guidance = 0.0;  // replaced by the drawn values
   }
   return out;
 }
 
-/// Tensors `lora.PATH` of a case, layers stacked as the spec has them.
+/// Tensors `lora.PATH` of a case, with layers stacked as in the spec.
 HostArray factor_of(const Case& c, const nn::ParamSpec& spec, const networks::Sizes& sizes) {
   HostArray out(spec.shape);
   auto at = out.bytes.begin();
   for (int64_t layer = 0; layer < spec.count(); ++layer) {
     const std::string key = "lora." + spec.key(layer);
-    // In cases of images every B begins as zeros, and is not there.
+    // In cases of images every B starts as zeros, and is not stored.
     const bool is_zero = sizes.makes_images && !c.has(key) && key.find("lora_B") != key.npos;
     const HostArray one =
         is_zero ? HostArray(spec.layer_shape()) : convert(c.tensor(key), spec.shape.dtype);
@@ -131,8 +131,8 @@ HostArray factor_of(const Case& c, const nn::ParamSpec& spec, const networks::Si
   return out;
 }
 
-/// Steps of a case on one state, with a program for each number of samples: of a model, or of
-/// low-rank factors beside it, of the rank that the case says.
+/// Steps of a case on one state, with one program per number of samples; they train a model, or an
+/// adapter with the case's rank.
 class Training {
  public:
   Training(const Run& run, const std::filesystem::path& model, const nn::ModelOptions& how,
@@ -170,13 +170,13 @@ class Training {
   networks::Network network;
   nn::ModelOptions options;
   std::vector<nn::ParamSpec> specs;
-  std::vector<nn::ParamSpec> trained;  // as the state keeps them
+  std::vector<nn::ParamSpec> trained;  // in the state's dtypes
   std::optional<weights::AdapterConfig> adapter;
 
   training::StateView state() const { return {specs, state_}; }
   GivenStep given(int64_t i) const { return read_step(run_.c, i, network.sizes()); }
 
-  /// Step `number` on the batch given.
+  /// Step `number` on the given batch.
   training::StepResult step(int64_t number, const GivenStep& given, bool learns = true) {
     const double learning_rate = run_.about("optimizer").at("learning_rate").as_number();
     std::unique_ptr<training::Trainer>& trainer = trainers_[given.batch.latents.shape.dims[0]];
@@ -193,14 +193,14 @@ class Training {
     return out;
   }
 
-  /// Gradients of a first step, `PREFIXgrad.PATH`: of moments that were zero, Adam's first ones are
-  /// 1 - b1 of them, once they were clipped.
+  /// Compares gradients of a first step, `PREFIXgrad.PATH`: from moments of zero, Adam's first ones
+  /// are 1 - b1 times the clipped gradients.
   void add_first_gradients(const std::string& prefix, const training::StepResult& first) const {
     const training::AdamWOptions& adam = step_.adamw;
     const double clip = adam.max_norm ? std::max(1.0, first.gradient_norm / *adam.max_norm) : 1.0;
     add_arrays(prefix + "grad.", state_.mu, static_cast<float>(clip / (1.0 - adam.b1)));
   }
-  /// `PREFIXparam.PATH`, `PREFIXmu.PATH`, `PREFIXnu.PATH`.
+  /// Compares `PREFIXparam.PATH`, `PREFIXmu.PATH`, `PREFIXnu.PATH`.
   void add_state(const std::string& prefix) const {
     add_arrays(prefix + "param.", state_.trained);
     add_arrays(prefix + "mu.", state_.mu);
@@ -208,7 +208,7 @@ class Training {
   }
 
  private:
-  /// Rows of the parameters that are trained, each times `factor`, where the case has them.
+  /// Adds rows for trained parameters, each times `factor`, if the case has them.
   void add_arrays(const std::string& prefix, std::span<const Array> arrays,
                   float factor = 1.0F) const {
     for (size_t i = 0; i < trained.size(); ++i) {
@@ -224,7 +224,7 @@ class Training {
   std::map<int64_t, std::unique_ptr<training::Trainer>> trainers_;
 };
 
-/// The loss and the gradients' norm over the steps of a case.
+/// The loss and the gradients' norm by step.
 struct Curves {
   std::vector<float> losses;
   std::vector<float> norms;
@@ -247,8 +247,8 @@ std::vector<pjrt::Buffer> copies(const Run& run, std::span<const nn::ParamSpec> 
   return out;
 }
 
-/// Gradients `PREFIXPATH` of the factors on step i's batch, by name; before them the loss under the
-/// name given, if any.
+/// Compares the factors' gradients `PREFIXPATH` on step i's batch, by name; first the loss, if
+/// `loss` names it.
 void add_factor_gradients(const Run& run, const Training& what, int64_t i,
                           const std::string& prefix, const std::string& loss = "") {
   NetworkGraph graph(run, what.network, what.options, what.specs,
@@ -271,8 +271,9 @@ void add_factor_gradients(const Run& run, const Training& what, int64_t i,
   run.add_known(values);
 }
 
-/// The network's `eval.output`s with the factors apart, without them, and merged: the trained
-/// factors are written as a run does, read as generate does and merged; `merged.PATH` too.
+/// Compares the network's `eval.output`s with the adapter applied, without it, and merged: the
+/// trained factors are saved like a run's, then loaded and merged like generate's; also
+/// `merged.PATH`.
 void add_evaluations(const Run& run, const Training& what) {
   const training::StateView state = what.state();
   const std::vector<nn::ParamSpec> base = what.network->parameters(run.options);
@@ -306,7 +307,7 @@ void add_evaluations(const Run& run, const Training& what) {
   }
 }
 
-/// The samples of a video's step that are the expert's; nothing where there are none.
+/// The samples of a video's step that belong to the expert; nothing if there are none.
 std::optional<GivenStep> part_of_expert(GivenStep step, int64_t expert, double boundary) {
   const HostArray timesteps = step.draw[1];
   const auto reduce = [&](HostArray& array) {
@@ -324,8 +325,8 @@ std::optional<GivenStep> part_of_expert(GivenStep step, int64_t expert, double b
   return step.batch.latents.bytes.empty() ? std::nullopt : std::optional(std::move(step));
 }
 
-/// Of factors on a video's network gradients are computed, and outputs are compared at the end;
-/// else gradients are seen in Adam's moments.
+/// For a video's adapter, gradients are computed directly and outputs are compared at the end; else
+/// gradients follow from Adam's moments.
 void train(const Run& run, bool has_factors) {
   Training training(run, run.c.model(), run.options, has_factors);
   const bool computed = has_factors && !training.network.sizes().makes_images;
@@ -356,7 +357,7 @@ void train(const Run& run, bool has_factors) {
 }
 
 void train_network(const Run& run) {
-  // Where a gradient is nearly zero its rounding decides the sign of a whole Adam step.
+  // If a gradient is nearly zero, its rounding determines the sign of a whole Adam step.
   const double learning_rate = run.about("optimizer").at("learning_rate").as_number();
   train(run.with("param.*", {.absolute = 2.0 * learning_rate, .rms = 1e-4}),
         /*has_factors=*/false);
@@ -377,7 +378,7 @@ void train_for_images(const Run& run) { train(run, run.c.about().contains("rank"
 void train_experts(const Run& run) {
   constexpr std::array kPrefixes{"high.", "low."};
   const double boundary = run.about("boundary_timestep").as_number();
-  // Which expert the timesteps belong to, by training's rule and by sampling's.
+  // The expert of each timestep, by the rules of training and of sampling.
   const sample::Experts sampled(run.session.client, sample::read_pipeline_folder(run.path("model")),
                                 {});
   const HostArray timesteps = run.tensor("timesteps");
@@ -396,7 +397,7 @@ void train_experts(const Run& run) {
     double loss = 0;
     for (size_t expert = 0; expert < experts.size(); ++expert) {
       const auto part = part_of_expert(whole, static_cast<int64_t>(expert), boundary);
-      training::StepResult result;  // nothing without samples: the expert is left alone
+      training::StepResult result;  // nothing without samples: the expert is not trained
       if (part) {
         result = experts[expert].step(i, *part);
         loss += result.loss * static_cast<double>(part->draw[1].shape.elements()) /
@@ -428,7 +429,7 @@ std::vector<Kind> training_kinds() {
        {{"loss", kScalar}, {"grad_norm", kScalar}, {"mu.*", kThousandth}, {"nu.*", kThousandth}}},
       {"flux_train flux_train_weighted flux_lora_train sdxl_train sdxl_lora_train sdxl_train_snr",
        train_for_images, EACH},
-      // Of bfloat16 arithmetic: what the case's `bf16` says of it, several times over.
+      // bfloat16 arithmetic: several times the differences in the case's `bf16`.
       {"lora_train lora_train_bf16_base",
        train_adapter,
        ONE,

@@ -17,7 +17,7 @@
 namespace kinema::verification {
 namespace {
 
-/// The kind of a case; null when there is no code for it yet.
+/// The kind of a case; null if this build does not support it.
 const Kind* kind_of(std::string_view name) {
   static const std::vector<Kind> known = [] {
     std::vector<Kind> all;
@@ -56,17 +56,17 @@ std::vector<Row> run_case(const std::filesystem::path& folder, const std::string
   } catch (const Stopped&) {
     throw;
   } catch (const std::exception& error) {
-    // One damaged file or one program that does not compile must not hide the other cases.
+    // A corrupt file, or a program that does not compile, must not hide the other cases.
     return {failed(name, "", error.what())};
   }
 }
 
-/// Cases that share a session, by their position in the list of names. The pipelines share
-/// programs; the others have none in common.
+/// Cases that share a session, as indices in the list of names. Pipelines share programs; other
+/// cases have none in common.
 using Unit = std::vector<size_t>;
 
 std::vector<Unit> units_of(const std::vector<std::string>& names) {
-  // The longest first, so that no thread is left alone with them at the end.
+  // The longest first, so that they do not run alone at the end.
   std::vector<Unit> training;
   std::vector<Unit> others;
   Unit pipelines;
@@ -103,7 +103,7 @@ Report run(const std::filesystem::path& folder, const pjrt::Client& client,
   const std::vector<Unit> units = units_of(names);
   std::vector<std::vector<Row>> rows(names.size());  // by case; each written by one thread
   std::mutex reporting;
-  // Several threads: compiling takes most of the time and uses one core a program.
+  // Several threads: compilation takes most of the time, on one core per program.
   const int threads = options.threads > 0 ? options.threads : std::min(processor_threads(), 4);
   for_each_in_parallel(units.size(), threads, [&](size_t unit) {
     Session session(client, options);
