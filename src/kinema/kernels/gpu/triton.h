@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "kinema/kernels/mlir_text.h"
+
 /// Kernels for GPUs as text: a module of Triton IR in MLIR's generic form, as the compiler inside
 /// XLA takes it (`__gpu$xla.gpu.triton`).
 ///
@@ -23,17 +25,12 @@ struct Type {
 };
 std::string to_string(const Type& type);
 
-/// What an operation gave, or an argument.
-struct Value {
-  std::string name;
-  Type type;
-};
-
-enum class Compare : uint8_t { EQ, NE, LT, LE, GT, GE };
-enum class Reduce : uint8_t { MAX, SUM };
+using Value = MlirValue<Type>;
+using kernels::Compare;
+using kernels::Reduce;
 
 /// The body of a function, written operation by operation. Arithmetic wants operands of one type.
-class Body {
+class Body : public MlirLines {
  public:
   // ---- Scalars ----
   /// The program's place along an axis of the grid, i32.
@@ -85,18 +82,10 @@ class Body {
           body,
       int64_t stages = 0);
 
-  const std::string& text() const { return text_; }
-
  private:
   Value op(const std::string& name, const std::vector<Value>& operands, const Type& result,
            const std::string& properties = {});
   Value constant(const std::string& value, const Type& type);
-  void line(const std::string& text);
-  Value fresh(const Type& type);
-
-  std::string text_;
-  int64_t next_ = 0;
-  int64_t indent_ = 2;
 };
 
 /// A public function over a grid; it takes a pointer to each operand, then to each result of the
