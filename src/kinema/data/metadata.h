@@ -2,7 +2,6 @@
 
 #include <filesystem>
 #include <string>
-#include <string_view>
 #include <vector>
 
 /// Lists of clips beside them: `metadata.jsonl` and `metadata.csv`.
@@ -24,8 +23,5 @@ std::vector<MetadataRow> read_metadata(const std::filesystem::path& path,
 
 /// The names under which a caption may stand, the first that is there counting.
 std::vector<std::string> caption_names(const std::string& caption_column);
-
-/// Without blanks and line ends at both sides.
-std::string trimmed(std::string_view text);
 
 }  // namespace kinema::data
