@@ -13,6 +13,7 @@
 
 #include "kinema/core/error.h"
 #include "kinema/core/printable.h"
+#include "kinema/core/trimmed.h"
 #include "kinema/data/dataset_type.h"
 #include "kinema/data/metadata.h"
 #include "kinema/io/mapped_file.h"

@@ -6,6 +6,7 @@
 #include <array>
 
 #include "kinema/core/error.h"
+#include "kinema/core/trimmed.h"
 #include "kinema/io/json.h"
 #include "kinema/io/mapped_file.h"
 
@@ -48,7 +49,7 @@ std::vector<MetadataRow> from_jsonl(const std::string& text, const std::string& 
   size_t at = 0;
   for (int line = 1; at < text.size(); ++line) {
     const size_t end = std::min(text.find('\n', at), text.size());
-    const std::string row = trimmed(std::string_view(text).substr(at, end - at));
+    const std::string_view row = trimmed(std::string_view(text).substr(at, end - at));
     at = end + 1;
     if (row.empty()) {
       continue;
@@ -137,14 +138,6 @@ std::vector<std::string> caption_names(const std::string& caption_column) {
   return caption_column == "text"
              ? std::vector<std::string>{"text", "caption", "prompt", "description"}
              : std::vector<std::string>{caption_column};
-}
-
-std::string trimmed(std::string_view text) {
-  const char* blank = " \t\r\n";
-  const size_t first = text.find_first_not_of(blank);
-  return first == std::string_view::npos
-             ? ""
-             : std::string(text.substr(first, text.find_last_not_of(blank) + 1 - first));
 }
 
 std::vector<MetadataRow> read_metadata(const fs::path& path, const std::string& caption_column) {

@@ -2,7 +2,6 @@
 
 #include <filesystem>
 #include <string>
-#include <string_view>
 #include <vector>
 
 /// Lists of clips with captions: `metadata.jsonl` and `metadata.csv`.
@@ -24,8 +23,5 @@ std::vector<MetadataRow> read_metadata(const std::filesystem::path& path,
 
 /// The names of the caption's field, by priority.
 std::vector<std::string> caption_names(const std::string& caption_column);
-
-/// Without white space at both ends.
-std::string trimmed(std::string_view text);
 
 }  // namespace kinema::data

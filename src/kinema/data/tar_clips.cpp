@@ -7,6 +7,7 @@
 #include <system_error>
 
 #include "kinema/core/error.h"
+#include "kinema/core/trimmed.h"
 #include "kinema/data/clip_file.h"
 #include "kinema/data/dataset_type.h"
 #include "kinema/data/metadata.h"
@@ -135,7 +136,7 @@ class TarClips : public ClipSet {
     const std::string where = place(tars_.size() - 1, media);
     const io::TarMember* txt = sample.find("txt");
     if (const io::TarMember* text = txt != nullptr ? txt : sample.find("caption")) {
-      std::string caption = trimmed(text_of(*text));
+      std::string caption(trimmed(text_of(*text)));
       check_caption(caption, where);
       return caption;
     }

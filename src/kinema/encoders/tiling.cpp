@@ -28,37 +28,25 @@ float share(int64_t i, int64_t blend, int64_t step) {
   return static_cast<float>(at) / static_cast<float>(steps);
 }
 
-/// Blends the first rows of `below` with the last rows of `above`.
-void blend_rows(const HostArray& above, HostArray& below, int64_t blend, int64_t step) {
-  const Planes a(above);
-  const Planes b(below);
-  const int64_t extent = std::min({a.h, b.h, blend});
-  const auto from = above.as<float>();
-  const auto to = below.as<float>();
-  for (int64_t p = 0; p < b.count; ++p) {
-    for (int64_t y = 0; y < extent; ++y) {
-      const float weight = share(y, extent, step);
-      for (int64_t x = 0; x < b.w; ++x) {
-        float& value = to[b.at(p, y, x)];
-        value = from[a.at(p, a.h - extent + y, x)] * (1.0F - weight) + value * weight;
-      }
-    }
-  }
-}
+enum class Along : uint8_t { ROWS, COLUMNS };
 
-/// Blends the first columns of `right` with the last columns of `left`.
-void blend_columns(const HostArray& left, HostArray& right, int64_t blend, int64_t step) {
-  const Planes a(left);
-  const Planes b(right);
-  const int64_t extent = std::min({a.w, b.w, blend});
-  const auto from = left.as<float>();
-  const auto to = right.as<float>();
+/// The first rows or columns of `after` pass from the last ones of `before`.
+void blend_edges(Along along, const HostArray& before, HostArray& after, int64_t blend,
+                 int64_t step) {
+  const Planes a(before);
+  const Planes b(after);
+  const bool rows = along == Along::ROWS;
+  const int64_t extent = rows ? std::min({a.h, b.h, blend}) : std::min({a.w, b.w, blend});
+  const int64_t down = rows ? a.h - extent : 0;
+  const int64_t right = rows ? 0 : a.w - extent;
+  const auto from = before.as<float>();
+  const auto to = after.as<float>();
   for (int64_t p = 0; p < b.count; ++p) {
-    for (int64_t y = 0; y < b.h; ++y) {
-      for (int64_t x = 0; x < extent; ++x) {
-        const float weight = share(x, extent, step);
+    for (int64_t y = 0; y < (rows ? extent : b.h); ++y) {
+      for (int64_t x = 0; x < (rows ? b.w : extent); ++x) {
+        const float weight = share(rows ? y : x, extent, step);
         float& value = to[b.at(p, y, x)];
-        value = from[a.at(p, y, a.w - extent + x)] * (1.0F - weight) + value * weight;
+        value = from[a.at(p, down + y, right + x)] * (1.0F - weight) + value * weight;
       }
     }
   }
@@ -103,10 +91,11 @@ void TileBlender::add(int64_t row, int64_t column, HostArray tile) {
     row_.clear();
   }
   if (row > 0) {
-    blend_rows(above_.at(static_cast<size_t>(column)), tile, rows_.blend, rows_.step);
+    blend_edges(Along::ROWS, above_.at(static_cast<size_t>(column)), tile, rows_.blend, rows_.step);
   }
   if (column > 0) {
-    blend_columns(row_.at(static_cast<size_t>(column) - 1), tile, columns_.blend, columns_.step);
+    blend_edges(Along::COLUMNS, row_.at(static_cast<size_t>(column) - 1), tile, columns_.blend,
+                columns_.step);
   }
   const Planes from(tile);
   const Planes to(whole_);

@@ -6,18 +6,12 @@
 #include <vector>
 
 #include "kinema/core/edit_distance.h"
+#include "kinema/core/trimmed.h"
 
 namespace kinema::flags {
 namespace {
 
-std::string_view trimmed(std::string_view text) {
-  const size_t first = text.find_first_not_of(' ');
-  return first == std::string_view::npos
-             ? std::string_view()
-             : text.substr(first, text.find_last_not_of(' ') - first + 1);
-}
-
-/// Removes and returns the front of `text` up to `mark`.
+/// Takes what stands before `mark` off the front of `text`.
 std::string_view take(std::string_view& text, char mark) {
   const size_t end = std::min(text.find(mark), text.size());
   const std::string_view part = trimmed(text.substr(0, end));

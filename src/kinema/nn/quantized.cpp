@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "kinema/core/error.h"
+#include "kinema/core/trimmed.h"
 #include "kinema/graph/scan.h"
 
 namespace kinema::nn {
@@ -157,12 +158,6 @@ double number(std::string_view text, std::string_view all) {
   return value;
 }
 
-std::string_view trimmed(std::string_view text) {
-  const size_t first = text.find_first_not_of(' ');
-  const size_t last = text.find_last_not_of(' ');
-  return first == std::string_view::npos ? "" : text.substr(first, last - first + 1);
-}
-
 }  // namespace
 
 double code_bound(DType codes) {
@@ -186,11 +181,11 @@ Calibration calibration(std::string_view text) {
   std::vector<double> values;
   const std::string_view all = lower;
   const size_t comma = all.find(',');
-  const std::string_view method = trimmed(all.substr(0, comma));
+  const std::string_view method = trimmed(all.substr(0, comma), " ");
   for (size_t at = comma; at != std::string_view::npos;) {
     const size_t end = all.find(',', at + 1);
     const size_t count = end == std::string_view::npos ? end : end - at - 1;
-    values.push_back(number(trimmed(all.substr(at + 1, count)), text));
+    values.push_back(number(trimmed(all.substr(at + 1, count), " "), text));
     at = end;
   }
   const char* const kPoints =

@@ -3,9 +3,7 @@
 #include <fmt/format.h>
 
 #include <cstdlib>
-#include <fstream>
 #include <memory>
-#include <sstream>
 
 #include "kinema/core/error.h"
 #include "kinema/core/stopwatch.h"
@@ -16,6 +14,7 @@
 #include "kinema/pjrt/client.h"
 #include "kinema/pjrt/topology.h"
 #include "kinema/planning/child_process.h"
+#include "kinema/planning/child_text.h"
 #include "kinema/planning/compiler_error.h"
 #include "kinema/runtime/client.h"
 #include "kinema/runtime/environment.h"
@@ -25,13 +24,6 @@ namespace kinema::planning {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::string read_text(const fs::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  std::ostringstream out;
-  out << in.rdbuf();
-  return out.str();
-}
 
 io::Json flag_json(const pjrt::FlagValue& value) {
   return std::visit([](const auto& v) { return io::Json(v); }, value);
@@ -95,7 +87,7 @@ CompileJob read_job(const fs::path& folder) {
   job.kernels = json.at("kernels").as_bool();
   job.save_executable = json.at("save_executable").as_string();
   job.dump = json.at("dump").as_string();
-  job.program = read_text(folder / "program.mlir");
+  job.program = child_text(folder / "program.mlir");
   return job;
 }
 
@@ -291,8 +283,8 @@ CompileResult compile_in_child(const CompileJob& job, const fs::path& executable
     }
     return result;
   }
-  throw_failure(job.target, job.options, status, read_text(folder.path() / "error"),
-                read_text(folder.path() / "log"));
+  throw_failure(job.target, job.options, status, child_text(folder.path() / "error"),
+                child_text(folder.path() / "log"));
 }
 
 }  // namespace kinema::planning

@@ -11,6 +11,7 @@
 #include "kinema/core/error.h"
 #include "kinema/io/atomic_write.h"
 #include "kinema/planning/child_process.h"
+#include "kinema/planning/child_text.h"
 #include "kinema/remote/digest.h"
 
 namespace kinema::planning {
@@ -97,14 +98,7 @@ class WorkFolder {
   fs::path path_;
 };
 
-std::string read_text(const fs::path& path) {
-  std::ifstream in(path);
-  std::ostringstream out;
-  out << in.rdbuf();
-  return out.str();
-}
-
-/// pip's error line.
+/// pip's own line of what went wrong.
 std::string reason(const std::string& log) {
   std::istringstream in(log);
   std::string last = "no output";
@@ -138,7 +132,7 @@ void run_python(const std::vector<std::string>& words, const fs::path& log,
   const ChildStatus status = run_child({.executable = python(), .arguments = words, .log = log});
   check(status.exit_code == 0,
         "[plan] {} failed: {}\n  check the network and pip's index: python3 -m pip config list",
-        doing, reason(read_text(log)));
+        doing, reason(child_text(log)));
 }
 
 fs::path fetch(const Wheel& wheel, const fs::path& work) {

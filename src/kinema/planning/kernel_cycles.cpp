@@ -2,12 +2,11 @@
 
 #include <algorithm>
 #include <charconv>
-#include <fstream>
-#include <iterator>
 #include <optional>
 
 #include "kinema/core/error.h"
 #include "kinema/io/temporary_folder.h"
+#include "kinema/planning/child_text.h"
 #include "kinema/planning/compile_job.h"
 
 namespace kinema::planning {
@@ -21,8 +20,7 @@ std::optional<double> largest_cycles(const fs::path& folder) {
   constexpr std::string_view kKey = "estimated_cycles: ";
   std::optional<double> out;
   for (const fs::directory_entry& file : fs::directory_iterator(folder)) {
-    std::ifstream in(file.path(), std::ios::binary);
-    const std::string text{std::istreambuf_iterator<char>(in), {}};
+    const std::string text = child_text(file.path());
     for (size_t at = text.find(kKey); at != std::string::npos; at = text.find(kKey, at)) {
       at += kKey.size();
       int64_t value = 0;

@@ -1,5 +1,7 @@
 #include "kinema/remote/http.h"
 
+#include "kinema/core/trimmed.h"
+
 #include <curl/curl.h>
 #include <fmt/format.h>
 
@@ -42,15 +44,6 @@ struct Exchange {
   bool stalled = false;
   std::chrono::steady_clock::time_point last = std::chrono::steady_clock::now();
 };
-
-std::string trimmed(std::string_view text) {
-  constexpr std::string_view kSpace = " \t\r\n";
-  const size_t begin = text.find_first_not_of(kSpace);
-  if (begin == std::string_view::npos) {
-    return "";
-  }
-  return std::string(text.substr(begin, text.find_last_not_of(kSpace) - begin + 1));
-}
 
 size_t on_header(char* data, size_t size, size_t count, void* user) {
   auto& exchange = *static_cast<Exchange*>(user);

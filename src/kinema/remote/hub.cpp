@@ -13,6 +13,7 @@
 
 #include "kinema/core/error.h"
 #include "kinema/core/folders.h"
+#include "kinema/core/trimmed.h"
 #include "kinema/io/json.h"
 #include "kinema/io/mapped_file.h"
 #include "kinema/remote/download_all.h"
@@ -29,14 +30,7 @@ std::string variable(const char* name) {
   return value == nullptr ? "" : value;
 }
 
-std::string stripped(std::string text) {
-  const auto space = [](char c) { return c == ' ' || c == '\n' || c == '\r' || c == '\t'; };
-  text.erase(std::find_if_not(text.rbegin(), text.rend(), space).base(), text.end());
-  text.erase(text.begin(), std::ranges::find_if_not(text, space));
-  return text;
-}
-
-/// HF_HOME, or its default.
+/// HF_HOME, or where it lies by default.
 fs::path hugging_face_home() {
   if (const std::string home = variable("HF_HOME"); !home.empty()) {
     return home;
@@ -57,7 +51,7 @@ std::string hub_token() {
   std::string token;
   for (const char* name : {"HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"}) {
     if (token.empty()) {
-      token = stripped(variable(name));
+      token = trimmed(variable(name));
     }
   }
   if (token.empty()) {
@@ -65,7 +59,7 @@ std::string hub_token() {
     const fs::path file = path.empty() ? hugging_face_home() / "token" : fs::path(path);
     std::error_code ignored;
     if (fs::is_regular_file(file, ignored)) {
-      token = stripped(io::read_text(file, 65536));
+      token = trimmed(io::read_text(file, 65536));
     }
   }
   const bool plain = std::ranges::all_of(

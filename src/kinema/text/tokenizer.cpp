@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "kinema/core/error.h"
+#include "kinema/text/encode_prompt.h"
 #include "kinema/text/unicode.h"
 
 namespace kinema::text {
@@ -70,18 +71,9 @@ void Tokenizer::encode_section(std::string_view text, std::vector<int64_t>& ids)
 Tokens Tokenizer::encode(std::string_view text, int64_t max_length) const {
   check(max_length >= 1, "[text] max_length is {} but must hold the end of the sequence",
         max_length);
-  const size_t wrong = invalid_utf8_at(text);
-  check(wrong == std::string_view::npos, "[text] the prompt is not UTF-8: byte {} is 0x{:02x}",
-        wrong, wrong < text.size() ? static_cast<unsigned char>(text[wrong]) : 0);
-  Tokens out;
-  raw_.split(
-      text, [&](std::string_view section) { encode_section(section, out.ids); },
-      [&](int64_t id) { out.ids.push_back(id); });
-  const auto kept = std::min(static_cast<int64_t>(out.ids.size()), max_length - 1);
-  out.dropped = static_cast<int64_t>(out.ids.size()) - kept;
-  out.ids.resize(static_cast<size_t>(kept));
-  out.ids.push_back(end_);
-  return out;
+  return encode_prompt(
+      text, raw_, {}, end_, max_length,
+      [this](std::string_view part, std::vector<int64_t>& ids) { encode_section(part, ids); });
 }
 
 }  // namespace kinema::text

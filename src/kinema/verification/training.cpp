@@ -292,7 +292,7 @@ void add_evaluations(const Run& run, const Training& what) {
   add("eval.output.unmerged", what.options, what.specs, params);
   add("eval.output.base", run.options, base, network);
 
-  const io::TemporaryFolder scratch("kinema-verify");
+  const io::TemporaryFolder scratch("verify");
   weights::save_adapter(scratch.path(), *what.adapter, what.trained,
                         [&](size_t i) { return state.parts.trained[i].to_host(); });
   const std::vector<weights::Adapter> file{

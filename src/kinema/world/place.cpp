@@ -7,6 +7,7 @@
 
 #include "kinema/core/error.h"
 #include "kinema/core/quantities.h"
+#include "kinema/core/trimmed.h"
 
 namespace kinema::world {
 namespace {
@@ -64,11 +65,8 @@ std::vector<std::string> list(const Environment& environment, std::string_view n
   std::vector<std::string> out;
   for (size_t at = 0; at <= text.size() && !text.empty();) {
     const size_t end = std::min(text.find(',', at), text.size());
-    const std::string_view each = std::string_view(text).substr(at, end - at);
-    const size_t first = each.find_first_not_of(" \t");
-    check(first != std::string_view::npos, "[world] {}={}: an entry is empty, `a,b` was expected",
-          name, text);
-    out.emplace_back(each.substr(first, each.find_last_not_of(" \t") + 1 - first));
+    out.emplace_back(trimmed(std::string_view(text).substr(at, end - at), " \t"));
+    check(!out.back().empty(), "[world] {}={}: an entry is empty, `a,b` was expected", name, text);
     at = end + 1;
   }
   return out;

@@ -1,10 +1,10 @@
 #include <exception>
 
 #include "kinema/core/error.h"
-#include "kinema/core/trace.h"
 #include "kinema/kernels/cpu/attention.h"
 #include "kinema/kernels/cpu/handlers.h"
 #include "kinema/kernels/cpu/parallel.h"
+#include "kinema/kernels/cpu/traced.h"
 
 namespace kinema::kernels {
 namespace {
@@ -64,14 +64,6 @@ ffi::Error forward(ffi::ThreadPool pool, ffi::AnyBuffer q, ffi::AnyBuffer k, ffi
   });
 }
 
-ffi::Error traced_forward(ffi::ThreadPool pool, ffi::AnyBuffer q, ffi::AnyBuffer k,
-                          ffi::AnyBuffer v, ffi::RemainingArgs bias, ffi::Result<ffi::AnyBuffer> y,
-                          ffi::RemainingRets lse, ffi::Span<const int64_t> plan, double scale,
-                          int64_t scope) {
-  const trace::Scope span(trace::Label{scope});
-  return forward(pool, q, k, v, bias, y, lse, plan, scale);
-}
-
 auto forward_binding() {
   return ffi::Ffi::Bind()
       .Ctx<ffi::ThreadPool>()
@@ -86,7 +78,7 @@ auto forward_binding() {
 }
 
 XLA_FFI_DEFINE_HANDLER(kForwardHandler, forward, forward_binding());
-XLA_FFI_DEFINE_HANDLER(kTracedForwardHandler, traced_forward,
+XLA_FFI_DEFINE_HANDLER(kTracedForwardHandler, traced(forward),
                        forward_binding().Attr<int64_t>("scope"));
 
 // ---- Backward ------------------------------------------------------------------------------
@@ -110,15 +102,6 @@ ffi::Error backward(ffi::ThreadPool pool, ffi::AnyBuffer q, ffi::AnyBuffer k, ff
   });
 }
 
-ffi::Error traced_backward(ffi::ThreadPool pool, ffi::AnyBuffer q, ffi::AnyBuffer k,
-                           ffi::AnyBuffer v, ffi::AnyBuffer lse, ffi::AnyBuffer delta,
-                           ffi::AnyBuffer dy, ffi::Result<ffi::AnyBuffer> dq,
-                           ffi::Result<ffi::AnyBuffer> dk, ffi::Result<ffi::AnyBuffer> dv,
-                           ffi::Span<const int64_t> plan, double scale, int64_t scope) {
-  const trace::Scope span(trace::Label{scope});
-  return backward(pool, q, k, v, lse, delta, dy, dq, dk, dv, plan, scale);
-}
-
 auto backward_binding() {
   return ffi::Ffi::Bind()
       .Ctx<ffi::ThreadPool>()
@@ -136,7 +119,7 @@ auto backward_binding() {
 }
 
 XLA_FFI_DEFINE_HANDLER(kBackwardHandler, backward, backward_binding());
-XLA_FFI_DEFINE_HANDLER(kTracedBackwardHandler, traced_backward,
+XLA_FFI_DEFINE_HANDLER(kTracedBackwardHandler, traced(backward),
                        backward_binding().Attr<int64_t>("scope"));
 
 }  // namespace

@@ -3,11 +3,11 @@
 #include <vector>
 
 #include "kinema/core/error.h"
-#include "kinema/core/trace.h"
 #include "kinema/kernels/cpu/convolution.h"
 #include "kinema/kernels/cpu/group_norm.h"
 #include "kinema/kernels/cpu/handlers.h"
 #include "kinema/kernels/cpu/parallel.h"
+#include "kinema/kernels/cpu/traced.h"
 
 namespace kinema::kernels {
 namespace {
@@ -77,20 +77,6 @@ ffi::Error activated(ffi::ThreadPool pool, ffi::AnyBuffer x, PerChannel scale, P
   });
 }
 
-ffi::Error traced(ffi::ThreadPool pool, ffi::AnyBuffer x, ffi::AnyBuffer w,
-                  ffi::Result<ffi::AnyBuffer> y, Words plan, int64_t scope) {
-  const trace::Scope span(trace::Label{scope});
-  return plain(pool, x, w, y, plan);
-}
-
-ffi::Error traced_activated(ffi::ThreadPool pool, ffi::AnyBuffer x, PerChannel scale,
-                            PerChannel shift, ffi::AnyBuffer w, PerChannel bias,
-                            ffi::Result<ffi::AnyBuffer> y, Words plan, int64_t groups,
-                            double epsilon, int64_t scope) {
-  const trace::Scope span(trace::Label{scope});
-  return activated(pool, x, scale, shift, w, bias, y, plan, groups, epsilon);
-}
-
 auto binding() {
   return ffi::Ffi::Bind()
       .Ctx<ffi::ThreadPool>()
@@ -115,9 +101,9 @@ auto activated_binding() {
 }
 
 XLA_FFI_DEFINE_HANDLER(kPlain, plain, binding());
-XLA_FFI_DEFINE_HANDLER(kTraced, traced, binding().Attr<int64_t>("scope"));
+XLA_FFI_DEFINE_HANDLER(kTraced, traced(plain), binding().Attr<int64_t>("scope"));
 XLA_FFI_DEFINE_HANDLER(kActivated, activated, activated_binding());
-XLA_FFI_DEFINE_HANDLER(kTracedActivated, traced_activated,
+XLA_FFI_DEFINE_HANDLER(kTracedActivated, traced(activated),
                        activated_binding().Attr<int64_t>("scope"));
 
 }  // namespace

@@ -2,10 +2,10 @@
 #include <exception>
 
 #include "kinema/core/error.h"
-#include "kinema/core/trace.h"
 #include "kinema/kernels/cpu/handlers.h"
 #include "kinema/kernels/cpu/matrix_product.h"
 #include "kinema/kernels/cpu/parallel.h"
+#include "kinema/kernels/cpu/traced.h"
 
 namespace kinema::kernels {
 namespace {
@@ -67,14 +67,6 @@ ffi::Error dot(ffi::ThreadPool pool, ffi::AnyBuffer a, ffi::AnyBuffer b, ffi::Re
   }
 }
 
-ffi::Error traced_dot(ffi::ThreadPool pool, ffi::AnyBuffer a, ffi::AnyBuffer b,
-                      ffi::RemainingArgs rest, ffi::Result<ffi::AnyBuffer> c,
-                      ffi::Span<const int64_t> plan, ffi::Span<const int64_t> stacked,
-                      int64_t has_bias, int64_t scope) {
-  const trace::Scope span(trace::Label{scope});
-  return dot(pool, a, b, rest, c, plan, stacked, has_bias);
-}
-
 auto binding() {
   return ffi::Ffi::Bind()
       .Ctx<ffi::ThreadPool>()
@@ -88,7 +80,7 @@ auto binding() {
 }
 
 XLA_FFI_DEFINE_HANDLER(kDotHandler, dot, binding());
-XLA_FFI_DEFINE_HANDLER(kTracedDotHandler, traced_dot, binding().Attr<int64_t>("scope"));
+XLA_FFI_DEFINE_HANDLER(kTracedDotHandler, traced(dot), binding().Attr<int64_t>("scope"));
 
 }  // namespace
 

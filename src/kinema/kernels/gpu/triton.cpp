@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <cmath>
-#include <span>
 
 namespace kinema::kernels::triton {
 namespace {
@@ -13,30 +12,6 @@ const Type kI32{.element = "i32"};
 const Type kI64{.element = "i64"};
 /// Triton's enumerator for full f32 products.
 constexpr int kIeee = 2;
-
-std::string names(std::span<const Value> values) {
-  std::string out;
-  for (const Value& each : values) {
-    out += (out.empty() ? "" : ", ") + each.name;
-  }
-  return out;
-}
-
-std::string types(std::span<const Value> values) {
-  std::string out;
-  for (const Value& each : values) {
-    out += (out.empty() ? "" : ", ") + to_string(each.type);
-  }
-  return out;
-}
-
-std::string with_types(std::span<const Value> values) {
-  std::string out;
-  for (const Value& each : values) {
-    out += fmt::format("{}{}: {}", out.empty() ? "" : ", ", each.name, to_string(each.type));
-  }
-  return out;
-}
 
 Type with_element(Type type, std::string element) {
   type.element = std::move(element);
@@ -51,14 +26,6 @@ std::string to_string(const Type& type) {
   return type.dims.empty() ? element
                            : fmt::format("tensor<{}x{}>", fmt::join(type.dims, "x"), element);
 }
-
-void Body::line(const std::string& text) {
-  text_.append(static_cast<size_t>(2 * indent_), ' ');
-  text_ += text;
-  text_ += '\n';
-}
-
-Value Body::fresh(const Type& type) { return {fmt::format("%{}", next_++), type}; }
 
 Value Body::op(const std::string& name, const std::vector<Value>& operands, const Type& result,
                const std::string& properties) {
@@ -200,7 +167,7 @@ std::vector<Value> Body::loop(
   }
   std::vector<Value> arguments{i};
   arguments.insert(arguments.end(), carried.begin(), carried.end());
-  const std::string name = fresh({}).name;
+  const std::string name = fresh(Type()).name;
   line(fmt::format("{}:{} = \"scf.for\"({}) ({{", name, initial.size(), names(operands)));
   line(fmt::format("^bb0({}):", with_types(arguments)));
   ++indent_;

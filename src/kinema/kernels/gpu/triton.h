@@ -6,8 +6,10 @@
 #include <string>
 #include <vector>
 
-/// GPU kernels as text: a module of Triton IR in MLIR's generic form, for XLA's built-in compiler
-/// (`__gpu$xla.gpu.triton`).
+#include "kinema/kernels/mlir_text.h"
+
+/// Kernels for GPUs as text: a module of Triton IR in MLIR's generic form, as the compiler inside
+/// XLA takes it (`__gpu$xla.gpu.triton`).
 ///
 /// A kernel is a function that every program of a grid runs: a block of threads, over which the
 /// compiler distributes the elements of tensors. Arrays are pointers, and each element is addressed
@@ -23,18 +25,12 @@ struct Type {
 };
 std::string to_string(const Type& type);
 
-/// The result of an operation, or an argument.
-struct Value {
-  std::string name;
-  Type type;
-};
+using Value = MlirValue<Type>;
+using kernels::Compare;
+using kernels::Reduce;
 
-enum class Compare : uint8_t { EQ, NE, LT, LE, GT, GE };
-enum class Reduce : uint8_t { MAX, SUM };
-
-/// The body of a function, built operation by operation. Arithmetic needs operands of the same
-/// type.
-class Body {
+/// The body of a function, written operation by operation. Arithmetic wants operands of one type.
+class Body : public MlirLines {
  public:
   // ---- Scalars ----
   /// The program's index along an axis of the grid, i32.
@@ -86,18 +82,10 @@ class Body {
           body,
       int64_t stages = 0);
 
-  const std::string& text() const { return text_; }
-
  private:
   Value op(const std::string& name, const std::vector<Value>& operands, const Type& result,
            const std::string& properties = {});
   Value constant(const std::string& value, const Type& type);
-  void line(const std::string& text);
-  Value fresh(const Type& type);
-
-  std::string text_;
-  int64_t next_ = 0;
-  int64_t indent_ = 2;
 };
 
 /// A public function over a grid; its arguments are pointers to each operand, then to each result

@@ -24,22 +24,6 @@ std::string number(double value) {
   return std::isinf(value) && value < 0 ? "0xFF800000" : fmt::format("{:.9e}", value);
 }
 
-std::string typed_list(std::span<const Value> values) {
-  std::string out;
-  for (const Value& each : values) {
-    out += (out.empty() ? "" : ", ") + to_string(each.type);
-  }
-  return out;
-}
-
-std::string names(std::span<const Value> values) {
-  std::string out;
-  for (const Value& each : values) {
-    out += (out.empty() ? "" : ", ") + each.name;
-  }
-  return out;
-}
-
 }  // namespace
 
 std::string to_string(const Type& type) {
@@ -54,19 +38,11 @@ std::string to_string(const Type& type) {
                      type.kind == Type::Kind::VMEM ? "vmem" : "smem");
 }
 
-void Body::line(const std::string& text) {
-  text_.append(static_cast<size_t>(2 * indent_), ' ');
-  text_ += text;
-  text_ += '\n';
-}
-
-Value Body::fresh(const Type& type) { return {fmt::format("%{}", next_++), type}; }
-
 Value Body::op(const std::string& name, const std::vector<Value>& operands, const Type& result,
                const std::string& attributes) {
   Value out = fresh(result);
   line(fmt::format("{} = \"stable_mosaic.{}\"({}){} : ({}) -> {}", out.name, name, names(operands),
-                   attributes.empty() ? "" : " {" + attributes + "}", typed_list(operands),
+                   attributes.empty() ? "" : " {" + attributes + "}", types(operands),
                    to_string(result)));
   return out;
 }
@@ -201,7 +177,7 @@ void Body::store(const Value& a, const Value& reference, const std::vector<Value
   line(
       fmt::format("\"stable_mosaic.tpu.vector_store\"({}) {{add = false, operandSegmentSizes = "
                   "array<i32: 1, 1, {}, 0>, strides = array<i32>}} : ({}) -> ()",
-                  names(operands), at.size(), typed_list(operands)));
+                  names(operands), at.size(), types(operands)));
 }
 
 void Body::when(const Value& condition, const std::function<void()>& then,
@@ -240,24 +216,16 @@ Value argument(std::vector<Value>& all, const Type& type) {
   return all.back();
 }
 
-std::string with_types(std::span<const Value> values) {
-  std::string out;
-  for (const Value& each : values) {
-    out += fmt::format("{}{}: {}", out.empty() ? "" : ", ", each.name, to_string(each.type));
-  }
-  return out;
-}
-
 std::string type_list(const std::vector<std::string>& types) {
   return fmt::format("{}", fmt::join(types, ", "));
 }
 
-/// The function that maps a grid step to the block of a window.
-std::string transform_text(const Window& window, size_t number, std::span<const Value> head) {
-  std::vector<std::string> results, types;
+/// The function that says which block of a window a step works on.
+std::string transform_text(const Window& window, size_t number, const std::vector<Value>& head) {
+  std::vector<std::string> results, result_types;
   for (const int64_t axis : window.at) {
     results.push_back(axis < 0 ? "%0" : fmt::format("%arg{}", axis));
-    types.emplace_back("i32");
+    result_types.emplace_back("i32");
   }
   return fmt::format(
       "  \"stable_mosaic.func.func\"() ({{\n"
@@ -265,8 +233,8 @@ std::string transform_text(const Window& window, size_t number, std::span<const 
       "    %0 = \"stable_mosaic.arith.constant\"() {{value = 0 : i32}} : () -> i32\n"
       "    \"stable_mosaic.func.return\"({}) : ({}) -> ()\n"
       "  }}) {{function_type = ({}) -> ({}), sym_name = \"transform_{}\"}} : () -> ()\n",
-      with_types(head), type_list(results), type_list(types), typed_list(head), type_list(types),
-      number);
+      with_types(head), type_list(results), type_list(result_types), types(head),
+      type_list(result_types), number);
 }
 
 }  // namespace
@@ -311,7 +279,7 @@ std::string module_text(const Function& function,
       "  }}) {{dimension_semantics = [{}], function_type = ({}) -> (), iteration_bounds = "
       "array<i64: {}>, scalar_prefetch = {} : i64, scratch_operands = {} : i64, sym_name = \"{}\", "
       "tpu.core_type = #tpu.core_type<tc>, window_params = [{}]}} : () -> ()\n",
-      with_types(all), body.text(), type_list(semantics), typed_list(all),
+      with_types(all), body.text(), type_list(semantics), types(all),
       fmt::join(function.grid, ", "), function.prefetched.size(), function.scratch.size(),
       function.name, type_list(bounds));
   for (size_t i = 0; i < function.windows.size(); ++i) {

@@ -2,12 +2,13 @@
 
 #include <cstdint>
 #include <functional>
-#include <span>
 #include <string>
 #include <vector>
 
-/// TPU kernels as text: a module of Mosaic, in the generic form that libtpu reads (version 11 of
-/// its stable dialect, supported by releases since 2024).
+#include "kinema/kernels/mlir_text.h"
+
+/// Kernels for TPUs as text: a module of Mosaic, in the generic form that libtpu reads (version 11
+/// of its stable dialect, which releases since 2024 take).
 ///
 /// A kernel is a function for one step of a grid. The compiler pipelines it: it copies the operand
 /// blocks of a step into on-chip memory while the previous step computes, and writes a result block
@@ -24,18 +25,13 @@ struct Type {
 };
 std::string to_string(const Type& type);
 
-/// The result of an operation, or an argument.
-struct Value {
-  std::string name;
-  Type type;
-};
+using Value = MlirValue<Type>;
+using kernels::Compare;
+using kernels::Reduce;
 
-enum class Compare : uint8_t { EQ, NE, LT, LE, GT, GE };
-enum class Reduce : uint8_t { MAX, SUM };
-
-/// The body of a function, built operation by operation. Vectors are f32 unless cast; arithmetic
-/// needs operands of the same type.
-class Body {
+/// The body of a function, written operation by operation. Vectors are of f32 unless they are cast;
+/// arithmetic wants operands of one type.
+class Body : public MlirLines {
  public:
   // ---- Scalars ----
   Value index(int64_t value);
@@ -84,18 +80,10 @@ class Body {
   /// Emits body(i) for i = 0 ... count - 1, i32.
   void loop(int64_t count, const std::function<void(const Value& i)>& body);
 
-  const std::string& text() const { return text_; }
-
  private:
   Value op(const std::string& name, const std::vector<Value>& operands, const Type& result,
            const std::string& attributes = {});
-  void line(const std::string& text);
-  Value fresh(const Type& type);
   Value constant(const std::string& value, const Type& type);
-
-  std::string text_;
-  int64_t next_ = 0;
-  int64_t indent_ = 2;
 };
 
 /// An operand or result of the call; each step uses one block of it.
