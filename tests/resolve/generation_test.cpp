@@ -168,7 +168,7 @@ TEST_F(RunOfAPipeline, SaysThatSyntaxOfPromptsIsTakenAsLetters) {
   EXPECT_THAT(prompt_notices(load({"prompt=a red (ball)"})), IsEmpty());
   EXPECT_THAT(prompt_notices(load({"prompt=(a ball:1.3) BREAK", "negative_prompt=embedding:bad"})),
               testing::ElementsAre(AllOf(HasSubstr("`(a ball:1.3)`, `BREAK`, `embedding:bad` in "
-                                                   "prompts are taken as letters"),
+                                                   "prompts are used as plain text"),
                                          HasSubstr("lora="))));
 }
 
