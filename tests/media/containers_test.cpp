@@ -123,7 +123,7 @@ TEST(Rates, ChooseTheFrameThatIsShownAtEachTime) {
               ElementsAre(5, 7));
   EXPECT_THAT(steps(read_video(scratch / "a.mp4", {.fps = 10})), ElementsAre(0, 3, 6, 9, 12));
   // mkv rounds to milliseconds, which changes nothing.
-  remux(scratch / "a.mp4", scratch / "a.mkv");
+  io::remux(scratch / "a.mp4", scratch / "a.mkv");
   EXPECT_EQ(steps(read_video(scratch / "a.mkv", {.fps = 16})), expected);
   EXPECT_THAT(steps(read_video(scratch / "a.mkv", {.fps = 15})),
               ElementsAre(0, 2, 4, 6, 8, 10, 12, 14));

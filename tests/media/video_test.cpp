@@ -171,7 +171,7 @@ TEST(Video, WritesMp4ThatReadsBack) {
   // to 2.02 (BT.601 blue), plus two roundings: 6.
   EXPECT_LE(largest_difference(back.frames.as<uint8_t>(), frames.as<uint8_t>()), 6);
   // The index comes before the data, so that a player can start before it has the whole file.
-  const std::string bytes = read_text(scratch / "a.mp4");
+  const std::string bytes = io::read_text(scratch / "a.mp4");
   EXPECT_LT(bytes.find("moov"), bytes.find("mdat"));
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(scratch.path()), {}), 1);
 }
@@ -312,7 +312,7 @@ TEST(Image, RefusesWhatIsCutOffAnywhere) {
   const std::filesystem::path folder =
       std::filesystem::path(KINEMA_SOURCE_DIR) / "tests" / "golden" / "images";
   for (const std::string name : {"jpeg/progressive.jpg", "webp/lossy.webp", "webp/lossless.webp"}) {
-    const std::string whole = read_text(folder / name);
+    const std::string whole = io::read_text(folder / name);
     // The last two bytes are a JPEG's end marker, which decoders do not need.
     for (size_t size = 3; size + 2 < whole.size(); size += 29) {
       std::ofstream(scratch / "cut.file", std::ios::binary) << whole.substr(0, size);
@@ -343,7 +343,7 @@ TEST(Image, StandsUprightAsAChunkOfAPngSays) {
     image.bytes[i] = static_cast<std::byte>(i * 10);
   }
   write_png(scratch / "a.png", image);
-  const std::string plain = read_text(scratch / "a.png");
+  const std::string plain = io::read_text(scratch / "a.png");
   // 26 bytes of TIFF: one entry, orientation 6. The decoder does not verify the checksum.
   const std::string tiff("MM\0*\0\0\0\x08\0\x01\x01\x12\0\x03\0\0\0\x01\0\x06\0\0\0\0\0\0", 26);
   const std::string chunk = std::string(
