@@ -18,9 +18,11 @@ namespace kinema::nn {
 
 /// How a parameter starts when training from scratch.
 struct Init {
-  enum class Kind { ZEROS, CONSTANT, NORMAL, UNIFORM, XAVIER_UNIFORM };
+  enum class Kind { ZEROS, CONSTANT, NORMAL, TRUNCATED_NORMAL, UNIFORM, XAVIER_UNIFORM };
   Kind kind = Kind::ZEROS;
-  /// CONSTANT: the value; NORMAL: standard deviation; UNIFORM: bound; XAVIER_UNIFORM: gain.
+  /// CONSTANT: the value; NORMAL: standard deviation; TRUNCATED_NORMAL: that of the normal
+  /// distribution before values beyond two deviations are drawn again; UNIFORM: bound;
+  /// XAVIER_UNIFORM: gain.
   double scale = 0.0;
   /// Added to row i of the last but one axis of a layer, when given: one value per row. Of a layer
   /// with one axis, to the i-th of as many equal parts.
@@ -101,7 +103,9 @@ class Params {
     virtual bool is_stored_narrow(const std::string& key) const = 0;
   };
 
-  Params(Source& source, std::string prefix) : source_(&source), prefix_(std::move(prefix)) {}
+  /// `separator` stands between the parts of a name: diffusers and torch have `.`, JAX programs `/`.
+  Params(Source& source, std::string prefix, char separator = '.')
+      : source_(&source), prefix_(std::move(prefix)), separator_(separator) {}
 
   Params operator/(std::string_view name) const;
   /// The parameter `prefix.name`, with torch's layout (linear weights [out, in]).
@@ -123,6 +127,7 @@ class Params {
  private:
   Source* source_;
   std::string prefix_;
+  char separator_;
 };
 
 /// Ranks of low-rank additions by linear layer. A layer goes by its parameters' name: `proj_out`,

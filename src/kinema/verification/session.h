@@ -112,6 +112,7 @@ std::vector<Row> clip_tokenizer_rows(const Case& c, Session& session);
 std::vector<Row> t5_tokenizer_rows(const Case& c, Session& session);
 std::vector<Row> clip_text_rows(const Case& c, Session& session);
 std::vector<Row> t5_rows(const Case& c, Session& session);
+std::vector<Row> dreamer_rows(const Case& c, Session& session);
 
 // Parts of a case about text.
 std::vector<Row> text_variant_rows(const Case& c, Session& session);  // of `variants`

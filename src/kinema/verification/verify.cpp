@@ -81,6 +81,9 @@ CaseRows rows_for(const std::string& name) {
   if (name.starts_with("quant_")) {
     return name.starts_with("quant_model_") ? quantized_model_rows : quantized_rows;
   }
+  if (name.starts_with("dreamer_")) {
+    return dreamer_rows;
+  }
   const auto found = known.find(name);
   return found == known.end() ? nullptr : found->second;
 }
