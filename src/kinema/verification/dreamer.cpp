@@ -54,7 +54,7 @@ dreamer::LossDraws loss_draws(CaseGraph& graph, const std::string& prefix) {
 
 std::vector<Row> dreamer_rows(const Case& c, Session& session) {
   using Rows = std::vector<Row> (*)(const Case&, Session&);
-  static constexpr std::array<std::pair<const char*, Rows>, 14> kKinds{
+  static constexpr std::array<std::pair<const char*, Rows>, 15> kKinds{
       {{"_nets", dreamer_layer_rows},
        {"_dists", dreamer_distribution_rows},
        {"_returns", dreamer_return_rows},
@@ -68,6 +68,7 @@ std::vector<Row> dreamer_rows(const Case& c, Session& session) {
        {"_bf16", dreamer_bf16_rows},
        {"_train", dreamer_train_rows},
        {"_policy", dreamer_policy_rows},
+       {"_replay", dreamer_replay_rows},
        {"_report", dreamer_report_rows}}};
   for (const auto& [end, rows] : kKinds) {
     if (c.name().ends_with(end)) {

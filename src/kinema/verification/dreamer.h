@@ -58,6 +58,7 @@ std::vector<Row> dreamer_loss_rows(const Case& c, Session& session);
 std::vector<Row> dreamer_bf16_rows(const Case& c, Session& session);
 std::vector<Row> dreamer_train_rows(const Case& c, Session& session);
 std::vector<Row> dreamer_policy_rows(const Case& c, Session& session);
+std::vector<Row> dreamer_replay_rows(const Case& c, Session& session);
 std::vector<Row> dreamer_report_rows(const Case& c, Session& session);
 
 }  // namespace kinema::verification

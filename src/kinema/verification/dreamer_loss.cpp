@@ -45,9 +45,13 @@ std::vector<Row> loss_rows(const Case& c, Session& session, DType dtype) {
   const dreamer::Batch batch =
       dreamer::batch_of(model.config(), graph.inputs("data."), carried);
   const auto tap = [&](const std::string& name, Tensor value) {
-    const std::string tensor = name.starts_with("index.") ? name : "tap." + name;
-    if (graph.expects(tensor)) {
-      graph.expect(tensor, value);
+    constexpr std::string_view kRollout = "imag.";
+    const std::string index =
+        name.starts_with("imag.act.") ? "index." + name.substr(kRollout.size()) : name;
+    for (const std::string& tensor : {"tap." + name, index}) {
+      if (graph.expects(tensor)) {
+        graph.expect(tensor, value);
+      }
     }
   };
   const dreamer::LossOutputs out =
