@@ -46,7 +46,19 @@ bool CaseGraph::expects(const std::string& name) const {
                              [&](const io::Json& item) { return item.as_string() == name; });
 }
 
-void CaseGraph::expect(const std::string& name, Tensor value) { outputs_.emplace_back(name, value); }
+void CaseGraph::expect(const std::string& name, Tensor value) {
+  outputs_.emplace_back(name, value);
+}
+
+runtime::Program CaseGraph::program(Session& session, std::span<const Tensor> outputs) const {
+  session.check_stop();
+  runtime::ProgramOptions options = session.program_options();
+  options.name = case_.name();
+  // The reference rounded the result of every operation; the compiler would keep F32 between those
+  // that it fuses.
+  options.compile.flags["xla_allow_excess_precision"] = false;
+  return runtime::Program::compile(session.client(), graph_, outputs, options);
+}
 
 std::vector<Row> CaseGraph::run(Session& session) {
   std::vector<Tensor> outputs;
@@ -59,16 +71,14 @@ std::vector<Row> CaseGraph::run(Session& session) {
   for (const HostArray& value : values_) {
     buffers.push_back(session.client().to_device(value));
   }
-  const auto results = session.program(graph_, outputs, case_.name())
-                           .run(std::span<const pjrt::Buffer>(buffers));
+  const auto results = program(session, outputs).run(std::span<const pjrt::Buffer>(buffers));
   for (size_t i = 0; i < outputs_.size(); ++i) {
     const std::string& name = outputs_[i].first;
     HostArray actual = results[i].to_host();
     if (is_float(actual.shape.dtype)) {
       actual = convert(actual, DType::F32);
     }
-    rows_.push_back(
-        compare(case_.name(), name, actual, case_.tensor(name), limits_.of(name)));
+    rows_.push_back(compare(case_.name(), name, actual, case_.tensor(name), limits_.of(name)));
   }
   for (const Row& row : rows_) {
     given.insert(row.tensor);

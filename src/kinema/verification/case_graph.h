@@ -26,7 +26,8 @@ class CaseGraph {
   Tensor input(const std::string& name);
   /// Another value of the host.
   Tensor input(const std::string& name, HostArray value);
-  /// Every tensor of the case whose name begins so and that is not expected, by the rest of its name.
+  /// Every tensor of the case whose name begins so and that is not expected, by the rest of its
+  /// name.
   std::map<std::string, Tensor> inputs(const std::string& prefix);
   /// Parameters by their specs, from `PREFIX` and their names in `tensors`.
   std::vector<Tensor> parameters(const std::vector<nn::ParamSpec>& specs,
@@ -44,6 +45,8 @@ class CaseGraph {
   std::vector<Row> run(Session& session);
 
  private:
+  runtime::Program program(Session& session, std::span<const Tensor> outputs) const;
+
   const Case& case_;
   Limits limits_;
   Graph graph_;

@@ -9,8 +9,8 @@
 namespace kinema::verification {
 
 /// How far a tensor may be from the reference. Elements may differ by
-/// absolute + relative |expected| + of_largest max |expected|; by any amount where these are 0 and a
-/// root mean square is limited.
+/// absolute + relative |expected| + of_largest max |expected|; by any amount where these are 0 and
+/// a root mean square is limited.
 struct Limit {
   double absolute = 0;
   double relative = 0;

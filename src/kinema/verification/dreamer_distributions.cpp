@@ -83,14 +83,14 @@ std::vector<Row> dreamer_distribution_rows(const Case& c, Session& session) {
   for (const double unimix : {0.0, 0.01}) {
     add_one_hot(graph, unimix);
   }
-  graph.expect("categorical.logp", nn::Categorical(graph.input("onehot.logits"))
-                                       .log_prob(graph.input("categorical.event")));
+  graph.expect(
+      "categorical.logp",
+      nn::Categorical(graph.input("onehot.logits")).log_prob(graph.input("categorical.event")));
   add_normal(graph);
   add_binary(graph);
   const Tensor error = graph.input("mse.mean") - nn::symlog(graph.input("mse.target"));
   graph.expect("mse.symlog", sum(square(error), {-1}));
-  graph.expect("mse.plain",
-               sum(square(graph.input("mse.mean") - graph.input("mse.target")), {-1}));
+  graph.expect("mse.plain", sum(square(graph.input("mse.mean") - graph.input("mse.target")), {-1}));
   for (const std::string& name : c.names("twohot")) {
     constexpr std::string_view kEnd = ".logits";
     if (name.ends_with(kEnd)) {

@@ -51,8 +51,7 @@ void add_layer(CaseGraph& graph, const std::string& name, Precision precision) {
   const Tensor y = layer_of(name, nn::Params(binder, ""), kernel, x, precision)(x);
   graph.expect(name + ".y", y);
   const Tensor dy = reshape(graph.input(name + ".dy"), y.shape().dims);
-  const std::vector<Tensor> grads =
-      pull_back(std::vector<Tensor>{y}, std::vector<Tensor>{dy}, wrt);
+  const std::vector<Tensor> grads = pull_back(std::vector<Tensor>{y}, std::vector<Tensor>{dy}, wrt);
   for (size_t i = 0; i < names.size(); ++i) {
     graph.expect(names[i], grads[i]);
   }
@@ -60,12 +59,10 @@ void add_layer(CaseGraph& graph, const std::string& name, Precision precision) {
 
 void add_activations(CaseGraph& graph) {
   const Tensor x = graph.input("act.x");
-  for (const char* name :
-       {"silu", "gelu", "relu", "tanh", "sigmoid", "mish", "relu2", "swiglu"}) {
+  for (const char* name : {"silu", "gelu", "relu", "tanh", "sigmoid", "mish", "relu2", "swiglu"}) {
     const Tensor y = nn::activate(nn::activation_from_string(name), x);
     graph.expect(std::string("act.") + name, y);
-    graph.expect(std::string("act.") + name + ".dx",
-                 gradients(sum(y), std::vector<Tensor>{x})[0]);
+    graph.expect(std::string("act.") + name + ".dx", gradients(sum(y), std::vector<Tensor>{x})[0]);
   }
 }
 
@@ -73,9 +70,9 @@ void add_pooling(CaseGraph& graph) {
   const Tensor x = graph.input("pool.x");
   const Tensor y = nn::max_pool(x);
   graph.expect("pool.y", y);
-  graph.expect("pool.dx", pull_back(std::vector<Tensor>{y},
-                                    std::vector<Tensor>{graph.input("pool.dy")},
-                                    std::vector<Tensor>{x})[0]);
+  graph.expect("pool.dx",
+               pull_back(std::vector<Tensor>{y}, std::vector<Tensor>{graph.input("pool.dy")},
+                         std::vector<Tensor>{x})[0]);
 }
 
 /// The spaces that the case's text names: z float[3], a of 4 classes, m int[2] of 3 classes, b
@@ -87,10 +84,12 @@ void add_concatenation(CaseGraph& graph) {
     shape.erase(shape.begin());
     spaces.emplace_back(name, dreamer::Space{.dtype = value.dtype(),
                                              .shape = shape,
-                                             .classes = name == "a" ? 4 : name == "m" ? 3 : 0});
+                                             .classes = name == "a"   ? 4
+                                                        : name == "m" ? 3
+                                                                      : 0});
   }
-  graph.expect("concat.y", dreamer::vector_of(spaces, graph.inputs("concat."), /*compress=*/true,
-                                              DType::F32));
+  graph.expect("concat.y",
+               dreamer::vector_of(spaces, graph.inputs("concat."), /*compress=*/true, DType::F32));
 }
 
 /// A row of how wide initial kernels are: the fans that the case lists.
@@ -107,11 +106,11 @@ void check_fans(CaseGraph& graph) {
     // trunc_normal_in: 1.1368 sqrt(1 / fan_in)
     const double deviation = nn::truncated_normal_in(shape).scale;
     const double fan = 1.1368 * 1.1368 / (deviation * deviation);
-    graph.add(compare(graph.the_case().name(), "fan_in " + to_string(shape),
-                      HostArray::f32({1}, std::vector<float>{static_cast<float>(fan)}),
-                      HostArray::f32({1}, std::vector<float>{static_cast<float>(
-                                              entry.at("fan_in").as_number())}),
-                      {.relative = 1e-6}));
+    graph.add(compare(
+        graph.the_case().name(), "fan_in " + to_string(shape),
+        HostArray::f32({1}, std::vector<float>{static_cast<float>(fan)}),
+        HostArray::f32({1}, std::vector<float>{static_cast<float>(entry.at("fan_in").as_number())}),
+        {.relative = 1e-6}));
   }
 }
 

@@ -39,11 +39,9 @@ std::vector<Row> loss_rows(const Case& c, Session& session, DType dtype) {
   options.activations_dtype = dtype;
   const std::vector<nn::ParamSpec> specs = dreamer::parameters(model.config());
   const dreamer::Agent agent = model.agent(graph, options);
-  const dreamer::RssmState carried{
-      .deter = convert(graph.input("carry.deter"), dtype),
-      .stoch = convert(graph.input("carry.stoch"), dtype)};
-  const dreamer::Batch batch =
-      dreamer::batch_of(model.config(), graph.inputs("data."), carried);
+  const dreamer::RssmState carried{.deter = convert(graph.input("carry.deter"), dtype),
+                                   .stoch = convert(graph.input("carry.stoch"), dtype)};
+  const dreamer::Batch batch = dreamer::batch_of(model.config(), graph.inputs("data."), carried);
   const auto tap = [&](const std::string& name, Tensor value) {
     constexpr std::string_view kRollout = "imag.";
     const std::string index =

@@ -62,9 +62,8 @@ void add_setting(CaseGraph& graph, const std::string& name, const io::Json& sett
     const std::string prefix = name + "." + step + ".";
     graph.expect(prefix + "update_rms", training::root_mean_square(update.changes));
     for (size_t k = 0; k < specs.size(); ++k) {
-      for (const auto& [what, value] : {std::pair{"param.", state.params[k]},
-                                        {"mu.", state.mu[k]},
-                                        {"nu.", state.nu[k]}}) {
+      for (const auto& [what, value] :
+           {std::pair{"param.", state.params[k]}, {"mu.", state.mu[k]}, {"nu.", state.nu[k]}}) {
         if (graph.expects(prefix + what + specs[k].name)) {
           graph.expect(prefix + what + specs[k].name, value);
         }

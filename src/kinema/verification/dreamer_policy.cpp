@@ -42,9 +42,7 @@ void set_time(HostArray& all, int64_t time, const HostArray& x) {
 void build_policy(NamedProgram& program, const NamedArrays& values, const DreamerModel& model,
                   const nn::ModelOptions& options) {
   const dreamer::AgentConfig& config = model.config();
-  const auto value = [&](const std::string& name) {
-    return program.input(name, values.at(name));
-  };
+  const auto value = [&](const std::string& name) { return program.input(name, values.at(name)); };
   std::vector<Tensor> params;
   for (const nn::ParamSpec& spec : dreamer::parameters(config)) {
     params.push_back(value("param." + spec.name));
@@ -112,15 +110,14 @@ std::vector<Row> dreamer_report_rows(const Case& c, Session& session) {
   const DreamerModel model(c.model());
   CaseGraph graph(c);
   const dreamer::Agent agent = model.agent(graph, session.model_options());
-  const dreamer::Batch batch = dreamer::batch_of(
-      model.config(), graph.inputs("data."),
-      {.deter = graph.input("carry.deter"), .stoch = graph.input("carry.stoch")});
+  const dreamer::Batch batch =
+      dreamer::batch_of(model.config(), graph.inputs("data."),
+                        {.deter = graph.input("carry.deter"), .stoch = graph.input("carry.stoch")});
   const TensorMap predicted =
       dreamer::open_loop(agent, batch, {.noise = graph.input("openloop.noise.post")},
                          {.noise = graph.input("openloop.noise.prior")});
   for (const auto& [name, images] : predicted) {
-    graph.expect("openloop/" + name,
-                 dreamer::open_loop_video(batch.observations.at(name), images));
+    graph.expect("openloop/" + name, dreamer::open_loop_video(batch.observations.at(name), images));
   }
   return graph.run(session);
 }

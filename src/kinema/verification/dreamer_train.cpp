@@ -137,16 +137,18 @@ class TrainStep {
                              .prior = {.noise = value("noise.prior")}};
     draws.actions.noise = program_.inputs("noise.act.", values_);
     const auto tap = [&](const std::string& name, Tensor index) {
-      if (name == "index.prior" || name.starts_with("imag.act.")) {
-        program_.output(name.starts_with("imag.act.") ? name.substr(5) : name, index);
+      constexpr std::string_view kRollout = "imag.";
+      if (name.starts_with("imag.act.")) {
+        program_.output("index." + name.substr(kRollout.size()), index);
+      } else if (name == "index.prior") {
+        program_.output(name, index);
       }
     };
-    const dreamer::LossOutputs loss = agent.loss(
-        dreamer::batch_of(config_, data, carried), draws,
-        {.returns = states(names.returns),
-         .values = states(names.values),
-         .advantages = states(names.advantages)},
-        tap);
+    const dreamer::LossOutputs loss = agent.loss(dreamer::batch_of(config_, data, carried), draws,
+                                                 {.returns = states(names.returns),
+                                                  .values = states(names.values),
+                                                  .advantages = states(names.advantages)},
+                                                 tap);
     for (const auto& [scalars, after] : {std::pair{names.returns, loss.states.returns},
                                          {names.values, loss.states.values},
                                          {names.advantages, loss.states.advantages}}) {
@@ -157,9 +159,7 @@ class TrainStep {
     program_.output("index.post", loss.features.index);
     program_.output("replay.dyn/deter", loss.features.deter);
     program_.output("replay.dyn/stoch", loss.features.stoch);
-    const auto last = [](Tensor x) {
-      return squeeze(slice(x, Axis(1), x.dim(1) - 1, 1), Axis(1));
-    };
+    const auto last = [](Tensor x) { return squeeze(slice(x, Axis(1), x.dim(1) - 1, 1), Axis(1)); };
     program_.output("carry_after.deter", last(loss.features.deter));
     program_.output("carry_after.stoch", last(loss.features.stoch));
     for (const auto& [name, space] : config_.actions) {
