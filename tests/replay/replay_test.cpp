@@ -102,10 +102,11 @@ TEST(Replay, SaysWhatDoesNotFit) {
   Replay replay({.length = 2, .chunk_size = 4});
   EXPECT_THAT([&] { replay.sample(1); }, ThrowsMessage<Error>(HasSubstr("no window")));
   replay.add(step(0));
-  EXPECT_THAT([&] { replay.add({{"y", number(1)}}); },
-              ThrowsMessage<Error>(HasSubstr("no `y`")));
+  EXPECT_THAT([&] { replay.add({{"y", number(1)}}); }, ThrowsMessage<Error>(HasSubstr("no `y`")));
   EXPECT_THAT(
-      [&] { replay.add({{"x", HostArray::f32({2}, std::vector<float>{1, 2})}}); },
+      [&] {
+        replay.add({{"x", HostArray::f32({2}, std::vector<float>{1, 2})}});
+      },
       ThrowsMessage<Error>(HasSubstr("`x` is f32[2]")));
 }
 

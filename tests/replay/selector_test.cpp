@@ -109,11 +109,13 @@ TEST(Selectors, AMixtureAsksEachAsOftenAsItsPart) {
   }
   selector.prioritize(std::vector<StepId>{step(1)}, std::vector<double>{1.0});
   expect_shares(selector, {0.25, 0.75});
-  EXPECT_THAT([] {
-    std::vector<std::pair<double, std::unique_ptr<Selector>>> half;
-    half.emplace_back(0.5, std::make_unique<Uniform>(7));
-    const Mixture wrong(std::move(half), 7);
-  }, ThrowsMessage<Error>(HasSubstr("add up to 0.5")));
+  EXPECT_THAT(
+      [] {
+        std::vector<std::pair<double, std::unique_ptr<Selector>>> half;
+        half.emplace_back(0.5, std::make_unique<Uniform>(7));
+        const Mixture wrong(std::move(half), 7);
+      },
+      ThrowsMessage<Error>(HasSubstr("add up to 0.5")));
 }
 
 TEST(SumTree, FindsPlacesByRunningSums) {

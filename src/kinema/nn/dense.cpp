@@ -12,11 +12,9 @@ namespace {
 /// The dtype that products of x are summed in.
 DType sums_of(Tensor x) { return widened(x).dtype(); }
 
-Tensor with_bias(Tensor sums, Tensor bias, DType dtype) {
-  return as(sums + as(bias, sums.dtype()), dtype);
-}
-
 }  // namespace
+
+Tensor biased(Tensor sums, Tensor bias, DType dtype) { return as(sums, dtype) + as(bias, dtype); }
 
 Init truncated_normal_in(const Dims& kernel, double scale) {
   if (scale == 0.0) {
@@ -34,12 +32,11 @@ Init truncated_normal_in(const Dims& kernel, double scale) {
 }
 
 Dense::Dense(const Params& params, int64_t in, int64_t out, double scale)
-    : kernel_(
-          params.weight("kernel", {in, out}, {"", ""}, truncated_normal_in({in, out}, scale))),
+    : kernel_(params.weight("kernel", {in, out}, {"", ""}, truncated_normal_in({in, out}, scale))),
       bias_(params.weight("bias", {out}, {""}, Init::zeros())) {}
 
 Tensor Dense::operator()(Tensor x, Precision precision) const {
-  return with_bias(partial_product(x, kernel_, precision), bias_, x.dtype());
+  return biased(partial_product(x, kernel_, precision), bias_, x.dtype());
 }
 
 Tensor Dense::rows(int64_t first, int64_t count) const {
@@ -47,8 +44,8 @@ Tensor Dense::rows(int64_t first, int64_t count) const {
 }
 
 Tensor partial_product(Tensor x, Tensor rows, Precision precision) {
-  return dot_general(x, as(rows, x.dtype()),
-                     {.lhs_contract = {x.rank() - 1}, .rhs_contract = {0}}, precision, sums_of(x));
+  return dot_general(x, as(rows, x.dtype()), {.lhs_contract = {x.rank() - 1}, .rhs_contract = {0}},
+                     precision, sums_of(x));
 }
 
 BlockDense::BlockDense(const Params& params, int64_t in, int64_t out, int64_t blocks,
@@ -61,7 +58,7 @@ BlockDense::BlockDense(const Params& params, int64_t in, int64_t out, int64_t bl
 }
 
 Tensor BlockDense::operator()(Tensor x, Precision precision) const {
-  return with_bias(partial_block_product(x, kernel_, precision), bias_, x.dtype());
+  return biased(partial_block_product(x, kernel_, precision), bias_, x.dtype());
 }
 
 Tensor BlockDense::rows(int64_t first, int64_t count) const {

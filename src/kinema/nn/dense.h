@@ -17,8 +17,8 @@ class Dense {
   /// `scale`: of the initial kernel, see truncated_normal_in.
   Dense(const Params& params, int64_t in, int64_t out, double scale = 1.0);
 
-  /// x [..., in] -> [..., out] in x's dtype, which the kernel is rounded to. Products and bias are
-  /// summed in F32 at least, and rounded once.
+  /// x [..., in] -> [..., out] in x's dtype, which kernel and bias are rounded to. Products are
+  /// summed in F32 at least, and rounded before the bias is added.
   Tensor operator()(Tensor x, Precision precision) const;
 
   /// Rows `first` .. `first + count - 1` of the kernel: where inputs lie end to end, those of one
@@ -31,9 +31,13 @@ class Dense {
   Tensor bias_;
 };
 
-/// x [..., in] times rows [in, out] of a kernel, which are rounded to x's dtype -> [..., out] in F32
-/// at least: a part of a sum, which is rounded when it is complete.
+/// x [..., in] times rows [in, out] of a kernel, which are rounded to x's dtype -> [..., out] in
+/// F32 at least: a part of a sum, which is rounded when it is complete.
 Tensor partial_product(Tensor x, Tensor rows, Precision precision);
+
+/// Sums of products, rounded to a dtype, plus bias [out], rounded to it: what Dense gives of
+/// partial products of all its inputs.
+Tensor biased(Tensor sums, Tensor bias, DType dtype);
 
 /// A linear layer whose input and output are so many equal parts, part i of the output being made
 /// of part i of the input: `kernel` [blocks, in / blocks, out / blocks], `bias` [out].

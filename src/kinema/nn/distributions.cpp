@@ -70,7 +70,8 @@ Tensor Binary::loss(Tensor target) const {
   return softplus(logit_) - as(target, logit_.dtype()) * logit_;
 }
 
-TwoHot::TwoHot(Tensor logits, Tensor bins) : logits_(widened(logits)), bins_(bins) {
+TwoHot::TwoHot(Tensor logits, Tensor bins)
+    : logits_(widened(logits)), bins_(as(bins, logits_.dtype())) {
   check(bins.rank() == 1 && logits.dim(-1) == bins.dim(0), "[twohot] logits {} do not fit bins {}",
         to_string(logits.shape()), to_string(bins.shape()));
 }

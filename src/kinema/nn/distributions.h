@@ -93,8 +93,8 @@ class TwoHot {
   Tensor mean() const;
   /// Cross entropy to the target's encoding, of the shape of target [...].
   Tensor loss(Tensor target) const;
-  /// target [...] as weights [..., bins] of the two bins next to it, by its distance to each; all on
-  /// the last bin where it is outside.
+  /// target [...] as weights [..., bins] of the two bins next to it, by its distance to each; all
+  /// on the last bin where it is outside.
   static Tensor encode(Tensor target, Tensor bins);
   Tensor logits() const { return logits_; }
 
@@ -103,8 +103,8 @@ class TwoHot {
   Tensor bins_;
 };
 
-/// F32 [count]: symexp of equal steps from -20 to 0 and its mirror image. An odd count has one bin at
-/// 0, an even one two.
+/// F32 [count]: symexp of equal steps from -20 to 0 and its mirror image. An odd count has one bin
+/// at 0, an even one two.
 Tensor symexp_bins(Graph& graph, int64_t count);
 
 }  // namespace kinema::nn

@@ -45,8 +45,8 @@ Tensor ImageConv::operator()(Tensor x, Precision precision) const {
       before += 1;  // the even position before the first pixel
     }
   }
-  const Tensor y = convolution(transpose(x, {0, 3, 1, 2}),
-                               transpose(as(kernel_, x.dtype()), {3, 2, 0, 1}), how);
+  const Tensor y =
+      convolution(transpose(x, {0, 3, 1, 2}), transpose(as(kernel_, x.dtype()), {3, 2, 0, 1}), how);
   const Tensor sums = widened(transpose(y, {0, 2, 3, 1}));
   return as(sums + as(bias_, sums.dtype()), x.dtype());
 }

@@ -18,8 +18,8 @@ class ImageConv {
   ImageConv(const Params& params, int64_t in, int64_t out, int64_t size,
             Resize resize = Resize::NONE, double scale = 1.0);
 
-  /// In x's dtype, which the kernel is rounded to; the bias is added in F32 at least, before the one
-  /// rounding.
+  /// In x's dtype, which the kernel is rounded to; the bias is added in F32 at least, before the
+  /// one rounding.
   Tensor operator()(Tensor x, Precision precision) const;
 
  private:

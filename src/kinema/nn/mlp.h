@@ -20,9 +20,7 @@ class DenseBlock {
   DenseBlock(const Params& linear, const Params& norm, int64_t in, int64_t out, const How& how)
       : dense(linear, in, out), norm_(norm, out, how.norm), activation_(how.activation) {}
 
-  Tensor operator()(Tensor x, Precision precision) const {
-    return activated(dense(x, precision));
-  }
+  Tensor operator()(Tensor x, Precision precision) const { return activated(dense(x, precision)); }
   /// What follows the linear layer.
   Tensor activated(Tensor y) const { return activate(activation_, norm_(y)); }
 

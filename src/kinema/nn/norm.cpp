@@ -70,9 +70,9 @@ Tensor ScaleNorm::operator()(Tensor x) const {
     case Kind::RMS:
       return as(rms_norm(wide, how_.epsilon) * as(scale_, wide.dtype()), x.dtype());
     case Kind::LAYER:
-      return as(layer_norm(wide, how_.epsilon) * as(scale_, wide.dtype()) +
-                    as(shift_, wide.dtype()),
-                x.dtype());
+      return as(
+          layer_norm(wide, how_.epsilon) * as(scale_, wide.dtype()) + as(shift_, wide.dtype()),
+          x.dtype());
   }
   fail("[norm] unknown");
 }

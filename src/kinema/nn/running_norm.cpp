@@ -42,8 +42,7 @@ RunningNorm::Stats RunningNorm::stats(Graph& graph, std::span<const Tensor> stat
   const Tensor scale = options_.kind == Kind::PERCENTILES
                            ? second - first
                            : sqrt(maximum(second - square(first), 0.0));
-  return {.offset = stop_gradient(first),
-          .scale = stop_gradient(maximum(scale, options_.limit))};
+  return {.offset = stop_gradient(first), .scale = stop_gradient(maximum(scale, options_.limit))};
 }
 
 std::vector<Tensor> RunningNorm::updated(std::span<const Tensor> state, Tensor x) const {

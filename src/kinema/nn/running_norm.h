@@ -49,8 +49,8 @@ class RunningNorm {
   Options options_;
 };
 
-/// The value that `percent` of 100 of the sorted elements of x lie below, linear between neighbours:
-/// a scalar.
+/// The value that `percent` of 100 of the sorted elements of x lie below, linear between
+/// neighbours: a scalar.
 Tensor percentile(Tensor sorted, double percent);
 
 }  // namespace kinema::nn

@@ -39,8 +39,8 @@ class Chunk {
   void set_successor(uint64_t number) { successor_ = number; }
   int64_t length() const { return length_; }
   bool is_full() const { return length_ == size_; }
-  /// The first step decides which names there are, and their shapes; throws an Error for a later one
-  /// that differs.
+  /// The first step decides which names there are, and their shapes; throws an Error for a later
+  /// one that differs.
   void append(const Arrays& step);
   /// All steps by name, [size, ...], of which `length` are there.
   const Arrays& arrays() const { return arrays_; }

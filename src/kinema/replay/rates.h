@@ -4,7 +4,8 @@
 
 namespace kinema::replay {
 
-/// How often something is done for the steps of environments: `ratio` times a step, in the long run.
+/// How often something is done for the steps of environments: `ratio` times a step, in the long
+/// run.
 class StepRatio {
  public:
   /// 0: never; negative: once at each call.

@@ -35,14 +35,14 @@ class Replay {
   /// Adds a worker's next step. Values whose names begin with `log/` are not kept.
   void add(const Arrays& step, int64_t worker = 0);
 
-  /// So many windows, by name [rows, length, ...], and `stepid` U8 [rows, length, 20]. `is_first` of
-  /// the first step of a window is 1, since nothing is known of the steps before it; `is_last` is 1
-  /// before every `is_first`. `training` false leaves the queue alone. Throws an Error when there
-  /// is no window.
+  /// So many windows, by name [rows, length, ...], and `stepid` U8 [rows, length, 20]. `is_first`
+  /// of the first step of a window is 1, since nothing is known of the steps before it; `is_last`
+  /// is 1 before every `is_first`. `training` false leaves the queue alone. Throws an Error when
+  /// there is no window.
   Arrays sample(int64_t rows, bool training = true);
 
-  /// Replaces values [..., ...] of steps: `stepid` U8 [..., 20] as a sample had it. Steps that are no
-  /// longer kept are passed over.
+  /// Replaces values [..., ...] of steps: `stepid` U8 [..., 20] as a sample had it. Steps that are
+  /// no longer kept are passed over.
   void update(const HostArray& stepid, const Arrays& values);
   /// Gives steps their priorities, F32 [...].
   void prioritize(const HostArray& stepid, const HostArray& priorities);
@@ -74,8 +74,8 @@ class Replay {
   mutable std::mutex mutex_;
   std::unique_ptr<Selector> selector_;
   std::map<uint64_t, Chunk> chunks_;
-  /// How many windows begin in a chunk or may still do so, and whether a worker writes it or the one
-  /// before it is kept.
+  /// How many windows begin in a chunk or may still do so, and whether a worker writes it or the
+  /// one before it is kept.
   std::map<uint64_t, int64_t> uses_;
   std::map<int64_t, Worker> workers_;
   std::map<int64_t, StepId> starts_;  // by window, the oldest first

@@ -40,10 +40,7 @@ int64_t Uniform::sample() {
 }
 
 Prioritized::Prioritized(const PriorityOptions& options, uint64_t seed)
-    : options_(options),
-      random_(random_key(seed, "replay priority")),
-      all_(seed),
-      first_(seed) {}
+    : options_(options), random_(random_key(seed, "replay priority")), all_(seed), first_(seed) {}
 
 double Prioritized::priority(int64_t window) const {
   const std::vector<StepId>& steps = steps_.at(window);
@@ -211,7 +208,8 @@ Mixture::Mixture(std::vector<std::pair<double, std::unique_ptr<Selector>>> parts
     }
   }
   constexpr double kRounding = 1e-9;
-  check(std::abs(sum - 1.0) < kRounding, "[replay] the parts of a mixture add up to {}, not 1", sum);
+  check(std::abs(sum - 1.0) < kRounding, "[replay] the parts of a mixture add up to {}, not 1",
+        sum);
 }
 
 void Mixture::insert(int64_t window, std::span<const StepId> steps) {

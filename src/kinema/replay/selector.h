@@ -15,8 +15,8 @@
 
 namespace kinema::replay {
 
-/// Decides which window of steps is trained on. Windows are numbers; those that are put in first are
-/// taken out first.
+/// Decides which window of steps is trained on. Windows are numbers; those that are put in first
+/// are taken out first.
 class Selector {
  public:
   virtual ~Selector() = default;
@@ -103,7 +103,7 @@ class Recency : public Selector {
 
  private:
   RandomStream random_;
-  std::vector<double> sums_;  // of weights up to each age
+  std::vector<double> sums_;            // of weights up to each age
   std::map<int64_t, int64_t> windows_;  // by a number that grows with each
   std::unordered_map<int64_t, int64_t> numbers_;
   int64_t next_ = 0;

@@ -44,8 +44,9 @@ class LaProp : public Optimizer {
 
   Tensor update(const nn::ParamSpec& spec, Tensor parameter, Moments<Tensor>& moments,
                 Tensor gradient, const Update& how) const override {
-    return how.result(convert(parameter, DType::F32) + change(spec, parameter, moments, gradient, how),
-                      parameter);
+    return how.result(
+        convert(parameter, DType::F32) + change(spec, parameter, moments, gradient, how),
+        parameter);
   }
 
   /// What is added to the parameter, F32; `moments` become those after the update.
@@ -101,8 +102,7 @@ LaPropStep laprop(const OptimizerState& state, std::span<const nn::ParamSpec> sp
   how.shared = optimizer.shared(how);
   for (size_t i = 0; i < specs.size(); ++i) {
     Moments<Tensor> moments{.mu = {state.mu[i]}, .nu = {state.nu[i]}};
-    const Tensor change =
-        optimizer.change(specs[i], state.params[i], moments, gradients[i], how);
+    const Tensor change = optimizer.change(specs[i], state.params[i], moments, gradients[i], how);
     step.changes.push_back(change);
     step.state.params.push_back(
         how.result(convert(state.params[i], DType::F32) + change, state.params[i]));

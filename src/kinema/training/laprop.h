@@ -14,8 +14,8 @@ struct LaPropOptions {
   double b1 = 0.9;
   double b2 = 0.999;
   double eps = 1e-20;
-  /// Adaptive gradient clipping (arXiv:2102.06171) of each tensor as a whole: the gradient's norm is
-  /// at most this part of the parameter's, which counts as 1e-3 at least. 0: none.
+  /// Adaptive gradient clipping (arXiv:2102.06171) of each tensor as a whole: the gradient's norm
+  /// is at most this part of the parameter's, which counts as 1e-3 at least. 0: none.
   double agc = 0.3;
   bool nesterov = false;
   /// Decoupled, of the parameters that `decays` holds for; all where it is empty.
@@ -23,8 +23,8 @@ struct LaPropOptions {
   std::function<bool(const nn::ParamSpec& spec)> decays = {};
 };
 
-/// LaProp (arXiv:2002.04839): the momentum is that of gradients already divided by the root of their
-/// squares' mean.
+/// LaProp (arXiv:2002.04839): the momentum is that of gradients already divided by the root of
+/// their squares' mean.
 ///
 ///   g  = gradient / max(1, |gradient| / (agc max(1e-3, |p|)))
 ///   v  = b2 v + (1 - b2) g^2,    u = g / (sqrt(v / (1 - b2^t)) + eps)
@@ -32,8 +32,8 @@ struct LaPropOptions {
 ///   p -= learning_rate (m / (1 - b1^t) + weight_decay p)
 ///
 /// with t = count + 1, in F32; norms are those of a whole tensor, of one layer of a stack. m and v
-/// are kept in the parameter's shape and dtype. With nesterov, b1 m + (1 - b1) u stands for m in the
-/// last line.
+/// are kept in the parameter's shape and dtype. With nesterov, b1 m + (1 - b1) u stands for m in
+/// the last line.
 std::shared_ptr<const Optimizer> laprop(const LaPropOptions& options,
                                         Memory memory = Memory::DEVICE);
 

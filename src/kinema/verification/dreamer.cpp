@@ -85,11 +85,10 @@ dreamer::LossDraws loss_draws(CaseGraph& graph) {
 std::vector<Kind> dreamer_kinds() {
   // Kernels' initial deviations come from f32, as does 1.1368^2.
   const LimitTable fans{{"fan_in *", {.relative = 1e-6}}};
-  // Numbers of the host are computed in f64 as the reference does, but in another order; probabilities
-  // sum 40 terms. Everything else of the replay is whole.
-  const LimitTable replay{{"priority.*", {.relative = 1e-12}},
-                          {"recency.*", {.relative = 1e-9}},
-                          {"*", kExact}};
+  // Numbers of the host are computed in f64 as the reference does, but in another order;
+  // probabilities sum 40 terms. Everything else of the replay is whole.
+  const LimitTable replay{
+      {"priority.*", {.relative = 1e-12}}, {"recency.*", {.relative = 1e-9}}, {"*", kExact}};
   return {
       {"dreamer_nets", dreamer_layer_cases, {}, fans},
       {"dreamer_dists", dreamer_distribution_cases},

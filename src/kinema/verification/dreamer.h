@@ -25,8 +25,8 @@ class DreamerModel {
   dreamer::AgentConfig config_;
 };
 
-/// A program with the case's agent. Inputs are its parameters `param.NAME`, and `other.NAME` for the
-/// slow critic and the state of the running norms.
+/// A program with the case's agent. Inputs are its parameters `param.NAME`, and `other.NAME` for
+/// the slow critic and the state of the running norms.
 class AgentGraph : public CaseGraph {
  public:
   explicit AgentGraph(const Run& run, DType activations = DType::F32);

@@ -81,14 +81,14 @@ void dreamer_distribution_cases(const Run& run) {
   for (const double unimix : {0.0, 0.01}) {
     add_one_hot(graph, unimix);
   }
-  graph.output("categorical.logp", nn::Categorical(graph.input("onehot.logits"))
-                                       .log_prob(graph.input("categorical.event")));
+  graph.output(
+      "categorical.logp",
+      nn::Categorical(graph.input("onehot.logits")).log_prob(graph.input("categorical.event")));
   add_normal(graph);
   add_binary(graph);
   const Tensor error = graph.input("mse.mean") - nn::symlog(graph.input("mse.target"));
   graph.output("mse.symlog", sum(square(error), {-1}));
-  graph.output("mse.plain",
-               sum(square(graph.input("mse.mean") - graph.input("mse.target")), {-1}));
+  graph.output("mse.plain", sum(square(graph.input("mse.mean") - graph.input("mse.target")), {-1}));
   for (const std::string& name : run.c.names("twohot")) {
     constexpr std::string_view kEnd = ".logits";
     if (name.ends_with(kEnd)) {

@@ -52,8 +52,7 @@ void add_layer(CaseGraph& graph, const std::string& name, Precision precision) {
   const Tensor y = layer_of(name, nn::Params(binder, ""), kernel, x, precision)(x);
   graph.output(name + ".y", y);
   const Tensor dy = reshape(graph.input(name + ".dy"), y.shape().dims);
-  const std::vector<Tensor> grads =
-      pull_back(std::vector<Tensor>{y}, std::vector<Tensor>{dy}, wrt);
+  const std::vector<Tensor> grads = pull_back(std::vector<Tensor>{y}, std::vector<Tensor>{dy}, wrt);
   for (size_t i = 0; i < names.size(); ++i) {
     graph.output(names[i], grads[i]);
   }
@@ -61,12 +60,10 @@ void add_layer(CaseGraph& graph, const std::string& name, Precision precision) {
 
 void add_activations(CaseGraph& graph) {
   const Tensor x = graph.input("act.x");
-  for (const char* name :
-       {"silu", "gelu", "relu", "tanh", "sigmoid", "mish", "relu2", "swiglu"}) {
+  for (const char* name : {"silu", "gelu", "relu", "tanh", "sigmoid", "mish", "relu2", "swiglu"}) {
     const Tensor y = nn::activate(nn::activation_from_string(name), x);
     graph.output(std::string("act.") + name, y);
-    graph.output(std::string("act.") + name + ".dx",
-                 gradients(sum(y), std::vector<Tensor>{x})[0]);
+    graph.output(std::string("act.") + name + ".dx", gradients(sum(y), std::vector<Tensor>{x})[0]);
   }
 }
 
@@ -74,9 +71,9 @@ void add_pooling(CaseGraph& graph) {
   const Tensor x = graph.input("pool.x");
   const Tensor y = nn::max_pool(x);
   graph.output("pool.y", y);
-  graph.output("pool.dx", pull_back(std::vector<Tensor>{y},
-                                    std::vector<Tensor>{graph.input("pool.dy")},
-                                    std::vector<Tensor>{x})[0]);
+  graph.output("pool.dx",
+               pull_back(std::vector<Tensor>{y}, std::vector<Tensor>{graph.input("pool.dy")},
+                         std::vector<Tensor>{x})[0]);
 }
 
 /// The spaces that the case's text names: z float[3], a of 4 classes, m int[2] of 3 classes, b
@@ -88,10 +85,12 @@ void add_concatenation(CaseGraph& graph) {
     shape.erase(shape.begin());
     spaces.emplace_back(name, dreamer::Space{.dtype = value.dtype(),
                                              .shape = shape,
-                                             .classes = name == "a" ? 4 : name == "m" ? 3 : 0});
+                                             .classes = name == "a"   ? 4
+                                                        : name == "m" ? 3
+                                                                      : 0});
   }
-  graph.output("concat.y", dreamer::vector_of(spaces, graph.inputs("concat."), /*compress=*/true,
-                                              DType::F32));
+  graph.output("concat.y",
+               dreamer::vector_of(spaces, graph.inputs("concat."), /*compress=*/true, DType::F32));
 }
 
 /// Rows for the fans that the case lists: how wide initial kernels are.

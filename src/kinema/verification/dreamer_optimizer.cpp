@@ -63,9 +63,8 @@ void add_setting(CaseGraph& graph, const std::string& name, const io::Json& sett
     const std::string prefix = name + "." + step + ".";
     graph.output(prefix + "update_rms", training::root_mean_square(update.changes));
     for (size_t k = 0; k < specs.size(); ++k) {
-      for (const auto& [what, value] : {std::pair{"param.", state.params[k]},
-                                        {"mu.", state.mu[k]},
-                                        {"nu.", state.nu[k]}}) {
+      for (const auto& [what, value] :
+           {std::pair{"param.", state.params[k]}, {"mu.", state.mu[k]}, {"nu.", state.nu[k]}}) {
         graph.output(prefix + what + specs[k].name, value);
       }
     }

@@ -34,9 +34,9 @@ void build_policy(AgentGraph& graph) {
   }
   const dreamer::Agent::Memory before{.state = graph.state("entry"),
                                       .actions = graph.inputs("act.")};
-  const dreamer::Agent::Act now = graph.agent.act(
-      before, observations, flag(graph.input("obs.is_first")), {.noise = graph.input("noise.post")},
-      {.noise = graph.inputs("noise.act.")});
+  const dreamer::Agent::Act now =
+      graph.agent.act(before, observations, flag(graph.input("obs.is_first")),
+                      {.noise = graph.input("noise.post")}, {.noise = graph.inputs("noise.act.")});
   graph.output("entry.deter", now.memory.state.deter);
   graph.output("entry.stoch", now.memory.state.stoch);
   graph.output("index.post", now.index);
@@ -86,8 +86,7 @@ void dreamer_report_cases(const Run& run) {
       dreamer::open_loop(graph.agent, batch, {.noise = graph.input("openloop.noise.post")},
                          {.noise = graph.input("openloop.noise.prior")});
   for (const auto& [name, images] : predicted) {
-    graph.output("openloop/" + name,
-                 dreamer::open_loop_video(batch.observations.at(name), images));
+    graph.output("openloop/" + name, dreamer::open_loop_video(batch.observations.at(name), images));
   }
   run.add_expected(graph.run());
 }

@@ -32,7 +32,8 @@ Numbers numbers_of(const io::Json& items) {
 }
 
 HostArray flag_of(bool value) {
-  return HostArray::from<uint8_t>(DType::U8, {}, std::vector<uint8_t>{value ? uint8_t{1} : uint8_t{0}});
+  return HostArray::from<uint8_t>(DType::U8, {},
+                                  std::vector<uint8_t>{value ? uint8_t{1} : uint8_t{0}});
 }
 HostArray number_of(float value) { return HostArray::f32({}, std::vector<float>{value}); }
 HostArray integer_of(int32_t value) {
@@ -45,8 +46,8 @@ double first_id(const replay::Replay& replay, const replay::StepId& start) {
 }
 
 /// Adds what the case says, comparing after each step.
-void add_steps(const Run& run, const std::string& prefix,
-               const io::Json& trace, replay::Replay& replay) {
+void add_steps(const Run& run, const std::string& prefix, const io::Json& trace,
+               replay::Replay& replay) {
   Numbers counts;
   Numbers expected;
   for (const io::Json& entry : trace.items()) {
@@ -63,10 +64,10 @@ void add_steps(const Run& run, const std::string& prefix,
                worker);
     const std::vector<replay::StepId> starts = replay.starts();
     const bool any = !starts.empty();
-    counts.insert(counts.end(), {static_cast<double>(replay.windows()),
-                                 any ? first_id(replay, starts.front()) : -1.0,
-                                 any ? first_id(replay, starts.back()) : -1.0,
-                                 static_cast<double>(replay.chunks())});
+    counts.insert(
+        counts.end(),
+        {static_cast<double>(replay.windows()), any ? first_id(replay, starts.front()) : -1.0,
+         any ? first_id(replay, starts.back()) : -1.0, static_cast<double>(replay.chunks())});
     const auto or_none = [&](const char* key) {
       return entry.at(key).is_null() ? -1.0 : entry.at(key).as_number();
     };
@@ -76,8 +77,7 @@ void add_steps(const Run& run, const std::string& prefix,
   add_numbers(run, prefix + "after_every_add", counts, expected);
 }
 
-void add_scenario(const Run& run, const std::string& name,
-                  const io::Json& scenario) {
+void add_scenario(const Run& run, const std::string& name, const io::Json& scenario) {
   const std::string prefix = "scenarios." + name + ".";
   replay::Replay replay({.length = scenario.at("length").as_int(),
                          .capacity = scenario.at("capacity").as_int(),
@@ -149,9 +149,10 @@ void add_update(const Run& run) {
   constexpr float kFirst = 100.0F;
   replay::Replay replay({.length = length, .chunk_size = kChunk});
   for (int64_t i = 0; i < about.at("steps").as_int(); ++i) {
-    replay.add({{"is_first", flag_of(i == 0)},
-                {"is_last", flag_of(false)},
-                {"lat", HostArray::f32({kWidth}, std::vector<float>(kWidth, static_cast<float>(i)))}});
+    replay.add(
+        {{"is_first", flag_of(i == 0)},
+         {"is_last", flag_of(false)},
+         {"lat", HostArray::f32({kWidth}, std::vector<float>(kWidth, static_cast<float>(i)))}});
   }
   const std::vector<replay::StepId> starts = replay.starts();
   const replay::Arrays window =
@@ -170,9 +171,8 @@ void add_update(const Run& run) {
     const HostArray latents = replay.window(start).at("lat");
     after.insert(after.end(), latents.as<float>().begin(), latents.as<float>().end());
   }
-  run.add("update.lat_after",
-                         HostArray::f32({static_cast<int64_t>(after.size())}, after),
-                         run.tensor("update.lat_after"));
+  run.add("update.lat_after", HostArray::f32({static_cast<int64_t>(after.size())}, after),
+          run.tensor("update.lat_after"));
 }
 
 Numbers flat(const io::Json& nested) {
@@ -196,8 +196,8 @@ void add_slices(const Run& run) {
     const replay::Arrays windows{
         {"x", HostArray::from<double>(DType::F64, {1, static_cast<int64_t>(steps.size())}, steps)}};
     for (int64_t i = 0; i < parts; ++i) {
-      const replay::Arrays part = replay::part_of_windows(
-          windows, i, about.at("length").as_int(), about.at("prefix").as_int());
+      const replay::Arrays part = replay::part_of_windows(windows, i, about.at("length").as_int(),
+                                                          about.at("prefix").as_int());
       const auto x = part.at("x").as<double>();
       const auto number = part.at("consec").as<int32_t>();
       actual.insert(actual.end(), x.begin(), x.end());
@@ -289,8 +289,8 @@ void add_limiter(const Run& run) {
     } else if (columns[0].as_string() == "s" && may_sample) {
       limiter.sampled();
     }
-    actual.insert(actual.end(), {may_insert ? 1.0 : 0.0, may_sample ? 1.0 : 0.0,
-                                 limiter.available()});
+    actual.insert(actual.end(),
+                  {may_insert ? 1.0 : 0.0, may_sample ? 1.0 : 0.0, limiter.available()});
     expected.insert(expected.end(), {columns[1].as_bool() ? 1.0 : 0.0,
                                      columns[2].as_bool() ? 1.0 : 0.0, columns[3].as_number()});
   }

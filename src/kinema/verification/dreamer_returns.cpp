@@ -88,11 +88,10 @@ void add_rollout(CaseGraph& graph, const std::string& name, const dreamer::Agent
   dreamer::ActionDistributions policy;
   policy.emplace("action",
                  dreamer::ActionDistribution(action, nn::Categorical(given("pol_logits"))));
-  policy.emplace("move", dreamer::ActionDistribution(
-                             move,
-                             nn::Normal::bounded(given("pol_mean"), given("pol_stddev"), kLeast,
-                                                 kMost),
-                             {.minstd = kLeast, .maxstd = kMost}));
+  policy.emplace(
+      "move", dreamer::ActionDistribution(
+                  move, nn::Normal::bounded(given("pol_mean"), given("pol_stddev"), kLeast, kMost),
+                  {.minstd = kLeast, .maxstd = kMost}));
   const dreamer::RolloutLosses losses = dreamer::rollout_losses(
       {.actions = {{"action", given("act.action")}, {"move", given("act.move")}},
        .reward = given("rew"),
@@ -167,9 +166,9 @@ void add_slow_update(CaseGraph& graph, const std::string& name) {
   const auto last = static_cast<int64_t>(number_behind(name, ".after"));
   std::vector<Tensor> slow{graph.input("slow.start")};
   for (int64_t i = 0; i <= last; ++i) {
-    slow = dreamer::slow_update(
-        config, slow, std::vector<Tensor>{graph.input("slow.source" + std::to_string(i))},
-        constant(graph.graph(), static_cast<double>(i), {DType::S32, {}}));
+    slow = dreamer::slow_update(config, slow,
+                                std::vector<Tensor>{graph.input("slow.source" + std::to_string(i))},
+                                constant(graph.graph(), static_cast<double>(i), {DType::S32, {}}));
   }
   graph.output(name, slow[0]);
 }

@@ -101,9 +101,7 @@ class DreamerStep : public AgentGraph {
     output("index.post", loss.features.index);
     output("replay.dyn/deter", loss.features.deter);
     output("replay.dyn/stoch", loss.features.stoch);
-    const auto last = [](Tensor x) {
-      return squeeze(slice(x, Axis(1), x.dim(1) - 1, 1), Axis(1));
-    };
+    const auto last = [](Tensor x) { return squeeze(slice(x, Axis(1), x.dim(1) - 1, 1), Axis(1)); };
     output("carry_after.deter", last(loss.features.deter));
     output("carry_after.stoch", last(loss.features.stoch));
     for (const auto& [name, space] : config().actions) {

@@ -110,8 +110,8 @@ class Run {
   void add(const std::string& tensor, const HostArray& value) const;
   void add(const std::string& tensor, const HostArray& value, const HostArray& expected) const;
   void add(const Values& values) const;
-  /// Adds rows for the tensors that the case's JSON lists as `expected`, in its order. A tensor that
-  /// was not computed fails.
+  /// Adds rows for the tensors that the case's JSON lists as `expected`, in its order. A tensor
+  /// that was not computed fails.
   void add_expected(const Values& values) const;
   /// Adds a row if the case has the tensor.
   void add_known(const std::string& tensor, const HostArray& value) const;
@@ -163,12 +163,12 @@ class CaseGraph {
   std::vector<Tensor> parameters(std::span<const nn::ParamSpec> specs,
                                  const weights::Checkpoint& files,
                                  std::span<const weights::Adapter> adapters = {});
-  /// Adds an input with this value, or with that of the case's tensor. The latter is the same tensor
-  /// for the same name.
+  /// Adds an input with this value, or with that of the case's tensor. The latter is the same
+  /// tensor for the same name.
   Tensor input(const HostArray& value, const std::string& name = "");
   Tensor input(const std::string& name);
-  /// The inputs whose names start with `prefix`, by the rest of their names: those added so far, and
-  /// the case's tensors that it does not expect.
+  /// The inputs whose names start with `prefix`, by the rest of their names: those added so far,
+  /// and the case's tensors that it does not expect.
   std::map<std::string, Tensor> inputs(const std::string& prefix);
   /// Gives the input with this name another value for later runs.
   void set(const std::string& name, const HostArray& value);

@@ -97,24 +97,23 @@ RolloutLosses rollout_losses(const Rollout& rollout, const AgentConfig& config,
   out.policy = -but_last(weight) * (but_last(terms.log_prob) * stop_gradient(normed_advantage) +
                                     c.actent * but_last(terms.entropy));
   const Tensor target = normed(out.returns, norms.values.stats(graph, out.states.values));
-  out.value =
-      but_last(weight) * value_loss(rollout.value, rollout.slow_value, target, c);
+  out.value = but_last(weight) * value_loss(rollout.value, rollout.slow_value, target, c);
 
   const Tensor returns = normed(out.returns, of_returns);
-  out.metrics = {{"adv", mean(advantage)},
-                 {"adv_std", standard_deviation(advantage)},
-                 {"adv_mag", mean(abs(advantage))},
-                 {"rew", mean(rollout.reward)},
-                 {"con", mean(rollout.continuation)},
-                 {"ret", mean(returns)},
-                 {"val", mean(value)},
-                 {"tar", mean(target)},
-                 {"weight", mean(weight)},
-                 {"slowval", mean(slow_value)},
-                 {"ret_min", min(returns)},
-                 {"ret_max", max(returns)},
-                 {"ret_rate", mean(convert(compare(abs(returns), Comparison::GE, 1.0),
-                                           returns.dtype()))}};
+  out.metrics = {
+      {"adv", mean(advantage)},
+      {"adv_std", standard_deviation(advantage)},
+      {"adv_mag", mean(abs(advantage))},
+      {"rew", mean(rollout.reward)},
+      {"con", mean(rollout.continuation)},
+      {"ret", mean(returns)},
+      {"val", mean(value)},
+      {"tar", mean(target)},
+      {"weight", mean(weight)},
+      {"slowval", mean(slow_value)},
+      {"ret_min", min(returns)},
+      {"ret_max", max(returns)},
+      {"ret_rate", mean(convert(compare(abs(returns), Comparison::GE, 1.0), returns.dtype()))}};
   add_entropy_metrics(out.metrics, rollout, terms);
   return out;
 }
@@ -133,8 +132,8 @@ ReplayLosses replay_losses(const Replayed& replayed, const AgentConfig& config,
     out.norm_state = norm.updated(norm_state, out.returns);
   }
   const Tensor target = normed(out.returns, norm.stats(out.returns.graph(), out.norm_state));
-  out.value = (1.0 - but_last(replayed.last)) *
-              value_loss(replayed.value, replayed.slow_value, target, c);
+  out.value =
+      (1.0 - but_last(replayed.last)) * value_loss(replayed.value, replayed.slow_value, target, c);
   return out;
 }
 

@@ -46,10 +46,10 @@ std::vector<Tensor> slow_update(const AgentConfig& config, std::span<const Tenso
                                 std::span<const Tensor> value, Tensor count) {
   check(slow.size() == value.size(), "[dreamer] the slow critic has {} tensors, the critic {}",
         slow.size(), value.size());
-  const Tensor turn =
-      compare(remainder(count, constant(count.graph(), static_cast<double>(config.slow_every),
-                                        count.shape())),
-              Comparison::EQ, 0.0);
+  const Tensor turn = compare(
+      remainder(count,
+                constant(count.graph(), static_cast<double>(config.slow_every), count.shape())),
+      Comparison::EQ, 0.0);
   const Tensor mix = convert(turn, DType::F32) * config.slow_rate;
   std::vector<Tensor> out;
   for (size_t i = 0; i < slow.size(); ++i) {
@@ -142,8 +142,8 @@ Agent::Act Agent::act(const Memory& before, const TensorMap& observations, Tenso
                       const Draws& draws, const ActionDraws& action_draws) const {
   const auto one_step = [](Tensor x) { return x ? expand_dims(x, Axis(1)) : x; };
   const Tensor tokens = networks_->encoder(observations, options_);
-  const Tensor actions = vector_of(config_.actions, before.actions, /*compress=*/false,
-                                   options_.activations_dtype);
+  const Tensor actions =
+      vector_of(config_.actions, before.actions, /*compress=*/false, options_.activations_dtype);
   const RssmFeatures now = networks_->rssm.observe(
       before.state, one_step(tokens), one_step(actions), one_step(reset),
       {.noise = one_step(draws.noise), .index = one_step(draws.index)}, options_);

@@ -53,9 +53,9 @@ struct Batch {
 };
 
 /// From replayed steps [b, context + t, ...] by name: observations, actions, reward, is_first,
-/// is_last, is_terminal, the latents `dyn/deter` and `dyn/stoch`, and consec. Where a row's consec is
-/// 0, the state before the first step is the last context step's latents; else it is `carried`, the
-/// state after the batch before.
+/// is_last, is_terminal, the latents `dyn/deter` and `dyn/stoch`, and consec. Where a row's consec
+/// is 0, the state before the first step is the last context step's latents; else it is `carried`,
+/// the state after the batch before.
 Batch batch_of(const AgentConfig& config, const TensorMap& steps, const RssmState& carried,
                int64_t context = 1);
 
@@ -69,8 +69,8 @@ struct LossDraws {
 
 struct LossOutputs {
   Tensor total;      // scalar: the sum of all losses' means, each times its scale
-  TensorMap losses;  // F32 [b, t] or [b, k], of each observation, rew, con, dyn, rep, policy, value;
-                     // repval [b, k - 1]
+  TensorMap losses;  // F32 [b, t] or [b, k], of each observation, rew, con, dyn, rep, policy,
+                     // value; repval [b, k - 1]
   TensorMap metrics;      // F32 scalars
   Tensor tokens;          // [b, t, tokens]
   RssmFeatures features;  // [b, t, ...]
@@ -80,8 +80,8 @@ struct LossOutputs {
 /// An agent's parameters with their tensors in a graph.
 class Agent {
  public:
-  /// Tensors of `parameters` and `slow_parameters`, in their order. The options' activations_dtype and
-  /// precision count.
+  /// Tensors of `parameters` and `slow_parameters`, in their order. The options' activations_dtype
+  /// and precision count.
   Agent(const AgentConfig& config, const nn::ModelOptions& options, std::span<const Tensor> params,
         std::span<const Tensor> slow_params);
 

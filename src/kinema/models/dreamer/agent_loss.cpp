@@ -121,9 +121,9 @@ Tensor Agent::actor_critic_losses(LossOutputs& out, const Batch& batch, const Lo
       networks_->rssm.imagine(start, length, policy, slices, draws.prior, options_);
   const RssmFeatures features = rollout_features(first, imagined);
   const Tensor vector = features.vector();
-  TensorMap actions = drawn(last_alone(draws.actions.noise, length),
-                            last_alone(draws.actions.actions, length))(
-      squeeze(slice(vector, Axis(1), length, 1), Axis(1)));
+  TensorMap actions =
+      drawn(last_alone(draws.actions.noise, length), last_alone(draws.actions.actions, length))(
+          squeeze(slice(vector, Axis(1), length, 1), Axis(1)));
   for (auto& [name, action] : actions) {
     action = concatenate({imagined.actions.at(name), expand_dims(action, Axis(1))}, Axis(1));
   }
@@ -163,14 +163,13 @@ void Agent::replay_value_loss(LossOutputs& out, const Batch& batch, Tensor boots
   const int64_t k = bootstrap.dim(1);
   const auto tail = [&](Tensor x) { return slice(x, Axis(1), x.dim(1) - k, k); };
   const Tensor vector = passed(out.features.last(k).vector(), config_.repval_grad);
-  const ReplayLosses losses =
-      replay_losses({.last = as_f32(tail(batch.is_last)),
-                     .terminal = as_f32(tail(batch.is_terminal)),
-                     .reward = tail(batch.reward),
-                     .bootstrap = bootstrap,
-                     .value = networks_->value(vector, options_),
-                     .slow_value = (*slow_value_)(vector, options_)},
-                    config_, out.states.values);
+  const ReplayLosses losses = replay_losses({.last = as_f32(tail(batch.is_last)),
+                                             .terminal = as_f32(tail(batch.is_terminal)),
+                                             .reward = tail(batch.reward),
+                                             .bootstrap = bootstrap,
+                                             .value = networks_->value(vector, options_),
+                                             .slow_value = (*slow_value_)(vector, options_)},
+                                            config_, out.states.values);
   out.losses["repval"] = losses.value;
   out.states.values = losses.norm_state;
   if (tap) {

@@ -12,10 +12,14 @@ void check_positive(const char* key, int64_t value) {
 }
 
 void check_rssm(const RssmConfig& c) {
-  for (const auto& [key, value] :
-       {std::pair{"deter", c.deter}, {"hidden", c.hidden}, {"stoch", c.stoch},
-        {"classes", c.classes}, {"blocks", c.blocks}, {"dynlayers", c.dynlayers},
-        {"obslayers", c.obslayers}, {"imglayers", c.imglayers}}) {
+  for (const auto& [key, value] : {std::pair{"deter", c.deter},
+                                   {"hidden", c.hidden},
+                                   {"stoch", c.stoch},
+                                   {"classes", c.classes},
+                                   {"blocks", c.blocks},
+                                   {"dynlayers", c.dynlayers},
+                                   {"obslayers", c.obslayers},
+                                   {"imglayers", c.imglayers}}) {
     check_positive(key, value);
   }
   check(c.deter % c.blocks == 0, "[dreamer] deter is {} but must be a multiple of {} blocks",
@@ -45,8 +49,8 @@ void check_images(const AgentConfig& c, const CoderConfig& coder) {
   if (first != nullptr) {
     check(!coder.mults.empty(), "[dreamer] mults are empty but there are images");
     check(coder.bspace > 0 && coder.depth * coder.mults.back() % coder.bspace == 0,
-          "[dreamer] depth {} times the last of mults must be a multiple of bspace {}",
-          coder.depth, coder.bspace);
+          "[dreamer] depth {} times the last of mults must be a multiple of bspace {}", coder.depth,
+          coder.bspace);
   }
 }
 
@@ -86,8 +90,10 @@ void validate(const AgentConfig& c) {
   check_rssm(c.rssm);
   check(!c.observations.empty(), "[dreamer] there is no observation");
   check(!c.actions.empty(), "[dreamer] there is no action");
-  for (const auto& [key, head] : {std::pair{"rewhead", &c.reward}, {"conhead", &c.continuation},
-                                  {"policy", &c.policy}, {"value", &c.value}}) {
+  for (const auto& [key, head] : {std::pair{"rewhead", &c.reward},
+                                  {"conhead", &c.continuation},
+                                  {"policy", &c.policy},
+                                  {"value", &c.value}}) {
     check_positive(key, head->units);
   }
   check_positive("imag_length", c.imag_length);

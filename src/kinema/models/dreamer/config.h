@@ -135,11 +135,11 @@ struct AgentConfig {
   bool reward_grad = true;
   bool repval_loss = true;
   bool repval_grad = true;
-  /// Weight of each loss: `rec` of every observation, or one by its name; rew, con, dyn, rep, policy,
-  /// value, repval.
-  std::map<std::string, double> loss_scales = {{"rec", 1.0},    {"rew", 1.0},   {"con", 1.0},
-                                               {"dyn", 1.0},    {"rep", 0.1},   {"policy", 1.0},
-                                               {"value", 1.0},  {"repval", 0.3}};
+  /// Weight of each loss: `rec` of every observation, or one by its name; rew, con, dyn, rep,
+  /// policy, value, repval.
+  std::map<std::string, double> loss_scales = {{"rec", 1.0},   {"rew", 1.0},   {"con", 1.0},
+                                               {"dyn", 1.0},   {"rep", 0.1},   {"policy", 1.0},
+                                               {"value", 1.0}, {"repval", 0.3}};
 
   double discount() const { return 1.0 - 1.0 / static_cast<double>(horizon); }
   double loss_scale(const std::string& name) const;

@@ -126,10 +126,9 @@ ReturnConfig return_of(const Json& json) {
 }
 
 nn::RunningNorm::Options running_norm_of(const Json& json) {
-  nn::RunningNorm::Options o{
-      .kind = nn::RunningNorm::kind_from_string(json.at("impl").as_string()),
-      .rate = json.at("rate").as_number(),
-      .limit = json.at("limit").as_number()};
+  nn::RunningNorm::Options o{.kind = nn::RunningNorm::kind_from_string(json.at("impl").as_string()),
+                             .rate = json.at("rate").as_number(),
+                             .limit = json.at("limit").as_number()};
   o.low = number_or(json, "perclo", o.low);
   o.high = number_or(json, "perchi", o.high);
   o.debias = number_or(json, "debias", o.debias);
@@ -148,7 +147,8 @@ AgentConfig parse_config(const Json& json) {
   c.observations = spaces_of(json.at("obs_space"));
   c.actions = spaces_of(json.at("act_space"));
   const Json& agent = json.at("agent");
-  for (const auto& [part, kind] : {std::pair{"dyn", "rssm"}, {"enc", "simple"}, {"dec", "simple"}}) {
+  for (const auto& [part, kind] :
+       {std::pair{"dyn", "rssm"}, {"enc", "simple"}, {"dec", "simple"}}) {
     check_kind(agent.at(part), "typ", kind);
   }
   for (const char* head : {"rewhead", "value"}) {

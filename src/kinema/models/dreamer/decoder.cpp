@@ -41,9 +41,8 @@ Decoder::Pixels::Pixels(const nn::Params& params, const AgentConfig& config, con
   for (size_t i = c.mults.size() - 1; i-- > 0;) {
     const std::string name = "conv" + std::to_string(i);
     const int64_t to = c.depth * c.mults[i];
-    stages.push_back(
-        {.conv = {params / name, c.depth * c.mults[i + 1], to, c.kernel, resize_of(c)},
-         .norm = {params / (name + "norm"), to, c.norm}});
+    stages.push_back({.conv = {params / name, c.depth * c.mults[i + 1], to, c.kernel, resize_of(c)},
+                      .norm = {params / (name + "norm"), to, c.norm}});
   }
 }
 
@@ -102,7 +101,7 @@ void Decoder::images(TensorMap& out, const RssmState& state,
   for (const Stage& stage : pixels_->stages) {
     x = nn::activate(config_.act, stage.norm(stage.conv(enlarged(x), options.precision)));
   }
-  x = logistic(pixels_->out(config_.outer ? x : enlarged(x), options.precision));
+  x = nn::sigmoid(pixels_->out(config_.outer ? x : enlarged(x), options.precision));
   int64_t first = 0;
   for (const auto& [name, space] : images_) {
     out[name] = slice(x, Axis(3), first, space.shape[2]);
@@ -132,8 +131,7 @@ TensorMap Decoder::losses(const TensorMap& reconstructed, const TensorMap& obser
     }
     const Tensor mean = nn::widened(given);
     const Tensor x = nn::as(target, mean.dtype());
-    const Tensor seen =
-        space.is_image() ? x / 255.0 : config_.symlog ? nn::symlog(x) : x;
+    const Tensor seen = space.is_image() ? x / 255.0 : config_.symlog ? nn::symlog(x) : x;
     out[name] = sum_of_row(square(mean - stop_gradient(seen)));
   }
   return out;

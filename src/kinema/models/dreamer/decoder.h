@@ -18,8 +18,8 @@ class Decoder {
   /// 0 .. 1; floats as symlog sees them [n, ...]; logits of integers [n, ..., classes].
   TensorMap operator()(const RssmState& state, const nn::ModelOptions& options) const;
 
-  /// By observation, [n]: squared error, of symlog of floats and of pixels between 0 and 1, or cross
-  /// entropy; summed over an observation.
+  /// By observation, [n]: squared error, of symlog of floats and of pixels between 0 and 1, or
+  /// cross entropy; summed over an observation.
   TensorMap losses(const TensorMap& reconstructed, const TensorMap& observations) const;
 
  private:

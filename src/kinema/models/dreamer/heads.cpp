@@ -5,7 +5,10 @@
 namespace kinema::dreamer {
 
 nn::Mlp mlp_of(const nn::Params& params, int64_t in, const HeadConfig& config) {
-  return {params / "mlp", in, config.units, config.layers,
+  return {params / "mlp",
+          in,
+          config.units,
+          config.layers,
           {.activation = config.act, .norm = config.norm}};
 }
 
@@ -24,8 +27,7 @@ BinaryHead::BinaryHead(const nn::Params& params, int64_t in, const HeadConfig& c
       logit_(params / "head" / "logit", config.units, 1, config.outscale) {}
 
 nn::Binary BinaryHead::operator()(Tensor x, const nn::ModelOptions& options) const {
-  return nn::Binary(
-      squeeze(logit_(mlp_(x, options.precision), options.precision), Axis(-1)));
+  return nn::Binary(squeeze(logit_(mlp_(x, options.precision), options.precision), Axis(-1)));
 }
 
 Tensor ActionDistribution::sample(Tensor noise) const {
@@ -87,12 +89,13 @@ ActionDistributions PolicyHead::operator()(Tensor x, const nn::ModelOptions& opt
     const auto of = [&](size_t i) {
       return reshape(output.dense[i](hidden, options.precision), dims);
     };
-    policy.emplace(output.name,
-                   space.is_discrete()
-                       ? ActionDistribution(space, nn::Categorical(of(0)))
-                       : ActionDistribution(
-                             space, nn::Normal::bounded(of(0), of(1), config_.minstd, config_.maxstd),
-                             config_));
+    policy.emplace(
+        output.name,
+        space.is_discrete()
+            ? ActionDistribution(space, nn::Categorical(of(0)))
+            : ActionDistribution(space,
+                                 nn::Normal::bounded(of(0), of(1), config_.minstd, config_.maxstd),
+                                 config_));
   }
   return policy;
 }
@@ -101,9 +104,8 @@ TensorMap sample(const ActionDistributions& policy, const ActionDraws& draws) {
   TensorMap actions;
   for (const auto& [name, distribution] : policy) {
     const auto given = draws.actions.find(name);
-    actions[name] = given != draws.actions.end()
-                        ? given->second
-                        : distribution.sample(value_of(draws.noise, name));
+    actions[name] = given != draws.actions.end() ? given->second
+                                                 : distribution.sample(value_of(draws.noise, name));
   }
   return actions;
 }

@@ -48,10 +48,10 @@ TensorMap open_loop(const Agent& agent, const Batch& batch, const Draws& posteri
                  .index = draws.index ? rows(draws.index) : Tensor()};
   };
   const RssmState start{.deter = rows(batch.state.deter), .stoch = rows(batch.state.stoch)};
-  const RssmFeatures seen = networks.rssm.observe(
-      start, first(agent.tokens(batch.observations)),
-      first(agent.action_vectors(batch.previous_actions)), first(batch.is_first),
-      drawn(posterior), options);
+  const RssmFeatures seen =
+      networks.rssm.observe(start, first(agent.tokens(batch.observations)),
+                            first(agent.action_vectors(batch.previous_actions)),
+                            first(batch.is_first), drawn(posterior), options);
   const auto last = [&](Tensor x) { return squeeze(slice(x, Axis(1), observed - 1, 1), Axis(1)); };
   std::vector<std::string> names;
   std::vector<Tensor> given;
@@ -66,14 +66,11 @@ TensorMap open_loop(const Agent& agent, const Batch& batch, const Draws& posteri
     }
     return actions;
   };
-  const RssmFeatures imagined =
-      networks.rssm
-          .imagine({.deter = last(seen.deter), .stoch = last(seen.stoch)}, length - observed, taken,
-                   given, drawn(prior), options)
-          .features;
-  const auto all = [&](Tensor a, Tensor b) {
-    return rows_together(concatenate({a, b}, Axis(1)));
-  };
+  const RssmFeatures imagined = networks.rssm
+                                    .imagine({.deter = last(seen.deter), .stoch = last(seen.stoch)},
+                                             length - observed, taken, given, drawn(prior), options)
+                                    .features;
+  const auto all = [&](Tensor a, Tensor b) { return rows_together(concatenate({a, b}, Axis(1))); };
   const TensorMap decoded = networks.decoder(
       {.deter = all(seen.deter, imagined.deter), .stoch = all(seen.stoch, imagined.stoch)},
       options);
@@ -96,12 +93,12 @@ Tensor open_loop_video(Tensor truth, Tensor prediction) {
   Tensor video = concatenate({seen, guess, difference}, Axis(2));
   const int64_t rows = video.dim(2) + 2 * kBorder;
   const int64_t columns = video.dim(3) + 2 * kBorder;
-  const Tensor inside = compare(
-      pad(pad(ones_like(video), Axis(2), kBorder, kBorder), Axis(3), kBorder, kBorder),
-      Comparison::NE, 0.0);
+  const Tensor inside =
+      compare(pad(pad(ones_like(video), Axis(2), kBorder, kBorder), Axis(3), kBorder, kBorder),
+              Comparison::NE, 0.0);
   video = pad(pad(video, Axis(2), kBorder, kBorder), Axis(3), kBorder, kBorder);
-  const Tensor border = broadcast_in_dim(border_colors(video.graph(), length, channels),
-                                         video.shape().dims, {1, 4});
+  const Tensor border =
+      broadcast_in_dim(border_colors(video.graph(), length, channels), video.shape().dims, {1, 4});
   video = select(inside, video, border);
   constexpr int64_t kMostBlack = 10;
   video = pad(video, Axis(1), 0, std::min(kMostBlack, length));

@@ -49,7 +49,9 @@ Tensor draw_of(const Draws& draws) {
 
 }  // namespace
 
-Tensor RssmFeatures::vector() const { return concatenate({deter, flat_variables(stoch)}, Axis(-1)); }
+Tensor RssmFeatures::vector() const {
+  return concatenate({deter, flat_variables(stoch)}, Axis(-1));
+}
 
 RssmFeatures RssmFeatures::last(int64_t count) const {
   const auto tail = [&](Tensor x) { return slice(x, Axis(1), x.dim(1) - count, count); };
@@ -108,15 +110,15 @@ Tensor Rssm::next_deter(const CoreRows& rows, const RssmState& state, Tensor act
   const Precision precision = options.precision;
   const DType dtype = state.deter.dtype();
   const int64_t n = state.deter.dim(0);
-  const auto activated = [&](const BlockLayer& layer, Tensor sums) {
-    return nn::activate(config_.act, layer.norm(nn::as(sums, dtype)));
+  const auto activated = [&](const BlockLayer& layer, Tensor y) {
+    return nn::activate(config_.act, layer.norm(y));
   };
-  const Tensor states = concatenate({from_deter_(state.deter, precision),
-                                     from_stoch_(flat_variables(state.stoch), precision)},
-                                    Axis(1));
+  const Tensor states = concatenate(
+      {from_deter_(state.deter, precision), from_stoch_(flat_variables(state.stoch), precision)},
+      Axis(1));
   const Tensor sums = nn::partial_block_product(state.deter, rows.deter, precision) +
                       nn::partial_product(states, rows.states, precision) + action_part;
-  Tensor x = activated(hidden_[0], sums + nn::as(hidden_[0].dense.bias(), sums.dtype()));
+  Tensor x = activated(hidden_[0], nn::biased(sums, hidden_[0].dense.bias(), dtype));
   for (size_t i = 1; i < hidden_.size(); ++i) {
     x = activated(hidden_[i], hidden_[i].dense(x, precision));
   }
@@ -126,8 +128,8 @@ Tensor Rssm::next_deter(const CoreRows& rows, const RssmState& state, Tensor act
   const auto gate = [&](int64_t i) {
     return reshape(slice(gates, Axis(2), i, 1), {n, config_.deter});
   };
-  const Tensor candidate = tanh(logistic(gate(0)) * gate(1));
-  const Tensor update = logistic(gate(2) - 1.0);
+  const Tensor candidate = tanh(nn::sigmoid(gate(0)) * gate(1));
+  const Tensor update = nn::sigmoid(gate(2) - 1.0);
   return update * candidate + (1.0 - update) * state.deter;
 }
 
@@ -144,8 +146,7 @@ Tensor Rssm::as_variables(Tensor logits) const {
 }
 
 Tensor Rssm::prior(Tensor deter, const nn::ModelOptions& options) const {
-  return as_variables(
-      prior_logit_(through(prior_, deter, options.precision), options.precision));
+  return as_variables(prior_logit_(through(prior_, deter, options.precision), options.precision));
 }
 
 Rssm::Sample Rssm::sample(Tensor logit, std::span<const Tensor> draw, bool is_index,
@@ -170,26 +171,25 @@ RssmFeatures Rssm::observe(const RssmState& state, Tensor tokens, Tensor actions
   const auto of_all_steps = [&](Tensor by_time, const std::function<Tensor(Tensor)>& f) {
     return rows_apart(f(rows_together(by_time)), length);
   };
-  const Tensor action_parts = of_all_steps(
-      swap_rows(actions) * keeps, [&](Tensor a) { return action_part(rows, a, options); });
+  const Tensor action_parts = of_all_steps(swap_rows(actions) * keeps,
+                                           [&](Tensor a) { return action_part(rows, a, options); });
   const nn::Dense& first = posterior_[0].dense;
   const int64_t of_deter = config_.absolute ? 0 : config_.deter;
   const Tensor token_rows = first.rows(of_deter, tokens_);
-  const Tensor token_parts = of_all_steps(swap_rows(tokens), [&](Tensor t) {
-    const Tensor sums = nn::partial_product(t, token_rows, precision);
-    return sums + nn::as(first.bias(), sums.dtype());
-  });
+  const Tensor token_parts = of_all_steps(
+      swap_rows(tokens), [&](Tensor t) { return nn::partial_product(t, token_rows, precision); });
   const Tensor deter_rows = config_.absolute ? Tensor() : first.rows(0, of_deter);
 
   const auto step = [&](std::span<const Tensor> carry, std::span<const Tensor> now) -> ScanResult {
     const Tensor keep = now[0];
-    const RssmState before{.deter = carry[0] * keep, .stoch = carry[1] * expand_dims(keep, Axis(2))};
+    const RssmState before{.deter = carry[0] * keep,
+                           .stoch = carry[1] * expand_dims(keep, Axis(2))};
     const Tensor deter = next_deter(rows, before, now[1], options);
     Tensor sums = now[2];
     if (deter_rows) {
       sums = sums + nn::partial_product(deter, deter_rows, precision);
     }
-    Tensor x = posterior_[0].activated(nn::as(sums, dtype));
+    Tensor x = posterior_[0].activated(nn::biased(sums, first.bias(), dtype));
     x = through(std::span(posterior_).subspan(1), x, precision);
     const Tensor logit = as_variables(posterior_logit_(x, precision));
     const Sample drawn = sample(logit, now.subspan(3), static_cast<bool>(draws.index), dtype);
@@ -230,8 +230,8 @@ Rssm::Imagined Rssm::imagine(const RssmState& state, int64_t length, const Polic
     }
     return result;
   };
-  const ScanResult states = scan({nn::as(state.deter, dtype), nn::as(state.stoch, dtype)}, xs,
-                                 {.length = length}, step);
+  const ScanResult states =
+      scan({nn::as(state.deter, dtype), nn::as(state.stoch, dtype)}, xs, {.length = length}, step);
   Imagined out{.features = {.deter = swap_rows(states.ys[0]),
                             .stoch = swap_rows(states.ys[1]),
                             .logit = swap_rows(states.ys[2]),

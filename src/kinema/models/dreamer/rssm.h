@@ -38,8 +38,7 @@ struct Draws {
 };
 
 /// Actions [n, ...] by name in a state, from slices [n, ...] of what was given for this step.
-using Policy =
-    std::function<TensorMap(const RssmState& state, std::span<const Tensor> given)>;
+using Policy = std::function<TensorMap(const RssmState& state, std::span<const Tensor> given)>;
 
 /// The recurrent state-space model (arXiv:1811.04551, arXiv:2301.04104): a GRU of blocks over a
 /// stochastic state of categorical variables, with a posterior that sees tokens of an observation
@@ -57,7 +56,8 @@ class Rssm {
 
   /// Posterior states along time, as one loop. `tokens` [n, t, e]; `actions` [n, t, a] as vectors,
   /// each the one that led to its observation; `reset` [n, t] pred: where an episode begins, before
-  /// which state and action are zero. What does not depend on the state is computed before the loop.
+  /// which state and action are zero. What does not depend on the state is computed before the
+  /// loop.
   RssmFeatures observe(const RssmState& state, Tensor tokens, Tensor actions, Tensor reset,
                        const Draws& draws, const nn::ModelOptions& options) const;
 
@@ -77,7 +77,9 @@ class Rssm {
   Tensor core(const RssmState& state, Tensor action, const nn::ModelOptions& options) const;
 
   /// The distribution of a state by logits.
-  nn::Categorical distribution(Tensor logit) const { return nn::Categorical(logit, config_.unimix); }
+  nn::Categorical distribution(Tensor logit) const {
+    return nn::Categorical(logit, config_.unimix);
+  }
 
   struct Losses {
     Tensor dyn;            // [n, t]: the prior moves to the posterior
