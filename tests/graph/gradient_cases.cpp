@@ -120,6 +120,9 @@ std::vector<GradientCase> shape_cases() {
       {"take",
        [](Operands x) { return take(x[0], x[1]); },
        {random_f64({4, 2}), indices({2, 3}, {0, 3, 1, 1, 9, -4})}},
+      {"sorted",
+       [](Operands x) { return sorted(reshape(x[0], {6})) * reshape(x[1], {6}); },
+       {rising(), random_f64({2, 3})}},
   };
 }
 

@@ -137,6 +137,14 @@ Tensor any(Tensor x, std::vector<int64_t> axes = {});
 /// Index (s32) of the first largest element along an axis.
 Tensor argmax(Tensor x, Axis axis);
 
+// ---- Order (ops/sort.cpp) ------------------------------------------------------------------
+
+/// Positions (s32) along an axis, of the smallest element first; equal elements keep their order.
+/// No gradient.
+Tensor argsort(Tensor x, Axis axis);
+/// x [n] from the smallest element to the largest. A gradient goes to where each came from.
+Tensor sorted(Tensor x);
+
 // ---- Products (ops/dot.cpp, ops/convolution.cpp) -------------------------------------------
 
 /// XLA's matmul precision: DEFAULT is the fastest the device has (bf16 passes on TPU, TF32 on GPU).

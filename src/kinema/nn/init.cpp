@@ -40,6 +40,16 @@ void initial_values(const Init& init, const Dims& dims, std::string_view key, ui
       std::ranges::generate(values,
                             [&] { return static_cast<float>(init.scale) * random.normal(); });
       break;
+    case Init::Kind::TRUNCATED_NORMAL:
+      std::ranges::generate(values, [&] {
+        constexpr float kLargest = 2.0F;
+        float value = random.normal();
+        while (std::abs(value) > kLargest) {
+          value = random.normal();
+        }
+        return static_cast<float>(init.scale) * value;
+      });
+      break;
     case Init::Kind::UNIFORM:
     case Init::Kind::XAVIER_UNIFORM: {
       const double bound =

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <string_view>
+
 #include "kinema/graph/ops.h"
 #include "kinema/nn/params.h"
 
@@ -39,6 +41,29 @@ class RmsNorm {
  private:
   double eps_;
   Tensor weight_;
+};
+
+/// RMS or layer norm with `scale` [d], and `shift` [d] of a layer norm, as JAX programs name them.
+class ScaleNorm {
+ public:
+  enum class Kind : uint8_t { NONE, RMS, LAYER };
+  struct How {
+    Kind kind = Kind::RMS;
+    double epsilon = 1e-4;
+    bool operator==(const How&) const = default;
+  };
+  /// `rms`, `layer` or `none`; `rms1em6` has the epsilon 1e-6. Throws an Error for another name.
+  static How from_string(std::string_view name);
+
+  ScaleNorm(const Params& params, int64_t dim, const How& how);
+
+  /// [..., d] -> [..., d] in x's dtype; computed in f32 (f64 for f64).
+  Tensor operator()(Tensor x) const;
+
+ private:
+  How how_;
+  Tensor scale_;
+  Tensor shift_;
 };
 
 }  // namespace kinema::nn

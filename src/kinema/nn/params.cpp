@@ -65,7 +65,8 @@ std::string stacked_name(std::string_view key) {
 }
 
 Params Params::operator/(std::string_view name) const {
-  return {*source_, prefix_.empty() ? std::string(name) : prefix_ + "." + std::string(name)};
+  return {*source_, prefix_.empty() ? std::string(name) : prefix_ + separator_ + std::string(name),
+          separator_};
 }
 
 Tensor Params::weight(std::string_view name, const Dims& dims, const std::vector<std::string>& axes,

@@ -18,9 +18,11 @@ namespace kinema::nn {
 
 /// How a parameter starts when training from scratch.
 struct Init {
-  enum class Kind { ZEROS, CONSTANT, NORMAL, UNIFORM, XAVIER_UNIFORM };
+  enum class Kind { ZEROS, CONSTANT, NORMAL, TRUNCATED_NORMAL, UNIFORM, XAVIER_UNIFORM };
   Kind kind = Kind::ZEROS;
-  /// CONSTANT: the value; NORMAL: standard deviation; UNIFORM: bound; XAVIER_UNIFORM: gain.
+  /// CONSTANT: the value; NORMAL: standard deviation; TRUNCATED_NORMAL: that of the normal
+  /// distribution before values beyond two deviations are drawn again; UNIFORM: bound;
+  /// XAVIER_UNIFORM: gain.
   double scale = 0.0;
   /// If not empty, one value per row, added to row i of the last but one axis of a layer. For a
   /// layer with one axis, added to the i-th of equal parts.
@@ -101,7 +103,10 @@ class Params {
     virtual bool is_stored_narrow(const std::string& key) const = 0;
   };
 
-  Params(Source& source, std::string prefix) : source_(&source), prefix_(std::move(prefix)) {}
+  /// `separator` stands between the parts of a name: diffusers and torch have `.`, JAX programs
+  /// `/`.
+  Params(Source& source, std::string prefix, char separator = '.')
+      : source_(&source), prefix_(std::move(prefix)), separator_(separator) {}
 
   Params operator/(std::string_view name) const;
   /// The parameter `prefix.name`, in torch's layout (linear weights [out, in]).
@@ -124,6 +129,7 @@ class Params {
  private:
   Source* source_;
   std::string prefix_;
+  char separator_;
 };
 
 /// Ranks of adapters by linear layer. The key is the parameters' name: `proj_out`, or

@@ -13,7 +13,8 @@
 namespace kinema::verification {
 
 /// The allowed differences between a tensor and the reference. Elements may differ by absolute +
-/// relative |expected| + of_largest max |expected|.
+/// relative |expected| + of_largest max |expected|, or by any amount if these are 0 and a root mean
+/// square is limited.
 struct Limit {
   double absolute = 0;
   double relative = 0;

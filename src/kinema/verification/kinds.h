@@ -35,6 +35,7 @@ std::vector<Kind> text_kinds();
 std::vector<Kind> picture_kinds();
 std::vector<Kind> schedule_kinds();
 std::vector<Kind> pipeline_kinds();
+std::vector<Kind> dreamer_kinds();
 
 // Limits for cases without their own, as in the fixtures' README for float32.
 inline constexpr Limit kExact{};

@@ -2,7 +2,6 @@
 // network.
 #include <algorithm>
 #include <functional>
-#include <map>
 
 #include "kinema/core/error.h"
 #include "kinema/graph/autodiff.h"
@@ -100,9 +99,7 @@ class Operations {
   /// A missing operand is the one of `linear`.
   Tensor operand(const std::string& prefix, const std::string& name) {
     const bool is_layer = prefix != "mlp." && prefix != "attention." && prefix != "conv.";
-    const std::string tensor = (is_layer && !run_.has(prefix + name) ? "linear." : prefix) + name;
-    const auto known = known_.find(tensor);
-    return known != known_.end() ? known->second : known_[tensor] = graph_.input(tensor);
+    return graph_.input((is_layer && !run_.has(prefix + name) ? "linear." : prefix) + name);
   }
   void output(const std::string& name, Tensor value) {
     if (run_.has(name)) {
@@ -113,7 +110,6 @@ class Operations {
   const Run& run_;
   CaseGraph graph_;
   nn::Quantization quantization_;
-  std::map<std::string, Tensor> known_;
 };
 
 Tensor linear_of(std::span<const Tensor> in, const QuantizedProduct& how) {

@@ -79,6 +79,21 @@ void Run::add(const Values& values) const {
   }
 }
 
+bool Run::expects(const std::string& tensor) const {
+  return std::ranges::any_of(about("expected").items(),
+                             [&](const io::Json& each) { return each.as_string() == tensor; });
+}
+
+void Run::add_expected(const Values& values) const {
+  for (const std::string& tensor : strings(about("expected"))) {
+    if (const HostArray* value = find_value(values, tensor)) {
+      add(tensor, *value);
+    } else {
+      add(failed(name_, tensor, "it was not computed"));
+    }
+  }
+}
+
 void Run::add_known(const std::string& tensor, const HostArray& value) const {
   if (has(tensor)) {
     add(tensor, value);
@@ -154,8 +169,39 @@ std::vector<Tensor> CaseGraph::parameters(std::span<const nn::ParamSpec> specs,
 }
 
 Tensor CaseGraph::input(const HostArray& value, const std::string& name) {
+  const Tensor added = graph_.input(value.shape, name);
+  if (!name.empty()) {
+    inputs_[name] = {.tensor = added, .argument = arguments_.size()};
+  }
   arguments_.push_back(run_.session.client.to_device(value));
-  return graph_.input(value.shape, name);
+  return added;
+}
+
+Tensor CaseGraph::input(const std::string& name) {
+  const auto known = inputs_.find(name);
+  return known != inputs_.end() ? known->second.tensor : input(run_.tensor(name), name);
+}
+
+std::map<std::string, Tensor> CaseGraph::inputs(const std::string& prefix) {
+  for (const std::string& name : run_.c.names(prefix)) {
+    if (!run_.expects(name)) {
+      input(name);
+    }
+  }
+  std::map<std::string, Tensor> out;
+  for (const auto& [name, known] : inputs_) {
+    if (name.starts_with(prefix)) {
+      out[name.substr(prefix.size())] = known.tensor;
+    }
+  }
+  return out;
+}
+
+void CaseGraph::set(const std::string& name, const HostArray& value) {
+  const auto& [tensor, argument] = inputs_.at(name);
+  check(value.shape == tensor.shape(), "[verify] {} is {}, expected {} as in earlier steps", name,
+        to_string(value.shape), to_string(tensor.shape()));
+  arguments_[argument] = run_.session.client.to_device(value);
 }
 
 void CaseGraph::output(const std::string& name, Tensor value) {
@@ -184,21 +230,19 @@ Values CaseGraph::run() {
   for (const Output& each : outputs_) {
     tensors.push_back(each.value);
   }
-  runtime::ProgramOptions options = run_.program();
-  options.name = run_.c.name();
   Session& session = run_.session;
-  const std::string text = emit(graph_, tensors, options.emit);
-  auto program = session.programs.find(text);
-  if (program == session.programs.end()) {
+  const std::string text = emit(graph_, tensors, program.emit);
+  auto compiled = session.programs.find(text);
+  if (compiled == session.programs.end()) {
     if (session.options.check_stop) {
       session.options.check_stop();
     }
-    program =
+    compiled =
         session.programs
-            .emplace(text, runtime::Program::compile(session.client, graph_, tensors, options))
+            .emplace(text, runtime::Program::compile(session.client, graph_, tensors, program))
             .first;
   }
-  const auto results = program->second.run(std::span<const pjrt::Buffer>(arguments_));
+  const auto results = compiled->second.run(std::span<const pjrt::Buffer>(arguments_));
   Values out;
   for (size_t i = 0; i < results.size(); ++i) {
     const auto& [name, value, spec] = outputs_[i];
@@ -208,6 +252,16 @@ Values CaseGraph::run() {
     }
     for (auto& [key, layer] : unstack(*spec, results[i].to_host())) {
       out.emplace_back(name + key, std::move(layer));
+    }
+  }
+  return out;
+}
+
+Values CaseGraph::step() {
+  Values out = run();
+  for (const auto& [name, value] : out) {
+    if (inputs_.contains(name)) {
+      set(name, value);
     }
   }
   return out;

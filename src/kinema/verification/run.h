@@ -92,6 +92,8 @@ class Run {
   HostArray tensor(const std::string& name) const { return c.tensor(name); }
   /// A member of the case's JSON.
   const io::Json& about(std::string_view key) const { return c.about().at(key); }
+  /// True if the case's JSON lists the tensor as `expected`, rather than as an input.
+  bool expects(const std::string& tensor) const;
   /// The file or folder of the case's set that a member of the JSON names.
   std::filesystem::path path(std::string_view key) const {
     return c.folder() / about(key).as_string();
@@ -108,6 +110,9 @@ class Run {
   void add(const std::string& tensor, const HostArray& value) const;
   void add(const std::string& tensor, const HostArray& value, const HostArray& expected) const;
   void add(const Values& values) const;
+  /// Adds rows for the tensors that the case's JSON lists as `expected`, in its order. A tensor
+  /// that was not computed fails.
+  void add_expected(const Values& values) const;
   /// Adds a row if the case has the tensor.
   void add_known(const std::string& tensor, const HostArray& value) const;
   void add_known(const Values& values) const;
@@ -148,7 +153,9 @@ class Run {
 /// One program of a case: a graph with the values of its inputs and the names of its outputs.
 class CaseGraph {
  public:
-  explicit CaseGraph(const Run& run) : run_(run) {}
+  explicit CaseGraph(const Run& run) : program(run.program()), run_(run) {
+    program.name = run.c.name();
+  }
 
   /// Adds inputs for parameters, with these values, or with those of files with adapters merged.
   std::vector<Tensor> parameters(std::span<const nn::ParamSpec> specs,
@@ -156,9 +163,15 @@ class CaseGraph {
   std::vector<Tensor> parameters(std::span<const nn::ParamSpec> specs,
                                  const weights::Checkpoint& files,
                                  std::span<const weights::Adapter> adapters = {});
-  /// Adds an input with this value, or with that of the case's tensor.
+  /// Adds an input with this value, or with that of the case's tensor. The latter is the same
+  /// tensor for the same name.
   Tensor input(const HostArray& value, const std::string& name = "");
-  Tensor input(const std::string& name) { return input(run_.tensor(name), name); }
+  Tensor input(const std::string& name);
+  /// The inputs whose names start with `prefix`, by the rest of their names: those added so far,
+  /// and the case's tensors that it does not expect.
+  std::map<std::string, Tensor> inputs(const std::string& prefix);
+  /// Gives the input with this name another value for later runs.
+  void set(const std::string& name, const HostArray& value);
   /// Adds an output; a second value with the same name is ignored.
   void output(const std::string& name, Tensor value);
   /// Adds tensors with the specs' shapes as outputs: one per layer of a stack, named PREFIX and its
@@ -169,11 +182,21 @@ class CaseGraph {
   std::function<void(const std::string& name, Tensor value)> tap(const std::string& prefix);
   /// Compiles and runs; returns the outputs in order. Graphs with the same text share a program.
   Values run();
+  /// The same; outputs with the name of an input become its value for later runs.
+  Values step();
+  Graph& graph() { return graph_; }
+
+  /// How it is compiled.
+  runtime::ProgramOptions program;
 
  protected:
   Run run_;
 
  private:
+  struct Input {
+    Tensor tensor;
+    size_t argument = 0;
+  };
   struct Output {
     std::string name;  // or the prefix of the keys of `spec`
     Tensor value;
@@ -182,6 +205,7 @@ class CaseGraph {
 
   Graph graph_;
   std::vector<pjrt::Buffer> arguments_;
+  std::map<std::string, Input> inputs_;
   std::vector<Output> outputs_;
 };
 

@@ -22,6 +22,7 @@ std::span<const Op* const> dot_ops();
 std::span<const Op* const> convolution_ops();
 std::span<const Op* const> annotate_ops();
 std::span<const Op* const> composed_ops();
+std::span<const Op* const> sort_ops();
 std::span<const Op* const> collective_ops();
 
 }  // namespace kinema
