@@ -262,7 +262,7 @@ TEST_F(NewRuns, SayTimeEpochAndMemory) {
   const io::Json result = io::Json::parse(out.out, "stdout");
   const io::Json last = rows("tiny").back();
   for (const io::Json* json : {&result, &last}) {
-    EXPECT_DOUBLE_EQ(json->at("learning/epoch").as_number(), 2.0);  // 2 batches per epoch
+    EXPECT_DOUBLE_EQ(json->at("learning/epoch").as_number(), 2.0);  // 4 steps of 2 batches
     EXPECT_GT(json->at("perf/rss_bytes").as_int(), 10'000'000);
     EXPECT_GE(json->at("perf/peak_rss_bytes").as_int(), json->at("perf/rss_bytes").as_int());
     EXPECT_THAT(json->at("time").as_string(), ::testing::MatchesRegex("20[0-9-]+T[0-9:.]+Z"));

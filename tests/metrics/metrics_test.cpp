@@ -98,8 +98,7 @@ TEST(Metrics, DropRowsThatAResumedRunWillWriteAgain) {
       metrics.write(record(step, static_cast<double>(step)));
     }
   }
-  std::ofstream(scratch / "metrics.jsonl", std::ios::app)
-      << "{\"step\": 5, \"lea";  // an incomplete line
+  std::ofstream(scratch / "metrics.jsonl", std::ios::app) << "{\"step\": 5, \"lea";  // torn
 
   MetricsFile metrics(scratch / "metrics.jsonl", "run", 3);
   metrics.write(record(3, 30.0));

@@ -88,8 +88,7 @@ int make_sweep(const config::Loaded& loaded, const jobs::PlanOptions& options, c
 
 int make_plan(Words given) {
   const std::stop_source stop;
-  const Stopping stopping("",
-                          stop);  // for the destructors: they remove the compiling process's input
+  const Stopping stopping("", stop);  // destructors remove the compile's input
   jobs::PlanOptions options = read_words(given.words);
   options.job.stop = stop.get_token();
   options.flags = given.flags;

@@ -21,8 +21,8 @@ class Waiting {
   std::unique_ptr<State> state_;
 };
 
-/// The same for the compilation of a program with this name. A stop request during it prints that
-/// it waits for the compilation (Stopping).
+/// The same for the compile of a program of this name. A stop request meanwhile reports that it
+/// waits for the compile (Stopping).
 std::shared_ptr<void> compiling(const std::string& program);
 /// True while a result of `compiling` exists.
 bool is_compiling();

@@ -147,8 +147,7 @@ void add_expected(const ExpectedTime& expected, Lines& lines) {
   }
 }
 
-/// `all-to-all 120 of 160 (6.49 GiB) beside attention`: what overlaps with the collectives, one
-/// line per kind.
+/// `of 160 all-to-all: 120 (6.49 GiB) overlap with attention`, one line per kind of collective.
 void add_overlap(const Report& report, Lines& lines) {
   if (report.target.chip.family == Family::CPU) {
     return;

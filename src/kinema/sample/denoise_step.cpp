@@ -226,7 +226,7 @@ std::unique_ptr<StepGraph> build_step(const StepSpec& given_spec) {
 
   const Scope scope(graph, "solver");
   const auto k = [&](int64_t i) { return number(numbers, i); };
-  // In the order of StepCoefficients, of which the first is for the network's input.
+  // In the order of StepCoefficients; the first is for the network's input.
   const Tensor m0 = k(1) * x + k(2) * v;
   const Tensor c = k(3) * x + k(4) * previous + k(5) * m0 + k(6) * m1 + k(7) * m2;
   const Tensor next = k(8) * c + k(9) * m0 + k(10) * m1 + k(11) * v;

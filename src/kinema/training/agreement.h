@@ -22,8 +22,8 @@ struct Agreement {
   std::span<const runtime::Port> ports;
 };
 
-/// Throws an Error with the devices whose bits of the loss and gradient norm, else of a gradient's
-/// size, else of a part of the state, differ from those of most devices.
+/// Throws an Error with the devices whose bits differ from those of most devices: in the loss and
+/// gradient norm, else in a gradient's size, else in a part of the state.
 void check_agreement(const Agreement& of);
 
 }  // namespace kinema::training

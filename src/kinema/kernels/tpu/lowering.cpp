@@ -15,8 +15,7 @@
 namespace kinema::kernels {
 namespace {
 
-/// Whether the kernels support the node's dtypes and width; the first `tensors` inputs are q, k, v,
-/// ...
+/// Whether the kernels support the node's dtypes and width, and there are queries and keys.
 bool covered(const Node& node) {
   const Shape& q = node.shape(0);
   const DType result = node.results[0].dtype;
@@ -56,8 +55,8 @@ bool write_swapped_pairs(const Node& node, Emitter& out) {
     const Shape square{DType::S32, {width, width}};
     Graph& graph = in[0].graph();
     const Tensor one = constant(graph, 1.0, {DType::S32, {width, width}});
-    const Tensor other =
-        iota(graph, square, Axis(1)) ^ one;  // the index of the pair's other element
+    // The index of the pair's other element.
+    const Tensor other = iota(graph, square, Axis(1)) ^ one;
     const Tensor permutation =
         convert(compare(iota(graph, square, Axis(0)), Comparison::EQ, other), DType::F32);
     return {reshape(dot_general(reshape(in[0], flat), permutation,

@@ -51,8 +51,8 @@ class Conv {
   Conv(const nn::Params& params, int64_t in, int64_t out, Kernel kernel);
 
   Tensor operator()(Tensor x, Where where, const Compute& compute) const;
-  /// With the last frame of the kernel only: equal to the whole kernel on one frame after frames of
-  /// zeros.
+  /// With only the last frame of the kernel: equal to the whole kernel for a frame that follows
+  /// frames of zeros.
   Tensor last_frame(Tensor x, Where where, const Compute& compute) const;
 
  private:
