@@ -173,12 +173,12 @@ TEST_F(NewRuns, RefuseWeightsThatAreNotTheirs) {
   };
   refused({"init_from=first", "num_layers=2"}, "init_from: num_layers is 2, but the network of");
   refused({"init_from=nowhere"}, "init_from `nowhere` is neither a folder nor a run in out");
-  refused({"init_from=out"}, "no folder of a run");
+  refused({"init_from=out"}, "neither a run's folder nor a checkpoint");
   refused({"init_from=first", "resume_from=out/first"}, "set only one");
-  refused({"init_from=first", "init_optimizer=true"}, "holds no optimizer");
+  refused({"init_from=first", "init_optimizer=true"}, "has no optimizer state");
   ASSERT_EQ(run({"train", "tiny.yml", "run_name=second", "max_train_steps=1"}).status, 0);
   refused({"init_from=second", "init_optimizer=true", "optimizer=adafactor"},
-          "holds adamw's state, and this run's optimizer is adafactor");
+          "has adamw's state, but this run's optimizer is adafactor");
 }
 
 TEST_F(NewRuns, EvaluateSamplesThatAreKeptOut) {

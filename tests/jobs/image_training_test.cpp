@@ -114,7 +114,7 @@ TEST_F(ImageTrainingCommand, TrainsEitherExpertAtItsOwnTimesteps) {
   expect_video(generate({"train_expert=low_noise", image_}));
   run({"generate", "images.yml", "pretrained_model_name_or_path=", "autoencoder=space_to_depth",
        "text_encoder=hashed", image_})
-      .expect_error("holds the low_noise expert alone");
+      .expect_error("contains only the low_noise expert");
   train({"train_expert=low_noise", "min_timestep=200", "max_train_steps=3"})
       .expect_error("min_timestep is 200, but the run");
 

@@ -194,7 +194,7 @@ TEST_F(BothExperts, AreEvaluatedSampledAndConvertedTogether) {
   EXPECT_EQ(run({"inspect", "--check", seen}).status, 0);
   EXPECT_EQ(run({"inspect", "--check", "out/seen"}).status, 0);
   run({"convert", seen, seen + "/inside", "--to", "diffusers"})
-      .expect_error("lies within the checkpoint");
+      .expect_error("is in the checkpoint");
   EXPECT_EQ(run({"watch", "out/seen", "--once"}).status, 0);
 
   const std::vector<std::string> convert{"convert", checkpoint("seen", 6).string(), "wan", "--to",

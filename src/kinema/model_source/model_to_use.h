@@ -57,8 +57,8 @@ ModelToUse find_model(const config::Loaded& loaded, const Job& job);
 class CheckpointRemoved : public Error {
  public:
   explicit CheckpointRemoved(const std::filesystem::path& checkpoint)
-      : Error(fmt::format("[generate] the checkpoint {} was removed while it was read, as by a "
-                          "training that goes on",
+      : Error(fmt::format("[generate] the checkpoint {} was removed while it was read, probably by "
+                          "a running training",
                           checkpoint.string())) {}
 };
 
@@ -83,8 +83,7 @@ auto with_newest_checkpoint(const config::Loaded& loaded, const Job& job, const 
     last = checkpoint;
     if (job.world().is_first()) {
       job.notice(
-          fmt::format("{} was removed by a training that goes on: the newest checkpoint is taken "
-                      "again",
+          fmt::format("{} was removed by a running training: the newest checkpoint is used instead",
                       checkpoint.string()));
     }
   }
