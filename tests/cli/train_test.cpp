@@ -82,7 +82,7 @@ TEST_F(TrainCommand, TakesAFileOfMaxDiffusion) {
 
   ASSERT_EQ(outcome.status, 0) << outcome.err;
   EXPECT_THAT(outcome.out, HasSubstr("completed step: 2, seconds: "));
-  EXPECT_THAT(outcome.err, HasSubstr("no meaning here"));
+  EXPECT_THAT(outcome.err, HasSubstr("no meaning in kinema"));
 }
 
 TEST_F(TrainCommand, EndsAfterWholeEpochs) {

@@ -270,13 +270,13 @@ TEST_F(BothExperts, AreNamedWhereAStepIsNotFinite) {
 
 TEST_F(BothExperts, AreRefusedWhereThereIsOneOrNothingForOne) {
   train("x", {"train_expert=none"})
-      .expect_error("train_expert=high_noise or train_expert=low_noise, train_expert=both");
+      .expect_error("set train_expert to high_noise, low_noise, or both");
   train("x", {"pretrained_model_name_or_path=" + golden_ + "/wan21_t2v"})
       .expect_error("has one transformer");
   train("x", {"max_timestep=875"})
-      .expect_error("of the timesteps 0 to 875 none is the high_noise expert's");
+      .expect_error("no timestep from 0 to 875 belongs to the high_noise expert");
   train("x", {"min_timestep=900"})
-      .expect_error("of the timesteps 900 to 1000 none is the low_noise expert's");
+      .expect_error("no timestep from 900 to 1000 belongs to the low_noise expert");
   train("x",
         {"wan_transformer_pretrained_model_name_or_path=" + golden_ + "/wan22_t2v/transformer"})
       .expect_error("is one transformer");

@@ -46,7 +46,7 @@ void print_yaml(const config::Loaded& loaded) {
   fmt::print("{}", to_yaml(loaded));
   for (const config::IgnoredKey& each : config::ignored_keys()) {
     if (loaded.gives(std::string(each.key))) {
-      fmt::print("# {} ({}) has no meaning here: {}\n", each.key, origin(loaded, each.key),
+      fmt::print("# {} ({}) has no meaning in kinema: {}\n", each.key, origin(loaded, each.key),
                  each.reason);
     }
   }
@@ -91,7 +91,7 @@ std::vector<std::string> where_it_counts(const config::KeyValue& key) {
 int explain(const std::string& word, bool json) {
   for (const config::IgnoredKey& each : config::ignored_keys()) {
     if (each.key == word) {
-      fmt::print("{} has no meaning here: {}\n", word, each.reason);
+      fmt::print("{} has no meaning in kinema: {}\n", word, each.reason);
       return 0;
     }
   }

@@ -11,7 +11,7 @@ std::filesystem::path run_folder(const Config& config) {
   const std::string& name = config.run.run_name;
   check(!name.empty(), "[config] run_name is empty: give the run a name, e.g. run_name=first");
   const std::filesystem::path relative(name);
-  check(!relative.is_absolute(), "[config] run_name `{}` is a path; output_dir says where it lies",
+  check(!relative.is_absolute(), "[config] run_name `{}` is a path; set its folder with output_dir",
         name);
   for (const auto& part : relative) {
     check(part != "..", "[config] run_name `{}` leaves output_dir", name);

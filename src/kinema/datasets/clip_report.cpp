@@ -190,8 +190,7 @@ std::string enlarged_line(const ClipSettings& settings, const data::ClipSet& cli
   const data::ClipSize& size = survey.sizes[static_cast<size_t>(worst)];
   return fmt::format(
       "{} {} more than twice as large as {}, {} {:.2g} times ({}x{} to {}x{}, height x width): "
-      "there "
-      "is no detail in that",
+      "enlarging adds no detail",
       counted(count, clip_noun(settings)), count == 1 ? "becomes" : "become",
       count == 1 ? "it is" : "they are", clips.name(worst), most, size.height, size.width,
       worst_format.height, worst_format.width);
@@ -316,16 +315,14 @@ LeftOutFile report_clips(const ClipSettings& settings, const data::ClipSet& clip
     const std::string before = longer.empty() ? "" : longer + "; ";
     const bool has_remedy = first->find('\n') != std::string::npos;
     if (bad == 1) {
-      const std::string remedy =
-          bad == count ? longer : before + "skip_bad_clips=true leaves it out";
+      const std::string remedy = bad == count ? longer : before + "skip_bad_clips=true skips it";
       fail("{}{}", *first, has_remedy || remedy.empty() ? "" : "\n  " + remedy);
     }
-    fail("[data] {} of {} cannot be used ({}): {}\n  {}{}", bad,
-         counted(count, clip_noun(settings)), causes_text({.causes = survey.causes}),
-         first_of(unusable), before,
-         bad == count ? "`kinema inspect FOLDER --check` looks at each"
-                      : "skip_bad_clips=true leaves them out; `kinema inspect FOLDER --check` "
-                        "names all");
+    fail(
+        "[data] {} of {} cannot be used ({}): {}\n  {}{}", bad, counted(count, clip_noun(settings)),
+        causes_text({.causes = survey.causes}), first_of(unusable), before,
+        bad == count ? "`kinema inspect FOLDER --check` checks each"
+                     : "skip_bad_clips=true skips them; `kinema inspect FOLDER --check` lists all");
   }
   check_enough(settings, clips, survey, fits);
   job.notice(report_lines(settings, clips, survey, report, writes ? path.string() : ""));
