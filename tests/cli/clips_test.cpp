@@ -135,7 +135,7 @@ TEST_F(InspectClips, DrawsThemAsTheTrainerSeesThem) {
   EXPECT_NE(media::read_image(folder_ / "other.png").bytes, image.bytes);
   run({"inspect", "clips", "config=how.yml"}).expect_error("is for --preview FILE.png");
   run({"inspect", "clips", "config=how.yml", "--check", "--preview", "a.png"})
-      .expect_error("one of them");
+      .expect_error("exclude each other");
   const Outcome stops =
       run({"inspect", "clips", "config=how.yml", "skip_bad_clips=false", "--preview", "bad.png"});
   stops.expect_error("`train` stops at 1 clip of clips that cannot be used");

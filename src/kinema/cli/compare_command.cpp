@@ -95,12 +95,11 @@ int compare(const CompareOptions& options) {
 }  // namespace
 
 void add_compare(Program& program) {
-  Command command = program.add(
-      "compare", "Put runs beside each other: what they came to, differing keys, curves");
+  Command command = program.add("compare", "Compare runs: their results, differing keys, curves");
   const auto options = std::make_shared<CompareOptions>();
   command.option("RUN RUN...", options->runs, "the runs' folders: output_dir/run_name").required();
-  command.option("--svg", options->svg, "write the curves to this file as a picture");
-  command.flag("--json", options->json, "print JSON, curves of at most 500 points in it");
+  command.option("--svg", options->svg, "write the curves to this SVG file");
+  command.flag("--json", options->json, "print JSON, with curves of at most 500 points");
   command.run([options] { return compare(*options); });
 }
 

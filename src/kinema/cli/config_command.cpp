@@ -79,7 +79,7 @@ std::vector<std::string> where_it_counts(const config::KeyValue& key) {
       out.push_back("a run resumes only with the value it was started with");
       break;
     case config::MAY_CHANGE:
-      out.push_back("a run may go on with another value, which it then says");
+      out.push_back("a run may resume with another value, which it then prints");
       break;
     case config::UNRELATED:
       break;
@@ -139,13 +139,12 @@ int show_config(const ConfigOptions& options) {
 }  // namespace
 
 void add_config(Program& program) {
-  Command command = program.add(
-      "config",
-      "Print every key with its value and where it comes from (the output is a configuration), or "
-      "what one KEY means");
+  Command command = program.add("config",
+                                "Print every key with its value and origin (the output is a "
+                                "configuration), or explain one KEY");
   const auto options = std::make_shared<ConfigOptions>();
   command.option("CONFIG key=value | KEY", options->words,
-                 "a YAML file, and keys that win over it; or the name of a key");
+                 "a YAML file, and keys that override it; or the name of a key");
   command.flag("--json", options->json, "print JSON");
   command.flag("--docs", options->docs, "print the table of all keys as Markdown");
   command.run([options] { return show_config(*options); });

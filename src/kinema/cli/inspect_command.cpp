@@ -141,7 +141,7 @@ int write_preview(const std::string& path, std::vector<std::string> words, const
 
 void add_inspect(Program& program) {
   Command command =
-      program.add("inspect", "Print what a file or folder holds, or whether it is accepted");
+      program.add("inspect", "Print the contents of a file or folder, or whether it is accepted");
   const auto path = std::make_shared<std::string>();
   const auto only_check = std::make_shared<bool>(false);
   const auto json = std::make_shared<bool>(false);
@@ -157,7 +157,7 @@ void add_inspect(Program& program) {
                "only say what it is, whether it would be accepted, and by which commands and keys: "
                "exit 0, or 1 and why; clips are decoded to their ends");
   command.option("config=CONFIG.yml key=value", *words,
-                 "--preview: how the samples are brought to their sizes");
+                 "--preview: the sizes and preprocessing of the samples");
   command.option("--preview", *preview,
                  "write the first samples of a data set, as train sees them, with their captions, "
                  "to this PNG");
@@ -167,7 +167,7 @@ void add_inspect(Program& program) {
     check(words->empty() || !preview->empty(), "[inspect] `{}` is for --preview FILE.png",
           words->empty() ? "" : words->front());
     if (!preview->empty()) {
-      check(!*only_check, "[inspect] --check and --preview are two looks: one of them");
+      check(!*only_check, "[inspect] --check and --preview exclude each other");
       return write_preview(*path, *words, *preview, *samples, *json);
     }
     return *only_check ? check_path(*path, *json) : print_contents(*path, *json);

@@ -27,7 +27,7 @@ std::string timings_line(std::span<const training::Timings::Phase> phases) {
 
 void print_result(const jobs::TrainResult& result) {
   if (!result.stopped_in.empty()) {
-    print_line(fmt::format("stopped {}; the same command goes on", result.stopped_in));
+    print_line(fmt::format("stopped {}; the same command resumes", result.stopped_in));
     return;
   }
   const std::string why = result.stopped_for.empty() ? "" : " (" + result.stopped_for + ")";
@@ -37,7 +37,7 @@ void print_result(const jobs::TrainResult& result) {
     print_line(timings_line(result.timings));
   }
   if (result.peak_bytes > 0) {
-    print_line(fmt::format("memory: {:.2f} GB at its peak, {:.2f} GB predicted",
+    print_line(fmt::format("memory: {:.2f} GB peak, {:.2f} GB predicted",
                            static_cast<double>(result.peak_bytes) / 1e9,
                            static_cast<double>(result.predicted_bytes) / 1e9));
   }
@@ -54,7 +54,9 @@ int train_run(const TrainWords& given) {
   std::optional<Stopping> stopping;
   TrainConsole console(given.json);
   jobs::TrainObserver observer = console.observer();
-  observer.on_begin = [&] { stopping.emplace("what has begun, before the first step", stop); };
+  observer.on_begin = [&] {
+    stopping.emplace("the current operation, before the first step", stop);
+  };
   observer.on_start = [&, show = observer.on_start](const jobs::TrainStart& start) {
     stopping.emplace("this step, with a checkpoint", stop);
     show(start);
@@ -77,16 +79,15 @@ int train_run(const TrainWords& given) {
 }  // namespace
 
 void add_train(Program& program) {
-  Command command =
-      program.add("train", "Train; goes on by itself where the run folder holds a checkpoint");
+  Command command = program.add("train", "Train, or resume the run if its folder has a checkpoint");
   const auto given = std::make_shared<TrainWords>();
   command
       .option("CONFIG key=value", given->words,
-              "a YAML file, and keys that win over it: run_name, max_train_steps, "
-              "learning_rate, train_data_dir, ...")
+              "a YAML file, and keys that override it: run_name, max_train_steps, learning_rate, "
+              "train_data_dir, ...")
       .required();
-  command.flag("--json", given->json, "print JSON about the run at its end, and no line a step");
-  command.flag("--verbose", given->verbose, "name checkpoints with a checksum of each part");
+  command.flag("--json", given->json, "print JSON about the run at its end, and no line per step");
+  command.flag("--verbose", given->verbose, "print a checksum of each part of checkpoints");
   command.run([given] { return train_run(*given); });
 }
 

@@ -71,9 +71,9 @@ void add_verify(Program& program) {
   command.option("--filter", options->filter, "only cases whose name contains this");
   command.option("--scan", options->scan, "run the blocks in a loop, one by one, or both ways")
       .one_of({"on", "off", "both"});
-  command.flag(
-      "--kernels", options->kernels,
-      "kernels of this device (attention, norm and rotation) against the same without them");
+  command.flag("--kernels", options->kernels,
+               "compare kernels of this device (attention, norm and rotation) with the same "
+               "programs without them");
   command.flag("--json", options->json, "print JSON and nothing else");
   command.run([options] { return verify_folder(*options); });
 }
