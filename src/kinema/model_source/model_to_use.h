@@ -89,7 +89,7 @@ auto with_newest_checkpoint(const config::Loaded& loaded, const Job& job, const 
   }
 }
 
-/// A checkpoint, which need not exist yet, and what its run trains.
+/// A checkpoint, which need not exist yet, and the kind of its run.
 struct CheckpointModel {
   std::filesystem::path folder;
   std::optional<config::ModelType> model_type;  // nothing for an old checkpoint
