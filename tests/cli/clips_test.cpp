@@ -215,7 +215,7 @@ TEST_F(TrainOnClips, StopsWhereMostOfThemCannotBeUsedForOneReason) {
   stopped.expect_error(
       "[data] 8 of 11 clips cannot be used for one reason, too short (clip 0.mp4 is "
       "too short: 9 frames, but num_frames is 32): 3 would be left");
-  stopped.expect_error("num_frames=9 keeps 11 of 11; allow_dataset_shrink=true goes on with 3");
+  stopped.expect_error("num_frames=9 keeps 11 of 11; allow_dataset_shrink=true continues with 3");
   EXPECT_FALSE(fs::exists(folder_ / "kept/latents")) << "nothing was encoded";
 
   const Outcome by_time = train(with("target_fps=8"));

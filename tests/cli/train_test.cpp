@@ -98,7 +98,7 @@ TEST_F(TrainCommand, EndsAfterWholeEpochs) {
 TEST_F(TrainCommand, RefusesABatchThatCannotFitAndNamesOneThatDoes) {
   const Outcome outcome = run({"train", "tiny.yml", "height=8", "width=8", "num_frames=1",
                                "num_layers=400", "per_device_batch_size=1000000"});
-  outcome.expect_error("[train] a step with its state, at least, needs ");
+  outcome.expect_error("[train] a step with its state (a lower bound) needs ");
   EXPECT_THAT(outcome.err,
               AllOf(HasSubstr("are free\n  with "), HasSubstr("per_device_batch_size="),
                     HasSubstr("gradient_accumulation_steps=")));

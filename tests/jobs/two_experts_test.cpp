@@ -283,7 +283,7 @@ TEST_F(BothExperts, AreRefusedWhereThereIsOneOrNothingForOne) {
   // A run with steps of only one expert logs it.
   const Outcome few = train("few", {"max_train_steps=1", "learning_rate=0"});
   ASSERT_EQ(few.status, 0) << few.err;
-  EXPECT_THAT(few.err, HasSubstr("it stays as it is"));
+  EXPECT_THAT(few.err, HasSubstr("it does not change"));
 }
 
 TEST_F(BothExperts, TakeTheMemoryThatAPlanSays) {

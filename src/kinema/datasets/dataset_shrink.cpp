@@ -102,7 +102,7 @@ void check_enough(const ClipSettings& settings, const data::ClipSet& clips,
         reason, remedy);
   fail(
       "[data] {} of {} cannot be used for one reason, {} ({}): {} would be left\n"
-      "  {}; allow_dataset_shrink=true goes on with {}",
+      "  {}; allow_dataset_shrink=true continues with {}",
       causes[0].count, counted(count, clip_noun(settings)), causes[0].cause, reason, left, remedy,
       left);
 }

@@ -283,7 +283,8 @@ std::vector<std::string> check_run(const config::Config& config) {
   const std::vector<std::string> runs = runs_of(config.run.output_dir);
   const bool is_other = !is_run(run_folder(config)) && config.run.checkpoint_dir.empty();
   check(is_other && (!pretrained.empty() || !runs.empty()),
-        "[run_name] {} holds no checkpoint\n  train first: kinema train CONFIG run_name={}{}",
+        "[run_name] {} contains no checkpoint\n"
+        "  train first: kinema train CONFIG run_name={}{}",
         checkpoints_of(config).path().string(), name, pretrained.empty() ? "" : "; " + instead);
   if (runs.empty()) {  // no run that the name could mean
     return {fmt::format(
