@@ -71,8 +71,8 @@ void keep_weights_on_host(resolve::TrainingStep& what) {
   }
 }
 
-/// Adds batches with the same samples per step in smaller parts: the largest that should fit,
-/// estimated from the memory per sample, and a half and a quarter of it.
+/// Adds smaller batches with more gradient accumulation, for the same samples per step: the largest
+/// batch that should fit by its memory per sample, then a half and a quarter of it.
 void add_smaller_batches(const resolve::Settings& config, int64_t wanted, TrainerParts& now,
                          std::string& change, const std::function<void(const std::string&)>& add) {
   const std::string before = change;
