@@ -94,7 +94,7 @@ TEST_F(ConfigCommand, PrintsValuesWithTheirOrigin) {
   EXPECT_THAT(outcome.out, HasSubstr("learning_rate: 0.001"));
   EXPECT_THAT(outcome.out, HasSubstr("# command line"));
   EXPECT_THAT(outcome.out, HasSubstr("\ndefaults:\n"));
-  EXPECT_THAT(outcome.out, HasSubstr("enable_mllog (a.yml:2) has no meaning here"));
+  EXPECT_THAT(outcome.out, HasSubstr("enable_mllog (a.yml:2) has no meaning in kinema"));
 }
 
 TEST_F(ConfigCommand, PrintsAConfigurationThatReadsBackTheSame) {
@@ -140,9 +140,9 @@ TEST_F(ConfigCommand, SaysWhatAKeyMeans) {
   EXPECT_EQ(outcome.status, 0) << outcome.err;
   EXPECT_THAT(outcome.out, AllOf(HasSubstr("learning_rate: peak learning rate, after warmup"),
                                  HasSubstr("a number, at least 0"), HasSubstr("1e-05"),
-                                 HasSubstr("may go on with another value")));
+                                 HasSubstr("may resume with another value")));
   EXPECT_THAT(run({"config", "num_layers"}).out, HasSubstr("ignored with pretrained weights"));
-  EXPECT_THAT(run({"config", "enable_mllog"}).out, HasSubstr("no meaning here"));
+  EXPECT_THAT(run({"config", "enable_mllog"}).out, HasSubstr("no meaning in kinema"));
   EXPECT_EQ(io::Json::parse(run({"config", "seed", "--json"}).out, "out").at("default").as_int(),
             0);
   run({"config", "learning_rte"}).expect_error("the nearest is `learning_rate`");

@@ -135,7 +135,7 @@ TEST_F(InspectClips, DrawsThemAsTheTrainerSeesThem) {
   EXPECT_NE(media::read_image(folder_ / "other.png").bytes, image.bytes);
   run({"inspect", "clips", "config=how.yml"}).expect_error("is for --preview FILE.png");
   run({"inspect", "clips", "config=how.yml", "--check", "--preview", "a.png"})
-      .expect_error("one of them");
+      .expect_error("exclude each other");
   const Outcome stops =
       run({"inspect", "clips", "config=how.yml", "skip_bad_clips=false", "--preview", "bad.png"});
   stops.expect_error("`train` stops at 1 clip of clips that cannot be used");
@@ -215,7 +215,7 @@ TEST_F(TrainOnClips, StopsWhereMostOfThemCannotBeUsedForOneReason) {
   stopped.expect_error(
       "[data] 8 of 11 clips cannot be used for one reason, too short (clip 0.mp4 is "
       "too short: 9 frames, but num_frames is 32): 3 would be left");
-  stopped.expect_error("num_frames=9 keeps 11 of 11; allow_dataset_shrink=true goes on with 3");
+  stopped.expect_error("num_frames=9 keeps 11 of 11; allow_dataset_shrink=true continues with 3");
   EXPECT_FALSE(fs::exists(folder_ / "kept/latents")) << "nothing was encoded";
 
   const Outcome by_time = train(with("target_fps=8"));

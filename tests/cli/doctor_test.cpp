@@ -44,7 +44,7 @@ TEST_F(Doctor, SaysWhereEachLibraryIsAndWhatIsMissing) {
 
   EXPECT_EQ(outcome.status, 0) << "a run on the CPU misses nothing\n" << outcome.err;
   EXPECT_THAT(outcome.out,
-              AllOf(HasSubstr("13 of 13 wheels are not there: kinema doctor --install cuda"),
+              AllOf(HasSubstr("13 of 13 wheels are missing: kinema doctor --install cuda"),
                     ContainsRegex("cuBLAS +/.*/nvidia/cu13/lib/libcublas.so.13\n"),
                     ContainsRegex("to plan +nothing is missing\n")));
 }

@@ -74,7 +74,7 @@ TEST_F(NewRuns, FollowTheScheduleThatIsNamed) {
   EXPECT_EQ(of({"lr_schedule=cosine"}), (Rates{1000, 927, 750, 573}));
   EXPECT_EQ(of({"lr_schedule=wsd", "lr_decay_fraction=0.5"}), (Rates{1000, 1000, 1000, 750}));
   run({"train", "tiny.yml", "lr_schedule=cosine", "lr_decay_fraction=0"})
-      .expect_error("falls over none of the steps");
+      .expect_error("has no decay steps");
   run({"train", "tiny.yml", "lr_schedule=step"}).expect_error("cosine");
 }
 
@@ -173,12 +173,12 @@ TEST_F(NewRuns, RefuseWeightsThatAreNotTheirs) {
   };
   refused({"init_from=first", "num_layers=2"}, "init_from: num_layers is 2, but the network of");
   refused({"init_from=nowhere"}, "init_from `nowhere` is neither a folder nor a run in out");
-  refused({"init_from=out"}, "no folder of a run");
+  refused({"init_from=out"}, "neither a run's folder nor a checkpoint");
   refused({"init_from=first", "resume_from=out/first"}, "set only one");
-  refused({"init_from=first", "init_optimizer=true"}, "holds no optimizer");
+  refused({"init_from=first", "init_optimizer=true"}, "has no optimizer state");
   ASSERT_EQ(run({"train", "tiny.yml", "run_name=second", "max_train_steps=1"}).status, 0);
   refused({"init_from=second", "init_optimizer=true", "optimizer=adafactor"},
-          "holds adamw's state, and this run's optimizer is adafactor");
+          "has adamw's state, but this run's optimizer is adafactor");
 }
 
 TEST_F(NewRuns, EvaluateSamplesThatAreKeptOut) {
@@ -199,9 +199,10 @@ TEST_F(NewRuns, EvaluateSamplesThatAreKeptOut) {
   // Held-out samples without an evaluation are logged, because they are not used.
   const Outcome silent = run(on_records({"run_name=silent", "eval_every=-1", "max_train_steps=1"}));
   EXPECT_EQ(silent.status, 0) << silent.err;
-  EXPECT_THAT(silent.err, HasSubstr("eval_split 0.3 (command line) keeps samples out of the "
-                                    "training, and eval_every is -1"));
-  run(on_records({"run_name=other", "eval_data_dir=somewhere"})).expect_error("set one of them");
+  EXPECT_THAT(silent.err, HasSubstr("eval_split 0.3 (command line) holds out samples, but "
+                                    "eval_every is -1"));
+  run(on_records({"run_name=other", "eval_data_dir=somewhere"}))
+      .expect_error("set only one of them");
   run({"train", "tiny.yml", "run_name=other", "eval_split=0.1"}).expect_error("is synthetic");
   run({"evaluate", "tiny.yml", "eval_split=0.1"}).expect_error("is synthetic");
   run({"convert", "out/tiny", "tiny.safetensors", "--to", "comfyui"})
@@ -295,10 +296,10 @@ TEST_F(NewRuns, StandBesideEachOther) {
 
   run({"compare", "out/first"}).expect_error("1 run was given");
   run({"compare", "absent"}).expect_error("absent is no folder of a run");
-  run({"compare", "out"}).expect_error("out is no run but holds 2 runs");
+  run({"compare", "out"}).expect_error("out is not a run, but contains 2 runs");
   run({"compare", "out/first", "absent"}).expect_error("absent is no folder of a run");
   run({"compare", "out/first", "out"})
-      .expect_error("out is no run but holds 2 runs: second, first");
+      .expect_error("out is not a run, but contains 2 runs: second, first");
   fs::create_directories(folder_ / "empty");
   write("empty/metrics.jsonl", "");
   run({"compare", "empty", "out/first"}).expect_error("has made no step");

@@ -162,7 +162,7 @@ TEST_F(Plan, SaysOfWhatDoesNotFitWhatItIsAndWhatFits) {
   EXPECT_TRUE(tried.at("fits").as_bool());
   EXPECT_THAT(tried.at("change").as_string(), AllOf(HasSubstr("per_device_batch_size="),
                                                     HasSubstr("gradient_accumulation_steps=")));
-  EXPECT_THAT(outcome.err, AllOf(HasSubstr("--no-remedies leaves that out"),
+  EXPECT_THAT(outcome.err, AllOf(HasSubstr("--no-remedies skips that"),
                                  HasSubstr(tried.at("change").as_string() + " fits")));
 }
 
@@ -192,7 +192,7 @@ TEST_F(Plan, RefusesWrongInputInALineOrTwo) {
   run({"plan", kTiny, "target=cpu:1", "compile_memory_gib=0.001"})
       .expect_error("compile_memory_gib=N");
   run({"plan", kTiny, "target=cpu:1", "pretrained_model_name_or_path=Some/Model"})
-      .expect_error("sizes are not known");
+      .expect_error("sizes are unknown");
 }
 
 /// Needs libtpu, which `kinema doctor --install tpu` downloads; the tests do not download it.

@@ -82,7 +82,7 @@ TEST_F(TrainCommand, TakesAFileOfMaxDiffusion) {
 
   ASSERT_EQ(outcome.status, 0) << outcome.err;
   EXPECT_THAT(outcome.out, HasSubstr("completed step: 2, seconds: "));
-  EXPECT_THAT(outcome.err, HasSubstr("no meaning here"));
+  EXPECT_THAT(outcome.err, HasSubstr("no meaning in kinema"));
 }
 
 TEST_F(TrainCommand, EndsAfterWholeEpochs) {
@@ -98,7 +98,7 @@ TEST_F(TrainCommand, EndsAfterWholeEpochs) {
 TEST_F(TrainCommand, RefusesABatchThatCannotFitAndNamesOneThatDoes) {
   const Outcome outcome = run({"train", "tiny.yml", "height=8", "width=8", "num_frames=1",
                                "num_layers=400", "per_device_batch_size=1000000"});
-  outcome.expect_error("[train] a step with its state, at least, needs ");
+  outcome.expect_error("[train] a step with its state (a lower bound) needs ");
   EXPECT_THAT(outcome.err,
               AllOf(HasSubstr("are free\n  with "), HasSubstr("per_device_batch_size="),
                     HasSubstr("gradient_accumulation_steps=")));
@@ -130,8 +130,8 @@ TEST_F(TrainCommand, DoesNothingTwice) {
                          KINEMA_SOURCE_DIR + "/tests/golden/wan21_t2v\n");
   const Outcome other = run({"train", "other.yml"});
   EXPECT_EQ(other.status, 0) << other.err;
-  EXPECT_THAT(other.err, HasSubstr("this run is of another model, whose "
-                                   "pretrained_model_name_or_path is ``, not `"));
+  EXPECT_THAT(other.err, HasSubstr("this run has another model, with "
+                                   "pretrained_model_name_or_path ``, not `"));
   EXPECT_LT(other.err.find("another model"), other.err.find("nothing to do"));
 }
 
@@ -204,7 +204,8 @@ TEST_F(TrainCommand, GoesOnFromAnotherRunOrTakesItsWeights) {
   EXPECT_THAT(fork.out, HasSubstr("resumed after step 2"));
   EXPECT_EQ(read_text(folder_ / "out/fork/checkpoints/4/optimizer/nu.safetensors"),
             read_text(folder_ / "out/whole/checkpoints/4/optimizer/nu.safetensors"));
-  run({"train", "tiny.yml", "run_name=lost", "resume_from=out"}).expect_error("no folder of a run");
+  run({"train", "tiny.yml", "run_name=lost", "resume_from=out"})
+      .expect_error("neither a run's folder");
 
   // With the weights only.
   for (const char* model : {"out/first", "out/first/checkpoints/2"}) {

@@ -58,11 +58,11 @@ TEST_F(Watch, NamesStepsThatWereNotFinite) {
 }
 
 TEST_F(Watch, RefusesWhatIsNoRun) {
-  run({"watch", "none"}).expect_error("is no run folder");
+  run({"watch", "none"}).expect_error("is not a run folder");
   std::filesystem::create_directories(folder_ / "empty");
   run({"watch", "empty"}).expect_error("has no step yet");
   write("clips/a.txt", "a caption");
-  run({"watch", "clips"}).expect_error("clips is no run folder: it has neither config.yml nor");
+  run({"watch", "clips"}).expect_error("clips is not a run folder: it has neither config.yml nor");
   write("run/metrics.jsonl", "");
   run({"watch", "run"}).expect_error("has no step yet");
   write("run/config.yml", "max_train_stepz: 3\n");
@@ -92,7 +92,7 @@ TEST_F(Watch, NamesTheRunsOfAFolderOfRuns) {
         {"watch", "outputs", "--json"},
         {"compare", "outputs", "outputs/cats"}}) {
     const Outcome outcome = run(command);
-    outcome.expect_error("outputs is no run but holds 2 runs: cats, shapes\n");
+    outcome.expect_error("outputs is not a run, but contains 2 runs: cats, shapes\n");
     EXPECT_THAT(outcome.err, HasSubstr("e.g. outputs/cats"));
   }
 }

@@ -145,8 +145,9 @@ TEST(LoraFiles, ComeBehindThoseOfLoraConfig) {
 
 TEST(LoraFiles, HaveAScaleBehindTheirColon) {
   const auto load = [](const char* word) { load_defaults(std::vector<std::string>{word}); };
-  EXPECT_THAT([&] { load("lora=a.safetensors:"); },
-              ThrowsMessage<Error>(HasSubstr("no scale is behind the colon of `a.safetensors:`")));
+  EXPECT_THAT(
+      [&] { load("lora=a.safetensors:"); },
+      ThrowsMessage<Error>(HasSubstr("there is no scale after the colon of `a.safetensors:`")));
   EXPECT_THAT([&] { load("lora=a.safetensors:nan"); },
               ThrowsMessage<Error>(HasSubstr("the scale of `a.safetensors` is nan, expected")));
 }

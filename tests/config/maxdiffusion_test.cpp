@@ -39,7 +39,7 @@ TEST_F(MaxDiffusionTest, EachKeyHasAMeaningOrIsNamedAsWithoutOne) {
   }
   const std::vector<std::string> lines = notices(
       load(kKeys, std::vector<std::string>{"run_name=a", "train_data_dir=records"}), "train");
-  EXPECT_THAT(lines, ElementsAre(HasSubstr("no meaning here")));
+  EXPECT_THAT(lines, ElementsAre(HasSubstr("no meaning in kinema")));
   for (const std::string& key : loaded.ignored) {
     EXPECT_THAT(lines[0], HasSubstr(key));
   }
@@ -211,7 +211,7 @@ class MaxDiffusionImagesTest : public ::testing::Test {
       EXPECT_TRUE(member.key == "base" || loaded.origin.contains(member.key)) << member.key;
     }
     const std::vector<std::string> lines = notices(loaded, "train");
-    EXPECT_THAT(lines, ElementsAre(HasSubstr("no meaning here")));
+    EXPECT_THAT(lines, ElementsAre(HasSubstr("no meaning in kinema")));
     return loaded;
   }
 };

@@ -98,7 +98,7 @@ TEST_F(Api, NamesWordsThatCannotBeMeant) {
   EXPECT_THAT([] { convert("a", "b", {.to = "diffusers", .max_shard_bytes = 0}); },
               ThrowsMessage<Error>(HasSubstr("shards of 0 bytes")));
   EXPECT_THAT([] { convert("", "b", {.to = "diffusers"}); },
-              ThrowsMessage<Error>(HasSubstr("has no name")));
+              ThrowsMessage<Error>(HasSubstr("is empty")));
   EXPECT_THAT(
       [&] {
         plan(tiny(), {.target = planning::parse_target("cpu:1"), .job = {.program = "/nowhere"}});

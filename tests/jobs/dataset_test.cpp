@@ -49,7 +49,7 @@ TEST_F(Dataset, IsEncodedOnceAndTrainsTheSame) {
   ASSERT_EQ(train("memory", {}).status, 0);
   const Outcome first = train("first", {"dataset_save_location=kept"});
   ASSERT_EQ(first.status, 0) << first.err;
-  EXPECT_THAT(first.err, HasSubstr("encoded 12 clips and 12 captions, kept in kept"));
+  EXPECT_THAT(first.err, HasSubstr("encoded 12 clips and 12 captions, cached in kept"));
   const Outcome second = train("second", {"dataset_save_location=kept"});
   ASSERT_EQ(second.status, 0) << second.err;
   EXPECT_THAT(second.err, Not(HasSubstr("encoded")));
@@ -345,7 +345,7 @@ TEST_F(Buckets, RefuseWhatFitsNone) {
   EXPECT_THAT(skipped.err, HasSubstr("need 8 frames"));
   run({"train", "tiny.yml", "run_name=new", "buckets=[[8,16,23]]"}).expect_error("width is 23");
   run({"train", "tiny.yml", "run_name=new", "buckets=auto"}).expect_error("clips need a list");
-  run({"train", "tiny.yml", "run_name=new", "buckets=8x16"}).expect_error("is no size");
+  run({"train", "tiny.yml", "run_name=new", "buckets=8x16"}).expect_error("is not a size");
 }
 
 }  // namespace

@@ -32,7 +32,7 @@ TEST_F(Finetune, EncodesTrainsAndSamplesInOneCommand) {
   const Outcome first = train({"max_train_steps=3", "learning_rate_schedule_steps=4"});
 
   ASSERT_EQ(first.status, 0) << first.err;
-  EXPECT_THAT(first.err, HasSubstr("encoded 12 clips and 12 captions, kept in outputs/encoded"));
+  EXPECT_THAT(first.err, HasSubstr("encoded 12 clips and 12 captions, cached in outputs/encoded"));
   EXPECT_THAT(first.out, HasSubstr("completed step: 3,"));
   const fs::path folder = folder_ / "outputs/kites";
   EXPECT_TRUE(fs::exists(folder / "checkpoints/3/transformer/config.json"));

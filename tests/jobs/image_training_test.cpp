@@ -86,7 +86,7 @@ TEST_F(ImageTrainingCommand, TrainsOnImagesThroughClip) {
 
 TEST_F(ImageTrainingCommand, TrainsEitherExpertAtItsOwnTimesteps) {
   use("wan22_i2v", "model_type: I2V\nmax_sequence_length: 32\nwidth: 32\n");
-  train({}).expect_error("train_expert=high_noise or train_expert=low_noise");
+  train({}).expect_error("set train_expert to high_noise, low_noise");
   train({"train_expert=low_noise", "max_timestep=950"})
       .expect_error("the low_noise expert is used at timesteps 0 to 900");
   train({"train_expert=high_noise", "min_timestep=500"})
@@ -114,7 +114,7 @@ TEST_F(ImageTrainingCommand, TrainsEitherExpertAtItsOwnTimesteps) {
   expect_video(generate({"train_expert=low_noise", image_}));
   run({"generate", "images.yml", "pretrained_model_name_or_path=", "autoencoder=space_to_depth",
        "text_encoder=hashed", image_})
-      .expect_error("holds the low_noise expert alone");
+      .expect_error("contains only the low_noise expert");
   train({"train_expert=low_noise", "min_timestep=200", "max_train_steps=3"})
       .expect_error("min_timestep is 200, but the run");
 
@@ -164,7 +164,7 @@ TEST_F(ImageTrainingCommand, MakesNoVideosWithoutTheOtherExpert) {
   EXPECT_EQ(train(words).status, 0);
   std::vector<std::string> videos = words;
   videos.insert(videos.end(), {"run_name=videos", "enable_ssim=true"});
-  train(videos).expect_error("is no pipeline with transformer/");
+  train(videos).expect_error("is not a pipeline with transformer/");
 }
 
 TEST_F(ImageTrainingCommand, TrainsTheModelOfFirstFramesAndText) {
@@ -176,11 +176,11 @@ TEST_F(ImageTrainingCommand, TrainsTheModelOfFirstFramesAndText) {
 
   const Outcome text = train({"run_name=text", "model_type=T2V"});
   ASSERT_EQ(text.status, 0) << text.err;
-  EXPECT_THAT(text.err, HasSubstr("model_type=T2V trains it on text alone"));
+  EXPECT_THAT(text.err, HasSubstr("model_type=T2V trains it on text only"));
   EXPECT_NE(losses("text"), losses("run"));
   ASSERT_EQ(train({"run_name=never", "first_frame_conditioning_p=0"}).status, 0);
   EXPECT_EQ(losses("never").at(0), losses("text").at(0));
-  train({"run_name=other", "model_type=I2V"}).expect_error("it is not shown images so");
+  train({"run_name=other", "model_type=I2V"}).expect_error("none are for image conditioning");
   train({"run_name=other", "train_expert=high_noise"}).expect_error("has one transformer");
 }
 

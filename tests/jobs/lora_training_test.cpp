@@ -157,7 +157,7 @@ TEST_F(LoraTraining, MakesVideosWhileItTrainsAndAfter) {
   const std::string data = "eval_data_dir=held_out";
   const Outcome evaluated = run({"evaluate", "outputs/kites/config.yml", data});
   ASSERT_EQ(evaluated.status, 0) << evaluated.err;
-  EXPECT_THAT(evaluated.err, Not(HasSubstr("holds a whole network")));
+  EXPECT_THAT(evaluated.err, Not(HasSubstr("contains a complete network")));
   EXPECT_THAT(evaluated.out, HasSubstr("adapter: outputs/kites/checkpoints/2/adapter"));
   // The keys for new adapters do not change the layers of an existing one.
   const Outcome otherwise =
@@ -211,7 +211,7 @@ TEST_F(LoraTraining, WhatCannotBeTrainedOfAFileIsNotDropped) {
   entries.push_back(io::TensorEntry::of("transformer.patch_embedding.lora_B.weight", up));
   io::write_safetensors(folder_ / "wide.safetensors", entries, {});
   expect_refused({"max_train_steps=1", "lora_config={lora_model_name_or_path: [wide.safetensors]}"},
-                 "changes patch_embedding, which is no linear layer");
+                 "changes patch_embedding, which is not a linear layer");
 }
 
 TEST_F(LoraTraining, GoesOnFromTheFirstFileAndMergesTheOthers) {
@@ -231,9 +231,9 @@ TEST_F(LoraTraining, GoesOnFromTheFirstFileAndMergesTheOthers) {
   EXPECT_NE(losses("merged")[0], losses("again")[0]);
 
   expect_refused({"max_train_steps=1", from, "lora_rank=4"}, "has rank 3, but lora_rank is 4");
-  expect_refused({"max_train_steps=1", from, "lora_alpha=9"}, "leave lora_alpha out");
+  expect_refused({"max_train_steps=1", from, "lora_alpha=9"}, "do not set lora_alpha");
   expect_refused({"max_train_steps=1", from, "lora_target_modules=to_q"},
-                 "no linear layer that lora_target_modules names");
+                 "not a linear layer of lora_target_modules");
   const fs::path other =
       fs::path(KINEMA_SOURCE_DIR) / "tests/golden/lora/adapter_rslora.safetensors";
   expect_refused({"max_train_steps=1", "lora_config={lora_model_name_or_path: [" + adapter + ", " +
@@ -314,7 +314,8 @@ TEST_F(LoraTraining, BeginsFromTheAdapterOfAnotherRun) {
   ASSERT_EQ(next.status, 0) << next.err;
   EXPECT_EQ(adapter_bytes("next", 1), adapter_bytes("first", 2));
   expect_refused({"max_train_steps=1", "init_from=first", "lora_rank=4"}, "must be the same");
-  expect_refused({"max_train_steps=1", "init_from=first", "enable_lora=false"}, "holds an adapter");
+  expect_refused({"max_train_steps=1", "init_from=first", "enable_lora=false"},
+                 "contains an adapter");
 }
 
 TEST_F(LoraTraining, RefusesWhatCannotBe) {
@@ -335,7 +336,7 @@ TEST_F(LoraTraining, RefusesWhatCannotBe) {
   EXPECT_THAT(whole.err, HasSubstr("enable_lora"));
   expect_refused({"max_train_steps=1", "enable_lora=false",
                   "pretrained_model_name_or_path=" + (folder_ / "outputs/run").string()},
-                 "trained an adapter");
+                 "contains an adapter");
 }
 
 TEST_F(LoraTraining, ReadsRankAndAlphaInLoraConfig) {

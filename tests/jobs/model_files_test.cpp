@@ -125,8 +125,10 @@ TEST_F(ModelFiles, ThatMarkThemselvesAreSampledAsTheySay) {
   // Keys override the file, with a log line.
   EXPECT_EQ(latents({"prediction_type=epsilon"}, "spec.safetensors").bytes, plain.bytes);
   EXPECT_EQ(latents({"prediction_type=v_prediction"}, "sdxl.safetensors").bytes, velocity.bytes);
-  EXPECT_THAT(generate({"prediction_type=epsilon"}, "spec.safetensors").err,
-              HasSubstr("taken to predict epsilon, as was asked for, not v_prediction"));
+  EXPECT_THAT(
+      generate({"prediction_type=epsilon"}, "spec.safetensors").err,
+      HasSubstr(
+          "used with prediction_type epsilon, as requested, but its own files say v_prediction"));
   EXPECT_EQ(
       latents({"diffusion_scheduler_config={prediction_type: epsilon}"}, "spec.safetensors").bytes,
       plain.bytes);
@@ -155,7 +157,8 @@ TEST_F(ModelFiles, ThatMarkThemselvesAreConvertedAndTrainedAsTheySay) {
     ASSERT_EQ(outcome.status, 0) << outcome.err;
   }
   // Keys override the file, with the same log line as in `generate`.
-  constexpr const char* kOther = "taken to predict epsilon, as was asked for, not v_prediction";
+  constexpr const char* kOther =
+      "used with prediction_type epsilon, as requested, but its own files say v_prediction";
   const std::vector<std::string> epsilon{"prediction_type=epsilon"};
   EXPECT_THAT(train("noob", "asked", epsilon).err, HasSubstr(kOther));
   EXPECT_THAT(train("sdxl.safetensors", "sdxl.safetensors", epsilon).err, Not(HasSubstr(kOther)));

@@ -70,7 +70,7 @@ TEST_F(Parallel, MistakesAreAnsweredWithTheRemedy) {
       {{"ici_data_parallelism=4", "global_batch_size=6"},
        "does not divide over data=4",
        "set global_batch_size=8"},
-      {{"per_device_batch_size=0.3"}, "which is no whole number", "set global_batch_size=1"},
+      {{"per_device_batch_size=0.3"}, "which is not a whole number", "set global_batch_size=1"},
       {{"per_device_batch_size=0.5", "ici_data_parallelism=4"},
        "a fraction leaves fewer samples",
        "the product is 1 or 2"},

@@ -157,8 +157,9 @@ TEST_F(BesideATraining, GenerateTakesTheNewestAgain) {
   observer.on_begin = [&] { go_on(); };  // a checkpoint is selected, its weights are not read yet
   const GenerateResult made =
       here({"prompt=a square"}, [&](const Config& config) { return generate(config, observer); });
-  EXPECT_THAT(said, ::testing::Contains(AllOf(HasSubstr("checkpoints/2 was removed by a training"),
-                                              HasSubstr("the newest checkpoint is taken again"))));
+  EXPECT_THAT(
+      said, ::testing::Contains(AllOf(HasSubstr("checkpoints/2 was removed by a running training"),
+                                      HasSubstr("the newest checkpoint is used instead"))));
   EXPECT_THAT(made.transformer.string(), HasSubstr("checkpoints/4/"));
   ASSERT_EQ(made.videos.size(), 1U);
   EXPECT_THAT(made.videos[0].path, HasSubstr("samples/4/"));

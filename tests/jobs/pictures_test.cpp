@@ -84,12 +84,12 @@ TEST_F(PicturesCommand, TrainAndSampleFlux) {
   EXPECT_EQ(saved.generate.height, 32);
 
   EXPECT_THAT(train({"run_name=idle", "frame_stride=2", "max_sequence_length=16"}).err,
-              HasSubstr("no effect here: frame_stride (this model makes images)\n"));
+              HasSubstr("no effect: frame_stride (this model makes images)\n"));
   write("file", "no folder");
   refused("dataset_save_location=file/kept").expect_error("dataset_save_location=file/kept cannot");
   refused("num_frames=5").expect_error("this model makes images");
   refused("snr_gamma=5").expect_error("snr_gamma is for diffusions");
-  refused("model_type=TI2V").expect_error("this model makes images of text");
+  refused("model_type=TI2V").expect_error("this is a text-to-image model");
   refused("height=32").expect_error("given without width");
   refused("resolution=36").expect_error("height is 36");
 }

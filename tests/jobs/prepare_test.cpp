@@ -101,7 +101,7 @@ TEST_F(PrepareCommand, NamesWhatItCannotPrepare) {
   run({"prepare", "tiny.yml", "eval_tfrecords_dir=e", "num_eval_samples=3"})
       .expect_error("num_eval_samples 3");
   run({"prepare", "tiny.yml", "eval_tfrecords_dir=e", "enable_eval_timesteps=True"})
-      .expect_error("set one of them");
+      .expect_error("set only one of them");
   run({"prepare", "tiny.yml", "eval_tfrecords_dir=./records/", "num_eval_samples=7"})
       .expect_error("are both records");
   run({"prepare", "tiny.yml", "eval_tfrecords_dir=e", "num_eval_samples=14"})

@@ -82,7 +82,7 @@ class SharedGeneration : public ::testing::Test {
     EXPECT_THAT(made.transformer.string(), HasSubstr("checkpoints/4/"));
     if (is_first()) {
       EXPECT_EQ(made.videos.size(), 2U);
-      EXPECT_THAT(said, Contains(HasSubstr("the newest checkpoint is taken again")));
+      EXPECT_THAT(said, Contains(HasSubstr("the newest checkpoint is used instead")));
     }
   }
 

@@ -110,7 +110,7 @@ TEST_F(OnePipelineFile, BecomesAFolderThatMakesTheSamePicture) {
   const Outcome bare = run({"convert", "sdxl.safetensors", "bare", "--to", "diffusers"});
   ASSERT_EQ(bare.status, 0) << bare.err;
   EXPECT_THAT(bare.err, AllOf(HasSubstr("bare lacks tokenizer/, tokenizer_2/, which "
-                                        "sdxl.safetensors does not hold"),
+                                        "sdxl.safetensors does not contain"),
                               HasSubstr("of a StableDiffusionXLPipeline")));
   bring_tokenizers(folder_);
   const Outcome whole = run({"convert", "sdxl.safetensors", "whole", "--to", "diffusers"});
@@ -124,7 +124,7 @@ TEST_F(OnePipelineFile, BecomesAFolderThatMakesTheSamePicture) {
   EXPECT_EQ(latents({}, "whole").bytes, latents({}, "sdxl.safetensors").bytes);
 
   run({"convert", "whole", "again", "--to", "diffusers"})
-      .expect_error("whole is a folder of diffusers already");
+      .expect_error("whole is a diffusers folder already");
   const Outcome narrow =
       run({"convert", "whole", "narrow", "--to", "diffusers", "--dtype", "bfloat16"});
   EXPECT_EQ(narrow.status, 0) << narrow.err;

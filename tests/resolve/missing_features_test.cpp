@@ -39,7 +39,7 @@ std::vector<std::string> training(const networks::Network& model, std::vector<st
 TEST(KeysWithoutEffect, AreNamedByWhatTheModelIsNotGiven) {
   EXPECT_THAT(generating(sdxl(), {"max_sequence_length=9", "num_frames=9", "true_cfg_scale=2",
                                   "clip_skip=1", "flow_shift=3", "guidance_scale=4"}),
-              ElementsAre(AllOf(HasSubstr("these keys have no effect here: "),
+              ElementsAre(AllOf(HasSubstr("these keys have no effect: "),
                                 HasSubstr("max_sequence_length (this model's text has 77 tokens)"),
                                 HasSubstr("num_frames (this model makes images)"),
                                 HasSubstr("true_cfg_scale (this model uses guidance_scale)"),
@@ -106,7 +106,7 @@ TEST(KeysWithoutEffect, AreThoseThatWereGivenWithTheCommandAlone) {
   config::Loaded loaded = config::load(file, {}, std::vector<std::string>{"KINEMA_KEY_FPS=8"});
   EXPECT_THAT(
       config::notices_of_model(loaded, "generate", missing_features(sdxl(), false, loaded.config)),
-      ElementsAre("these keys have no effect here: fps (this model makes images)"));
+      ElementsAre("these keys have no effect: fps (this model makes images)"));
 }
 
 }  // namespace

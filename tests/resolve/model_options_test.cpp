@@ -211,16 +211,16 @@ TEST_F(NamedModel, ThatIsNoneIsCalledWhatItIs) {
   write("moved/train_state.json");
   write("moved/transformer/config.json");
   EXPECT_THAT(said("moved"), AllOf(HasSubstr("wan_transformer_pretrained_model_name_or_path="),
-                                   HasSubstr("of a run from scratch")));
-  EXPECT_THAT(said("papers"), HasSubstr("holds no model"));
+                                   HasSubstr("for a run from scratch")));
+  EXPECT_THAT(said("papers"), HasSubstr("is not a model"));
   EXPECT_THAT(said("alone"),
               AllOf(HasSubstr("there is no VAE"),
-                    HasSubstr("\n  wan_vae_pretrained_model_name_or_path=FOLDER takes it")));
+                    HasSubstr("\n  wan_vae_pretrained_model_name_or_path=FOLDER uses another")));
   EXPECT_THAT(said("alone/model.safetensors"), HasSubstr("too short for a safetensors file"));
   const HostArray a(Shape{DType::F32, {2}});
   const std::vector<io::TensorEntry> one{io::TensorEntry::of("a", a)};
   io::write_safetensors(scratch_ / "alone/model.safetensors", one);
-  EXPECT_THAT(said("alone/model.safetensors"), HasSubstr("holds no pipeline that is known"));
+  EXPECT_THAT(said("alone/model.safetensors"), HasSubstr("is not a known pipeline"));
 }
 
 // `adapters/mine` could also be an id of the hub.

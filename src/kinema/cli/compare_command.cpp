@@ -95,7 +95,7 @@ int compare(const CompareOptions& options) {
 }  // namespace
 
 void add_compare(Program& program) {
-  Command command = program.add("compare", "Compare runs: results, differing keys, curves");
+  Command command = program.add("compare", "Compare runs: their results, differing keys, curves");
   const auto options = std::make_shared<CompareOptions>();
   command.option("RUN RUN...", options->runs, "the runs' folders: output_dir/run_name").required();
   command.option("--svg", options->svg, "write the curves to this SVG file");

@@ -46,7 +46,7 @@ void print_yaml(const config::Loaded& loaded) {
   fmt::print("{}", to_yaml(loaded));
   for (const config::IgnoredKey& each : config::ignored_keys()) {
     if (loaded.gives(std::string(each.key))) {
-      fmt::print("# {} ({}) has no meaning here: {}\n", each.key, origin(loaded, each.key),
+      fmt::print("# {} ({}) has no meaning in kinema: {}\n", each.key, origin(loaded, each.key),
                  each.reason);
     }
   }
@@ -79,7 +79,7 @@ std::vector<std::string> where_it_counts(const config::KeyValue& key) {
       out.push_back("a run resumes only with the value it was started with");
       break;
     case config::MAY_CHANGE:
-      out.push_back("a run may go on with another value, which it then says");
+      out.push_back("a run may resume with another value, which it then prints");
       break;
     case config::UNRELATED:
       break;
@@ -91,7 +91,7 @@ std::vector<std::string> where_it_counts(const config::KeyValue& key) {
 int explain(const std::string& word, bool json) {
   for (const config::IgnoredKey& each : config::ignored_keys()) {
     if (each.key == word) {
-      fmt::print("{} has no meaning here: {}\n", word, each.reason);
+      fmt::print("{} has no meaning in kinema: {}\n", word, each.reason);
       return 0;
     }
   }
@@ -139,13 +139,12 @@ int show_config(const ConfigOptions& options) {
 }  // namespace
 
 void add_config(Program& program) {
-  Command command = program.add(
-      "config",
-      "Print every key with its value and origin (the output is a configuration), or what one KEY "
-      "means");
+  Command command = program.add("config",
+                                "Print every key with its value and origin (the output is a "
+                                "configuration), or explain one KEY");
   const auto options = std::make_shared<ConfigOptions>();
   command.option("CONFIG key=value | KEY", options->words,
-                 "a YAML file and keys that override it, or the name of a key");
+                 "a YAML file, and keys that override it; or the name of a key");
   command.flag("--json", options->json, "print JSON");
   command.flag("--docs", options->docs, "print the table of all keys as Markdown");
   command.run([options] { return show_config(*options); });

@@ -51,24 +51,25 @@ int convert(const Words& words) {
 }  // namespace
 
 void add_convert(Program& program) {
-  Command command = program.add(
-      "convert", "Write a transformer, UNet, complete checkpoint or LoRA file for another program");
+  Command command = program.add("convert",
+                                "Write a transformer, a UNet, a whole checkpoint or a LoRA file "
+                                "with the names and layout of another program");
   const auto words = std::make_shared<Words>();
   command
       .option("SOURCE", words->source,
-              "a diffusers or original folder, a pipeline, a checkpoint, a safetensors or GGUF "
-              "file, a LoRA file or a PEFT folder")
+              "a diffusers or original folder, a pipeline, a checkpoint, or a safetensors or GGUF "
+              "file with any of these names; a LoRA file or PEFT folder")
       .required();
   command
       .option("TARGET", words->target, "a folder, or a file that ends with .safetensors or .gguf")
       .required();
   command
       .option("--to", words->to,
-              "diffusers | original | comfyui | fp8 | int8 | gguf; for a LoRA file also kohya")
+              "diffusers | original | comfyui | fp8 | int8 | gguf; for LoRA files also kohya")
       .required();
   command.option("--dtype", words->dtype,
-                 "float32 | bfloat16 | float16; by default each tensor keeps its own");
-  command.option("--shard-gib", words->shard_gib, "largest size of a file in a folder, in GiB");
+                 "float32 | bfloat16 | float16; default: each tensor's own");
+  command.option("--shard-gib", words->shard_gib, "maximum size of a folder's files");
   command.run([words] { return convert(*words); });
 }
 

@@ -66,16 +66,16 @@ int diagnose(const std::vector<std::string>& words, bool json) {
 }  // namespace
 
 void add_doctor(Program& program) {
-  Command command =
-      program.add("doctor", "Print plugin, devices and machine, and how to install missing parts");
+  Command command = program.add(
+      "doctor", "Print plugin, devices and machine, with missing parts and how to install them");
   const auto words = std::make_shared<std::vector<std::string>>();
   const auto json = std::make_shared<bool>(false);
   command.option("CONFIG key=value", *words, "hardware, pjrt_plugin, cpu_device_count, ...");
   command.flag("--json", *json, "print JSON");
   const auto wanted = std::make_shared<std::string>();
-  command.option(
-      "--install", *wanted,
-      "install the plugin for tpu or cuda and its libraries with pip into the cache folder");
+  command.option("--install", *wanted,
+                 "download the plugin for tpu or cuda, and the libraries it loads, with pip into "
+                 "the cache folder");
   command.run([words, json, wanted] {
     return wanted->empty() ? diagnose(*words, *json) : install(*wanted);
   });

@@ -69,14 +69,15 @@ int evaluate(const std::vector<std::string>& words, bool json) {
 
 void add_evaluate(Program& program) {
   Command command = program.add(
-      "evaluate", "Compute the loss of a run's checkpoint or a pretrained model on eval_data_dir");
+      "evaluate",
+      "Print the loss of a run's checkpoint, or of a pretrained model, on eval_data_dir");
   const auto words = std::make_shared<std::vector<std::string>>();
   const auto json = std::make_shared<bool>(false);
   command
       .option("CONFIG key=value", *words,
               "a YAML file or a model's folder, and keys that override it: run_name, "
-              "generate_checkpoint_step, "
-              "pretrained_model_name_or_path, eval_data_dir, num_eval_samples, ...")
+              "generate_checkpoint_step, pretrained_model_name_or_path, eval_data_dir, "
+              "num_eval_samples, ...")
       .required();
   command.flag("--json", *json, "print JSON");
   command.run([words, json] { return evaluate(*words, *json); });

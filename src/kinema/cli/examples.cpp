@@ -12,7 +12,7 @@ std::string examples(const std::string& command) {
        "max_train_steps=500\n"
        "  kinema train configs/finetune.yml run_name=cats train_data_dir=clips "
        "max_train_steps=900\n"
-       "      (resumes where the run stopped)"},
+       "      (resumes the run)"},
       {"generate",
        "  kinema generate Wan-AI/Wan2.1-T2V-1.3B-Diffusers prompt=\"a red panda eats bamboo\"\n"
        "  kinema generate configs/shapes.yml run_name=shapes prompt=\"a red circle\" seed=7\n"

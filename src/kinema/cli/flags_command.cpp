@@ -168,20 +168,20 @@ void add_flags(Program& program) {
 
   const auto options = std::make_shared<FlagsOptions>();
   Command checking = command.add(
-      "check", "Say what is wrong with a list of flags (or the environment); exit status 1 if so");
+      "check", "Check a list of flags (or the environment); exit status 1 if there are errors");
   checking.other_words(options->words);  // a list starts with dashes
   checking.footer(
       "kinema flags check \"--xla_enable_async_all_reduce=true ...\" target=v6e:4x4\n"
-      "Without a list it checks the environment. XLA_FLAGS=LIST or LIBTPU_INIT_ARGS=LIST is a "
-      "list\n"
-      "for that variable. CONFIG.yml and key=value are taken into account.");
-  checking.flag("--fix", options->fix, "print the corrected list");
+      "Without a list the environment is checked; XLA_FLAGS=... and LIBTPU_INIT_ARGS=... say "
+      "which\n"
+      "variable a list is for. CONFIG.yml and key=value are taken into account.");
+  checking.flag("--fix", options->fix, "print the list with the remedies applied");
   checking.option("--allow", options->allow, "a rule whose error is ignored").one_value();
   checking.flag("--json", options->json, "print JSON");
   checking.run([options] { return check_list(*options); });
 
   Command dumping =
-      command.add("dump", "Print every flag with its value and origin for a configuration");
+      command.add("dump", "Print every flag with its value under a configuration, and its origin");
   dumping.option("CONFIG key=value", options->words, "a configuration, keys, target=v6e:4x4");
   dumping.flag("--json", options->json, "print JSON");
   dumping.run([options] { return dump(*options); });

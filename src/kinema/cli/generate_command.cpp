@@ -27,12 +27,12 @@ void print_result(const jobs::GenerateResult& result) {
   fmt::print("{}", sample::timing_table(result.made));
   const sample::Generated& made = result.made;
   if (made.peak_bytes > 0) {
-    fmt::print("{:<8}{:>9.2f} GB at its peak, {:.2f} GB predicted\n", "memory",
+    fmt::print("{:<8}{:>9.2f} GB peak, {:.2f} GB predicted\n", "memory",
                static_cast<double>(made.peak_bytes) / 1e9,
                static_cast<double>(made.memory.predicted()) / 1e9);
   }
   if (made.reused_steps > 0) {
-    fmt::print("{} of {} steps took a part from earlier ones\n", made.reused_steps, made.steps);
+    fmt::print("{} of {} steps reused a part of earlier ones\n", made.reused_steps, made.steps);
   }
   for (const auto& video : result.videos) {
     fmt::print("{}\n", video.path);
@@ -80,7 +80,9 @@ io::Json to_json(const jobs::GenerateResult& result) {
 /// has started, everything is written.
 void handle_stops(jobs::GenerateObserver& observer, std::optional<Stopping>& stopping,
                   const std::stop_source& stop) {
-  observer.on_begin = [&] { stopping.emplace("what has begun; nothing is written yet", stop); };
+  observer.on_begin = [&] {
+    stopping.emplace("the current operation; nothing is written yet", stop);
+  };
   observer.on_start = [&, show = observer.on_start](const jobs::GenerateStart& start) {
     stopping.emplace("this step of the sampler; nothing is written yet", stop);
     if (show) {
@@ -145,7 +147,7 @@ void add_generate(Program& program) {
       .option(
           "CONFIG key=value", *words,
           "a YAML file, the folder or hub id of a pipeline, the .json of a video or an image, a "
-          "picture that kinema made, and keys that win over it: prompt, prompt_file, image_url, "
+          "picture that kinema made, and keys that override it: prompt, prompt_file, image_url, "
           "run_name, pretrained_model_name_or_path, seed, video_folder, save_latents, ...")
       .required();
   command.flag("--json", *json, "print JSON about what was written");

@@ -141,7 +141,7 @@ int write_preview(const std::string& path, std::vector<std::string> words, const
 
 void add_inspect(Program& program) {
   Command command =
-      program.add("inspect", "Print what a file or folder contains, or whether kinema accepts it");
+      program.add("inspect", "Print the contents of a file or folder, or whether it is accepted");
   const auto path = std::make_shared<std::string>();
   const auto only_check = std::make_shared<bool>(false);
   const auto json = std::make_shared<bool>(false);
@@ -158,19 +158,17 @@ void add_inspect(Program& program) {
       "only check which commands and keys accept it: exit 0, or 1 with the reason; decodes "
       "clips completely");
   command.option("config=CONFIG.yml key=value", *words,
-                 "--preview: the configuration that resizes and crops the samples");
-  command.option(
-      "--preview", *preview,
-      "write the first samples of a data set, as train sees them, with captions to this PNG");
-  command.option("--samples", *samples, "--preview: number of samples")
-      .between(1, 400)
-      .shows_default();
+                 "--preview: the sizes and preprocessing of the samples");
+  command.option("--preview", *preview,
+                 "write the first samples of a data set, as train sees them, with their captions, "
+                 "to this PNG");
+  command.option("--samples", *samples, "--preview: how many").between(1, 400).shows_default();
   command.flag("--json", *json, "print JSON");
   command.run([path, only_check, json, words, preview, samples] {
     check(words->empty() || !preview->empty(), "[inspect] `{}` is for --preview FILE.png",
           words->empty() ? "" : words->front());
     if (!preview->empty()) {
-      check(!*only_check, "[inspect] --check and --preview cannot be combined");
+      check(!*only_check, "[inspect] --check and --preview exclude each other");
       return write_preview(*path, *words, *preview, *samples, *json);
     }
     return *only_check ? check_path(*path, *json) : print_contents(*path, *json);

@@ -23,7 +23,9 @@ const command::CommandText& find(const command::CommandText& root,
     const auto next = std::ranges::find(at->commands, name, &command::CommandText::name);
     const auto near = std::ranges::find_if(
         at->commands, [&](const auto& each) { return is_near(name, each.name); });
-    check(next != at->commands.end(), "there is no command `{}`{}\n  kinema --help lists them",
+    check(next != at->commands.end(),
+          "there is no command `{}`{}\n"
+          "  kinema --help lists all",
           name, near == at->commands.end() ? "" : fmt::format("; did you mean `{}`?", near->name));
     at = &*next;
   }

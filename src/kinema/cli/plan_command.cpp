@@ -116,8 +116,8 @@ int make_plan(Words given) {
 }  // namespace
 
 void add_plan(Program& program) {
-  Command command =
-      program.add("plan", "Compile for other devices: memory, FLOPs, shortest time, flags");
+  Command command = program.add(
+      "plan", "Compile for devices that you do not have: memory, FLOPs, roofline, flags");
   const auto given = std::make_shared<Words>();
   command.option("CONFIG key=value", given->words,
                  "configuration, target=v6e:4x4, mode=train|generate, save_executable=PATH, "
@@ -125,10 +125,11 @@ void add_plan(Program& program) {
   command.option("--flag", given->flags, "NAME=VALUE for the compiler; may be repeated");
   command.flag("--json", given->json, "print JSON");
   command.flag("--tiles", given->tiles,
-               "TPU: first search the best tiles of the attention kernels by their schedules; "
+               "TPU: autotune tiles of the attention kernels by their schedules first; "
                "tile_search_mode=full tries every combination");
-  command.flag("--no-remedies", given->no_remedies,
-               "if the step does not fit, name the remedies without compiling them");
+  command.flag(
+      "--no-remedies", given->no_remedies,
+      "if the step does not fit, list changes that need less memory without compiling them");
   command.flag("--sweep", given->sweep,
                "try meshes, remat policies and batch sizes, and rank those that fit");
   command.option("--mesh", given->choices.meshes,

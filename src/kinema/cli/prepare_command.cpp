@@ -130,7 +130,7 @@ int prepare_run(const std::vector<std::string>& words, bool json) {
 
 void add_prepare(Program& program) {
   Command command = program.add(
-      "prepare", "Encode clips and captions into TFRecords; resumes where it was interrupted");
+      "prepare", "Encode clips and captions as TFRecords; continues an interrupted call");
   const auto words = std::make_shared<std::vector<std::string>>();
   const auto json = std::make_shared<bool>(false);
   command
@@ -138,7 +138,7 @@ void add_prepare(Program& program) {
               "a YAML file, and keys that override it: train_data_dir (clips or pictures), "
               "tfrecords_dir, height, width, num_frames, no_records_per_shard, ...")
       .required();
-  command.flag("--json", *json, "print JSON about the records, and no line per shard");
+  command.flag("--json", *json, "print JSON about what was written, and no line per shard");
   command.run([words, json] { return prepare_run(*words, *json); });
 }
 

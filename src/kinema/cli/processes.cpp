@@ -161,11 +161,11 @@ std::shared_ptr<world::World> joined_world(const config::Config& config) {
   const config::RuntimeConfig& keys = config.runtime;
   const world::Place told =
       world::told_place(met, keys.process_id, keys.num_processes, keys.coordinator_address);
-  check(
-      told.coordinator == met.coordinator,
-      "[coordinator_address] {}: the processes that {} started have met at {} before any file was "
-      "read\n  give it on the command line: coordinator_address={}",
-      told.coordinator, met.how, met.coordinator, told.coordinator);
+  check(told.coordinator == met.coordinator,
+        "[coordinator_address] {}: the processes that {} started have connected at {} before any "
+        "file was read\n"
+        "  give it on the command line: coordinator_address={}",
+        told.coordinator, met.how, met.coordinator, told.coordinator);
   return joined();
 }
 
@@ -185,7 +185,7 @@ void show_last_notices() {
 void end_all_by(int signal) {
   if (world::Pulse* pulse = joined() ? joined()->pulse() : nullptr) {
     constexpr double kTold = 2;  // seconds
-    pulse->fail("ended by a second signal", kTold);
+    pulse->fail("ended immediately after a second request", kTold);
     if (joined()->is_first()) {
       pulse->said();
     }

@@ -37,7 +37,7 @@ void print_result(const jobs::TrainResult& result) {
     print_line(timings_line(result.timings));
   }
   if (result.peak_bytes > 0) {
-    print_line(fmt::format("memory: {:.2f} GB at its peak, {:.2f} GB predicted",
+    print_line(fmt::format("memory: {:.2f} GB peak, {:.2f} GB predicted",
                            static_cast<double>(result.peak_bytes) / 1e9,
                            static_cast<double>(result.predicted_bytes) / 1e9));
   }
@@ -79,16 +79,15 @@ int train_run(const TrainWords& given) {
 }  // namespace
 
 void add_train(Program& program) {
-  Command command =
-      program.add("train", "Train; resumes automatically from a checkpoint in the run folder");
+  Command command = program.add("train", "Train, or resume the run if its folder has a checkpoint");
   const auto given = std::make_shared<TrainWords>();
   command
       .option("CONFIG key=value", given->words,
-              "a YAML file, and keys that override it: run_name, max_train_steps, "
-              "learning_rate, train_data_dir, ...")
+              "a YAML file, and keys that override it: run_name, max_train_steps, learning_rate, "
+              "train_data_dir, ...")
       .required();
   command.flag("--json", given->json, "print JSON about the run at its end, and no line per step");
-  command.flag("--verbose", given->verbose, "print a checksum of each part of a checkpoint");
+  command.flag("--verbose", given->verbose, "print a checksum of each part of checkpoints");
   command.run([given] { return train_run(*given); });
 }
 

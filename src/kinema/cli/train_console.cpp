@@ -39,7 +39,7 @@ void announce(const jobs::TrainStart& start) {
   }
   fmt::print(
       "global batch: {}{}\n", start.batch,
-      start.accumulation == 1 ? "" : fmt::format("; {} batches make a step", start.accumulation));
+      start.accumulation == 1 ? "" : fmt::format("; {} batches per step", start.accumulation));
   for (const auto& [batch, report] : start.steps) {
     fmt::print("batch: {} of {} with text {}{}{}\n", counted(batch.latents.dims[0], "sample"),
                to_string(batch.latents), to_string(batch.text),
@@ -51,7 +51,7 @@ void announce(const jobs::TrainStart& start) {
   if (start.expert.boundary_ratio) {
     fmt::print("expert: {}, {}\n", start.expert.name(), start.expert.timesteps());
   }
-  fmt::print("memory: {:.2f} GB at most (state {:.2f}, step {:.2f}, before them {:.2f})\n",
+  fmt::print("estimated peak memory: {:.2f} GB (state {:.2f}, step {:.2f}, runtime {:.2f})\n",
              gb(start.memory.predicted()), gb(start.memory.state), gb(start.memory.step),
              gb(start.memory.held));
   fmt::print("steps: {} to {}, {}\n", start.first_step + 1, start.max_steps, start.schedule);

@@ -71,10 +71,10 @@ void add_verify(Program& program) {
   command.option("--filter", options->filter, "only cases whose name contains this");
   command.option("--scan", options->scan, "run the blocks in a loop, unrolled, or both")
       .one_of({"on", "off", "both"});
-  command.flag(
-      "--kernels", options->kernels,
-      "compare this device's kernels (attention, norm and rotation) with the plain operations");
-  command.flag("--json", options->json, "print only JSON");
+  command.flag("--kernels", options->kernels,
+               "compare kernels of this device (attention, norm and rotation) with the same "
+               "programs without them");
+  command.flag("--json", options->json, "print JSON and nothing else");
   command.run([options] { return verify_folder(*options); });
 }
 

@@ -137,13 +137,13 @@ int watch_run(const WatchOptions& options) {
 }  // namespace
 
 void add_watch(Program& program) {
-  Command command = program.add(
-      "watch", "Draw a run's loss, step time and samples in the terminal while it runs");
+  Command command =
+      program.add("watch", "Draw a running run's loss, step time and samples in the terminal");
   const auto options = std::make_shared<WatchOptions>();
   command
       .option("RUN", options->run, "the run's folder, or its path in a store: output_dir/run_name")
       .required();
-  command.flag("--once", options->once, "draw once, and end");
+  command.flag("--once", options->once, "draw the current state, and end");
   command.flag("--json", options->json, "print the newest numbers as JSON, and end");
   command.option("--every", options->every, "seconds between drawings; q ends").between(0.1, 3600);
   command.run([options] { return watch_run(*options); });

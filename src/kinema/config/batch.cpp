@@ -11,7 +11,7 @@ std::filesystem::path run_folder(const Config& config) {
   const std::string& name = config.run.run_name;
   check(!name.empty(), "[config] run_name is empty: give the run a name, e.g. run_name=first");
   const std::filesystem::path relative(name);
-  check(!relative.is_absolute(), "[config] run_name `{}` is a path; output_dir says where it lies",
+  check(!relative.is_absolute(), "[config] run_name `{}` is a path; set its folder with output_dir",
         name);
   for (const auto& part : relative) {
     check(part != "..", "[config] run_name `{}` leaves output_dir", name);
@@ -34,12 +34,12 @@ BatchSizes batch_sizes(const Config& config, int64_t devices) {
   const double samples = static_cast<double>(devices) * per_device;
   const auto train = static_cast<int64_t>(std::round(samples));
   // Rounds a product of a decimal fraction: 3 x 0.3333333 means 1.
-  check(
-      train > 0 && std::abs(samples - static_cast<double>(train)) < 1e-6 * samples,
-      "[config] per_device_batch_size {} on {} device{} is {} samples, which is no whole number\n  "
-      "set global_batch_size={}, or per_device_batch_size to {}",
-      per_device, devices, devices == 1 ? "" : "s", samples, std::max<int64_t>(train, 1),
-      devices == 1 ? "a whole number" : fmt::format("a multiple of 1/{}", devices));
+  check(train > 0 && std::abs(samples - static_cast<double>(train)) < 1e-6 * samples,
+        "[config] per_device_batch_size {} on {} device{} is {} samples, which is not a whole "
+        "number\n"
+        "  set global_batch_size={}, or per_device_batch_size to {}",
+        per_device, devices, devices == 1 ? "" : "s", samples, std::max<int64_t>(train, 1),
+        devices == 1 ? "a whole number" : fmt::format("a multiple of 1/{}", devices));
   // As in MaxDiffusion: a fraction loads one sample per device and trains on the first ones.
   return {.load = std::max(train, devices), .train = train};
 }

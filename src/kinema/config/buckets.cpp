@@ -52,8 +52,8 @@ Size read_size(const Json& json) {
   }
   const auto fits = [](int64_t number) { return number > 0 && number <= kMost; };
   check(out && std::ranges::all_of(*out, fits),
-        "[config] buckets: {} is no size: [frames, height, width], like [81, 480, 832] or "
-        "81x480x832",
+        "[config] buckets: {} is not a size: expected [frames, height, width], like [81, 480, 832] "
+        "or 81x480x832",
         json.dump(-1));
   return *out;
 }
@@ -73,7 +73,7 @@ Buckets read_buckets(const DataConfig& config) {
     for (const Json& item : json.items()) {
       const Size size = read_size(item);
       check(std::ranges::find(out.sizes, size) == out.sizes.end(),
-            "[config] buckets: {} is there twice", item.dump(-1));
+            "[config] buckets: {} is given twice", item.dump(-1));
       out.sizes.push_back(size);
     }
     out.on = !out.sizes.empty();

@@ -88,7 +88,7 @@ void apply_defaults(Loaded& loaded, const Yaml& defaults) {
 void apply_file(Loaded& loaded, const fs::path& file, int depth) {
   constexpr int kDeepest = 8;
   check(depth <= kDeepest,
-        "[config] {}: more than {} files stand on each other by `base`; a circle?", file.string(),
+        "[config] {}: more than {} files are chained by `base`; is there a circle?", file.string(),
         kDeepest);
   const Yaml yaml = Yaml::read(file);
   check(yaml.kind() == Yaml::Kind::Mapping || yaml.kind() == Yaml::Kind::Null,
@@ -319,8 +319,8 @@ Loaded load_defaults(std::span<const std::string> overrides,
 
 void set(Loaded& loaded, const std::string& key, const std::string& value,
          const std::string& origin) {
-  check(key != "base" && key != kDefaults,
-        "[config] `{}` is for files, where other values stand on it; it cannot be set", key);
+  check(key != "base" && key != kDefaults, "[config] `{}` is only for files; it cannot be set",
+        key);
   apply_value(loaded, key, value, origin);
   apply_resolution(loaded);
   apply_open_axis(loaded);

@@ -144,7 +144,8 @@ std::string with_lora_files(const std::string& lora_config, const std::string& l
     }
     check(!file.empty(), "[config] lora is `{}`, expected FILE[:scale][,FILE[:scale]...]", lora);
     check(!file.ends_with(':'),
-          "[config] lora: no scale is behind the colon of `{}`, expected FILE or FILE:0.8", file);
+          "[config] lora: there is no scale after the colon of `{}`, expected FILE or FILE:0.8",
+          file);
     check(std::isfinite(scale) && std::abs(scale) <= 1e6,
           "[config] lora: the scale of `{}` is {}, expected a number between -1e6 and 1e6, most "
           "often 0 to 1",

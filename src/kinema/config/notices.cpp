@@ -91,7 +91,7 @@ bool is_of_file(std::string_view origin) {
 /// The log line about such keys; empty if there are none.
 std::vector<std::string> no_effect_line(const std::vector<std::string>& keys) {
   return keys.empty() ? std::vector<std::string>()
-                      : std::vector{"these keys have no effect here: " + join(keys)};
+                      : std::vector{"these keys have no effect: " + join(keys)};
 }
 
 /// Given keys without effect, with the reason: from the command line, the environment and, for keys
@@ -124,8 +124,7 @@ std::vector<std::string> with_one_slash(const std::vector<KeyValue>& values) {
     for (const std::string_view scheme : {"\"gs:/", "\"s3:/"}) {
       if (each.value.starts_with(scheme) && !each.value.substr(scheme.size()).starts_with('/')) {
         out.push_back(
-            fmt::format("{} {} is a folder of this machine: with a second slash, {}//, "
-                        "it is a bucket",
+            fmt::format("{} {} is a local folder: with a second slash, {}//, it is a bucket",
                         each.key, each.value, scheme.substr(1, 3)));
       }
     }
@@ -137,8 +136,8 @@ std::vector<std::string> with_one_slash(const std::vector<KeyValue>& values) {
 void check_frames(const Loaded& loaded) {
   const DataConfig& data = loaded.config.data;
   check(data.target_fps == 0 || data.frame_stride == 1,
-        "[config] target_fps {} ({}) takes frames by time, frame_stride {} ({}) by number\n  set "
-        "target_fps=0 or frame_stride=1",
+        "[config] target_fps {} ({}) selects frames by time, frame_stride {} ({}) by number\n"
+        "  set target_fps=0 or frame_stride=1",
         data.target_fps, origin_of(loaded, "target_fps"), data.frame_stride,
         origin_of(loaded, "frame_stride"));
 }
@@ -147,27 +146,27 @@ void check_train(const Loaded& loaded) {
   const Config& config = loaded.config;
   check_frames(loaded);
   run_folder(config);
-  check(!config.run.output_dir.empty(), "[config] output_dir is empty: where shall the run lie?");
+  check(!config.run.output_dir.empty(), "[config] output_dir is empty: give the folder for runs");
   const RunConfig& run = config.run;
   check(run.eval_split == 0 || run.eval_data_dir.empty(),
-        "[config] eval_split {:g} ({}) keeps samples of the training out, eval_data_dir ({}) names "
-        "others: set one of them",
+        "[config] eval_split {:g} ({}) holds out training samples for evaluation, eval_data_dir "
+        "({}) has other samples: set only one of them",
         run.eval_split, origin_of(loaded, "eval_split"), origin_of(loaded, "eval_data_dir"));
   check(run.eval_split == 0 || config.data.dataset_type != DatasetType::SYNTHETIC,
         "[config] eval_split {:g} ({}) is a share of a data set, but dataset_type is synthetic",
         run.eval_split, origin_of(loaded, "eval_split"));
   const OptimizerConfig& o = config.optimizer;
   check(o.lr_decay_fraction != 0 || o.lr_schedule == LrSchedule::CONSTANT,
-        "[config] lr_schedule {} ({}) falls over none of the steps: lr_decay_fraction is 0 ({})\n  "
-        "lr_decay_fraction=-1 lets lr_schedule say over how many",
+        "[config] lr_schedule {} ({}) has no decay steps: lr_decay_fraction is 0 ({})\n"
+        "  lr_decay_fraction=-1 uses the default of lr_schedule",
         word_of(o.lr_schedule), origin_of(loaded, "lr_schedule"),
         origin_of(loaded, "lr_decay_fraction"));
   constexpr double kRounding = 1e-9;  // for shares written as decimals
   const double decay = decay_fraction(o);
   check(o.warmup_steps_fraction + decay <= 1 + kRounding,
         "[config] warmup_steps_fraction {:g} ({}) and a decay over {:g} of the schedule ({}) "
-        "overlap: the rate would fall before it reached learning_rate\n  "
-        "warmup_steps_fraction={:g}, or lr_decay_fraction={:g}",
+        "overlap: the rate would decay before it reached learning_rate\n"
+        "  warmup_steps_fraction={:g}, or lr_decay_fraction={:g}",
         o.warmup_steps_fraction, origin_of(loaded, "warmup_steps_fraction"), decay,
         origin_of(loaded, o.lr_decay_fraction < 0 ? "lr_schedule" : "lr_decay_fraction"), 1 - decay,
         1 - o.warmup_steps_fraction);
@@ -177,15 +176,15 @@ void check_train(const Loaded& loaded) {
         origin_of(loaded, "model_type"));
   check(config.model.weights_storage == WeightsStorage::FLOATS || config.model.enable_lora,
         "[config] weights_storage is `{}` ({}), but training changes the weights: codes are for "
-        "generate, and for what an adapter is trained on\n  set weights_storage=weights_dtype, or "
-        "enable_lora=true",
+        "generate, and for the frozen weights under an adapter\n"
+        "  set weights_storage=weights_dtype, or enable_lora=true",
         word_of(config.model.weights_storage), origin_of(loaded, "weights_storage"));
-  check(
-      config.model.weights_memory == WeightsMemory::DEVICE || config.model.enable_lora,
-      "[config] weights_memory is `{}` ({}), but training changes all weights: those wait that an "
-      "adapter is trained on\n  set weights_memory=device, or enable_lora=true; the moments of a "
-      "whole model wait with optimizer_memory=host",
-      word_of(config.model.weights_memory), origin_of(loaded, "weights_memory"));
+  check(config.model.weights_memory == WeightsMemory::DEVICE || config.model.enable_lora,
+        "[config] weights_memory is `{}` ({}), but training changes all weights: only frozen "
+        "weights under an adapter can be offloaded\n"
+        "  set weights_memory=device, or enable_lora=true; optimizer_memory=host offloads the "
+        "moments of a whole model",
+        word_of(config.model.weights_memory), origin_of(loaded, "weights_memory"));
   check(!config.model.enable_lora || !config.model.pretrained_model_name_or_path.empty() ||
             !config.model.wan_transformer_pretrained_model_name_or_path.empty(),
         "[config] enable_lora ({}) trains an adapter of a model, but none is named\n"
@@ -199,12 +198,12 @@ void check_prepare(const Loaded& loaded) {
   check(data.dataset_type == DatasetType::HF
             ? !data.train_data_dir.empty() || !data.dataset_name.empty()
             : !data.train_data_dir.empty(),
-        "[config] train_data_dir is empty: where are the clips or pictures?");
+        "[config] train_data_dir is empty: give the folder of clips or pictures");
   check(!data.tfrecords_dir.empty(),
-        "[config] tfrecords_dir is empty: where shall the records lie?");
+        "[config] tfrecords_dir is empty: give the folder for the records");
   check(data.eval_tfrecords_dir.empty() || !data.enable_eval_timesteps,
-        "[config] eval_tfrecords_dir ({}) writes evaluation records beside the others, "
-        "enable_eval_timesteps ({}) writes them alone: set one of them",
+        "[config] eval_tfrecords_dir ({}) writes evaluation records in addition to the others, "
+        "enable_eval_timesteps ({}) writes only them: set only one of them",
         origin_of(loaded, "eval_tfrecords_dir"), origin_of(loaded, "enable_eval_timesteps"));
   if (data.enable_eval_timesteps || !data.eval_tfrecords_dir.empty()) {
     check(data.num_eval_samples > 0 && !data.timesteps_list.empty() &&
@@ -257,12 +256,12 @@ std::vector<std::string> notices(const Loaded& loaded, std::string_view command)
   const RunConfig& run = loaded.config.run;
   if (command == "train" && run.eval_split > 0 && run.eval_every <= 0) {
     out.push_back(fmt::format(
-        "eval_split {:g} ({}) keeps samples out of the training, and eval_every is {}: nothing is "
-        "evaluated on the way; `kinema evaluate` does it afterwards, eval_split=0 trains on all",
+        "eval_split {:g} ({}) holds out samples, but eval_every is {}: the run does not evaluate "
+        "them; `kinema evaluate` does so afterwards, eval_split=0 trains on all",
         run.eval_split, origin_of(loaded, "eval_split"), run.eval_every));
   }
   if (!loaded.ignored.empty()) {
-    out.push_back("these keys have no meaning here: " + join(loaded.ignored));
+    out.push_back("these keys have no meaning in kinema: " + join(loaded.ignored));
   }
   if (!loaded.config.data.load_tfrecord_cached) {
     out.push_back(

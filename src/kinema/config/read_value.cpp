@@ -52,7 +52,7 @@ bool is_too_large(std::string_view text, std::string_view type) {
   std::string remedy;
   if (value.kind() == Yaml::Kind::Scalar && type.ends_with("integer") && value.text().size() > 1 &&
       value.text()[0] == '0') {
-    remedy = " (a leading 0 means octal to some: write 8 or 0o10)";
+    remedy = " (a leading 0 may mean octal: write 8 or 0o10)";
   }
   if (value.kind() == Yaml::Kind::Scalar && is_too_large(value.text(), type)) {
     remedy = fmt::format(" (integers go from {} to {})", std::numeric_limits<int64_t>::min(),
@@ -109,9 +109,8 @@ std::string checked_word(const GivenText& given, const Yaml& value, std::string_
     check(field.prose || !std::ranges::any_of(text, is_control),
           "[config] {} holds a line break or another control character ({}), expected {}",
           given.key, given.where, type);
-    check(!only_blanks || field.prose,
-          "[config] {} is nothing but blanks ({}), expected {} or nothing", given.key, given.where,
-          type);
+    check(!only_blanks || field.prose, "[config] {} is only blanks ({}), expected {} or nothing",
+          given.key, given.where, type);
     return text;
   }
   const auto same = [&](std::string_view a, std::string_view b) {

@@ -14,8 +14,7 @@ namespace kinema::config {
 /// Key -> value as JSON on one line, for keys that are not UNRELATED.
 using Record = std::map<std::string, std::string>;
 
-/// `resolved`: the configuration with derived values (samples per step, sizes of a pretrained
-/// model) instead of defaults that stand for them.
+/// `resolved`: with derived values (samples per step, sizes of a pretrained model), not defaults.
 Record record_of(const Config& resolved);
 
 /// Throws an Error with key, both values and the remedy if a MUST_MATCH key differs. Keys that one

@@ -97,7 +97,7 @@ int64_t count_of(const data::Survey& survey, bool data::ClipSize::*is_so) {
   return out;
 }
 
-/// How transparent parts are shown; empty: there are none.
+/// A line on the treatment of transparent parts; empty if there are none.
 std::string alpha_line(const ClipSettings& settings, const data::Survey& survey) {
   const int64_t count = count_of(survey, &data::ClipSize::has_alpha);
   if (count == 0) {
@@ -113,7 +113,7 @@ std::string alpha_line(const ClipSettings& settings, const data::Survey& survey)
                                    media::background_name(background)));
 }
 
-/// HDR clips are converted to SDR; empty: there are none.
+/// A line on HDR clips, which are converted to SDR; empty if there are none.
 std::string hdr_line(const ClipSettings& settings, const data::Survey& survey) {
   const int64_t count = count_of(survey, &data::ClipSize::is_hdr);
   return count == 0 ? ""
@@ -122,7 +122,7 @@ std::string hdr_line(const ClipSettings& settings, const data::Survey& survey) {
                                   count == 1 ? "is" : "are");
 }
 
-/// How the clips' speed changes; empty: it does not.
+/// A line on changes of the clips' speed; empty if there are none.
 std::string speed_line(const ClipSettings& settings, const data::Survey& survey) {
   const std::vector<data::Rate> rates = data::rates_of(survey);
   const data::ClipFormat& format = settings.order.format;
@@ -162,7 +162,7 @@ std::string speed_line(const ClipSettings& settings, const data::Survey& survey)
                    rates[0].fps, wanted, speed, wanted);
 }
 
-/// Clips that are much smaller than their training size; empty: none.
+/// A line on clips that are much smaller than their training size; empty if there are none.
 std::string enlarged_line(const ClipSettings& settings, const data::ClipSet& clips,
                           const data::Survey& survey) {
   const data::ClipFormat& wanted = settings.order.format;
@@ -190,14 +190,13 @@ std::string enlarged_line(const ClipSettings& settings, const data::ClipSet& cli
   const data::ClipSize& size = survey.sizes[static_cast<size_t>(worst)];
   return fmt::format(
       "{} {} more than twice as large as {}, {} {:.2g} times ({}x{} to {}x{}, height x width): "
-      "there "
-      "is no detail in that",
+      "enlarging adds no detail",
       counted(count, clip_noun(settings)), count == 1 ? "becomes" : "become",
       count == 1 ? "it is" : "they are", clips.name(worst), most, size.height, size.width,
       worst_format.height, worst_format.width);
 }
 
-/// Clips with an empty caption; empty: none.
+/// A line on clips with an empty caption; empty if there are none.
 std::string empty_line(const ClipSettings& settings, const data::Survey& survey) {
   const auto count = static_cast<int64_t>(survey.sizes.size());
   return survey.empty_captions == 0
@@ -316,16 +315,14 @@ LeftOutFile report_clips(const ClipSettings& settings, const data::ClipSet& clip
     const std::string before = longer.empty() ? "" : longer + "; ";
     const bool has_remedy = first->find('\n') != std::string::npos;
     if (bad == 1) {
-      const std::string remedy =
-          bad == count ? longer : before + "skip_bad_clips=true leaves it out";
+      const std::string remedy = bad == count ? longer : before + "skip_bad_clips=true skips it";
       fail("{}{}", *first, has_remedy || remedy.empty() ? "" : "\n  " + remedy);
     }
-    fail("[data] {} of {} cannot be used ({}): {}\n  {}{}", bad,
-         counted(count, clip_noun(settings)), causes_text({.causes = survey.causes}),
-         first_of(unusable), before,
-         bad == count ? "`kinema inspect FOLDER --check` looks at each"
-                      : "skip_bad_clips=true leaves them out; `kinema inspect FOLDER --check` "
-                        "names all");
+    fail(
+        "[data] {} of {} cannot be used ({}): {}\n  {}{}", bad, counted(count, clip_noun(settings)),
+        causes_text({.causes = survey.causes}), first_of(unusable), before,
+        bad == count ? "`kinema inspect FOLDER --check` checks each"
+                     : "skip_bad_clips=true skips them; `kinema inspect FOLDER --check` lists all");
   }
   check_enough(settings, clips, survey, fits);
   job.notice(report_lines(settings, clips, survey, report, writes ? path.string() : ""));

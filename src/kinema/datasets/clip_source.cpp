@@ -25,12 +25,12 @@ std::unique_ptr<encoders::Autoencoder> checked_autoencoder(const ClipEncoders& m
   auto autoencoder = makes.autoencoder();
   const encoders::LatentLayout layout = autoencoder->layout();
   check(layout.channels == model.out_channels,
-        "[data] the autoencoder {} makes {} channels but the transformer takes {}",
+        "[data] the autoencoder {} has {} latent channels, but the transformer expects {}",
         autoencoder->name(), layout.channels, model.out_channels);
   const int64_t condition = layout.temporal + layout.channels;
   check(model.condition_channels() == 0 || model.condition_channels() == condition,
-        "[data] the autoencoder {} makes image conditions of {} channels but the transformer takes "
-        "{}",
+        "[data] the autoencoder {} has image conditions of {} channels, but the transformer "
+        "expects {}",
         autoencoder->name(), condition, model.condition_channels());
   return autoencoder;
 }
@@ -43,8 +43,8 @@ std::unique_ptr<encoders::ImageEncoder> needed_image_encoder(const ClipEncoders&
   }
   auto out = makes.image(model.image_dim);
   check(out != nullptr,
-        "[data] the transformer looks at its images through CLIP (image_dim {}), but "
-        "pretrained_model_name_or_path is no pipeline with image_encoder/ and image_processor/",
+        "[data] the transformer is conditioned on CLIP's image tokens (image_dim {}), but "
+        "pretrained_model_name_or_path is not a pipeline with image_encoder/ and image_processor/",
         model.image_dim);
   return out;
 }
@@ -171,8 +171,9 @@ std::unique_ptr<data::Source> make_encoded_source(const ClipSettings& settings,
                                                   data::VideoOptions options,
                                                   const ClipEncoders& makes, const Job& job) {
   check(!options.random_start,
-        "[config] random_start makes another clip each time: none can be kept in "
-        "dataset_save_location\n  set dataset_save_location='' or random_start=false");
+        "[config] random_start selects other frames each time: they cannot be cached in "
+        "dataset_save_location\n"
+        "  set dataset_save_location='' or random_start=false");
   const fs::path folder = settings.kept->folder;
   preparation::ContentIndex models = kept_models(*settings.kept);
   const auto encoded = keeping(folder, [&] {
@@ -202,13 +203,13 @@ std::unique_ptr<data::Source> make_encoded_source(const ClipSettings& settings,
                             .on_skip = options.on_skip,
                             .on_damage =
                                 [&](const std::string& damage) {
-                                  job.notice(damage + "; what it held is encoded again");
+                                  job.notice(damage + "; its contents are encoded again");
                                 },
                             .stop_requested = [&] { return job.stop_requested(); }});
   });
   task.reset();
   if (now.encoded > 0 || now.captions > 0) {
-    job.notice(fmt::format("encoded {} and {}, kept in {}",
+    job.notice(fmt::format("encoded {} and {}, cached in {}",
                            counted(now.encoded, clip_noun(settings)),
                            counted(now.captions, "caption"), folder.string()));
   }

@@ -92,7 +92,7 @@ void check_enough(const ClipSettings& settings, const data::ClipSet& clips,
   const std::string longer =
       causes[0].cause == data::kTooShort ? what_keeps(settings, survey, fits) : "";
   const std::string remedy =
-      longer.empty() ? "`kinema inspect FOLDER --check` names what is wrong with each" : longer;
+      longer.empty() ? "`kinema inspect FOLDER --check` lists the problem of each" : longer;
   const std::string reason =
       data::short_reason(clips, first, survey.problems[static_cast<size_t>(first)]);
   const int64_t left = count - survey.bad();
@@ -102,7 +102,7 @@ void check_enough(const ClipSettings& settings, const data::ClipSet& clips,
         reason, remedy);
   fail(
       "[data] {} of {} cannot be used for one reason, {} ({}): {} would be left\n"
-      "  {}; allow_dataset_shrink=true goes on with {}",
+      "  {}; allow_dataset_shrink=true continues with {}",
       causes[0].count, counted(count, clip_noun(settings)), causes[0].cause, reason, left, remedy,
       left);
 }

@@ -21,7 +21,7 @@ struct TrainerParts {
   std::optional<training::TwoExperts> two;
 };
 
-/// A trainer that is compiled for every shape, without a state. Returns fewer shapes if a stop is
+/// A trainer that is compiled for every shape, without a state; for fewer shapes if a stop is
 /// requested.
 std::unique_ptr<training::Trainer> compiled(const TrainerParts& parts, const Job& job);
 

@@ -128,8 +128,8 @@ ConvertResult convert_one(const std::string& given, const std::string& target,
   check(options.to != "diffusers" || options.dtype ||
             options.max_shard_bytes != ConvertOptions{}.max_shard_bytes ||
             !fs::exists(fs::path(named) / "model_index.json"),
-        "[convert] {} is a folder of diffusers already: there is nothing to convert\n  --dtype or "
-        "--shard-gib writes its {} anew, a copy of the folder is `cp -r`",
+        "[convert] {} is a diffusers folder already: there is nothing to convert\n"
+        "  --dtype or --shard-gib writes its {} again, `cp -r` copies the folder",
         named, source.filename().string());
   const networks::ConvertOptions settings{
       .to = networks::format_from_string(options.to),
@@ -147,7 +147,7 @@ ConvertResult convert_one(const std::string& given, const std::string& target,
       return {.source = source.string(), .target = target};
     }
     job.notice(fmt::format(
-        "of {} the network alone is converted: {} stay, which --to diffusers writes too",
+        "only the network of {} is converted: {} are skipped, which --to diffusers also writes",
         source.string(), fmt::join(weights::parts_in(source), ", ")));
   }
   networks::convert_transformer(source, target, settings);
@@ -163,21 +163,20 @@ ConvertResult convert(const std::string& given, const std::string& target,
                       const ConvertOptions& options, const Observer& observer) {
   const Job job(observer, options.job);
   job.check_stop();
-  check(!given.empty() && !target.empty(),
-        "[convert] the {} has no name: a file or folder was expected",
+  check(!given.empty() && !target.empty(), "[convert] the {} is empty, expected a file or folder",
         given.empty() ? "source" : "target");
   for (fs::path above = fs::absolute(target).lexically_normal(); above.has_relative_path();
        above = above.parent_path()) {
     check(checkpoint_parts(above.parent_path()).empty(),
-          "[convert] {} lies within the checkpoint {}, which is valid with its own files alone\n"
-          "  name a place outside",
+          "[convert] {} is in the checkpoint {}, which is valid only without other files\n"
+          "  choose a path outside",
           target, above.parent_path().string());
   }
   const fs::path checkpoints = fs::path(given) / "checkpoints";
   const std::vector<int64_t> steps = checkpoints::CheckpointFolder(checkpoints).steps();
   check(steps.empty(), "[convert] {} is a run's folder, expected a checkpoint\n  {} is its newest",
         given, (checkpoints / fmt::format("{}", steps.empty() ? 0 : steps.back())).string());
-  check(options.max_shard_bytes > 0, "[convert] shards of {} bytes: at least 1 was expected",
+  check(options.max_shard_bytes > 0, "[convert] shards of {} bytes, expected at least 1",
         options.max_shard_bytes);
   const std::vector<std::string> parts = checkpoint_parts(given);
   if (parts.size() < 2) {
@@ -185,11 +184,10 @@ ConvertResult convert(const std::string& given, const std::string& target,
   }
   const std::string second = second_target(target);
   std::error_code ignored;
-  check(
-      !fs::exists(fs::symlink_status(second, ignored)),
-      "[convert] {} is there already, where the low-noise expert of {} goes\n  remove it, or name "
-      "another place",
-      second, given);
+  check(!fs::exists(fs::symlink_status(second, ignored)),
+        "[convert] {} exists already, but it is the path for the low-noise expert of {}\n"
+        "  remove it, or choose another path",
+        second, given);
   const auto of_part = [&](size_t place, const std::string& to) {
     return convert_one((fs::path(given) / parts[place]).string(), to, options, job);
   };

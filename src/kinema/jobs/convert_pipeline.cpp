@@ -71,7 +71,7 @@ void convert_pipeline(const fs::path& source, const fs::path& target,
   }
   if (!missing.empty()) {
     job.notice(
-        fmt::format("{} lacks {}, which {} does not hold: copy {} from another folder of a {}",
+        fmt::format("{} lacks {}, which {} does not contain: copy {} from another folder of a {}",
                     target.string(), fmt::join(missing, ", "), source.string(),
                     missing.size() == 1 ? "it" : "them", family.pipelines.front().name));
   }

@@ -60,7 +60,7 @@ Line installation_line(const planning::Installation& installation, const std::st
   return {installation.hardware + " plugin",
           plugin.empty() ? fmt::format("none ({})", fetch)
           : missing == 0 ? plugin
-                         : fmt::format("{} ({} of {} wheels are not there: {})", plugin, missing,
+                         : fmt::format("{} ({} of {} wheels are missing: {})", plugin, missing,
                                        installation.wheels.size(), fetch)};
 }
 
@@ -85,7 +85,7 @@ void describe_cuda(const std::string& plugin, std::vector<Line>& lines) {
   for (const auto& [part, path] : runtime::find_cuda_parts(plugin)) {
     lines.push_back({fmt::format("  {}", part.name),
                      path.empty()
-                         ? fmt::format("none: {} is not found ({})", part.file, part.purpose)
+                         ? fmt::format("none: {} was not found ({})", part.file, part.purpose)
                          : path.string()});
     if (path.empty()) {
       miss(run_misses, part.name);
@@ -186,7 +186,8 @@ Diagnosis diagnose(const resolve::Settings& config, const Job& job) {
   if (const std::string why = io::why_not_writable(found.cache_folder); !why.empty()) {
     out.warning = fmt::format(
         "the cache {} cannot be written ({}): each run recompiles its programs, and neither "
-        "plugins nor models can be fetched\n  set KINEMA_CACHE to a folder that can be written",
+        "plugins nor models can be downloaded\n"
+        "  set KINEMA_CACHE to a writable folder",
         found.cache_folder, why);
   }
   out.lines.insert(out.lines.begin() + 1, processes_line(spec, world));

@@ -76,13 +76,13 @@ std::string read_once_line(int64_t own, const Job& job) {
 
 void check_optimizer_of(const fs::path& checkpoint, std::string_view optimizer) {
   check(training::has_optimizer(checkpoint),
-        "[train] init_optimizer: {} holds no optimizer (save_optimizer=false)\n  "
-        "init_optimizer=false takes its weights alone",
+        "[train] init_optimizer: {} has no optimizer state (save_optimizer=false)\n"
+        "  init_optimizer=false uses only its weights",
         checkpoint.string());
   const std::string before = training::read_train_state(checkpoint).setting("optimizer");
   check(before.empty() || before == optimizer,
-        "[train] init_optimizer: {} holds {}'s state, and this run's optimizer is {}\n  "
-        "init_optimizer=false takes its weights alone",
+        "[train] init_optimizer: {} has {}'s state, but this run's optimizer is {}\n"
+        "  init_optimizer=false uses only its weights",
         checkpoint.string(), before, optimizer);
 }
 
@@ -97,17 +97,17 @@ void begin_from(const fs::path& checkpoint, size_t place, Training& out) {
     out.pretrained.at(place) = weights;
     return;
   }
-  check(
-      !out.step.adapters.empty(),
-      "[train] init_from: {} holds an adapter, but a whole network is trained\n  enable_lora=true "
-      "trains an adapter that begins as it",
-      checkpoint.string());
+  check(!out.step.adapters.empty(),
+        "[train] init_from: {} contains an adapter, but the whole network is trained\n"
+        "  enable_lora=true trains an adapter that starts from it",
+        checkpoint.string());
   model_source::TrainedAdapter& adapter = out.step.adapters.at(place);
   adapter.start = {{.lora = std::make_shared<const weights::Lora>(weights::Lora::open(weights))}};
   const weights::UniformRank before = weights::uniform_rank(adapter.start.front());
   check(before.rank == adapter.config.rank && before.factor == adapter.config.scale(),
-        "[train] init_from: the adapter of {} has rank {} and counts {:g} times, this run's {} and "
-        "{:g}\n  lora_rank and lora_alpha must be the same",
+        "[train] init_from: the adapter of {} has rank {} and scale {:g}, this run's has rank {} "
+        "and scale {:g}\n"
+        "  lora_rank and lora_alpha must be the same",
         checkpoint.string(), before.rank, before.factor, adapter.config.rank,
         adapter.config.scale());
 }
@@ -129,10 +129,11 @@ void load_states(const InitialState& what, const runtime::Devices& devices, cons
                                  : first_state(out, place, what, devices));
     }
   } catch (const Error&) {
-    check(!model_source::was_removed(from),
-          "[train] the checkpoint {} was removed while it was read, as by a training that goes "
-          "on\n  the same command takes the newest of that run",
-          from.string());
+    check(
+        !model_source::was_removed(from),
+        "[train] the checkpoint {} was removed while it was read, probably by a running training\n"
+        "  the same command uses the newest one of that run",
+        from.string());
     throw;
   }
   if (once && (what.start.resumes() || with_optimizer)) {

@@ -178,8 +178,8 @@ std::string problem_of(const verification::Row& row) {
   if (row.ok || row.unsupported) {
     return "";
   }
-  return row.compared ? fmt::format("{}: {} is off by {:.3g}, at most {:.3g} was expected",
-                                    row.name, row.tensor, row.max_diff, row.limit)
+  return row.compared ? fmt::format("{}: {} is off by {:.3g}, expected at most {:.3g}", row.name,
+                                    row.tensor, row.max_diff, row.limit)
                       : fmt::format("{}: {}", row.name, row.message);
 }
 

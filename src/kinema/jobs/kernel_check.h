@@ -22,10 +22,10 @@ std::string problem_of_kernels(const pjrt::Client& client, const std::string& pr
                                const pjrt::CompileOptions& options,
                                const std::filesystem::path& folder, const Job& job);
 
-/// A lowering that checks kernels of attention, and of norm and rotation, before it uses them:
-/// calls `problem` with a program that `alone` writes, with the call only, on one device. If it
-/// returns an error, the call is left to the compiler's own operations. Calls whose kernels are not
-/// texts are not checked.
+/// A lowering that checks kernels of attention, and of norm and rotation, before it uses them. It
+/// calls `problem` with a program that contains only the call, on one device, emitted with `alone`.
+/// If that returns an error, the compiler's own operations compute the call. Calls without a kernel
+/// in text form are not checked.
 Lowering tried_first(
     Lowering lowering, Lowering alone,
     std::function<std::string(verification::KernelKind kind, const std::string& program)> problem);

@@ -71,8 +71,8 @@ void keep_weights_on_host(resolve::TrainingStep& what) {
   }
 }
 
-/// Adds batches with the same samples per step in smaller parts: the largest that should fit,
-/// estimated from the memory per sample, and a half and a quarter of it.
+/// Adds smaller batches with more gradient accumulation, for the same samples per step: the largest
+/// batch that should fit by its memory per sample, then a half and a quarter of it.
 void add_smaller_batches(const resolve::Settings& config, int64_t wanted, TrainerParts& now,
                          std::string& change, const std::function<void(const std::string&)>& add) {
   const std::string before = change;
@@ -209,17 +209,18 @@ void check_host(const training::Trainer& trainer, const Two& two) {
       two ? training::idle_host_bytes(trainer.state_parts(), devices, two->idle_on_host) : 0;
   const int64_t free = runtime::available_memory_bytes();
   check(pinned + idle <= free,
-        "[train] {:.1f} GB are to wait in host memory, but {:.1f} GB are free there\n  "
-        "weights_memory, optimizer_memory and idle_expert at `device`, or narrower weights "
-        "(weights_storage), take less of it",
+        "[train] {:.1f} GB are to be offloaded to host memory, but only {:.1f} GB are free\n"
+        "  set weights_memory, optimizer_memory or idle_expert to `device`, or store weights with "
+        "fewer bits (weights_storage)",
         gb(pinned + idle), gb(free));
   // The default limit of pinned memory of XLA's GPU client.
   constexpr const char* kLimit = "XLA_PJRT_GPU_HOST_MEMORY_LIMIT_GB";
   constexpr int64_t kPinned = int64_t{64} << 30;
   check(devices.client().platform_name() != "cuda" || pinned <= kPinned ||
             std::getenv(kLimit) != nullptr,
-        "[train] {:.1f} GB are to wait in host memory, of which XLA's client takes {:.1f} at most\n"
-        "  set the variable {}={:.0f}, which says how many GB it may take",
+        "[train] {:.1f} GB are to be offloaded to host memory, but XLA's client uses at most "
+        "{:.1f} GB of it\n"
+        "  set the variable {}={:.0f}, its limit in GB",
         gb(pinned), gb(kPinned), kLimit, std::ceil(1.25 * gb(pinned)));
 }
 
@@ -239,7 +240,7 @@ void check_step_may_fit(const training::StepGraph& step, const resolve::Settings
                         const TrainerParts& parts, const Job& job) {
   const int64_t wanted = least_bytes(step, parts.two, parts.devices);
   if (wanted > runtime::free_bytes(parts.devices)) {
-    training::check_fits("a step with its state, at least,", wanted, parts.devices,
+    training::check_fits("a step with its state (a lower bound)", wanted, parts.devices,
                          smaller_steps(config, parts, wanted, job));
   }
 }
@@ -264,8 +265,8 @@ std::string waiting_text(const training::Trainer& trainer) {
     return "";
   }
   const double moved = moved_bytes(trainer);
-  return fmt::format("host memory: {:.2f} GB wait there for each device{}", gb(waiting),
-                     moved > 0 ? fmt::format(", {:.2f} GB move in a step", moved / kGb) : "");
+  return fmt::format("host memory: {:.2f} GB offloaded per device{}", gb(waiting),
+                     moved > 0 ? fmt::format(", {:.2f} GB transferred per step", moved / kGb) : "");
 }
 
 }  // namespace kinema::jobs

@@ -27,7 +27,7 @@ void check_state_fits(const resolve::TrainingStep& what,
                       const std::optional<training::TwoExperts>& two,
                       const runtime::Devices& devices);
 
-/// `host memory: 14.20 GB wait there for each device, 28.40 GB move in a step`; empty without
+/// `host memory: 14.20 GB offloaded per device, 28.40 GB transferred per step`; empty without
 /// offloaded values.
 std::string waiting_text(const training::Trainer& trainer);
 

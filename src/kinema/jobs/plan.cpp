@@ -56,8 +56,8 @@ JobOptions with_program(JobOptions options) {
     }
   }
   fail(
-      "[plan] there is no program kinema in PATH, which compiles in a process of its own\n  give "
-      "its path as JobOptions::program");
+      "[plan] there is no program kinema in PATH, which is needed to compile\n"
+      "  give its path as JobOptions::program");
 }
 
 /// The step's text with all options of its compiler.
@@ -99,7 +99,7 @@ std::vector<planning::TileTable> compare_tiles(const resolve::Settings& settings
   const kernels::AttentionRecord attention =
       build_planned_step(settings, options.target, options.mode, job).emitted().attention;
   check(!attention.empty(),
-        "[plan] --tiles: this program has no attention in blocks (attention: {})",
+        "[plan] --tiles: this program has no blockwise attention (attention: {})",
         search.attention);
   const auto task = job.task("comparing tiles");
   int64_t tried = 0;

@@ -118,10 +118,10 @@ void find_smaller_plan(const resolve::Settings& settings, const PlanOptions& opt
     }
     return;
   }
-  job.notice(fmt::format(
-      "{} does not fit {}: what takes less is compiled, up to {} times, each for about as long as "
-      "this took; --no-remedies leaves that out",
-      report.what, options.target.name, Search::kMost));
+  job.notice(
+      fmt::format("{} does not fit {}: up to {} changes that need less memory are compiled, each "
+                  "for about as long as this took; --no-remedies skips that",
+                  report.what, options.target.name, Search::kMost));
   Search search(settings, options, step, job, plan, report);
   for (const resolve::Change& change : changes) {  // each change alone
     if (search.fits(change)) {

@@ -113,8 +113,8 @@ resolve::Settings with_fastest_tiles(const resolve::Settings& settings, PlanMode
   check_tile_table(search.folder);
   const std::vector<AttentionCall> calls = calls_of(settings, mode, client, job);
   if (calls.empty()) {
-    job.notice(
-        fmt::format("enable_tile_search: attention: {} has no blocks here", search.attention));
+    job.notice(fmt::format("enable_tile_search: attention: {} has no blocks on this device",
+                           search.attention));
     return settings;
   }
   runtime::ProgramOptions options =

@@ -185,7 +185,7 @@ TrainResult train(const resolve::Settings& given, const TrainObserver& observer,
       resolve::loop_settings(named, run.folder(), job).is_over(start.saved.gain)) {
     const TrainResult result = ended_before_steps(
         run, {.stopped = true, .stopped_for = training::describe(start.saved.gain)});
-    job.notice("nothing to do: stop_after_evaluations_without_gain=0 goes on past them");
+    job.notice("nothing to do: stop_after_evaluations_without_gain=0 continues");
     return result;
   }
   resolve::check_before_loading(named, run.folder(), job);

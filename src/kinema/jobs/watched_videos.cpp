@@ -44,7 +44,7 @@ void WatchedVideos::before_training() {
   }
   if (training_.first_step > 0) {
     listeners_.job.notice(fmt::format(
-        "no {0} from before the training is kept: enable_ssim compares with one after {1} steps",
+        "no {0} from before the training exists: enable_ssim compares with one after {1} steps",
         noun(), training_.first_step));
   }
   if (const auto made = make(training_.first_step)) {

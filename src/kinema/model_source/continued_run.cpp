@@ -58,7 +58,8 @@ fs::path checkpoint_of(const fs::path& path) {
     return path;
   }
   const std::optional<fs::path> folder = checkpoints_in(path);
-  check(folder.has_value(), "[config] {} is no folder of a run and no checkpoint", path.string());
+  check(folder.has_value(), "[config] {} is neither a run's folder nor a checkpoint",
+        path.string());
   const checkpoints::Found found = checkpoints::CheckpointFolder(*folder).newest();
   check(found.step.has_value(), "[config] the run in {} has no valid checkpoint", path.string());
   return found.folder;
@@ -79,8 +80,8 @@ void check_same_network(const networks::Network& network, const fs::path& checkp
     const io::Json* theirs = other.find(key);
     const std::string before = theirs == nullptr ? "none" : theirs->dump(-1);
     check(value.dump(-1) == before,
-          "[train] init_from: {} is {}, but the network of {} has {}\n  a run takes the weights of "
-          "one like its own",
+          "[train] init_from: {} is {}, but the network of {} has {}\n"
+          "  the two networks must have the same sizes",
           key, value.dump(-1), checkpoint.string(), before);
   }
 }
@@ -95,8 +96,8 @@ void check_same_class(const networks::Network& network, const fs::path& checkpoi
   const io::Json other = io::Json::read(config);
   const io::Json* const before = other.find(kClass);
   check(before == nullptr || before->dump(-1) == own.at(kClass).dump(-1),
-        "[train] the checkpoint {} is of a {}, but the model is a {}\n  another run_name trains "
-        "that one",
+        "[train] the checkpoint {} is of a {}, but the model is a {}\n"
+        "  use another run_name to train it",
         checkpoint.string(), before == nullptr ? "" : before->dump(-1), own.at(kClass).dump(-1));
 }
 
@@ -127,8 +128,8 @@ std::vector<std::string> other_models(const config::Config& config, const fs::pa
     std::error_code ignored;
     if (!fs::equivalent(name, own, ignored)) {  // one folder may have several names
       out.push_back(
-          fmt::format("this run is of another model, whose {} is `{}`, not `{}`; another run_name "
-                      "trains that one",
+          fmt::format("this run has another model, with {} `{}`, not `{}`; use another run_name to "
+                      "train that model",
                       is[i].key, own, name));
     }
   }
@@ -145,9 +146,9 @@ config::Loaded with_run_as_model(config::Loaded loaded) {
   const fs::path checkpoint = checkpoint_of(named);
   const fs::path adapter = checkpoint / training::kAdapter;
   check(!is_there(adapter),
-        "[config] {} trained an adapter, which is no model of its own\n  "
-        "pretrained_model_name_or_path={} enable_lora=true lora_config={{lora_model_name_or_path: "
-        "[{}]}}",
+        "[config] {} contains an adapter, which needs its model\n"
+        "  pretrained_model_name_or_path={} enable_lora=true "
+        "lora_config={{lora_model_name_or_path: [{}]}}",
         named.string(), base_of(checkpoint), adapter.string());
   if (m.wan_transformer_pretrained_model_name_or_path.empty()) {
     m.wan_transformer_pretrained_model_name_or_path = checkpoint.string();

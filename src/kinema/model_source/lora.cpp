@@ -31,7 +31,8 @@ fs::path only_file(const fs::path& folder) {
     }
   }
   check(files.size() == 1,
-        "[lora] {} holds {} safetensors files: which one?\n  name it by weight_name in lora_config",
+        "[lora] {} contains {} safetensors files: which one?\n"
+        "  select it with weight_name in lora_config",
         folder.string(), files.size());
   return files[0];
 }
@@ -48,7 +49,7 @@ fs::path locate(const std::string& source, const std::string& file, const Job& j
   }
   check(fs::exists(path, ignored), "[lora] {} does not exist", source);
   check(file.empty() || path.filename() == fs::path(file).filename(),
-        "[lora] {} is a file, but weight_name asks for {} in it", source, file);
+        "[lora] {} is a file, but weight_name selects {} in it", source, file);
   return path;
 }
 
@@ -166,8 +167,9 @@ std::vector<weights::Adapter> open_adapters(const config::Config& config, const 
     const size_t text = each.lora->targets(weights::LoraMember::TEXT_ENCODER).size() +
                         each.lora->targets(weights::LoraMember::TEXT_ENCODER_2).size();
     if (text > 0) {
-      job.notice(fmt::format("{}: {} modules of text encoders are left out: none is trained",
-                             each.lora->path(), text));
+      job.notice(
+          fmt::format("{}: {} modules of text encoders are skipped: text encoders are not trained",
+                      each.lora->path(), text));
     }
   }
   return out;
@@ -179,7 +181,7 @@ std::vector<std::string> of_other_expert(std::span<const weights::Adapter> adapt
   std::vector<std::string> out;
   for (const weights::Adapter& each : adapters) {
     if (const int64_t trained = each.lora->only_expert().value_or(expert); trained != expert) {
-      out.push_back(fmt::format("{} was trained for the {} expert, and is put into the {} one",
+      out.push_back(fmt::format("{} was trained for the {} expert, but is used for the {} one",
                                 each.lora->path(), word(trained), word(expert)));
     }
   }

@@ -18,7 +18,7 @@ namespace kinema::model_source {
 std::vector<weights::Adapter> open_adapters(const config::Config& config, const Expert& expert,
                                             const Job& job);
 
-/// A log line for each adapter that was trained for the other expert than this one (0 or 1).
+/// A log line for each adapter that was trained for the other expert, not for `expert` (0 or 1).
 std::vector<std::string> of_other_expert(std::span<const weights::Adapter> adapters,
                                          int64_t expert);
 

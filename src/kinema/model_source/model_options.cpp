@@ -75,8 +75,9 @@ Memory weights_memory(const config::Config& config) {
     return Memory::DEVICE;
   }
   check(config.model.scan_layers,
-        "[config] weights_memory is `{}`, but the loop that fetches layers is not there: "
-        "scan_layers is false\n  scan_layers=true, or weights_memory=device",
+        "[config] weights_memory is `{}`, but scan_layers is false, and only the loop over layers "
+        "can fetch them\n"
+        "  scan_layers=true, or weights_memory=device",
         config::word_of(given));
   check(config.runtime.jit,
         "[config] weights_memory is `{}`, but jit is false, which runs every block separately\n"

@@ -39,18 +39,17 @@ void check_is_model(const fs::path& folder) {
         "[config] {} has no folder of its network, which its model_index.json lists: transformer/, "
         "or unet/ of Stable Diffusion XL",
         name);
-  check(
-      !fs::is_directory(folder / "checkpoints", ignored),
-      "[config] {0} is the folder of a training run, not a model\n  to sample it: kinema generate "
-      "{0}/config.yml; to train on from its weights: wan_transformer_pretrained_model_name_or_path="
-      "{0}/checkpoints/STEP",
-      name);
+  check(!fs::is_directory(folder / "checkpoints", ignored),
+        "[config] {0} is the folder of a training run, not a model\n"
+        "  to sample it: kinema generate {0}/config.yml; to train from its weights: "
+        "wan_transformer_pretrained_model_name_or_path={0}/checkpoints/STEP",
+        name);
   check(!has_clips,
         "[config] {0} is a folder of clips, not a model\n  to train on them: "
         "train_data_dir={0}",
         name);
   fail(
-      "[config] {} holds no model: neither model_index.json, transformer/, config.json nor a "
+      "[config] {} is not a model: it has no model_index.json, transformer/, config.json or "
       ".safetensors file",
       name);
 }
@@ -79,14 +78,13 @@ std::string beside_checkpoint(const fs::path& checkpoint) {
   const fs::path run = folder.parent_path().parent_path();
   if (fs::exists(run / "config.yml", ignored)) {
     return fmt::format(
-        "kinema generate {} generate_checkpoint_step={} samples it with what it "
-        "was trained with",
+        "kinema generate {} generate_checkpoint_step={} samples it with its run's configuration",
         (run / "config.yml").string(), folder.filename().string());
   }
   return fmt::format(
-      "name the pipeline that its run began with, and beside it "
-      "wan_transformer_pretrained_model_name_or_path={}; of a run from scratch give the keys "
-      "autoencoder, text_encoder and max_sequence_length as it had them",
+      "give the pipeline that its run started from, and "
+      "wan_transformer_pretrained_model_name_or_path={}; for a run from scratch give its values of "
+      "autoencoder, text_encoder and max_sequence_length",
       checkpoint.string());
 }
 
@@ -124,15 +122,16 @@ fs::path pretrained_transformer(const config::Config& config, const std::string&
     io::SafetensorsFile::open(path);  // throws the Error of a corrupt file
   }
   check(there || !own.empty() || !fs::is_regular_file(path, ignored),
-        "[config] pretrained_model_name_or_path is the file {}, which holds no pipeline that is "
-        "known\n  the folder of a pipeline, or one safetensors file of all its models, is expected",
+        "[config] pretrained_model_name_or_path is the file {}, which is not a known pipeline\n"
+        "  give a pipeline's folder, or a safetensors file with all its models",
         path.string());
-  check(there, "[config] the model `{}` is not {} here\n  {}", path.string(),
-        own.empty() ? "a folder" : "a folder or file",
-        own.empty() ? "leave pretrained_model_name_or_path empty to start from scratch"
-        : config.model.lightning_ckpt.empty()
-            ? "wan_transformer_pretrained_model_name_or_path= takes that of the pipeline"
-            : "lightning_repo and lightning_ckpt name it, without them the pipeline's is taken");
+  check(
+      there, "[config] the model `{}` is not {} here\n  {}", path.string(),
+      own.empty() ? "a folder" : "a folder or file",
+      own.empty() ? "leave pretrained_model_name_or_path empty to start from scratch"
+      : config.model.lightning_ckpt.empty()
+          ? "wan_transformer_pretrained_model_name_or_path= uses the pipeline's"
+          : "it is set by lightning_repo and lightning_ckpt; without them the pipeline's is used");
   if (fs::is_directory(path / part, ignored)) {
     return path / part;
   }
@@ -182,8 +181,8 @@ fs::path vae_folder(const config::Config& config) {
         "  {}",
         named.string(), beside_checkpoint(named));
   check(fs::exists(folder / "config.json", ignored),
-        "[config] there is no VAE in {}: a folder vae/ with config.json and weights is expected\n"
-        "  wan_vae_pretrained_model_name_or_path=FOLDER takes it from elsewhere, as from the "
+        "[config] there is no VAE in {}: expected a folder vae/ with config.json and weights\n"
+        "  wan_vae_pretrained_model_name_or_path=FOLDER uses another one, such as the VAE of the "
         "pipeline that the network was trained from",
         named.string());
   return folder;
@@ -212,15 +211,15 @@ fs::path text_encoder_folder(const config::Config& config) {
   check(!named.empty(),
         "[config] text_encoder=umt5 needs a model: set pretrained_model_name_or_path=FOLDER or "
         "wan_text_encoder_pretrained_model_name_or_path=FOLDER,\n"
-        "  or text_encoder=hashed where the model was trained with that");
+        "  or text_encoder=hashed if the model was trained with it");
   std::error_code ignored;
   if (const fs::path file = text_encoder_file(config); !file.empty()) {
     const fs::path folder = own.empty() ? file.parent_path() : named;
     for (const char* part : {"tokenizer", "tokenizer_2"}) {
       check(fs::is_directory(folder / part, ignored),
-            "[config] {} holds no tokenizers, and there is no {}/ in {}\n  set "
-            "wan_text_encoder_pretrained_model_name_or_path to the folder of a pipeline that has "
-            "tokenizer/ and tokenizer_2/",
+            "[config] {} contains no tokenizers, and there is no {}/ in {}\n"
+            "  set wan_text_encoder_pretrained_model_name_or_path to the folder of a pipeline that "
+            "has tokenizer/ and tokenizer_2/",
             file.string(), part, folder.empty() ? "its folder" : folder.string());
     }
     return folder;
@@ -233,9 +232,8 @@ fs::path text_encoder_folder(const config::Config& config) {
   const bool is_file = fs::is_regular_file(named, ignored);
   for (const char* part : {"text_encoder", "tokenizer"}) {
     check(!is_file,
-          "[config] {} does not hold all text encoders of its network\n  "
-          "wan_text_encoder_pretrained_model_name_or_path=FOLDER names a pipeline that has them, "
-          "with "
+          "[config] {} does not contain all text encoders of its network\n"
+          "  set wan_text_encoder_pretrained_model_name_or_path to a pipeline that has them, with "
           "their tokenizers",
           named.string());
     check(fs::is_directory(named / part, ignored),

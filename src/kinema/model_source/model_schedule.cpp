@@ -90,8 +90,7 @@ schedulers::Prediction prediction(config::PredictionType given) {
 
 std::string other_prediction(schedulers::Prediction used, schedulers::Prediction own) {
   return fmt::format(
-      "the network is taken to predict {}, as was asked for, not {}, as its own "
-      "files say",
+      "the network is used with prediction_type {}, as requested, but its own files say {}",
       schedulers::name_of(used), schedulers::name_of(own));
 }
 
@@ -99,7 +98,7 @@ std::vector<std::string> file_notices(const fs::path& network) {
   std::vector<std::string> out;
   const weights::ObjectiveMarks marks = weights::objective_marks(network);
   if (marks.any()) {
-    out.push_back(fmt::format("{} says itself what its network learned: {}", network.string(),
+    out.push_back(fmt::format("{} has a marker of its network's training: {}", network.string(),
                               to_string(marks)));
   }
   const std::vector<std::string> unread = weights::left_overs(network);

@@ -131,9 +131,9 @@ std::array<fs::path, 2> named_transformers(const config::Config& config) {
     return {own / "transformer", second};
   }
   check(is_here(pipeline / "transformer"),
-        "[generate] {} is the low-noise expert alone, and pretrained_model_name_or_path is no "
-        "pipeline with the other one\n  give the folder of a pipeline with transformer/ and "
-        "transformer_2/",
+        "[generate] {} is only the low-noise expert, and pretrained_model_name_or_path is not a "
+        "pipeline with the other one\n"
+        "  give the folder of a pipeline with transformer/ and transformer_2/",
         own.string());
   return {pipeline / "transformer", second};
 }
@@ -175,8 +175,8 @@ ModelToUse pretrained_or_trained(const config::Config& config, const Job& job) {
       const fs::path folder = checkpoints.path(step);
       const std::vector<int64_t> there = checkpoints.steps();
       check(std::ranges::count(there, step) > 0,
-            "[generate] {} has no checkpoint of step {}; there {}\n  generate_checkpoint_step=-1 "
-            "takes the newest",
+            "[generate] {} has no checkpoint of step {}; there {}\n"
+            "  generate_checkpoint_step=-1 uses the newest",
             checkpoints.path().string(), step,
             there.empty() ? "are none" : fmt::format("are {}", fmt::join(there, ", ")));
       const std::string problem = checkpoints::manifest_problem(folder);
@@ -199,7 +199,7 @@ ModelToUse pretrained_or_trained(const config::Config& config, const Job& job) {
         }
       }
     } while (found.step);
-    check(found.damaged.empty(), "[generate] {} holds no valid checkpoint",
+    check(found.damaged.empty(), "[generate] {} contains no valid checkpoint",
           checkpoints.path().string());
   }
   const auto [transformer, transformer_2] = named_transformers(config);
@@ -283,13 +283,13 @@ std::vector<std::string> check_run(const config::Config& config) {
   const std::vector<std::string> runs = runs_of(config.run.output_dir);
   const bool is_other = !is_run(run_folder(config)) && config.run.checkpoint_dir.empty();
   check(is_other && (!pretrained.empty() || !runs.empty()),
-        "[run_name] {} holds no checkpoint\n  train first: kinema train CONFIG run_name={}{}",
+        "[run_name] {} contains no checkpoint\n"
+        "  train first: kinema train CONFIG run_name={}{}",
         checkpoints_of(config).path().string(), name, pretrained.empty() ? "" : "; " + instead);
   if (runs.empty()) {  // no run that the name could mean
-    return {
-        fmt::format("there are no runs in {}: {} is taken, and run_name only says where the "
-                    "results go",
-                    config.run.output_dir, pretrained)};
+    return {fmt::format(
+        "there are no runs in {}: {} is used, and run_name only names the folder of the results",
+        config.run.output_dir, pretrained)};
   }
   const std::string& nearest = *std::ranges::min_element(
       runs, {}, [&](const std::string& each) { return edit_distance(name, each); });
@@ -335,8 +335,8 @@ ModelToUse model_of_checkpoint(const config::Config& config, const fs::path& run
     out.adapters.at(place) = std::exchange(trained, pretrained_transformer(config, part));
     out.adapter_start = model.adapter_start;
     check(is_here(trained) || fs::is_regular_file(trained),
-          "[generate] {} holds an adapter, and the transformer that it is for is not here ({})\n  "
-          "pretrained_model_name_or_path must name the model that the run began with",
+          "[generate] {} contains an adapter, but its transformer is missing ({})\n"
+          "  pretrained_model_name_or_path must be the model that the run started from",
           model.folder.string(), trained.empty() ? "none is named" : trained.string());
   }
   out.folder.folder = model.folder;
@@ -353,9 +353,9 @@ ModelToUse model_of_checkpoint(const config::Config& config, const fs::path& run
       fs::path& other = transformers.at(low ? 0 : 1);
       other = !pipeline ? fs::path() : low ? pipeline->transformer : pipeline->transformer_2;
       check(is_here(other),
-            "[generate] {} holds the {} expert alone, and pretrained_model_name_or_path is no "
-            "pipeline with the other one\n  give the folder of a pipeline with transformer/ and "
-            "transformer_2/",
+            "[generate] {} contains only the {} expert, and pretrained_model_name_or_path is not a "
+            "pipeline with the other one\n"
+            "  give the folder of a pipeline with transformer/ and transformer_2/",
             model.folder.string(), expert.name());
     }
     out.folder.transformer_2 = transformers[1];
@@ -377,8 +377,8 @@ ModelToUse find_model(const config::Loaded& loaded, const Job& job) {
   const config::ModelConfig& named = loaded.config.model;
   const char* transformer_key = "wan_transformer_pretrained_model_name_or_path";
   check(!model.step || has_adapter(loaded.config) || !on_command_line(loaded, transformer_key),
-        "[generate] the run `{}` is sampled with its own transformer, not with {}\n  run_name= (of "
-        "nothing) samples that one",
+        "[generate] the run `{}` is sampled with its own transformer, not with {}\n"
+        "  run_name= without a name samples that one",
         loaded.config.run.run_name, named.wan_transformer_pretrained_model_name_or_path);
   const config::Given<double>& ratio = loaded.config.generate.boundary_ratio;
   if (ratio.given && model.folder.has_two_experts()) {

@@ -57,8 +57,8 @@ ModelToUse find_model(const config::Loaded& loaded, const Job& job);
 class CheckpointRemoved : public Error {
  public:
   explicit CheckpointRemoved(const std::filesystem::path& checkpoint)
-      : Error(fmt::format("[generate] the checkpoint {} was removed while it was read, as by a "
-                          "training that goes on",
+      : Error(fmt::format("[generate] the checkpoint {} was removed while it was read, probably by "
+                          "a running training",
                           checkpoint.string())) {}
 };
 
@@ -83,14 +83,13 @@ auto with_newest_checkpoint(const config::Loaded& loaded, const Job& job, const 
     last = checkpoint;
     if (job.world().is_first()) {
       job.notice(
-          fmt::format("{} was removed by a training that goes on: the newest checkpoint is taken "
-                      "again",
+          fmt::format("{} was removed by a running training: the newest checkpoint is used instead",
                       checkpoint.string()));
     }
   }
 }
 
-/// A checkpoint, which need not exist yet, and what its run trains.
+/// A checkpoint, which need not exist yet, and the kind of its run.
 struct CheckpointModel {
   std::filesystem::path folder;
   std::optional<config::ModelType> model_type;  // nothing for an old checkpoint

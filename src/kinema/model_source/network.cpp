@@ -95,7 +95,7 @@ networks::Network planned_network(const config::Loaded& loaded) {
   }
   std::optional<Json> sizes = networks::released_config(name);
   check(sizes.has_value(),
-        "[plan] the model `{}` is not here, and its sizes are not known\n"
+        "[plan] the model `{}` is not on this machine, and its sizes are unknown\n"
         "  give a folder with its config.json, or num_layers=..., ffn_dim=... without a name",
         name);
   const Json released = *sizes;

@@ -50,7 +50,8 @@ config::Loaded with_image_keys(config::Loaded loaded, const Pictures& pictures) 
   }
   config::GenerateConfig& g = loaded.config.generate;
   check(!loaded.gives("num_frames") || g.num_frames == 1,
-        "[config] num_frames is {}, but this model makes images\n  num_frames=1, or leave it out",
+        "[config] num_frames is {}, but this model makes images\n"
+        "  set num_frames=1, or do not set it",
         g.num_frames);
   for (const auto& [frames, height, width] : config::read_buckets(loaded.config.data).sizes) {
     check(frames == 1,

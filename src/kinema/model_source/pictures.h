@@ -20,6 +20,7 @@ struct Pictures {
 /// config.json has one (SDXL-Turbo: 512), as in diffusers.
 weights::ImageDefaults image_defaults(const networks::Network& network);
 
+/// The image properties of a network.
 Pictures pictures_of(const networks::Network& network);
 /// For the configuration's model, from its model_index.json or its network; it need not be
 /// downloaded.

@@ -21,15 +21,15 @@ namespace {
 void take_rank(const config::ModelConfig& model, const weights::Adapter& file,
                weights::AdapterConfig& out) {
   const std::string& path = file.lora->path();
-  check(
-      file.scale == 1,
-      "[lora] scale of {} is {:g}, but how much a trained adapter counts is lora_alpha / lora_rank"
-      "\n  leave scale out, or give 1",
-      path, file.scale);
+  check(file.scale == 1,
+        "[lora] scale of {} is {:g}, but the scale of a trained adapter is lora_alpha / lora_rank\n"
+        "  do not set scale, or set it to 1",
+        path, file.scale);
   const weights::UniformRank of_file = weights::uniform_rank(file);
   check(!model.lora_rank.given || model.lora_rank == of_file.rank,
-        "[lora] {} has rank {}, but lora_rank is {}\n  lora_rank={} goes on with it", path,
-        of_file.rank, model.lora_rank.value, of_file.rank);
+        "[lora] {} has rank {}, but lora_rank is {}\n"
+        "  set lora_rank={} to train it further",
+        path, of_file.rank, model.lora_rank.value, of_file.rank);
   out.rank = of_file.rank;
   const bool has_alpha = model.lora_alpha.given && model.lora_alpha > 0;
   if (!has_alpha) {
@@ -40,8 +40,8 @@ void take_rank(const config::ModelConfig& model, const weights::Adapter& file,
   }
   out.alpha = model.lora_alpha;
   check(out.scale() == of_file.factor,
-        "[lora] {} counts {:g} times, but lora_alpha {:g} and lora_rank {} make that {:g}\n  leave "
-        "lora_alpha out to go on with it",
+        "[lora] {} has scale {:g}, but lora_alpha {:g} and lora_rank {} give {:g}\n"
+        "  do not set lora_alpha to train it further",
         path, of_file.factor, out.alpha, out.rank, out.scale());
 }
 
@@ -56,8 +56,8 @@ void check_start(const weights::Adapter& file, std::span<const nn::ParamSpec> sp
       trained, [&](const std::string& module) { return !targets.contains(module); });
   for (const auto& [module, target] : targets) {
     check(trained.contains(module),
-          "[lora] {} changes {}, which is no linear layer that lora_target_modules names\n  name "
-          "it too, or put another file first: those behind the first are merged into the "
+          "[lora] {} changes {}, which is not a linear layer of lora_target_modules\n"
+          "  add it there, or put another file first: all files but the first are merged into the "
           "model",
           file.lora->path(), module);
   }
@@ -152,7 +152,8 @@ std::vector<TrainedAdapter> trained_adapters(const config::Config& config,
     const weights::AdapterConfig& first = out.front().config;
     check(each.config.rank == first.rank && each.config.alpha == first.alpha,
           "[lora] the file for the high-noise expert has rank {} and alpha {:g}, that for the "
-          "low-noise one {} and {:g}\n  files of the same go on together, others in a run each",
+          "low-noise one {} and {:g}\n"
+          "  train files with the same rank and alpha together, others in separate runs",
           first.rank, first.alpha, each.config.rank, each.config.alpha);
   }
   return out;

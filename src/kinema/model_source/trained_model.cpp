@@ -75,12 +75,13 @@ Expert trained_expert(const config::Config& config) {
   if (out.which == config::TrainExpert::NONE) {
     check(!pipeline || !pipeline->has_two_experts(),
           "[config] {} has two experts: which does the run train?\n"
-          "  train_expert=high_noise or train_expert=low_noise, train_expert=both in turn",
+          "  set train_expert to high_noise, low_noise, or both",
           config.model.pretrained_model_name_or_path);
   } else {
     check(!pipeline || pipeline->has_two_experts() ||
               !config.model.wan_transformer_pretrained_model_name_or_path.empty(),
-          "[config] train_expert is {}, but {} has one transformer\n  train_expert=none",
+          "[config] train_expert is {}, but {} has one transformer\n"
+          "  set train_expert=none",
           out.name(), config.model.pretrained_model_name_or_path);
     out.boundary_ratio = boundary_of(config, pipeline);
     if (!out.is_both()) {
@@ -91,16 +92,17 @@ Expert trained_expert(const config::Config& config) {
   out.min_timestep = o.min_timestep < 0 ? out.min_timestep : o.min_timestep;
   out.max_timestep = o.max_timestep < 0 ? out.max_timestep : o.max_timestep;
   check(out.min_timestep >= whole.min_timestep && out.max_timestep <= whole.max_timestep,
-        "[config] {} cross the boundary of the experts: the {} expert is used at {}\n  "
-        "min_timestep and max_timestep must lie there",
+        "[config] {} cross the boundary of the experts: the {} expert is used at {}\n"
+        "  min_timestep and max_timestep must be in that range",
         out.timesteps(), out.name(), whole.timesteps());
   check(out.min_timestep < out.max_timestep,
         "[config] there are no timesteps from min_timestep {:g} to max_timestep {:g}",
         out.min_timestep, out.max_timestep);
   for (const Expert& one : out.each()) {
     check(one.min_timestep < one.max_timestep,
-          "[config] of the timesteps {:g} to {:g} none is the {} expert's, which train_expert=both "
-          "trains too\n  the boundary is at {:g}: another range, or train_expert={}",
+          "[config] no timestep from {:g} to {:g} belongs to the {} expert, but train_expert is "
+          "both\n"
+          "  the boundary is at {:g}: set another range, or train_expert={}",
           out.min_timestep, out.max_timestep, one.name(), out.boundary(),
           config::word_of(one.is_low_noise() ? config::TrainExpert::HIGH_NOISE
                                              : config::TrainExpert::LOW_NOISE));
@@ -115,8 +117,9 @@ void check_videos(const config::Config& config, const Expert& expert) {
   const std::optional<sample::PipelineFolder> pipeline = pipeline_index(config);
   std::error_code ignored;
   check(pipeline && fs::is_directory(pipeline->folder / expert.other_part(), ignored),
-        "[config] videos of the run want both experts, but pretrained_model_name_or_path `{}` is "
-        "no pipeline with {}/\n  enable_generate_video_for_eval=false enable_ssim=false makes none",
+        "[config] videos of the run need both experts, but pretrained_model_name_or_path `{}` is "
+        "not a pipeline with {}/\n"
+        "  enable_generate_video_for_eval=false enable_ssim=false turns videos off",
         config.model.pretrained_model_name_or_path, expert.other_part());
 }
 
@@ -128,47 +131,49 @@ std::vector<std::string> check_model_type(const config::Config& config,
                                           const networks::Sizes& model) {
   const config::ModelType type = config.model.model_type;
   const int64_t channels = model.condition_channels();
-  check(channels >= 0, "[train] a model that takes {} channels and makes {} cannot be trained",
+  check(channels >= 0,
+        "[train] a model with {} input channels and {} output channels cannot be trained",
         model.in_channels, model.out_channels);
-  check(channels == 0 || has_image_condition(config),
-        "[train] model_type is {}, but the transformer takes {} channels behind the latents, which "
-        "show it images\n  model_type=I2V trains it",
-        config::word_of(type), channels);
+  check(
+      channels == 0 || has_image_condition(config),
+      "[train] model_type is {}, but the transformer has {} input channels for image conditioning\n"
+      "  model_type=I2V trains it",
+      config::word_of(type), channels);
   check(channels > 0 || !has_image_condition(config),
-        "[train] model_type is I2V, but the transformer takes {} channels and makes as many: it is "
-        "not shown images so\n  model_type=T2V, or TI2V for one that takes a first frame",
+        "[train] model_type is I2V, but the transformer has {} input channels and as many output "
+        "channels: none are for image conditioning\n"
+        "  set model_type=T2V, or TI2V for a model with a first frame",
         model.in_channels);
   check(!model.makes_images || type == config::ModelType::T2V,
-        "[train] model_type is {}, but this model makes images of text\n  leave "
-        "model_type out",
+        "[train] model_type is {}, but this is a text-to-image model\n"
+        "  do not set model_type",
         config::word_of(type));
   check(!model.takes_last_image,
-        "[train] models that take a first and a last image (pos_embed_seq_len above 0) cannot be "
+        "[train] models with a first and a last image (pos_embed_seq_len above 0) cannot be "
         "trained yet");
   const std::optional<sample::PipelineFolder> pipeline = pipeline_index(config);
   if (type != config::ModelType::TI2V) {
     if (type == config::ModelType::T2V && pipeline && pipeline->expand_timesteps) {
-      return {
-          fmt::format("{} makes videos of images too; model_type=T2V trains it on text alone, "
-                      "TI2V on both",
-                      config.model.pretrained_model_name_or_path)};
+      return {fmt::format(
+          "{} is also an image-to-video model; model_type=T2V trains it on text only, TI2V on both",
+          config.model.pretrained_model_name_or_path)};
     }
     return {};
   }
   check(model.patch_size[0] == 1,
-        "[train] model_type TI2V takes patches of one latent frame, not of {}",
+        "[train] model_type TI2V needs patches of one latent frame, not of {}",
         model.patch_size[0]);
   if (config.model.autoencoder == config::Autoencoder::SPACE_TO_DEPTH) {
     const int64_t frames = model_source::space_to_depth(config).frames();
     check(frames == 1,
-          "[train] model_type TI2V takes an autoencoder whose first latent frame is one frame, but "
-          "space_to_depth makes it of {}",
+          "[train] model_type TI2V needs an autoencoder whose first latent frame is one frame, but "
+          "with space_to_depth it is {} frames",
           frames);
   }
   if (pipeline && !pipeline->expand_timesteps) {
     return {
-        fmt::format("the pipeline in {} has not expand_timesteps in its model_index.json, which "
-                    "TI2V is sampled with",
+        fmt::format("the pipeline in {} has no expand_timesteps in its model_index.json, which "
+                    "sampling with TI2V needs",
                     config.model.pretrained_model_name_or_path)};
   }
   return {};

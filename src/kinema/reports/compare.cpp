@@ -324,7 +324,7 @@ Comparison compare(std::span<const fs::path> folders) {
   for (const fs::path& folder : folders) {
     runs.push_back(read(folder));
   }
-  check(runs.size() >= 2, "[compare] {} run was given, two or more were expected", runs.size());
+  check(runs.size() >= 2, "[compare] {} run was given, expected two or more", runs.size());
   const std::vector<std::string> names = names_of(folders);
   Comparison out;
   for (size_t i = 0; i < runs.size(); ++i) {

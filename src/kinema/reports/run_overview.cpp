@@ -59,9 +59,11 @@ void check_no_folder_of_runs(const fs::path& folder) {
   }
   constexpr size_t kShown = 8;
   const auto shown = runs.begin() + static_cast<ptrdiff_t>(std::min(runs.size(), kShown));
-  fail("[run] {} is no run but holds {}: {}{}\n  give one of them, e.g. {}", folder.string(),
-       counted(std::ssize(runs), "run"), fmt::join(runs.begin(), shown, ", "),
-       runs.size() > kShown ? ", ..." : "", (folder / runs.front()).string());
+  fail(
+      "[run] {} is not a run, but contains {}: {}{}\n"
+      "  give one of them, e.g. {}",
+      folder.string(), counted(std::ssize(runs), "run"), fmt::join(runs.begin(), shown, ", "),
+      runs.size() > kShown ? ", ..." : "", (folder / runs.front()).string());
 }
 
 }  // namespace
@@ -69,7 +71,8 @@ void check_no_folder_of_runs(const fs::path& folder) {
 RunFiles::RunFiles(fs::path folder) : run(std::move(folder)) {
   std::error_code ignored;
   check(fs::is_directory(run, ignored),
-        "[run] {} is no run folder\n  it is output_dir/run_name of the run's configuration",
+        "[run] {} is not a run folder\n"
+        "  it is output_dir/run_name of the run's configuration",
         run.string());
   check_no_folder_of_runs(run);
   metrics = run / kMetrics;
@@ -78,8 +81,8 @@ RunFiles::RunFiles(fs::path folder) : run(std::move(folder)) {
   const bool is_run = fs::exists(config, ignored) || fs::exists(metrics, ignored) ||
                       fs::exists(checkpoints, ignored) || checkpoints::is_training(run);
   check(is_run || fs::is_empty(run, ignored),
-        "[run] {} is no run folder: it has neither config.yml nor metrics.jsonl\n  a run folder is "
-        "output_dir/run_name of the run's configuration",
+        "[run] {} is not a run folder: it has neither config.yml nor metrics.jsonl\n"
+        "  a run folder is output_dir/run_name of the run's configuration",
         run.string());
   if (fs::exists(config, ignored)) {
     const resolve::RunKeys keys = resolve::read_run_keys(config);

@@ -20,7 +20,7 @@ struct TrainingStep {
   model_source::Expert expert;
   networks::Network network;
   nn::ModelOptions options;          // sharded for the batch
-  std::vector<nn::ParamSpec> specs;  // in the dtypes of the network's compute
+  std::vector<nn::ParamSpec> specs;  // in the network's compute dtypes
   training::StepOptions step;
   /// The trained adapter of each network; empty if the networks themselves are trained.
   std::vector<model_source::TrainedAdapter> adapters;

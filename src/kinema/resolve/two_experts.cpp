@@ -98,7 +98,7 @@ std::vector<std::string> turn_notices(const std::optional<training::TwoExperts>&
   std::vector<std::string> out;
   for (int64_t e = 0; two && e < 2; ++e) {
     if (two->turns.count(e, max_steps) == 0) {
-      out.push_back(fmt::format("none of the {} is the {} expert's: it stays as it is",
+      out.push_back(fmt::format("none of the {} trains the {} expert: it does not change",
                                 counted(max_steps, "step"), name_of(e)));
     }
   }

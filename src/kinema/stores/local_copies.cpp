@@ -111,7 +111,7 @@ fs::path local_dataset(
     const Job& job) {
   auto id = remote::read_hub_id(name);
   check(id.has_value() && id->file.empty(),
-        "[config] the data set `{}` is neither here nor an id like org/name", name);
+        "[config] the data set `{}` is neither a local path nor an id like org/name", name);
   id->dataset = true;
   return remote::fetch_from_hub(*id, {.choose = choose}, remote::HubOptions::from_environment(),
                                 download_progress(id->repo, job));

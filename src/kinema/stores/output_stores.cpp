@@ -20,7 +20,7 @@ RecordStore::RecordStore(const std::string& folder, const Job& job)
   }
   const size_t slash = stored->name.rfind('/');
   const std::string name = stored->name.substr(slash == std::string::npos ? 0 : slash + 1);
-  check(!name.empty(), "[config] {} is a bucket: records want a folder in it", folder);
+  check(!name.empty(), "[config] {} is a bucket, expected a folder in one", folder);
   // A separate folder, because the caches next to the shards go to the parent folder.
   const fs::path local =
       stores_folder() / "prepared" / stored->scheme / stored->bucket / (stored->name + ".staging");
@@ -51,7 +51,7 @@ VideoStore::VideoStore(const std::string& folder, Job job) : path_(folder), job_
   if (remote::is_store_path(folder)) {
     io::make_folder(stores_folder() / "videos");
     std::string name = (stores_folder() / "videos" / "XXXXXX").string();
-    check(::mkdtemp(name.data()) != nullptr, "[generate] no folder can be made in {}",
+    check(::mkdtemp(name.data()) != nullptr, "[generate] no folder can be created in {}",
           (stores_folder() / "videos").string());
     local_ = name;
   }

@@ -23,7 +23,7 @@ HostArray scaled(HostArray x, float factor) {
 }
 
 HostArray joined(std::span<const HostArray> each) {
-  check(!each.empty(), "[verify] there is nothing to compare");
+  check(!each.empty(), "[verify] no arrays to compare");
   Shape shape = each.front().shape;
   shape.dims.insert(shape.dims.begin(), std::ssize(each));
   HostArray out(shape);

@@ -19,7 +19,7 @@ struct Kind {
   /// Names, or patterns with `*`, separated by spaces.
   std::string_view cases;
   void (*compute)(const Run& run);
-  /// Called once per form, or once.
+  /// Called once per form of the models, or only once.
   enum class Forms : uint8_t { EACH, ONE };
   Forms forms = Forms::ONE;
   /// In addition to the limits in a case's JSON.
@@ -55,7 +55,7 @@ std::shared_ptr<const encoders::TextEncoder> wan_text_encoder(const Run& run,
                                                               int64_t max_sequence_length,
                                                               bool batched = false);
 /// CLIP's text encoder on the case's tensor `ids`: `last_hidden_state`, `penultimate`, `pooled`,
-/// with a projection `text_embeds`, and the case's taps `tap.NAME`.
+/// with a projection also `text_embeds`, and the case's taps `tap.NAME`.
 Values clip_states(const Run& run, const weights::Checkpoint& files, const clip::TextConfig& config,
                    std::span<const weights::Adapter> adapters = {});
 

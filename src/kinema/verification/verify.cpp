@@ -51,7 +51,7 @@ std::vector<Row> run_case(const std::filesystem::path& folder, const std::string
     for (const Run& form : kind->forms == Kind::Forms::EACH ? run.forms() : std::vector{run}) {
       kind->compute(form);
     }
-    return made.empty() ? std::vector<Row>{failed(name, "", "the case holds nothing to compare")}
+    return made.empty() ? std::vector<Row>{failed(name, "", "the case has nothing to compare")}
                         : made;
   } catch (const Stopped&) {
     throw;
