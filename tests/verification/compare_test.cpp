@@ -60,6 +60,16 @@ TEST(Compare, TheMeanSquareMayBeLimitedByTheExpectedOne) {
   EXPECT_FALSE(compare("case", "x", f32({100, 240}), f32({100, 200}), near).ok);
 }
 
+TEST(Compare, ElementsHaveNoLimitIfOnlyTheMeanSquareHas) {
+  // The root mean square of the differences is 10, that of the expected values 100.
+  const Limit near{.rms_of_rms = 0.11};
+  const Row row = compare("case", "x", f32({110, 110}), f32({100, 100}), near);
+  EXPECT_TRUE(row.ok);
+  EXPECT_DOUBLE_EQ(row.limit, 11.0);
+  EXPECT_FALSE(compare("case", "x", f32({112, 112}), f32({100, 100}), near).ok);
+  EXPECT_DOUBLE_EQ(compare("case", "x", f32({1}), f32({2}), {.rms = 3}).limit, 3.0);
+}
+
 TEST(Compare, IntegersCompareWithFloats) {
   const std::vector<int64_t> whole{999, 937};
   const HostArray expected = HostArray::from<int64_t>(DType::S64, {2}, whole);
