@@ -19,7 +19,8 @@ struct Rope {
 ///
 /// `riflex`: RIFLEx (arXiv:2502.15894) for videos longer than those of the training. Of the frame
 /// part, the frequency of this number, from 1, becomes 0.9 * 2 pi / frames, so that it does not
-/// complete a period within the video; 0: none does. Throws an Error for a number that is not there.
+/// complete a period within the video; 0: none does. Throws an Error for a number that is not
+/// there.
 Rope rope_3d(Graph& graph, std::array<int64_t, 3> grid, int64_t head_dim, int64_t riflex = 0);
 
 /// The same with the given number of channels per axis (each even). `lead` tokens precede those of

@@ -27,9 +27,9 @@ inline constexpr std::string_view kTextEncoder2 = "text_encoder_2";
 
 /// A model's tensors under diffusers keys. They come from a model folder of diffusers or
 /// transformers, a folder of the original release, or a single safetensors or GGUF file with the
-/// names of either, with or without a prefix such as `model.diffusion_model.`. If the original joins several tensors
-/// in one, they are views of its rows. Codes with separate scales (`X.weight` with
-/// `X.scale_weight`, as in ComfyUI's fp8 files) are read as their values. In files without any
+/// names of either, with or without a prefix such as `model.diffusion_model.`. If the original
+/// joins several tensors in one, they are views of its rows. Codes with separate scales (`X.weight`
+/// with `X.scale_weight`, as in ComfyUI's fp8 files) are read as their values. In files without any
 /// scale, codes are read as plain numbers.
 class Checkpoint {
  public:
