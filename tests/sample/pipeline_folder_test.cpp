@@ -232,7 +232,7 @@ TEST(SchedulerConfig, KeepsWhatWasLearnedOfAnUnknownClass) {
   const schedulers::ScheduleConfig unipc = read_scheduler_config(folder.path() / "c.json");
   EXPECT_THAT([&] { schedulers::make_schedule(unipc, 4); },
               ThrowsMessage<Error>(AllOf(HasSubstr("`UniPCMultistepScheduler of \"epsilon\"`"),
-                                         HasSubstr("scheduler=euler samples"))));
+                                         HasSubstr("use scheduler=euler"))));
   EXPECT_EQ(with_sampler(unipc, schedulers::Sampler::EULER).diffusion.beta_start, 0.001);
   // diffusers' UniPC then assumes that the network predicts noise; naming the class again does not
   // help.
@@ -336,7 +336,7 @@ TEST(SchedulerConfig, ReadsPastSigmasThatAreNotAskedFor) {
     EXPECT_EQ(read.diffusion.beta_end, 0.03);
     EXPECT_EQ(read.diffusion.prediction_type, schedulers::Prediction::V_PREDICTION);
     EXPECT_THAT([&] { schedulers::make_schedule(read, 4); },
-                ThrowsMessage<Error>(HasSubstr("scheduler=euler samples")));
+                ThrowsMessage<Error>(HasSubstr("use scheduler=euler")));
     const auto plain = with_sampler(read, schedulers::Sampler::EULER);
     EXPECT_EQ(schedulers::make_schedule(plain, 4).size(), 4);
   }

@@ -20,7 +20,7 @@ class Error : public std::runtime_error {
 /// A job that leaves nothing behind was stopped on request, before it had a result.
 class Stopped : public Error {
  public:
-  Stopped() : Error("[job] stopped before the end, as was asked") {}
+  Stopped() : Error("[job] stopped on request before the end") {}
 };
 
 /// Throws an Error with the formatted message.

@@ -103,8 +103,7 @@ class Params {
     virtual bool is_stored_narrow(const std::string& key) const = 0;
   };
 
-  /// `separator` stands between the parts of a name: diffusers and torch have `.`, JAX programs
-  /// `/`.
+  /// `separator` joins the parts of a name: a dot in diffusers and torch, a slash in JAX programs.
   Params(Source& source, std::string prefix, char separator = '.')
       : source_(&source), prefix_(std::move(prefix)), separator_(separator) {}
 

@@ -21,7 +21,7 @@ std::string to_string(const Value& value);
 /// them.
 ///
 /// Plugins may abort the process on a wrongly typed option, so this comes before the plugin sees
-/// one. An integer is accepted where a float is wanted. Throws an Error that names the option.
+/// one. An integer is accepted where a float is expected. Throws an Error that names the option.
 NamedValues checked_options(const NamedValues& options);
 
 /// Copies what a plugin returned.

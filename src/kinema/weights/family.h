@@ -38,7 +38,7 @@ struct Family {
   /// such a file.
   std::string_view transformer_class;
   std::string_view original_class;
-  /// Tensors of which every transformer of the family has one; one per naming.
+  /// Every transformer of the family has one of these tensors; one per naming.
   std::span<const std::string_view> marks;
   /// Names of its tensors in other namings.
   const NameTable* names;
