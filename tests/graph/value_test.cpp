@@ -212,6 +212,10 @@ TEST_F(Values, OfReductions) {
   expect("max of s32", max(s32({2}, {-7, -9})), {-7});
   expect("min of s32", min(s32({2}, {7, 9})), {7});
   expect("argmax", argmax(x, Axis(1)), {1, 0});
+  expect("argsort, equal ones in their order", argsort(f32({5}, {2, -1, 2, 0, -1}), Axis(0)),
+         {1, 4, 3, 0, 2});
+  expect("argsort of rows", argsort(s32({2, 2}, {7, -9, 1, 2}), Axis(1)), {1, 0, 0, 1});
+  expect("sorted", sorted(f32({4}, {2, -1, 5, 0})), {-1, 0, 2, 5});
   const Tensor positive = compare(x, Comparison::GT, 0.0);
   expect("all", all(positive, {1}), {1, 0});
   expect("any", any(positive, {0}), {1, 1, 1});
