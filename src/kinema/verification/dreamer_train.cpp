@@ -190,6 +190,27 @@ HostArray joined(const std::vector<HostArray>& scalars) {
   return HostArray::f32({static_cast<int64_t>(values.size())}, values);
 }
 
+/// What the fixtures' README asks after several steps. LaProp divides by roots of squares, so that
+/// the rounding of a tiny gradient counts as much as that of a large one: the reference itself is
+/// up to 9e-5 of the largest value from its run in float64, and a step may go the other way where a
+/// gradient is all rounding (two learning rates, in few elements).
+Limit train_limit(const std::string& name, const Limits& limits) {
+  const Limit stated = limits.of(name);
+  if (name.starts_with("mu.")) {
+    return {.of_largest = 5e-3};
+  }
+  if (name.starts_with("nu.")) {
+    return {.of_largest = 1e-3};
+  }
+  if (name.starts_with("metric.")) {
+    return {.absolute = 1e-4, .relative = 1e-3};
+  }
+  if (name.find("param.") != std::string::npos) {
+    return {.absolute = 2e-3, .rms = 1e-4};
+  }
+  return stated;
+}
+
 int64_t elements_of(const std::vector<nn::ParamSpec>& specs) {
   int64_t n = 0;
   for (const nn::ParamSpec& spec : specs) {
@@ -239,9 +260,9 @@ std::vector<Row> dreamer_train_rows(const Case& c, Session& session) {
   for (const io::Json& item : c.about().at("expected").items()) {
     const std::string& name = item.as_string();
     const auto found = computed.find(name);
-    rows.push_back(found == computed.end()
-                       ? failed(c.name(), name, "nothing was computed for it")
-                       : compare(c.name(), name, found->second, c.tensor(name), limits.of(name)));
+    rows.push_back(found == computed.end() ? failed(c.name(), name, "nothing was computed for it")
+                                           : compare(c.name(), name, found->second, c.tensor(name),
+                                                     train_limit(name, limits)));
   }
   return rows;
 }
