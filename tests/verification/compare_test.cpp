@@ -60,6 +60,14 @@ TEST(Compare, TheMeanSquareMayBeLimitedByTheExpectedOne) {
   EXPECT_FALSE(compare("case", "x", f32({100, 240}), f32({100, 200}), near).ok);
 }
 
+TEST(Compare, WhereTheMeanSquareAloneIsLimitedElementsAreNot) {
+  const Limit alone{.rms_of_rms = 0.1};
+  const Row near = compare("case", "x", f32({100, 209}), f32({100, 200}), alone);
+  EXPECT_TRUE(near.ok);
+  EXPECT_NEAR(near.limit, 0.1 * 158.11, 1e-2);  // of sqrt((100^2 + 200^2) / 2)
+  EXPECT_FALSE(compare("case", "x", f32({100, 240}), f32({100, 200}), alone).ok);
+}
+
 TEST(Compare, IntegersCompareWithFloats) {
   const std::vector<int64_t> whole{999, 937};
   const HostArray expected = HostArray::from<int64_t>(DType::S64, {2}, whole);
