@@ -20,7 +20,7 @@ using ::testing::ThrowsMessage;
 
 constexpr int kSamples = 20000;
 
-StepId step(uint32_t index) { return {.chunk = 1, .index = index}; }
+StepId id_of(uint32_t index) { return {.chunk = 1, .index = index}; }
 
 /// How often each window is sampled, of all.
 std::map<int64_t, double> shares(Selector& selector) {
@@ -55,9 +55,9 @@ TEST(Selectors, PrioritizedTakesWindowsByTheirPriority) {
   Prioritized selector({.exponent = 1.0, .maxfrac = 0.0, .initial = 1.0, .zero_on_sample = false},
                        7);
   for (uint32_t i = 0; i < 4; ++i) {
-    selector.insert(i, std::vector<StepId>{step(i)});
+    selector.insert(i, std::vector<StepId>{id_of(i)});
   }
-  selector.prioritize(std::vector<StepId>{step(1), step(2)}, std::vector<double>{5.0, 0.0});
+  selector.prioritize(std::vector<StepId>{id_of(1), id_of(2)}, std::vector<double>{5.0, 0.0});
   expect_shares(selector, {1.0 / 7, 5.0 / 7, 0.0, 1.0 / 7});
   selector.erase(1);
   expect_shares(selector, {0.5, 0.0, 0.0, 0.5});
@@ -66,9 +66,9 @@ TEST(Selectors, PrioritizedTakesWindowsByTheirPriority) {
 TEST(Selectors, WindowsWithoutPriorityComeFirst) {
   Prioritized selector({}, 7);
   for (uint32_t i = 0; i < 3; ++i) {
-    selector.insert(i, std::vector<StepId>{step(i)});
+    selector.insert(i, std::vector<StepId>{id_of(i)});
   }
-  selector.prioritize(std::vector<StepId>{step(0)}, std::vector<double>{100.0});
+  selector.prioritize(std::vector<StepId>{id_of(0)}, std::vector<double>{100.0});
   // Each of the others once, then none is left but the first, then all are 0.
   std::map<int64_t, int> seen;
   for (int i = 0; i < 3; ++i) {
@@ -105,17 +105,16 @@ TEST(Selectors, AMixtureAsksEachAsOftenAsItsPart) {
                PriorityOptions{.exponent = 1.0, .initial = 0.0, .zero_on_sample = false}, 7));
   Mixture selector(std::move(parts), 7);
   for (uint32_t i = 0; i < 2; ++i) {
-    selector.insert(i, std::vector<StepId>{step(i)});
+    selector.insert(i, std::vector<StepId>{id_of(i)});
   }
-  selector.prioritize(std::vector<StepId>{step(1)}, std::vector<double>{1.0});
+  selector.prioritize(std::vector<StepId>{id_of(1)}, std::vector<double>{1.0});
   expect_shares(selector, {0.25, 0.75});
-  EXPECT_THAT(
-      [] {
-        std::vector<std::pair<double, std::unique_ptr<Selector>>> half;
-        half.emplace_back(0.5, std::make_unique<Uniform>(7));
-        const Mixture wrong(std::move(half), 7);
-      },
-      ThrowsMessage<Error>(HasSubstr("add up to 0.5")));
+  const auto half_of_one = [] {
+    std::vector<std::pair<double, std::unique_ptr<Selector>>> half;
+    half.emplace_back(0.5, std::make_unique<Uniform>(7));
+    const Mixture wrong(std::move(half), 7);
+  };
+  EXPECT_THAT(half_of_one, ThrowsMessage<Error>(HasSubstr("add up to 0.5")));
 }
 
 TEST(SumTree, FindsPlacesByRunningSums) {

@@ -68,9 +68,9 @@ struct LossDraws {
 };
 
 struct LossOutputs {
-  Tensor total;      // scalar: the sum of all losses' means, each times its scale
-  TensorMap losses;  // F32 [b, t] or [b, k], of each observation, rew, con, dyn, rep, policy,
-                     // value; repval [b, k - 1]
+  Tensor total;           // scalar: the sum of all losses' means, each times its scale
+  TensorMap losses;       // F32 [b, t] or [b, k], of each observation, rew, con, dyn, rep, policy,
+                          // value; repval [b, k - 1]
   TensorMap metrics;      // F32 scalars
   Tensor tokens;          // [b, t, tokens]
   RssmFeatures features;  // [b, t, ...]
