@@ -12,7 +12,6 @@
 namespace kinema::dreamer {
 namespace {
 
-constexpr int64_t kSteps = 64;
 constexpr int64_t kRows = 2;
 
 AgentConfig small() {
@@ -33,21 +32,21 @@ struct Inputs {
   std::vector<nn::ParamSpec> specs;
   std::vector<HostArray> values;  // of the specs, then tokens, actions, noise
 
-  explicit Inputs(const AgentConfig& c) {
+  Inputs(const AgentConfig& c, int64_t steps) {
     for (nn::ParamSpec& spec : parameters(c)) {
       if (spec.name.starts_with("dyn/")) {
         values.push_back(random_f64(spec.shape.dims, -0.6, 0.9, values.size() + 1));
         specs.push_back(std::move(spec));
       }
     }
-    values.push_back(random_f64({kRows, kSteps, Encoder::tokens(c)}, -1, 1, 101));
-    values.push_back(random_f64({kRows, kSteps, features(c.actions)}, -2, 2, 102));
-    values.push_back(random_f64({kRows, kSteps, c.rssm.stoch, c.rssm.classes}, -1, 3, 103));
+    values.push_back(random_f64({kRows, steps, Encoder::tokens(c)}, -1, 1, 101));
+    values.push_back(random_f64({kRows, steps, features(c.actions)}, -2, 2, 102));
+    values.push_back(random_f64({kRows, steps, c.rssm.stoch, c.rssm.classes}, -1, 3, 103));
   }
 };
 
-/// The features of all steps as one loop, or as one loop of a single step after the other.
-Tensor observed(const AgentConfig& c, const Inputs& in, std::span<const Tensor> x, bool one_loop) {
+/// The features of all steps as loops of so many steps, one after the other.
+Tensor observed(const AgentConfig& c, const Inputs& in, std::span<const Tensor> x, int64_t length) {
   nn::Binder binder;
   for (size_t i = 0; i < in.specs.size(); ++i) {
     binder.add(in.specs[i].name, x[i]);
@@ -59,29 +58,29 @@ Tensor observed(const AgentConfig& c, const Inputs& in, std::span<const Tensor> 
   const auto given = x.subspan(in.specs.size());
   Graph& graph = given[0].graph();
   // An episode begins in the middle of the second row.
-  std::vector<float> begins(kRows * kSteps, 0.0F);
-  begins[kSteps + kSteps / 2] = 1.0F;
-  const Tensor reset = compare(constant_f32(graph, {kRows, kSteps}, begins), Comparison::NE, 0.0);
+  const int64_t steps = given[0].dim(1);
+  std::vector<float> begins(static_cast<size_t>(kRows * steps), 0.0F);
+  begins[static_cast<size_t>(steps + steps / 2)] = 1.0F;
+  const Tensor reset = compare(constant_f32(graph, {kRows, steps}, begins), Comparison::NE, 0.0);
   RssmState state = rssm.initial(graph, kRows, options);
-  if (one_loop) {
-    return rssm.observe(state, given[0], given[1], reset, {.noise = given[2]}, options).vector();
-  }
   std::vector<Tensor> vectors;
-  for (int64_t t = 0; t < kSteps; ++t) {
-    const auto at = [&](Tensor all) { return slice(all, Axis(1), t, 1); };
+  for (int64_t t = 0; t < steps; t += length) {
+    const auto at = [&](Tensor all) { return slice(all, Axis(1), t, length); };
     const RssmFeatures now = rssm.observe(state, at(given[0]), at(given[1]), at(reset),
                                           {.noise = at(given[2])}, options);
-    state = {.deter = squeeze(now.deter, Axis(1)), .stoch = squeeze(now.stoch, Axis(1))};
+    const auto last = [&](Tensor all) {
+      return squeeze(slice(all, Axis(1), length - 1, 1), Axis(1));
+    };
+    state = {.deter = last(now.deter), .stoch = last(now.stoch)};
     vectors.push_back(now.vector());
   }
   return concatenate(vectors, Axis(1));
 }
 
-// Samples are not smooth, so that differences would not tell: 64 steps in one loop are compared
-// with 64 loops of one step.
-TEST(DreamerLoops, GradientsThroughSixtyFourStepsAreThoseOfTheStepsOneByOne) {
+/// Samples are not smooth, so that differences would not tell: one loop is compared with several.
+void expect_loops_agree(int64_t steps, int64_t part) {
   const AgentConfig c = small();
-  const Inputs in(c);
+  const Inputs in(c, steps);
   std::array<std::vector<HostArray>, 2> results;
   for (const bool one_loop : {false, true}) {
     Graph graph;
@@ -89,7 +88,7 @@ TEST(DreamerLoops, GradientsThroughSixtyFourStepsAreThoseOfTheStepsOneByOne) {
     for (const HostArray& value : in.values) {
       x.push_back(graph.input(value.shape));
     }
-    const Tensor y = observed(c, in, x, one_loop);
+    const Tensor y = observed(c, in, x, one_loop ? steps : part);
     std::vector<Tensor> outputs = gradients(weighted_sum(y), x);
     outputs.push_back(y);
     results[one_loop ? 1 : 0] = HostProgram(graph, outputs)(in.values);
@@ -106,17 +105,23 @@ TEST(DreamerLoops, GradientsThroughSixtyFourStepsAreThoseOfTheStepsOneByOne) {
     const bool is_noise = i + 2 == results[0].size();
     const bool is_prior = i < in.specs.size() && in.specs[i].name.starts_with("dyn/prior");
     EXPECT_EQ(largest > 0.0, !is_noise && !is_prior);
-    // Sums of kSteps terms in another order, each rounded to 2^-53, through as many steps.
-    const double tolerance = largest * kSteps * kSteps * std::ldexp(1.0, -52);
+    // Sums of so many terms in another order, each rounded to 2^-53, through as many steps.
+    const double tolerance = largest * static_cast<double>(steps * steps) * std::ldexp(1.0, -52);
     for (size_t k = 0; k < a.size(); ++k) {
       ASSERT_NEAR(a[k], b[k], tolerance) << k;
     }
   }
 }
 
+TEST(DreamerLoops, GradientsThroughALoopAreThoseOfItsStepsOneByOne) { expect_loops_agree(6, 1); }
+
+TEST(DreamerLoops, GradientsThroughSixtyFourStepsAreThoseOfShorterLoops) {
+  expect_loops_agree(64, 16);
+}
+
 TEST(DreamerLoops, GradientsOfOneStepMatchFiniteDifferences) {
   const AgentConfig c = small();
-  const Inputs in(c);
+  const Inputs in(c, 1);
   std::vector<HostArray> values(in.values.begin(),
                                 in.values.begin() + static_cast<ptrdiff_t>(in.specs.size()));
   values.push_back(random_f64({kRows, c.rssm.deter}, -1, 1, 201));

@@ -107,8 +107,11 @@ TEST(ActorLayers, GradientsOfDistributionsMatchFiniteDifferences) {
   const HostArray logits = random_f64({3, 2, 4}, -2, 2, 1);
   const HostArray others = random_f64({3, 2, 4}, -2, 2, 2);
   const HostArray numbers = random_f64({6}, -3, 3, 3);
-  const HostArray targets = random_f64({6}, 0, 1, 4);
-  const auto classes = [](Tensor x) { return argmax(stop_gradient(x), Axis(-1)); };
+  const HostArray classes =
+      HostArray::from<int32_t>(DType::S32, {3, 2}, std::vector<int32_t>{0, 3, 1, 1, 2, 0});
+  // What nothing is differentiated by is F32.
+  const HostArray targets = HostArray::f32({6}, std::vector<float>{0.3F, -1, 2.5F, 0, 7, 40});
+  const HostArray parts = HostArray::f32({6}, std::vector<float>{0, 1, 0.5F, 0.997F, 0.2F, 1});
   const auto bins = [](Tensor x) { return symexp_bins(x.graph(), 5); };
   const HostArray of_bins = random_f64({6, 5}, -2, 2, 5);
   expect_gradients_match({
@@ -117,20 +120,18 @@ TEST(ActorLayers, GradientsOfDistributionsMatchFiniteDifferences) {
        [](Operands x) { return Categorical(x[0], 0.1).kl(Categorical(x[1], 0.1)); },
        {logits, others}},
       {"log probability",
-       [=](Operands x) { return Categorical(x[0]).log_prob(classes(x[1])); },
-       {logits, others}},
+       [](Operands x) { return Categorical(x[0]).log_prob(x[1]); },
+       {logits, classes}},
       {"normal",
        [](Operands x) {
          const Normal normal = Normal::bounded(x[0], x[1], 0.1, 1.0);
-         return normal.log_prob(stop_gradient(x[1])) + normal.entropy() + normal.sample(x[1]);
+         return normal.log_prob(x[2]) + normal.entropy() + normal.sample(convert(x[2], DType::F64));
        },
-       {numbers, random_f64({6}, -1, 1, 7)}},
-      {"binary",
-       [](Operands x) { return Binary(x[0]).loss(stop_gradient(x[1])); },
-       {numbers, targets}},
+       {numbers, random_f64({6}, -1, 1, 7), parts}},
+      {"binary", [](Operands x) { return Binary(x[0]).loss(x[1]); }, {numbers, parts}},
       {"two-hot loss",
-       [=](Operands x) { return TwoHot(x[0], bins(x[0])).loss(stop_gradient(x[1])); },
-       {of_bins, numbers}},
+       [=](Operands x) { return TwoHot(x[0], bins(x[0])).loss(x[1]); },
+       {of_bins, targets}},
       {"two-hot mean",
        [=](Operands x) { return TwoHot(x[0], bins(x[0])).mean() / 1e8; },
        {of_bins}},

@@ -130,12 +130,12 @@ TEST(Slices, PartsBeginWithTheEndOfTheOneBefore) {
 }
 
 TEST(Rates, DoesAsMuchAsTheRatioSaysInTheLongRun) {
-  StepRatio ratio(0.3);
+  StepRatio ratio(0.25);
   int64_t times = 0;
   for (int64_t step = 0; step <= 1000; ++step) {
     times += ratio(step);
   }
-  EXPECT_EQ(times, 1 + 300);
+  EXPECT_EQ(times, 1 + 250);
 }
 
 TEST(Rates, TheLimiterKeepsSamplesNearInsertions) {

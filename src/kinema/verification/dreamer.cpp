@@ -90,12 +90,12 @@ std::vector<Kind> dreamer_kinds() {
   const LimitTable replay{
       {"priority.*", {.relative = 1e-12}}, {"recency.*", {.relative = 1e-9}}, {"*", kExact}};
   return {
-      {"dreamer_nets", dreamer_layer_cases, {}, fans},
+      {"dreamer_nets", dreamer_layer_cases, Kind::Forms::ONE, fans},
       {"dreamer_dists", dreamer_distribution_cases},
       {"dreamer_returns", dreamer_return_cases},
       {"dreamer_norms", dreamer_norm_cases},
       {"dreamer_optim", dreamer_optimizer_cases},
-      {"dreamer_replay", dreamer_replay_cases, {}, replay},
+      {"dreamer_replay", dreamer_replay_cases, Kind::Forms::ONE, replay},
       {"dreamer_*_encoder", dreamer_encoder_cases},
       {"dreamer_*_decoder", dreamer_decoder_cases},
       {"dreamer_*_rssm", dreamer_rssm_cases},
