@@ -81,8 +81,9 @@ using Manual = KinemaTest;
 TEST_F(Manual, SaysWhatHelpSays) {
   const Outcome page = run({"manual", "train"});
   ASSERT_EQ(page.status, 0) << page.err;
-  EXPECT_THAT(page.out, AllOf(HasSubstr(".TH KINEMA-TRAIN 1"), HasSubstr("kinema-train \\- Train;"),
-                              HasSubstr("\\fB\\-\\-json\\fR")));
+  EXPECT_THAT(page.out,
+              AllOf(HasSubstr(".TH KINEMA-TRAIN 1"), HasSubstr("kinema-train \\- Train, or resume"),
+                    HasSubstr("\\fB\\-\\-json\\fR")));
   const Outcome keys = run({"manual", "keys"});
   EXPECT_THAT(keys.out, AllOf(HasSubstr("\\fBmax_train_steps\\fR: "), HasSubstr(".SH OPTIMIZER")));
   run({"manual", "nothing"}).expect_error("no command `nothing`");

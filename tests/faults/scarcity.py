@@ -156,7 +156,7 @@ def cache(jobs):
     code, err = jobs.run(train, folder, LD_PRELOAD=str(jobs.args.disk), KINEMA_FAULT_FOLDER=str(full),
                          KINEMA_FAULT_BYTES="0")
     require(code == 0, f"a full disk under the cache ended train: {err}")
-    require("compiled programs are not kept" in err and "No space left" in err, f"no warning: {err}")
+    require("compiled programs are not cached" in err and "No space left" in err, f"no warning: {err}")
     print("cache: a full disk is a warning", flush=True)
     return 0
 

@@ -23,10 +23,12 @@ config::Config with(const std::string& attention, const std::string& sizes) {
 
 TEST(AttentionNotices, NamesOfKernelsSayWhatTheyStandFor) {
   EXPECT_THAT(attention_notices(with("ulysses", ""), ""), IsEmpty());
-  EXPECT_THAT(attention_notices(with("ulysses_custom_fixed_m", ""), ""),
-              ElementsAre(HasSubstr("ulysses_custom_fixed_m is ulysses")));
+  EXPECT_THAT(
+      attention_notices(with("ulysses_custom_fixed_m", ""), ""),
+      ElementsAre(HasSubstr("ulysses_custom_fixed_m is computed by the kernel of ulysses")));
   EXPECT_THAT(attention_notices(with("ulysses_ring_custom_bidir", ""), "TPU v6e"),
-              ElementsAre(HasSubstr("ulysses_ring_custom_bidir is ulysses_ring,")));
+              ElementsAre(HasSubstr(
+                  "ulysses_ring_custom_bidir is computed by the kernel of ulysses_ring")));
 }
 
 TEST(AttentionNotices, BlockSizesThatAChipDoesNotTakeAreAnsweredWithTheNearest) {

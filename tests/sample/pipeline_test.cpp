@@ -126,7 +126,7 @@ TEST_F(PipelineTest, SavedLatentsAreWhatTheFramesShow) {
   saving.save_latents = folder_.path() / "notes.txt";
   io::write_file(saving.save_latents, "not latents");
   EXPECT_THAT([&] { made.verify(saving); },
-              ThrowsMessage<Error>(HasSubstr("is no file of latents")));
+              ThrowsMessage<Error>(HasSubstr("exists already")));
 }
 
 TEST_F(PipelineTest, GivenLatentsReplaceTheSeedsNoise) {

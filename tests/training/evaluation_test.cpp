@@ -65,7 +65,7 @@ TEST(CheckEvaluation, SaysWhyNoSampleTakesPart) {
       [&] {
         check_evaluation({}, high, Samples({125, 250}));
       },
-      ThrowsMessage<Error>(HasSubstr("timesteps from 875 to 1000 count")));
+      ThrowsMessage<Error>(HasSubstr("timesteps must be from 875 to 1000")));
   EXPECT_THAT([] { check_evaluation({.timesteps = {5}, .samples = 0}, {}, Samples({-1})); },
               ThrowsMessage<Error>(HasSubstr("num_eval_samples is 0")));
   EXPECT_NO_THROW(check_evaluation({}, high, Samples({125, 900})));

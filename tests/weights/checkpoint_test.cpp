@@ -144,7 +144,7 @@ TEST(Checkpoint, NamesWhatIsWrongAsTheFileDoes) {
   arrays.erase("head.head.weight");
   refuses(arrays, "`head.head.weight`");
   arrays.insert_or_assign("patch_embedding.weight", HostArray(Shape{DType::F32, {96, 6, 1, 2, 2}}));
-  refuses(arrays, "no number of heads of 128");
+  refuses(arrays, "not a multiple of the head width, 128");
   arrays.insert_or_assign("patch_embedding.weight", HostArray(Shape{DType::F32, {96}}));
   refuses(arrays, "must have 5 axes");
 }

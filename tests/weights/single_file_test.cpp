@@ -272,7 +272,7 @@ TEST_F(Hostile, BiasesWithoutTheirWeight) {
 TEST_F(Hostile, NamesOfBothKindsForOneTensor) {
   Arrays arrays = read(io::golden("single/flux_schnell.safetensors"));
   arrays.emplace("transformer_blocks.0.attn.to_q.weight", HostArray(Shape{DType::F32, {24, 24}}));
-  refuses(arrays, "which is there already");
+  refuses(arrays, "which is already there");
 }
 
 TEST_F(Hostile, ProjectionsOfOtherRanks) {
