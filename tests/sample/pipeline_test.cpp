@@ -125,8 +125,7 @@ TEST_F(PipelineTest, SavedLatentsAreWhatTheFramesShow) {
   EXPECT_NO_THROW(made.verify(saving)) << "latents may take the place of latents";
   saving.save_latents = folder_.path() / "notes.txt";
   io::write_file(saving.save_latents, "not latents");
-  EXPECT_THAT([&] { made.verify(saving); },
-              ThrowsMessage<Error>(HasSubstr("exists already")));
+  EXPECT_THAT([&] { made.verify(saving); }, ThrowsMessage<Error>(HasSubstr("exists already")));
 }
 
 TEST_F(PipelineTest, GivenLatentsReplaceTheSeedsNoise) {
