@@ -142,8 +142,7 @@ void Prioritized::prioritize(std::span<const StepId> steps, std::span<const doub
     touched.insert(touched.end(), found->second.begin(), found->second.end());
   }
   std::ranges::sort(touched);
-  const auto rest = std::ranges::unique(touched);
-  touched.erase(rest.begin(), rest.end());
+  touched.erase(std::unique(touched.begin(), touched.end()), touched.end());
   for (const int64_t window : touched) {
     place(window);
   }

@@ -62,8 +62,9 @@ PolicyHead::PolicyHead(const nn::Params& params, int64_t in, const AgentConfig& 
   for (const auto& [name, space] : sorted_by_name(config.actions)) {
     const nn::Params head = params / "head" / name;
     Output output{.name = name, .space = space};
+    const int64_t features = space.features();
     const auto add = [&](const char* kind) {
-      output.dense.emplace_back(head / kind, config_.units, space.features(), config_.outscale);
+      output.dense.emplace_back(head / kind, config_.units, features, config_.outscale);
     };
     if (space.is_discrete()) {
       add("logits");
