@@ -13,8 +13,6 @@
 #include "kinema/core/stopwatch.h"
 #include "kinema/io/atomic_write.h"
 #include "kinema/io/folder.h"
-#include "kinema/io/hash.h"
-#include "kinema/runtime/compilation_watch.h"
 #include "kinema/world/agreement.h"
 
 namespace kinema::jobs {

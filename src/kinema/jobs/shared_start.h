@@ -1,14 +1,11 @@
 #pragma once
 
 #include <filesystem>
-#include <memory>
 #include <string>
 
 #include "kinema/data/source.h"
-#include "kinema/flags/effective.h"
 #include "kinema/job/job.h"
 #include "kinema/pjrt/client.h"
-#include "kinema/resolve/settings.h"
 
 /// Consistency checks of a job's processes, before anything takes long. They do nothing with one
 /// process, and throw the errors of world::check_alike.
