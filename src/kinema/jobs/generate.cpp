@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "kinema/core/error.h"
+#include "kinema/flags/effective.h"
 #include "kinema/io/folder.h"
 #include "kinema/jobs/kernel_check.h"
 #include "kinema/jobs/shared_generation.h"

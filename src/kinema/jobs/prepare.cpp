@@ -10,6 +10,7 @@
 #include "kinema/core/error.h"
 #include "kinema/datasets/clip_report.h"
 #include "kinema/datasets/clips.h"
+#include "kinema/flags/effective.h"
 #include "kinema/jobs/shared_start.h"
 #include "kinema/model_source/model_options.h"
 #include "kinema/model_source/model_places.h"

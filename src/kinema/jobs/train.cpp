@@ -7,6 +7,7 @@
 
 #include "kinema/core/error.h"
 #include "kinema/core/trace.h"
+#include "kinema/flags/effective.h"
 #include "kinema/io/atomic_write.h"
 #include "kinema/io/folder.h"
 #include "kinema/jobs/kernel_check.h"
