@@ -10,6 +10,11 @@ from diffusers import WanTransformer3DModel
 
 RATE, DECAY, LARGEST_NORM, STEPS = 1e-3, 0.05, 0.5, 3
 BETAS, EPS = (0.9, 0.99), 1e-8
+# Gradients and moments by their largest element; a parameter moves by about RATE a step whatever its gradient is.
+LIMITS = {**{name: {"relative": 1e-4} for name in ("loss", "grad_norm")},
+          **{name: {"of_largest": 1e-3} for name in ("grad.*", "grad_last.*", "mu.*", "nu.*")},
+          "param.*": {"absolute": 2 * RATE, "rms": RATE / 10}, "merged.*": {"absolute": 1e-5},
+          "eval.output.*": {"absolute": 1e-4, "relative": 1e-4}}
 
 
 def case_of(sizes, targets, words, rank, alpha, rslora, seed):
@@ -60,7 +65,8 @@ def case_of(sizes, targets, words, rank, alpha, rslora, seed):
         tensors["eval.output.merged"] = network(**evaluated).sample
         tensors.update({f"merged.{key.replace('.base_layer', '')}": p for key, p in network.named_parameters() if key.endswith("base_layer.weight")})
     about = {"rank": rank, "alpha": alpha, "use_rslora": rslora, "targets": words, "optimizer": {
-        "learning_rate": RATE, "b1": BETAS[0], "b2": BETAS[1], "eps": EPS, "weight_decay": DECAY, "max_grad_norm": LARGEST_NORM}}
+        "learning_rate": RATE, "b1": BETAS[0], "b2": BETAS[1], "eps": EPS, "weight_decay": DECAY, "max_grad_norm": LARGEST_NORM},
+        "limits": LIMITS}
     return tensors, about
 
 
