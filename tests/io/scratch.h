@@ -1,31 +1,17 @@
 #pragma once
 
-#include <unistd.h>
-
-#include <cstdlib>
 #include <filesystem>
 #include <string>
+
+#include "kinema/io/temporary_folder.h"
 
 namespace kinema::io {
 
 /// A new folder that is removed at the end of the test.
-class Scratch {
+class Scratch : public TemporaryFolder {
  public:
-  Scratch() {
-    std::string name = (std::filesystem::temp_directory_path() / "kinema-test-XXXXXX").string();
-    path_ = ::mkdtemp(name.data());
-  }
-  Scratch(const Scratch&) = delete;
-  Scratch& operator=(const Scratch&) = delete;
-  ~Scratch() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  std::filesystem::path operator/(const std::string& name) const { return path_ / name; }
-  const std::filesystem::path& path() const { return path_; }
-
- private:
-  std::filesystem::path path_;
+  Scratch() : TemporaryFolder("test") {}
+  std::filesystem::path operator/(const std::string& name) const { return path() / name; }
 };
 
 /// A folder of reference cases in the repository.

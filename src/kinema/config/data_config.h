@@ -67,12 +67,13 @@ struct DataConfig {
                    "where dataset_name is given and train_data_dir is not",
            .one_of = choices(self.dataset_type)});
     visit("train_data_dir", self.train_data_dir, MAY_CHANGE,
-          {.help = "folder of TFRecords, videos or Parquet files"});
+          {.help = "folder of TFRecords, videos or Parquet files", .in_store = true});
     visit("cache_latents_text_encoder_outputs", self.cache_latents_text_encoder_outputs, MAY_CHANGE,
           {.help = "encode each clip once and cache its latents and text embeddings"});
     visit("dataset_save_location", self.dataset_save_location, MAY_CHANGE,
           {.help = "videos: folder for cached latents and text embeddings, which are computed "
-                   "before the first step; empty: cache in memory"});
+                   "before the first step; empty: cache in memory",
+           .in_store = true});
     visit("load_tfrecord_cached", self.load_tfrecord_cached, UNRELATED,
           {.help = "ignored: records always hold latents and text embeddings"});
     visit("enable_data_shuffling", self.enable_data_shuffling, MUST_MATCH,
@@ -149,7 +150,8 @@ struct DataConfig {
           self.synthetic_override_vae_scale_factor_temporal, MAY_CHANGE,
           {.help = "overrides the autoencoder's factor", .min = 0, .needs = {Needs::VIDEOS}});
 
-    visit("tfrecords_dir", self.tfrecords_dir, UNRELATED, {.help = "output folder of prepare"});
+    visit("tfrecords_dir", self.tfrecords_dir, UNRELATED,
+          {.help = "output folder of prepare", .in_store = true});
     visit("no_records_per_shard", self.no_records_per_shard, UNRELATED,
           {.help = "records per shard; 0: 64, or fewer where those exceed 128 MB", .min = 0});
     visit("records_dtype", self.records_dtype, MAY_CHANGE,
@@ -159,7 +161,8 @@ struct DataConfig {
           {.help = "prepare writes only the first num_eval_samples clips, with timesteps"});
     visit("eval_tfrecords_dir", self.eval_tfrecords_dir, UNRELATED,
           {.help = "prepare writes the first num_eval_samples clips with timesteps here, and the "
-                   "rest to tfrecords_dir"});
+                   "rest to tfrecords_dir",
+           .in_store = true});
     visit("timesteps_list", self.timesteps_list, MAY_CHANGE,
           {.help = "evaluation timesteps, distributed evenly over the samples",
            .min = 0,

@@ -59,6 +59,9 @@ std::string remark(const Field& field) {
   if (!field.without.empty()) {
     out += "; ignored with pretrained weights";
   }
+  if (field.in_store && field.help.find("gs://") == std::string_view::npos) {
+    out += "; also gs:// or s3://";
+  }
   if (!field.later.empty()) {
     out += fmt::format(". Not yet: {}", field.later);
   }

@@ -82,6 +82,7 @@ struct Field {
   bool null_is_default = false;   ///< `null` is the default
   Of of = Of::RUN;
   Share share = Share::NO;
+  bool in_store = false;  ///< also accepts a path in a store (gs://, s3://)
 };
 
 /// A value that is stored as given (sharding rules, block sizes).

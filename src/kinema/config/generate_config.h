@@ -225,7 +225,7 @@ struct GenerateConfig {
     visit("save_latents", self.save_latents, UNRELATED,
           {.help = "safetensors file for the final latents"});
     visit("video_folder", self.video_folder, UNRELATED,
-          {.help = "output folder; empty: samples/STEP in the run folder"});
+          {.help = "output folder; empty: samples/STEP in the run folder", .in_store = true});
     visit("video_enlarge", self.video_enlarge, UNRELATED,
           {.help = "integer upscaling factor of the mp4 and contact sheet (nearest neighbour)",
            .min = 1,

@@ -151,7 +151,8 @@ struct ModelConfig {
     visit("pretrained_model_name_or_path", self.pretrained_model_name_or_path, MAY_CHANGE,
           {.help = "diffusers folder, hub id (org/name, org/name@revision) or gs:// path of the "
                    "model; empty: start from scratch with the architecture keys below",
-           .share = Share::MODEL});
+           .share = Share::MODEL,
+           .in_store = true});
     visit("revision", self.revision, MAY_CHANGE,
           {.help = "branch, tag or commit of models that are hub ids; empty: main",
            .share = Share::YES});
@@ -159,7 +160,8 @@ struct ModelConfig {
           self.wan_transformer_pretrained_model_name_or_path, MAY_CHANGE,
           {.help = "folder, safetensors file, hub id or gs:// path of the transformer, instead of "
                    "the pipeline's",
-           .share = Share::MODEL});
+           .share = Share::MODEL,
+           .in_store = true});
     visit("model_name", self.model_name, MAY_CHANGE,
           {.help = "MaxDiffusion's name of a Wan model; ignored, as the model's files identify it",
            .one_of = "| wan2.1 | wan2.2",
@@ -399,7 +401,8 @@ struct ModelConfig {
     visit("wan_vae_pretrained_model_name_or_path", self.wan_vae_pretrained_model_name_or_path,
           MAY_CHANGE,
           {.help = "folder of the VAE alone; empty: vae/ of pretrained_model_name_or_path",
-           .share = Share::MODEL});
+           .share = Share::MODEL,
+           .in_store = true});
     visit("vae_weights_dtype", self.vae_weights_dtype, MAY_CHANGE,
           {.help = "dtype of the VAE's weights", .one_of = choices(Dtype{}), .share = Share::YES});
     visit("vae_dtype", self.vae_dtype, MAY_CHANGE,
@@ -456,7 +459,8 @@ struct ModelConfig {
           self.wan_text_encoder_pretrained_model_name_or_path, MAY_CHANGE,
           {.help = "folder with text_encoder/ and tokenizer/; empty: "
                    "pretrained_model_name_or_path",
-           .share = Share::MODEL});
+           .share = Share::MODEL,
+           .in_store = true});
     visit(
         "text_encoder_dtype", self.text_encoder_dtype, MAY_CHANGE,
         {.help =

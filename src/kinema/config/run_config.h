@@ -73,7 +73,8 @@ struct RunConfig {
           {.help = "name of the run folder; train requires it", .share = Share::YES});
     visit("output_dir", self.output_dir, UNRELATED,
           {.help = "parent of the run folder, output_dir/run_name; also gs:// and s3:// "
-                   "(docs/guides/storage.md)"});
+                   "(docs/guides/storage.md)",
+           .in_store = true});
     visit("seed", self.seed, MUST_MATCH,
           {.help = "random seed of initialisation, data order, noise and dropout",
            .min = 0,
@@ -111,24 +112,29 @@ struct RunConfig {
     visit("write_metrics", self.write_metrics, UNRELATED,
           {.help = "write metrics.jsonl and TensorBoard event files"});
     visit("metrics_file", self.metrics_file, UNRELATED,
-          {.help = "path of the metrics file; empty: metrics.jsonl in the run folder"});
+          {.help = "path of the metrics file; empty: metrics.jsonl in the run folder",
+           .in_store = true});
     visit("write_timing_metrics", self.write_timing_metrics, UNRELATED,
           {.help = "write the time spent in loading, compiling, steps and checkpoints"});
     visit("timing_metrics_file", self.timing_metrics_file, UNRELATED,
-          {.help = "path of the timing file; empty: timings.jsonl in the run folder"});
+          {.help = "path of the timing file; empty: timings.jsonl in the run folder",
+           .in_store = true});
     visit("log_period", self.log_period, UNRELATED,
           {.help = "steps between TensorBoard flushes", .min = 1});
     visit("tensorboard_dir", self.tensorboard_dir, UNRELATED,
-          {.help = "folder of TensorBoard event files; empty: tensorboard/ in the run folder"});
+          {.help = "folder of TensorBoard event files; empty: tensorboard/ in the run folder",
+           .in_store = true});
     visit("metrics_dir", self.metrics_dir, UNRELATED,
           {.help = "folder of the files of gcs_metrics; empty: metrics/ in the run folder",
-           .with = "gcs_metrics"});
+           .with = "gcs_metrics",
+           .in_store = true});
 
     visit("checkpoint_every", self.checkpoint_every, UNRELATED,
           {.help = "steps between checkpoints; -1 or 0: only a final one", .min = -1});
     visit("checkpoint_dir", self.checkpoint_dir, UNRELATED,
           {.help = "folder of checkpoints; empty: checkpoints/ in the run folder",
-           .share = Share::FILE});
+           .share = Share::FILE,
+           .in_store = true});
     visit("resume_from", self.resume_from, UNRELATED,
           {.help = "run folder or checkpoint to resume from (weights, optimizer, step, data "
                    "position) when this run has no checkpoint yet"});
@@ -162,7 +168,8 @@ struct RunConfig {
     visit("eval_data_dir", self.eval_data_dir, MAY_CHANGE,
           {.help = "evaluation samples: TFRecords (prepare's eval_tfrecords_dir), or clips as in "
                    "train_data_dir",
-           .with = "eval_every"});
+           .with = "eval_every",
+           .in_store = true});
     visit("eval_split", self.eval_split, MUST_MATCH,
           {.help = "fraction of the training samples held out for evaluation, at least one, chosen "
                    "by seed and names; 0: none",
@@ -201,7 +208,9 @@ struct RunConfig {
     visit("save_config_to_gcs", self.save_config_to_gcs, UNRELATED,
           {.help = "also write config.yml to base_output_directory/run_name"});
     visit("base_output_directory", self.base_output_directory, UNRELATED,
-          {.help = "folder or store for save_config_to_gcs", .with = "save_config_to_gcs"});
+          {.help = "folder or store for save_config_to_gcs",
+           .with = "save_config_to_gcs",
+           .in_store = true});
   }
 };
 

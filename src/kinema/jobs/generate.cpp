@@ -11,8 +11,8 @@
 #include "kinema/flags/effective.h"
 #include "kinema/io/folder.h"
 #include "kinema/jobs/kernel_check.h"
+#include "kinema/jobs/same_inputs.h"
 #include "kinema/jobs/shared_generation.h"
-#include "kinema/jobs/shared_start.h"
 #include "kinema/jobs/tile_search.h"
 #include "kinema/model_source/lora.h"
 #include "kinema/model_source/model_options.h"
@@ -58,7 +58,7 @@ sample::GenerateObserver listening(const GenerateObserver& observer, const Job& 
   sample::GenerateObserver out;
   out.note = [&job](const std::string& line) { job.notice(line); };
   out.layout = [&job](const std::string& text) { job.line("batch: " + text); };
-  if (resolve::debug_sharding(config) && observer.on_sharding) {
+  if (resolve::generate_settings(config).debug_sharding && observer.on_sharding) {
     out.sharding = observer.on_sharding;
   }
   // Checked again before the long part: in some folders the failure shows only when they are
@@ -242,7 +242,7 @@ GenerateResult generate_newest(const resolve::Settings& given, fs::path& checkpo
                                const flags::Effective& flags, const GenerateObserver& observer,
                                const Job& job) {
   const resolve::Settings settings = with_local_inputs(given, checkpoint, job);
-  stores::VideoStore store(resolve::video_folder(settings), job);
+  stores::VideoStore store(resolve::generate_settings(settings).video_folder, job);
   const SampledModel sampled = open_model(settings, checkpoint, job);
   const model_source::ModelToUse& model = sampled.model;
   const networks::Network& network = sampled.network;

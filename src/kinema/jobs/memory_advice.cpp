@@ -91,13 +91,9 @@ void add_smaller_batches(const resolve::Settings& config, int64_t wanted, Traine
     }
     change = before;
     now.what.step.accumulation = accumulation * (samples / *fewer);
-    const auto devices = static_cast<double>(now.devices.total());
-    add(fmt::format(
-        "{} gradient_accumulation_steps={}",
-        resolve::gives_global_batch(config)
-            ? fmt::format("global_batch_size={}", *fewer)
-            : fmt::format("per_device_batch_size={}", static_cast<double>(*fewer) / devices),
-        now.what.step.accumulation));
+    add(fmt::format("{} gradient_accumulation_steps={}",
+                    resolve::batch_argument(config, *fewer, now.devices.total()),
+                    now.what.step.accumulation));
   }
 }
 

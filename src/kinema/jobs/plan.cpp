@@ -69,7 +69,7 @@ planning::CompileJob job_of(const resolve::Settings& settings, const PlanOptions
                            .program = std::move(emitted.text),
                            .kernels = !emitted.kernels.handlers.empty(),
                            .save_executable = options.save_executable.string()};
-  if (const std::string folder = resolve::dump_folder(settings); !folder.empty()) {
+  if (const std::string& folder = step.program.dump; !folder.empty()) {
     std::error_code ignored;
     fs::create_directories(folder, ignored);
     io::write_file(fs::path(folder) / "plan.mlir", out.program);
@@ -168,8 +168,7 @@ Prepared prepared(const resolve::Settings& given, const PlanOptions& options, co
   if (step.place.active()) {
     report.mesh = step.place.mesh().axes.axes;
   }
-  report.remat =
-      options.mode == PlanMode::TRAIN ? model_source::remat_policy_name(settings) : "none";
+  report.remat = step.remat;
   report.options = out.compile.options;
   report.flops = planning::matrix_flops(*step.graph, step.outputs);
   report.model_flops = step.model_flops;

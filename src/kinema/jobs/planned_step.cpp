@@ -20,32 +20,22 @@
 #include "kinema/sample/denoise_step.h"
 #include "kinema/sample/sizes.h"
 #include "kinema/training/flops.h"
+#include "kinema/training/state.h"
 #include "kinema/training/step.h"
 #include "kinema/weights/weights.h"
 
 namespace kinema::jobs {
 namespace {
 
-int64_t parameter_count(std::span<const nn::ParamSpec> specs) {
-  int64_t sum = 0;
-  for (const nn::ParamSpec& spec : specs) {
-    sum += spec.shape.elements();
-  }
-  return sum;
-}
-
 std::string model_text(const networks::Sizes& model, std::span<const nn::ParamSpec> specs,
                        const nn::ModelOptions& options) {
-  int64_t parameters = 0;  // the network's, without adapters and scales of codes
-  for (const nn::ParamSpec& spec : specs) {
-    parameters += spec.is_low_rank() || spec.is_stored_scale() ? 0 : spec.shape.elements();
-  }
-  return fmt::format(
-      "{} parameters, {} layers of width {}, weights {}{}, activations {}", count_text(parameters),
-      model.num_layers, model.width, to_string(options.weights_dtype),
-      options.weights_storage ? fmt::format(" stored as {}", to_string(*options.weights_storage))
-                              : "",
-      to_string(options.activations_dtype));
+  return fmt::format("{} parameters, {} layers of width {}, weights {}{}, activations {}",
+                     count_text(training::network_parameters(specs)), model.num_layers, model.width,
+                     to_string(options.weights_dtype),
+                     options.weights_storage
+                         ? fmt::format(" stored as {}", to_string(*options.weights_storage))
+                         : "",
+                     to_string(options.activations_dtype));
 }
 
 std::string inputs_text(const Dims& latents, const networks::Sizes& model) {
@@ -90,13 +80,14 @@ PlannedStep training(const resolve::Settings& loaded, const networks::Network& n
                           what.step.state == training::StateDType::F32 ? "f32" : "as weights");
   if (!what.adapters.empty()) {
     out.model += fmt::format(", trained {}: {} parameters", what.adapters.front().text(),
-                             count_text(parameter_count(training::trained_of(what.specs))));
+                             count_text(training::trained_parameters(what.specs)));
   }
   if (const auto two = resolve::two_experts(loaded, network, expert)) {
     out.model += ", of two experts in turn";
     out.idle = training::idle_bytes(step->state, what.options.place, two->idle_on_host);
   }
   out.inputs = inputs_text(latents, model);
+  out.remat = what.remat_policy;
   if (asked.active()) {
     out.layout = what.batch_text;
   }
@@ -180,7 +171,7 @@ PlannedStep build_planned_step(const resolve::Settings& given, const planning::T
     resolve::limit_cpu_isa(loaded);
   }
   out.target = {.platform = target.platform(), .chip = target.chip.kind};
-  resolve::set_kernels(loaded, is_cpu, out.program);
+  resolve::set_emit_options(loaded, is_cpu, out.program);
   return out;
 }
 

@@ -30,7 +30,8 @@ struct PlannedStep {
   std::string inputs;
   std::string layout;        // of the batch over the mesh; empty on one device
   training::IdleBytes idle;  // of the idle expert
-  double model_flops = 0;    // on all devices, by Architecture::forward_flops; 0: unknown
+  std::string remat = "none";
+  double model_flops = 0;  // on all devices, by Architecture::forward_flops; 0: unknown
 
   /// The program's text and kernels, equal to those of a run on these devices.
   runtime::Emitted emitted() const { return emit_for(target, *graph, outputs, program); }

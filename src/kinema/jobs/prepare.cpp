@@ -11,7 +11,7 @@
 #include "kinema/datasets/clip_report.h"
 #include "kinema/datasets/clips.h"
 #include "kinema/flags/effective.h"
-#include "kinema/jobs/shared_start.h"
+#include "kinema/jobs/same_inputs.h"
 #include "kinema/model_source/model_options.h"
 #include "kinema/model_source/model_places.h"
 #include "kinema/model_source/models.h"

@@ -13,7 +13,7 @@
 #include "kinema/jobs/kernel_check.h"
 #include "kinema/jobs/memory_advice.h"
 #include "kinema/jobs/run_evaluation.h"
-#include "kinema/jobs/shared_start.h"
+#include "kinema/jobs/same_inputs.h"
 #include "kinema/model_source/continued_run.h"
 #include "kinema/model_source/model_places.h"
 #include "kinema/model_source/model_schedule.h"
@@ -32,6 +32,7 @@
 #include "kinema/resolve/two_experts.h"
 #include "kinema/training/batch_shapes.h"
 #include "kinema/training/flops.h"
+#include "kinema/training/state.h"
 #include "kinema/weights/weights.h"
 
 namespace kinema::jobs {
@@ -60,22 +61,6 @@ void add_empty_text(const resolve::Settings& settings, const Training& run,
   if (batch.pooled) {
     out.empty_pooled = convert(text.pooled, batch.pooled->dtype);
   }
-}
-
-int64_t count(std::span<const nn::ParamSpec> specs) {
-  int64_t sum = 0;
-  for (const nn::ParamSpec& spec : specs) {
-    sum += spec.shape.elements();
-  }
-  return sum;
-}
-
-/// The network's parameters, without adapters and scales of codes.
-std::vector<nn::ParamSpec> own_of(std::span<const nn::ParamSpec> specs) {
-  std::vector<nn::ParamSpec> own(specs.begin(), specs.end());
-  std::erase_if(
-      own, [](const nn::ParamSpec& spec) { return spec.is_low_rank() || spec.is_stored_scale(); });
-  return own;
 }
 
 /// Opens the evaluation's and the training's samples. Returns false if a stop was requested before
@@ -261,8 +246,8 @@ void plan_step(const resolve::Settings& settings, const networks::Network& netwo
   job.notice(what.warnings);
   job.notice(resolve::model_notices(settings, network, expert.is_of_two()));
   const int64_t networks = std::ssize(out.pretrained);
-  out.parameters = networks * count(own_of(what.specs));
-  out.trained_parameters = networks * count(training::trained_of(what.specs));
+  out.parameters = networks * training::network_parameters(what.specs);
+  out.trained_parameters = networks * training::trained_parameters(what.specs);
   out.scheduler_config = resolve::scheduler_config(settings, network, what.step.objective);
 }
 

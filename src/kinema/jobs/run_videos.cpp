@@ -84,10 +84,9 @@ RunVideos::RunVideos(const resolve::Settings& loaded, const runtime::Devices& de
 }
 
 model_source::ModelToUse RunVideos::model_at(int64_t steps) const {
-  model_source::ModelToUse out = model_source::model_of_checkpoint(
+  model_source::ModelToUse out = model_source::model_of_run(
       loaded_, model_.run,
       {.folder = model_.checkpoints / std::to_string(steps),
-       .model_type = model_source::model_type(loaded_),
        .train_expert = model_.expert.which,
        .average = model_.average,
        .adapter = model_.adapter,
@@ -118,7 +117,7 @@ std::optional<RunVideos::Made> RunVideos::make(
     const std::function<training::StateView(int64_t place)>& state, int64_t steps) {
   const pjrt::AllowTransfers all;
   const Stopwatch watch;
-  const bool average = model_.average && model_source::samples_average(loaded_);
+  const bool average = model_at(steps).average;
   const std::unique_ptr<sample::Pipeline> pipeline = pipeline_at(steps);
   Made out;
   const auto give_back = [&] {  // training steps need the memory

@@ -15,7 +15,7 @@
 #include "kinema/core/fingerprint.h"
 #include "kinema/core/quantities.h"
 #include "kinema/io/json.h"
-#include "kinema/jobs/shared_start.h"
+#include "kinema/jobs/same_inputs.h"
 #include "kinema/resolve/device.h"
 #include "kinema/world/agreement.h"
 

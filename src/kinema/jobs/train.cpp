@@ -13,7 +13,7 @@
 #include "kinema/jobs/kernel_check.h"
 #include "kinema/jobs/run_records.h"
 #include "kinema/jobs/run_steps.h"
-#include "kinema/jobs/shared_start.h"
+#include "kinema/jobs/same_inputs.h"
 #include "kinema/jobs/tile_search.h"
 #include "kinema/jobs/training.h"
 #include "kinema/jobs/watched_videos.h"

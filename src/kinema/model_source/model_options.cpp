@@ -133,8 +133,6 @@ bool runs_blocks_as_loop(const config::Config& config) {
   return config.model.scan_layers && config.runtime.jit;
 }
 
-std::string remat_policy_name(const config::Config& config) { return config.model.remat_policy; }
-
 nn::InitOptions init_options(const config::Config& config) {
   nn::InitOptions init;
   init.gate_bias = config.model.init_gate;

@@ -16,8 +16,6 @@ Precision precision(config::MatmulPrecision given);
 nn::ModelOptions model_options(const config::Config& config);
 /// True if the blocks of a network are one loop of a compiled program.
 bool runs_blocks_as_loop(const config::Config& config);
-/// The rematerialization policy's name, as in remat_policy.
-std::string remat_policy_name(const config::Config& config);
 data::SpaceToDepth space_to_depth(const config::Config& config);
 nn::InitOptions init_options(const config::Config& config);
 

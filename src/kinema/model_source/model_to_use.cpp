@@ -313,11 +313,10 @@ ModelToUse model_of_checkpoint(const config::Config& config, const fs::path& run
   const Expert expert{.which = model.train_expert};
   const std::optional<sample::PipelineFolder> pipeline = pipeline_index(config);
   ModelToUse out;
+  out.average = model.average && config.generate.use_ema;
   std::array<fs::path, 2> transformers;  // with one transformer: the first
   const auto add = [&](size_t place, const std::string& own) {
-    const std::string part =
-        model.average && config.generate.use_ema ? training::average_part(own) : own;
-    transformers.at(place) = model.folder / part;
+    transformers.at(place) = model.folder / (out.average ? training::average_part(own) : own);
   };
   const bool low = expert.is_low_noise();
   if (expert.is_both()) {
@@ -372,6 +371,11 @@ ModelToUse model_of_checkpoint(const config::Config& config, const fs::path& run
   return out;
 }
 
+ModelToUse model_of_run(const config::Config& config, const fs::path& run, CheckpointModel model) {
+  model.model_type = config.model.model_type;
+  return model_of_checkpoint(config, run, model);
+}
+
 ModelToUse find_model(const config::Loaded& loaded, const Job& job) {
   ModelToUse model = pretrained_or_trained(loaded.config, job);
   const config::ModelConfig& named = loaded.config.model;
@@ -386,10 +390,6 @@ ModelToUse find_model(const config::Loaded& loaded, const Job& job) {
   }
   return model;
 }
-
-config::ModelType model_type(const config::Config& config) { return config.model.model_type; }
-
-bool samples_average(const config::Config& config) { return config.generate.use_ema; }
 
 config::Loaded with_checkpoint_step(config::Loaded loaded, int64_t step) {
   loaded.config.generate.generate_checkpoint_step = step;

@@ -23,6 +23,7 @@ struct ModelToUse {
   sample::PipelineFolder folder;
   std::filesystem::path output;  // the default folder of videos
   std::optional<int64_t> step;   // of the run's checkpoint
+  bool average = false;          // its EMA weights are used
   /// Of a run that trains an adapter: its folder at the index of its transformer (1: the low-noise
   /// one), and the entry of lora_config from which it started.
   std::array<std::filesystem::path, 2> adapters = {};
@@ -101,11 +102,6 @@ struct CheckpointModel {
   std::optional<double> boundary_ratio = {};             // with which both experts were trained
 };
 
-/// The model type of a run with this configuration, as saved in its checkpoints.
-config::ModelType model_type(const config::Config& config);
-/// True if videos are made with EMA weights when a run has them.
-bool samples_average(const config::Config& config);
-
 /// The configuration that samples the run's checkpoint of this step, and that checkpoint's folder.
 config::Loaded with_checkpoint_step(config::Loaded loaded, int64_t step);
 std::filesystem::path checkpoint_folder(const config::Config& config, int64_t step);
@@ -115,5 +111,8 @@ std::filesystem::path checkpoint_folder(const config::Config& config, int64_t st
 /// Error if the other expert does not exist.
 ModelToUse model_of_checkpoint(const config::Config& config, const std::filesystem::path& run,
                                const CheckpointModel& model);
+/// The same for a checkpoint of a run with this configuration, which gives the model type.
+ModelToUse model_of_run(const config::Config& config, const std::filesystem::path& run,
+                        CheckpointModel model);
 
 }  // namespace kinema::model_source

@@ -285,24 +285,26 @@ datasets::ClipReport evaluation_report() {
   return {.what = "evaluation data", .file = "skipped_evaluation.jsonl"};
 }
 
-datasets::ClipEncoders clip_encoders(const config::Config& config, const networks::Sizes& model,
+datasets::ClipEncoders clip_encoders(const Settings& settings, const networks::Sizes& model,
                                      const pjrt::Client& client, const Job& job) {
-  const auto keys = std::make_shared<const config::Config>(config);
   const TextWidths widths = text_widths(model);
   return {
-      .autoencoder = [keys, client] { return make_autoencoder(*keys, client); },
-      .text = [keys, widths, client,
-               job] { return make_text_encoder(*keys, widths, client, job, TextUse::CAPTIONS); },
-      .image = [keys, client](int64_t image_dim) -> std::unique_ptr<encoders::ImageEncoder> {
-        const std::optional<sample::PipelineFolder> pipeline = model_source::pipeline_index(*keys);
-        return pipeline ? make_image_encoder(*keys, *pipeline, image_dim, client) : nullptr;
+      .autoencoder = [settings, client] { return make_autoencoder(settings, client); },
+      .text = [settings, widths, client,
+               job] { return make_text_encoder(settings, widths, client, job, TextUse::CAPTIONS); },
+      .image = [settings, client](int64_t image_dim) -> std::unique_ptr<encoders::ImageEncoder> {
+        const std::optional<sample::PipelineFolder> pipeline =
+            model_source::pipeline_index(settings);
+        return pipeline ? make_image_encoder(settings, *pipeline, image_dim, client) : nullptr;
       },
-      .image_condition = model_source::has_image_condition(config),
+      .image_condition = model_source::has_image_condition(settings),
       .pixels_settings =
-          [keys](preparation::ContentIndex& models) { return pixels_settings(*keys, models); },
+          [settings](preparation::ContentIndex& models) {
+            return pixels_settings(settings, models);
+          },
       .text_settings =
-          [keys, widths](preparation::ContentIndex& models) {
-            return text_settings(*keys, widths, models);
+          [settings, widths](preparation::ContentIndex& models) {
+            return text_settings(settings, widths, models);
           }};
 }
 

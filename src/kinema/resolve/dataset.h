@@ -44,7 +44,7 @@ datasets::Dataset evaluation_dataset(const config::Config& config, const network
 datasets::ClipReport evaluation_report();
 
 /// The encoders that turn clips into a network's samples, on the client's first device.
-datasets::ClipEncoders clip_encoders(const config::Config& config, const networks::Sizes& model,
+datasets::ClipEncoders clip_encoders(const Settings& settings, const networks::Sizes& model,
                                      const pjrt::Client& client, const Job& job);
 
 }  // namespace kinema::resolve

@@ -243,8 +243,11 @@ std::string batch_origin(const config::Config& config, const mesh::Placement& pl
                            counted(place.devices(), "device"));
 }
 
-bool gives_global_batch(const config::Config& config) {
-  return config.optimizer.global_batch_size > 0;
+std::string batch_argument(const config::Config& config, int64_t samples, int64_t devices) {
+  return config.optimizer.global_batch_size > 0
+             ? fmt::format("global_batch_size={}", samples)
+             : fmt::format("per_device_batch_size={}",
+                           static_cast<double>(samples) / static_cast<double>(devices));
 }
 
 std::string batch_text(const config::Config& config, const mesh::Placement& asked,
@@ -288,7 +291,8 @@ config::Loaded with_kernels(config::Loaded loaded, const Kernels& kernels) {
   return loaded;
 }
 
-void set_kernels(const config::Config& config, bool is_cpu, runtime::ProgramOptions& options) {
+void set_emit_options(const config::Config& config, bool is_cpu, runtime::ProgramOptions& options) {
+  options.dump = config.run.dump_to;
   options.kernels = is_cpu ? config.run.cpu_kernels : config.model.attention_kernels;
   options.gpu_attention = gpu_attention(config);
   options.norm_rotation = config.model.norm_rotation_kernel;
@@ -300,8 +304,7 @@ runtime::ProgramOptions program_options(const config::Config& config) {
   if (!is_off(cache)) {
     options.executable_cache = is_on(cache) ? runtime::cache_folder() + "/programs" : cache;
   }
-  options.dump = config.run.dump_to;
-  set_kernels(config, config.run.hardware == config::Hardware::CPU, options);
+  set_emit_options(config, config.run.hardware == config::Hardware::CPU, options);
   options.jit = config.runtime.jit;
   options.compile.flags = options_for_programs(resolve_flags({.config = config}, {}));
   set_effort(config, config.run.hardware == config::Hardware::TPU && !has_mock_devices(config),
@@ -316,8 +319,6 @@ runtime::ProgramOptions step_program_options(const config::Config& config) {
 }
 
 void limit_cpu_isa(const config::Config& config) { runtime::limit_cpu_isa(config.run.cpu_isa); }
-
-std::string dump_folder(const config::Config& config) { return config.run.dump_to; }
 
 TileSearch tile_search(const config::Config& config) {
   const config::ModelConfig& model = config.model;

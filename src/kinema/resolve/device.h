@@ -49,8 +49,9 @@ mesh::Placement placement(const config::Config& config, std::span<const mesh::De
 /// `global_batch_size`.
 std::string batch_origin(const config::Config& config, const mesh::Placement& place);
 
-/// True if global_batch_size sets the batch size, not per_device_batch_size.
-bool gives_global_batch(const config::Config& config);
+/// The `key=value` that makes a batch of `samples` samples on these devices: of global_batch_size
+/// if it sets the batch size now, else of per_device_batch_size.
+std::string batch_argument(const config::Config& config, int64_t samples, int64_t devices);
 
 /// The size and sharding of a training batch in one line: `1 sample (...), tokens over fsdp=4, ...`
 /// (mesh::batch_text).
@@ -72,8 +73,9 @@ struct Kernels {
 Kernels wanted_kernels(const config::Config& config);
 config::Loaded with_kernels(config::Loaded loaded, const Kernels& kernels);
 
-/// Sets which of kinema's kernels programs use, on a CPU or on an accelerator.
-void set_kernels(const config::Config& config, bool is_cpu, runtime::ProgramOptions& options);
+/// Sets how a program for a CPU or an accelerator is emitted: which of kinema's kernels it uses,
+/// and the folder for its text.
+void set_emit_options(const config::Config& config, bool is_cpu, runtime::ProgramOptions& options);
 
 /// Cache, dump folder, kernels and compiler flags of a configuration's programs. check_flags checks
 /// the flags.
@@ -83,9 +85,6 @@ runtime::ProgramOptions step_program_options(const config::Config& config);
 
 /// Limits the CPU instructions of all programs that are emitted after this call to cpu_isa.
 void limit_cpu_isa(const config::Config& config);
-
-/// The folder for the programs' texts; empty: none are written.
-std::string dump_folder(const config::Config& config);
 
 /// The settings of autotuning attention's block sizes.
 struct TileSearch {

@@ -407,9 +407,10 @@ std::vector<std::string> default_prompt_notice(const config::Loaded& loaded) {
   return {fmt::format("no prompt is given: `{}` is used", keys.prompt)};
 }
 
-std::string video_folder(const config::Config& config) { return config.generate.video_folder; }
-
-bool debug_sharding(const config::Config& config) { return config.parallel.debug_sharding; }
+GenerateSettings generate_settings(const config::Config& config) {
+  return {.video_folder = config.generate.video_folder,
+          .debug_sharding = config.parallel.debug_sharding};
+}
 
 DenoisingSettings denoising_settings(const config::Config& config) {
   const config::GenerateConfig& g = config.generate;

@@ -48,10 +48,12 @@ std::optional<std::string> apply_batch(const config::Loaded& loaded, const mesh:
 /// A log line if no prompt was given, else nothing.
 std::vector<std::string> default_prompt_notice(const config::Loaded& loaded);
 
-/// The folder of videos; empty: next to the model that made them.
-std::string video_folder(const config::Config& config);
-/// True if the sharding of every array is printed.
-bool debug_sharding(const config::Config& config);
+/// What `generate` writes and prints, in addition to sample::OutputOptions.
+struct GenerateSettings {
+  std::string video_folder;     // empty: next to the model that made the videos
+  bool debug_sharding = false;  // the sharding of every array is printed
+};
+GenerateSettings generate_settings(const config::Config& config);
 
 /// Settings that determine the shape of a denoising step, in addition to the network and its
 /// placement.

@@ -1,9 +1,5 @@
 #include "kinema/resolve/stored_paths.h"
 
-#include <algorithm>
-#include <array>
-#include <string_view>
-
 #include "kinema/config/keys.h"
 #include "kinema/core/error.h"
 #include "kinema/remote/store.h"
@@ -11,30 +7,6 @@
 
 namespace kinema::resolve {
 namespace {
-
-// Keys that accept a path in a store.
-constexpr std::array<std::string_view, 21> kStoreKeys = {
-    "train_data_dir",
-    "eval_data_dir",
-    "dataset_save_location",
-    "tfrecords_dir",
-    "eval_tfrecords_dir",
-    "output_dir",
-    "checkpoint_dir",
-    "tensorboard_dir",
-    "metrics_file",
-    "timing_metrics_file",
-    "metrics_dir",
-    "base_output_directory",
-    "video_folder",
-    "pretrained_model_name_or_path",
-    "wan_transformer_pretrained_model_name_or_path",
-    "wan_vae_pretrained_model_name_or_path",
-    "wan_text_encoder_pretrained_model_name_or_path",
-    "lora_model_name_or_path",
-    "prompt",
-    "negative_prompt",
-    "run_name"};
 
 /// Downloads the newest checkpoint of a store, and again a newer one if a running training removes
 /// it meanwhile. Returns its step; -1: there is none.
@@ -67,7 +39,7 @@ void check_store_keys(const config::Loaded& loaded) {
   for (const config::KeyValue& each : config::describe(loaded.config)) {
     std::string value = each.value;
     value.erase(0, value.find_first_not_of("'\"[ "));
-    check(!remote::is_store_path(value) || std::ranges::count(kStoreKeys, each.key) > 0,
+    check(each.field.in_store || each.field.prose || !remote::is_store_path(value),
           "[config] {} is {}: expected a local path", each.key, each.value);
   }
 }

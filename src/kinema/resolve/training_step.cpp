@@ -70,6 +70,7 @@ TrainingStep training_step(const config::Config& config, const networks::Network
                    .network = network,
                    .options = model_source::model_options(config),
                    .step = step_options(config, network, expert),
+                   .remat_policy = config.model.remat_policy,
                    .adapters = std::move(adapters)};
   out.samples = batch_sizes(config, asked.devices()).train;
   out.batch = out.samples * o.gradient_accumulation_steps;

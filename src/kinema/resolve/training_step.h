@@ -22,6 +22,7 @@ struct TrainingStep {
   nn::ModelOptions options;          // sharded for the batch
   std::vector<nn::ParamSpec> specs;  // in the network's compute dtypes
   training::StepOptions step;
+  std::string remat_policy;  // its name
   /// The trained adapter of each network; empty if the networks themselves are trained.
   std::vector<model_source::TrainedAdapter> adapters;
   int64_t samples = 0;                // per batch, over all devices

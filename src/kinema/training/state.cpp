@@ -1,6 +1,7 @@
 #include "kinema/training/state.h"
 
 #include <algorithm>
+#include <functional>
 #include <iterator>
 
 #include "kinema/runtime/device_memory.h"
@@ -16,6 +17,15 @@ std::vector<nn::ParamSpec> those(std::span<const nn::ParamSpec> specs, bool trai
   return out;
 }
 
+int64_t elements(std::span<const nn::ParamSpec> specs,
+                 const std::function<bool(const nn::ParamSpec&)>& counts) {
+  int64_t sum = 0;
+  for (const nn::ParamSpec& spec : specs) {
+    sum += counts(spec) ? spec.shape.elements() : 0;
+  }
+  return sum;
+}
+
 }  // namespace
 
 std::vector<nn::ParamSpec> trained_of(std::span<const nn::ParamSpec> specs) {
@@ -24,6 +34,16 @@ std::vector<nn::ParamSpec> trained_of(std::span<const nn::ParamSpec> specs) {
 
 std::vector<nn::ParamSpec> frozen_of(std::span<const nn::ParamSpec> specs) {
   return those(specs, false);
+}
+
+int64_t network_parameters(std::span<const nn::ParamSpec> specs) {
+  return elements(specs, [](const nn::ParamSpec& spec) {
+    return !spec.is_low_rank() && !spec.is_stored_scale();
+  });
+}
+
+int64_t trained_parameters(std::span<const nn::ParamSpec> specs) {
+  return elements(specs, [](const nn::ParamSpec& spec) { return spec.trained; });
 }
 
 std::vector<nn::ParamSpec> state_specs(std::span<const nn::ParamSpec> specs, StateDType state) {

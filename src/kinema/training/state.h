@@ -157,6 +157,11 @@ std::vector<const T*> pointers_to(std::span<const T> list) {
 std::vector<nn::ParamSpec> trained_of(std::span<const nn::ParamSpec> specs);
 std::vector<nn::ParamSpec> frozen_of(std::span<const nn::ParamSpec> specs);
 
+/// The number of a network's parameters, without adapters and scales of codes.
+int64_t network_parameters(std::span<const nn::ParamSpec> specs);
+/// The number of parameters that steps change.
+int64_t trained_parameters(std::span<const nn::ParamSpec> specs);
+
 /// The specs in the dtypes in which parameters are loaded, stored and saved; frozen ones have the
 /// dtype of computation.
 std::vector<nn::ParamSpec> state_specs(std::span<const nn::ParamSpec> specs,

@@ -1,4 +1,4 @@
-#include "kinema/jobs/shared_start.h"
+#include "kinema/jobs/same_inputs.h"
 
 #include <fmt/format.h>
 #include <unistd.h>
