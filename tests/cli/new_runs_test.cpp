@@ -79,7 +79,7 @@ TEST_F(NewRuns, FollowTheScheduleThatIsNamed) {
 }
 
 TEST_F(NewRuns, GoOnBitForBitWhateverTheOptimizer) {
-  for (const std::string optimizer : {"adamw8bit", "adafactor"}) {
+  for (const std::string optimizer : {"adamw8bit", "adafactor", "lion8bit", "came"}) {
     const auto with = [&](const std::string& name, const std::string& steps) {
       const Outcome out = run({"train", "tiny.yml", "run_name=" + optimizer + name,
                                "optimizer=" + optimizer, "ffn_dim=256", "max_train_steps=" + steps,

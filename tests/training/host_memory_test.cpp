@@ -107,7 +107,8 @@ TEST_F(HostMemory, IsForMatricesThatNoStepChanges) {
 
 TEST_F(HostMemory, OfAnOptimizerChangesNoBitOfTheTraining) {
   for (const OptimizerKind kind :
-       {OptimizerKind::ADAMW, OptimizerKind::ADAMW8BIT, OptimizerKind::ADAFACTOR}) {
+       {OptimizerKind::ADAMW, OptimizerKind::ADAMW8BIT, OptimizerKind::ADAFACTOR,
+        OptimizerKind::LION, OptimizerKind::LION8BIT, OptimizerKind::CAME}) {
     SCOPED_TRACE(static_cast<int>(kind));
     StepOptions step{.optimizer = kind,
                      .adamw = {.weight_decay = 0.01, .max_norm = 1.0},

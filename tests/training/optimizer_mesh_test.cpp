@@ -145,15 +145,17 @@ TEST_F(OptimizersOverAMesh, BytesOfMomentsAreThoseOfOneDevice) {
   }
 }
 
-TEST_F(OptimizersOverAMesh, AdafactorKeepsTheMeansOfOneDevice) {
-  const auto optimizer = adafactor({.b1 = 0.9});
-  const std::vector<HostArray> expected = trained(*optimizer, client());
-  for (const runtime::Devices& on : meshes()) {
-    const std::vector<HostArray> found = trained(*optimizer, on);
-    ASSERT_EQ(found.size(), expected.size());
-    for (size_t i = 0; i + 1 < expected.size(); ++i) {
-      // Means of up to 20480 squares in another order: 6e-8 times the square root of their number.
-      expect_near(found[i], expected[i], 1e-5, 0);
+TEST_F(OptimizersOverAMesh, FactoredMeansAreThoseOfOneDevice) {
+  for (const auto& optimizer : {adafactor({.b1 = 0.9}), came({})}) {
+    const std::vector<HostArray> expected = trained(*optimizer, client());
+    for (const runtime::Devices& on : meshes()) {
+      const std::vector<HostArray> found = trained(*optimizer, on);
+      ASSERT_EQ(found.size(), expected.size());
+      for (size_t i = 0; i + 1 < expected.size(); ++i) {
+        // Means of up to 20480 squares in another order: 6e-8 times the square root of their
+        // number.
+        expect_near(found[i], expected[i], 1e-5, 0);
+      }
     }
   }
 }

@@ -13,6 +13,8 @@
 #include "kinema/training/adafactor.h"
 #include "kinema/training/adamw.h"
 #include "kinema/training/block_quantization.h"
+#include "kinema/training/came.h"
+#include "kinema/training/lion.h"
 #include "kinema/training/state.h"
 #include "pjrt/cpu_plugin.h"
 
@@ -47,7 +49,8 @@ struct Trained {
 class Optimizers : public pjrt::CpuTest {
  protected:
   /// For `layers` equal tensors in a stack, or for one.
-  Trained train(const Optimizer& optimizer, const Dims& dims, int64_t layers = 0) {
+  Trained train(const Optimizer& optimizer, const Dims& dims, int64_t layers = 0,
+                int updates = kUpdates) {
     nn::ParamSpec spec{.name = "w", .shape = {DType::F32, dims}, .layers = layers};
     if (layers > 0) {
       spec.shape.dims.insert(spec.shape.dims.begin(), layers);
@@ -74,12 +77,12 @@ class Optimizers : public pjrt::CpuTest {
     outputs.insert(outputs.end(), after.nu.begin(), after.nu.end());
     outputs.push_back(after.count);
     const runtime::Program program = runtime::Program::compile(pjrt::cpu_client(), graph, outputs);
-    for (int step = 1; step <= kUpdates; ++step) {
+    for (int step = 1; step <= updates; ++step) {
       std::vector<HostArray> arguments = state;
       arguments.push_back(stacked(numbers(dims, step), spec.shape));
       state = program.run_on_host(arguments);
     }
-    EXPECT_EQ(state.back().as<int32_t>()[0], kUpdates);
+    EXPECT_EQ(state.back().as<int32_t>()[0], updates);
     Trained out{.p = state[0]};
     const auto mu_end = state.begin() + 1 + static_cast<ptrdiff_t>(kept.mu.size());
     out.mu.assign(state.begin() + 1, mu_end);
@@ -154,6 +157,61 @@ TEST_F(Optimizers, AdafactorTreatsLayersOfAStackAsTensorsOfTheirOwn) {
   const HostArray found = train(*optimizer, {6, 5}, /*layers=*/3).p;
   for (size_t i = 0; i < found.as<float>().size(); ++i) {
     EXPECT_NEAR(found.as<float>()[i], wanted.as<float>()[i % 30], kRounding) << i;
+  }
+}
+
+// Of lion-pytorch, bitsandbytes and came-pytorch.
+constexpr int kMoreUpdates = 20;
+
+TEST_F(Optimizers, LionEqualsLionPytorch) {
+  const Trained found = train(*lion({.weight_decay = kDecay}), {6, 5}, 0, kMoreUpdates);
+  expect_near(found.p, golden("lion.p"), kRounding);
+  ASSERT_EQ(found.mu.size(), 1);
+  expect_near(found.mu[0], golden("lion.exp_avg"), kRounding);
+  EXPECT_EQ(found.nu.size(), 0);
+}
+
+TEST_F(Optimizers, Lion8bitEqualsBitsandbytes) {
+  const Trained found = train(*lion_8bit({.weight_decay = kDecay}), {8, 512}, 0, kMoreUpdates);
+  ASSERT_EQ(found.mu.size(), 2);
+  expect_near(found.mu[1], golden("lion8bit.absmax1"), kRounding);
+  // Values halfway between two numbers of the map, see AdamW8bit below, move by one code; the sign
+  // of an update then differs where it was next to 0.
+  const HostArray codes = golden("lion8bit.state1");
+  const HostArray wanted = golden("lion8bit.p");
+  int others = 0;
+  int signs = 0;
+  for (size_t i = 0; i < codes.bytes.size(); ++i) {
+    const int apart =
+        std::abs(static_cast<int>(found.mu[0].bytes[i]) - static_cast<int>(codes.bytes[i]));
+    EXPECT_LE(apart, 1) << i;
+    others += apart;
+    signs += std::abs(found.p.as<float>()[i] - wanted.as<float>()[i]) > kRounding ? 1 : 0;
+  }
+  EXPECT_LE(others, kMoreUpdates);
+  EXPECT_LE(signs, 2);
+}
+
+TEST_F(Optimizers, CameEqualsCamePytorch) {
+  for (const auto& [name, dims] : {std::pair("matrix", Dims{6, 5}), std::pair("vector", Dims{7}),
+                                   std::pair("filter", Dims{3, 2, 4, 5})}) {
+    SCOPED_TRACE(name);
+    const std::string prefix = std::string("came.") + name + ".";
+    const Trained found = train(*came({.weight_decay = kDecay}), dims, 0, kMoreUpdates);
+    // The confidence divides by roots of small distances, which multiplies roundings.
+    expect_near(found.p, golden(prefix + "p"), 10 * kRounding);
+    ASSERT_EQ(found.mu.size(), 1);
+    expect_near(found.mu[0], golden(prefix + "exp_avg"), kRounding);
+    if (dims.size() == 1) {
+      ASSERT_EQ(found.nu.size(), 1);
+      expect_near(found.nu[0], golden(prefix + "exp_avg_sq"), kRounding);
+      continue;
+    }
+    ASSERT_EQ(found.nu.size(), 4);
+    expect_near(found.nu[0], golden(prefix + "exp_avg_sq_row"), kRounding);
+    expect_near(found.nu[1], golden(prefix + "exp_avg_sq_col"), kRounding);
+    expect_near(found.nu[2], golden(prefix + "exp_avg_res_row"), 10 * kRounding);
+    expect_near(found.nu[3], golden(prefix + "exp_avg_res_col"), 10 * kRounding);
   }
 }
 

@@ -192,7 +192,8 @@ TEST_F(Resume, WeighsTheSavedAverageByItsOwnCountWithoutASavedOptimizer) {
 // Adafactor's squares count fully, whatever the run did before.
 TEST_F(Resume, CountsTheUpdatesOfMomentsFromWhereTheyBegin) {
   for (const OptimizerKind kind :
-       {OptimizerKind::ADAMW, OptimizerKind::ADAMW8BIT, OptimizerKind::ADAFACTOR}) {
+       {OptimizerKind::ADAMW, OptimizerKind::ADAMW8BIT, OptimizerKind::ADAFACTOR,
+        OptimizerKind::LION, OptimizerKind::CAME}) {
     SCOPED_TRACE(static_cast<int>(kind));
     StepOptions rule = kOptions;
     rule.optimizer = kind;

@@ -55,6 +55,44 @@ TEST(Schedule, FallsLinearlyToTheFinalFraction) {
   EXPECT_DOUBLE_EQ(schedule(500), 0.02);
 }
 
+// transformers' get_cosine_with_hard_restarts_schedule_with_warmup(1000 steps, 3 cycles) and
+// get_polynomial_decay_schedule_with_warmup(1000 steps, power 2, lr_end 0.1), both with a warmup of
+// 100.
+TEST(Schedule, RestartsTheCosineInEachCycle) {
+  const Schedule schedule{.learning_rate = 1.0,
+                          .steps = 1000,
+                          .warmup_fraction = 0.1,
+                          .decay_fraction = -1,
+                          .fall = Schedule::Fall::COSINE,
+                          .cycles = 3};
+
+  EXPECT_DOUBLE_EQ(schedule(100), 1.0);
+  EXPECT_DOUBLE_EQ(schedule(250), 0.5);
+  EXPECT_NEAR(schedule(399), 0.0, 1e-4);
+  EXPECT_DOUBLE_EQ(schedule(400), 1.0);
+  EXPECT_DOUBLE_EQ(schedule(850), 0.5);
+  EXPECT_DOUBLE_EQ(schedule(1000), 0.0);
+}
+
+TEST(Schedule, DecaysByAPolynomialOrByRex) {
+  Schedule schedule{.learning_rate = 1.0,
+                    .steps = 1000,
+                    .warmup_fraction = 0.1,
+                    .decay_fraction = -1,
+                    .final_fraction = 0.1,
+                    .fall = Schedule::Fall::POLYNOMIAL,
+                    .power = 2};
+
+  EXPECT_DOUBLE_EQ(schedule(550), 0.9 * 0.25 + 0.1);
+  EXPECT_DOUBLE_EQ(schedule(1000), 0.1);
+  EXPECT_DOUBLE_EQ(schedule(2000), 0.1);
+
+  schedule.fall = Schedule::Fall::REX;
+  schedule.final_fraction = 0.0;
+  EXPECT_DOUBLE_EQ(schedule(550), 0.5 / 0.75);
+  EXPECT_DOUBLE_EQ(schedule(1000), 0.0);
+}
+
 TEST(Schedule, FallsByHalfACosineOverAllThatTheWarmupLeaves) {
   const Schedule schedule{.learning_rate = 1.0,
                           .steps = 110,

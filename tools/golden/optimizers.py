@@ -1,5 +1,6 @@
 """tests/golden/optimizers.safetensors: three updates each by bitsandbytes' AdamW8bit (0.50.2) and by transformers'
-Adafactor (5.23.0), with torch 2.15.0 on CPU. Parameters and gradients are formulas.
+Adafactor (5.23.0), 20 by lion-pytorch's Lion (0.2.5), bitsandbytes' Lion8bit and came-pytorch's CAME (0.1.3), with
+torch 2.15.0 on CPU. Parameters and gradients are formulas.
 
 bitsandbytes' CPU code looks float32 up in a table of 65536 shares, which is coarser than its map near zero; of wider
 types it takes the nearest number of the map, as its GPU code does, and that is what is asked for here.
@@ -12,6 +13,8 @@ import numpy as np
 import torch
 from bitsandbytes.backends.cpu import ops
 from safetensors.numpy import save_file
+from came_pytorch import CAME
+from lion_pytorch import Lion
 from transformers.optimization import Adafactor
 
 def nearest(values, code, absmax_out, codes_out, blocksize):
@@ -22,7 +25,7 @@ def nearest(values, code, absmax_out, codes_out, blocksize):
 
 ops._quant_blockwise_fp32_direct = nearest
 
-RATE, DECAY, UPDATES = 1e-2, 0.1, 3
+RATE, DECAY, UPDATES, MORE_UPDATES = 1e-2, 0.1, 3, 20
 
 
 def numbers(shape, seed):
@@ -32,11 +35,11 @@ def numbers(shape, seed):
     return torch.from_numpy(values.astype(np.float32).reshape(shape))
 
 
-def trained(shape, make):
+def trained(shape, make, updates=UPDATES):
     """The parameter after the updates, and the optimizer's state of it."""
     parameter = torch.nn.Parameter(numbers(shape, 0))
     optimizer = make([parameter])
-    for step in range(1, UPDATES + 1):
+    for step in range(1, updates + 1):
         parameter.grad = numbers(shape, step)
         optimizer.step()
     return parameter.detach(), optimizer.state[parameter]
@@ -60,6 +63,19 @@ for name, shape, b1 in [("matrix", (6, 5), None), ("vector", (7,), None), ("filt
     for key, ours in [("exp_avg_sq_row", "row"), ("exp_avg_sq_col", "col"), ("exp_avg_sq", "nu"), ("exp_avg", "mu")]:
         if key in state:
             out[f"adafactor.{name}.{ours}"] = state[key]
+
+for name, shape, make in [("lion", (6, 5), Lion), ("lion8bit", (8, 512), bnb.optim.Lion8bit)]:
+    parameter, state = trained(shape, lambda p: make(p, lr=RATE, betas=(0.9, 0.99), weight_decay=DECAY), MORE_UPDATES)
+    out[f"{name}.p"] = parameter
+    for key in ("exp_avg", "state1", "absmax1"):
+        if key in state:
+            out[f"{name}.{key}"] = state[key]
+
+for name, shape in [("matrix", (6, 5)), ("vector", (7,)), ("filter", (3, 2, 4, 5))]:
+    parameter, state = trained(
+        shape, lambda p: CAME(p, lr=RATE, weight_decay=DECAY, betas=(0.9, 0.999, 0.9999), eps=(1e-30, 1e-16)), MORE_UPDATES)
+    out[f"came.{name}.p"] = parameter
+    out.update({f"came.{name}.{key}": value for key, value in state.items() if isinstance(value, torch.Tensor) and value.dim()})
 
 folder = pathlib.Path(__file__).parents[2] / "tests/golden"
 save_file({name: value.detach().contiguous().numpy() for name, value in out.items()},

@@ -10,6 +10,7 @@
 #include <exception>
 #include <filesystem>
 #include <new>
+#include <string>
 #include <string_view>
 #include <system_error>
 
@@ -23,13 +24,20 @@
 #include "kinema/jobs/process_setup.h"
 #include "kinema/runtime/compilation_watch.h"
 
+/// The git commit of the source, from cmake/commit.cmake; empty outside of a repository.
+extern const char* const kKinemaCommit;  // NOLINT(readability-redundant-declaration)
+
 namespace {
 
 constexpr const char* kAbout =
     "Trains and samples diffusion models on XLA: Wan video, Flux.1 and SDXL images.";
 
 int run(int argc, char** argv) {
-  kinema::command::Program program("kinema", KINEMA_VERSION, kAbout);
+  std::string version = KINEMA_VERSION;
+  if (const std::string commit = kKinemaCommit; !commit.empty()) {
+    version += " (commit " + commit + ")";
+  }
+  kinema::command::Program program("kinema", version, kAbout);
   kinema::cli::add_train(program);
   kinema::cli::add_generate(program);
   kinema::cli::add_prepare(program);

@@ -73,13 +73,23 @@ enum class StateDtype : uint8_t { FLOAT32, WEIGHTS_DTYPE };
 constexpr std::string_view choices(StateDtype /*value*/) { return "float32 | weights_dtype"; }
 
 /// The learning rate after the warmup (training::Schedule).
-enum class LrSchedule : uint8_t { CONSTANT, LINEAR, COSINE, WSD };
+enum class LrSchedule : uint8_t {
+  CONSTANT,
+  LINEAR,
+  COSINE,
+  WSD,
+  COSINE_WITH_RESTARTS,
+  POLYNOMIAL,
+  REX
+};
 constexpr std::string_view choices(LrSchedule /*value*/) {
-  return "constant | linear | cosine | wsd";
+  return "constant | linear | cosine | wsd | cosine_with_restarts | polynomial | rex";
 }
 
-enum class Optimizer : uint8_t { ADAMW, ADAMW8BIT, ADAFACTOR };
-constexpr std::string_view choices(Optimizer /*value*/) { return "adamw | adamw8bit | adafactor"; }
+enum class Optimizer : uint8_t { ADAMW, ADAMW8BIT, ADAFACTOR, LION, LION8BIT, CAME };
+constexpr std::string_view choices(Optimizer /*value*/) {
+  return "adamw | adamw8bit | adafactor | lion | lion8bit | came";
+}
 
 enum class TrainExpert : uint8_t { NONE, HIGH_NOISE, LOW_NOISE, BOTH };
 constexpr std::string_view choices(TrainExpert /*value*/) {

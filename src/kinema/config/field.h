@@ -74,7 +74,7 @@ struct Field {
   std::string_view one_of = "";
   std::string_view later = "";  ///< not built yet: the feature of other values than the default
   std::string_view refused_by = "";  ///< commands that reject these values: "train generate"
-  /// The key (or KEY=VALUE) without which this one has no effect.
+  /// The key (or KEY=VALUE, KEY=VALUE | OTHER) without which this one has no effect.
   std::string_view with = "";
   std::string_view without = "";  ///< if one of these keys is given, this one has no effect
   std::array<Needs, 2> needs{};   ///< features that the model must have

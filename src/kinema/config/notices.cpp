@@ -14,7 +14,13 @@ namespace kinema::config {
 
 bool turns_on(std::string_view value, std::string_view with) {
   if (const size_t equals = with.find('='); equals != std::string_view::npos) {
-    return io::Json::parse(value, with).as_string() == with.substr(equals + 1);
+    const std::string is = io::Json::parse(value, with).as_string();
+    for (size_t i = 0;; ++i) {
+      const std::string_view word = word_at(with.substr(equals + 1), i);
+      if (word == is || word.empty()) {
+        return !word.empty();
+      }
+    }
   }
   constexpr std::array<std::string_view, 7> kOff = {"false", "0", "-1", "\"\"", "[]", "{}", "null"};
   return std::ranges::count(kOff, value) == 0;

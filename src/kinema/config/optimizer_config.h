@@ -24,6 +24,8 @@ struct OptimizerConfig {
   int64_t learning_rate_schedule_steps = -1;
   double lr_decay_fraction = -1.0;
   double final_lr_fraction = 0.0;
+  int64_t lr_num_cycles = 1;
+  double lr_power = 1.0;
   Optimizer optimizer = Optimizer::ADAMW;
   double adam_b1 = 0.9;
   double adam_b2 = 0.999;
@@ -34,6 +36,11 @@ struct OptimizerConfig {
   double adafactor_decay_power = 0.8;
   double adafactor_eps = 1e-30;
   double adafactor_clip = 1.0;
+  double lion_b1 = 0.9;
+  double lion_b2 = 0.99;
+  double came_b1 = 0.9;
+  double came_b2 = 0.999;
+  double came_b3 = 0.9999;
   bool opt_enable_grad_clipping = false;
   double max_grad_value = 1.0;
   bool opt_enable_grad_global_norm_clipping = false;
@@ -98,8 +105,9 @@ struct OptimizerConfig {
     visit("learning_rate", self.learning_rate, MAY_CHANGE,
           {.help = "peak learning rate, after warmup", .min = 0});
     visit("lr_schedule", self.lr_schedule, MAY_CHANGE,
-          {.help = "schedule after warmup: constant; linear or cosine decay to final_lr_fraction; "
-                   "wsd: constant with a decay at the end",
+          {.help = "schedule after warmup: constant; linear, cosine, polynomial or rex decay to "
+                   "final_lr_fraction; cosine_with_restarts: lr_num_cycles decays; wsd: constant "
+                   "with a linear decay at the end",
            .one_of = choices(self.lr_schedule)});
     visit("warmup_steps_fraction", self.warmup_steps_fraction, MAY_CHANGE,
           {.help = "fraction of learning_rate_schedule_steps used for warmup", .min = 0, .max = 1});
@@ -111,17 +119,36 @@ struct OptimizerConfig {
                    "(constant 0, wsd 0.1, linear and cosine everything after warmup)",
            .min = -1,
            .max = 1});
+    visit("lr_num_cycles", self.lr_num_cycles, MAY_CHANGE,
+          {.help = "number of cosine decays, each from the peak learning rate",
+           .min = 1,
+           .max = 1e6,
+           .with = "lr_schedule=cosine_with_restarts"});
+    visit("lr_power", self.lr_power, MAY_CHANGE,
+          {.help = "power of the polynomial decay; 1: linear",
+           .max = 100,
+           .above = 0,
+           .with = "lr_schedule=polynomial"});
     visit("final_lr_fraction", self.final_lr_fraction, MAY_CHANGE,
           {.help = "learning rate after the decay, as a fraction of the peak", .min = 0, .max = 1});
     visit("optimizer", self.optimizer, MUST_MATCH,
-          {.help = "adamw8bit stores moments in 8 bits; adafactor stores factored second moments",
+          {.help = "adamw8bit and lion8bit store moments in 8 bits; adafactor and came store "
+                   "factored second moments; lion has no second moment",
            .one_of = choices(self.optimizer)});
     visit("adam_b1", self.adam_b1, MAY_CHANGE,
-          {.help = "beta1: decay of the first moment", .min = 0, .max = 0.99999});
+          {.help = "beta1: decay of the first moment",
+           .min = 0,
+           .max = 0.99999,
+           .with = "optimizer=adamw | adamw8bit"});
     visit("adam_b2", self.adam_b2, MAY_CHANGE,
-          {.help = "beta2: decay of the second moment", .min = 0, .max = 0.9999999});
+          {.help = "beta2: decay of the second moment",
+           .min = 0,
+           .max = 0.9999999,
+           .with = "optimizer=adamw | adamw8bit"});
     visit("adam_eps", self.adam_eps, MAY_CHANGE,
-          {.help = "epsilon, added to the square root of the second moment", .above = 0});
+          {.help = "epsilon, added to the square root of the second moment",
+           .above = 0,
+           .with = "optimizer=adamw | adamw8bit"});
     visit("adam_weight_decay", self.adam_weight_decay, MAY_CHANGE,
           {.help = "decoupled weight decay", .min = 0});
     visit("weight_decay_min_rank", self.weight_decay_min_rank, MAY_CHANGE,
@@ -143,6 +170,28 @@ struct OptimizerConfig {
           {.help = "maximum RMS of a parameter's update, as a multiple of the learning rate",
            .above = 0,
            .with = "optimizer=adafactor"});
+    visit("lion_b1", self.lion_b1, MAY_CHANGE,
+          {.help = "weight of the momentum in an update",
+           .min = 0,
+           .max = 0.99999,
+           .with = "optimizer=lion | lion8bit"});
+    visit("lion_b2", self.lion_b2, MAY_CHANGE,
+          {.help = "decay of the momentum",
+           .min = 0,
+           .max = 0.99999,
+           .with = "optimizer=lion | lion8bit"});
+    visit("came_b1", self.came_b1, MAY_CHANGE,
+          {.help = "decay of the momentum", .min = 0, .max = 0.99999, .with = "optimizer=came"});
+    visit("came_b2", self.came_b2, MAY_CHANGE,
+          {.help = "decay of the squared gradients",
+           .min = 0,
+           .max = 0.9999999,
+           .with = "optimizer=came"});
+    visit("came_b3", self.came_b3, MAY_CHANGE,
+          {.help = "decay of the squared distances of updates to the momentum",
+           .min = 0,
+           .max = 0.9999999,
+           .with = "optimizer=came"});
     visit("opt_enable_grad_clipping", self.opt_enable_grad_clipping, MAY_CHANGE,
           {.help = "clip each gradient element to max_grad_value"});
     visit("max_grad_value", self.max_grad_value, MAY_CHANGE,

@@ -48,16 +48,33 @@ int64_t steps_of(const config::OptimizerConfig& config, int64_t samples, int64_t
   return (config.num_train_epochs * samples + batch - 1) / batch;
 }
 
+training::Schedule::Fall fall_of(config::LrSchedule schedule) {
+  using enum training::Schedule::Fall;
+  switch (schedule) {
+    case config::LrSchedule::COSINE:
+    case config::LrSchedule::COSINE_WITH_RESTARTS:
+      return COSINE;
+    case config::LrSchedule::POLYNOMIAL:
+      return POLYNOMIAL;
+    case config::LrSchedule::REX:
+      return REX;
+    default:
+      return LINE;
+  }
+}
+
 /// `samples`: per step, for scale_lr.
 training::Schedule schedule_of(const config::Config& config, int64_t samples) {
   const config::OptimizerConfig& o = config.optimizer;
-  return {.learning_rate = o.learning_rate * (o.scale_lr ? static_cast<double>(samples) : 1.0),
-          .steps = schedule_steps(config),
-          .warmup_fraction = o.warmup_steps_fraction,
-          .decay_fraction = o.lr_decay_fraction,
-          .final_fraction = o.final_lr_fraction,
-          .fall = o.lr_schedule == config::LrSchedule::COSINE ? training::Schedule::Fall::COSINE
-                                                              : training::Schedule::Fall::LINE};
+  return {
+      .learning_rate = o.learning_rate * (o.scale_lr ? static_cast<double>(samples) : 1.0),
+      .steps = schedule_steps(config),
+      .warmup_fraction = o.warmup_steps_fraction,
+      .decay_fraction = o.lr_decay_fraction,
+      .final_fraction = o.final_lr_fraction,
+      .fall = fall_of(o.lr_schedule),
+      .power = o.lr_power,
+      .cycles = o.lr_schedule == config::LrSchedule::COSINE_WITH_RESTARTS ? o.lr_num_cycles : 1};
 }
 
 /// `given`, or `fallback` if it is empty.

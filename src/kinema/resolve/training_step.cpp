@@ -12,20 +12,49 @@
 #include "kinema/training/network_model.h"
 
 namespace kinema::resolve {
+namespace {
+
+training::OptimizerKind optimizer_kind(config::Optimizer optimizer) {
+  using enum training::OptimizerKind;
+  switch (optimizer) {
+    case config::Optimizer::ADAMW:
+      return ADAMW;
+    case config::Optimizer::ADAMW8BIT:
+      return ADAMW8BIT;
+    case config::Optimizer::ADAFACTOR:
+      return ADAFACTOR;
+    case config::Optimizer::LION:
+      return LION;
+    case config::Optimizer::LION8BIT:
+      return LION8BIT;
+    case config::Optimizer::CAME:
+      return CAME;
+  }
+  fail("[config] unknown optimizer {}", static_cast<int>(optimizer));
+}
+
+}  // namespace
 
 training::StepOptions step_options(const config::Config& config, const networks::Network& network,
                                    const model_source::Expert& expert) {
   const config::OptimizerConfig& o = config.optimizer;
   training::StepOptions out;
-  out.optimizer = o.optimizer == config::Optimizer::ADAMW8BIT   ? training::OptimizerKind::ADAMW8BIT
-                  : o.optimizer == config::Optimizer::ADAFACTOR ? training::OptimizerKind::ADAFACTOR
-                                                                : training::OptimizerKind::ADAMW;
+  out.optimizer = optimizer_kind(o.optimizer);
   out.adafactor = {.b1 = o.adafactor_b1,
                    .decay_power = o.adafactor_decay_power,
                    .eps = o.adafactor_eps,
                    .clip = o.adafactor_clip,
                    .weight_decay = o.adam_weight_decay,
                    .decay_min_rank = o.weight_decay_min_rank};
+  out.lion = {.b1 = o.lion_b1,
+              .b2 = o.lion_b2,
+              .weight_decay = o.adam_weight_decay,
+              .decay_min_rank = o.weight_decay_min_rank};
+  out.came = {.b1 = o.came_b1,
+              .b2 = o.came_b2,
+              .b3 = o.came_b3,
+              .weight_decay = o.adam_weight_decay,
+              .decay_min_rank = o.weight_decay_min_rank};
   out.adamw.b1 = o.adam_b1;
   out.adamw.b2 = o.adam_b2;
   out.adamw.eps = o.adam_eps;

@@ -77,7 +77,7 @@ class AdamW8bit : public AdamW {
   using AdamW::AdamW;
 
   Moments<nn::ParamSpec> moments(const nn::ParamSpec& kept) const override {
-    if (!is_quantized(kept)) {
+    if (!is_in_blocks(kept)) {
       nn::ParamSpec wide = kept;
       wide.shape.dtype = DType::F32;
       return AdamW::moments(wide);
@@ -87,7 +87,7 @@ class AdamW8bit : public AdamW {
 
   Tensor update(const nn::ParamSpec& spec, Tensor parameter, Moments<Tensor>& moments,
                 Tensor gradient, const Update& how) const override {
-    if (!is_quantized(spec)) {
+    if (!is_in_blocks(spec)) {
       return AdamW::update(spec, parameter, moments, gradient, how);
     }
     const int64_t width = row_width(spec);
@@ -105,12 +105,6 @@ class AdamW8bit : public AdamW {
     narrow(updated[1], moments.mu, Signed::YES);
     narrow(updated[2], moments.nu, Signed::NO);
     return updated[0];
-  }
-
- private:
-  static bool is_quantized(const nn::ParamSpec& spec) {
-    constexpr int64_t kFewest = 4096;  // as bitsandbytes' min_8bit_size
-    return spec.layer_shape().elements() >= kFewest;
   }
 };
 

@@ -130,6 +130,11 @@ int64_t row_width(const nn::ParamSpec& spec) {
   return width;
 }
 
+bool is_in_blocks(const nn::ParamSpec& spec) {
+  constexpr int64_t kFewest = 4096;
+  return spec.layer_shape().elements() >= kFewest;
+}
+
 std::vector<nn::ParamSpec> block_specs(const nn::ParamSpec& spec) {
   nn::ParamSpec codes = spec;
   codes.shape.dtype = DType::U8;

@@ -38,6 +38,10 @@ struct Blocks {
 /// Elements of a row of one layer.
 int64_t row_width(const nn::ParamSpec& spec);
 
+/// True for moments that 8-bit optimizers store in blocks: of tensors with at least 4096 elements,
+/// bitsandbytes' min_8bit_size.
+bool is_in_blocks(const nn::ParamSpec& spec);
+
 /// Codes and magnitudes of a parameter as specs: its name, and `NAME.absmax`.
 std::vector<nn::ParamSpec> block_specs(const nn::ParamSpec& spec);
 

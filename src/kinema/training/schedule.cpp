@@ -8,6 +8,41 @@
 
 namespace kinema::training {
 
+namespace {
+
+/// g(u).
+double left_of(const Schedule& schedule, double u) {
+  switch (schedule.fall) {
+    case Schedule::Fall::LINE:
+      return 1.0 - u;
+    case Schedule::Fall::COSINE:
+      return 0.5 * (1.0 + std::cos(std::numbers::pi * u));
+    case Schedule::Fall::POLYNOMIAL:
+      return std::pow(1.0 - u, schedule.power);
+    case Schedule::Fall::REX:
+      return (1.0 - u) / (1.0 - 0.5 * u);
+  }
+  return 1.0;
+}
+
+/// The decay in words: ` by half a cosine`; empty for a line.
+std::string shape_of(const Schedule& schedule) {
+  switch (schedule.fall) {
+    case Schedule::Fall::LINE:
+      return "";
+    case Schedule::Fall::COSINE:
+      return schedule.cycles > 1 ? fmt::format(" by {} half cosines", schedule.cycles)
+                                 : " by half a cosine";
+    case Schedule::Fall::POLYNOMIAL:
+      return fmt::format(" by a polynomial of power {:g}", schedule.power);
+    case Schedule::Fall::REX:
+      return " by REX";
+  }
+  return "";
+}
+
+}  // namespace
+
 int64_t Schedule::warmup_steps() const {
   return static_cast<int64_t>(static_cast<double>(steps) * warmup_fraction);
 }
@@ -26,10 +61,12 @@ double Schedule::operator()(int64_t step) const {
   if (decay <= 0) {
     return learning_rate;
   }
-  const double done = std::clamp(
-      static_cast<double>(step - (steps - decay)) / static_cast<double>(decay), 0.0, 1.0);
-  const double left =
-      fall == Fall::LINE ? 1.0 - done : 0.5 * (1.0 + std::cos(std::numbers::pi * done));
+  double done = std::clamp(static_cast<double>(step - (steps - decay)) / static_cast<double>(decay),
+                           0.0, 1.0);
+  if (done < 1.0) {
+    done = std::fmod(done * static_cast<double>(cycles), 1.0);
+  }
+  const double left = left_of(*this, done);
   return learning_rate * (left + (1.0 - left) * final_fraction);
 }
 
@@ -39,8 +76,7 @@ std::string describe(const Schedule& schedule) {
     out += fmt::format(" after {} steps", schedule.warmup_steps());
   }
   if (schedule.decay_steps() > 0) {
-    out += fmt::format(", decays{} from step {} to {:g} at step {}",
-                       schedule.fall == Schedule::Fall::COSINE ? " by half a cosine" : "",
+    out += fmt::format(", decays{} from step {} to {:g} at step {}", shape_of(schedule),
                        schedule.steps - schedule.decay_steps(),
                        schedule.learning_rate * schedule.final_fraction, schedule.steps);
   }

@@ -8,13 +8,18 @@ namespace kinema::training {
 /// Learning rate by the number of earlier updates: linear from 0 during the warmup, then `rate`,
 /// then a decay over the last steps to a fraction (constant after that):
 ///
-///   line    rate (1 - u + u f)
-///   cosine  rate (f + (1 - f) (1 + cos(pi u)) / 2)      arXiv:1608.03983, without restarts
+///   rate (f + (1 - f) g(u))
 ///
-/// with u from 0 to 1 during the decay and f the fraction. A linear decay over a short last part is
-/// the warmup-stable-decay schedule of arXiv:2404.06395.
+///   line        g(u) = 1 - u
+///   cosine      g(u) = (1 + cos(pi u)) / 2      arXiv:1608.03983
+///   polynomial  g(u) = (1 - u)^power
+///   rex         g(u) = (1 - u) / (1 - u / 2)    arXiv:2107.04197
+///
+/// with u from 0 to 1 during the decay and f the fraction. With several cycles u begins again at 0
+/// in each of as many equal parts of the decay. A linear decay over a short last part is the
+/// warmup-stable-decay schedule of arXiv:2404.06395.
 struct Schedule {
-  enum class Fall : uint8_t { LINE, COSINE };
+  enum class Fall : uint8_t { LINE, COSINE, POLYNOMIAL, REX };
 
   double learning_rate = 1e-5;
   /// The length to which the fractions refer.
@@ -26,6 +31,8 @@ struct Schedule {
   /// The fraction of the rate at `steps` and beyond.
   double final_fraction = 0.0;
   Fall fall = Fall::LINE;
+  double power = 1.0;
+  int64_t cycles = 1;
 
   int64_t warmup_steps() const;
   int64_t decay_steps() const;

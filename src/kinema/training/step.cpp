@@ -213,6 +213,12 @@ std::shared_ptr<const Optimizer> optimizer_of(const StepOptions& options) {
       return adamw_8bit(options.adamw, options.optimizer_memory);
     case OptimizerKind::ADAFACTOR:
       return adafactor(options.adafactor, options.optimizer_memory);
+    case OptimizerKind::LION:
+      return lion(options.lion, options.optimizer_memory);
+    case OptimizerKind::LION8BIT:
+      return lion_8bit(options.lion, options.optimizer_memory);
+    case OptimizerKind::CAME:
+      return came(options.came, options.optimizer_memory);
   }
   fail("[train] unknown optimizer {}", static_cast<int>(options.optimizer));
 }

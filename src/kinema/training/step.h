@@ -17,7 +17,9 @@
 #include "kinema/nn/params.h"
 #include "kinema/training/adafactor.h"
 #include "kinema/training/adamw.h"
+#include "kinema/training/came.h"
 #include "kinema/training/ema.h"
+#include "kinema/training/lion.h"
 #include "kinema/training/objective.h"
 #include "kinema/training/state.h"
 
@@ -41,13 +43,15 @@ struct ModelInputs {
 /// A network: parameters in the dtypes and order of the specs -> prediction [b, c, f, h, w].
 using Model = std::function<Tensor(std::span<const Tensor> params, const ModelInputs& inputs)>;
 
-enum class OptimizerKind : uint8_t { ADAMW, ADAMW8BIT, ADAFACTOR };
+enum class OptimizerKind : uint8_t { ADAMW, ADAMW8BIT, ADAFACTOR, LION, LION8BIT, CAME };
 
 struct StepOptions {
   OptimizerKind optimizer = OptimizerKind::ADAMW;
   /// Also for adamw8bit; its gradient limits apply to any optimizer.
   AdamWOptions adamw;
   AdafactorOptions adafactor = {};
+  LionOptions lion = {};
+  CameOptions came = {};
   ObjectiveOptions objective;
   StateDType state = StateDType::F32;
   /// Optimizer::memory.
