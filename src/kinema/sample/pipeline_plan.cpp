@@ -10,6 +10,7 @@
 #include "kinema/io/safetensors.h"
 #include "kinema/runtime/device_memory.h"
 #include "kinema/runtime/environment.h"
+#include "kinema/sample/latents.h"
 #include "kinema/sample/memory.h"
 
 namespace kinema::sample {
@@ -94,6 +95,9 @@ Pipeline::Plan Pipeline::plan(const GenerateRequest& request,
         out.sizes.num_frames, parts_.autoencoder->name(),
         layout.first_frame_alone ? fmt::format("1 more than a multiple of {}", layout.temporal)
                                  : fmt::format("multiples of {}", layout.temporal)));
+  }
+  if (!request.initial_latents.empty()) {  // checked before anything is compiled
+    read_latents(request.initial_latents, request.videos(), out.sizes.latents);
   }
   out.schedule =
       request.schedule.value_or(experts_.folder().schedule.value_or(schedulers::ScheduleConfig{}));
