@@ -196,10 +196,22 @@ Contents list_records(const fs::path& path) {
 /// A folder of checkpoints, newest last, with their validity.
 Contents list_checkpoints(const fs::path& path) {
   const checkpoints::CheckpointFolder folder(path);
-  Contents out{.summary = counted(static_cast<int64_t>(folder.steps().size()), "checkpoint")};
-  for (const int64_t step : folder.steps()) {
+  const std::vector<int64_t> steps = folder.steps();
+  Contents out{.summary = counted(std::ssize(steps), "checkpoint")};
+  std::vector<checkpoints::Damage> damaged;
+  for (const int64_t step : steps) {
     const std::string problem = checkpoints::manifest_problem(folder.path(step));
     out.add(fmt::format("step {}: {}", step, problem.empty() ? "valid" : problem));
+    if (!problem.empty()) {
+      damaged.push_back({folder.path(step), problem});
+    }
+  }
+  if (!damaged.empty()) {
+    out.summary += fmt::format(", {} corrupt", damaged.size());
+  }
+  if (!steps.empty() && damaged.size() == steps.size()) {
+    out.problem = fmt::format("[inspect] {} has no valid checkpoint\n  {}", path.string(),
+                              checkpoints::damage_text(damaged));
   }
   return out;
 }
