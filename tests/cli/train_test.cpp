@@ -269,6 +269,26 @@ TEST_F(TrainCommand, BeginsNothingAnewOverDamagedCheckpoints) {
   }
   run({"train", "tiny.yml", "max_train_steps=5"}).expect_error("checkpoints are all corrupt");
   EXPECT_EQ(losses("tiny"), before);
+  // Every command that reads them says so, and names each.
+  for (const std::vector<std::string>& command :
+       {std::vector<std::string>{"inspect", "out/tiny"},
+        {"inspect", "out/tiny/checkpoints"},
+        {"inspect", "out/tiny", "--check"},
+        {"generate", "out/tiny/config.yml"},
+        {"evaluate", "out/tiny/config.yml"},
+        {"train", "tiny.yml", "max_train_steps=5"},
+        {"train", "tiny.yml", "run_name=next", "init_from=tiny"}}) {
+    const Outcome outcome = run(command);
+    EXPECT_EQ(outcome.status, 1) << command[0];
+    for (const auto& entry : fs::directory_iterator(folder_ / "out/tiny/checkpoints")) {
+      EXPECT_THAT(outcome.err, HasSubstr("checkpoints/" + entry.path().filename().string()))
+          << command[0];
+    }
+  }
+  const Outcome json = run({"inspect", "out/tiny", "--json"});
+  EXPECT_EQ(json.status, 1);
+  EXPECT_THAT(io::Json::parse(json.out, "stdout").at("problem").as_string(),
+              HasSubstr("has no valid checkpoint"));
 }
 
 // Some supervisors start programs like this: no file of the run may become standard output.

@@ -1,14 +1,21 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <atomic>
+#include <chrono>
+#include <cstdio>
 #include <exception>
+#include <fstream>
 #include <set>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "core/scarce_threads.h"
+#include "kinema/core/address_space.h"
 #include "kinema/core/error.h"
 #include "kinema/core/parallel.h"
 #include "kinema/core/read_ahead.h"
@@ -70,6 +77,37 @@ TEST(StartThread, HandsOverTheErrorThatWouldEndTheProcess) {
       .join();
   EXPECT_EQ(said, "[test] in a thread");
 }
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // which need address space
+/// Ends this process with the error of a thread, and with what an allocation's error says, under a
+/// limit of the address space that leaves no room for a stack.
+[[noreturn]] void end_without_address_space() {
+  int64_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages;
+  constexpr rlim_t kLeft = rlim_t{2} << 20;
+  const rlim_t used = static_cast<rlim_t>(pages) * static_cast<rlim_t>(sysconf(_SC_PAGESIZE));
+  const rlimit limit{.rlim_cur = used + kLeft, .rlim_max = RLIM_INFINITY};
+  setrlimit(RLIMIT_AS, &limit);
+  auto* const others = new std::vector<std::jthread>();  // never joined: this process ends
+  try {
+    for (;;) {  // the C library keeps some stacks of earlier threads
+      others->push_back(start_thread([] { std::this_thread::sleep_for(std::chrono::hours(1)); },
+                                     [](const std::exception_ptr&) {}));
+    }
+  } catch (const Error& error) {
+    std::fprintf(stderr, "thread: %s; memory: %s\n", error.what(), memory_remedy().c_str());
+  }
+  _exit(3);
+}
+
+TEST(StartThread, NamesTheLimitOfTheAddressSpaceWhereThatIsReached) {
+  EXPECT_EQ(memory_remedy(), "") << "without a limit";
+  EXPECT_EXIT(end_without_address_space(), testing::ExitedWithCode(3),
+              "thread: .threads. this process cannot make another thread.*\n  the address space of "
+              "this process is limited to .* GB: raise that limit \\(`ulimit -v`\\), of which each "
+              "thread's stack takes a part; memory: \n  the address space .*`ulimit -v`");
+}
+#endif
 
 TEST(StartThread, SaysThatNoThreadCanBeMadeAndWhatToRaise) {
   const ScarceThreads scarce(0);

@@ -189,6 +189,37 @@ TEST(ListFolder, TakesTheUsualNamesOfColumnsAndSaysWhichAreThere) {
                                          HasSubstr("it has `clip`, `text`"))));
 }
 
+TEST(ListFolder, FindsTheSeparatorOfATableByItsFirstLine) {
+  const Folder folder;
+  folder.clip("a.mp4");
+  const auto notes = [&] { return list_folder(folder.path()).notes; };
+  const Pairs found{{"a.mp4", "a fox, red; alive"}};
+  folder.text("metadata.csv", "file_name,text\na.mp4,\"a fox, red; alive\"\n");
+  EXPECT_EQ(folder.list(), found);
+  EXPECT_THAT(notes(), IsEmpty());
+  folder.text("metadata.csv", "file_name;n,1;text\r\na.mp4;7;\"a fox, red; alive\"\r\n");
+  EXPECT_EQ(folder.list(), found);
+  EXPECT_THAT(notes(), ElementsAre("metadata.csv: its separator is a semicolon"));
+  folder.text("metadata.csv", "file_name\ttext\na.mp4\ta fox, red; alive\n");
+  EXPECT_EQ(folder.list(), found);
+  EXPECT_THAT(notes(), ElementsAre("metadata.csv: its separator is a tab"));
+  folder.text("metadata.csv", "sep=;\nfile_name;text\na.mp4;\"a fox, red; alive\"\n");
+  EXPECT_EQ(folder.list(), found);
+  folder.text("metadata.csv", "sep=;\nfile_name;text\na.mp4\n");
+  EXPECT_THAT([&] { folder.list(); },
+              ThrowsMessage<Error>(HasSubstr("metadata.csv:3 has 1 fields but the first line")));
+  folder.text("metadata.csv", "file;words\na.mp4;x\n");
+  EXPECT_THAT([&] { folder.list(); }, ThrowsMessage<Error>(HasSubstr("it has `file`, `words`")));
+  folder.text("metadata.csv", std::string("\xff\xfe" "f\0i\0", 6));
+  EXPECT_THAT([&] { folder.list(); },
+              ThrowsMessage<Error>(AllOf(HasSubstr("metadata.csv is UTF-16, expected UTF-8"),
+                                         HasSubstr("iconv -f utf-16 -t utf-8"))));
+  fs::remove(folder / "metadata.csv");
+  folder.text("metadata.tsv", "file_name\ttext\na.mp4\ta fox, red; alive\n");
+  EXPECT_EQ(folder.list(), found);
+  EXPECT_THAT(notes(), IsEmpty());
+}
+
 TEST(ListFolder, DoesNotLeaveTheFolder) {
   const Scratch outside;
   const Folder folder;
@@ -272,6 +303,8 @@ TEST(ListFolder, NamesACaptionThatIsNoUtf8) {
                                          HasSubstr("0xe9 at 3"), HasSubstr("iconv"))));
   EXPECT_THAT(folder.list().at("a.mp4"), HasSubstr("no UTF-8"));
   EXPECT_EQ(folder.list().at("b.mp4"), "good");
+  folder.text("a.txt", std::string("\xff\xfe" "x\0", 4));
+  EXPECT_THAT(folder.list().at("a.mp4"), HasSubstr("iconv -f utf-16 -t utf-8"));
   folder.text("metadata.csv", "file_name,text\na.mp4,caf\xe9\n");
   EXPECT_THAT(folder.list().at("a.mp4"), HasSubstr("metadata.csv:2: the caption is no UTF-8"));
 }
@@ -498,6 +531,19 @@ TEST(UnreadPictures, AreCountedWhereAFolderHoldsNothingElse) {
   EXPECT_THAT([&] { list_clips(scratch.path(), "text"); }, ThrowsMessage<Error>(HasSubstr(found)));
   EXPECT_THAT([&] { tfrecord_source({.folder = scratch.path()}); },
               ThrowsMessage<Error>(AllOf(HasSubstr("holds no TFRecords"), HasSubstr(found))));
+}
+
+TEST(UnreadFiles, NameAnArchive) {
+  const Scratch scratch;
+  io::write_file(scratch / "photos.zip", "PK\x03\x04");
+  EXPECT_THAT([&] { list_clips(scratch.path(), "text"); },
+              ThrowsMessage<Error>(
+                  HasSubstr("it holds photos.zip, an archive, which is not read: unpack it")));
+  EXPECT_THAT([&] { list_clips(scratch / "photos.zip", "text"); },
+              ThrowsMessage<Error>(AllOf(HasSubstr("is not a folder"), HasSubstr("unpack it"))));
+  io::write_file(scratch / "photos", "PK\x03\x04");
+  EXPECT_THAT([&] { list_clips(scratch / "photos", "text"); },
+              ThrowsMessage<Error>(HasSubstr("photos is a ZIP archive, expected a folder")));
 }
 
 TEST(Survey, NamesTheFramesThatKeepNineInTenClips) {

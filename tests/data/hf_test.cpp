@@ -7,6 +7,8 @@
 
 #include "io/scratch.h"
 #include "kinema/core/error.h"
+#include "kinema/data/clip_list.h"
+#include "kinema/data/dataset_type.h"
 #include "kinema/data/hf_clips.h"
 #include "kinema/data/hf_table.h"
 #include "kinema/data/video_source.h"
@@ -72,6 +74,53 @@ void write_arrow(const fs::path& path, const arrow::Table& table, bool stream) {
   ASSERT_TRUE(writer->WriteTable(table, 2).ok());
   ASSERT_TRUE(writer->Close().ok());
   ASSERT_TRUE(out->Close().ok());
+}
+
+/// The metadata of the library's ImageFolder, with the names of files in column `file`.
+void write_metadata(const fs::path& path, const std::string& file) {
+  arrow::StringBuilder names;
+  arrow::StringBuilder texts;
+  for (const char* name : {"b.mp4", "sub/a.mp4", "c.mp4"}) {
+    EXPECT_TRUE(names.Append(name).ok());
+    EXPECT_TRUE(texts.Append(std::string("of ") + name).ok());
+  }
+  const auto fields =
+      arrow::schema({arrow::field("text", arrow::utf8()), arrow::field(file, arrow::utf8())});
+  write_parquet(path, *arrow::Table::Make(fields, {valid(texts.Finish()), valid(names.Finish())}));
+}
+
+TEST(Metadata, OfPicturesInAFolderMayBeParquet) {
+  const Scratch folder;
+  fs::create_directory(folder / "sub");
+  for (const char* name : {"b.mp4", "sub/a.mp4", "d.mp4"}) {
+    fs::copy_file(clip(0), folder / name);
+  }
+  write_metadata(folder / "metadata.parquet", "file_name");
+  const Listing listing = list_folder(folder.path(), {.missing = MissingClip::Keep});
+  ASSERT_EQ(listing.clips.size(), 3U);
+  EXPECT_EQ(listing.clips[0].caption, "of b.mp4");
+  EXPECT_EQ(listing.clips[1].path.filename(), "a.mp4");
+  EXPECT_EQ(listing.clips[1].caption, "of sub/a.mp4");
+  EXPECT_THAT(listing.clips[2].problem, HasSubstr("metadata.parquet row 2: there is no clip"));
+  ASSERT_EQ(listing.left_out.size(), 1U);
+  EXPECT_EQ(listing.left_out[0].reason, "not in metadata.parquet");
+
+  // As a data set of the hub, and where the kind of data set is asked for.
+  fs::copy_file(clip(1), folder / "c.mp4");
+  const auto set = hf_clips({.folder = folder.path()});
+  ASSERT_EQ(set->size(), 3);
+  EXPECT_EQ(set->caption(1), "of sub/a.mp4");
+  EXPECT_EQ(set->measure(1).width, set->measure(0).width);
+  EXPECT_EQ(dataset_type_of({"a.png", "metadata.parquet"}), "videos");
+  EXPECT_EQ(dataset_type_of({"a.png", "data/train.parquet"}), "hf");
+
+  write_metadata(folder / "metadata.parquet", "name");
+  EXPECT_THAT([&] { list_folder(folder.path()); },
+              ThrowsMessage<Error>(AllOf(HasSubstr("metadata.parquet has no column `file_name`"),
+                                         HasSubstr("it has `text`, `name`"))));
+  write_parquet(folder / "metadata.parquet", *table(0, 2, "bytes"));
+  EXPECT_THAT([&] { list_folder(folder.path()); },
+              ThrowsMessage<Error>(HasSubstr("holds the pictures themselves")));
 }
 
 TEST(HfTable, ReadsRowsOfEveryKindOfFileAndColumn) {
@@ -143,6 +192,9 @@ TEST(HfTable, RefusesFilesThatAreCutOrNone) {
   EXPECT_THROW(HfTable(folder / "text.parquet", "image", "text"), Error);
   io::write_file(folder / "none.arrow", "nothing of the kind");
   EXPECT_THROW(HfTable(folder / "none.arrow", "image", "text"), Error);
+  io::write_file(folder / "zip.parquet", "PK\x03\x04" + std::string(100, 'x'));
+  EXPECT_THAT([&] { HfTable(folder / "zip.parquet", "image", "text"); },
+              ThrowsMessage<Error>(HasSubstr("zip.parquet is a ZIP archive, expected Parquet")));
 }
 
 TEST(HfTable, RefusesFilesThatUnpackToFarMoreThanTheyAre) {

@@ -1,9 +1,11 @@
 #include "kinema/io/gguf.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstring>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -11,12 +13,15 @@
 #include "arrays.h"
 #include "io/scratch.h"
 #include "kinema/core/error.h"
+#include "kinema/io/atomic_write.h"
+#include "kinema/io/mapped_file.h"
 #include "kinema/io/safetensors.h"
 
 namespace kinema::io {
 namespace {
 
 namespace fs = std::filesystem;
+using testing::AllOf;
 using testing::HasSubstr;
 using testing::ThrowsMessage;
 
@@ -86,6 +91,80 @@ TEST(Gguf, ReadsWhatItWrites) {
       },
       ThrowsMessage<Error>(HasSubstr("`x` [2,33] cannot be written")));
   EXPECT_FALSE(fs::exists(scratch / "b.gguf"));
+}
+
+/// Marks a file as one of a split model: adds metadata of a multiple of the alignment, after the
+/// counts.
+void mark_split(const fs::path& path, uint16_t number, uint16_t count, int32_t tensors) {
+  std::string added;
+  const auto add = [&](const auto& value) {
+    added.append(reinterpret_cast<const char*>(&value), sizeof(value));
+  };
+  const auto key = [&](const std::string& name, uint32_t type) {
+    add(uint64_t{name.size()});
+    added += name;
+    add(type);
+  };
+  key("split.no", 2);
+  add(number);
+  key("split.count", 2);
+  add(count);
+  key("split.tensors.count", 5);
+  add(tensors);
+  key("padding", 8);
+  const size_t padding = (32 - (added.size() + 8) % 32) % 32;
+  add(uint64_t{padding});
+  added.append(padding, 'x');
+  std::string text = read_text(path);
+  constexpr size_t kEntries = 16;  // their count, and its end
+  uint64_t entries = 0;
+  std::memcpy(&entries, text.data() + kEntries, sizeof(entries));
+  entries += 4;
+  std::memcpy(text.data() + kEntries, &entries, sizeof(entries));
+  write_file(path, text.insert(kEntries + 8, added));
+}
+
+TEST(Gguf, ReadsAllFilesOfASplitModel) {
+  const Scratch scratch;
+  const auto part = [&](int number) {
+    return scratch / fmt::format("wan-{:05}-of-00003.gguf", number + 1);
+  };
+  const auto write = [&](int number, const std::string& name, uint16_t said, int32_t tensors = 3) {
+    const std::vector<GgufEntry> one{{name, {2}, GgmlType::F32, [number] {
+                                        return std::vector<float>(2, static_cast<float>(number));
+                                      }}};
+    write_gguf(part(number), one, {});
+    mark_split(part(number), said, 3, tensors);
+  };
+  write(0, "a", 0);
+  write(2, "c", 2);
+  EXPECT_THAT([&] { open_gguf(part(0)); },
+              ThrowsMessage<Error>(AllOf(HasSubstr("one of 3 files of a model"),
+                                         HasSubstr("wan-00002-of-00003.gguf is missing"))));
+  write(1, "b", 1);
+  for (const int given : {0, 1, 2}) {
+    const std::vector<GgufFile> files = open_gguf(part(given));
+    ASSERT_EQ(files.size(), 3U);
+    for (size_t i = 0; i < files.size(); ++i) {
+      ASSERT_EQ(files[i].tensors().size(), 1U);
+      EXPECT_EQ(files[i].tensors()[0].name, std::string(1, static_cast<char>('a' + i)));
+      EXPECT_EQ(files[i].tensors()[0].copy().as<float>()[0], static_cast<float>(i));
+    }
+  }
+  write(1, "a", 1);
+  EXPECT_THAT([&] { open_gguf(part(0)); },
+              ThrowsMessage<Error>(HasSubstr("00002-of-00003.gguf: `a` is also in an earlier")));
+  write(1, "b", 2);
+  EXPECT_THAT([&] { open_gguf(part(0)); },
+              ThrowsMessage<Error>(HasSubstr("is file 2 of 3 by its name, but 3 of 3")));
+  write(1, "b", 1);
+  write(0, "a", 0, 4);
+  EXPECT_THAT([&] { open_gguf(part(0)); },
+              ThrowsMessage<Error>(HasSubstr("have 3 tensors, expected 4")));
+  fs::rename(part(0), scratch / "wan.gguf");
+  EXPECT_THAT([&] { open_gguf(scratch / "wan.gguf"); },
+              ThrowsMessage<Error>(AllOf(HasSubstr("is file 1 of 3"),
+                                         HasSubstr("NAME-00001-of-00003.gguf"))));
 }
 
 /// A file of one tensor, whose fields can be changed one by one.

@@ -6,10 +6,14 @@
 
 #include <csignal>
 #include <numeric>
+#include <span>
+#include <string_view>
 
 #include "io/scratch.h"
 #include "kinema/core/error.h"
 #include "kinema/io/atomic_write.h"
+#include "kinema/io/file_format.h"
+#include "kinema/io/gguf.h"
 #include "kinema/io/json.h"
 #include "kinema/io/mapped_file.h"
 
@@ -72,6 +76,51 @@ TEST(Safetensors, KnowsWhatIsSentInAFilesPlace) {
   };
   EXPECT_THAT(refusal("page.safetensors"), HasSubstr("page.safetensors is a web page"));
   EXPECT_THAT(refusal("pointer.safetensors"), HasSubstr("git lfs pull"));
+}
+
+TEST(Safetensors, NamesTheFormatOfAnotherFile) {
+  const Scratch scratch;
+  const auto refusal = [&](const std::string& begin, const char* name = "a.safetensors") {
+    write_file(scratch / name, begin + std::string(600, '\0'));
+    try {
+      std::string_view(name).ends_with(".gguf")
+          ? static_cast<void>(GgufFile::open(scratch / name))
+          : static_cast<void>(SafetensorsFile::open(scratch / name));
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  EXPECT_THAT(refusal("PK\x03\x04"),
+              HasSubstr("a.safetensors is a ZIP archive, expected safetensors\n  unpack it"));
+  EXPECT_THAT(refusal("\x89PNG\r\n\x1a\n"), HasSubstr("is a PNG picture, expected safetensors"));
+  EXPECT_THAT(refusal("GGUF\x03"), HasSubstr("is a GGUF file"));
+  EXPECT_THAT(refusal("\x80\x02}q"), HasSubstr("is a pickle"));
+  EXPECT_THAT(refusal(std::string("\0\0\0\x0cjP  \r\n\x87\n", 12)),
+              HasSubstr("is a JPEG 2000 picture"));
+  EXPECT_THAT(refusal("PK\x03\x04", "a.gguf"), HasSubstr("is a ZIP archive, expected GGUF"));
+}
+
+TEST(FileFormat, IsToldByTheFirstBytes) {
+  const auto name = [](std::string text) {
+    text.resize(600);
+    return file_format(std::as_bytes(std::span(text))).name;
+  };
+  EXPECT_EQ(name("7z\xbc\xaf\x27\x1c"), "a 7z archive");
+  EXPECT_EQ(name(std::string(257, '\0') + "ustar"), "a tar archive");
+  EXPECT_EQ(name(std::string("\0\0\0\x18", 4) + "ftypheic"), "a HEIC picture");
+  EXPECT_EQ(name(std::string("\0\0\0\x18", 4) + "ftypcrx "), "a camera's raw picture");
+  EXPECT_EQ(name(std::string("\0\0\0\x18", 4) + "ftypisom"), "an MP4 or MOV video");
+  EXPECT_EQ(name("RIFF1234WAVE"), "a WAV sound");
+  EXPECT_EQ(name("RIFF1234WEBP"), "a WebP picture");
+  EXPECT_EQ(name("\n <!DOCTYPE HTML><html>"), "a web page");
+  EXPECT_EQ(name("<?xml version='1.0'?><svg>"), "an SVG drawing");
+  EXPECT_EQ(name("a caption"), "");
+  EXPECT_FALSE(file_format(std::span<const std::byte>()));
+  const Scratch scratch;
+  EXPECT_FALSE(file_format(scratch.path()));
+  EXPECT_FALSE(file_format(scratch / "absent"));
+  EXPECT_TRUE(file_format(golden("images/tiff/pages.tiff")).is_media);
 }
 
 TEST(Safetensors, ReadsTheReferenceFile) {

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "io/scratch.h"
@@ -136,10 +137,28 @@ TEST(Picture, SaysWhatItIsThatCannotBeRead) {
                                                  24));
   io::write_file(scratch / "a.jxl", std::string("\xff\x0a\0\0", 4));
   EXPECT_THAT([&] { read_image(scratch / "a.heic"); },
-              ThrowsMessage<Error>(HasSubstr("is HEIC, which is not read\n  save it as PNG")));
+              ThrowsMessage<Error>(HasSubstr("a.heic is a HEIC picture, expected a picture that kinema "
+                                             "reads\n  save it as PNG")));
   EXPECT_THAT([&] { read_image(scratch / "a.jxl"); },
-              ThrowsMessage<Error>(HasSubstr("is JPEG XL, which is not read")));
+              ThrowsMessage<Error>(HasSubstr("is a JPEG XL picture")));
+  // A JP2 box and a codestream (ISO/IEC 15444-1), and an archive under a picture's name.
+  io::write_file(scratch / "a.png", std::string("\0\0\0\x0cjP  \r\n\x87\n\0\0", 14));
+  io::write_file(scratch / "b.png", std::string("\xff\x4f\xff\x51\0\x2f", 6));
+  io::write_file(scratch / "c.png", std::string("PK\x03\x04\x14\0", 6));
+  for (const auto& [name, what] : {std::pair("a.png", "is a JPEG 2000 picture"),
+                                   {"b.png", "is a JPEG 2000 picture"},
+                                   {"c.png", "is a ZIP archive, expected a picture that kinema "
+                                             "reads\n  unpack it"}}) {
+    EXPECT_THAT([&] { read_image(scratch / name); }, ThrowsMessage<Error>(HasSubstr(what)));
+    EXPECT_THAT([&] { measured(scratch / name); }, ThrowsMessage<Error>(HasSubstr(what)));
+  }
+  io::write_file(scratch / "c.mp4", std::string("PK\x03\x04\x14\0", 6));
+  EXPECT_THAT([&] { read_video(scratch / "c.mp4"); },
+              ThrowsMessage<Error>(HasSubstr("c.mp4 is a ZIP archive, expected a video")));
   EXPECT_EQ(unread_image_name("a b.HEIC"), "HEIC");
+  EXPECT_EQ(unread_image_name("a.JP2"), "JPEG 2000");
+  EXPECT_EQ(unread_image_name("a.nef"), "raw");
+  EXPECT_EQ(unread_image_name("a"), "");
   for (const char* name : {"a.JFIF", "a.jpe", "a.avif", "a.TIF", "a.tiff"}) {
     EXPECT_TRUE(is_image_name(name)) << name;
   }

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <utility>
 #include <vector>
 
 #include "kinema/core/error.h"
@@ -210,12 +211,47 @@ TEST(FlowMatchEuler, ADynamicShiftIsTheOneThatItIsSaidToBe) {
   }
 }
 
-TEST(Discrete, HasNothingToLearnFromWhereThereIsNoSignal) {
+TEST(Discrete, RefusesEpsilonOnlyAtTimestepsWithoutSignal) {
   ScheduleConfig config{.sampler = Sampler::DDIM};
   config.diffusion.rescale_betas_zero_snr = true;
-  EXPECT_THAT([&] { make_schedule(config, 4); }, ThrowsMessage<Error>(HasSubstr("v_prediction")));
+  for (const Spacing spacing : {Spacing::TRAILING, Spacing::LINSPACE}) {
+    config.diffusion.timestep_spacing = spacing;
+    EXPECT_THAT(
+        [&] { make_schedule(config, 4); },
+        ThrowsMessage<Error>(AllOf(HasSubstr("timestep 999"), HasSubstr("scheduler=euler"))));
+  }
   config.diffusion.prediction_type = Prediction::V_PREDICTION;
   EXPECT_NO_THROW(make_schedule(config, 4));
+  config.sampler = Sampler::EULER;  // the remedy
+  config.diffusion.prediction_type = Prediction::EPSILON;
+  EXPECT_NO_THROW(make_schedule(config, 4));
+}
+
+// diffusers 0.42.1: DDIMScheduler(beta_start=0.00085, beta_end=0.012, beta_schedule="scaled_linear",
+// rescale_betas_zero_snr=True, timestep_spacing="leading", steps_offset=1, set_alpha_to_one=False,
+// clip_sample=False) with the prediction 0.25 x + 0.1.
+TEST(Discrete, SamplesEpsilonWithZeroTerminalSnrWhereTheTimestepsHaveASignal) {
+  ScheduleConfig config{.sampler = Sampler::DDIM};
+  config.diffusion = {.beta_start = 0.00085,
+                      .beta_end = 0.012,
+                      .beta_schedule = BetaSchedule::SCALED_LINEAR,
+                      .rescale_betas_zero_snr = true,
+                      .prediction_type = Prediction::EPSILON,
+                      .timestep_spacing = Spacing::LEADING,
+                      .steps_offset = 1,
+                      .set_alpha_to_one = false};
+  const std::vector<std::pair<int64_t, std::vector<double>>> cases{
+      {4, {3.027994155883789, -2.1667861938476562, 6.491182804107666}},
+      {30, {15.289480209350586, -11.123871803283691, 32.898372650146484}}};
+  for (const auto& [steps, finals] : cases) {
+    const Schedule schedule = make_schedule(config, steps);
+    const auto found =
+        run(schedule, {1.0, -0.5, 2.0}, [](double x, double) { return 0.25 * x + 0.1; });
+    for (size_t i = 0; i < finals.size(); ++i) {
+      // float32 coefficients, and float32 in the reference: some 6e-8 a step.
+      EXPECT_NEAR(found[i], finals[i], 1e-5 * std::abs(finals[i]));
+    }
+  }
 }
 
 }  // namespace

@@ -81,6 +81,10 @@ Tensors unet_of_sd(int64_t text) {
 Tensors lora(const std::string& module) {
   return {{module + ".lora_down.weight", {2, 8}}, {module + ".lora_up.weight", {8, 2}}};
 }
+/// The pair of a layer with `width` inputs and outputs, in diffusers' names.
+Tensors first_query(const std::string& module, int64_t width) {
+  return {{module + ".lora_A.weight", {2, width}}, {module + ".lora_B.weight", {width, 2}}};
+}
 Tensors of_module(std::initializer_list<const char*> endings, Dims dims = {8, 2}) {
   Tensors out;
   for (const char* ending : endings) {
@@ -131,6 +135,37 @@ const std::vector<Case>& cases() {
         {"transformer.transformer_blocks.0.img_mlp.net.2.lora_A.weight", {4, 8}}}},
       {"Qwen-Image LoRA", {{"transformer_blocks.59.attn.to_q.lora_A.default.weight", {4, 8}}}},
       {"Qwen-Image LoRA", lora("lora_unet_transformer_blocks_0_img_mod_1")},
+      {"Flux.2 LoRA", lora("transformer.single_transformer_blocks.0.attn.to_qkv_mlp_proj")},
+      {"Flux.2 LoRA", lora("diffusion_model.single_blocks.47.linear1")},
+      {"Hunyuan Video LoRA", lora("lora_unet_double_blocks_0_img_mlp_fc1")},
+      {"Hunyuan Video LoRA", lora("diffusion_model.double_blocks.0.img_attn_qkv")},
+      {"Hunyuan Video LoRA", lora("transformer.transformer_blocks.0.attn.to_q") +
+                                 lora("transformer.single_transformer_blocks.39.attn.to_q")},
+      {"Hunyuan Video LoRA",
+       lora("transformer.context_embedder.token_refiner.refiner_blocks.0.attn.to_q")},
+      {"SD 3 LoRA", lora("lora_unet_joint_blocks_0_x_block_attn_qkv")},
+      {"SD 3 LoRA", first_query("transformer.transformer_blocks.0.attn.to_q", 1536)},
+      {"SD 3 LoRA", first_query("transformer.transformer_blocks.0.attn.to_q", 2432)},
+      {"LoRA", first_query("transformer.transformer_blocks.0.attn.to_q", 3072)},  // of Flux.1
+      {"Chroma LoRA", lora("diffusion_model.distilled_guidance_layer.layers.0.in_layer")},
+      {"HiDream LoRA", lora("diffusion_model.double_stream_blocks.0.block.attn1.to_q")},
+      {"AuraFlow LoRA", lora("transformer.joint_transformer_blocks.0.attn.to_q")},
+      {"Z-Image or Lumina 2 LoRA", lora("diffusion_model.layers.0.attention.to_q")},
+      {"Z-Image or Lumina 2 LoRA", lora("transformer.layers.0.attn.to_q")},
+      {"Mochi LoRA", lora("transformer.transformer_blocks.0.attn1.to_q") +
+                         lora("transformer.transformer_blocks.0.attn1.add_q_proj")},
+      {"LTX-2 LoRA", lora("diffusion_model.transformer_blocks.0.attn1.to_q") +
+                         lora("diffusion_model.transformer_blocks.0.audio_attn1.to_q")},
+      {"CogVideoX LoRA", first_query("transformer.transformer_blocks.0.attn1.to_q", 1920)},
+      {"CogVideoX LoRA", first_query("transformer.transformer_blocks.0.attn1.to_q", 3072)},
+      {"Sana LoRA", first_query("transformer.transformer_blocks.0.attn1.to_q", 2240)},
+      {"PixArt or Sana LoRA",
+       first_query("base_model.model.transformer_blocks.0.attn1.to_q", 1152)},
+      {"LTX-Video or Cosmos LoRA",
+       first_query("diffusion_model.transformer_blocks.0.attn1.to_q", 2048)},
+      {"Cosmos LoRA", lora("diffusion_model.blocks.0.self_attn.q_proj")},
+      {"Wan 2.1 VACE LoRA",
+       lora("diffusion_model.vace_blocks.0.self_attn.q") + lora("diffusion_model.blocks.0.ffn.0")},
       {"LoRA", lora("transformer.transformer_blocks.18.attn.to_q") +
                    lora("transformer.single_transformer_blocks.37.attn.to_q")},
       {"LoRA", lora("lora_unet_input_blocks_4_1_proj_in")},

@@ -1,5 +1,7 @@
 #include "kinema/checkpoints/checkpoint_folder.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
 #include <set>
@@ -106,6 +108,16 @@ std::string file_problem(const fs::path& folder, const io::Json& entry) {
 }
 
 }  // namespace
+
+std::string damage_text(const std::vector<Damage>& damaged) {
+  constexpr size_t kMost = 8;
+  std::string out;
+  for (size_t i = 0; i < damaged.size() && i < kMost; ++i) {
+    out += fmt::format("{}{}: {}", i == 0 ? "" : "; ", damaged[i].folder.string(),
+                       damaged[i].reason.substr(0, damaged[i].reason.find('\n')));
+  }
+  return damaged.size() > kMost ? fmt::format("{}; and {} more", out, damaged.size() - kMost) : out;
+}
 
 std::optional<int64_t> step_of(const std::string& name) {
   const bool digits = !name.empty() && name.size() <= 18 &&

@@ -27,6 +27,9 @@ struct Found {
   std::vector<Damage> damaged;  // newer ones that were skipped
 };
 
+/// For the second line of an error: `FOLDER: REASON; FOLDER: REASON; and 3 more`.
+std::string damage_text(const std::vector<Damage>& damaged);
+
 /// The checkpoints that are kept when a new one is complete.
 struct Keep {
   int64_t newest = 0;  // the number of newest checkpoints; 0: all

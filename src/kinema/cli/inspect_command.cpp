@@ -91,14 +91,18 @@ int print_contents(const std::string& path, bool json) {
     if (!contents.left_out.is_null()) {
       report.set("left_out", contents.left_out).set("causes", contents.causes);
     }
+    if (!contents.problem.empty()) {
+      report.set("problem", contents.problem);
+    }
     fmt::print("{}\n", report.dump());
-    return contents.bad_clips == 0 ? 0 : 1;
+    return contents.bad_clips == 0 && contents.problem.empty() ? 0 : 1;
   }
   for (const std::string& line : contents.lines) {
     fmt::print("{}\n", printable_line(line));
   }
   fmt::print("{}\n", printable_line(contents.summary));
   check_usable(path, contents.bad_clips, contents.parts);
+  check(contents.problem.empty(), "{}", contents.problem);
   return 0;
 }
 

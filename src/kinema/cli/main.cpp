@@ -19,6 +19,7 @@
 #include "kinema/cli/examples.h"
 #include "kinema/cli/processes.h"
 #include "kinema/cli/waiting.h"
+#include "kinema/core/address_space.h"
 #include "kinema/core/error.h"
 #include "kinema/core/folders.h"
 #include "kinema/jobs/process_setup.h"
@@ -118,9 +119,7 @@ int main(int argc, char** argv) {
     return fail(kinema::file_error_text(error));
   } catch (const std::system_error& error) {
     if (error.code() == std::errc::resource_unavailable_try_again) {
-      return fail(
-          "this process can make no more threads: raise its limit (`ulimit -u`, the pids "
-          "of a container)");
+      return fail("this process can make no more threads\n  " + kinema::thread_remedy());
     }
     // Other system errors come from printing.
     if (error.code() == std::errc::broken_pipe) {
@@ -128,7 +127,7 @@ int main(int argc, char** argv) {
     }
     return kinema::cli::fail_with("the output could not be written: " + error.code().message());
   } catch (const std::bad_alloc&) {
-    return fail("out of memory");
+    return fail("out of memory" + kinema::memory_remedy());
   } catch (const std::exception& error) {
     return fail(error.what());
   } catch (...) {

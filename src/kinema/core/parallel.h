@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "kinema/core/address_space.h"
 #include "kinema/core/error.h"
 
 namespace kinema {
@@ -39,10 +40,8 @@ std::jthread start_thread(Work work, Failed failed) {
           }
         });
   } catch (const std::system_error& error) {
-    fail(
-        "[threads] this process cannot make another thread: {}\n  raise its limit: `ulimit -u`, or "
-        "the number of processes (pids) that the container may have",
-        error.code().message());
+    fail("[threads] this process cannot make another thread: {}\n  {}", error.code().message(),
+         thread_remedy());
   }
 }
 

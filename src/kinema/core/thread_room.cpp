@@ -1,9 +1,11 @@
 #include "kinema/core/thread_room.h"
 
 #include <latch>
+#include <string>
 #include <thread>
 #include <vector>
 
+#include "kinema/core/address_space.h"
 #include "kinema/core/error.h"
 #include "kinema/core/parallel.h"
 
@@ -20,12 +22,12 @@ void check_thread_room(int threads, std::string_view who) {
   } catch (const Error&) {
     // The limit is reached; the check below reports it.
   }
+  const std::string remedy = static_cast<int>(made.size()) == threads ? "" : thread_remedy();
   over.count_down();
   check(static_cast<int>(made.size()) == threads,
         "[threads] this process can make {} more threads, but {} needs about {}, and ends the "
-        "process without them\n  raise its limit: `ulimit -u`, or the number of processes (pids) "
-        "that the container may have",
-        made.size(), who, threads);
+        "process without them\n  {}",
+        made.size(), who, threads, remedy);
 }
 
 }  // namespace kinema

@@ -16,6 +16,7 @@
 #include "kinema/core/trimmed.h"
 #include "kinema/data/dataset_type.h"
 #include "kinema/data/metadata.h"
+#include "kinema/io/file_format.h"
 #include "kinema/io/mapped_file.h"
 #include "kinema/media/media_name.h"
 #include "kinema/text/unicode.h"
@@ -92,7 +93,7 @@ class Walk {
   Listing take() { return std::move(out_); }
 
  private:
-  using Metadata = std::optional<fs::path>;
+  using ListPath = std::optional<fs::path>;  // of metadata
 
   /// Selects the split if the subfolders are named for several splits, including the requested one.
   void choose_splits() {
@@ -108,7 +109,7 @@ class Walk {
   }
 
   /// `above`: the nearest metadata in a parent folder.
-  void visit(const fs::path& folder, Metadata above) {
+  void visit(const fs::path& folder, ListPath above) {
     std::error_code error;
     if (!seen_.insert(fs::canonical(folder, error)).second) {
       return;  // a symbolic link to a parent
@@ -125,7 +126,7 @@ class Walk {
       return;
     }
     std::ranges::sort(paths);
-    for (const char* each : {"metadata.csv", "metadata.jsonl"}) {
+    for (const char* each : kMetadataFiles) {
       if (fs::is_regular_file(folder / each, error)) {
         above = folder / each;
       }
@@ -153,7 +154,11 @@ class Walk {
   }
 
   void read_list(const fs::path& path) {
-    for (MetadataRow& row : read_metadata(path, options_.caption_column)) {
+    Metadata metadata = read_metadata(path, options_.caption_column);
+    if (!metadata.note.empty()) {
+      out_.notes.push_back(fmt::format("{}: {}", name(path), metadata.note));
+    }
+    for (MetadataRow& row : metadata.rows) {
       CaptionedClip clip{path.parent_path() / row.file, std::move(row.caption), "", ""};
       keep(clip, [&] {
         clip.cause = kNotUtf8;
@@ -176,7 +181,7 @@ class Walk {
   }
 
   /// Adds a file that no metadata lists.
-  void look_at(const fs::path& path, const Metadata& list) {
+  void look_at(const fs::path& path, const ListPath& list) {
     const std::string file = path.filename().string();
     const bool image = media::is_image_name(file);
     if (!image && !media::is_video_name(file)) {
@@ -285,6 +290,9 @@ Listing list_folder(const fs::path& folder, const ListOptions& options) {
   const std::string ending = folder.extension().string();
   const bool is_packed = ending == ".gz" || ending == ".tgz" || ending == ".zst" ||
                          ending == ".bz2" || ending == ".xz" || ending == ".zip";
+  const io::FileFormat format = io::file_format(folder);
+  check(!format || is_packed, "[data] {}",
+        io::wrong_format_text(folder.string(), format, "a folder of clips"));
   check(fs::is_directory(folder), "[data] {} is not a folder{}", folder.string(),
         is_packed ? "\n  unpack it: tars are read as they are, compressed ones are not" : "");
   Listing out = Walk(folder, options).take();
@@ -329,11 +337,11 @@ fs::path inside(const fs::path& root, const fs::path& base, const std::string& f
 
 void check_caption(const std::string& caption, const std::string& where) {
   const size_t bad = text::invalid_utf8_at(caption);
-  check(
-      bad == std::string::npos,
-      "[data] {}: the caption is no UTF-8 (byte {:#04x} at {})\n  `iconv -f latin1 -t utf-8` makes "
-      "UTF-8 of what old editors write",
-      where, bad == std::string::npos ? 0 : static_cast<unsigned char>(caption[bad]), bad);
+  check(bad == std::string::npos, "[data] {}: the caption is no UTF-8 (byte {:#04x} at {})\n  {}",
+        where, bad == std::string::npos ? 0 : static_cast<unsigned char>(caption[bad]), bad,
+        text::is_utf16(caption)
+            ? text::kUtf16Remedy
+            : "`iconv -f latin1 -t utf-8` makes UTF-8 of what old editors write");
 }
 
 }  // namespace kinema::data

@@ -39,7 +39,7 @@ struct Listing {
 };
 
 /// Clips of a folder and its subfolders, following links. A folder's captions are in its
-/// `metadata.jsonl` or `metadata.csv`, or in that of the nearest parent folder (with file names
+/// `metadata.jsonl`, `.csv`, `.tsv` or `.parquet`, or in that of the nearest parent folder (with file names
 /// relative to the metadata's folder); without metadata, in a `.txt` of the clip's name, else a
 /// `.caption`. Hidden files are ignored.
 ///

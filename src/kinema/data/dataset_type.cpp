@@ -2,7 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
 #include <map>
+#include <string_view>
 #include <system_error>
 
 #include "kinema/core/quantities.h"
@@ -19,8 +22,10 @@ std::string dataset_type_of(const std::vector<std::string>& names) {
   for (const std::string& name : names) {
     const std::string extension = fs::path(name).extension().string();
     clips = clips || media::is_video_name(name) || media::is_image_name(name) ||
-            extension == ".tar" || extension == ".jsonl" || extension == ".csv";
-    tables = tables || extension == ".parquet" || extension == ".arrow";
+            extension == ".tar" || extension == ".jsonl" || extension == ".csv" || extension == ".tsv";
+    // The captions of pictures in the same folder, not a table with pictures.
+    const bool is_list = fs::path(name).filename() == "metadata.parquet";
+    tables = tables || (extension == ".parquet" && !is_list) || extension == ".arrow";
     records = records || extension.starts_with(".tfrec");
   }
   return records ? "tfrecord" : tables ? "hf" : clips ? "videos" : "";
@@ -42,7 +47,18 @@ std::vector<std::string> file_names(const fs::path& folder) {
   return out;
 }
 
-std::string unread_pictures(const std::vector<std::string>& names) {
+namespace {
+
+bool is_archive_name(const std::string& name) {
+  constexpr std::array<std::string_view, 7> kEndings = {".zip", ".7z",  ".rar", ".tgz",
+                                                        ".bz2", ".xz",  ".zst"};
+  const std::string extension = fs::path(name).extension().string();
+  return std::ranges::find(kEndings, extension) != kEndings.end();
+}
+
+}  // namespace
+
+std::string unread_files(const std::vector<std::string>& names) {
   std::map<std::string, int64_t> counts;
   for (const std::string& name : names) {
     if (const std::string format = media::unread_image_name(name); !format.empty()) {
@@ -53,17 +69,21 @@ std::string unread_pictures(const std::vector<std::string>& names) {
   for (const auto& [format, count] : counts) {
     found += (found.empty() ? "" : " and ") + counted(count, format + " picture");
   }
-  return found.empty()
+  if (!found.empty()) {
+    return fmt::format("it holds {}, which {} not read: convert to PNG or JPEG", found,
+                       found.starts_with("1 ") && counts.size() == 1 ? "is" : "are");
+  }
+  const auto packed = std::ranges::find_if(names, is_archive_name);
+  return packed == names.end()
              ? ""
-             : fmt::format("it holds {}, which {} not read: convert to PNG or JPEG", found,
-                           found.starts_with("1 ") && counts.size() == 1 ? "is" : "are");
+             : fmt::format("it holds {}, an archive, which is not read: unpack it", *packed);
 }
 
 std::string other_type_hint(const fs::path& folder, const std::string& type) {
   const std::vector<std::string> names = file_names(folder);
   const std::string found = dataset_type_of(names);
   if (found.empty() || found == type) {
-    return found.empty() ? unread_pictures(names) : "";
+    return found.empty() ? unread_files(names) : "";
   }
   return fmt::format("it holds {}: dataset_type={} reads them",
                      found == "videos" ? "videos or images"

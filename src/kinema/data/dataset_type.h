@@ -14,9 +14,9 @@ std::string dataset_type_of(const std::vector<std::string>& names);
 /// thousands, which is enough to identify the kind.
 std::vector<std::string> file_names(const std::filesystem::path& folder);
 
-/// `it holds 3 HEIC pictures, which are not read: ...` with a remedy; empty if there are no
-/// pictures of unsupported formats.
-std::string unread_pictures(const std::vector<std::string>& names);
+/// `it holds 3 HEIC pictures, which are not read: ...` with a remedy, else the same of an archive;
+/// empty if there are neither.
+std::string unread_files(const std::vector<std::string>& names);
 
 /// `holds videos: dataset_type=videos reads them`, for an error about a folder of another kind;
 /// empty if the kind is unknown or the same.

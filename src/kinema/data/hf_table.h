@@ -33,6 +33,9 @@ class HfTable {
   HfTable(HfTable&&) noexcept;
   ~HfTable();
 
+  /// The names of a file's columns. Throws the Errors of the constructor.
+  static std::vector<std::string> columns_of(const std::filesystem::path& path);
+
   int64_t rows() const;
   const std::filesystem::path& path() const;
   /// Of a row: text, or the first text of a list. Throws an Error with the row.

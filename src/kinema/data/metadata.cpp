@@ -4,11 +4,14 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
 
 #include "kinema/core/error.h"
 #include "kinema/core/trimmed.h"
+#include "kinema/data/hf_table.h"
 #include "kinema/io/json.h"
 #include "kinema/io/mapped_file.h"
+#include "kinema/text/unicode.h"
 
 namespace kinema::data {
 namespace {
@@ -73,13 +76,22 @@ struct CsvRow {
   std::vector<std::string> fields;
 };
 
-// RFC 4180: fields may be quoted, with quotes doubled inside, and then contain commas and line
-// breaks.
-std::vector<CsvRow> parse_csv(std::string_view text, const std::string& source) {
+/// A text of rows. RFC 4180: fields may be quoted, with quotes doubled inside, and then contain
+/// separators and line breaks.
+struct Csv {
+  std::string_view text;
+  std::string source;
+  char separator = ',';
+  int first_line = 1;
+};
+
+/// The rows, at most `most`.
+std::vector<CsvRow> parse_csv(const Csv& csv, size_t most = SIZE_MAX) {
   std::vector<CsvRow> rows;
-  int line = 1;
+  const std::string_view text = csv.text;
+  int line = csv.first_line;
   size_t at = 0;
-  while (at < text.size()) {
+  while (at < text.size() && rows.size() < most) {
     CsvRow row{line, {""}};
     bool quoted = false;
     for (; at < text.size(); ++at) {
@@ -95,7 +107,7 @@ std::vector<CsvRow> parse_csv(std::string_view text, const std::string& source) 
         }
       } else if (c == '"' && row.fields.back().empty()) {
         quoted = true;
-      } else if (c == ',') {
+      } else if (c == csv.separator) {
         row.fields.emplace_back();
       } else if (c == '\n') {
         ++at;
@@ -104,7 +116,7 @@ std::vector<CsvRow> parse_csv(std::string_view text, const std::string& source) 
         row.fields.back() += c;
       }
     }
-    check(!quoted, "[data] {}:{}: a quoted field does not end", source, row.line);
+    check(!quoted, "[data] {}:{}: a quoted field does not end", csv.source, row.line);
     if (row.fields.size() > 1 || !trimmed(row.fields[0]).empty()) {
       rows.push_back(std::move(row));
     }
@@ -112,22 +124,97 @@ std::vector<CsvRow> parse_csv(std::string_view text, const std::string& source) 
   return rows;
 }
 
-std::vector<MetadataRow> from_csv(std::string_view text, const std::string& path,
-                                  const std::string& caption_column) {
-  const std::vector<CsvRow> rows = parse_csv(text, path);
+bool has_name(const std::vector<std::string>& there, const std::vector<std::string>& wanted) {
+  return std::ranges::any_of(
+      wanted, [&](const std::string& name) { return std::ranges::count(there, name) > 0; });
+}
+
+/// The separator for which the first line has the names of a file and a caption; else the one that
+/// makes most fields of it.
+char separator_of(Csv csv, const std::string& caption_column) {
+  constexpr std::array kSeparators = {',', ';', '\t', '|'};
+  char best = ',';
+  size_t most = 0;
+  for (const char each : kSeparators) {
+    csv.separator = each;
+    std::vector<std::string> names;
+    try {
+      for (const CsvRow& first : parse_csv(csv, 1)) {
+        names = first.fields;
+      }
+    } catch (const Error&) {
+      continue;  // a quote without an end, for this separator
+    }
+    if (has_name(names, file_names()) && has_name(names, caption_names(caption_column))) {
+      return each;
+    }
+    if (names.size() > most) {
+      most = names.size();
+      best = each;
+    }
+  }
+  return best;
+}
+
+/// Takes the line `sep=;` of spreadsheets from the beginning.
+bool take_separator_line(Csv& csv) {
+  constexpr std::string_view kBegin = "sep=";
+  const size_t end = csv.text.find('\n');
+  if (!csv.text.starts_with(kBegin) || end == std::string_view::npos ||
+      trimmed(csv.text.substr(0, end)).size() > kBegin.size() + 1) {
+    return false;
+  }
+  csv.separator = csv.text[kBegin.size()];
+  csv.text.remove_prefix(end + 1);
+  csv.first_line = 2;
+  return true;
+}
+
+std::string_view separator_word(char separator) {
+  return separator == ',' ? "comma" : separator == ';' ? "semicolon" : separator == '\t' ? "tab"
+                                                                                         : "bar";
+}
+
+Metadata from_csv(std::string_view text, const std::string& path,
+                  const std::string& caption_column) {
+  Csv csv{.text = text, .source = path};
+  if (!take_separator_line(csv)) {
+    csv.separator = separator_of(csv, caption_column);
+  }
+  const std::vector<CsvRow> rows = parse_csv(csv);
   check(!rows.empty(), "[data] {} is empty; `file_name,{}` was expected in its first line", path,
         caption_column);
   const std::vector<std::string>& header = rows[0].fields;
   const std::string first = path + ": the first line";
   const size_t file = find_name(header, file_names(), first, "column ");
   const size_t caption = find_name(header, caption_names(caption_column), first, "column ");
-  std::vector<MetadataRow> out;
+  Metadata out;
+  const bool is_usual = csv.separator == (path.ends_with(".tsv") ? '\t' : ',');
+  out.note = is_usual ? "" : fmt::format("its separator is a {}", separator_word(csv.separator));
   for (size_t i = 1; i < rows.size(); ++i) {
     std::string where = path + ":" + std::to_string(rows[i].line);
     check(rows[i].fields.size() == header.size(),
           "[data] {} has {} fields but the first line has {}", where, rows[i].fields.size(),
           header.size());
-    out.push_back({std::move(where), rows[i].fields[file], rows[i].fields[caption]});
+    out.rows.push_back({std::move(where), rows[i].fields[file], rows[i].fields[caption]});
+  }
+  return out;
+}
+
+std::vector<MetadataRow> from_parquet(const fs::path& path, const std::string& caption_column) {
+  const std::vector<std::string> columns = HfTable::columns_of(path);
+  const size_t file = find_name(columns, file_names(), path.string(), "column ");
+  const size_t caption = find_name(columns, caption_names(caption_column), path.string(), "column ");
+  const HfTable table(path, columns[file], columns[caption]);
+  std::vector<MetadataRow> out;
+  for (int64_t row = 0; row < table.rows(); ++row) {
+    const MediaCell cell = table.media(row);
+    check(cell.bytes.empty(),
+          "[data] {}: `{}` holds the pictures themselves, expected names of files\n  "
+          "dataset_type=hf reads them",
+          path.string(), columns[file]);
+    out.push_back(
+        {fmt::format("{} row {}", path.string(), row), cell.path, table.caption(row)});
   }
   return out;
 }
@@ -140,13 +227,20 @@ std::vector<std::string> caption_names(const std::string& caption_column) {
              : std::vector<std::string>{caption_column};
 }
 
-std::vector<MetadataRow> read_metadata(const fs::path& path, const std::string& caption_column) {
+Metadata read_metadata(const fs::path& path, const std::string& caption_column) {
+  const std::string extension = path.extension().string();
+  if (extension == ".parquet") {
+    return {.rows = from_parquet(path, caption_column), .note = ""};
+  }
   std::string text = io::read_text(path);
+  check(!text::is_utf16(text), "[data] {0} is UTF-16, expected UTF-8\n  {1}", path.string(),
+        text::kUtf16Remedy);
   if (text.starts_with("\xef\xbb\xbf")) {
     text.erase(0, 3);  // the byte order mark of spreadsheets
   }
-  return path.extension() == ".csv" ? from_csv(text, path.string(), caption_column)
-                                    : from_jsonl(text, path.string(), caption_column);
+  return extension == ".jsonl"
+             ? Metadata{.rows = from_jsonl(text, path.string(), caption_column), .note = ""}
+             : from_csv(text, path.string(), caption_column);
 }
 
 }  // namespace kinema::data

@@ -1,10 +1,11 @@
 #pragma once
 
+#include <array>
 #include <filesystem>
 #include <string>
 #include <vector>
 
-/// Lists of clips with captions: `metadata.jsonl` and `metadata.csv`.
+/// Lists of clips with captions: `metadata.jsonl`, `.csv`, `.tsv` and `.parquet`.
 namespace kinema::data {
 
 /// The entry of one clip.
@@ -14,12 +15,21 @@ struct MetadataRow {
   std::string caption;
 };
 
-/// Entries of a metadata.jsonl (one object per line) or metadata.csv (RFC 4180, with a header). The
-/// clip's field is `file_name`, `video`, `path` or another usual name; the caption's is
-/// `caption_column`, or, if that is `text`, another usual name. Throws an Error with path and line,
-/// and with the existing names if one is missing.
-std::vector<MetadataRow> read_metadata(const std::filesystem::path& path,
-                                       const std::string& caption_column);
+struct Metadata {
+  std::vector<MetadataRow> rows;
+  std::string note;  // a line for the user about an unusual format; mostly empty
+};
+
+/// The names of metadata files, by increasing priority.
+inline constexpr std::array<const char*, 4> kMetadataFiles = {"metadata.parquet", "metadata.tsv",
+                                                              "metadata.csv", "metadata.jsonl"};
+
+/// Entries of a .jsonl (one object per line), .csv or .tsv (RFC 4180, with a header, whose names
+/// tell the separator: a comma, a semicolon, a tab or a bar) or .parquet file. The clip's field is
+/// `file_name`, `video`, `path` or another usual name; the caption's is `caption_column`, or, if
+/// that is `text`, another usual name. Throws an Error with path and line, and with the existing
+/// names if one is missing.
+Metadata read_metadata(const std::filesystem::path& path, const std::string& caption_column);
 
 /// The names of the caption's field, by priority.
 std::vector<std::string> caption_names(const std::string& caption_column);

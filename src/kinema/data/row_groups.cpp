@@ -11,6 +11,8 @@
 #include <exception>
 #include <string_view>
 
+#include "kinema/io/file_format.h"
+
 namespace kinema::data {
 namespace {
 
@@ -178,7 +180,11 @@ std::unique_ptr<RowGroups> open_row_groups(std::span<const std::byte> bytes,
   auto buffer = std::make_shared<arrow::Buffer>(reinterpret_cast<const uint8_t*>(bytes.data()),
                                                 static_cast<int64_t>(bytes.size()));
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  if (text.starts_with("PAR1")) {
+  const io::FileFormat format = io::file_format(bytes);
+  const bool is_parquet = text.starts_with("PAR1");
+  check(is_parquet || text.starts_with("ARROW1") || !format, "[hf] {}",
+        io::wrong_format_text(where, format, "Parquet or Arrow"));
+  if (is_parquet) {
     return std::make_unique<ParquetGroups>(std::move(buffer), where, pool);
   }
   return std::make_unique<ArrowGroups>(std::move(buffer), where, small, pool);

@@ -35,10 +35,8 @@ void check_transformer(const fs::path& path) {
   weights::check_folder(path, networks::open(path)->parameters({}));
 }
 
-/// Checks all parts of a checkpoint.
-void check_checkpoint(const fs::path& path) {
-  const std::string problem = checkpoints::manifest_problem(path);
-  check(problem.empty(), "{}: {}", path.string(), problem);
+/// Checks the networks of a checkpoint.
+void check_weights(const fs::path& path) {
   bool has_weights = false;
   for (const std::string& part : training::weights_parts(path)) {
     for (const fs::path& folder : {path / part, path / training::average_part(part)}) {
@@ -56,6 +54,13 @@ void check_checkpoint(const fs::path& path) {
   check(has_weights, "{} holds neither transformer/ nor adapter/", path.string());
 }
 
+/// Checks all parts of a checkpoint.
+void check_checkpoint(const fs::path& path) {
+  const std::string problem = checkpoints::manifest_problem(path);
+  check(problem.empty(), "{}: {}", path.string(), problem);
+  check_weights(path);
+}
+
 /// The folder of a run's checkpoints, from the run's folder or itself; empty for other folders.
 fs::path checkpoints_of(const fs::path& path) {
   if (fs::is_directory(path / "checkpoints")) {
@@ -68,12 +73,21 @@ fs::path checkpoints_of(const fs::path& path) {
 
 std::string accept_checkpoints(const fs::path& path) {
   const checkpoints::CheckpointFolder folder(path);
-  check(!folder.steps().empty(), "{} holds no checkpoint", path.string());
-  for (const int64_t step : folder.steps()) {
-    check_checkpoint(folder.path(step));
+  const std::vector<int64_t> steps = folder.steps();
+  check(!steps.empty(), "{} holds no checkpoint", path.string());
+  std::vector<checkpoints::Damage> damaged;
+  for (const int64_t step : steps) {
+    if (const std::string problem = checkpoints::manifest_problem(folder.path(step));
+        !problem.empty()) {
+      damaged.push_back({folder.path(step), problem});
+    }
   }
-  return counted(static_cast<int64_t>(folder.steps().size()), "checkpoint") + " of " +
-         path.string();
+  check(damaged.empty(), "[inspect] {} of {} cannot be used\n  {}", damaged.size(),
+        counted(std::ssize(steps), "checkpoint"), checkpoints::damage_text(damaged));
+  for (const int64_t step : steps) {
+    check_weights(folder.path(step));
+  }
+  return counted(std::ssize(steps), "checkpoint") + " of " + path.string();
 }
 
 /// An empty path needs no check.

@@ -13,6 +13,7 @@
 #include "kinema/inspection/folders.h"
 #include "kinema/io/event_file.h"
 #include "kinema/io/example_proto.h"
+#include "kinema/io/file_format.h"
 #include "kinema/io/model_folder.h"
 #include "kinema/io/safetensors.h"
 #include "kinema/io/tfrecord.h"
@@ -103,11 +104,14 @@ Contents list_safetensors(const fs::path& path) {
 }
 
 Contents list_gguf(const fs::path& path) {
-  const io::GgufFile file = io::GgufFile::open(path);
-  Contents out{.summary = "GGUF file: "};
+  const std::vector<io::GgufFile> files = io::open_gguf(path);
+  Contents out{.summary = files.size() == 1 ? "GGUF file: "
+                                            : fmt::format("GGUF in {} files: ", files.size())};
   std::vector<const io::TensorView*> tensors;
-  for (const io::TensorView& tensor : file.tensors()) {
-    tensors.push_back(&tensor);
+  for (const io::GgufFile& file : files) {
+    for (const io::TensorView& tensor : file.tensors()) {
+      tensors.push_back(&tensor);
+    }
   }
   add_tensors(out, tensors);
   return out;
@@ -192,10 +196,22 @@ Contents list_records(const fs::path& path) {
 /// A folder of checkpoints, newest last, with their validity.
 Contents list_checkpoints(const fs::path& path) {
   const checkpoints::CheckpointFolder folder(path);
-  Contents out{.summary = counted(static_cast<int64_t>(folder.steps().size()), "checkpoint")};
-  for (const int64_t step : folder.steps()) {
+  const std::vector<int64_t> steps = folder.steps();
+  Contents out{.summary = counted(std::ssize(steps), "checkpoint")};
+  std::vector<checkpoints::Damage> damaged;
+  for (const int64_t step : steps) {
     const std::string problem = checkpoints::manifest_problem(folder.path(step));
     out.add(fmt::format("step {}: {}", step, problem.empty() ? "valid" : problem));
+    if (!problem.empty()) {
+      damaged.push_back({folder.path(step), problem});
+    }
+  }
+  if (!damaged.empty()) {
+    out.summary += fmt::format(", {} corrupt", damaged.size());
+  }
+  if (!steps.empty() && damaged.size() == steps.size()) {
+    out.problem = fmt::format("[inspect] {} has no valid checkpoint\n  {}", path.string(),
+                              checkpoints::damage_text(damaged));
   }
   return out;
 }
@@ -255,6 +271,9 @@ Contents contents(const fs::path& path, const ClipProgress& progress) {
     return {std::move(table->summary),    std::move(table->lines),    table->report.at("clips"),
             table->report.at("left_out"), table->report.at("causes"), std::ssize(table->bad)};
   }
+  const io::FileFormat format = io::file_format(path);
+  check(!format, "[inspect] {}",
+        io::wrong_format_text(path.string(), format, "weights, clips, a run or a data set"));
   check(fs::is_directory(path),
         "{} is no safetensors or TFRecord file, video, model folder, pipeline, run or data set",
         path.string());

@@ -19,6 +19,7 @@ struct Contents {
   io::Json left_out;      // of data sets of clips
   io::Json causes;        // of these: reasons of skipped clips and files -> number
   int64_t bad_clips = 0;  // that cannot be used
+  std::string problem;    // why no command can use the path, although its contents are listed
 
   void add_tensor(const std::string& name, const Shape& shape);
   void add(std::string line);

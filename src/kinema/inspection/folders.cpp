@@ -6,6 +6,7 @@
 #include "kinema/core/quantities.h"
 #include "kinema/data/dataset_type.h"
 #include "kinema/data/record.h"
+#include "kinema/io/file_format.h"
 #include "kinema/io/tfrecord.h"
 #include "kinema/media/check.h"
 #include "kinema/networks/check_path.h"
@@ -19,6 +20,14 @@ bool is_checkpoint(const fs::path& path) { return fs::exists(path / "train_state
 bool is_pipeline_without_index(const fs::path& path) {
   return media::path_kind(path) == media::PathKind::Unknown &&
          !networks::parts_without_index(path).empty();
+}
+
+/// Why a folder with this file is no data set.
+std::string unread_line(const fs::path& file) {
+  const io::FileFormat format = io::file_format(file);
+  return fmt::format("it holds files like {}, {}which kinema does not read{}{}",
+                     file.filename().string(), format ? fmt::format("{}, ", format.name) : "",
+                     format.remedy.empty() ? "" : "\n  ", format.remedy);
 }
 
 int64_t check_records(const fs::path& path) {
@@ -50,7 +59,7 @@ std::string check_records_folder(const fs::path& path) {
   for (const fs::path& file : files) {
     names.push_back(file.filename().string());
   }
-  const std::string unread = data::unread_pictures(names);
+  const std::string unread = data::unread_files(names);
   names = io::shards_of(std::move(names));
   for (const std::string& name : names) {
     try {
@@ -58,8 +67,7 @@ std::string check_records_folder(const fs::path& path) {
     } catch (const Error&) {  // records may have any name, and be gzip files
       check(media::path_kind(path / name) == media::PathKind::TfRecord,
             "{} is no model folder, pipeline, run or data set: {}", path.string(),
-            unread.empty() ? fmt::format("it holds files like {}, which kinema does not read", name)
-                           : unread);
+            unread.empty() ? unread_line(path / name) : unread);
       throw;
     }
   }

@@ -12,6 +12,7 @@
 #include "kinema/core/bf16.h"
 #include "kinema/core/error.h"
 #include "kinema/io/atomic_write.h"
+#include "kinema/io/file_format.h"
 
 namespace kinema::io {
 
@@ -23,6 +24,8 @@ constexpr size_t kMostAxes = 8;
 /// Prefix of the metadata with shapes of more than ggml's four axes, in some writers.
 constexpr std::string_view kShapeKey = "comfy.gguf.orig_shape.";
 
+constexpr std::string_view kSplitKey = "split.";
+
 /// Type numbers of metadata.
 enum class Kind : uint32_t { U8, I8, U16, I16, U32, I32, F32, BOOL, STRING, ARRAY, U64, I64, F64 };
 
@@ -30,6 +33,8 @@ size_t width(Kind kind) {
   constexpr std::array<size_t, 13> kWidths{1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8};
   return kWidths[static_cast<size_t>(kind)];
 }
+
+bool is_integer(Kind kind) { return kind <= Kind::I32; }
 
 }  // namespace
 
@@ -39,7 +44,10 @@ class GgufReader {
       : bytes_(bytes), source_(std::move(source)) {}
 
   GgufFile read() {
-    check(take(4) == kMagic, "[gguf] {} does not begin with GGUF", source_);
+    const FileFormat format = file_format(bytes_);
+    const bool is_gguf = take(4) == kMagic;
+    check(is_gguf || !format, "[gguf] {}", wrong_format_text(source_, format, "GGUF"));
+    check(is_gguf, "[gguf] {} does not begin with GGUF", source_);
     const auto version = number<uint32_t>();
     constexpr uint32_t kSwapped2 = 0x02000000;
     constexpr uint32_t kSwapped3 = 0x03000000;
@@ -120,9 +128,36 @@ class GgufReader {
       alignment_ = number<uint32_t>();
       check(std::has_single_bit(alignment_) && alignment_ <= (1U << 20),
             "[gguf] {}: the alignment {} is no power of two", source_, alignment_);
+    } else if (key.starts_with(kSplitKey) && is_integer(type)) {
+      split(key.substr(kSplitKey.size()), integer(type));
     } else {
       take(width(type));
     }
+  }
+
+  /// A number of at most four bytes, as the splits' are.
+  int64_t integer(Kind type) {
+    switch (type) {
+      case Kind::U8:
+        return number<uint8_t>();
+      case Kind::U16:
+        return number<uint16_t>();
+      case Kind::U32:
+        return number<uint32_t>();
+      case Kind::I8:
+        return number<int8_t>();
+      case Kind::I16:
+        return number<int16_t>();
+      default:
+        return number<int32_t>();
+    }
+  }
+
+  void split(std::string_view key, int64_t value) {
+    GgufFile::Split& split = out_.split_;
+    split.number = key == "no" ? value : split.number;
+    split.count = key == "count" ? value : split.count;
+    split.tensors = key == "tensors.count" ? value : split.tensors;
   }
 
   void array(const std::string& key) {

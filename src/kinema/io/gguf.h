@@ -32,6 +32,13 @@ class GgufFile {
   const std::vector<TensorView>& tensors() const { return tensors_; }
   /// Metadata whose values are text: `general.architecture`, ...
   const std::map<std::string, std::string>& texts() const { return texts_; }
+  /// The position of the file in a model that is split over several (llama.cpp's gguf-split).
+  struct Split {
+    int64_t number = 0;  // from 0
+    int64_t count = 1;
+    int64_t tensors = -1;  // of all files; -1: unknown
+  };
+  const Split& split() const { return split_; }
   const std::string& path() const { return path_; }
   void check_intact() const { file_.check_intact(); }
   /// Throws an Error with the first tensor that has a non-finite scale; reads all blocks.
@@ -44,7 +51,12 @@ class GgufFile {
   std::vector<TensorView> tensors_;
   std::vector<GgmlType> types_;  // of the tensors
   std::map<std::string, std::string> texts_;
+  Split split_;
 };
+
+/// The file, or all files `NAME-00001-of-00003.gguf`, ... of a split model, in order, if it is one of
+/// them. Throws the Errors of GgufFile::open, and an Error if a file is missing or of another model.
+std::vector<GgufFile> open_gguf(const std::filesystem::path& path);
 
 /// One tensor to write: `values` is called once, when the tensor is written, and returns all
 /// values.

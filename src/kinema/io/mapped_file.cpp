@@ -9,6 +9,7 @@
 #include <cstring>
 #include <utility>
 
+#include "kinema/core/address_space.h"
 #include "kinema/core/error.h"
 #include "kinema/io/descriptor.h"
 #include "kinema/io/mapping_guard.h"
@@ -51,7 +52,8 @@ MappedFile MappedFile::open(const std::filesystem::path& path) {
   if (data == MAP_FAILED) {
     const int reason = errno;
     const size_t size = std::exchange(file.size_, 0);
-    fail("[io] cannot map {} ({} bytes): {}", file.path_, size, std::strerror(reason));
+    fail("[io] cannot map {} ({} bytes): {}{}", file.path_, size, std::strerror(reason),
+         reason == ENOMEM ? memory_remedy() : "");
   }
   file.data_ = static_cast<const std::byte*>(data);
   file.guard_ = mapping_guard::add(file.data_, file.size_);

@@ -12,6 +12,7 @@
 #include "kinema/core/error.h"
 #include "kinema/core/printable.h"
 #include "kinema/io/atomic_write.h"
+#include "kinema/io/file_format.h"
 
 namespace kinema::io {
 namespace {
@@ -256,6 +257,9 @@ uint64_t header_length(std::span<const std::byte> bytes, const std::string& path
         "[safetensors] {} is a web page, not weights\n  the server answered with it in the file's "
         "place: it says why",
         path);
+  const FileFormat format = file_format(bytes);
+  check(length <= kMaxHeaderBytes || !format, "[safetensors] {}",
+        wrong_format_text(path, format, "safetensors"));
   check(length <= kMaxHeaderBytes,
         "[safetensors] {}: the header claims {} bytes, more than the format's limit of {}", path,
         length, kMaxHeaderBytes);

@@ -7,6 +7,7 @@
 #include "kinema/core/error.h"
 #include "kinema/io/event_file.h"
 #include "kinema/io/example_proto.h"
+#include "kinema/io/file_format.h"
 #include "kinema/io/model_folder.h"
 #include "kinema/io/safetensors.h"
 #include "kinema/io/tfrecord.h"
@@ -121,8 +122,13 @@ std::string check_path(const fs::path& path) {
     }
     case PathKind::Pipeline:
       return check_pipeline(path);
-    default:
+    default: {
+      const io::FileFormat format = io::file_format(path);
+      check(!format, "[io] {}",
+            io::wrong_format_text(path.string(), format,
+                                  "a safetensors file, model folder, TFRecord file or video"));
       fail("[io] {} is no safetensors file, model folder, TFRecord file or video", path.string());
+    }
   }
 }
 

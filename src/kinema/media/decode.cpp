@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "kinema/core/error.h"
+#include "kinema/io/file_format.h"
 #include "kinema/io/mapped_file.h"
 #include "kinema/media/av.h"
 #include "kinema/media/image.h"
@@ -185,6 +186,9 @@ class Decoder {
     av_dict_set(&settings, "format_whitelist", formats, 0);
     const int opened = avformat_open_input(&input_.format, nullptr, nullptr, &settings);
     av_dict_free(&settings);
+    const io::FileFormat is = io::file_format(bytes);
+    check(opened >= 0 || !is || is.is_media, "[video] {}",
+          io::wrong_format_text(path_, is, "a video"));
     check(opened >= 0, "[video] cannot read {}: {} (is it truncated, or not a {}?)", path_,
           av::reason(opened), is_image(bytes) || is_image_name(path_) ? "picture" : "video");
     const int found = avformat_find_stream_info(input_.format, nullptr);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "kinema/core/error.h"
+#include "kinema/io/file_format.h"
 #include "kinema/io/mapped_file.h"
 #include "kinema/media/avif.h"
 #include "kinema/media/decode.h"
@@ -120,19 +121,6 @@ HostArray decoded(std::span<const std::byte> bytes, const std::string& name,
       .frames;
 }
 
-/// The name of an unsupported format, by its first bytes: a HEIF file (ISO/IEC 23008-12) with HEVC,
-/// or JPEG XL, bare or in boxes (ISO/IEC 18181-2). Empty for others.
-std::string_view unread_format(std::span<const std::byte> bytes) {
-  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  if (text.starts_with("\xff\x0a") || text.substr(0, 12).find("JXL ") == 4) {
-    return "JPEG XL";
-  }
-  constexpr std::array<std::string_view, 6> kBrands{"heic", "heix", "hevc", "heim", "heis", "mif1"};
-  const bool is_heif = text.size() > 12 && text.substr(4, 4) == "ftyp" &&
-                       std::ranges::find(kBrands, text.substr(8, 4)) != kBrands.end();
-  return is_heif ? "HEIC" : "";
-}
-
 bool is_video(std::span<const std::byte> bytes, const std::string& name) {
   try {
     return probe_video(bytes, name).frames > 0;
@@ -147,9 +135,9 @@ auto with_name(std::span<const std::byte> bytes, const std::string& name, const 
   try {
     return read();
   } catch (const Error& error) {
-    check(unread_format(bytes).empty(),
-          "[image] {} is {}, which is not read\n  save it as PNG, JPEG or AVIF", name,
-          unread_format(bytes));
+    const io::FileFormat format = io::file_format(bytes);
+    check(is_image(bytes) || !format || format.is_media, "[image] {}",
+          io::wrong_format_text(name, format, "a picture that kinema reads"));
     check(is_image(bytes) || !is_video(bytes, name), "[image] {} is a video, expected a picture",
           name);
     check(!is_animation(bytes) && error.what() != std::string_view("it is an animation"),

@@ -32,10 +32,25 @@ bool is_image_name(const std::string& name) {
 }
 
 std::string unread_image_name(const std::string& name) {
+  struct Format {
+    std::string_view name;
+    std::array<std::string_view, 10> extensions;
+  };
+  constexpr std::array<Format, 7> kUnread{{
+      {"HEIC", {".heic", ".heif", ".hif"}},
+      {"JPEG XL", {".jxl"}},
+      {"JPEG 2000", {".jp2", ".j2k", ".j2c", ".jpc", ".jpf", ".jpx"}},
+      {"Photoshop", {".psd", ".psb"}},
+      {"HDR", {".exr", ".hdr"}},
+      {"SVG", {".svg"}},
+      {"raw", {".cr2", ".cr3", ".nef", ".arw", ".dng", ".raf", ".orf", ".rw2", ".pef", ".srw"}},
+  }};
   const std::string extension = lower_extension(name);
-  return extension == ".heic" || extension == ".heif" || extension == ".hif" ? "HEIC"
-         : extension == ".jxl"                                               ? "JPEG XL"
-                                                                             : "";
+  const auto* found = std::ranges::find_if(kUnread, [&](const Format& each) {
+    return !extension.empty() &&
+           std::ranges::find(each.extensions, extension) != each.extensions.end();
+  });
+  return found == kUnread.end() ? "" : std::string(found->name);
 }
 
 }  // namespace kinema::media

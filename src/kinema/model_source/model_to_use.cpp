@@ -199,7 +199,8 @@ ModelToUse pretrained_or_trained(const config::Config& config, const Job& job) {
         }
       }
     } while (found.step);
-    check(found.damaged.empty(), "[generate] {} contains no valid checkpoint",
+    check(found.damaged.empty(),
+          "[run_name] {} contains no valid checkpoint\n  restore one, or use another run_name",
           checkpoints.path().string());
   }
   const auto [transformer, transformer_2] = named_transformers(config);

@@ -12,6 +12,7 @@
 #include <fstream>
 #include <thread>
 
+#include "kinema/core/address_space.h"
 #include "kinema/core/error.h"
 
 namespace kinema::planning {
@@ -75,8 +76,8 @@ ChildStatus run_child(const ChildCommand& command) {
   const pid_t child = fork();
   check(child >= 0,
         "[plan] no process for the compiler could be started: {}\n  raise the limit of processes "
-        "(`ulimit -u`, the pids of a container) or of memory",
-        std::strerror(errno));
+        "(`ulimit -u`, the pids of a container) or of memory{}",
+        std::strerror(errno), memory_remedy());
   if (child == 0) {
     become(program.c_str(), argv.data(), log.c_str(), parent);
   }

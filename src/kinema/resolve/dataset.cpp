@@ -156,7 +156,7 @@ config::DatasetType type_of_evaluation(const std::string& folder) {
   check(fs::is_directory(folder, error), "[config] eval_data_dir {} is not a folder", folder);
   const std::vector<std::string> names = data::file_names(folder);
   const std::string found = data::dataset_type_of(names);
-  const std::string unread = data::unread_pictures(names);
+  const std::string unread = data::unread_files(names);
   // Records may have names of any kind.
   check(!found.empty() || (unread.empty() && !io::shards_of(names).empty()),
         "[config] eval_data_dir {} holds no clips, pictures or records\n  {}", folder,

@@ -31,7 +31,7 @@ struct Environment {
 Environment describe_environment(const ClientSpec& spec = {});
 
 /// Bytes of this machine's memory that are available without swapping, or, if less, within the
-/// limit of this process's control group.
+/// limits of this process's control group and of its address space.
 int64_t available_memory_bytes();
 
 /// Returns freed memory to the system, as far as the C library supports it: after a compilation, or

@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 
+#include "kinema/core/address_space.h"
 #include "kinema/runtime/environment.h"
 
 namespace kinema::runtime {
@@ -83,7 +84,12 @@ int64_t available_memory_bytes() {
   const auto kib = number_after("/proc/meminfo", "MemAvailable:");
   const int64_t machine =
       kib ? *kib * 1024 : static_cast<int64_t>(sysconf(_SC_AVPHYS_PAGES)) * sysconf(_SC_PAGESIZE);
-  return std::min(machine, group_bytes());
+  const std::optional<int64_t> limit = address_space_limit();
+  const int64_t space =
+      limit ? std::max<int64_t>(
+                  0, *limit - number_after("/proc/self/status", "VmSize:").value_or(0) * 1024)
+            : std::numeric_limits<int64_t>::max();
+  return std::min({machine, group_bytes(), space});
 }
 
 void give_back_free_memory() {

@@ -86,12 +86,15 @@ Schedule euler(const ScheduleConfig& config, int64_t steps) {
 Schedule ddim(const ScheduleConfig& config, int64_t steps) {
   const std::vector<float> all = alphas_cumprod(config.diffusion, config.num_train_timesteps);
   const bool epsilon = config.diffusion.prediction_type == Prediction::EPSILON;
-  check(!epsilon || all.back() > 0.0F,
-        "[scheduler] the last timestep has no signal (rescale_betas_zero_snr), so epsilon "
-        "cannot be predicted there\n  use prediction_type v_prediction");
   Schedule out{.config = config};
   for (const double spaced_t : spaced(config, steps)) {
     const auto t = static_cast<int64_t>(std::nearbyint(spaced_t));
+    // Of a trained schedule only the last timestep has no signal, which most LEADING ones omit.
+    check(!epsilon || all[static_cast<size_t>(t)] > 0.0F,
+          "[scheduler] timestep {} has no signal (rescale_betas_zero_snr), so a model that "
+          "predicts epsilon says nothing about the data there\n  use scheduler=euler, which moves "
+          "that timestep, or timestep_spacing `leading` in scheduler_config.json",
+          t);
     // Back by this distance, regardless of the next timestep in the list.
     const int64_t before = t - config.num_train_timesteps / steps;
     const double a = all[static_cast<size_t>(t)];

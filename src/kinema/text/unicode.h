@@ -11,6 +11,13 @@ namespace kinema::text {
 /// surrogates and values above U+10FFFF), or npos.
 size_t invalid_utf8_at(std::string_view text);
 
+/// True for text that begins with the byte order mark of UTF-16, and what converts it.
+inline bool is_utf16(std::string_view text) {
+  return text.starts_with("\xff\xfe") || text.starts_with("\xfe\xff");
+}
+inline constexpr std::string_view kUtf16Remedy =
+    "`iconv -f utf-16 -t utf-8 FILE > NEW` makes UTF-8 of what some spreadsheets write";
+
 /// The code point at `at`, which is advanced past it. The text must be well-formed.
 char32_t next_code_point(std::string_view text, size_t& at);
 

@@ -117,8 +117,8 @@ Checkpoint Checkpoint::open(const fs::path& path, std::string_view part) {
   const bool is_cut = fs::is_regular_file(path.string() + ".index.json", ignored);
   if (fs::is_regular_file(path, ignored) || is_cut) {
     if (!is_cut && is_gguf(path)) {
-      out.gguf_ = io::GgufFile::open(path);
-      check_architecture(*out.gguf_);
+      out.gguf_ = io::open_gguf(path);
+      check_architecture(out.gguf_.front());
     } else {
       out.single_ = io::open_shards(path);
       for (const io::SafetensorsFile& file : out.single_) {
@@ -126,8 +126,9 @@ Checkpoint Checkpoint::open(const fs::path& path, std::string_view part) {
       }
     }
     std::vector<const io::TensorView*> all;
-    if (out.gguf_) {
-      all = views(*out.gguf_);
+    for (const io::GgufFile& file : out.gguf_) {
+      const std::vector<const io::TensorView*> part = views(file);
+      all.insert(all.end(), part.begin(), part.end());
     }
     for (const io::SafetensorsFile& file : out.single_) {
       const std::vector<const io::TensorView*> part = views(file);
@@ -171,8 +172,8 @@ void Checkpoint::check_intact() const {
   for (const io::SafetensorsFile* file : files_) {
     file->check_intact();
   }
-  if (gguf_) {
-    gguf_->check_intact();
+  for (const io::GgufFile& file : gguf_) {
+    file.check_intact();
   }
 }
 
@@ -186,8 +187,8 @@ void Checkpoint::check_finite() const {
     }
     file->check_intact();
   }
-  if (gguf_) {
-    gguf_->check_scales();
+  for (const io::GgufFile& file : gguf_) {
+    file.check_scales();
   }
 }
 

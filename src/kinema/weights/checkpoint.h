@@ -26,7 +26,7 @@ inline constexpr std::string_view kTextEncoder = "text_encoder";
 inline constexpr std::string_view kTextEncoder2 = "text_encoder_2";
 
 /// A model's tensors under diffusers keys. They come from a model folder of diffusers or
-/// transformers, a folder of the original release, or a single safetensors or GGUF file with the
+/// transformers, a folder of the original release, or a safetensors or GGUF file with the
 /// names of either, with or without a prefix such as `model.diffusion_model.`. If the original
 /// joins several tensors in one, they are views of its rows. Codes with separate scales (`X.weight`
 /// with `X.scale_weight`, as in ComfyUI's fp8 files) are read as their values. In files without any
@@ -99,7 +99,7 @@ class Checkpoint {
   std::optional<io::ModelFolder> folder_;
   std::vector<io::SafetensorsFile> single_;  // a vector, so that addresses stay valid when moved
   std::vector<const io::SafetensorsFile*> files_;  // all of them
-  std::optional<io::GgufFile> gguf_;
+  std::vector<io::GgufFile> gguf_;  // one, or the files of a split model
   std::deque<io::TensorView> made_;  // decoded codes, parts of tensors
   std::map<const io::TensorView*, Codes> codes_;
   io::Json config_;

@@ -232,18 +232,23 @@ std::vector<const io::TensorView*> views(const Tensors& tensors) {
   return out;
 }
 
+template <typename Files>
+std::vector<const io::TensorView*> all_views(const Files& files) {
+  std::vector<const io::TensorView*> out;
+  for (const auto& file : files) {
+    const std::vector<const io::TensorView*> own = views(file.tensors());
+    out.insert(out.end(), own.begin(), own.end());
+  }
+  return out;
+}
+
 std::optional<FoundKind> kind_of_file(const fs::path& path) {
   if (is_gguf(path)) {
-    const io::GgufFile file = io::GgufFile::open(path);
-    return find_kind(facts_of(views(file.tensors())));
+    const std::vector<io::GgufFile> files = io::open_gguf(path);
+    return find_kind(facts_of(all_views(files)));
   }
   const std::vector<io::SafetensorsFile> shards = io::open_shards(path);
-  std::vector<const io::TensorView*> all;
-  for (const io::SafetensorsFile& file : shards) {
-    const std::vector<const io::TensorView*> own = views(file.tensors());
-    all.insert(all.end(), own.begin(), own.end());
-  }
-  return find_kind(facts_of(all));
+  return find_kind(facts_of(all_views(shards)));
 }
 
 std::string_view word_of(Role role) {

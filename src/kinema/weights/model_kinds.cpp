@@ -28,6 +28,18 @@ constexpr std::string_view kLoraTensors =
     "*.lora_down.weight *.lora_up.weight *.lora_A.* *.lora_B.* *.lora.down.weight "
     "*_lora.down.weight *.lora_linear_layer.down.weight *_lora1.down.weight *_lora2.down.weight";
 
+// The first attention of networks whose blocks are called like Flux's in diffusers, or like SDXL's.
+constexpr std::string_view kFirstQuery =
+    "transformer_blocks.0.attn.to_q.lora_A.weight transformer_blocks.0.attn.to_q.lora.down.weight "
+    "transformer_blocks.0.attn.to_q.lora_down.weight "
+    "lora_transformer_transformer_blocks_0_attn_to_q.lora_down.weight "
+    "base_model.model.transformer_blocks.0.attn.to_q.lora_A.weight";
+constexpr std::string_view kFirstAttention =
+    "transformer_blocks.0.attn1.to_q.lora_A.weight "
+    "transformer_blocks.0.attn1.to_q.lora.down.weight "
+    "transformer_blocks.0.attn1.to_q.lora_down.weight "
+    "base_model.model.transformer_blocks.0.attn1.to_q.lora_A.weight";
+
 constexpr std::string_view kSupportedLora =
     "LoRA files of Wan, Flux.1 and Stable Diffusion XL are supported";
 constexpr std::string_view kOnlyLora = "only LoRA and full differences are supported";
@@ -92,6 +104,63 @@ constexpr ModelKind kKinds[] = {
             "*transformer_blocks.59.attn.to_q.lora* *transformer_blocks.59.attn.to_k.lora* "
             "*transformer_blocks_59_attn_to_q.lora* *transformer_blocks_59_attn_to_k.lora*",
      .remedy = kSupportedLora},
+    // Their blocks have names that are also Flux's or SDXL's: they are told by other modules, by the
+    // number of blocks, or by the width.
+    {.name = "Flux.2 LoRA",
+     .any = "*.attn.to_qkv_mlp_proj.lora* *_attn_to_qkv_mlp_proj.lora* "
+            "*double_stream_modulation_img.linear.lora* *double_stream_modulation_img.lin.lora* "
+            "*single_blocks.47.linear1.lora* *single_blocks_47_linear1.lora*",
+     .remedy = kSupportedLora},
+    {.name = "Hunyuan Video LoRA",
+     .any = "*double_blocks.0.img_attn_qkv.lora* *double_blocks.0.img_mlp.fc1.lora* "
+            "*double_blocks_0_img_mlp_fc1.lora* *double_blocks_0_img_mod_linear.lora* "
+            "*double_blocks_19_img_attn_qkv.lora* *single_blocks_39_linear1.lora* "
+            "*single_transformer_blocks.39.attn.to_q.lora* *refiner_blocks.0.attn.to_q.lora* "
+            "*individual_token_refiner.blocks.0.self_attn_qkv.lora* "
+            "*individual_token_refiner_blocks_0_self_attn_qkv.lora*",
+     .remedy = kSupportedLora},
+    {.name = "SD 3 LoRA",
+     .any = "*joint_blocks.0.x_block.attn.qkv.lora* *joint_blocks.0.context_block.attn.qkv.lora* "
+            "*joint_blocks_0_x_block_attn_qkv.lora* *joint_blocks_0_context_block_attn_qkv.lora*",
+     .remedy = kSupportedLora},
+    {.name = "SD 3 LoRA", .size = {kFirstQuery, 1, 1536}, .remedy = kSupportedLora},  // medium
+    {.name = "SD 3 LoRA", .size = {kFirstQuery, 1, 2432}, .remedy = kSupportedLora},  // 3.5 large
+    {.name = "Chroma LoRA", 
+     .any = "*distilled_guidance_layer.layers.0.linear_1.lora* "
+            "*distilled_guidance_layer.layers.0.in_layer.lora* "
+            "*distilled_guidance_layer_layers_0_in_layer.lora*", .remedy = kSupportedLora},
+    {.name = "HiDream LoRA",
+     .any = "*double_stream_blocks.0.block.attn1.to_q.lora* "
+            "*double_stream_blocks_0_block_attn1_to_q.lora*",
+     .remedy = kSupportedLora},
+    {.name = "AuraFlow LoRA",
+     .any = "*joint_transformer_blocks.0.attn.to_q.lora* *joint_transformer_blocks.0.attn.add_q_proj.lora*",
+     .remedy = kSupportedLora},
+    {.name = "Z-Image or Lumina 2 LoRA",
+     .any = "*layers.0.attention.to_q.lora* *layers.0.attention.qkv.lora* "
+            "*layers_0_attention_to_q.lora* *layers_0_attention_qkv.lora* layers.0.attn.to_q.lora*",
+     .remedy = kSupportedLora},
+    {.name = "Mochi LoRA",
+     .any = "transformer_blocks.0.attn1.add_q_proj.lora* blocks.0.attn.qkv_x.lora*",
+     .remedy = kSupportedLora},
+    {.name = "LTX-2 LoRA",
+     .any = "transformer_blocks.0.audio_attn1.to_q.lora* "
+            "transformer_blocks.0.audio_to_video_attn.to_q.lora*",
+     .remedy = kSupportedLora},
+    {.name = "CogVideoX LoRA", .size = {kFirstAttention, 1, 1920}, .remedy = kSupportedLora},
+    {.name = "CogVideoX LoRA", .size = {kFirstAttention, 1, 3072}, .remedy = kSupportedLora},
+    {.name = "Sana LoRA", .size = {kFirstAttention, 1, 2240}, .remedy = kSupportedLora},
+    {.name = "PixArt or Sana LoRA", .size = {kFirstAttention, 1, 1152}, .remedy = kSupportedLora},
+    {.name = "LTX-Video or Cosmos LoRA",
+     .any = "transformer_blocks.0.attn1.to_q.lora* transformer_blocks.0.attn1.to_k.lora*",
+     .remedy = kSupportedLora},
+    {.name = "Cosmos LoRA",
+     .any = "*blocks.0.self_attn.q_proj.lora* *blocks_0_self_attn_q_proj.lora*",
+     .remedy = kSupportedLora},
+    {.name = "Wan 2.1 VACE LoRA",
+     .any = "vace_blocks.0.self_attn.q.lora* vace_blocks.0.attn1.to_q.lora* "
+            "lora_unet_vace_blocks_0_self_attn_q.lora* lora_unet__vace_blocks_0_self_attn_q.lora*",
+     .remedy = kPlainWan},
     {.name = "LoRA", .roles = kAdapter, .any = kLoraTensors, .known_modules = true},
     {.name = "LoRA of a network that is not known", .any = kLoraTensors, .remedy = kSupportedLora},
     {.name = "full difference",
