@@ -45,7 +45,7 @@ ScheduleFile schedule_file_of(const config::Config& config) {
 schedulers::ScheduleConfig with_marks(schedulers::ScheduleConfig schedule, const fs::path& network,
                                       bool is_said) {
   const weights::ObjectiveMarks marks = weights::objective_marks(network);
-  if (!marks.any() || schedulers::is_flow(schedule.sampler)) {
+  if (!marks.any() || schedulers::is_flow(schedule)) {
     return schedule;
   }
   if (marks.v_prediction) {

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "kinema/core/error.h"
+#include "kinema/schedulers/samplers.h"
 #include "kinema/io/atomic_write.h"
 #include "kinema/io/folder.h"
 #include "kinema/io/json.h"
@@ -85,7 +86,7 @@ io::Json describe(const GenerateRequest& request, const Generated& generated,
     out.set("boundary_ratio", folder.boundary_ratio.value_or(0.0));
   }
   out.set("guidance_rescale", request.guidance_rescale);
-  out.set("scheduler", class_name(generated.schedule.sampler));
+  out.set("scheduler", class_name(generated.schedule));
   if (generated.flow_shift) {
     out.set("flow_shift", *generated.flow_shift);
   }
