@@ -5,6 +5,7 @@ no torchsde: mpmath computes the quantiles and integrals, and random numbers are
 computes the same again and compares.
 """
 
+import functools
 import json
 import math
 import pathlib
@@ -15,6 +16,7 @@ import warnings
 import mpmath
 
 
+@functools.cache
 def beta_quantile(p, a, b):
     """The x with I_x(a, b) = p, by bisection."""
     low, high = 0.0, 1.0
@@ -156,7 +158,7 @@ def run(case):
     for key in ("sigmas", "timesteps"):
         if key in case:
             needs_end = key == "sigmas" and case["class"] == "EulerDiscreteScheduler"
-            given[key] = case[key] + [0.0] * needs_end
+            given[key] = np.array(case[key] + [0.0] * needs_end)
     scheduler.set_timesteps(**given) if given else scheduler.set_timesteps(case["steps"])
     scale = float(getattr(scheduler, "init_noise_sigma", 1.0))
     x = torch.tensor(scale * np.linspace(-1.5, 1.5, COUNT), dtype=torch.float32).reshape(1, 1, 2, 4)

@@ -135,6 +135,9 @@ training::ObjectiveOptions objective_of(const config::Config& config,
     out.diffusion = diffusion_of(config, network);
   } else {
     check_flow_keys(o);
+    // Throws an Error for a model with another objective.
+    model_source::read_model_schedule(model_source::schedule_file_of(config),
+                                      model_source::local_transformer(config), network);
   }
   if (expert.is_both()) {
     out.boundary = expert.boundary();
