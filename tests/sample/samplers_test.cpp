@@ -26,8 +26,8 @@ constexpr int64_t kCount = 8;
 
 /// The formulas of tools/golden/samplers.py.
 double noise(int64_t step, int64_t j) {
-  return 1.3 * std::sin(12.9898 * static_cast<double>(step + 1) +
-                        78.233 * static_cast<double>(j + 1));
+  return 1.3 *
+         std::sin(12.9898 * static_cast<double>(step + 1) + 78.233 * static_cast<double>(j + 1));
 }
 double output(double x, double t, int64_t j) {
   return (0.4 + t / 2000.0) * x - 0.5 * std::cos(static_cast<double>(j + 1)) +
@@ -87,8 +87,8 @@ std::vector<double> finals(const Schedule& schedule) {
                        k.correct_m0 * m0[j] + k.correct_m1 * m1[j] + k.correct_m2 * m2[j] +
                        k.correct_m3 * m3[j];
       x[j] = k.from_c * c + k.from_m0 * m0[j] + k.from_m1 * m1[j] + k.from_m2 * m2[j] +
-             k.from_m3 * m3[j] + k.from_v * v[j] + k.from_x * x[j] +
-             k.from_previous * previous[j] + k.from_noise * noise(i, j);
+             k.from_m3 * m3[j] + k.from_v * v[j] + k.from_x * x[j] + k.from_previous * previous[j] +
+             k.from_noise * noise(i, j);
       previous[j] = c;
     }
     if (k.is_kept) {
@@ -121,8 +121,8 @@ ScheduleConfig config_of(const Json& of, const TemporaryFolder& folder) {
   return out;
 }
 
-// The reference runs in float32 and kinema's coefficients are rounded to it: a few roundings a step,
-// of samples whose range is that of the largest final or, at the start, of the initial scale.
+// The reference runs in float32 and kinema's coefficients are rounded to it: a few roundings a
+// step, of samples whose range is that of the largest final or, at the start, of the initial scale.
 TEST(SamplersReference, EndWhereDiffusersEnds) {
   const TemporaryFolder folder;
   const Json file = Json::read(kCases);

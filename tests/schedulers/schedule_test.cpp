@@ -121,7 +121,8 @@ TEST(FlowMatchEuler, ShiftsTheLowerEndTwice) {
 TEST(Schedule, ValuesAreInTheOrderOfDeclaration) {
   const StepCoefficients k{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18};
 
-  EXPECT_THAT(k.values(), ElementsAre(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18));
+  EXPECT_THAT(k.values(),
+              ElementsAre(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18));
   EXPECT_EQ(static_cast<int64_t>(k.values().size()), StepCoefficients::kCount);
 }
 

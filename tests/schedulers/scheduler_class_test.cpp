@@ -35,9 +35,8 @@ TEST(SchedulerClass, OfEverySamplerIsSupported) {
 
 // Whose networks another sampler would make noise of.
 TEST(SchedulerClass, OfOtherNetworksIsRefusedWithoutAdvice) {
-  for (const char* name :
-       {"CosineDPMSolverMultistepScheduler", "CMStochasticIterativeScheduler", "SCMScheduler",
-        "NoSuchScheduler"}) {
+  for (const char* name : {"CosineDPMSolverMultistepScheduler", "CMStochasticIterativeScheduler",
+                           "SCMScheduler", "NoSuchScheduler"}) {
     EXPECT_THAT(
         [&] { supported_scheduler_class(name, "FILE"); },
         ThrowsMessage<Error>(AllOf(HasSubstr("FILE"), HasSubstr(std::string("`") + name + "`"),

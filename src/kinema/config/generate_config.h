@@ -129,17 +129,19 @@ struct GenerateConfig {
     visit("last_image_url", self.last_image_url, UNRELATED,
           {.help = "last frame of the video: path or URL of an image (first and last frame models)",
            .share = Share::FILE});
-    visit("scheduler", self.scheduler, UNRELATED,
-          {.help = "sampler; overrides the class in the model's scheduler_config.json: euler, unipc, "
-                   "dpmpp_2m, dpmpp_2m_sde, dpmpp_3m_sde, dpmpp_sde, euler_ancestral, heun, lms, "
-                   "ddim, ddpm, pndm, lcm, tcd, or a name of diffusers, ComfyUI or "
-                   "AUTOMATIC1111's webui (`DPM++ 2M Karras`)",
-           .share = Share::YES});
-    visit("noise_levels", self.noise_levels, UNRELATED,
-          {.help = "how the sampler's noise levels lie between the largest and the smallest; model: "
-                   "as in the model's scheduler_config.json",
-           .one_of = "model | karras | exponential | beta | lu | ays",
-           .share = Share::YES});
+    visit(
+        "scheduler", self.scheduler, UNRELATED,
+        {.help = "sampler; overrides the class in the model's scheduler_config.json: euler, unipc, "
+                 "dpmpp_2m, dpmpp_2m_sde, dpmpp_3m_sde, dpmpp_sde, euler_ancestral, heun, lms, "
+                 "ddim, ddpm, pndm, lcm, tcd, or a name of diffusers, ComfyUI or "
+                 "AUTOMATIC1111's webui (`DPM++ 2M Karras`)",
+         .share = Share::YES});
+    visit(
+        "noise_levels", self.noise_levels, UNRELATED,
+        {.help = "how the sampler's noise levels lie between the largest and the smallest; model: "
+                 "as in the model's scheduler_config.json",
+         .one_of = "model | karras | exponential | beta | lu | ays",
+         .share = Share::YES});
     visit("sigmas", self.sigmas, UNRELATED,
           {.help = "noise levels, falling, which replace num_inference_steps; empty: the sampler's",
            .min = 0,

@@ -231,14 +231,9 @@ std::unique_ptr<StepGraph> build_step(const StepSpec& given_spec) {
   const Tensor v = made.value;
 
   const Scope scope(graph, "solver");
-  const Solved solved = solve({.x = x,
-                               .previous = previous,
-                               .m1 = m1,
-                               .m2 = m2,
-                               .m3 = m3,
-                               .v = v,
-                               .noise = noise},
-                              numbers, spec.form);
+  const Solved solved =
+      solve({.x = x, .previous = previous, .m1 = m1, .m2 = m2, .m3 = m3, .v = v, .noise = noise},
+            numbers, spec.form);
   const Tensor next = solved.next;
   const Tensor finite = convert(all(is_finite(next)), DType::S32);
   step->outputs = {next, solved.corrected, solved.data, v, finite};

@@ -132,8 +132,8 @@ std::unique_ptr<StepGraph> build_step(const StepSpec& spec);
 std::unique_ptr<StepGraph> build_keys(const StepSpec& spec);
 
 /// Compiled steps by their spec. Two experts of equal shapes share one, as do all numbers of steps,
-/// guidance scales and samplers of one form. ProgramOptions::saved applies to the first. All specs' options are
-/// placed on the same devices.
+/// guidance scales and samplers of one form. ProgramOptions::saved applies to the first. All specs'
+/// options are placed on the same devices.
 class StepPrograms {
  public:
   explicit StepPrograms(runtime::Devices devices, runtime::ProgramOptions options = {})

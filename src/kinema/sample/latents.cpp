@@ -55,8 +55,8 @@ HostArray initial_noise(uint64_t seed, int64_t videos, const Dims& video, int64_
 HostArray step_noise(uint64_t seed, const std::vector<int64_t>& indices, int64_t step,
                      const std::vector<double>& correlations, const Dims& batch) {
   const auto stream_of = [&](int64_t of_step, int64_t index) {
-    return RandomStream(random_key(seed, fmt::format("step_noise/{}", of_step),
-                                   static_cast<uint64_t>(index)));
+    return RandomStream(
+        random_key(seed, fmt::format("step_noise/{}", of_step), static_cast<uint64_t>(index)));
   };
   const double r = correlations.empty() ? 0.0 : correlations.at(static_cast<size_t>(step));
   const auto fresh = static_cast<float>(std::sqrt(1.0 - r * r));

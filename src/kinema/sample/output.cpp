@@ -12,12 +12,12 @@
 #include <utility>
 
 #include "kinema/core/error.h"
-#include "kinema/schedulers/samplers.h"
 #include "kinema/io/atomic_write.h"
 #include "kinema/io/folder.h"
 #include "kinema/io/json.h"
 #include "kinema/media/image.h"
 #include "kinema/media/video.h"
+#include "kinema/schedulers/samplers.h"
 
 namespace kinema::sample {
 namespace {

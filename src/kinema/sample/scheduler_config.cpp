@@ -60,14 +60,13 @@ T word_or(const Json& config, std::string_view key, T (*read)(std::string_view),
 schedulers::Diffusion diffusion_of(Sampler sampler, const Json& config, std::string& unsupported) {
   // The defaults of diffusers' classes, not of SDXL.
   const bool is_distilled = sampler == Sampler::LCM || sampler == Sampler::TCD;
-  const bool is_latent =
-      is_distilled || sampler == Sampler::HEUN || sampler == Sampler::DPM_SDE;
+  const bool is_latent = is_distilled || sampler == Sampler::HEUN || sampler == Sampler::DPM_SDE;
   schedulers::Diffusion out;
   out.beta_start = number_or(config, "beta_start", is_latent ? 0.00085 : 0.0001);
   out.beta_end = number_or(config, "beta_end", is_latent ? 0.012 : 0.02);
-  out.beta_schedule = word_or(config, "beta_schedule", schedulers::beta_schedule_from_string,
-                              is_distilled ? schedulers::BetaSchedule::SCALED_LINEAR
-                                           : schedulers::BetaSchedule::LINEAR);
+  out.beta_schedule = word_or(
+      config, "beta_schedule", schedulers::beta_schedule_from_string,
+      is_distilled ? schedulers::BetaSchedule::SCALED_LINEAR : schedulers::BetaSchedule::LINEAR);
   out.trained_betas = numbers_of(config, "trained_betas");
   out.prediction_type = schedulers::Prediction::EPSILON;
   if (const Json* predicts = given(config, "prediction_type");
@@ -211,8 +210,7 @@ schedulers::ScheduleConfig read_known(Sampler sampler, schedulers::Noise noise,
 schedulers::ScheduleConfig schedule_of(Sampler sampler, const Json& config) {
   const schedulers::SchedulerClass& known =
       *schedulers::scheduler_class(schedulers::class_name(sampler));
-  schedulers::ScheduleConfig out =
-      read_known(sampler, noise_in(known, sampler, config), config);
+  schedulers::ScheduleConfig out = read_known(sampler, noise_in(known, sampler, config), config);
   check(out.unsupported.empty(), "[scheduler] {}", out.unsupported);
   return out;
 }

@@ -18,9 +18,9 @@ Tensor count_within(Tensor x, Tensor bound) {
   return sum(convert(within, DType::F32), {1, 2, 3, 4}, true);
 }
 
-/// The quantile `ratio` of the values of each sample, between order statistics as in torch.quantile.
-/// x is 0 or more. The lower statistic is found by bisection: after 60 halvings the interval is
-/// narrower than the distance of neighbouring floats.
+/// The quantile `ratio` of the values of each sample, between order statistics as in
+/// torch.quantile. x is 0 or more. The lower statistic is found by bisection: after 60 halvings the
+/// interval is narrower than the distance of neighbouring floats.
 Tensor quantile(Tensor x, double ratio) {
   const Dims& dims = x.shape().dims;
   const int64_t n = dims[1] * dims[2] * dims[3] * dims[4];

@@ -92,7 +92,8 @@ std::optional<Json> write_solver_type(const ScheduleConfig& from) {
 
 const std::vector<Setting>& settings() {
   static const std::vector<Setting> all{
-      {"solver_order", [](ScheduleConfig& to, const Json& value) { to.solver.order = value.as_int(); },
+      {"solver_order",
+       [](ScheduleConfig& to, const Json& value) { to.solver.order = value.as_int(); },
        [](const ScheduleConfig& from) { return unless<int64_t>(from.solver.order, 2); }},
       {"solver_type", read_solver_type, write_solver_type},
       {"algorithm_type", read_algorithm, write_algorithm},
@@ -119,7 +120,9 @@ const std::vector<Setting>& settings() {
        [](ScheduleConfig& to, const Json& value) { to.solver.stochastic = value.as_bool(); },
        [](const ScheduleConfig& from) { return unless(from.solver.stochastic, false); }},
       {"timestep_scaling",
-       [](ScheduleConfig& to, const Json& value) { to.solver.timestep_scaling = value.as_number(); },
+       [](ScheduleConfig& to, const Json& value) {
+         to.solver.timestep_scaling = value.as_number();
+       },
        [](const ScheduleConfig& from) { return unless(from.solver.timestep_scaling, 10.0); }},
       {"original_inference_steps",
        [](ScheduleConfig& to, const Json& value) {
@@ -230,7 +233,8 @@ std::string_view keys_of(const ScheduleConfig& schedule) {
       return "invert_sigmas shift_terminal use_karras_sigmas use_exponential_sigmas "
              "use_beta_sigmas time_shift_type stochastic_sampling";
     case Sampler::EULER:
-      return "interpolation_type use_karras_sigmas use_exponential_sigmas use_beta_sigmas sigma_min "
+      return "interpolation_type use_karras_sigmas use_exponential_sigmas use_beta_sigmas "
+             "sigma_min "
              "sigma_max timestep_type final_sigmas_type";
     case Sampler::DDIM:
       return "thresholding dynamic_thresholding_ratio sample_max_value clip_sample_range";

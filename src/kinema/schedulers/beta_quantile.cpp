@@ -6,7 +6,8 @@ namespace kinema::schedulers {
 namespace {
 
 /// The distribution function of Beta(a, a) for x up to 1/2, from the power series of the incomplete
-/// beta function: x^a sum_n (1 - a)_n / (n! (a + n)) x^n / B(a, a). Its terms fall as 2^-n or faster.
+/// beta function: x^a sum_n (1 - a)_n / (n! (a + n)) x^n / B(a, a). Its terms fall as 2^-n or
+/// faster.
 double distribution(double x, double a) {
   double term = 1.0;
   double sum = 1.0 / a;

@@ -12,20 +12,19 @@ namespace kinema::schedulers {
 /// (arXiv:2006.11239, equation 7)
 Schedule ddpm(const ScheduleConfig& config, int64_t steps, int64_t /*tokens*/) {
   const std::vector<float> all = alphas_cumprod(config.diffusion, config.num_train_timesteps);
-  check(config.diffusion.prediction_type != Prediction::EPSILON || all.back() > 0.0F,
-        "[scheduler] the last timestep has no signal (rescale_betas_zero_snr), so epsilon cannot be "
-        "predicted there\n  use prediction_type v_prediction");
+  check(
+      config.diffusion.prediction_type != Prediction::EPSILON || all.back() > 0.0F,
+      "[scheduler] the last timestep has no signal (rescale_betas_zero_snr), so epsilon cannot be "
+      "predicted there\n  use prediction_type v_prediction");
   const std::vector<int64_t> timesteps = whole_timesteps(config, steps);
   Schedule out{.config = config, .form = {.noise = true}};
   for (size_t i = 0; i < timesteps.size(); ++i) {
     const double a = all[static_cast<size_t>(timesteps[i])];
-    const double next =
-        i + 1 < timesteps.size() ? all[static_cast<size_t>(timesteps[i + 1])] : 1.0;
+    const double next = i + 1 < timesteps.size() ? all[static_cast<size_t>(timesteps[i + 1])] : 1.0;
     const double beta = 1.0 - a / next;
     const double small = std::max((1.0 - next) / (1.0 - a) * beta, 1e-20);
     const double variance = config.solver.variance == Variance::FIXED_LARGE ? beta : small;
-    const Linear data =
-        data_of(config, {.alpha = std::sqrt(a), .sigma = std::sqrt(1.0 - a)});
+    const Linear data = data_of(config, {.alpha = std::sqrt(a), .sigma = std::sqrt(1.0 - a)});
     out.timesteps.push_back(static_cast<float>(timesteps[i]));
     out.sigmas.push_back(static_cast<float>(sigma_of(std::max(a, 0x1p-24))));
     out.steps.push_back(

@@ -85,7 +85,7 @@ std::vector<float> alphas_of(const Diffusion& d, int64_t count) {
       break;
     case BetaSchedule::SCALED_LINEAR:
       out = torch_linspace(static_cast<float>(std::sqrt(d.beta_start)),
-                     static_cast<float>(std::sqrt(d.beta_end)), count);
+                           static_cast<float>(std::sqrt(d.beta_end)), count);
       break;
     case BetaSchedule::SIGMOID:
       for (const float x : torch_linspace(-6.0F, 6.0F, count)) {
@@ -99,9 +99,9 @@ std::vector<float> alphas_of(const Diffusion& d, int64_t count) {
         const auto n = static_cast<double>(count);
         const auto at = static_cast<double>(i);
         constexpr double kMaxBeta = 0.999;
-        out.push_back(static_cast<float>(
-            std::min(1.0 - signal(d.beta_schedule, (at + 1.0) / n) / signal(d.beta_schedule, at / n),
-                     kMaxBeta)));
+        out.push_back(static_cast<float>(std::min(
+            1.0 - signal(d.beta_schedule, (at + 1.0) / n) / signal(d.beta_schedule, at / n),
+            kMaxBeta)));
       }
       break;
   }

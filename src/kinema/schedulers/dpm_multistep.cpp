@@ -10,7 +10,8 @@ namespace kinema::schedulers {
 namespace {
 
 /// x' = sample x + d0 D0 + d1 D1 + d2 D2 + noise z of one step, where D0 = m0 and D1, D2 are the
-/// first and second divided differences of the history (arXiv:2211.01095, section 4 and appendix C).
+/// first and second divided differences of the history (arXiv:2211.01095, section 4 and appendix
+/// C).
 struct Weights {
   double sample = 0, d0 = 0, d1 = 0, d2 = 0, noise = 0;
 };
@@ -52,8 +53,7 @@ int64_t order_of(const ScheduleConfig& config, int64_t step, int64_t count) {
   const Solver& solver = config.solver;
   constexpr int64_t kFew = 15;  // the reference lowers the order only of runs this short
   const bool lowers = solver.lower_order_final && count < kFew;
-  if (step == count - 1 &&
-      (solver.euler_at_final || lowers || !config.levels.ends_at_sigma_min)) {
+  if (step == count - 1 && (solver.euler_at_final || lowers || !config.levels.ends_at_sigma_min)) {
     return 1;
   }
   return std::min({solver.order, step + 1, step == count - 2 && lowers ? int64_t{2} : int64_t{3}});
@@ -89,8 +89,8 @@ Schedule dpm_multistep(const ScheduleConfig& config, int64_t steps, int64_t toke
     const Level from = level(i);
     const int64_t order = order_of(config, i, count);
     const Weights w = weights(config.solver, from, level(i + 1), order);
-    const Linear kept = config.solver.predicts_noise ? noise_prediction_of(config, from)
-                                                     : data_of(config, from);
+    const Linear kept =
+        config.solver.predicts_noise ? noise_prediction_of(config, from) : data_of(config, from);
     // D1 and D2 as combinations of m0, m1 and m2.
     double m0 = w.d0;
     double m1 = 0.0;

@@ -58,9 +58,9 @@ Schedule dpm_sde(const ScheduleConfig& config, int64_t steps, int64_t /*tokens*/
     first.from_m0 = static_cast<float>(1.0 - half.ratio);
     first.from_noise = static_cast<float>(half.up);
     const Ancestral full(sigma, next);
-    StepCoefficients& second = evaluate(
-        middle, training.empty() ? 0.25 * std::log(middle) : timestep_of(middle, training),
-        std::sqrt((sigma - middle) / (sigma - next)));
+    StepCoefficients& second =
+        evaluate(middle, training.empty() ? 0.25 * std::log(middle) : timestep_of(middle, training),
+                 std::sqrt((sigma - middle) / (sigma - next)));
     second.correct_x = 0;
     second.correct_previous = 1;
     second.from_c = static_cast<float>(full.ratio);

@@ -39,7 +39,8 @@ Ladder levels_of(const ScheduleConfig& config, int64_t steps, int64_t tokens) {
   Ladder out{.sigmas = unshifted(config, steps)};
   apply_shift(config, tokens, out.sigmas);
   if (levels.spread != Spread::MODEL) {
-    check(levels.spread != Spread::AYS, "[scheduler] the levels `ays` are of diffusions, not of flows");
+    check(levels.spread != Spread::AYS,
+          "[scheduler] the levels `ays` are of diffusions, not of flows");
     out.sigmas = spread(levels.spread, levels.sigma_max.value_or(out.sigmas.front()),
                         levels.sigma_min.value_or(out.sigmas.back()),
                         static_cast<int64_t>(out.sigmas.size()));

@@ -27,12 +27,11 @@ Schedule lcm(const ScheduleConfig& config, int64_t steps, int64_t /*tokens*/) {
     const double sum = scaled * scaled + 0.25;
     out.timesteps.push_back(static_cast<float>(timesteps[i]));
     out.sigmas.push_back(static_cast<float>(sigma_of(std::max(a, 0x1p-24))));
-    out.steps.push_back(
-        {.data_x = static_cast<float>(data.x),
-         .data_v = static_cast<float>(data.v),
-         .from_c = static_cast<float>(std::sqrt(next) * 0.25 / sum),
-         .from_m0 = static_cast<float>(std::sqrt(next) * scaled / std::sqrt(sum)),
-         .from_noise = static_cast<float>(std::sqrt(1.0 - next))});
+    out.steps.push_back({.data_x = static_cast<float>(data.x),
+                         .data_v = static_cast<float>(data.v),
+                         .from_c = static_cast<float>(std::sqrt(next) * 0.25 / sum),
+                         .from_m0 = static_cast<float>(std::sqrt(next) * scaled / std::sqrt(sum)),
+                         .from_noise = static_cast<float>(std::sqrt(1.0 - next))});
   }
   out.sigmas.push_back(0.0F);
   return out;

@@ -25,19 +25,19 @@ std::vector<double> aligned(int64_t count) {
   std::vector<double> out;
   const auto last = static_cast<double>(logs.size() - 1);
   for (int64_t i = 0; i < count; ++i) {
-    out.push_back(std::exp(
-        interpolated(logs, last * static_cast<double>(i) / static_cast<double>(count))));
+    out.push_back(
+        std::exp(interpolated(logs, last * static_cast<double>(i) / static_cast<double>(count))));
   }
   return out;
 }
 
 Ladder edm_levels(const ScheduleConfig& config, int64_t steps) {
   const Edm& edm = config.edm;
-  check(edm.sigma_min > 0.0 && edm.sigma_max > edm.sigma_min && edm.sigma_data > 0.0 &&
-            edm.rho > 0.0,
-        "[scheduler] EDM has sigma_min {}, sigma_max {}, sigma_data {} and rho {}, expected "
-        "sigma_min < sigma_max, all above 0",
-        edm.sigma_min, edm.sigma_max, edm.sigma_data, edm.rho);
+  check(
+      edm.sigma_min > 0.0 && edm.sigma_max > edm.sigma_min && edm.sigma_data > 0.0 && edm.rho > 0.0,
+      "[scheduler] EDM has sigma_min {}, sigma_max {}, sigma_data {} and rho {}, expected "
+      "sigma_min < sigma_max, all above 0",
+      edm.sigma_min, edm.sigma_max, edm.sigma_data, edm.rho);
   const Spread own = edm.exponential ? Spread::EXPONENTIAL : Spread::KARRAS;
   Ladder out;
   out.sigmas = config.levels.sigmas;
@@ -73,17 +73,17 @@ std::vector<double> solver_timesteps(const ScheduleConfig& config, int64_t steps
   for (int64_t i = steps; i >= 1; --i) {
     switch (spacing_of(config)) {
       case Spacing::LINSPACE:
-        out.push_back(std::nearbyint(static_cast<double>(i) * (static_cast<double>(end - 1) /
-                                                               static_cast<double>(steps))));
+        out.push_back(std::nearbyint(static_cast<double>(i) *
+                                     (static_cast<double>(end - 1) / static_cast<double>(steps))));
         break;
       case Spacing::LEADING:
         out.push_back(static_cast<double>(i * (end / (steps + 1)) + config.diffusion.steps_offset));
         break;
       case Spacing::TRAILING: {
         const double apart = static_cast<double>(train) / static_cast<double>(steps);
-        out.push_back(std::nearbyint(static_cast<double>(end) -
-                                     static_cast<double>(steps - i) * apart) -
-                      1.0);
+        out.push_back(
+            std::nearbyint(static_cast<double>(end) - static_cast<double>(steps - i) * apart) -
+            1.0);
         break;
       }
     }
@@ -120,8 +120,7 @@ Ladder diffusion_solver_levels(const ScheduleConfig& config, int64_t steps) {
       out.timesteps.push_back(whole(rounds && !is_cosine ? std::nearbyint(t) : t));
     }
   }
-  const bool ends_at_its_last =
-      config.sampler == Sampler::UNIPC && levels.spread != Spread::MODEL;
+  const bool ends_at_its_last = config.sampler == Sampler::UNIPC && levels.spread != Spread::MODEL;
   out.sigmas.push_back(!levels.ends_at_sigma_min ? 0.0
                        : ends_at_its_last        ? out.sigmas.back()
                                                  : training.front());
@@ -215,8 +214,8 @@ double timestep_of(double sigma, const std::vector<double>& training) {
   const auto log_of = [](double each) {
     return static_cast<double>(static_cast<float>(std::log(static_cast<float>(each))));
   };
-  const auto above = std::ranges::partition_point(
-      training, [&](double each) { return log_of(each) <= at; });
+  const auto above =
+      std::ranges::partition_point(training, [&](double each) { return log_of(each) <= at; });
   const int64_t low = std::clamp<int64_t>(above - training.begin() - 1, 0, count - 2);
   const double first = log_of(training[low]);
   const double second = log_of(training[low + 1]);
@@ -349,9 +348,10 @@ Ladder solver_levels(const ScheduleConfig& config, int64_t steps, int64_t tokens
 
 void apply_shift(const ScheduleConfig& config, int64_t tokens, std::vector<double>& sigmas) {
   if (config.dynamic_shift) {
-    check(config.even_sigmas && tokens > 0,
-          "[scheduler] use_dynamic_shifting is true, but this pipeline has no shift that depends on "
-          "the picture's size\n  set flow_shift, which replaces it");
+    check(
+        config.even_sigmas && tokens > 0,
+        "[scheduler] use_dynamic_shifting is true, but this pipeline has no shift that depends on "
+        "the picture's size\n  set flow_shift, which replaces it");
     const double e = config.shift_of(tokens);
     for (double& sigma : sigmas) {
       sigma = e / (e + (1.0 / sigma - 1.0));

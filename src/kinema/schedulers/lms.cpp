@@ -9,8 +9,8 @@
 namespace kinema::schedulers {
 namespace {
 
-/// The integral from `from` to `to` of the polynomial that is 1 at levels[at - k] and 0 at the other
-/// ones of levels[at] to levels[at - order + 1]; two Gauss points are exact for order 4.
+/// The integral from `from` to `to` of the polynomial that is 1 at levels[at - k] and 0 at the
+/// other ones of levels[at] to levels[at - order + 1]; two Gauss points are exact for order 4.
 double weight(const std::vector<float>& levels, int64_t at, int64_t order, int64_t k) {
   const double middle = 0.5 * (levels[at + 1] + static_cast<double>(levels[at]));
   const double half = 0.5 * (levels[at + 1] - static_cast<double>(levels[at]));
@@ -19,7 +19,8 @@ double weight(const std::vector<float>& levels, int64_t at, int64_t order, int64
     double value = 1.0;
     for (int64_t j = 0; j < order; ++j) {
       const double other = levels[at - j];
-      value *= j == k ? 1.0 : (middle + sign * half / std::sqrt(3.0) - other) / (levels[at - k] - other);
+      value *=
+          j == k ? 1.0 : (middle + sign * half / std::sqrt(3.0) - other) / (levels[at - k] - other);
     }
     sum += value;
   }

@@ -57,7 +57,8 @@ Linear noise_prediction_of(const ScheduleConfig& config, const Level& level) {
     return {.x = level.sigma, .v = level.alpha};
   }
   const Linear data = data_of(config, level);
-  return {.x = (1.0 - level.alpha * data.x) / level.sigma, .v = -level.alpha * data.v / level.sigma};
+  return {.x = (1.0 - level.alpha * data.x) / level.sigma,
+          .v = -level.alpha * data.v / level.sigma};
 }
 
 double input_of(const ScheduleConfig& config, const Level& level) {

@@ -21,8 +21,9 @@ class Tables {
     check(config.diffusion.prediction_type != Prediction::SAMPLE,
           "[scheduler] PNDM samples models of epsilon and v_prediction, not of `sample`\n  use "
           "scheduler=euler");
-    check(all_.back() > 0.0F, "[scheduler] PNDM takes no rescale_betas_zero_snr\n  use "
-                              "scheduler=euler");
+    check(all_.back() > 0.0F,
+          "[scheduler] PNDM takes no rescale_betas_zero_snr\n  use "
+          "scheduler=euler");
   }
 
   Transfer transfer(int64_t from, int64_t to) const {
@@ -48,41 +49,42 @@ class Tables {
 
  private:
   double at(int64_t t) const {
-    return t >= 0                                 ? all_.at(static_cast<size_t>(t))
+    return t >= 0                               ? all_.at(static_cast<size_t>(t))
            : config_.diffusion.set_alpha_to_one ? 1.0
-                                                  : all_.front();
+                                                : all_.front();
   }
   const ScheduleConfig& config_;
   std::vector<float> all_;
 };
 
-/// A Runge-Kutta step from t to `next`: four outputs e1 to e4, of which e1 is kept, and the transfer
-/// with e1/6 + e2/3 + e3/3 + e4/6. `previous` is the step's first sample.
+/// A Runge-Kutta step from t to `next`: four outputs e1 to e4, of which e1 is kept, and the
+/// transfer with e1/6 + e2/3 + e3/3 + e4/6. `previous` is the step's first sample.
 void add_runge_kutta(const Tables& tables, int64_t t, int64_t next, int64_t apart, Schedule& out) {
   const int64_t half = next + apart / 2;
   const Transfer first = tables.transfer(t, t - apart / 2);
   const Transfer middle = tables.transfer(t, half);
   const Transfer end = tables.transfer(t, next);
-  tables.add(out, t,
-             {.from_m0 = static_cast<float>(first.output),
-              .from_x = static_cast<float>(first.sample)});
+  tables.add(
+      out, t,
+      {.from_m0 = static_cast<float>(first.output), .from_x = static_cast<float>(first.sample)});
   tables.add(out, half,
              {.correct_x = 0,
               .correct_previous = 1,
               .from_c = static_cast<float>(middle.sample),
               .from_m0 = static_cast<float>(middle.output),
               .is_kept = false});
-  // e2 = (x - middle.sample previous) / middle.output; the corrected sample is the end's without e4.
+  // e2 = (x - middle.sample previous) / middle.output; the corrected sample is the end's without
+  // e4.
   const double third = end.output / 3.0;
-  tables.add(out, half,
-             {.correct_x = static_cast<float>(third / middle.output),
-              .correct_previous =
-                  static_cast<float>(end.sample - third * middle.sample / middle.output),
-              .correct_m0 = static_cast<float>(third),
-              .correct_m1 = static_cast<float>(end.output / 6.0),
-              .from_m0 = static_cast<float>(end.output),
-              .from_previous = static_cast<float>(end.sample),
-              .is_kept = false});
+  tables.add(
+      out, half,
+      {.correct_x = static_cast<float>(third / middle.output),
+       .correct_previous = static_cast<float>(end.sample - third * middle.sample / middle.output),
+       .correct_m0 = static_cast<float>(third),
+       .correct_m1 = static_cast<float>(end.output / 6.0),
+       .from_m0 = static_cast<float>(end.output),
+       .from_previous = static_cast<float>(end.sample),
+       .is_kept = false});
   tables.add(out, next,
              {.correct_x = 0,
               .correct_previous = 1,
@@ -95,8 +97,9 @@ void add_runge_kutta(const Tables& tables, int64_t t, int64_t next, int64_t apar
 void add_two_evaluations(const Tables& tables, int64_t t, int64_t next, int64_t apart,
                          Schedule& out) {
   const Transfer first = tables.transfer(t, t - apart);
-  tables.add(out, t,
-             {.from_m0 = static_cast<float>(first.output), .from_x = static_cast<float>(first.sample)});
+  tables.add(
+      out, t,
+      {.from_m0 = static_cast<float>(first.output), .from_x = static_cast<float>(first.sample)});
   const Transfer second = tables.transfer(next + apart, next);
   tables.add(out, next,
              {.from_m0 = static_cast<float>(second.output / 2.0),

@@ -187,18 +187,18 @@ NamedSampler sampler_from_string(std::string_view name, bool flow) {
       return {.sampler = each.sampler, .solver = each.solver, .spread = spread};
     }
   }
-  check(small != "karras" && small != "exponential" && small != "beta" && small != "lu" &&
-            small != "ays",
-        "[scheduler] `{}` is a spread of noise levels, not a sampler\n  set noise_levels={}, or add "
-        "it to a sampler: scheduler=dpmpp_2m_{}",
-        name, small, small);
+  check(
+      small != "karras" && small != "exponential" && small != "beta" && small != "lu" &&
+          small != "ays",
+      "[scheduler] `{}` is a spread of noise levels, not a sampler\n  set noise_levels={}, or add "
+      "it to a sampler: scheduler=dpmpp_2m_{}",
+      name, small, small);
   fail("[scheduler] `{}` is not a sampler\n  expected {}", name, known_names());
 }
 
 bool is_sampler(std::string_view name) {
-  return std::ranges::any_of(table(), [&](const SamplerInfo& each) {
-    return without_flax(name) == each.class_name;
-  });
+  return std::ranges::any_of(
+      table(), [&](const SamplerInfo& each) { return without_flax(name) == each.class_name; });
 }
 
 std::string_view class_name(Sampler sampler) { return info_of(sampler).class_name; }

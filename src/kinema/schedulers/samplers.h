@@ -14,9 +14,9 @@ namespace kinema::schedulers {
 /// A sampler: what it can sample, and the function that computes its tables.
 struct SamplerInfo {
   Sampler sampler;
-  std::string_view word;              // for the key `scheduler`
-  std::string_view class_name;        // of diffusers
-  std::vector<Noise> kinds;           // what it samples; the first is ScheduleConfig's default
+  std::string_view word;                // for the key `scheduler`
+  std::string_view class_name;          // of diffusers
+  std::vector<Noise> kinds;             // what it samples; the first is ScheduleConfig's default
   Spacing spacing = Spacing::LINSPACE;  // the default of the class
   bool clips = false;                   // the class clips unless told otherwise
   bool limits = false;                  // clip_sample and thresholding apply
@@ -36,10 +36,10 @@ struct NamedSampler {
   Spread spread = Spread::MODEL;
 };
 
-/// `unipc`, `euler`, `ddim`, ..., the names of ComfyUI and of AUTOMATIC1111's webui, with a word for
-/// the levels after it (`Karras`, `_karras`) or without, and diffusers' class names, with or without
-/// `Flax`; `euler` is FLOW_MATCH_EULER if `flow`, else EULER. Throws an Error that lists the names
-/// for another one.
+/// `unipc`, `euler`, `ddim`, ..., the names of ComfyUI and of AUTOMATIC1111's webui, with a word
+/// for the levels after it (`Karras`, `_karras`) or without, and diffusers' class names, with or
+/// without `Flax`; `euler` is FLOW_MATCH_EULER if `flow`, else EULER. Throws an Error that lists
+/// the names for another one.
 NamedSampler sampler_from_string(std::string_view name, bool flow = true);
 /// True for the name of a diffusers class with a sampler.
 bool is_sampler(std::string_view name);

@@ -19,10 +19,11 @@ void set_limit(const ScheduleConfig& config, StepForm& form) {
     return;
   }
   if (limit.threshold) {
-    check(limit.ratio >= 0.0 && limit.ratio <= 1.0 && limit.max > 0.0,
-          "[scheduler] dynamic_thresholding_ratio is {} and sample_max_value {}, expected 0 to 1 and "
-          "a number above 0",
-          limit.ratio, limit.max);
+    check(
+        limit.ratio >= 0.0 && limit.ratio <= 1.0 && limit.max > 0.0,
+        "[scheduler] dynamic_thresholding_ratio is {} and sample_max_value {}, expected 0 to 1 and "
+        "a number above 0",
+        limit.ratio, limit.max);
     // The bound is at least 1 and at most `max`, whatever the quantile.
     form.limit = limit.max <= 1.0 ? StepForm::Limit::CLIP : StepForm::Limit::THRESHOLD;
     form.bound = limit.max;
@@ -125,9 +126,9 @@ double ScheduleConfig::shift_of(int64_t tokens) const {
 }
 
 std::vector<float> StepCoefficients::values() const {
-  return {input,      data_x,     data_v, correct_x, correct_previous, correct_m0,
-          correct_m1, correct_m2, from_c, from_m0,   from_m1,          from_v,
-          correct_m3, from_m2,    from_m3, from_x,   from_previous,    from_noise};
+  return {input,      data_x,     data_v,  correct_x, correct_previous, correct_m0,
+          correct_m1, correct_m2, from_c,  from_m0,   from_m1,          from_v,
+          correct_m3, from_m2,    from_m3, from_x,    from_previous,    from_noise};
 }
 
 Schedule make_schedule(const ScheduleConfig& config, int64_t num_inference_steps, int64_t tokens) {

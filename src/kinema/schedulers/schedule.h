@@ -90,16 +90,17 @@ Spacing spacing_of(const ScheduleConfig& config);
 bool clips_sample(const ScheduleConfig& config);
 
 /// One evaluation of the model and the solver's update as a linear map. With x the current sample,
-/// v the model's prediction at `input` x, m1, m2 and m3 the data predictions of the last three steps
-/// (zeros at first), and z standard normal noise:
+/// v the model's prediction at `input` x, m1, m2 and m3 the data predictions of the last three
+/// steps (zeros at first), and z standard normal noise:
 ///
 ///     m0 = data_x x + data_v v, limited (StepForm::limit)
 ///     c  = x x + previous x_prev + m0 m0 + m1 m1 + m2 m2 + m3 m3    (corrected sample)
 ///     x' = from_c c + from_m0 m0 + from_m1 m1 + from_m2 m2 + from_m3 m3 + from_v v + from_x x
 ///          + from_previous x_prev + from_noise z
 ///
-/// The next step is given x', x_prev = c and, if is_kept, m1 = m0, m2 = m1, m3 = m2. Of a flow, v is the velocity
-/// and m0 = x - sigma v. A sampler may choose another m0, such as the predicted noise.
+/// The next step is given x', x_prev = c and, if is_kept, m1 = m0, m2 = m1, m3 = m2. Of a flow, v
+/// is the velocity and m0 = x - sigma v. A sampler may choose another m0, such as the predicted
+/// noise.
 struct StepCoefficients {
   float input = 1;
   float data_x = 1, data_v = 0;

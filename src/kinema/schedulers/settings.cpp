@@ -19,10 +19,11 @@ constexpr Words<Spread, 6> kSpreads{{{"model", Spread::MODEL},
 }  // namespace
 
 Variance variance_from_string(std::string_view name) {
-  check(name != "learned" && name != "learned_range" && name != "fixed_large_log",
-        "[scheduler] variance_type is `{}`, expected fixed_small, fixed_small_log or fixed_large\n  "
-        "the learned ones need a network that predicts them; the logarithm of a variance is below 0",
-        name);
+  check(
+      name != "learned" && name != "learned_range" && name != "fixed_large_log",
+      "[scheduler] variance_type is `{}`, expected fixed_small, fixed_small_log or fixed_large\n  "
+      "the learned ones need a network that predicts them; the logarithm of a variance is below 0",
+      name);
   return read_word(kVariances, "variance_type", name);
 }
 std::string_view name_of(Variance variance) { return word_of(kVariances, variance); }

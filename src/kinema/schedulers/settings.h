@@ -24,11 +24,11 @@ struct Solver {
   bool stochastic = false;      // DPM_MULTISTEP: an sde- algorithm; FLOW_MATCH_EULER: new noise
   bool predicts_noise = false;  // UNIPC, DPM_MULTISTEP: history of noise, else of data predictions
   bool lower_order_final = true;
-  bool euler_at_final = false;               // DPM_MULTISTEP
-  std::vector<int64_t> disable_corrector{};  // UNIPC: after these steps, the corrector is skipped
-  bool skip_prk_steps = false;               // PNDM: no Runge-Kutta steps at the start
-  double timestep_scaling = 10.0;            // LCM
-  int64_t original_inference_steps = 50;     // LCM, TCD: timesteps of the distillation
+  bool euler_at_final = false;                // DPM_MULTISTEP
+  std::vector<int64_t> disable_corrector{};   // UNIPC: after these steps, the corrector is skipped
+  bool skip_prk_steps = false;                // PNDM: no Runge-Kutta steps at the start
+  double timestep_scaling = 10.0;             // LCM
+  int64_t original_inference_steps = 50;      // LCM, TCD: timesteps of the distillation
   Variance variance = Variance::FIXED_SMALL;  // DDPM
 
   bool operator==(const Solver&) const = default;

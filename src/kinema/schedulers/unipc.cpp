@@ -57,8 +57,8 @@ std::array<double, 3> solved(std::span<const double> r, const std::array<double,
   return out;
 }
 
-/// c = ratio x_prev - scale m1 - scale B/phi (sum_k rho_k D_k + rho (m0 - m1)), with D_k = (m_(k+1) -
-/// m1) / r_k; `r` has the r_k.
+/// c = ratio x_prev - scale m1 - scale B/phi (sum_k rho_k D_k + rho (m0 - m1)), with D_k = (m_(k+1)
+/// - m1) / r_k; `r` has the r_k.
 void set_corrector(StepCoefficients& out, const Move& move, std::span<const double> r) {
   std::array<double, 3> rho{0.5};
   std::vector<double> nodes(r.begin(), r.end());
@@ -126,7 +126,9 @@ Schedule unipc(const ScheduleConfig& config, int64_t steps, int64_t tokens) {
   out.form.long_history = solver.order > 2;
   const auto count = static_cast<int64_t>(out.timesteps.size());
   const auto level = [&](int64_t i) { return level_of(config, sigmas[i]); };
-  const auto gap = [&](int64_t from, int64_t to) { return level(to).lambda() - level(from).lambda(); };
+  const auto gap = [&](int64_t from, int64_t to) {
+    return level(to).lambda() - level(from).lambda();
+  };
   // (lambda_k - lambda_at) / h of the `order` - 1 levels before `at`.
   const auto nodes = [&](int64_t at, int64_t order, double h) {
     std::vector<double> out_nodes;
@@ -138,8 +140,8 @@ Schedule unipc(const ScheduleConfig& config, int64_t steps, int64_t tokens) {
   int64_t previous_order = 0;
   for (int64_t i = 0; i < count; ++i) {
     StepCoefficients& step = out.steps.emplace_back();
-    const Linear kept = solver.predicts_noise ? noise_prediction_of(config, level(i))
-                                              : data_of(config, level(i));
+    const Linear kept =
+        solver.predicts_noise ? noise_prediction_of(config, level(i)) : data_of(config, level(i));
     step.data_x = static_cast<float>(kept.x);
     step.data_v = static_cast<float>(kept.v);
     const auto& off = solver.disable_corrector;

@@ -183,7 +183,8 @@ void follow_sdxl_schedules(const Run& run) {
                   numbers(schedulers::alphas_cumprod(diffusion)));
   }
   for (const auto& [key, about] : run.about("cases").members()) {
-    const auto sampler = schedulers::sampler_from_string(key.substr(0, key.find('.')), false).sampler;
+    const auto sampler =
+        schedulers::sampler_from_string(key.substr(0, key.find('.')), false).sampler;
     const Schedule schedule =
         schedulers::make_schedule(sample::schedule_of(sampler, about.at("config")),
                                   run.tensor(key + ".timesteps").shape.dims.at(0));
