@@ -202,6 +202,12 @@ schedulers::ScheduleConfig read_known(Sampler sampler, schedulers::Noise noise,
                                       const Json& config) {
   schedulers::ScheduleConfig out = read_training(sampler, noise, config);
   read_solver_settings(config, out);
+  const bool has_levels_of_betas =
+      out.levels.spread != schedulers::Spread::MODEL || out.levels.ends_at_sigma_min;
+  if (noise == schedulers::Noise::FLOW && sampler != Sampler::FLOW_MATCH_EULER &&
+      has_levels_of_betas) {
+    out.diffusion = diffusion_of(sampler, config, out.unsupported);
+  }
   return out;
 }
 
@@ -260,6 +266,11 @@ Json scheduler_json(const schedulers::ScheduleConfig& schedule) {
       out.set("use_flow_sigmas", true);
     }
     out.set(is_solver ? "flow_shift" : "shift", schedule.shift);
+    if (!(schedule.diffusion == schedulers::Diffusion{})) {
+      out.set("beta_start", schedule.diffusion.beta_start);
+      out.set("beta_end", schedule.diffusion.beta_end);
+      out.set("beta_schedule", schedulers::name_of(schedule.diffusion.beta_schedule));
+    }
     if (const auto& shift = schedule.dynamic_shift) {
       out.set("use_dynamic_shifting", true);
       out.set("base_shift", shift->base);

@@ -94,6 +94,16 @@ std::vector<double> solver_timesteps(const ScheduleConfig& config, int64_t steps
 
 double whole(double t) { return std::trunc(t); }
 
+/// The levels of the betas that a flow's file has for diffusions; diffusers' defaults without.
+std::vector<double> flow_training_sigmas(ScheduleConfig config) {
+  if (config.diffusion == Diffusion{}) {
+    config.diffusion.beta_start = 0.0001;
+    config.diffusion.beta_end = 0.02;
+    config.diffusion.beta_schedule = BetaSchedule::LINEAR;
+  }
+  return training_sigmas(config);
+}
+
 /// Levels of a diffusion for UNIPC and DPM_MULTISTEP.
 Ladder diffusion_solver_levels(const ScheduleConfig& config, int64_t steps) {
   const Levels& levels = config.levels;
@@ -136,7 +146,7 @@ Ladder flow_solver_levels(const ScheduleConfig& config, int64_t steps, int64_t t
   const bool is_dpm = config.sampler == Sampler::DPM_MULTISTEP;
   if (levels.spread != Spread::MODEL) {
     // The levels of the file's betas, as a flow's: sigma / (1 + sigma).
-    const std::vector<double> training = training_sigmas(config);
+    const std::vector<double> training = flow_training_sigmas(config);
     out.sigmas = spread(levels.spread, levels.sigma_max.value_or(training.back()),
                         levels.sigma_min.value_or(training.front()), steps);
     for (double& sigma : out.sigmas) {
@@ -165,7 +175,7 @@ Ladder flow_solver_levels(const ScheduleConfig& config, int64_t steps, int64_t t
     out.timesteps.push_back(whole(sigma * train));
   }
   out.sigmas.push_back(!levels.ends_at_sigma_min ? 0.0
-                       : is_dpm                  ? training_sigmas(config).front()
+                       : is_dpm                  ? flow_training_sigmas(config).front()
                                                  : out.sigmas.back());
   return out;
 }
@@ -187,10 +197,14 @@ std::vector<double> linspace(double first, double last, int64_t count) {
 double sigma_of(double a) { return std::sqrt((1.0 - a) / a); }
 
 std::vector<double> training_sigmas(const ScheduleConfig& config) {
-  std::vector<double> out;
-  for (const float a : alphas_cumprod(config.diffusion, config.num_train_timesteps)) {
+  std::vector<float> alphas = alphas_cumprod(config.diffusion, config.num_train_timesteps);
+  if (config.diffusion.rescale_betas_zero_snr) {
     // The reference moves the last value off 0, where sigma would be infinite.
-    out.push_back(sigma_of(std::max(static_cast<double>(a), 0x1p-24)));
+    alphas.back() = 0x1p-24F;
+  }
+  std::vector<double> out;
+  for (const float a : alphas) {
+    out.push_back(sigma_of(static_cast<double>(a)));
   }
   return out;
 }
