@@ -113,7 +113,7 @@ def cases():
     dpm = "DPMSolverMultistepScheduler"
     add("dpm", dpm, SDXL, *solvers, *noisy, *spreads[1:], {"use_lu_lambdas": True}, V, ZERO, SAMPLE, END, THRESHOLD,
         {"lambda_min_clipped": -1.0}, {"timestep_spacing": "linspace"}, {"timestep_spacing": "trailing"},
-        {**KARRAS, "beta_schedule": "squaredcos_cap_v2"})
+        {"beta_schedule": "squaredcos_cap_v2"})
     add("dpm.long", dpm, SDXL, *solvers, steps=17)
     add("dpm.timesteps", dpm, SDXL, {}, steps=4, timesteps=[999, 749, 499, 249])
     add("dpm.flow", dpm, WAN, *solvers[:-1], END, {"flow_shift": 7.0}, THRESHOLD)

@@ -119,8 +119,9 @@ Ladder diffusion_solver_levels(const ScheduleConfig& config, int64_t steps) {
       out.sigmas.push_back(interpolated(training, t));
     }
   } else {
-    const double high = levels.sigma_max.value_or(training.back());
-    const double low = levels.sigma_min.value_or(training.front());
+    // In float32 as in the reference, like the logarithms of timestep_of.
+    const double high = levels.sigma_max.value_or(static_cast<float>(training.back()));
+    const double low = levels.sigma_min.value_or(static_cast<float>(training.front()));
     out.sigmas = spread(levels.spread, high, low, steps);
     const bool rounds = levels.spread == Spread::KARRAS || levels.spread == Spread::LU;
     const bool is_cosine = config.sampler == Sampler::DPM_MULTISTEP &&
