@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "kinema/core/error.h"
+#include "kinema/schedulers/samplers.h"
 
 namespace kinema::schedulers {
 namespace {
@@ -119,9 +120,10 @@ TEST(FlowMatchEuler, ShiftsTheLowerEndTwice) {
 }
 
 TEST(Schedule, ValuesAreInTheOrderOfDeclaration) {
-  const StepCoefficients k{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12};
+  const StepCoefficients k{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18};
 
-  EXPECT_THAT(k.values(), ElementsAre(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12));
+  EXPECT_THAT(k.values(),
+              ElementsAre(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18));
   EXPECT_EQ(static_cast<int64_t>(k.values().size()), StepCoefficients::kCount);
 }
 
@@ -139,13 +141,58 @@ TEST(Schedule, RefusesNoiseLevelsThatCannotBeToldApart) {
 }
 
 TEST(Schedule, NamesTheKnownSamplers) {
-  EXPECT_EQ(sampler_from_string("FlowMatchEulerDiscreteScheduler"), Sampler::FLOW_MATCH_EULER);
-  EXPECT_EQ(sampler_from_string("unipc"), Sampler::UNIPC);
-  EXPECT_EQ(sampler_from_string("FlaxDDIMScheduler"), Sampler::DDIM) << "MaxDiffusion's word";
-  EXPECT_EQ(sampler_from_string("euler"), Sampler::FLOW_MATCH_EULER);
-  EXPECT_EQ(sampler_from_string("euler", /*flow=*/false), Sampler::EULER);
-  EXPECT_THAT([] { sampler_from_string("PNDMScheduler"); },
-              ThrowsMessage<Error>(AllOf(HasSubstr("`PNDMScheduler`"), HasSubstr("unipc"))));
+  EXPECT_EQ(sampler_from_string("FlowMatchEulerDiscreteScheduler").sampler,
+            Sampler::FLOW_MATCH_EULER);
+  EXPECT_EQ(sampler_from_string("unipc").sampler, Sampler::UNIPC);
+  EXPECT_EQ(sampler_from_string("FlaxDDIMScheduler").sampler, Sampler::DDIM)
+      << "MaxDiffusion's word";
+  EXPECT_EQ(sampler_from_string("euler").sampler, Sampler::FLOW_MATCH_EULER);
+  EXPECT_EQ(sampler_from_string("euler", /*flow=*/false).sampler, Sampler::EULER);
+  EXPECT_THAT([] { sampler_from_string("NoSuchScheduler"); },
+              ThrowsMessage<Error>(AllOf(HasSubstr("`NoSuchScheduler`"), HasSubstr("unipc"))));
+}
+
+TEST(Schedule, KnowsTheNamesOfOtherPrograms) {
+  const NamedSampler webui = sampler_from_string("DPM++ 2M Karras", /*flow=*/false);
+  EXPECT_EQ(webui.sampler, Sampler::DPM_MULTISTEP);
+  EXPECT_EQ(webui.spread, Spread::KARRAS);
+  EXPECT_FALSE(webui.solver.stochastic);
+  const NamedSampler sde = sampler_from_string("dpmpp_3m_sde_exponential", /*flow=*/false);
+  EXPECT_EQ(sde.sampler, Sampler::DPM_MULTISTEP);
+  EXPECT_EQ(sde.spread, Spread::EXPONENTIAL);
+  EXPECT_TRUE(sde.solver.stochastic);
+  EXPECT_EQ(sde.solver.order, 3);
+  EXPECT_EQ(sampler_from_string("Euler a").sampler, Sampler::EULER_ANCESTRAL);
+  EXPECT_EQ(sampler_from_string("PLMS").sampler, Sampler::PNDM);
+  EXPECT_THAT([] { sampler_from_string("karras"); },
+              ThrowsMessage<Error>(HasSubstr("noise_levels=karras")));
+}
+
+TEST(Schedule, RefusesASamplerOfAnotherKindOfModel) {
+  EXPECT_THAT([] { make_schedule({.sampler = Sampler::HEUN, .noise = Noise::FLOW}, 4); },
+              ThrowsMessage<Error>(AllOf(HasSubstr("HeunDiscreteScheduler does not sample"),
+                                         HasSubstr("scheduler=euler or unipc"))));
+}
+
+TEST(Schedule, TakesGivenLevels) {
+  ScheduleConfig config{.sampler = Sampler::EULER, .levels = {.sigmas = {14.6, 3.0, 0.5}}};
+  const Schedule schedule = make_schedule(config, 50);
+  EXPECT_THAT(schedule.sigmas, ElementsAre(14.6F, 3.0F, 0.5F, 0.0F));
+  config.levels.timesteps = {999, 500};
+  EXPECT_THAT([&] { make_schedule(config, 50); }, ThrowsMessage<Error>(HasSubstr("both given")));
+  config.levels.sigmas = {3.0, 14.6};
+  config.levels.timesteps.clear();
+  EXPECT_THAT([&] { make_schedule(config, 50); }, ThrowsMessage<Error>(HasSubstr("do not fall")));
+}
+
+// Levels of the paper's ten steps, which are those of its table.
+TEST(Schedule, HasTheAlignedLevels) {
+  const ScheduleConfig config{.sampler = Sampler::EULER, .levels = {.spread = Spread::AYS}};
+  const Schedule schedule = make_schedule(config, 10);
+  EXPECT_NEAR(schedule.sigmas[0], 14.615, 1e-3);
+  EXPECT_NEAR(schedule.sigmas[4], 1.341, 1e-3);
+  EXPECT_NEAR(schedule.sigmas[9], 0.1114, 1e-4);
+  EXPECT_EQ(schedule.sigmas[10], 0.0F);
 }
 
 /// A trailing range computed in floats would have one step too many for some of these numbers.

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "kinema/core/error.h"
-#include "kinema/schedulers/schedule.h"
+#include "kinema/schedulers/samplers.h"
 
 namespace kinema::schedulers {
 namespace {
@@ -25,17 +25,18 @@ TEST(SchedulerClass, SaysWhatWasLearned) {
 }
 
 TEST(SchedulerClass, OfEverySamplerIsSupported) {
-  for (const Sampler sampler :
-       {Sampler::UNIPC, Sampler::FLOW_MATCH_EULER, Sampler::EULER, Sampler::DDIM}) {
-    EXPECT_TRUE(supported_scheduler_class(class_name(sampler), "a").is_supported());
+  for (const SamplerInfo& each : samplers()) {
+    EXPECT_EQ(supported_scheduler_class(each.class_name, "a").sampler, each.sampler);
+  }
+  for (const char* name : {"EDMEulerScheduler", "EDMDPMSolverMultistepScheduler"}) {
+    EXPECT_FALSE(supported_scheduler_class(name, "a").is_trained());
   }
 }
 
 // Their networks would give noise with any other sampler.
 TEST(SchedulerClass, OfOtherNetworksIsRefusedWithoutAdvice) {
-  for (const char* name :
-       {"EDMEulerScheduler", "EDMDPMSolverMultistepScheduler", "CosineDPMSolverMultistepScheduler",
-        "CMStochasticIterativeScheduler", "SCMScheduler", "NoSuchScheduler"}) {
+  for (const char* name : {"CosineDPMSolverMultistepScheduler", "CMStochasticIterativeScheduler",
+                           "SCMScheduler", "NoSuchScheduler"}) {
     EXPECT_THAT(
         [&] { supported_scheduler_class(name, "FILE"); },
         ThrowsMessage<Error>(AllOf(HasSubstr("FILE"), HasSubstr(std::string("`") + name + "`"),

@@ -24,6 +24,9 @@ struct GenerateConfig {
   std::string image_url;
   std::string last_image_url;
   Given<std::string> scheduler = std::string("unipc");
+  Given<std::string> noise_levels = std::string("model");
+  std::vector<double> sigmas;
+  std::vector<double> timesteps;
   int64_t num_inference_steps = 50;
   Given<double> guidance_scale = 5.0;
   Given<double> guidance_scale_low = 3.0;
@@ -126,9 +129,27 @@ struct GenerateConfig {
     visit("last_image_url", self.last_image_url, UNRELATED,
           {.help = "last frame of the video: path or URL of an image (first and last frame models)",
            .share = Share::FILE});
-    visit("scheduler", self.scheduler, UNRELATED,
-          {.help = "sampler; overrides the class in the model's scheduler_config.json",
-           .one_of = "unipc | euler | ddim",
+    visit(
+        "scheduler", self.scheduler, UNRELATED,
+        {.help = "sampler; overrides the class in the model's scheduler_config.json: euler, unipc, "
+                 "dpmpp_2m, dpmpp_2m_sde, dpmpp_3m_sde, dpmpp_sde, euler_ancestral, heun, lms, "
+                 "ddim, ddpm, pndm, lcm, tcd, or a name of diffusers, ComfyUI or "
+                 "AUTOMATIC1111's webui (`DPM++ 2M Karras`)",
+         .share = Share::YES});
+    visit(
+        "noise_levels", self.noise_levels, UNRELATED,
+        {.help = "how the sampler's noise levels lie between the largest and the smallest; model: "
+                 "as in the model's scheduler_config.json",
+         .one_of = "model | karras | exponential | beta | lu | ays",
+         .share = Share::YES});
+    visit("sigmas", self.sigmas, UNRELATED,
+          {.help = "noise levels, falling, which replace num_inference_steps; empty: the sampler's",
+           .min = 0,
+           .share = Share::YES});
+    visit("timesteps", self.timesteps, UNRELATED,
+          {.help = "training timesteps to visit, falling, which replace num_inference_steps "
+                   "(distilled models); empty: the sampler's",
+           .min = 0,
            .share = Share::YES});
     visit("num_inference_steps", self.num_inference_steps, UNRELATED,
           {.help = "number of denoising steps, at most the model's timesteps (1000)",
@@ -215,7 +236,8 @@ struct GenerateConfig {
         "diffusion_scheduler_config", self.diffusion_scheduler_config, UNRELATED,
         {.help =
              "sdxl: overrides of the model's scheduler_config.json: _class_name, prediction_type, "
-             "rescale_zero_terminal_snr, timestep_spacing, clip_sample, set_alpha_to_one",
+             "rescale_zero_terminal_snr, timestep_spacing, clip_sample, set_alpha_to_one and the "
+             "settings of the class",
          .needs = {Needs::DIFFUSION},
          .share = Share::YES});
     visit("use_ema", self.use_ema, UNRELATED,

@@ -149,10 +149,6 @@ std::string needed_scheduler(const sample::PipelineFolder& pipeline) {
   }
   const schedulers::ScheduleConfig& schedule = *pipeline.schedule;
   const std::string others = schedulers::other_samplers(schedule);
-  if (schedule.unknown_class.empty() && schedulers::clips_sample(schedule)) {
-    return "; its scheduler, DDIMScheduler, clips samples, which is not supported: generate needs "
-           "scheduler=euler";
-  }
   if (!schedule.unknown_class.empty()) {
     return fmt::format("; its scheduler, {}, is not supported: generate needs scheduler={}",
                        schedule.unknown_class, others);

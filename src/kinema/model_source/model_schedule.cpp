@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "kinema/core/error.h"
 #include "kinema/core/quantities.h"
 #include "kinema/model_source/model_places.h"
 #include "kinema/model_source/trained_model.h"
@@ -45,7 +46,7 @@ ScheduleFile schedule_file_of(const config::Config& config) {
 schedulers::ScheduleConfig with_marks(schedulers::ScheduleConfig schedule, const fs::path& network,
                                       bool is_said) {
   const weights::ObjectiveMarks marks = weights::objective_marks(network);
-  if (!marks.any() || schedulers::is_flow(schedule.sampler)) {
+  if (!marks.any() || schedulers::is_flow(schedule)) {
     return schedule;
   }
   if (marks.v_prediction) {
@@ -60,6 +61,29 @@ schedulers::ScheduleConfig with_marks(schedulers::ScheduleConfig schedule, const
   return schedule;
 }
 
+namespace {
+
+/// Throws an Error for a model that is sampled, but whose training has another objective.
+void check_trained(const schedulers::ScheduleConfig& schedule, const fs::path& file) {
+  using schedulers::Prediction;
+  const char* what =
+      schedulers::noise_of(schedule) == schedulers::Noise::EDM
+          ? "its input and output are scaled as in EDM"
+      : schedule.levels.inverted      ? "its noise levels are inverted (invert_sigmas)"
+      : schedule.flow_predicts        ? "a flow that does not predict the velocity"
+      : schedulers::is_flow(schedule) ? nullptr
+      : schedule.diffusion.prediction_type == Prediction::SAMPLE
+          ? "it predicts samples (prediction_type)"
+      : schedule.levels.continuous && schedule.diffusion.prediction_type == Prediction::V_PREDICTION
+          ? "its timesteps are continuous (timestep_type)"
+          : nullptr;
+  check(what == nullptr,
+        "[scheduler] {}: models of this kind are sampled, but not trained or converted: {}",
+        file.string(), what == nullptr ? "" : what);
+}
+
+}  // namespace
+
 ModelSchedule read_model_schedule(const ScheduleFile& file, const fs::path& network_file,
                                   const networks::Network& network) {
   ModelSchedule out;
@@ -67,6 +91,7 @@ ModelSchedule read_model_schedule(const ScheduleFile& file, const fs::path& netw
   if (is_said) {
     out.schedule = sample::read_scheduler_config(file.path, file.class_name);
     out.file = sample::scheduler_file(file.path, file.class_name);
+    check_trained(out.schedule, file.path);
   } else {
     out.schedule = network->learned().sampled;
   }

@@ -33,7 +33,8 @@ ScheduleFile schedule_file_of(const config::Config& config);
 /// The schedule of the file, with changes from markers in the network's own file
 /// (weights::objective_marks); without a file, the family's default.
 ///
-/// Throws an Error for a scheduler that is not supported.
+/// Throws an Error for a scheduler that is not supported, and for a model that is sampled but not
+/// trained (EDM, inverted levels, prediction of samples).
 ModelSchedule read_model_schedule(const ScheduleFile& file,
                                   const std::filesystem::path& network_file,
                                   const networks::Network& network);

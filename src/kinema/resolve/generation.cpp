@@ -23,6 +23,8 @@
 #include "kinema/resolve/encoders.h"
 #include "kinema/resolve/load.h"
 #include "kinema/sample/scheduler_config.h"
+#include "kinema/sample/solver_settings.h"
+#include "kinema/schedulers/samplers.h"
 #include "kinema/text/prompt_syntax.h"
 #include "kinema/text/unicode.h"
 #include "kinema/weights/family.h"
@@ -53,8 +55,18 @@ schedulers::ScheduleConfig with_scheduler_config(schedulers::ScheduleConfig out,
       continue;  // the model's value
     }
     if (key == "_class_name") {
-      out = sample::with_sampler(
+      out = schedulers::with_sampler(
           std::move(out), schedulers::sampler_from_string(value.as_string(), /*flow=*/false));
+    }
+  }
+  io::Json of_solver = io::Json::object();
+  for (const auto& [key, value] : given.members()) {
+    if (value.is_null() || (value.is_string() && value.as_string().empty()) ||
+        key == "_class_name") {
+      continue;
+    }
+    if (sample::has_solver_setting(out, key)) {
+      of_solver.set(key, value);
     } else if (key == "prediction_type") {
       out.diffusion.prediction_type = schedulers::prediction_from_string(value.as_string());
     } else if (key == "rescale_zero_terminal_snr" || key == "rescale_betas_zero_snr") {
@@ -69,11 +81,30 @@ schedulers::ScheduleConfig with_scheduler_config(schedulers::ScheduleConfig out,
       fail(
           "[config] diffusion_scheduler_config has no `{}`: it has _class_name, prediction_type, "
           "rescale_betas_zero_snr (rescale_zero_terminal_snr), timestep_spacing, clip_sample, "
-          "set_alpha_to_one",
-          key);
+          "set_alpha_to_one, and the settings that {} has in diffusers",
+          key, class_name(out));
     }
   }
+  sample::read_solver_settings(of_solver, out);
   return out;
+}
+
+/// noise_levels, sigmas and timesteps, where they are given. A zero at the end of sigmas, which some
+/// lists of diffusers have, is dropped.
+void set_levels(const config::GenerateConfig& g, schedulers::ScheduleConfig& out) {
+  if (g.noise_levels.given) {
+    out.levels.spread = schedulers::spread_from_string(g.noise_levels.value);
+  }
+  if (!g.sigmas.empty() || !g.timesteps.empty()) {
+    if (!g.noise_levels.given) {
+      out.levels.spread = schedulers::Spread::MODEL;  // replaces the file's
+    }
+    out.levels.sigmas = g.sigmas;
+    if (!g.sigmas.empty() && g.sigmas.back() == 0.0) {
+      out.levels.sigmas.pop_back();
+    }
+    out.levels.timesteps = g.timesteps;
+  }
 }
 
 /// The model's schedule with the configuration's overrides.
@@ -86,7 +117,7 @@ schedulers::ScheduleConfig schedule(const config::Loaded& loaded,
     own = model_source::with_marks(std::move(own), model.folder.transformer,
                                    model.folder.schedule.has_value());
   }
-  const bool is_flow = schedulers::is_flow(own.sampler);
+  const bool is_flow = schedulers::is_flow(own);
   const config::GenerateConfig& g = loaded.config.generate;
   schedulers::ScheduleConfig out = own;
   if (!is_flow) {
@@ -100,17 +131,19 @@ schedulers::ScheduleConfig schedule(const config::Loaded& loaded,
     }
   }
   if (g.scheduler.given) {
-    out = sample::with_sampler(std::move(out),
-                               schedulers::sampler_from_string(g.scheduler.value, is_flow));
+    out = schedulers::with_sampler(std::move(out),
+                                   schedulers::sampler_from_string(g.scheduler.value, is_flow));
   }
+  set_levels(g, out);
   schedulers::check_class(out);
-  check(schedulers::is_flow(out.sampler) == is_flow,
+  const std::vector<schedulers::Noise>& kinds = schedulers::info_of(out.sampler).kinds;
+  check(std::ranges::find(kinds, schedulers::noise_of(out)) != kinds.end(),
         "[scheduler] {} is a sampler of {}, but this model was trained as {}\n  the model's own is "
         "{}",
         g.scheduler.value, is_flow ? "diffusions" : "rectified flows",
         is_flow ? "a rectified flow" : "a diffusion",
-        own.unknown_class.empty() ? std::string(class_name(own.sampler)) : own.unknown_class);
-  out.even_sigmas = usual.even_sigmas && out.sampler == usual.sampler;
+        own.unknown_class.empty() ? std::string(class_name(own)) : own.unknown_class);
+  out.even_sigmas = usual.even_sigmas && (out.sampler == usual.sampler || out.dynamic_shift);
   if (g.flow_shift.given) {
     out.shift = g.flow_shift;
     out.dynamic_shift.reset();

@@ -79,7 +79,7 @@ training::DiffusionObjective diffusion_of(const config::Config& config,
       model_source::read_model_schedule(model_source::schedule_file_of(config),
                                         model_source::local_transformer(config), network)
           .schedule;
-  if (!schedulers::is_flow(own.sampler)) {
+  if (!schedulers::is_flow(own)) {
     out.diffusion = own.diffusion;
     out.num_train_timesteps = own.num_train_timesteps;
   }
@@ -136,6 +136,9 @@ training::ObjectiveOptions objective_of(const config::Config& config,
     out.diffusion = diffusion_of(config, network);
   } else {
     check_flow_keys(o);
+    // Throws an Error for a model with another objective.
+    model_source::read_model_schedule(model_source::schedule_file_of(config),
+                                      model_source::local_transformer(config), network);
   }
   if (expert.is_both()) {
     out.boundary = expert.boundary();
@@ -161,7 +164,7 @@ std::vector<std::string> objective_warnings(const config::Config& config,
       model_source::read_model_schedule(model_source::schedule_file_of(config), trained, network)
           .schedule;
   const schedulers::Prediction used = objective.diffusion->diffusion.prediction_type;
-  if (schedulers::is_flow(own.sampler) || used == own.diffusion.prediction_type) {
+  if (schedulers::is_flow(own) || used == own.diffusion.prediction_type) {
     return {};
   }
   return {model_source::other_prediction(used, own.diffusion.prediction_type)};

@@ -53,7 +53,7 @@ preparation::Options record_options(const config::Config& config,
 void check_timesteps(const config::Config& config) {
   training::ObjectiveOptions model;
   const std::optional<sample::PipelineFolder> pipeline = model_source::pipeline_index(config);
-  if (pipeline && pipeline->schedule && !schedulers::is_flow(pipeline->schedule->sampler)) {
+  if (pipeline && pipeline->schedule && !schedulers::is_flow(*pipeline->schedule)) {
     model.diffusion = training::DiffusionObjective{
         .diffusion = pipeline->schedule->diffusion,
         .num_train_timesteps = pipeline->schedule->num_train_timesteps};

@@ -10,6 +10,7 @@
 #include "kinema/graph/ops.h"
 #include "kinema/mesh/batch.h"
 #include "kinema/runtime/sharding_report.h"
+#include "kinema/sample/solver.h"
 #include "kinema/sample/velocity.h"
 
 namespace kinema::sample {
@@ -195,7 +196,10 @@ std::unique_ptr<StepGraph> build_step(const StepSpec& given_spec) {
   const std::vector<Tensor> params = parameter_inputs(graph, spec);
   const auto p = static_cast<int64_t>(params.size());
   step->parameters = p;
-  step->donate = {{p, 0}, {p + 1, 1}, {p + 3, 2}};
+  step->donate = {{p, 0}, {p + 1, 1}};
+  if (!spec.form.long_history) {
+    step->donate[p + 3] = 2;
+  }
 
   const Shape video{DType::F32, spec.latents};
   // The latents are small: every device has all of them, and runs the solver on them.
@@ -203,6 +207,7 @@ std::unique_ptr<StepGraph> build_step(const StepSpec& given_spec) {
   const Tensor previous = whole_input(graph, spec, video, "previous");
   const Tensor m1 = whole_input(graph, spec, video, "m1");
   const Tensor m2 = whole_input(graph, spec, video, "m2");
+  const Tensor m3 = spec.form.long_history ? whole_input(graph, spec, video, "m3") : Tensor();
   Given given;
   if (spec.keys) {
     for (const networks::Value& each : key_values(spec)) {
@@ -218,6 +223,7 @@ std::unique_ptr<StepGraph> build_step(const StepSpec& given_spec) {
     given.condition = whole_input(graph, spec, {DType::F32, dims}, "condition");
   }
   given.kept = kept_inputs(graph, spec);
+  const Tensor noise = spec.form.noise ? whole_input(graph, spec, video, "noise") : Tensor();
   const Tensor numbers = whole_input(graph, spec, {DType::F32, {kNumbers}}, "numbers");
   given.numbers = numbers;
 
@@ -225,13 +231,12 @@ std::unique_ptr<StepGraph> build_step(const StepSpec& given_spec) {
   const Tensor v = made.value;
 
   const Scope scope(graph, "solver");
-  const auto k = [&](int64_t i) { return number(numbers, i); };
-  // In the order of StepCoefficients; the first is for the network's input.
-  const Tensor m0 = k(1) * x + k(2) * v;
-  const Tensor c = k(3) * x + k(4) * previous + k(5) * m0 + k(6) * m1 + k(7) * m2;
-  const Tensor next = k(8) * c + k(9) * m0 + k(10) * m1 + k(11) * v;
+  const Solved solved =
+      solve({.x = x, .previous = previous, .m1 = m1, .m2 = m2, .m3 = m3, .v = v, .noise = noise},
+            numbers, spec.form);
+  const Tensor next = solved.next;
   const Tensor finite = convert(all(is_finite(next)), DType::S32);
-  step->outputs = {next, c, m0, v, finite};
+  step->outputs = {next, solved.corrected, solved.data, v, finite};
   const bool moves = spec.reuse == Reuse::KEEP_VELOCITY || spec.reuse == Reuse::VELOCITY;
   const std::vector<Tensor> kept = moves ? drift(x, next, given, spec) : made.kept;
   step->outputs.insert(step->outputs.end(), kept.begin(), kept.end());

@@ -52,6 +52,8 @@ struct StepSpec {
   Reuse reuse = Reuse::NOTHING;
   /// Text and image are inputs as the blocks' keys and values, computed by StepPrograms::keys.
   bool keys = false;
+  /// What the sampler needs in addition to two data predictions.
+  schedulers::StepForm form = {};
 
   bool operator==(const StepSpec&) const = default;
 };
@@ -64,6 +66,8 @@ Tensor model_input(Tensor x, Tensor condition, Condition kind);
 /// in activations_dtype.
 ///
 ///     x, previous, m1, m2   [b, c, f, h, w]   the sample and the solver's history, donated
+///     m3                    [b, c, f, h, w]   of forms with a long history, which donate x and
+///                                             previous only
 ///     text                  [b, t, d], or [2 b, t, d] (prompts, then negative prompts)
 ///     image                 [b, n, d]; absent without image tokens
 ///       or, with `keys`, in place of these two: keys and values of the text, then of the image
@@ -73,7 +77,8 @@ Tensor model_input(Tensor x, Tensor condition, Condition kind);
 ///     condition             see model_input; absent for NONE
 ///     kept, by reuse        BLOCKS: block_sum [b or 2 b, s, d]
 ///                           BRANCH: prompted, plain; VELOCITY: velocity, reference
-///     numbers               [18]              StepCoefficients, timestep, guidance scale, rescale,
+///     noise                 [b, c, f, h, w]   of forms with noise
+///     numbers               [24]              StepCoefficients, timestep, guidance scale, rescale,
 ///                                             weights of low and high frequencies (BRANCH), the
 ///                                             the network's guidance input
 ///
@@ -127,8 +132,8 @@ std::unique_ptr<StepGraph> build_step(const StepSpec& spec);
 std::unique_ptr<StepGraph> build_keys(const StepSpec& spec);
 
 /// Compiled steps by their spec. Two experts of equal shapes share one, as do all numbers of steps,
-/// guidance scales and samplers. ProgramOptions::saved applies to the first. All specs' options are
-/// placed on the same devices.
+/// guidance scales and samplers of one form. ProgramOptions::saved applies to the first. All specs'
+/// options are placed on the same devices.
 class StepPrograms {
  public:
   explicit StepPrograms(runtime::Devices devices, runtime::ProgramOptions options = {})

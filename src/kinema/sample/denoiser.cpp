@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <iterator>
+#include <optional>
 #include <utility>
 
 #include "kinema/core/error.h"
+#include "kinema/sample/latents.h"
 
 namespace kinema::sample {
 namespace {
@@ -21,6 +23,7 @@ struct Phase {
 /// A batch between steps: the sample and the solver's history, replicated on every device.
 struct State {
   runtime::Array x, previous, m1, m2;
+  std::optional<runtime::Array> m3;  // of samplers with a long history
 };
 
 std::vector<Phase> phases_of(const schedulers::Schedule& schedule, const Experts& experts) {
@@ -93,6 +96,12 @@ void check_rows(const char* what, const HostArray& rows, const HostArray& negati
         width == 0 ? std::string("none") : to_string(expected));
 }
 
+void check_indices(const DenoiseBatch& batch) {
+  check(std::ssize(batch.indices) == batch.latents.shape.dims[0],
+        "[sample] there are {} indices of {} videos, on which the sampler's noise depends",
+        batch.indices.size(), batch.latents.shape.dims[0]);
+}
+
 void check_batch(const DenoiseBatch& batch, const networks::Sizes& network, bool guided) {
   const Dims& x = batch.latents.shape.dims;
   check(batch.latents.shape.dtype == DType::F32 && x.size() == 5 && x[1] == network.out_channels,
@@ -117,9 +126,18 @@ void check_batch(const DenoiseBatch& batch, const networks::Sizes& network, bool
                                : fmt::format("f32[{},n,{}]", x[0], network.image_dim));
 }
 
-State start(const DenoiseBatch& batch, const runtime::Devices& devices) {
+State start(const DenoiseBatch& batch, const schedulers::StepForm& form,
+            const runtime::Devices& devices) {
   const auto zeros = [&] { return devices.zeros(batch.latents.shape); };
-  return {.x = devices.upload(batch.latents), .previous = zeros(), .m1 = zeros(), .m2 = zeros()};
+  State out{.x = devices.upload(batch.latents),
+            .previous = zeros(),
+            .m1 = zeros(),
+            .m2 = zeros(),
+            .m3 = std::nullopt};
+  if (form.long_history) {
+    out.m3 = zeros();
+  }
+  return out;
 }
 
 /// [b, ...], or with guidance both contexts concatenated, [2 b, ...].
@@ -169,7 +187,10 @@ class Run {
     for (const DenoiseBatch& batch : batches_) {
       check_batch(batch, experts_.network(0).sizes(),
                   is_guided(settings_, 0) || is_guided(settings_, experts_.size() - 1));
-      states.push_back(start(batch, programs_.devices()));
+      if (settings_.schedule.form.noise) {
+        check_indices(batch);
+      }
+      states.push_back(start(batch, settings_.schedule.form, programs_.devices()));
     }
     for (const Phase& phase : phases_of(settings_.schedule, experts_)) {
       for (size_t i = 0; i < batches_.size(); ++i) {
@@ -203,16 +224,31 @@ class Run {
                         .embedded_guidance = settings_.embedded_guidance}));
       std::vector<const runtime::Array*> arguments = params;
       arguments.insert(arguments.end(), {&state.x, &state.previous, &state.m1, &state.m2});
+      if (state.m3) {
+        arguments.push_back(&*state.m3);
+      }
       append(arguments, given);
       if (is_reuse(spec.reuse)) {
         append(arguments, kept);
       }
+      std::optional<runtime::Array> noise;
+      if (spec.form.noise) {
+        noise = programs_.devices().upload(step_noise(settings_.seed, batch.indices, i,
+                                                      settings_.schedule.noise_correlation,
+                                                      batch.latents.shape.dims));
+        arguments.push_back(&*noise);
+      }
       arguments.push_back(&table);
       std::vector<runtime::Array> results = programs_.get(spec).run(programs_.devices(), arguments);
-      state.m2 = std::move(state.m1);
       state.x = std::move(results[0]);
       state.previous = std::move(results[1]);
-      state.m1 = std::move(results[2]);
+      if (settings_.schedule.steps[i].is_kept) {
+        if (state.m3) {
+          state.m3 = std::move(state.m2);
+        }
+        state.m2 = std::move(state.m1);
+        state.m1 = std::move(results[2]);
+      }
       check_finite(results[4], index, i, phase.expert);
       ++done_;
       report(state, results[3], index, i, phase.expert, spec.reuse);
@@ -339,6 +375,7 @@ StepSpec step_spec(const Experts& experts, int64_t expert, const DenoiseBatch& b
   }
   spec.reuse = reuse_plan(settings, experts).whole();
   spec.keys = settings.reuse.keys;
+  spec.form = settings.schedule.form;
   lay_out_contexts(spec);
   return spec;
 }

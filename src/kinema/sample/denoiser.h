@@ -26,6 +26,8 @@ struct DenoiseBatch {
   Condition condition_kind = Condition::NONE;
   HostArray condition;  // f32, see model_input; no bytes for NONE
   HostArray image;      // f32 [b, n, image_dim] of CLIP; no bytes if the model has no such input
+  /// The videos' indices, on which the noise of stochastic samplers depends; one for each video.
+  std::vector<int64_t> indices;
 };
 
 struct DenoiseSettings {
@@ -40,6 +42,7 @@ struct DenoiseSettings {
   double guidance_rescale = 0.0;
   bool two_passes = false;
   ReuseSettings reuse;
+  uint64_t seed = 0;  // of the noise of stochastic samplers
 };
 
 /// The guidance scale of expert 0 or 1.

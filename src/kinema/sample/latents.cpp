@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "kinema/core/error.h"
 #include "kinema/core/threefry.h"
@@ -47,6 +48,32 @@ HostArray initial_noise(uint64_t seed, int64_t videos, const Dims& video, int64_
     const HostArray noise = initial_noise(seed, first_index + i, video);
     std::ranges::copy(noise.bytes,
                       out.bytes.begin() + i * static_cast<int64_t>(noise.bytes.size()));
+  }
+  return out;
+}
+
+HostArray step_noise(uint64_t seed, const std::vector<int64_t>& indices, int64_t step,
+                     const std::vector<double>& correlations, const Dims& batch) {
+  const auto stream_of = [&](int64_t of_step, int64_t index) {
+    return RandomStream(
+        random_key(seed, fmt::format("step_noise/{}", of_step), static_cast<uint64_t>(index)));
+  };
+  const double r = correlations.empty() ? 0.0 : correlations.at(static_cast<size_t>(step));
+  const auto fresh = static_cast<float>(std::sqrt(1.0 - r * r));
+  HostArray out(Shape{DType::F32, batch});
+  const auto values = out.as<float>();
+  const size_t each = values.size() / indices.size();
+  for (size_t i = 0; i < values.size(); i += each) {
+    RandomStream stream = stream_of(step, indices[i / each]);
+    for (float& value : values.subspan(i, each)) {
+      value = stream.normal();
+    }
+    if (r != 0.0) {
+      RandomStream last = stream_of(step - 1, indices[i / each]);
+      for (float& value : values.subspan(i, each)) {
+        value = static_cast<float>(r) * last.normal() + fresh * value;
+      }
+    }
   }
   return out;
 }

@@ -15,6 +15,12 @@ HostArray initial_noise(uint64_t seed, int64_t index, const Dims& dims);
 /// The noise of `videos` videos of dims `video` [c, f, h, w], f32 [n, c, f, h, w].
 HostArray initial_noise(uint64_t seed, int64_t videos, const Dims& video, int64_t first_index);
 
+/// The noise that a stochastic sampler adds in step `step` to the videos `indices`: N(0, 1) of dims
+/// `batch` [b, c, f, h, w], a pure function of (seed, index, step, dims). With a correlation r for
+/// the step it is r times the last step's own noise plus sqrt(1 - r^2) of new noise.
+HostArray step_noise(uint64_t seed, const std::vector<int64_t>& indices, int64_t step,
+                     const std::vector<double>& correlations, const Dims& batch);
+
 /// f32 [n, c, f, h, w] from the safetensors tensor `latents`, `initial_latents` or the file's only
 /// tensor, which holds n videos or one for all of them. Throws an Error with both shapes if they
 /// differ.

@@ -17,6 +17,7 @@
 #include "kinema/io/json.h"
 #include "kinema/media/image.h"
 #include "kinema/media/video.h"
+#include "kinema/schedulers/samplers.h"
 
 namespace kinema::sample {
 namespace {
@@ -85,7 +86,7 @@ io::Json describe(const GenerateRequest& request, const Generated& generated,
     out.set("boundary_ratio", folder.boundary_ratio.value_or(0.0));
   }
   out.set("guidance_rescale", request.guidance_rescale);
-  out.set("scheduler", class_name(generated.schedule.sampler));
+  out.set("scheduler", class_name(generated.schedule));
   if (generated.flow_shift) {
     out.set("flow_shift", *generated.flow_shift);
   }

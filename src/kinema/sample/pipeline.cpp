@@ -210,6 +210,10 @@ std::vector<DenoiseBatch> Pipeline::make_batches(const GenerateRequest& request,
                        .condition_kind = plan.condition,
                        .condition = repeated(condition, count),
                        .image = repeated(context.image, count)};
+    batch.indices = items;
+    for (int64_t& index : batch.indices) {
+      index += request.first_index + plan.first;
+    }
     const std::vector<int64_t> negatives(items.size(), negative);
     if (plan.guided) {
       batch.negative_text = take_rows(context.text, negatives);
@@ -284,7 +288,7 @@ Generated Pipeline::generate(const GenerateRequest& request, const GenerateObser
     }
   });
   Generated out{.sizes = plan.sizes, .schedule = plan.schedule, .condition = plan.condition};
-  if (schedulers::is_flow(plan.schedule.sampler)) {
+  if (schedulers::is_flow(plan.schedule)) {
     out.flow_shift = plan.schedule.shift_of(experts_.network(0).sizes().tokens(plan.sizes.latents));
   }
   {

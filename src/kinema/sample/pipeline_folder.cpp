@@ -210,8 +210,7 @@ std::string doubt_of_scheduler(const PipelineFolder& folder) {
 
 void check_schedule(const PipelineFolder& folder) {
   const std::optional<schedulers::ScheduleConfig>& schedule = folder.schedule;
-  if (!schedule || !schedule->unknown_class.empty() || !schedule->unsupported.empty() ||
-      schedulers::clips_sample(*schedule)) {
+  if (!schedule || !schedule->unknown_class.empty() || !schedule->unsupported.empty()) {
     return;  // another sampler can be requested
   }
   constexpr int64_t kSteps = 4;

@@ -109,7 +109,8 @@ Pipeline::Plan Pipeline::plan(const GenerateRequest& request,
                   .embedded_guidance = network.takes_guidance ? request.guidance_scale : 0.0,
                   .guidance_rescale = request.guidance_rescale,
                   .two_passes = request.two_passes,
-                  .reuse = request.reuse};
+                  .reuse = request.reuse,
+                  .seed = request.seed};
   if (out.settings.reuse.magcache) {
     out.settings.reuse.magcache->image_to_video = out.condition == Condition::CHANNELS;
   }

@@ -7,6 +7,8 @@
 
 #include "kinema/core/error.h"
 #include "kinema/io/mapped_file.h"
+#include "kinema/sample/solver_settings.h"
+#include "kinema/schedulers/samplers.h"
 #include "kinema/schedulers/scheduler_class.h"
 
 namespace kinema::sample {
@@ -15,85 +17,10 @@ namespace {
 using io::Json;
 using schedulers::Sampler;
 
-/// A setting for which kinema supports one value; absent and null mean that value.
-struct Fixed {
-  std::string_view key;
-  std::string_view value;  // as JSON
-  /// True for settings of the network's training; the others are about sampling, and do not matter
-  /// if another sampler is requested.
-  bool is_learned = false;
-};
-
-const std::vector<Fixed>& fixed_settings(Sampler sampler) {
-  static const std::vector<Fixed> unipc{
-      {"prediction_type", "\"flow_prediction\""},
-      {"use_flow_sigmas", "true"},
-      {"solver_order", "2"},
-      {"solver_type", "\"bh2\""},
-      {"predict_x0", "true"},
-      {"lower_order_final", "true"},
-      {"final_sigmas_type", "\"zero\""},
-      {"disable_corrector", "[]"},
-      {"thresholding", "false"},
-      {"use_dynamic_shifting", "false"},
-      {"use_karras_sigmas", "false"},
-      {"use_exponential_sigmas", "false"},
-      {"use_beta_sigmas", "false"},
-      {"shift_terminal", "null"},
-  };
-  static const std::vector<Fixed> flow_match{
-      {"time_shift_type", "\"exponential\""},
-      {"use_karras_sigmas", "false"},
-      {"use_exponential_sigmas", "false"},
-      {"use_beta_sigmas", "false"},
-      {"invert_sigmas", "false", true},
-      {"stochastic_sampling", "false"},
-      {"shift_terminal", "null"},
-  };
-  static const std::vector<Fixed> euler{
-      {"trained_betas", "null", true},
-      {"interpolation_type", "\"linear\""},
-      {"use_karras_sigmas", "false"},
-      {"use_exponential_sigmas", "false"},
-      {"use_beta_sigmas", "false"},
-      {"sigma_min", "null"},
-      {"sigma_max", "null"},
-      {"timestep_type", "\"discrete\"", true},
-      {"final_sigmas_type", "\"zero\""},
-  };
-  static const std::vector<Fixed> ddim{
-      {"trained_betas", "null", true},
-      {"thresholding", "false"},
-  };
-  switch (sampler) {
-    case Sampler::UNIPC:
-      return unipc;
-    case Sampler::FLOW_MATCH_EULER:
-      return flow_match;
-    case Sampler::EULER:
-      return euler;
-    case Sampler::DDIM:
-      return ddim;
-  }
-  fail("[scheduler] unknown sampler {}", static_cast<int>(sampler));
-}
-
 /// The value, or null if it is absent or null.
 const Json* given(const Json& config, std::string_view key) {
   const Json* value = config.find(key);
   return value == nullptr || value->is_null() ? nullptr : value;
-}
-
-/// The first unsupported setting as a message; empty if there is none.
-std::string unsupported_setting(const Json& config, Sampler sampler, bool learned) {
-  for (const Fixed& fixed : fixed_settings(sampler)) {
-    const Json* value = given(config, fixed.key);
-    if (fixed.is_learned == learned && value != nullptr && value->dump(-1) != fixed.value) {
-      return fmt::format("{} is {}, but only {} is supported", value->where(), value->brief(),
-                         fixed.value);
-    }
-  }
-  return "";
 }
 
 double number_or(const Json& config, std::string_view key, double otherwise) {
@@ -106,6 +33,21 @@ bool flag_or(const Json& config, std::string_view key, bool otherwise) {
   return value == nullptr ? otherwise : value->as_bool();
 }
 
+std::vector<double> numbers_of(const Json& config, std::string_view key) {
+  std::vector<double> out;
+  if (const Json* values = given(config, key)) {
+    for (const Json& each : values->items()) {
+      out.push_back(each.as_number());
+    }
+  }
+  return out;
+}
+
+bool predicts_flow(const Json& config) {
+  const Json* predicts = given(config, "prediction_type");
+  return predicts != nullptr && predicts->is_string() && predicts->as_string() == "flow_prediction";
+}
+
 /// A value of an enumeration, by its reader.
 template <typename T>
 T word_or(const Json& config, std::string_view key, T (*read)(std::string_view), T otherwise) {
@@ -113,24 +55,40 @@ T word_or(const Json& config, std::string_view key, T (*read)(std::string_view),
   return value == nullptr ? otherwise : read(value->as_string());
 }
 
-schedulers::Diffusion diffusion_of(const Json& config) {
+/// The training's settings. A spacing that is not known is a setting of the sampler:
+/// ScheduleConfig::unsupported.
+schedulers::Diffusion diffusion_of(Sampler sampler, const Json& config, std::string& unsupported) {
   // The defaults of diffusers' classes, not of SDXL.
+  const bool is_distilled = sampler == Sampler::LCM || sampler == Sampler::TCD;
+  const bool is_latent = is_distilled || sampler == Sampler::HEUN || sampler == Sampler::DPM_SDE;
   schedulers::Diffusion out;
-  out.beta_start = number_or(config, "beta_start", 0.0001);
-  out.beta_end = number_or(config, "beta_end", 0.02);
-  out.beta_schedule = word_or(config, "beta_schedule", schedulers::beta_schedule_from_string,
-                              schedulers::BetaSchedule::LINEAR);
-  out.prediction_type = word_or(config, "prediction_type", schedulers::prediction_from_string,
-                                schedulers::Prediction::EPSILON);
+  out.beta_start = number_or(config, "beta_start", is_latent ? 0.00085 : 0.0001);
+  out.beta_end = number_or(config, "beta_end", is_latent ? 0.012 : 0.02);
+  out.beta_schedule = word_or(
+      config, "beta_schedule", schedulers::beta_schedule_from_string,
+      is_distilled ? schedulers::BetaSchedule::SCALED_LINEAR : schedulers::BetaSchedule::LINEAR);
+  out.trained_betas = numbers_of(config, "trained_betas");
+  out.prediction_type = schedulers::Prediction::EPSILON;
+  if (const Json* predicts = given(config, "prediction_type");
+      predicts != nullptr && !predicts_flow(config)) {
+    out.prediction_type = schedulers::prediction_from_string(predicts->as_string());
+  }
   out.rescale_betas_zero_snr = flag_or(config, "rescale_betas_zero_snr", false);
-  out.set_alpha_to_one = flag_or(config, "set_alpha_to_one", true);
+  out.set_alpha_to_one = flag_or(config, "set_alpha_to_one", sampler != Sampler::PNDM);
   out.clip_sample.reset();
   if (const Json* clips = given(config, "clip_sample")) {
     out.clip_sample = clips->as_bool();
   }
   out.timestep_spacing.reset();
   if (const Json* spacing = given(config, "timestep_spacing")) {
-    out.timestep_spacing = schedulers::spacing_from_string(spacing->as_string());
+    if (spacing->as_string() == "ays") {
+      unsupported = fmt::format(
+          "{} is \"ays\", but only leading, trailing and linspace are supported there\n  set "
+          "noise_levels=ays",
+          spacing->where());
+    } else {
+      out.timestep_spacing = schedulers::spacing_from_string(spacing->as_string());
+    }
   }
   if (const Json* offset = given(config, "steps_offset")) {
     out.steps_offset = offset->as_int();
@@ -182,26 +140,47 @@ std::string without_infinities(std::string_view text) {
 }
 
 /// True if a configuration of a class for both is of a rectified flow.
-bool is_of_flow(const Json& config) {
-  const Json* predicts = given(config, "prediction_type");
-  const bool says_so =
-      predicts != nullptr && predicts->is_string() && predicts->as_string() == "flow_prediction";
-  return says_so || flag_or(config, "use_flow_sigmas", false) ||
-         (given(config, "beta_start") == nullptr && given(config, "shift") != nullptr);
+bool is_of_flow(Sampler sampler, const Json& config) {
+  if (predicts_flow(config) || flag_or(config, "use_flow_sigmas", false)) {
+    return true;
+  }
+  const bool has_betas = given(config, "beta_start") != nullptr;
+  if (sampler == Sampler::UNIPC) {
+    return !has_betas && given(config, "prediction_type") == nullptr &&
+           given(config, "use_flow_sigmas") == nullptr;
+  }
+  return !has_betas && given(config, "shift") != nullptr;
+}
+
+schedulers::Noise noise_in(const schedulers::SchedulerClass& of, Sampler sampler,
+                           const Json& config) {
+  using schedulers::Process;
+  return of.process == Process::EDM    ? schedulers::Noise::EDM
+         : of.process == Process::FLOW ? schedulers::Noise::FLOW
+         : of.process == Process::DIFFUSION_OR_FLOW && is_of_flow(sampler, config)
+             ? schedulers::Noise::FLOW
+             : schedulers::Noise::DIFFUSION;
 }
 
 /// The settings of a configuration other than the sampler's.
-schedulers::ScheduleConfig read_schedule(Sampler sampler, const Json& config) {
+schedulers::ScheduleConfig read_training(Sampler sampler, schedulers::Noise noise,
+                                         const Json& config) {
   schedulers::ScheduleConfig out;
   out.sampler = sampler;
+  if (schedulers::info_of(sampler).kinds.front() != noise) {
+    out.noise = noise;
+  }
   if (const Json* steps = config.find("num_train_timesteps"); steps != nullptr) {
     out.num_train_timesteps = steps->as_int();
     check(out.num_train_timesteps > 0 && out.num_train_timesteps <= 1'000'000,
           "[scheduler] {} is {}, expected 1 to 1000000", steps->where(), out.num_train_timesteps);
   }
-  if (!schedulers::is_flow(sampler)) {
+  if (noise != schedulers::Noise::FLOW) {
     out.shift = 1.0;
-    out.diffusion = diffusion_of(config);
+    out.diffusion = diffusion_of(sampler, config, out.unsupported);
+    if (noise == schedulers::Noise::EDM) {
+      read_edm(config, out.edm);
+    }
     return out;
   }
   const bool is_flow_shift = sampler == Sampler::UNIPC || given(config, "flow_shift") != nullptr;
@@ -211,31 +190,34 @@ schedulers::ScheduleConfig read_schedule(Sampler sampler, const Json& config) {
     check(out.shift > 0.0, "[scheduler] {} is {}, expected a number above 0", shift->where(),
           out.shift);
   }
-  if (sampler == Sampler::FLOW_MATCH_EULER) {
-    read_dynamic_shift(config, out);
+  const Json* predicts = given(config, "prediction_type");
+  if (sampler != Sampler::FLOW_MATCH_EULER && predicts != nullptr && !predicts_flow(config)) {
+    out.flow_predicts = schedulers::prediction_from_string(predicts->as_string());
   }
+  read_dynamic_shift(config, out);
   return out;
 }
 
-schedulers::ScheduleConfig read_known(Sampler sampler, const Json& config) {
-  const std::string learned = unsupported_setting(config, sampler, /*learned=*/true);
-  check(learned.empty(), "[scheduler] {}", learned);
-  schedulers::ScheduleConfig out = read_schedule(sampler, config);
-  out.unsupported = unsupported_setting(config, sampler, /*learned=*/false);
+schedulers::ScheduleConfig read_known(Sampler sampler, schedulers::Noise noise,
+                                      const Json& config) {
+  schedulers::ScheduleConfig out = read_training(sampler, noise, config);
+  read_solver_settings(config, out);
+  const bool has_levels_of_betas =
+      out.levels.spread != schedulers::Spread::MODEL || out.levels.ends_at_sigma_min;
+  if (noise == schedulers::Noise::FLOW && sampler != Sampler::FLOW_MATCH_EULER &&
+      has_levels_of_betas) {
+    out.diffusion = diffusion_of(sampler, config, out.unsupported);
+  }
   return out;
 }
 
 }  // namespace
 
 schedulers::ScheduleConfig schedule_of(Sampler sampler, const Json& config) {
-  schedulers::ScheduleConfig out = read_known(sampler, config);
+  const schedulers::SchedulerClass& known =
+      *schedulers::scheduler_class(schedulers::class_name(sampler));
+  schedulers::ScheduleConfig out = read_known(sampler, noise_in(known, sampler, config), config);
   check(out.unsupported.empty(), "[scheduler] {}", out.unsupported);
-  check(!schedulers::clips_sample(out),
-        "[scheduler] {} has {}; only false is supported\n  set \"clip_sample\": false, as in other "
-        "pipelines of latents",
-        config.where(),
-        out.diffusion.clip_sample ? "clip_sample: true"
-                                  : "no clip_sample, which is true by default in DDIMScheduler");
   return out;
 }
 
@@ -254,45 +236,41 @@ schedulers::ScheduleConfig read_scheduler_config(const std::filesystem::path& fi
   const std::string& name = config.at("_class_name").as_string();
   const schedulers::SchedulerClass& known =
       schedulers::supported_scheduler_class(name, file.string());
-  const Json* predicts = given(config, "prediction_type");
-  const bool is_unipc_of_noise = known.name == schedulers::class_name(Sampler::UNIPC) &&
-                                 predicts != nullptr && predicts->dump(-1) != "\"flow_prediction\"";
-  if (schedulers::is_sampler(name) && !is_unipc_of_noise) {
-    return read_known(schedulers::sampler_from_string(name), config);
+  using schedulers::Noise;
+  if (known.sampler) {
+    return read_known(*known.sampler, noise_in(known, *known.sampler, config), config);
   }
-  // Solvers and sigmas are the other sampler's; other betas are part of the training.
-  const Json* betas = given(config, "trained_betas");
-  check(betas == nullptr, "[scheduler] {}trained_betas are not supported",
-        betas == nullptr ? "" : betas->where() + ": ");
-  using schedulers::Process;
-  const bool is_flow = known.process == Process::FLOW ||
-                       (known.process == Process::DIFFUSION_OR_FLOW && is_of_flow(config));
+  // Solvers and sigmas are the other sampler's.
+  const bool is_flow = noise_in(known, Sampler::DPM_MULTISTEP, config) == Noise::FLOW;
   schedulers::ScheduleConfig out =
-      read_schedule(is_flow ? Sampler::FLOW_MATCH_EULER : Sampler::EULER, config);
-  out.unknown_class = is_unipc_of_noise ? fmt::format("{} of {}", name, predicts->brief()) : name;
+      read_training(is_flow ? Sampler::FLOW_MATCH_EULER : Sampler::EULER,
+                    is_flow ? Noise::FLOW : Noise::DIFFUSION, config);
+  out.unknown_class = name;
   return out;
 }
 
 schedulers::ScheduleConfig with_sampler(schedulers::ScheduleConfig schedule, Sampler sampler) {
-  schedule.sampler = sampler;
-  // Requesting UniPC does not make an unsupported prediction of a UniPC file supported.
-  const bool is_same_class = schedule.unknown_class.starts_with(schedulers::class_name(sampler));
-  if (!is_same_class) {
-    schedule.unknown_class.clear();
-  }
-  schedule.unsupported.clear();
-  return schedule;
+  return schedulers::with_sampler(std::move(schedule), {.sampler = sampler});
 }
 
 Json scheduler_json(const schedulers::ScheduleConfig& schedule) {
-  Json out = Json::object({{"_class_name", schedulers::class_name(schedule.sampler)},
+  Json out = Json::object({{"_class_name", schedulers::class_name(schedule)},
                            {"num_train_timesteps", schedule.num_train_timesteps}});
-  if (schedulers::is_flow(schedule.sampler)) {
-    if (schedule.sampler == Sampler::UNIPC) {
-      out.set("prediction_type", "flow_prediction");
+  write_solver_settings(schedule, out);
+  if (schedulers::is_flow(schedule)) {
+    const bool is_solver = schedule.sampler != Sampler::FLOW_MATCH_EULER;
+    if (is_solver) {
+      out.set("prediction_type", schedule.flow_predicts
+                                     ? schedulers::name_of(*schedule.flow_predicts)
+                                     : std::string_view("flow_prediction"));
       out.set("use_flow_sigmas", true);
     }
-    out.set(schedule.sampler == Sampler::UNIPC ? "flow_shift" : "shift", schedule.shift);
+    out.set(is_solver ? "flow_shift" : "shift", schedule.shift);
+    if (!(schedule.diffusion == schedulers::Diffusion{})) {
+      out.set("beta_start", schedule.diffusion.beta_start);
+      out.set("beta_end", schedule.diffusion.beta_end);
+      out.set("beta_schedule", schedulers::name_of(schedule.diffusion.beta_schedule));
+    }
     if (const auto& shift = schedule.dynamic_shift) {
       out.set("use_dynamic_shifting", true);
       out.set("base_shift", shift->base);
@@ -313,6 +291,9 @@ Json scheduler_json(const schedulers::ScheduleConfig& schedule) {
   out.set("set_alpha_to_one", d.set_alpha_to_one);  // for DDIM, which may be requested instead
   if (d.clip_sample) {
     out.set("clip_sample", *d.clip_sample);
+  }
+  if (!d.trained_betas.empty()) {
+    out.set("trained_betas", Json::array({d.trained_betas.begin(), d.trained_betas.end()}));
   }
   return out;
 }

@@ -3,24 +3,29 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <numbers>
 #include <string>
 #include <utility>
 
 #include "kinema/core/error.h"
+#include "kinema/schedulers/words.h"
 
 namespace kinema::schedulers {
 namespace {
 
-template <typename Enum, size_t N>
-using Words = std::array<std::pair<std::string_view, Enum>, N>;
-
-constexpr Words<Prediction, 2> kPredictions{
-    {{"epsilon", Prediction::EPSILON}, {"v_prediction", Prediction::V_PREDICTION}}};
+constexpr Words<Prediction, 3> kPredictions{{{"epsilon", Prediction::EPSILON},
+                                             {"v_prediction", Prediction::V_PREDICTION},
+                                             {"sample", Prediction::SAMPLE}}};
 constexpr Words<Spacing, 3> kSpacings{{{"leading", Spacing::LEADING},
                                        {"trailing", Spacing::TRAILING},
                                        {"linspace", Spacing::LINSPACE}}};
-constexpr Words<BetaSchedule, 2> kBetaSchedules{
-    {{"linear", BetaSchedule::LINEAR}, {"scaled_linear", BetaSchedule::SCALED_LINEAR}}};
+constexpr Words<BetaSchedule, 6> kBetaSchedules{
+    {{"linear", BetaSchedule::LINEAR},
+     {"scaled_linear", BetaSchedule::SCALED_LINEAR},
+     {"squaredcos_cap_v2", BetaSchedule::SQUAREDCOS_CAP_V2},
+     {"exp", BetaSchedule::EXP},
+     {"laplace", BetaSchedule::LAPLACE},
+     {"sigmoid", BetaSchedule::SIGMOID}}};
 
 constexpr Words<TimestepBias::Strategy, 4> kStrategies{
     {{"none", TimestepBias::Strategy::NONE},
@@ -28,30 +33,8 @@ constexpr Words<TimestepBias::Strategy, 4> kStrategies{
      {"earlier", TimestepBias::Strategy::EARLIER},
      {"range", TimestepBias::Strategy::RANGE}}};
 
-template <typename Enum, size_t N>
-Enum read(const Words<Enum, N>& words, std::string_view key, std::string_view name) {
-  std::string known;
-  for (const auto& [word, value] : words) {
-    if (word == name) {
-      return value;
-    }
-    known += (known.empty() ? "" : ", ") + std::string(word);
-  }
-  fail("[scheduler] {} is `{}`, expected one of {}", key, name, known);
-}
-
-template <typename Enum, size_t N>
-std::string_view word(const Words<Enum, N>& words, Enum value) {
-  for (const auto& [name, each] : words) {
-    if (each == value) {
-      return name;
-    }
-  }
-  fail("[scheduler] unknown value {}", static_cast<int>(value));
-}
-
 /// `count` float32 values from `first` to `last`, computed from both ends as in torch.
-std::vector<float> linspace(float first, float last, int64_t count) {
+std::vector<float> torch_linspace(float first, float last, int64_t count) {
   std::vector<float> values(static_cast<size_t>(count), first);
   const float step = count > 1 ? (last - first) / static_cast<float>(count - 1) : 0.0F;
   for (int64_t i = 0; i < count; ++i) {
@@ -68,6 +51,70 @@ std::vector<float> products(const std::vector<float>& alphas) {
   for (const float alpha : alphas) {
     product *= alpha;
     out.push_back(product);
+  }
+  return out;
+}
+
+/// The signal a(t), t from 0 to 1, of schedules that are given by it.
+double signal(BetaSchedule schedule, double t) {
+  switch (schedule) {
+    case BetaSchedule::EXP:
+      return std::exp(-12.0 * t);
+    case BetaSchedule::LAPLACE: {
+      const double sign = t <= 0.5 ? 1.0 : -1.0;
+      const double lambda =
+          -0.5 * sign * std::log(1.0 - 2.0 * std::abs(0.5 - t) + 1e-6);  // 1e-6: log 0 at the ends
+      const double snr = std::exp(lambda);
+      return std::sqrt(snr / (1.0 + snr));
+    }
+    default: {
+      const double c = std::cos((t + 0.008) / 1.008 * std::numbers::pi / 2.0);
+      return c * c;
+    }
+  }
+}
+
+/// 1 - beta of every timestep, in float32 as in the reference.
+std::vector<float> alphas_of(const Diffusion& d, int64_t count) {
+  const auto start = static_cast<float>(d.beta_start);
+  const auto end = static_cast<float>(d.beta_end);
+  std::vector<float> out;
+  switch (d.beta_schedule) {
+    case BetaSchedule::LINEAR:
+      out = torch_linspace(start, end, count);
+      break;
+    case BetaSchedule::SCALED_LINEAR:
+      out = torch_linspace(static_cast<float>(std::sqrt(d.beta_start)),
+                           static_cast<float>(std::sqrt(d.beta_end)), count);
+      break;
+    case BetaSchedule::SIGMOID:
+      for (const float x : torch_linspace(-6.0F, 6.0F, count)) {
+        out.push_back(1.0F / (1.0F + std::exp(-x)) * (end - start) + start);
+      }
+      break;
+    case BetaSchedule::SQUAREDCOS_CAP_V2:
+    case BetaSchedule::EXP:
+    case BetaSchedule::LAPLACE:
+      for (int64_t i = 0; i < count; ++i) {
+        const auto n = static_cast<double>(count);
+        const auto at = static_cast<double>(i);
+        constexpr double kMaxBeta = 0.999;
+        out.push_back(static_cast<float>(std::min(
+            1.0 - signal(d.beta_schedule, (at + 1.0) / n) / signal(d.beta_schedule, at / n),
+            kMaxBeta)));
+      }
+      break;
+  }
+  if (!d.trained_betas.empty()) {
+    check(static_cast<int64_t>(d.trained_betas.size()) == count,
+          "[scheduler] there are {} trained_betas, expected one for each of the {} training "
+          "timesteps",
+          d.trained_betas.size(), count);
+    out.assign(d.trained_betas.begin(), d.trained_betas.end());
+  }
+  const bool squares = d.beta_schedule == BetaSchedule::SCALED_LINEAR && d.trained_betas.empty();
+  for (float& value : out) {
+    value = 1.0F - (squares ? value * value : value);
   }
   return out;
 }
@@ -91,17 +138,17 @@ std::vector<float> with_zero_snr(std::vector<float> cumulative) {
 }  // namespace
 
 Prediction prediction_from_string(std::string_view name) {
-  return read(kPredictions, "prediction_type", name);
+  return read_word(kPredictions, "prediction_type", name);
 }
-std::string_view name_of(Prediction prediction) { return word(kPredictions, prediction); }
+std::string_view name_of(Prediction prediction) { return word_of(kPredictions, prediction); }
 Spacing spacing_from_string(std::string_view name) {
-  return read(kSpacings, "timestep_spacing", name);
+  return read_word(kSpacings, "timestep_spacing", name);
 }
-std::string_view name_of(Spacing spacing) { return word(kSpacings, spacing); }
+std::string_view name_of(Spacing spacing) { return word_of(kSpacings, spacing); }
 BetaSchedule beta_schedule_from_string(std::string_view name) {
-  return read(kBetaSchedules, "beta_schedule", name);
+  return read_word(kBetaSchedules, "beta_schedule", name);
 }
-std::string_view name_of(BetaSchedule schedule) { return word(kBetaSchedules, schedule); }
+std::string_view name_of(BetaSchedule schedule) { return word_of(kBetaSchedules, schedule); }
 
 std::vector<float> alphas_cumprod(const Diffusion& d, int64_t num_train_timesteps) {
   for (const auto& [key, beta] :
@@ -111,13 +158,11 @@ std::vector<float> alphas_cumprod(const Diffusion& d, int64_t num_train_timestep
   }
   check(num_train_timesteps >= 1, "[scheduler] num_train_timesteps is {}, expected 1 or more",
         num_train_timesteps);
-  const bool scaled = d.beta_schedule == BetaSchedule::SCALED_LINEAR;
-  const auto end = [&](double beta) { return static_cast<float>(scaled ? std::sqrt(beta) : beta); };
-  std::vector<float> alphas = linspace(end(d.beta_start), end(d.beta_end), num_train_timesteps);
-  for (float& value : alphas) {
-    value = 1.0F - (scaled ? value * value : value);
+  for (const double beta : d.trained_betas) {
+    check(beta > 0.0 && beta < 1.0,
+          "[scheduler] trained_betas has {}, expected numbers between 0 and 1", beta);
   }
-  std::vector<float> cumulative = products(alphas);
+  std::vector<float> cumulative = products(alphas_of(d, num_train_timesteps));
   return d.rescale_betas_zero_snr ? with_zero_snr(std::move(cumulative)) : cumulative;
 }
 
@@ -139,7 +184,7 @@ std::vector<float> min_snr_weights(const std::vector<float>& alphas_cumprod, dou
 }
 
 TimestepBias::Strategy bias_strategy_from_string(std::string_view name) {
-  return read(kStrategies, "timestep_bias.strategy", name);
+  return read_word(kStrategies, "timestep_bias.strategy", name);
 }
 
 std::vector<double> timestep_probabilities(const TimestepBias& bias, int64_t num_train_timesteps) {

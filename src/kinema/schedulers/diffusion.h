@@ -13,8 +13,9 @@ namespace kinema::schedulers {
 enum class Prediction {
   EPSILON,       // the noise
   V_PREDICTION,  // sqrt(a) eps - sqrt(1 - a) x_0 (arXiv:2202.00512)
+  SAMPLE,        // x_0
 };
-/// `epsilon` or `v_prediction`; throws an Error that lists them for another name.
+/// `epsilon`, `v_prediction` or `sample`; throws an Error that lists them for another name.
 Prediction prediction_from_string(std::string_view name);
 std::string_view name_of(Prediction prediction);
 
@@ -24,7 +25,15 @@ enum class Spacing { LEADING, TRAILING, LINSPACE };
 Spacing spacing_from_string(std::string_view name);
 std::string_view name_of(Spacing spacing);
 
-enum class BetaSchedule { LINEAR, SCALED_LINEAR };
+enum class BetaSchedule {
+  LINEAR,
+  SCALED_LINEAR,      // linear in sqrt(beta)
+  SQUAREDCOS_CAP_V2,  // a_t = cos^2((t + 0.008) / 1.008 pi / 2) (arXiv:2102.09672)
+  EXP,                // a_t = exp(-12 t); HeunDiscreteScheduler
+  LAPLACE,            // DDPMScheduler (arXiv:2407.03297)
+  SIGMOID,            // DDPMScheduler: beta rises as the logistic function of -6 to 6
+};
+/// diffusers' names; throws an Error that lists them for another name.
 BetaSchedule beta_schedule_from_string(std::string_view name);
 std::string_view name_of(BetaSchedule schedule);
 
@@ -41,12 +50,14 @@ struct Diffusion {
   std::optional<Spacing> timestep_spacing = Spacing::LEADING;
   int64_t steps_offset = 1;                 // for LEADING
   bool set_alpha_to_one = false;            // false: DDIM's last step goes to a_0, not to a = 1
-  std::optional<bool> clip_sample = false;  // DDIM's x_0 is clipped to [-1, 1]
+  std::optional<bool> clip_sample = false;  // x_0 is clipped, see Limit
+  /// Replaces the schedule if it is not empty: one beta for each training timestep.
+  std::vector<double> trained_betas = {};
   bool operator==(const Diffusion&) const = default;
 };
 
 /// a_t of every timestep, the cumulative product of 1 - beta in float32 as in the reference. Throws
-/// an Error if a beta is not between 0 and 1.
+/// an Error if a beta is not between 0 and 1, or if trained_betas are not one for each timestep.
 std::vector<float> alphas_cumprod(const Diffusion& diffusion, int64_t num_train_timesteps = 1000);
 
 /// Weights of the loss by timestep, from the signal-to-noise ratio snr = a / (1 - a) clamped at

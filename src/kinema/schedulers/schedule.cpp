@@ -1,168 +1,104 @@
 #include "kinema/schedulers/schedule.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <functional>
-#include <utility>
-
-#include <fmt/format.h>
+#include <string>
 
 #include "kinema/core/error.h"
-#include "kinema/schedulers/discrete.h"
-#include "kinema/schedulers/scheduler_class.h"
-#include "kinema/schedulers/unipc.h"
+#include "kinema/schedulers/levels.h"
+#include "kinema/schedulers/samplers.h"
 
 namespace kinema::schedulers {
 namespace {
 
-struct Named {
-  Sampler sampler;
-  std::string_view word;
-  std::string_view class_name;
-};
-constexpr std::array<Named, 4> kSamplers{
-    {{Sampler::UNIPC, "unipc", "UniPCMultistepScheduler"},
-     {Sampler::FLOW_MATCH_EULER, "flow_match_euler", "FlowMatchEulerDiscreteScheduler"},
-     {Sampler::EULER, "euler_discrete", "EulerDiscreteScheduler"},
-     {Sampler::DDIM, "ddim", "DDIMScheduler"}}};
-
-/// sigma -> s sigma / (1 + (s - 1) sigma): more of the steps at high noise.
-template <typename T>
-T shifted(T sigma, T shift) {
-  return shift * sigma / (1 + (shift - 1) * sigma);
+/// What is done with data predictions.
+void set_limit(const ScheduleConfig& config, StepForm& form) {
+  const Limit& limit = config.limit;
+  if (!info_of(config.sampler).limits) {
+    return;
+  }
+  if (limit.threshold) {
+    check(
+        limit.ratio >= 0.0 && limit.ratio <= 1.0 && limit.max > 0.0,
+        "[scheduler] dynamic_thresholding_ratio is {} and sample_max_value {}, expected 0 to 1 and "
+        "a number above 0",
+        limit.ratio, limit.max);
+    // The bound is at least 1 and at most `max`, whatever the quantile.
+    form.limit = limit.max <= 1.0 ? StepForm::Limit::CLIP : StepForm::Limit::THRESHOLD;
+    form.bound = limit.max;
+    form.scale = limit.max <= 1.0 ? limit.max : 1.0;
+    form.ratio = limit.ratio;
+  } else if (clips_sample(config)) {
+    check(limit.range > 0.0, "[scheduler] clip_sample_range is {}, expected a number above 0",
+          limit.range);
+    form.limit = StepForm::Limit::CLIP;
+    form.bound = limit.range;
+  }
 }
 
-/// `count` values from `first` to `last`, both included.
-std::vector<double> linspace(double first, double last, int64_t count) {
-  std::vector<double> values(static_cast<size_t>(count), first);
-  const double step = count > 1 ? (last - first) / static_cast<double>(count - 1) : 0.0;
-  for (int64_t i = 0; i < count; ++i) {
-    values[i] = static_cast<double>(i) * step + first;
+/// The number of steps: that of given sigmas or timesteps.
+int64_t steps_of(const ScheduleConfig& config, int64_t num_inference_steps) {
+  const Levels& levels = config.levels;
+  check(levels.sigmas.empty() || levels.timesteps.empty(),
+        "[scheduler] sigmas and timesteps are both given: one of them");
+  check(!levels.is_given() || levels.spread == Spread::MODEL,
+        "[scheduler] {} are given, and noise_levels {}: one of them",
+        levels.sigmas.empty() ? "timesteps" : "sigmas", name_of(levels.spread));
+  for (const double sigma : levels.sigmas) {
+    check(std::isfinite(sigma) && sigma > 0.0,
+          "[scheduler] sigmas has {}, expected numbers above 0 (the last one, 0, is left out)",
+          sigma);
   }
-  if (count > 1) {
-    values.back() = last;
-  }
-  return values;
-}
-
-Schedule unipc(const ScheduleConfig& config, int64_t steps) {
   const auto train = static_cast<double>(config.num_train_timesteps);
-  std::vector<double> sigmas = linspace(1.0, 1.0 / train, steps + 1);
-  sigmas.pop_back();
-
-  for (double& sigma : sigmas) {
-    sigma = shifted(sigma, config.shift);
+  for (const double t : levels.timesteps) {
+    check(t >= 0.0 && t <= (is_flow(config) ? train : train - 1.0),
+          "[scheduler] timesteps has {}, expected 0 to {}", t, is_flow(config) ? train : train - 1);
   }
-  // log(1 - sigma) must be finite: the reference moves the first sigma away from 1 by this much.
-  constexpr double kOffOne = 1e-6;
-  if (std::abs(sigmas.front() - 1.0) < kOffOne) {
-    sigmas.front() -= kOffOne;
+  for (const std::vector<double>* each : {&levels.sigmas, &levels.timesteps}) {
+    check(std::ranges::adjacent_find(*each, std::less_equal<>()) == each->end(),
+          "[scheduler] {} do not fall from each to the next",
+          each == &levels.sigmas ? "sigmas" : "timesteps");
   }
-
-  Schedule out{.config = config};
-  for (const double sigma : sigmas) {
-    out.sigmas.push_back(static_cast<float>(sigma));
-    out.timesteps.push_back(static_cast<float>(static_cast<int64_t>(sigma * train)));
-  }
-  out.sigmas.push_back(0.0F);
-  check(std::ranges::adjacent_find(out.sigmas, std::less_equal<>()) == out.sigmas.end(),
-        "[scheduler] flow_shift {} leaves neighbours of {} steps the same noise level\n"
-        "  take fewer steps or a smaller flow_shift",
-        config.shift, steps);
-  out.steps = unipc_steps(out.sigmas);
-  return out;
+  return !levels.sigmas.empty()      ? std::ssize(levels.sigmas)
+         : !levels.timesteps.empty() ? std::ssize(levels.timesteps)
+                                     : num_inference_steps;
 }
 
-/// Evenly spaced sigmas from 1 to 1/steps, shifted by the picture's size (Flux).
-Schedule even_euler(const ScheduleConfig& config, int64_t steps, int64_t tokens) {
-  Schedule out{.config = config};
-  for (const double even : linspace(1.0, 1.0 / static_cast<double>(steps), steps)) {
-    double sigma = static_cast<float>(even);
-    if (config.dynamic_shift) {
-      const double e = config.shift_of(tokens);
-      sigma = e / (e + (1.0 / sigma - 1.0));
-    } else {
-      sigma = shifted(sigma, config.shift);
-    }
-    out.sigmas.push_back(static_cast<float>(sigma));
-    out.timesteps.push_back(out.sigmas.back() * static_cast<float>(config.num_train_timesteps));
-  }
-  return out;
-}
-
-Schedule table_euler(const ScheduleConfig& config, int64_t steps) {
-  const TrainingTable table = euler_training_table(config.shift, config.num_train_timesteps);
-  const auto train = static_cast<double>(config.num_train_timesteps);
-  // The range is already shifted; the reference shifts its values again.
-  const std::vector<double> timesteps =
-      linspace(static_cast<double>(table.sigmas.front()) * train,
-               static_cast<double>(table.sigmas.back()) * train, steps);
-
-  Schedule out{.config = config};
-  for (const double t : timesteps) {
-    const auto sigma = static_cast<float>(shifted(t / train, config.shift));
-    out.sigmas.push_back(sigma);
-    out.timesteps.push_back(sigma * static_cast<float>(train));
-  }
-  return out;
-}
-
-Schedule flow_match_euler(const ScheduleConfig& config, int64_t steps, int64_t tokens) {
-  check(!config.dynamic_shift || (config.even_sigmas && tokens > 0),
-        "[scheduler] a dynamic shift needs the picture's size");
-  Schedule out =
-      config.even_sigmas ? even_euler(config, steps, tokens) : table_euler(config, steps);
-  out.sigmas.push_back(0.0F);
-  for (int64_t i = 0; i < steps; ++i) {
-    out.steps.push_back(
-        {.data_v = -out.sigmas[i], .from_c = 1, .from_v = out.sigmas[i + 1] - out.sigmas[i]});
-  }
-  return out;
+void check_dynamic_shift(const DynamicShift& shift) {
+  check(shift.max_tokens > shift.base_tokens && shift.base_tokens > 0 &&
+            std::isfinite(shift.base) && std::isfinite(shift.max),
+        "[scheduler] the shift goes from {} at {} tokens to {} at {}: base and max sequence "
+        "length must differ",
+        shift.base, shift.base_tokens, shift.max, shift.max_tokens);
 }
 
 }  // namespace
 
-bool is_flow(Sampler sampler) {
-  return sampler == Sampler::UNIPC || sampler == Sampler::FLOW_MATCH_EULER;
+Noise noise_of(const ScheduleConfig& config) {
+  return config.noise.value_or(info_of(config.sampler).kinds.front());
 }
 
-Sampler sampler_from_string(std::string_view name, bool flow) {
-  const std::string_view plain = without_flax(name);
-  if (plain == "euler") {
-    return flow ? Sampler::FLOW_MATCH_EULER : Sampler::EULER;
-  }
-  std::string known;
-  for (const Named& each : kSamplers) {
-    if (plain == each.word || plain == each.class_name) {
-      return each.sampler;
-    }
-    known += fmt::format("{}{} ({})", known.empty() ? "" : ", ", each.word, each.class_name);
-  }
-  fail("[scheduler] `{}` is not a sampler\n  expected {}", name, known);
-}
-
-bool is_sampler(std::string_view name) {
-  const std::string_view plain = without_flax(name);
-  return plain == "euler" || std::ranges::any_of(kSamplers, [&](const Named& each) {
-           return plain == each.word || plain == each.class_name;
-         });
-}
+bool is_flow(const ScheduleConfig& config) { return noise_of(config) == Noise::FLOW; }
 
 Spacing spacing_of(const ScheduleConfig& config) {
-  return config.diffusion.timestep_spacing.value_or(
-      config.sampler == Sampler::EULER ? Spacing::LINSPACE : Spacing::LEADING);
+  return config.diffusion.timestep_spacing.value_or(info_of(config.sampler).spacing);
 }
 
 bool clips_sample(const ScheduleConfig& config) {
-  return config.sampler == Sampler::DDIM && config.diffusion.clip_sample.value_or(true);
+  const SamplerInfo& info = info_of(config.sampler);
+  return info.limits && !is_flow(config) && config.sampler != Sampler::UNIPC &&
+         config.sampler != Sampler::DPM_MULTISTEP &&
+         config.diffusion.clip_sample.value_or(info.clips);
 }
 
 std::string other_samplers(const ScheduleConfig& config) {
-  if (is_flow(config.sampler)) {
+  if (is_flow(config)) {
     return "euler or unipc";
   }
-  return config.diffusion.clip_sample.value_or(true) ? "euler" : "euler or ddim";
+  return noise_of(config) == Noise::EDM || config.diffusion.clip_sample.value_or(true)
+             ? "euler"
+             : "euler or ddim";
 }
 
 void check_class(const ScheduleConfig& config) {
@@ -171,22 +107,9 @@ void check_class(const ScheduleConfig& config) {
         "[scheduler] the model's scheduler is a `{}`, which is not supported\n  use scheduler={}, "
         "which samples models of this kind",
         config.unknown_class, others);
-  check(config.unsupported.empty(), "[scheduler] {}\n  use scheduler={}, which does not need it",
-        config.unsupported, others);
-  check(
-      !clips_sample(config),
-      "[scheduler] DDIMScheduler clips samples unless the model's scheduler_config.json has "
-      "clip_sample: false, and it does not; only false is supported\n  set \"clip_sample\": false "
-      "there, as in other pipelines of latents, or use scheduler=euler");
-}
-
-std::string_view class_name(Sampler sampler) {
-  for (const Named& each : kSamplers) {
-    if (each.sampler == sampler) {
-      return each.class_name;
-    }
-  }
-  fail("[scheduler] unknown sampler {}", static_cast<int>(sampler));
+  const bool has_remedy = config.unsupported.find('\n') != std::string::npos;
+  check(config.unsupported.empty(), "[scheduler] {}{}use scheduler={}, which does not need it",
+        config.unsupported, has_remedy ? ", or " : "\n  ", others);
 }
 
 double DynamicShift::mu(int64_t tokens) const {
@@ -195,38 +118,42 @@ double DynamicShift::mu(int64_t tokens) const {
 }
 
 double ScheduleConfig::shift_of(int64_t tokens) const {
-  return dynamic_shift ? std::exp(dynamic_shift->mu(tokens)) : shift;
+  if (!dynamic_shift) {
+    return shift;
+  }
+  const double mu = dynamic_shift->mu(tokens);
+  return levels.linear_shift ? mu : std::exp(mu);
 }
 
 std::vector<float> StepCoefficients::values() const {
-  return {input,      data_x,     data_v, correct_x, correct_previous, correct_m0,
-          correct_m1, correct_m2, from_c, from_m0,   from_m1,          from_v};
+  return {input,      data_x,     data_v,  correct_x, correct_previous, correct_m0,
+          correct_m1, correct_m2, from_c,  from_m0,   from_m1,          from_v,
+          correct_m3, from_m2,    from_m3, from_x,    from_previous,    from_noise};
 }
 
 Schedule make_schedule(const ScheduleConfig& config, int64_t num_inference_steps, int64_t tokens) {
   check_class(config);
-  check(num_inference_steps >= 1 && num_inference_steps <= config.num_train_timesteps,
-        "[scheduler] num_inference_steps is {}, expected 1 to {}", num_inference_steps,
+  const SamplerInfo& info = info_of(config.sampler);
+  check(std::ranges::find(info.kinds, noise_of(config)) != info.kinds.end(),
+        "[scheduler] {} does not sample models of this kind\n  use scheduler={}", info.class_name,
+        other_samplers(config));
+  const int64_t steps = steps_of(config, num_inference_steps);
+  check(steps >= 1 && steps <= config.num_train_timesteps,
+        "[scheduler] num_inference_steps is {}, expected 1 to {}", steps,
         config.num_train_timesteps);
   check(std::isfinite(config.shift) && config.shift > 0.0,
         "[scheduler] flow_shift is {}, expected a number above 0", config.shift);
-  if (const std::optional<DynamicShift>& shift = config.dynamic_shift) {
-    check(shift->max_tokens > shift->base_tokens && shift->base_tokens > 0 &&
-              std::isfinite(shift->base) && std::isfinite(shift->max),
-          "[scheduler] the shift goes from {} at {} tokens to {} at {}: base and max sequence "
-          "length must differ",
-          shift->base, shift->base_tokens, shift->max, shift->max_tokens);
+  check(config.diffusion.steps_offset >= 0, "[scheduler] steps_offset is {}, expected 0 or more",
+        config.diffusion.steps_offset);
+  if (config.dynamic_shift) {
+    check_dynamic_shift(*config.dynamic_shift);
   }
-  switch (config.sampler) {
-    case Sampler::UNIPC:
-      return unipc(config, num_inference_steps);
-    case Sampler::FLOW_MATCH_EULER:
-      return flow_match_euler(config, num_inference_steps, tokens);
-    case Sampler::EULER:
-    case Sampler::DDIM:
-      return discrete_schedule(config, num_inference_steps);
+  Schedule out = info.make(config, steps, tokens);
+  set_limit(config, out.form);
+  for (const float sigma : out.sigmas) {
+    check(std::isfinite(sigma), "[scheduler] a noise level of {} steps is not finite", steps);
   }
-  fail("[scheduler] unknown sampler {}", static_cast<int>(config.sampler));
+  return out;
 }
 
 TrainingTable euler_training_table(double shift, int64_t num_train_timesteps) {

@@ -7,30 +7,33 @@
 #include <vector>
 
 #include "kinema/schedulers/diffusion.h"
+#include "kinema/schedulers/settings.h"
 
 /// Samplers as tables of numbers, computed on the host before anything runs.
 namespace kinema::schedulers {
 
 enum class Sampler {
-  // On the rectified flow x_t = (1 - sigma) x_0 + sigma eps.
-  UNIPC,             // diffusers UniPCMultistepScheduler, order 2, bh2, flow prediction
-  FLOW_MATCH_EULER,  // diffusers FlowMatchEulerDiscreteScheduler
-  // On the diffusion x_t = sqrt(a_t) x_0 + sqrt(1 - a_t) eps.
-  EULER,  // diffusers EulerDiscreteScheduler
-  DDIM,   // diffusers DDIMScheduler, eta 0 (arXiv:2010.02502)
+  UNIPC,             // UniPCMultistepScheduler (arXiv:2302.04867)
+  FLOW_MATCH_EULER,  // FlowMatchEulerDiscreteScheduler
+  EULER,             // EulerDiscreteScheduler, EDMEulerScheduler
+  DDIM,              // DDIMScheduler, eta 0 (arXiv:2010.02502)
+  EULER_ANCESTRAL,   // EulerAncestralDiscreteScheduler
+  HEUN,              // HeunDiscreteScheduler (arXiv:2206.00364, algorithm 1)
+  LMS,               // LMSDiscreteScheduler
+  DPM_MULTISTEP,     // DPMSolverMultistepScheduler (arXiv:2211.01095)
+  DPM_SDE,           // DPMSolverSDEScheduler
+  DDPM,              // DDPMScheduler (arXiv:2006.11239)
+  PNDM,              // PNDMScheduler (arXiv:2202.09778)
+  LCM,               // LCMScheduler (arXiv:2310.04378)
+  TCD,               // TCDScheduler (arXiv:2402.19159)
 };
 
-/// True for samplers of rectified flows.
-bool is_flow(Sampler sampler);
-
-/// `unipc`, `flow_match_euler`, `euler_discrete`, `ddim` and diffusers' class names, with or
-/// without `Flax`; `euler` is FLOW_MATCH_EULER if `flow`, else EULER. Throws an Error that lists
-/// the names for another one.
-Sampler sampler_from_string(std::string_view name, bool flow = true);
-/// True for one of these names.
-bool is_sampler(std::string_view name);
-/// `UniPCMultistepScheduler`, `FlowMatchEulerDiscreteScheduler`, ...
-std::string_view class_name(Sampler sampler);
+/// What x_t is of data x_0 and noise eps.
+enum class Noise {
+  FLOW,       // (1 - sigma) x_0 + sigma eps
+  DIFFUSION,  // sqrt(a) x_0 + sqrt(1 - a) eps, sigma = sqrt((1 - a) / a)
+  EDM,        // x_0 + sigma eps, with input and output scaled (Edm)
+};
 
 /// A shift of sigmas that depends on the picture's number of tokens (Flux): sigma -> e^mu / (e^mu +
 /// 1/sigma - 1), where mu is `base` at `base_tokens`, `max` at `max_tokens` and on the line through
@@ -45,8 +48,11 @@ struct DynamicShift {
   bool operator==(const DynamicShift&) const = default;
 };
 
+/// A sampler with everything that it is computed from.
 struct ScheduleConfig {
   Sampler sampler = Sampler::UNIPC;
+  /// Empty: the first of the sampler's kinds (SamplerInfo::kinds).
+  std::optional<Noise> noise = {};
   double shift = 3.0;  // flow_shift of UniPC, shift of Euler
   int64_t num_train_timesteps = 1000;
   /// FLOW_MATCH_EULER: sigmas evenly spaced from 1 to 1/steps, as in Flux, instead of from the
@@ -54,8 +60,14 @@ struct ScheduleConfig {
   bool even_sigmas = false;
   /// Replaces `shift`.
   std::optional<DynamicShift> dynamic_shift = {};
-  /// EULER, DDIM.
+  /// Of Noise::DIFFUSION; prediction_type also of EDM.
   Diffusion diffusion = {};
+  /// Of Noise::FLOW: empty for eps - x_0.
+  std::optional<Prediction> flow_predicts = {};
+  Solver solver = {};
+  Levels levels = {};
+  Limit limit = {};
+  Edm edm = {};
   /// The class of a file whose sampler kinema does not have. The model's training is known, but not
   /// how to sample it, until `sampler` is set, which clears this.
   std::string unknown_class = {};
@@ -67,34 +79,59 @@ struct ScheduleConfig {
   bool operator==(const ScheduleConfig&) const = default;
 };
 
+/// What the model learned.
+Noise noise_of(const ScheduleConfig& config);
+/// True for a rectified flow.
+bool is_flow(const ScheduleConfig& config);
+
 /// The spacing of a diffusion's sampler: the configuration's, else the default of diffusers' class.
 Spacing spacing_of(const ScheduleConfig& config);
-/// True if the sampler would clip, DDIMScheduler's default: kinema's samplers do not.
+/// True if data predictions are clipped: the configuration's, else the default of diffusers' class.
 bool clips_sample(const ScheduleConfig& config);
 
-/// One solver step as a linear map. With x the current sample, v the model's prediction at
-/// `input` x, and m1, m2 the data predictions of the last and the second last step (zeros at
-/// first):
+/// One evaluation of the model and the solver's update as a linear map. With x the current sample,
+/// v the model's prediction at `input` x, m1, m2 and m3 the data predictions of the last three
+/// steps (zeros at first), and z standard normal noise:
 ///
-///     m0 = data_x x + data_v v
-///     c  = x x + previous x_prev + m0 m0 + m1 m1 + m2 m2           (corrected sample)
-///     x' = from_c c + from_m0 m0 + from_m1 m1 + from_v v           (next sample)
+///     m0 = data_x x + data_v v, limited (StepForm::limit)
+///     c  = x x + previous x_prev + m0 m0 + m1 m1 + m2 m2 + m3 m3    (corrected sample)
+///     x' = from_c c + from_m0 m0 + from_m1 m1 + from_m2 m2 + from_m3 m3 + from_v v + from_x x
+///          + from_previous x_prev + from_noise z
 ///
-/// The next step is given x', x_prev = c, m1 = m0, m2 = m1. For a flow, v is the velocity and
-/// m0 = x - sigma v.
+/// The next step is given x', x_prev = c and, if is_kept, m1 = m0, m2 = m1, m3 = m2. For a flow, v
+/// is the velocity and m0 = x - sigma v. A sampler may choose another m0, such as the predicted
+/// noise.
 struct StepCoefficients {
   float input = 1;
   float data_x = 1, data_v = 0;
   float correct_x = 1, correct_previous = 0, correct_m0 = 0, correct_m1 = 0, correct_m2 = 0;
   float from_c = 0, from_m0 = 0, from_m1 = 0, from_v = 0;
+  // Of forms with a long history; from_noise of forms with noise.
+  float correct_m3 = 0, from_m2 = 0, from_m3 = 0, from_x = 0, from_previous = 0, from_noise = 0;
+  bool is_kept = true;
 
-  static constexpr int64_t kCount = 12;
-  /// In the order of declaration.
+  static constexpr int64_t kCount = 18;
+  /// The numbers, in the order of declaration.
   std::vector<float> values() const;
 };
 
-/// Throws an Error for a configuration of an unknown class or with an unsupported setting (with the
-/// samplers to use instead), and for a sampler that would clip.
+/// The part of a step that its compiled program depends on: all samplers of one form share it.
+struct StepForm {
+  bool long_history = false;  // m3 is kept, and correct_m3 to from_previous are read
+  bool noise = false;         // from_noise is read
+  enum class Limit { NONE, CLIP, THRESHOLD };
+  Limit limit = Limit::NONE;
+  /// CLIP: m0 is clipped to [-bound, bound]. THRESHOLD: to [-s, s], then divided by s, where s is
+  /// the quantile `ratio` of |m0|, at least 1 and at most `bound`.
+  double bound = 1.0;
+  double scale = 1.0;  // CLIP: m0 is divided by it
+  double ratio = 0.995;
+
+  bool operator==(const StepForm&) const = default;
+};
+
+/// Throws an Error for a configuration of an unknown class or with an unsupported setting, with the
+/// samplers to use instead.
 void check_class(const ScheduleConfig& config);
 
 /// Samplers that `scheduler=` may name when the sampler of this schedule cannot be used:
@@ -104,9 +141,14 @@ std::string other_samplers(const ScheduleConfig& config);
 /// Everything about a sampling run that does not depend on the sample.
 struct Schedule {
   ScheduleConfig config;
-  std::vector<float> sigmas;     // steps + 1, the last one 0
+  std::vector<float> sigmas;     // steps + 1 or more, the last one 0 unless the configuration says
   std::vector<float> timesteps;  // what the model is given; whole numbers for UniPC and DDIM
+  /// One for each evaluation of the model: more than num_inference_steps for samplers that evaluate
+  /// it twice in a step.
   std::vector<StepCoefficients> steps;
+  StepForm form = {};
+  /// For each step the correlation of its noise with the noise of the step before; empty: 0.
+  std::vector<double> noise_correlation = {};
   /// What standard normal noise is multiplied with to make the first sample.
   float initial_scale = 1;
 

@@ -8,37 +8,38 @@
 namespace kinema::schedulers {
 namespace {
 
-// Other classes are errors: sampling with another class could give noise.
+// Other classes are errors: sampling with another class could give noise. The parallel classes
+// differ in how many samples they take at once.
 constexpr std::array<SchedulerClass, 29> kClasses{{
     {"DDIMInverseScheduler", Process::DIFFUSION},
-    {"DDIMParallelScheduler", Process::DIFFUSION},
-    {"DDIMScheduler", Process::DIFFUSION},
-    {"DDPMParallelScheduler", Process::DIFFUSION},
-    {"DDPMScheduler", Process::DIFFUSION},
+    {"DDIMParallelScheduler", Process::DIFFUSION, Sampler::DDIM},
+    {"DDIMScheduler", Process::DIFFUSION, Sampler::DDIM},
+    {"DDPMParallelScheduler", Process::DIFFUSION, Sampler::DDPM},
+    {"DDPMScheduler", Process::DIFFUSION, Sampler::DDPM},
     {"DEISMultistepScheduler", Process::DIFFUSION_OR_FLOW},
     {"DPMSolverMultistepInverseScheduler", Process::DIFFUSION_OR_FLOW},
-    {"DPMSolverMultistepScheduler", Process::DIFFUSION_OR_FLOW},
-    {"DPMSolverSDEScheduler", Process::DIFFUSION},
+    {"DPMSolverMultistepScheduler", Process::DIFFUSION_OR_FLOW, Sampler::DPM_MULTISTEP},
+    {"DPMSolverSDEScheduler", Process::DIFFUSION, Sampler::DPM_SDE},
     {"DPMSolverSinglestepScheduler", Process::DIFFUSION_OR_FLOW},
-    {"EulerAncestralDiscreteScheduler", Process::DIFFUSION},
-    {"EulerDiscreteScheduler", Process::DIFFUSION},
-    {"HeunDiscreteScheduler", Process::DIFFUSION},
+    {"EulerAncestralDiscreteScheduler", Process::DIFFUSION, Sampler::EULER_ANCESTRAL},
+    {"EulerDiscreteScheduler", Process::DIFFUSION, Sampler::EULER},
+    {"HeunDiscreteScheduler", Process::DIFFUSION, Sampler::HEUN},
     {"KDPM2AncestralDiscreteScheduler", Process::DIFFUSION},
     {"KDPM2DiscreteScheduler", Process::DIFFUSION},
-    {"LCMScheduler", Process::DIFFUSION},
-    {"LMSDiscreteScheduler", Process::DIFFUSION},
-    {"PNDMScheduler", Process::DIFFUSION},
+    {"LCMScheduler", Process::DIFFUSION, Sampler::LCM},
+    {"LMSDiscreteScheduler", Process::DIFFUSION, Sampler::LMS},
+    {"PNDMScheduler", Process::DIFFUSION, Sampler::PNDM},
     {"SASolverScheduler", Process::DIFFUSION_OR_FLOW},
-    {"TCDScheduler", Process::DIFFUSION},
-    {"UniPCMultistepScheduler", Process::DIFFUSION_OR_FLOW},
+    {"TCDScheduler", Process::DIFFUSION, Sampler::TCD},
+    {"UniPCMultistepScheduler", Process::DIFFUSION_OR_FLOW, Sampler::UNIPC},
 
-    {"FlowMatchEulerDiscreteScheduler", Process::FLOW},
+    {"FlowMatchEulerDiscreteScheduler", Process::FLOW, Sampler::FLOW_MATCH_EULER},
     {"FlowMatchHeunDiscreteScheduler", Process::FLOW},
     {"FlowMatchLCMScheduler", Process::FLOW},
 
     {"CosineDPMSolverMultistepScheduler", Process::EDM},
-    {"EDMDPMSolverMultistepScheduler", Process::EDM},
-    {"EDMEulerScheduler", Process::EDM},
+    {"EDMDPMSolverMultistepScheduler", Process::EDM, Sampler::DPM_MULTISTEP},
+    {"EDMEulerScheduler", Process::EDM, Sampler::EULER},
 
     {"CMStochasticIterativeScheduler", Process::CONSISTENCY},
     {"SCMScheduler", Process::CONSISTENCY},
@@ -69,7 +70,7 @@ const SchedulerClass& supported_scheduler_class(std::string_view name, std::stri
         "noise; models that predict noise, velocity or a rectified flow are supported",
         where, name,
         known->process == Process::EDM
-            ? "their input and output are scaled as in EDM (sigma_data, Playground v2.5)"
+            ? "of EDM, EDMEulerScheduler and EDMDPMSolverMultistepScheduler are supported"
             : "they are consistency models");
   return *known;
 }

@@ -1,6 +1,9 @@
 #pragma once
 
+#include <optional>
 #include <string_view>
+
+#include "kinema/schedulers/schedule.h"
 
 /// The training process of a network, from the class of its pipeline's scheduler.
 namespace kinema::schedulers {
@@ -26,9 +29,15 @@ enum class Process {
 struct SchedulerClass {
   std::string_view name;
   Process process;
+  /// kinema's sampler; empty where another one has to be named.
+  std::optional<Sampler> sampler = {};
 
-  /// True if kinema trains and samples networks of this process.
-  bool is_supported() const { return process != Process::EDM && process != Process::CONSISTENCY; }
+  /// True if kinema samples networks of this process.
+  bool is_supported() const {
+    return process != Process::CONSISTENCY && (process != Process::EDM || sampler);
+  }
+  /// True if kinema trains them.
+  bool is_trained() const { return process != Process::EDM && process != Process::CONSISTENCY; }
 };
 
 /// The class with this name, with or without `Flax`; null for an unknown one.

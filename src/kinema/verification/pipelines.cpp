@@ -12,6 +12,7 @@
 #include "kinema/encoders/wan_autoencoder.h"
 #include "kinema/sample/pipeline.h"
 #include "kinema/sample/scheduler_config.h"
+#include "kinema/schedulers/samplers.h"
 #include "kinema/verification/arrays.h"
 #include "kinema/verification/kinds.h"
 #include "kinema/weights/family.h"
@@ -43,7 +44,8 @@ std::optional<ScheduleConfig> schedule_of(const Case& c, const PipelineFolder& f
   const Json& scheduler = c.about().at("scheduler");
   if (scheduler.is_object() && !is_wan(folder)) {
     ScheduleConfig out = sample::schedule_of(
-        schedulers::sampler_from_string(scheduler.at("class").as_string(), false), scheduler);
+        schedulers::sampler_from_string(scheduler.at("class").as_string(), false).sampler,
+        scheduler);
     out.even_sigmas = folder.schedule && folder.schedule->even_sigmas;
     return out;
   }
@@ -53,7 +55,7 @@ std::optional<ScheduleConfig> schedule_of(const Case& c, const PipelineFolder& f
     return folder.schedule;
   }
   ScheduleConfig config = folder.schedule.value_or(ScheduleConfig{});
-  config.sampler = schedulers::sampler_from_string(text.substr(0, open));
+  config.sampler = schedulers::sampler_from_string(text.substr(0, open)).sampler;
   constexpr std::string_view kShift = "shift=";
   if (const size_t at = text.find(kShift); at != std::string::npos) {
     config.shift = std::stod(text.substr(at + kShift.size()));

@@ -9,6 +9,7 @@
 #include "kinema/sample/scheduler_config.h"
 #include "kinema/schedulers/diffusion.h"
 #include "kinema/schedulers/flow_match.h"
+#include "kinema/schedulers/samplers.h"
 #include "kinema/schedulers/schedule.h"
 #include "kinema/training/ema.h"
 #include "kinema/training/objective.h"
@@ -139,7 +140,7 @@ void follow_wan_schedules(const Run& run) {
     const auto shift = number_after(key, ".shift");
     const auto steps = number_after(key, ".steps");
     if (shift && steps) {
-      const auto sampler = schedulers::sampler_from_string(key.substr(0, key.find('.')));
+      const auto sampler = schedulers::sampler_from_string(key.substr(0, key.find('.'))).sampler;
       run.attempt(key, [&] {
         add_wan_schedule(run, key, {.sampler = sampler, .shift = *shift},
                          static_cast<int64_t>(*steps));
@@ -183,7 +184,8 @@ void follow_sdxl_schedules(const Run& run) {
                   numbers(schedulers::alphas_cumprod(diffusion)));
   }
   for (const auto& [key, about] : run.about("cases").members()) {
-    const auto sampler = schedulers::sampler_from_string(key.substr(0, key.find('.')), false);
+    const auto sampler =
+        schedulers::sampler_from_string(key.substr(0, key.find('.')), false).sampler;
     const Schedule schedule =
         schedulers::make_schedule(sample::schedule_of(sampler, about.at("config")),
                                   run.tensor(key + ".timesteps").shape.dims.at(0));

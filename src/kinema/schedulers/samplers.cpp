@@ -1,0 +1,241 @@
+#include "kinema/schedulers/samplers.h"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <string>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "kinema/core/error.h"
+#include "kinema/schedulers/scheduler_class.h"
+
+namespace kinema::schedulers {
+namespace {
+
+const std::vector<SamplerInfo>& table() {
+  constexpr Noise kFlow = Noise::FLOW;
+  constexpr Noise kDiffusion = Noise::DIFFUSION;
+  constexpr Noise kEdm = Noise::EDM;
+  constexpr Spacing kLeading = Spacing::LEADING;
+  static const std::vector<SamplerInfo> all{
+      {.sampler = Sampler::UNIPC,
+       .word = "unipc",
+       .class_name = "UniPCMultistepScheduler",
+       .kinds = {kFlow, kDiffusion},
+       .limits = true,
+       .make = unipc},
+      {.sampler = Sampler::FLOW_MATCH_EULER,
+       .word = "flow_match_euler",
+       .class_name = "FlowMatchEulerDiscreteScheduler",
+       .kinds = {kFlow},
+       .make = flow_match_euler},
+      {.sampler = Sampler::EULER,
+       .word = "euler_discrete",
+       .class_name = "EulerDiscreteScheduler",
+       .kinds = {kDiffusion, kEdm},
+       .make = euler},
+      {.sampler = Sampler::DDIM,
+       .word = "ddim",
+       .class_name = "DDIMScheduler",
+       .kinds = {kDiffusion},
+       .spacing = kLeading,
+       .clips = true,
+       .limits = true,
+       .make = ddim},
+      {.sampler = Sampler::EULER_ANCESTRAL,
+       .word = "euler_ancestral",
+       .class_name = "EulerAncestralDiscreteScheduler",
+       .kinds = {kDiffusion, kEdm},
+       .make = euler_ancestral},
+      {.sampler = Sampler::HEUN,
+       .word = "heun",
+       .class_name = "HeunDiscreteScheduler",
+       .kinds = {kDiffusion, kEdm},
+       .limits = true,
+       .make = heun},
+      {.sampler = Sampler::LMS,
+       .word = "lms",
+       .class_name = "LMSDiscreteScheduler",
+       .kinds = {kDiffusion, kEdm},
+       .make = lms},
+      {.sampler = Sampler::DPM_MULTISTEP,
+       .word = "dpmpp_2m",
+       .class_name = "DPMSolverMultistepScheduler",
+       .kinds = {kDiffusion, kFlow, kEdm},
+       .limits = true,
+       .make = dpm_multistep},
+      {.sampler = Sampler::DPM_SDE,
+       .word = "dpmpp_sde",
+       .class_name = "DPMSolverSDEScheduler",
+       .kinds = {kDiffusion, kEdm},
+       .make = dpm_sde},
+      {.sampler = Sampler::DDPM,
+       .word = "ddpm",
+       .class_name = "DDPMScheduler",
+       .kinds = {kDiffusion},
+       .spacing = kLeading,
+       .clips = true,
+       .limits = true,
+       .make = ddpm},
+      {.sampler = Sampler::PNDM,
+       .word = "pndm",
+       .class_name = "PNDMScheduler",
+       .kinds = {kDiffusion},
+       .spacing = kLeading,
+       .make = pndm},
+      {.sampler = Sampler::LCM,
+       .word = "lcm",
+       .class_name = "LCMScheduler",
+       .kinds = {kDiffusion},
+       .spacing = kLeading,
+       .limits = true,
+       .make = lcm},
+      {.sampler = Sampler::TCD,
+       .word = "tcd",
+       .class_name = "TCDScheduler",
+       .kinds = {kDiffusion},
+       .spacing = kLeading,
+       .make = tcd},
+  };
+  return all;
+}
+
+/// Names other than a sampler's word and class, in small letters: of ComfyUI, then of
+/// AUTOMATIC1111's webui.
+struct OtherName {
+  std::string_view name;
+  Sampler sampler;
+  Solver solver = {};
+};
+
+const std::vector<OtherName>& other_names() {
+  static const std::vector<OtherName> all{
+      {"euler a", Sampler::EULER_ANCESTRAL},
+      {"dpm++ 2m", Sampler::DPM_MULTISTEP},
+      {"dpmpp_2m_sde", Sampler::DPM_MULTISTEP, {.stochastic = true}},
+      {"dpm++ 2m sde", Sampler::DPM_MULTISTEP, {.stochastic = true}},
+      {"dpmpp_2m_sde_heun", Sampler::DPM_MULTISTEP, {.heun = true, .stochastic = true}},
+      {"dpm++ 2m sde heun", Sampler::DPM_MULTISTEP, {.heun = true, .stochastic = true}},
+      {"dpmpp_3m_sde", Sampler::DPM_MULTISTEP, {.order = 3, .stochastic = true}},
+      {"dpm++ 3m sde", Sampler::DPM_MULTISTEP, {.order = 3, .stochastic = true}},
+      {"dpm++ sde", Sampler::DPM_SDE},
+      {"uni_pc", Sampler::UNIPC, {.bh1 = true}},
+      {"uni_pc_bh2", Sampler::UNIPC},
+      {"plms", Sampler::PNDM, {.skip_prk_steps = true}},
+  };
+  return all;
+}
+
+/// Cuts a word for noise levels off the end of a sampler's name: ` karras`, `_karras`.
+Spread cut_levels(std::string& name) {
+  for (const Spread each :
+       {Spread::KARRAS, Spread::EXPONENTIAL, Spread::BETA, Spread::LU, Spread::AYS}) {
+    const std::string_view word = name_of(each);
+    if (name.size() > word.size() + 1 && name.ends_with(word) &&
+        (name[name.size() - word.size() - 1] == ' ' ||
+         name[name.size() - word.size() - 1] == '_')) {
+      name.resize(name.size() - word.size() - 1);
+      return each;
+    }
+  }
+  return Spread::MODEL;
+}
+
+std::string known_names() {
+  std::string out;
+  for (const SamplerInfo& each : table()) {
+    out += fmt::format("{}{} ({})", out.empty() ? "" : ", ", each.word, each.class_name);
+  }
+  for (const OtherName& each : other_names()) {
+    out += fmt::format(", {}", each.name);
+  }
+  return out;
+}
+
+}  // namespace
+
+std::span<const SamplerInfo> samplers() { return table(); }
+
+const SamplerInfo& info_of(Sampler sampler) {
+  const auto found = std::ranges::find(table(), sampler, &SamplerInfo::sampler);
+  check(found != table().end(), "[scheduler] unknown sampler {}", static_cast<int>(sampler));
+  return *found;
+}
+
+NamedSampler sampler_from_string(std::string_view name, bool flow) {
+  const std::string_view plain = without_flax(name);
+  for (const SamplerInfo& each : table()) {
+    if (plain == each.class_name) {
+      return {.sampler = each.sampler};
+    }
+  }
+  std::string small(plain);
+  std::ranges::transform(small, small.begin(), [](unsigned char c) { return std::tolower(c); });
+  const Spread spread = cut_levels(small);
+  if (small == "euler") {
+    return {.sampler = flow ? Sampler::FLOW_MATCH_EULER : Sampler::EULER, .spread = spread};
+  }
+  for (const SamplerInfo& each : table()) {
+    if (small == each.word) {
+      return {.sampler = each.sampler, .spread = spread};
+    }
+  }
+  for (const OtherName& each : other_names()) {
+    if (small == each.name) {
+      return {.sampler = each.sampler, .solver = each.solver, .spread = spread};
+    }
+  }
+  check(
+      small != "karras" && small != "exponential" && small != "beta" && small != "lu" &&
+          small != "ays",
+      "[scheduler] `{}` is a spread of noise levels, not a sampler\n  set noise_levels={}, or add "
+      "it to a sampler: scheduler=dpmpp_2m_{}",
+      name, small, small);
+  fail("[scheduler] `{}` is not a sampler\n  expected {}", name, known_names());
+}
+
+bool is_sampler(std::string_view name) {
+  return std::ranges::any_of(
+      table(), [&](const SamplerInfo& each) { return without_flax(name) == each.class_name; });
+}
+
+std::string_view class_name(Sampler sampler) { return info_of(sampler).class_name; }
+
+std::string_view class_name(const ScheduleConfig& config) {
+  if (noise_of(config) != Noise::EDM) {
+    return class_name(config.sampler);
+  }
+  return config.sampler == Sampler::EULER           ? "EDMEulerScheduler"
+         : config.sampler == Sampler::DPM_MULTISTEP ? "EDMDPMSolverMultistepScheduler"
+                                                    : class_name(config.sampler);
+}
+
+ScheduleConfig with_sampler(ScheduleConfig schedule, const NamedSampler& named) {
+  const Noise noise = noise_of(schedule);
+  const bool is_same = schedule.sampler == named.sampler && schedule.unknown_class.empty();
+  const SamplerInfo& info = info_of(named.sampler);
+  schedule.sampler = named.sampler;
+  schedule.noise = noise == info.kinds.front() ? std::nullopt : std::optional(noise);
+  schedule.unknown_class.clear();
+  schedule.unsupported.clear();
+  const Solver own = schedule.solver;
+  schedule.solver = named.solver;
+  schedule.solver.timestep_scaling = own.timestep_scaling;
+  schedule.solver.original_inference_steps = own.original_inference_steps;
+  schedule.levels = {.spread = named.spread, .continuous = schedule.levels.continuous};
+  schedule.limit = {};
+  if (named.sampler != Sampler::FLOW_MATCH_EULER) {
+    schedule.dynamic_shift.reset();
+  }
+  if (!is_same && info.clips && !schedule.diffusion.clip_sample) {
+    schedule.unsupported = fmt::format(
+        "{} clips samples unless the model's scheduler_config.json has clip_sample, and it does "
+        "not\n  set \"clip_sample\": false there, as in other pipelines of latents",
+        info.class_name);
+  }
+  return schedule;
+}
+
+}  // namespace kinema::schedulers
