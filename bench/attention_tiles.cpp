@@ -45,14 +45,14 @@ std::vector<planning::TileTable> tables_of(const std::vector<kernels::AttentionC
                                            const planning::KernelCompiler& compiler) {
   std::vector<planning::TileTable> out;
   for (kernels::AttentionCall call : calls) {
-    for (const kernels::FlashPass pass : kernels::passes_of(call)) {
+    for (const kernels::FlashPass pass : kernels::flash_passes(call)) {
       planning::TileTable table{.call = call, .pass = pass};
       for (const std::string& text : given.tiles) {
         const bool fused = call.blocks.use_fused_bwd_kernel;
         call.blocks = read_sizes(text);
         call.blocks.use_fused_bwd_kernel = fused;
-        table.tried.push_back(planning::try_tiles(
-            call, kernels::tile_trials(call, pass, compiler.target.chip.kind, false).front(),
+        table.tried.push_back(planning::time_tiles(
+            call, kernels::tile_candidates(call, pass, compiler.target.chip.kind, false).front(),
             compiler));
       }
       out.push_back(std::move(table));
@@ -77,7 +77,7 @@ int run(const Settings& given) {
   const planning::KernelCompiler compiler{.target = planning::parse_target(given.target),
                                           .plugin = runtime::find_plugin(spec),
                                           .program = given.program};
-  const auto say = [](const planning::TriedTiles& tried) {
+  const auto say = [](const planning::TileTiming& tried) {
     const kernels::FlashWork& work = tried.trial.work;
     fmt::print(
         stderr, "{} {} x {}, {} at a time: {}\n", kernels::name_of(tried.trial.pass), work.block_q,

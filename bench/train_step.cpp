@@ -38,7 +38,7 @@ std::vector<nn::ParamSpec> parameters(const Settings& s, const networks::Network
   adapter.modules = weights::adapter_modules(network->parameters(model), targets, adapter.rank);
   model.low_ranks = adapter.modules;
   std::vector<nn::ParamSpec> specs = network->parameters(model);
-  weights::train_alone(specs, adapter);
+  weights::freeze_base(specs, adapter);
   return specs;
 }
 

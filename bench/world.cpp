@@ -14,8 +14,8 @@
 #include "kinema/config/keys.h"
 #include "kinema/core/error.h"
 #include "kinema/core/stopwatch.h"
-#include "kinema/world/agreement.h"
 #include "kinema/world/communicator.h"
+#include "kinema/world/consistency.h"
 #include "kinema/world/tcp_engine.h"
 
 namespace kinema::bench {
@@ -85,17 +85,17 @@ int run(const Settings& settings) {
   const int64_t count = settings.processes;
   struct Process {
     std::shared_ptr<world::Engine> engine;
-    world::Communicator talk;
+    world::Communicator communicator;
   };
   std::vector<Process> all(static_cast<size_t>(count));
   const auto at = [&](int64_t rank) -> Process& { return all[static_cast<size_t>(rank)]; };
   in_all("meeting", settings, [&](int64_t rank) {
     at(rank).engine = world::join_over_tcp(
         {.rank = rank, .size = count, .coordinator = fmt::format("127.0.0.1:{}", settings.port)});
-    at(rank).talk = world::Communicator(at(rank).engine);
+    at(rank).communicator = world::Communicator(at(rank).engine);
   });
   in_all("names of hosts", settings, [&](int64_t rank) {
-    at(rank).talk.gather(fmt::format("gpu-node-{}", rank), {.what = "the start"});
+    at(rank).communicator.gather(fmt::format("gpu-node-{}", rank), {.what = "the start"});
   });
   in_all("start record", settings, [&](int64_t rank) {
     world::StartRecord record;
@@ -103,7 +103,7 @@ int run(const Settings& settings) {
       record.emplace_back(each.key, each.value);
     }
     const auto name = [](int64_t of) { return world::ranks_text({of}); };
-    world::check_alike(at(rank).talk, name, record, "the start");
+    world::check_consistent(at(rank).communicator, name, record, "the start");
   });
   const auto topology = [&](int64_t nodes) {
     return std::string(static_cast<size_t>(nodes * settings.topology_bytes), 't');
@@ -135,7 +135,7 @@ int run(const Settings& settings) {
     get("nccl/0");
   });
   in_all("the end", settings, [&](int64_t rank) {
-    at(rank).talk.barrier({.what = "the end"});
+    at(rank).communicator.barrier({.what = "the end"});
     at(rank) = {};
   });
   return 0;

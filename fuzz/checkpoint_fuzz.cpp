@@ -393,11 +393,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto path = input_file(is_gguf ? "model.gguf" : "model.safetensors", data, size);
   const AllocationLimit limit(size);
   try {
-    if (const auto found = kinema::weights::kind_of(path)) {
+    if (const auto found = kinema::weights::detect_kind(path)) {
       require(found->kind != nullptr && !found->because.empty());
     }
     kinema::weights::objective_marks(path);
-    kinema::weights::left_overs(path);
+    kinema::weights::unused_tensors(path);
     const Checkpoint checkpoint = Checkpoint::open(path);
     for (const Checkpoint::Entry& entry : checkpoint.tensors()) {
       require(checkpoint.find(entry.key) == entry.view && &checkpoint.at(entry.key) == entry.view &&

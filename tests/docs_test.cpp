@@ -95,7 +95,7 @@ TEST(Docs, ShowOnlyCodeThatIsCompiled) {
   EXPECT_GT(blocks, 0);
 }
 
-TEST(Docs, NameOnlyFilesThatAreThere) {
+TEST(Docs, NameOnlyExistingFiles) {
   const std::regex fence("```[^`]*```");
   const std::regex link(R"(\]\(([^)#:]+)\))");
   for (const fs::path& document : documents()) {

@@ -29,7 +29,7 @@ class LargeBlocksTest : public testing::Test {
   }
 };
 
-TEST_F(LargeBlocksTest, HandsOutTheBlockThatWasFreed) {
+TEST_F(LargeBlocksTest, ReusesTheFreedBlock) {
   void* first = aligned_alloc(64, 3 * kMiB);
   ASSERT_NE(first, nullptr);
   std::memset(first, 1, 3 * kMiB);
@@ -88,7 +88,7 @@ TEST_F(LargeBlocksTest, KeepsNoMoreIdleThanItsAllowance) {
   free(last);
 }
 
-TEST_F(LargeBlocksTest, KeepsThePeakThatOfWhatIsInUse) {
+TEST_F(LargeBlocksTest, RecordsThePeakOfUsedBytes) {
   std::vector<void*> held;
   for (size_t i = 0; i < 20; ++i) {
     held.push_back(aligned_alloc(64, 100 * kMiB));
@@ -116,7 +116,7 @@ TEST_F(LargeBlocksTest, ReallocatesWithTheContents) {
   free(block);
 }
 
-TEST_F(LargeBlocksTest, RefusesAnAlignmentThatIsNone) {
+TEST_F(LargeBlocksTest, RefusesAnInvalidAlignment) {
   void* block = nullptr;
 
   EXPECT_EQ(posix_memalign(&block, 24, kMiB), EINVAL);
@@ -181,7 +181,7 @@ TEST_F(LargeBlocksTest, AChildOfAForkCanAllocate) {
 
 // The pool's bookkeeping grows and moves while the pool holds its lock. If its old address is a
 // page boundary, freeing it must not call the pool.
-TEST_F(LargeBlocksTest, KeepsBooksOfThousandsOfBlocks) {
+TEST_F(LargeBlocksTest, TracksThousandsOfBlocks) {
   for (int round = 0; round < 3; ++round) {
     std::vector<void*> blocks;
     std::vector<void*> odds;

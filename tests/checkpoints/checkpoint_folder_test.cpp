@@ -33,7 +33,7 @@ void fill(const fs::path& folder) {
   std::ofstream(folder / "train_state.json") << "{}\n";
 }
 
-TEST(CheckpointFolder, FindsTheNewestThatIsSound) {
+TEST(CheckpointFolder, FindsTheNewestValidOne) {
   const io::Scratch scratch;
   CheckpointFolder checkpoints(scratch / "checkpoints");
   EXPECT_FALSE(checkpoints.newest().step.has_value());
@@ -65,9 +65,9 @@ TEST_P(Tampered, IsPassedOverForTheOneBefore) {
   const Found found = checkpoints.newest();
 
   EXPECT_EQ(found.step, 1);
-  ASSERT_EQ(found.damaged.size(), 1);
-  EXPECT_EQ(found.damaged[0].folder, checkpoints.path(2));
-  EXPECT_THAT(found.damaged[0].reason, HasSubstr(GetParam().reason));
+  ASSERT_EQ(found.corrupt.size(), 1);
+  EXPECT_EQ(found.corrupt[0].folder, checkpoints.path(2));
+  EXPECT_THAT(found.corrupt[0].reason, HasSubstr(GetParam().reason));
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -131,7 +131,7 @@ TEST(CheckpointFolder, LeavesNothingBehindWhenWritingFails) {
   EXPECT_EQ(checkpoints.newest().step, 1);
 }
 
-TEST(CheckpointFolder, ReplacesADamagedOneOfTheSameStep) {
+TEST(CheckpointFolder, ReplacesACorruptOneOfTheSameStep) {
   const io::Scratch scratch;
   CheckpointFolder checkpoints(scratch / "checkpoints");
   checkpoints.write(3, fill);
@@ -145,7 +145,7 @@ TEST(CheckpointFolder, ReplacesADamagedOneOfTheSameStep) {
 
 // Training continues while another process looks for the newest checkpoint: a listed one may be
 // deleted before it is read, when there is already a newer one.
-TEST(CheckpointFolder, AlwaysFindsOneWhileATrainingGoesOn) {
+TEST(CheckpointFolder, AlwaysFindsOneDuringTraining) {
   const io::Scratch scratch;
   CheckpointFolder(scratch / "checkpoints").write(0, fill);
   std::jthread training([&](const std::stop_token& stop) {
@@ -164,7 +164,7 @@ TEST(CheckpointFolder, AlwaysFindsOneWhileATrainingGoesOn) {
   }
 }
 
-TEST(CheckpointFolder, KeepsTheNewestSoMany) {
+TEST(CheckpointFolder, KeepsTheNewestOnes) {
   const io::Scratch scratch;
   CheckpointFolder checkpoints(scratch / "checkpoints", {.newest = 2});
   for (const int64_t step : {5, 9, 10, 20}) {
@@ -173,13 +173,13 @@ TEST(CheckpointFolder, KeepsTheNewestSoMany) {
   EXPECT_THAT(checkpoints.steps(), ElementsAre(10, 20));
 }
 
-TEST(CheckpointFolder, CountsNoDamagedOnesAsKept) {
+TEST(CheckpointFolder, DoesNotCountCorruptOnesAsKept) {
   const io::Scratch scratch;
   CheckpointFolder earlier(scratch / "checkpoints");
   for (const int64_t step : {10, 20, 30}) {
     earlier.write(step, fill);
   }
-  CheckpointFolder checkpoints(scratch / "checkpoints", {.newest = 2, .damaged = {20, 30}});
+  CheckpointFolder checkpoints(scratch / "checkpoints", {.newest = 2, .corrupt = {20, 30}});
 
   checkpoints.write(15, fill);
   EXPECT_THAT(checkpoints.steps(), ElementsAre(10, 15, 20, 30));
@@ -192,7 +192,7 @@ TEST(CheckpointFolder, CountsNoDamagedOnesAsKept) {
   EXPECT_THAT(checkpoints.steps(), ElementsAre(35, 40));
 }
 
-TEST(CheckpointFolder, KeepsThoseOfAPeriodToo) {
+TEST(CheckpointFolder, KeepsPeriodicOnesToo) {
   const io::Scratch scratch;
   CheckpointFolder checkpoints(scratch / "checkpoints", {.newest = 1, .period = 10});
   for (const int64_t step : {5, 10, 15, 20, 25, 29}) {
@@ -218,25 +218,25 @@ TEST(CheckpointFolder, CleansUpAfterAnInterruptedWriterOnly) {
 TEST(MostNewCheckpoints, CountTheOneThatIsBeingWritten) {
   constexpr int64_t kNoEnd = 1000;
   const SavedSteps run{.first = 0, .last = 10, .every = 2};
-  EXPECT_EQ(most_new_checkpoints({}, run, {}, kNoEnd), 5) << "all are kept";
-  EXPECT_EQ(most_new_checkpoints({}, run, {.newest = 2}, kNoEnd), 3);
-  EXPECT_EQ(most_new_checkpoints({}, run, {.newest = 1, .period = 4}, kNoEnd), 3)
+  EXPECT_EQ(max_new_checkpoints({}, run, {}, kNoEnd), 5) << "all are kept";
+  EXPECT_EQ(max_new_checkpoints({}, run, {.newest = 2}, kNoEnd), 3);
+  EXPECT_EQ(max_new_checkpoints({}, run, {.newest = 1, .period = 4}, kNoEnd), 3)
       << "4, 8 and the newest";
-  EXPECT_EQ(most_new_checkpoints({}, run, {}, 2), 2) << "no more is asked";
+  EXPECT_EQ(max_new_checkpoints({}, run, {}, 2), 2) << "no more is asked";
 }
 
-TEST(MostNewCheckpoints, AreFewerWhereOldOnesGo) {
+TEST(MostNewCheckpoints, AreFewerIfOldOnesAreRemoved) {
   const SavedSteps run{.first = 4, .last = 10, .every = 2};
-  EXPECT_EQ(most_new_checkpoints({2, 4}, run, {.newest = 2}, 9), 1);
-  EXPECT_EQ(most_new_checkpoints({2, 4}, run, {}, 9), 3);
+  EXPECT_EQ(max_new_checkpoints({2, 4}, run, {.newest = 2}, 9), 1);
+  EXPECT_EQ(max_new_checkpoints({2, 4}, run, {}, 9), 3);
 }
 
 TEST(MostNewCheckpoints, AreThoseThatARunWrites) {
-  EXPECT_EQ(most_new_checkpoints({}, {.last = 10}, {}, 9), 1) << "the last";
-  EXPECT_EQ(most_new_checkpoints({}, {.last = 10, .at_end = false}, {}, 9), 0);
-  EXPECT_EQ(most_new_checkpoints({}, {.last = 10, .every = 20, .at_end = false}, {}, 9), 0);
-  EXPECT_EQ(most_new_checkpoints({}, {.last = 5, .every = 2}, {}, 9), 3) << "2, 4 and the last";
-  EXPECT_EQ(most_new_checkpoints({}, {.last = int64_t{1} << 40, .every = 1}, {.newest = 3}, 9), 4);
+  EXPECT_EQ(max_new_checkpoints({}, {.last = 10}, {}, 9), 1) << "the last";
+  EXPECT_EQ(max_new_checkpoints({}, {.last = 10, .at_end = false}, {}, 9), 0);
+  EXPECT_EQ(max_new_checkpoints({}, {.last = 10, .every = 20, .at_end = false}, {}, 9), 0);
+  EXPECT_EQ(max_new_checkpoints({}, {.last = 5, .every = 2}, {}, 9), 3) << "2, 4 and the last";
+  EXPECT_EQ(max_new_checkpoints({}, {.last = int64_t{1} << 40, .every = 1}, {.newest = 3}, 9), 4);
 }
 
 TEST(RunLock, RefusesASecondRunAndNamesTheFirst) {

@@ -13,7 +13,7 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::ThrowsMessage;
 
-TEST(CheckpointSpace, IsAnErrorWhereNotOneFitsAndAWarningWhereThoseThatAreKeptDoNot) {
+TEST(CheckpointSpace, IsAnErrorIfNoneFitsAndAWarningIfNotAllFit) {
   constexpr int64_t kGiga = 1'000'000'000;
   CheckpointSpace space{.folder = "disk",
                         .bytes = 170 * kGiga,

@@ -44,7 +44,7 @@ TEST_F(CommandLine, RefusesWhatItDoesNotKnow) {
   run({"inspect"}).expect_error("PATH");
 }
 
-TEST_F(CommandLine, SuggestsWhatIsNearAndNothingElse) {
+TEST_F(CommandLine, SuggestsSimilarNamesOnly) {
   run({"trian"}).expect_error("there is no command `trian`; did you mean `train`?");
   run({"flags", "chek"}).expect_error("not expected: chek; did you mean `check`?");
   EXPECT_THAT(run({"dance"}).err, Not(HasSubstr("did you mean")));
@@ -53,7 +53,7 @@ TEST_F(CommandLine, SuggestsWhatIsNearAndNothingElse) {
               AllOf(Not(HasSubstr("nearest")), HasSubstr("`kinema config` prints all")));
 }
 
-TEST_F(CommandLine, AnswersTooFewWordsWithTheUsageAndAnExample) {
+TEST_F(CommandLine, PrintsUsageAndAnExampleForMissingArguments) {
   const Outcome alone = run({});
   alone.expect_error("usage: kinema COMMAND\n");
   EXPECT_THAT(alone.err, HasSubstr("for example: kinema train configs/shapes.yml\n"));
@@ -76,7 +76,7 @@ TEST_F(CommandLine, NamesAnUnknownKeyBeforeTheMissingConfiguration) {
   run({"train", "learning_rate=1"}).expect_error("which configuration?");
 }
 
-TEST_F(CommandLine, AnswersWhoAskedForJsonWithTheErrorToo) {
+TEST_F(CommandLine, PrintsErrorsAsJsonOnRequest) {
   const Outcome outcome = run({"inspect", "absent", "--json"});
   outcome.expect_error("absent");
   EXPECT_THAT(io::Json::parse(outcome.out, "stdout").at("error").as_string(), HasSubstr("absent"));
@@ -150,7 +150,7 @@ TEST_F(ConfigCommand, SaysWhatAKeyMeans) {
   run({"config", "report_to"}).expect_error("not built");
 }
 
-TEST_F(ConfigCommand, DocumentsEveryKeyAsDocsConfigMdHasIt) {
+TEST_F(ConfigCommand, DocumentsEveryKeyAsInDocsConfigMd) {
   const Outcome outcome = run({"config", "--docs"});
   EXPECT_EQ(outcome.status, 0);
   EXPECT_EQ(outcome.out, read_text(std::string(KINEMA_SOURCE_DIR) + "/docs/reference/config.md"))
@@ -214,7 +214,7 @@ TEST_F(InspectCommand, ShowsTheFolderOfAnAdapter) {
   EXPECT_THAT(run({"inspect", "--check", "adapter"}).out, HasSubstr("accepted: LoRA"));
 }
 
-TEST_F(InspectCommand, SaysWhatPicturesAndPipesAre) {
+TEST_F(InspectCommand, DescribesPicturesAndPipes) {
   const std::string picture =
       std::string(KINEMA_SOURCE_DIR) + "/tests/golden/images/orientation_5.jpg";
   EXPECT_THAT(run({"inspect", picture}).out, HasSubstr("picture: "));

@@ -35,7 +35,7 @@ class Doctor : public KinemaOnCpu {
   }
 };
 
-TEST_F(Doctor, SaysWhereEachLibraryIsAndWhatIsMissing) {
+TEST_F(Doctor, ReportsEachLibrarysPathAndMissingOnes) {
   put("nvidia/cu13/lib/libcublas.so.13");
   put("nvidia/cu13/lib/libnvJitLink.so.13");
   put("nvidia/cu13/nvvm/libdevice/libdevice.10.bc");
@@ -50,7 +50,7 @@ TEST_F(Doctor, SaysWhereEachLibraryIsAndWhatIsMissing) {
 }
 
 // Libraries outside of the cache are the machine's; all missing ones must be named at the end.
-TEST_F(Doctor, NamesEveryPartThatARunWouldMiss) {
+TEST_F(Doctor, NamesEveryMissingPart) {
   const Outcome outcome = doctor();
 
   const size_t verdict = outcome.out.find("  to run");
@@ -72,7 +72,7 @@ TEST_F(Doctor, AsksTheDriverForItsGpus) {
                                  HasSubstr("missing: a GPU for its driver")));
 }
 
-TEST_F(Doctor, SaysThatItIsOneProcess) {
+TEST_F(Doctor, ReportsASingleProcess) {
   EXPECT_THAT(doctor().out, ContainsRegex("processes +one process: no launcher\n"));
 }
 
@@ -88,7 +88,7 @@ class DoctorOfSeveral : public Doctor {
   std::string launcher() const { return "mpirun --allow-run-as-root --oversubscribe -np 3"; }
 };
 
-TEST_F(DoctorOfSeveral, PrintsOnceWhatWorldItSees) {
+TEST_F(DoctorOfSeveral, PrintsTheProcessesOnce) {
   const Outcome outcome = doctor(launcher());
 
   EXPECT_EQ(outcome.status, 0) << outcome.err;
@@ -100,7 +100,7 @@ TEST_F(DoctorOfSeveral, PrintsOnceWhatWorldItSees) {
 }
 
 // One process has another plugin than the others.
-TEST_F(DoctorOfSeveral, NamesWhoseProblemItIs) {
+TEST_F(DoctorOfSeveral, NamesTheProcessWithTheProblem) {
   write("of_rank.sh",
         "[ $OMPI_COMM_WORLD_RANK != 2 ] || export KINEMA_PJRT_PLUGIN=/nowhere.so\nexec \"$@\"\n");
   const Outcome outcome = doctor(launcher() + " sh of_rank.sh");

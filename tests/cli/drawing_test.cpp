@@ -23,13 +23,13 @@ TEST(Curve, FallsFromItsLargestToItsSmallestValue) {
   EXPECT_THAT(curve_lines(values, 13, 2), SizeIs(2));
 }
 
-TEST(Curve, IsALineForOneValueAndLeavesOutWhatIsNotFinite) {
+TEST(Curve, IsALineForOneValueAndSkipsNonFiniteOnes) {
   EXPECT_THAT(curve_lines(std::vector<double>{0.5}, 13, 1), ElementsAre("       0.5 ⣀⣀"));
   EXPECT_EQ(curve_lines(std::vector<double>{kNan, 1, 0, kNan}, 20, 3),
             curve_lines(std::vector<double>{1, 0}, 20, 3));
 }
 
-TEST(Curve, HasAsManyLinesAsAskedForHoweverManyValues) {
+TEST(Curve, HasTheRequestedNumberOfLines) {
   std::vector<double> values;
   for (int i = 0; i < 10000; ++i) {
     values.push_back(i % 17);
@@ -37,7 +37,7 @@ TEST(Curve, HasAsManyLinesAsAskedForHoweverManyValues) {
   EXPECT_THAT(curve_lines(values, 80, 7), SizeIs(7));
 }
 
-TEST(Curve, IsEmptyWithoutValuesOrRoom) {
+TEST(Curve, IsEmptyWithoutValuesOrSpace) {
   EXPECT_THAT(curve_lines({}, 80, 5), IsEmpty());
   EXPECT_THAT(curve_lines(std::vector<double>{kNan}, 80, 5), IsEmpty());
   EXPECT_THAT(curve_lines(std::vector<double>{1, 2}, 5, 5), IsEmpty());

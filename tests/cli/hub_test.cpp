@@ -47,7 +47,7 @@ TEST_F(HubCommand, TrainsAModelThatItFetchesOnce) {
   EXPECT_EQ(run(train(), hub.environment(folder_ / "cache")).status, 0);
 }
 
-TEST_F(HubCommand, SaysInTwoLinesWhatTheHubRefuses) {
+TEST_F(HubCommand, ReportsARefusalInTwoLines) {
   Hub hub(io::golden("wan21_t2v"));
   for (const int status : {401, 403, 404}) {
     hub.status = status;

@@ -39,7 +39,7 @@ TEST(LogPace, IsNeverSilentForLong) {
   EXPECT_EQ(lines(LogPace(0, 0, 100'000), 0, 10, 10), (std::vector<int64_t>{1, 4, 7, 10}));
 }
 
-TEST(LogPace, FollowsWhatIsAskedFor) {
+TEST(LogPace, FollowsTheKey) {
   EXPECT_EQ(lines(LogPace(5, 0, 12), 0, 12, 100), (std::vector<int64_t>{1, 5, 10, 12}));
   EXPECT_EQ(lines(LogPace(5, 7, 12), 7, 12, 100), (std::vector<int64_t>{8, 10, 12}));
 }

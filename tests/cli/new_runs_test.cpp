@@ -105,7 +105,7 @@ TEST_F(NewRuns, GoOnBitForBitWhateverTheOptimizer) {
       .expect_error("optimizer is adamw, but the run of");
 }
 
-TEST_F(NewRuns, TakeLessMemoryByWhatTheOptimizerKeeps) {
+TEST_F(NewRuns, NeedLessMemoryWithSmallerOptimizerStates) {
   const auto state = [&](const std::string& optimizer) {
     const Outcome out = run({"train", "tiny.yml", "run_name=" + optimizer, "optimizer=" + optimizer,
                              "ffn_dim=262144", "max_train_steps=1", "save_final_checkpoint=false"});
@@ -119,7 +119,7 @@ TEST_F(NewRuns, TakeLessMemoryByWhatTheOptimizerKeeps) {
   EXPECT_NEAR(state("adafactor"), wide / 3, 0.011);
 }
 
-TEST_F(NewRuns, BeginWithTheWeightsOfAnother) {
+TEST_F(NewRuns, StartWithTheWeightsOfAnother) {
   ASSERT_EQ(run({"train", "tiny.yml", "run_name=first"}).status, 0);
   for (const char* named : {"first", "out/first", "out/first/checkpoints/4"}) {
     const Outcome out = run({"train", "tiny.yml", "run_name=next", "max_train_steps=1",
@@ -161,7 +161,7 @@ TEST_F(NewRuns, BeginWithTheWeightsOfAnother) {
   EXPECT_THAT(more.out, HasSubstr("resumed after step 1")) << more.err;
 }
 
-TEST_F(NewRuns, RefuseWeightsThatAreNotTheirs) {
+TEST_F(NewRuns, RefuseWeightsOfOtherModels) {
   ASSERT_EQ(
       run({"train", "tiny.yml", "run_name=first", "max_train_steps=1", "save_optimizer=false"})
           .status,
@@ -181,7 +181,7 @@ TEST_F(NewRuns, RefuseWeightsThatAreNotTheirs) {
           "has adamw's state, but this run's optimizer is adafactor");
 }
 
-TEST_F(NewRuns, EvaluateSamplesThatAreKeptOut) {
+TEST_F(NewRuns, EvaluateHeldOutSamples) {
   const Outcome out = run(on_records({"max_train_steps=3"}));
   ASSERT_EQ(out.status, 0) << out.err;
   EXPECT_THAT(out.out, HasSubstr("evaluation after step 1:"));
@@ -210,7 +210,7 @@ TEST_F(NewRuns, EvaluateSamplesThatAreKeptOut) {
   run(on_records({"eval_split=0.2"})).expect_error("eval_split is 0.2, but the run of");
 }
 
-TEST_F(NewRuns, KeepClipsOutToo) {
+TEST_F(NewRuns, HoldOutClipsToo) {
   fs::copy(fs::path(KINEMA_SOURCE_DIR) / "tests/golden/dataset", folder_ / "clips",
            fs::copy_options::recursive);
   fs::remove_all(folder_ / "clips/tfrecords");
@@ -225,7 +225,7 @@ TEST_F(NewRuns, KeepClipsOutToo) {
   }
 }
 
-TEST_F(NewRuns, EndWhereEvaluationsGainNothingMore) {
+TEST_F(NewRuns, StopWithoutABetterEvaluation) {
   // At a rate of zero the second and the third evaluation have no lower loss.
   const auto train = [&](const std::string& name, const std::vector<std::string>& more) {
     std::vector<std::string> words = on_records(
@@ -270,7 +270,7 @@ TEST_F(NewRuns, SayTimeEpochAndMemory) {
   }
 }
 
-TEST_F(NewRuns, StandBesideEachOther) {
+TEST_F(NewRuns, AreCompared) {
   ASSERT_EQ(run({"train", "tiny.yml", "run_name=first"}).status, 0);
   ASSERT_EQ(run({"train", "tiny.yml", "run_name=second", "learning_rate=2e-3", "max_train_steps=3"})
                 .status,

@@ -138,7 +138,7 @@ std::vector<std::string> plan_of_a_million() {
           "width=8", "num_frames=1", "num_layers=400", "per_device_batch_size=1000000"};
 }
 
-TEST_F(Plan, SaysOfWhatDoesNotFitWhatItIsAndWhatFits) {
+TEST_F(Plan, NamesTheLargestValuesAndSmallerPlans) {
   const std::vector<std::string> words = plan_of_a_million();
   const auto with = [&](const std::string& option) {
     std::vector<std::string> all = words;

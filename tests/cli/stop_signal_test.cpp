@@ -21,7 +21,7 @@ int status_after(std::initializer_list<int> signals, std::chrono::milliseconds a
       raise(signal);
       std::this_thread::sleep_for(apart);
     }
-    _exit(StopSignal::insisted() != 0 ? 2 : StopSignal::requested() ? 1 : 0);
+    _exit(StopSignal::second_signal() != 0 ? 2 : StopSignal::requested() ? 1 : 0);
   }
   int status = 0;
   waitpid(child, &status, 0);

@@ -47,7 +47,7 @@ class OnTerminal : public KinemaOnCpu {
   fs::path checkpoints() const { return folder_ / "out/tiny/checkpoints"; }
 };
 
-TEST_F(OnTerminal, ClearsTheBarWhenARunIsOver) {
+TEST_F(OnTerminal, ClearsTheBarAtTheEndOfARun) {
   Terminal terminal(folder_, {"train", "tiny.yml"});
   EXPECT_EQ(terminal.wait(), 0);
   EXPECT_THAT(terminal.shown(), AllOf(HasSubstr("training  ["), HasSubstr("  4/4")));
@@ -58,7 +58,7 @@ TEST_F(OnTerminal, ClearsTheBarWhenARunIsOver) {
 
 // Terminals wrap a line that no longer fits: with 30 columns, the 79 characters of a bar are three
 // rows, all of which must be cleared.
-TEST_F(OnTerminal, LeavesNoPieceOfTheBarWhenTheTerminalBecomesNarrower) {
+TEST_F(OnTerminal, RedrawsTheBarInANarrowerTerminal) {
   Terminal terminal(folder_, {"train", "tiny.yml", kLong});
   ASSERT_TRUE(terminal.shows("training  [")) << terminal.shown();
   const size_t wide = terminal.shown().size();

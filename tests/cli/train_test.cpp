@@ -509,7 +509,7 @@ TEST_F(GenerateCommand, SaysHowManyFramesItMakes) {
                                  HasSubstr("sampling 1 video of 2 frames of 16 x 16 in 1 step\n")));
 }
 
-TEST_F(GenerateCommand, AsksForItsFoldersBeforeTheWork) {
+TEST_F(GenerateCommand, ChecksItsFoldersBeforeTheWork) {
   ASSERT_EQ(run({"train", "tiny.yml", "max_train_steps=1"}).status, 0);
   write("file", "");
   for (const char* folder : {"file", "file/a", "/proc/nothing"}) {
@@ -561,7 +561,7 @@ TEST_F(DoctorCommand, NamesThePluginAndItsDevices) {
   EXPECT_THAT(outcome.out, HasSubstr("devices      3"));
 }
 
-TEST_F(DoctorCommand, SaysHowToGetWhatIsMissing) {
+TEST_F(DoctorCommand, ExplainsHowToInstallMissingParts) {
   const Outcome outcome = run({"doctor", "pjrt_plugin=/absent.so"});
   EXPECT_EQ(outcome.status, 1);
   EXPECT_THAT(outcome.out, HasSubstr("/absent.so"));

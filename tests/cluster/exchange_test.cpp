@@ -151,7 +151,7 @@ struct Case {
   }
 };
 
-TEST(Exchange, PermutesAndSumsWhatComesFromOthers) {
+TEST(Exchange, PermutesAndSumsValuesOfOtherProcesses) {
   Case permute;
   for (const int64_t partition : {0, 1}) {
     permute.exchange.arrive(program_of(CollectiveCall::Kind::COLLECTIVE_PERMUTE), 0,
@@ -207,7 +207,7 @@ TEST(Exchange, WritesNothingAfterAFailure) {
 }
 
 // Another device was told of the failure at an earlier collective, and does not reach this one.
-TEST(Exchange, TellsWhoWaitsForADeviceOfItsOwnProcess) {
+TEST(Exchange, FailsDevicesThatArriveAfterAFailure) {
   Case run;
   run.exchange.arrive(program_of(CollectiveCall::Kind::ALL_REDUCE), 0, run.devices[0].arrival(0));
   run.fail_with("process 1 is lost");
@@ -216,7 +216,7 @@ TEST(Exchange, TellsWhoWaitsForADeviceOfItsOwnProcess) {
   EXPECT_EQ(run.devices[1].done.get_future().get(), "process 1 is lost");
 }
 
-TEST(Exchange, TellsTheDevicesWhatItsThreadMeets) {
+TEST(Exchange, ReportsItsThreadsErrorsToTheDevices) {
   Case run;
   run.engine->fail_receives();
   for (const int64_t partition : {0, 1}) {

@@ -11,9 +11,9 @@
 #include "kinema/graph/manual.h"
 #include "kinema/graph/ops.h"
 #include "kinema/runtime/client.h"
+#include "kinema/runtime/full_array_reader.h"
 #include "kinema/runtime/program.h"
 #include "kinema/runtime/replicas.h"
-#include "kinema/runtime/whole_reader.h"
 #include "runtime/cpu_mesh.h"
 #include "world/test_world.h"
 
@@ -205,7 +205,7 @@ TEST(SharedProgram, ArraysOfOthersAreReadByAProgram) {
   EXPECT_EQ(devices.total(), 4);
   EXPECT_TRUE(devices.is_shared());
   const HostArray values = random({DType::F32, {8, 3}}, 7);
-  WholeReader reader(devices);
+  FullArrayReader reader(devices);
   for (const Sharding& lies : {rows({"fsdp"}), rows({"data"}), rows({"data", "fsdp"}), rows({})}) {
     const Array array = devices.upload(values, lies);
     EXPECT_TRUE(reader.read(array, lies).bytes == values.bytes);
@@ -242,7 +242,8 @@ TEST(SharedProgram, CopiesAreComparedOverAllProcesses) {
     turned.bytes.back() ^= std::byte{1};
   }
   arrays[0] = devices.upload(turned, split);
-  const std::vector<OddCopy> found = check.find(std::vector<const Array*>{&arrays[0], &arrays[1]});
+  const std::vector<MismatchedReplica> found =
+      check.find(std::vector<const Array*>{&arrays[0], &arrays[1]});
   ASSERT_EQ(found.size(), 1U);
   EXPECT_EQ(found[0].array, 0U);
   EXPECT_EQ(found[0].device, 3U);
@@ -262,7 +263,7 @@ TEST(SharedProgram, ABatchIsUploadedFromTheRowsOfItsDevices) {
   const Array array = devices.upload_rows(
       std::span(values.bytes).subspan(static_cast<size_t>(first) * kRow, 2 * kRow), values.shape,
       own, split);
-  EXPECT_TRUE(WholeReader(devices).read(array, split).bytes == values.bytes);
+  EXPECT_TRUE(FullArrayReader(devices).read(array, split).bytes == values.bytes);
   EXPECT_THROW(devices.upload_rows(values.bytes, values.shape, std::vector<int64_t>{first}, split),
                Error);
 }
@@ -327,7 +328,7 @@ TEST(SharedProgram, IsKeptAndLoadedWhereAllProcessesHaveIt) {
 }
 
 // A compiler error in process 0 is every process's error.
-TEST(SharedProgram, TellsAllWhatTheCompilerRefused) {
+TEST(SharedProgram, ReportsACompilerErrorToAll) {
   const Devices devices = devices_of(shared(), mesh_sizes(4, 1, 1, 1));
   ProgramOptions options{.name = "broken"};
   split_over(devices, options);

@@ -67,7 +67,7 @@ data_sharding: [['data', null], {a: 010}]
   EXPECT_EQ(config.parallel.data_sharding.json, R"([["data", null], {"a": "010"}])");
 }
 
-TEST_F(LoadTest, KeepsWordsThatYaml11WouldTurnIntoSomethingElse) {
+TEST_F(LoadTest, KeepsWordsThatYaml11WouldConvert) {
   const Config config = load_text("run_name: no\nprompt: 010\nnegative_prompt: ~\n").config;
 
   EXPECT_EQ(config.run.run_name, "no");
@@ -136,7 +136,7 @@ TEST_F(LoadTest, AddsCompilerFlagsOfTheCommandLineToThoseOfTheFile) {
   EXPECT_EQ(load_text("", {"xla_flags.xla_a=1"}).origin.at("xla_flags"), "command line");
 }
 
-TEST_F(LoadTest, StandsOnItsBaseAndWins) {
+TEST_F(LoadTest, OverridesItsBase) {
   write("base.yml", "height: 24\nwidth: 24\n");
   write("middle.yml", "base: base.yml\nwidth: 32\n");
 
@@ -147,7 +147,7 @@ TEST_F(LoadTest, StandsOnItsBaseAndWins) {
   EXPECT_EQ(config.generate.num_frames, 9);
 }
 
-TEST_F(LoadTest, RefusesFilesThatStandOnEachOtherInACircle) {
+TEST_F(LoadTest, RefusesCyclesOfBaseFiles) {
   write("a.yml", "base: run.yml\n");
   EXPECT_THAT([&] { load_text("base: a.yml\n"); }, ThrowsMessage<Error>(HasSubstr("a circle")));
 }
@@ -161,7 +161,7 @@ TEST_F(LoadTest, NamesTheNearestKeyWhenOneIsUnknown) {
       ThrowsMessage<Error>(AllOf(HasSubstr("command line"), HasSubstr("`max_train_steps`"))));
 }
 
-TEST_F(LoadTest, KnowsWhatOtherProgramsCallAKey) {
+TEST_F(LoadTest, KnowsTheAliasesOfKeys) {
   EXPECT_THAT([&] { load_text("", {"image=cat.png"}); },
               ThrowsMessage<Error>(HasSubstr("the nearest is `image_url`")));
   EXPECT_THAT([&] { load_text("", {"steps=20"}); },
@@ -240,7 +240,7 @@ TEST_F(LoadTest, RefusesValuesOutOfRange) {
   }
 }
 
-TEST_F(LoadTest, SaysWhatWouldDoInsteadOfAWrongList) {
+TEST_F(LoadTest, SuggestsACorrectList) {
   EXPECT_THAT([] { load_defaults(std::vector<std::string>{"patch_size=[1,2]"}); },
               ThrowsMessage<Error>(HasSubstr("patch_size has 2 items (command line), expected a "
                                              "list of 3 integers from 1 to 64")));
@@ -262,7 +262,7 @@ TEST_F(LoadTest, TakesLineBreaksInPromptsAlone) {
   }
 }
 
-TEST_F(LoadTest, RefusesBytesThatAreNoText) {
+TEST_F(LoadTest, RefusesBinaryFiles) {
   EXPECT_THAT([&] { load_text("", {"prompt=\xff"}); }, ThrowsMessage<Error>(HasSubstr("UTF-8")));
 }
 
@@ -292,7 +292,7 @@ TEST_F(LoadTest, ReadsBackWhatItWrites) {
   EXPECT_EQ(load_text(to_yaml({})).config, Config{});
 }
 
-TEST_F(LoadTest, WhatIsOfOneStartIsNotOfTheRun) {
+TEST_F(LoadTest, KeysOfOneStartAreNotSaved) {
   const Loaded loaded = load_defaults(std::vector<std::string>{
       "seed=3", "num_processes=2", "process_id=1", "coordinator_address=a:1"});
 
@@ -305,7 +305,7 @@ TEST_F(LoadTest, WhatIsOfOneStartIsNotOfTheRun) {
 }
 
 // A saved default must not count as given: the model's folder overrides a key that was not given.
-TEST_F(LoadTest, WhatWasDefaultedIsNotGivenWhenItIsReadBack) {
+TEST_F(LoadTest, DefaultsAreNotSetAfterReadingBack) {
   const Loaded first = load_text("seed: 3\nflow_shift: 5.0\n");
 
   const Loaded again = load_text(to_yaml(first));
@@ -318,7 +318,7 @@ TEST_F(LoadTest, WhatWasDefaultedIsNotGivenWhenItIsReadBack) {
   EXPECT_EQ(again.config, first.config);
 }
 
-TEST_F(LoadTest, DefaultsOfAFileLoseToWhatItsBaseGives) {
+TEST_F(LoadTest, DefaultsOfAFileLoseToItsBase) {
   write("base.yml", "seed: 3\n");
   const Loaded loaded = load_text("base: base.yml\ndefaults:\n  seed: 4\n  fps: 8\nwidth: 32\n");
 

@@ -64,7 +64,7 @@ TEST(LoraChoices, TakeAnItemAloneForAListOfOne) {
   EXPECT_EQ(choices[0].scale, 2.0);
 }
 
-TEST(LoraChoices, NameWhatIsWrong) {
+TEST(LoraChoices, NameTheProblem) {
   const auto refuses = [](const char* text, const char* why) {
     SCOPED_TRACE(text);
     EXPECT_THAT([&] { read(text); }, ThrowsMessage<Error>(HasSubstr(why)));
@@ -87,7 +87,7 @@ TEST(LoraChoices, AreNoneWhereNoFileIsNamed) {
   EXPECT_TRUE(read(R"({"rank": [8], "lora_model_name_or_path": []})").empty());
 }
 
-TEST(LoraConfig, SaysWhatIsTrainedWhereOurKeysDoNot) {
+TEST(LoraConfig, SetsAdapterKeysThatAreNotSet) {
   const std::string given =
       "lora_config={rank: [8, 4], lora_alpha: 12, init: gaussian, "
       "lora_target_modules: [to_q, to_k], use_rslora: true}";
@@ -124,11 +124,11 @@ TEST(LoraFiles, HaveAShortForm) {
   EXPECT_EQ(choices[2].source, "gs://bucket/c.safetensors");
   EXPECT_EQ(choices[2].scale, -1.0);
   // The saved text gives the same entries.
-  EXPECT_TRUE(loaded.gives("lora_config"));
-  EXPECT_FALSE(loaded.gives("lora"));
+  EXPECT_TRUE(loaded.is_set("lora_config"));
+  EXPECT_FALSE(loaded.is_set("lora"));
 }
 
-TEST(LoraFiles, ComeBehindThoseOfLoraConfig) {
+TEST(LoraFiles, FollowThoseOfLoraConfig) {
   const Loaded loaded = load_defaults(std::vector<std::string>{
       "lora=b:0.5",
       "lora_config={lora_model_name_or_path: org/a, high_noise_weight_name: [x], rank: [4]}"});
@@ -143,7 +143,7 @@ TEST(LoraFiles, ComeBehindThoseOfLoraConfig) {
   EXPECT_EQ(loaded.config.model.lora_rank, 4);
 }
 
-TEST(LoraFiles, HaveAScaleBehindTheirColon) {
+TEST(LoraFiles, HaveAScaleAfterTheirColon) {
   const auto load = [](const char* word) { load_defaults(std::vector<std::string>{word}); };
   EXPECT_THAT(
       [&] { load("lora=a.safetensors:"); },
@@ -167,7 +167,7 @@ TEST(LoraTargets, MayBeOneWord) {
   EXPECT_THAT(loaded.config.model.lora_target_modules, ElementsAre("attention+ffn"));
 }
 
-TEST(LoraTraining, WantsAModel) {
+TEST(LoraTraining, NeedsAModel) {
   const std::vector<std::string> words{"run_name=a", "enable_lora=true",
                                        "pretrained_model_name_or_path="};
   EXPECT_THAT([&] { notices(load_defaults(words), "train"); },

@@ -60,7 +60,7 @@ TEST(Notices, RefuseAScheduleThatFallsBeforeItReachesItsPeak) {
   EXPECT_THAT(with({"warmup_steps_fraction=1"}), IsEmpty());
 }
 
-TEST(Notices, NameKeysThatDoNothingBesideTheOthers) {
+TEST(Notices, NameKeysWithoutEffect) {
   const auto said = [](std::vector<std::string> words) {
     words.insert(words.end(), {"run_name=a", "dataset_type=synthetic"});
     return notices(load_defaults(words), "train");
@@ -107,7 +107,7 @@ TEST(Notices, NameKeysOfQuantizationThatItsModeDoesNotRead) {
               ElementsAre(HasSubstr("nothing is differentiated")));
 }
 
-TEST(Notices, SayThatSamplesAreKeptOutThatNothingEvaluates) {
+TEST(Notices, WarnAboutHeldOutSamplesWithoutEvaluation) {
   const auto said = [](std::vector<std::string> words) {
     words.insert(words.end(), {"run_name=a", "train_data_dir=b", "eval_split=0.1"});
     return notices(load_defaults(words), "train");
@@ -142,7 +142,7 @@ TEST(Notices, NameSizesThatAPretrainedModelHasItself) {
               ElementsAre(HasSubstr("num_layers (beside pretrained_model_name_or_path)")));
 }
 
-TEST(Notices, RefuseWhatWouldChangeTheResult) {
+TEST(Notices, RefuseUnsupportedKeysThatChangeTheResult) {
   const Loaded loaded = load_defaults(
       std::vector<std::string>{"run_name=a", "enable_lora=True", "pretrained_model_name_or_path="});
   EXPECT_THAT([&] { notices(loaded, "train"); },

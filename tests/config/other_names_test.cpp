@@ -22,7 +22,7 @@ bool is_key(std::string_view word) {
   return std::ranges::find(keys, word, &KeyValue::key) != keys.end();
 }
 
-TEST(OtherNames, PointAtKeysAndAreNone) {
+TEST(OtherNames, NameKeysAndAreNotKeysThemselves) {
   for (const OtherName& each : other_names()) {
     SCOPED_TRACE(each.other);
     EXPECT_FALSE(is_key(each.other)) << "it is a key: it never gets here";
@@ -31,7 +31,7 @@ TEST(OtherNames, PointAtKeysAndAreNone) {
   }
 }
 
-TEST(AnUnknownKey, OfAnotherTrainerIsSaidToCorrespondOrNotToBeBuilt) {
+TEST(AnUnknownKey, OfAnotherTrainerNamesOursOrTheMissingFeature) {
   const auto say = [](const std::string& key) {
     return [key] { load_defaults(std::vector<std::string>{key + "=1"}); };
   };
@@ -46,12 +46,12 @@ TEST(AnUnknownKey, OfAnotherTrainerIsSaidToCorrespondOrNotToBeBuilt) {
               ThrowsMessage<Error>(HasSubstr("the nearest is `checkpoints_to_keep`")));
 }
 
-TEST(AnUnknownKey, ThatIsFarFromAllIsNotSentToTheNearest) {
+TEST(AnUnknownKey, GetsNoSuggestionIfNoKeyIsSimilar) {
   EXPECT_THAT([] { load_defaults(std::vector<std::string>{"qqzzxxy=1"}); },
               ThrowsMessage<Error>(AllOf(Not(HasSubstr("nearest")), HasSubstr("kinema config"))));
 }
 
-TEST(AVariable, ThatIsNearlyAKeyIsRefused) {
+TEST(AVariable, WithATypoInAKeyIsRefused) {
   const auto with = [](const char* variable) {
     return [variable] { load_defaults({}, std::vector<std::string>{variable}); };
   };

@@ -23,7 +23,7 @@ Record with(const std::vector<std::string>& words) {
   return record_of(load_defaults(words).config);
 }
 
-TEST(ARecord, HoldsWhatDecidesTheResultAndNothingElse) {
+TEST(ARecord, ContainsOnlyKeysThatAffectTheResult) {
   const Record record = record_of(Config{});
 
   EXPECT_EQ(record.at("learning_rate"), "1e-05");
@@ -45,19 +45,19 @@ TEST(Changes, AreALineForEachKeyOldToNew) {
   EXPECT_THAT(changes(before, before), IsEmpty());
 }
 
-TEST(Changes, TakeTheSameValueWrittenInAnotherWayForTheSame) {
+TEST(Changes, IgnoreTheSpellingOfEqualValues) {
   EXPECT_THAT(changes(with({"learning_rate=1e-4"}), with({"learning_rate=0.0001"})), IsEmpty());
   EXPECT_THAT(changes(with({"buckets=[[9, 32, 48]]"}), with({"buckets=[[9,32,48]]"})), IsEmpty());
 }
 
-TEST(AKeyThatMustMatch, IsRefusedWithBothValuesAndTheRemedy) {
+TEST(KeyThatMustMatch, IsRefusedWithBothValuesAndTheRemedy) {
   EXPECT_THAT([] { check_matches(with({"seed=1"}), with({"seed=2"}), "out/a/checkpoints/7"); },
               ThrowsMessage<Error>(AllOf(HasSubstr("seed is 2"), HasSubstr("started with 1"),
                                          HasSubstr("out/a/checkpoints/7"), HasSubstr("seed=1"))));
   EXPECT_NO_THROW(check_matches(with({"learning_rate=1"}), with({"learning_rate=2"}), ""));
 }
 
-TEST(AKeyThatMustMatch, DecidesWhichSamplesAreNextOrWhatTheModelIs) {
+TEST(KeyThatMustMatch, AffectsTheOrderOfSamplesOrTheModel) {
   for (const char* word :
        {"max_train_samples=7", "enable_data_shuffling=false", "buckets=[[9,32,48]]",
         "dataset_type=videos", "num_layers=7", "autoencoder=space_to_depth",
@@ -67,7 +67,7 @@ TEST(AKeyThatMustMatch, DecidesWhichSamplesAreNextOrWhatTheModelIs) {
   }
 }
 
-TEST(AKeyThatMustMatch, MayDifferWhereItHasNoEffect) {
+TEST(KeyThatMustMatch, MayDifferIfItHasNoEffect) {
   EXPECT_NO_THROW(check_matches(with({"lora_rank=8"}), with({"lora_rank=4"}), ""));
   EXPECT_THAT(changes(with({"lora_rank=8"}), with({"lora_rank=4"})), IsEmpty());
   EXPECT_THROW(check_matches(with({"enable_lora=true", "lora_rank=8"}),
@@ -75,7 +75,7 @@ TEST(AKeyThatMustMatch, MayDifferWhereItHasNoEffect) {
                Error);
 }
 
-TEST(ARecordOfAnotherVersion, IsComparedByTheKeysThatBothHave) {
+TEST(ARecordOfAnotherVersion, ComparesOnlyKeysOfBothVersions) {
   Record before = with({"seed=1"});
   before["a_key_of_the_past"] = "3";
   before.erase("num_layers");

@@ -81,7 +81,7 @@ TEST(ToDouble, RefusesWhatIsNotAFiniteNumber) {
   }
 }
 
-TEST(IsUtf8, TellsTextFromBytes) {
+TEST(IsUtf8, DistinguishesTextFromBytes) {
   for (const char* text : {"", "plain", "B\xc3\xa4r", "\xe2\x82\xac", "\xf0\x9f\x8e\xac"}) {
     SCOPED_TRACE(text);
     EXPECT_TRUE(is_utf8(text));

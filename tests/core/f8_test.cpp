@@ -43,7 +43,7 @@ double value_of(const Format& format, int code) {
                        : std::ldexp(1 + fraction, exponent - format.bias);
 }
 
-TEST(F8, EveryCodeStandsForTheNumberOfItsBitsAndComesBack) {
+TEST(F8, EveryCodeRoundTrips) {
   for (const Format& format : kFormats) {
     SCOPED_TRACE(to_string(format.dtype));
     for (int code = 0; code < 0x80; ++code) {
@@ -91,7 +91,7 @@ TEST(F8, RoundsToTheNearestCodeAndFromTheMiddleToTheEvenOne) {
   }
 }
 
-TEST(F8, WhatIsTooLargeBecomesInfinityNanOrTheLargestAsTheNameSays) {
+TEST(F8, OverflowBecomesInfinityNanOrTheLargestByFormat) {
   for (const Format& format : kFormats) {
     SCOPED_TRACE(to_string(format.dtype));
     const auto largest = static_cast<uint8_t>(format.finite - 1);
@@ -107,7 +107,7 @@ TEST(F8, WhatIsTooLargeBecomesInfinityNanOrTheLargestAsTheNameSays) {
   }
 }
 
-TEST(F8, WhatIsTooSmallBecomesZeroOfItsSign) {
+TEST(F8, UnderflowBecomesSignedZero) {
   for (const Format& format : kFormats) {
     for (const float x : {0.0F, 1e-45F, 1e-38F, 1e-20F}) {
       EXPECT_EQ(format.encode(x), 0);

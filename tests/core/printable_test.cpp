@@ -13,7 +13,7 @@ TEST(Printable, LeavesTextAsItIs) {
   EXPECT_EQ(printable(""), "");
 }
 
-TEST(Printable, ShowsWhatATerminalWouldObey) {
+TEST(Printable, EscapesControlSequences) {
   EXPECT_EQ(printable("\x1b[2Jgone"), "\\x1b[2Jgone");
   EXPECT_EQ(printable("a\rb\ac\x7f"), "a\\x0db\\x07c\\x7f");
   EXPECT_EQ(printable("\xc2\x9b"

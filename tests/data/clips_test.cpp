@@ -80,7 +80,7 @@ class Folder {
       out[each.path.lexically_normal().lexically_relative(path().lexically_normal()).string()] =
           each.problem.empty() ? each.caption : "! " + each.problem;
     }
-    for (const LeftOut& each : listing.left_out) {
+    for (const SkippedFile& each : listing.left_out) {
       out[each.file] = "- " + each.reason;
     }
     return out;
@@ -120,7 +120,7 @@ TEST(ListFolder, TakesCaptionsWhoseNamesAreInCapitals) {
   EXPECT_EQ(folder.list(), (Pairs{{"A.MP4", "loud"}, {"b.mp4", "of kohya"}}));
 }
 
-TEST(ListFolder, SaysWhatItLeavesOut) {
+TEST(ListFolder, NamesSkippedFiles) {
   const Folder folder;
   folder.clip("a.mp4");
   folder.clip("b.MP4");
@@ -210,7 +210,9 @@ TEST(ListFolder, FindsTheSeparatorOfATableByItsFirstLine) {
               ThrowsMessage<Error>(HasSubstr("metadata.csv:3 has 1 fields but the first line")));
   folder.text("metadata.csv", "file;words\na.mp4;x\n");
   EXPECT_THAT([&] { folder.list(); }, ThrowsMessage<Error>(HasSubstr("it has `file`, `words`")));
-  folder.text("metadata.csv", std::string("\xff\xfe" "f\0i\0", 6));
+  folder.text("metadata.csv", std::string("\xff\xfe"
+                                          "f\0i\0",
+                                          6));
   EXPECT_THAT([&] { folder.list(); },
               ThrowsMessage<Error>(AllOf(HasSubstr("metadata.csv is UTF-16, expected UTF-8"),
                                          HasSubstr("iconv -f utf-16 -t utf-8"))));
@@ -303,7 +305,9 @@ TEST(ListFolder, NamesACaptionThatIsNoUtf8) {
                                          HasSubstr("0xe9 at 3"), HasSubstr("iconv"))));
   EXPECT_THAT(folder.list().at("a.mp4"), HasSubstr("no UTF-8"));
   EXPECT_EQ(folder.list().at("b.mp4"), "good");
-  folder.text("a.txt", std::string("\xff\xfe" "x\0", 4));
+  folder.text("a.txt", std::string("\xff\xfe"
+                                   "x\0",
+                                   4));
   EXPECT_THAT(folder.list().at("a.mp4"), HasSubstr("iconv -f utf-16 -t utf-8"));
   folder.text("metadata.csv", "file_name,text\na.mp4,caf\xe9\n");
   EXPECT_THAT(folder.list().at("a.mp4"), HasSubstr("metadata.csv:2: the caption is no UTF-8"));
@@ -397,7 +401,7 @@ TEST(DatasetTypes, AreNamedWhereAnotherOneIsRead) {
   tables.text("train.parquet", "");
   EXPECT_THAT([&] { folder_clips(tables.path(), "text"); },
               ThrowsMessage<Error>(HasSubstr("dataset_type=hf reads them")));
-  EXPECT_EQ(dataset_type_of({"README.md"}), "");
+  EXPECT_EQ(detect_dataset_type({"README.md"}), "");
 }
 
 TEST(ReadClip, KeepsTheSpeedAtARateOfItsOwn) {
@@ -508,7 +512,7 @@ TEST(Survey, CountsWhatIsLeftOutByCause) {
       *clips, {.clips = clips->size(), .format = {.height = 16, .width = 32, .num_frames = 9}});
 
   Pairs counts;
-  for (const CauseCount& each : causes_of(survey)) {
+  for (const CauseCount& each : count_causes(survey)) {
     counts[each.cause] = std::to_string(each.count);
   }
   EXPECT_EQ(counts, (Pairs{{"too short", "2"},
@@ -519,7 +523,7 @@ TEST(Survey, CountsWhatIsLeftOutByCause) {
                            {"caption cannot be read", "1"},
                            {"cannot be decoded", "1"},
                            {"a HEIC picture, which is not read", "1"}}));
-  EXPECT_EQ(causes_of(survey).front().count, 2) << "the most frequent first";
+  EXPECT_EQ(count_causes(survey).front().count, 2) << "the most frequent first";
 }
 
 TEST(UnreadPictures, AreCountedWhereAFolderHoldsNothingElse) {
@@ -559,15 +563,15 @@ TEST(Survey, NamesTheFramesThatKeepNineInTenClips) {
   const ClipFormat format{.height = 16, .width = 16, .num_frames = 81};
   const auto of_wan = [](int64_t frames) { return frames % 4 == 1; };
 
-  const auto fewer = frames_that_keep(survey, format, of_wan);
+  const auto fewer = suggested_num_frames(survey, format, of_wan);
   ASSERT_TRUE(fewer);
   EXPECT_EQ(fewer->num_frames, 21) << "22 frames have 18 of 20, and 21 is what the model takes";
   EXPECT_EQ(fewer->clips, 19);
   EXPECT_EQ(long_enough(survey, {.num_frames = 30}), 10);
   ClipFormat far = format;
   far.frame_stride = 4;
-  EXPECT_EQ(frames_that_keep(survey, far, of_wan)->num_frames, 5);
-  EXPECT_FALSE(frames_that_keep(survey, format, [](int64_t) { return false; }));
+  EXPECT_EQ(suggested_num_frames(survey, far, of_wan)->num_frames, 5);
+  EXPECT_FALSE(suggested_num_frames(survey, format, [](int64_t) { return false; }));
 }
 
 TEST(Survey, NamesFilesWhole) {
@@ -628,7 +632,7 @@ TEST(Survey, CountsRatesAndEnlargement) {
   const auto clips = folder_clips(folder.path(), "text");
   const Survey survey = survey_clips(*clips, {.clips = 4, .any_length = true});
 
-  const std::vector<Rate> rates = rates_of(survey);
+  const std::vector<Rate> rates = frame_rates(survey);
   ASSERT_EQ(rates.size(), 3U) << "29.97 is not 30";
   EXPECT_NEAR(rates[0].fps, 30, 1e-6);
   EXPECT_NEAR(rates[1].fps, 29.97, 1e-3);

@@ -111,8 +111,8 @@ TEST(Metadata, OfPicturesInAFolderMayBeParquet) {
   ASSERT_EQ(set->size(), 3);
   EXPECT_EQ(set->caption(1), "of sub/a.mp4");
   EXPECT_EQ(set->measure(1).width, set->measure(0).width);
-  EXPECT_EQ(dataset_type_of({"a.png", "metadata.parquet"}), "videos");
-  EXPECT_EQ(dataset_type_of({"a.png", "data/train.parquet"}), "hf");
+  EXPECT_EQ(detect_dataset_type({"a.png", "metadata.parquet"}), "videos");
+  EXPECT_EQ(detect_dataset_type({"a.png", "data/train.parquet"}), "hf");
 
   write_metadata(folder / "metadata.parquet", "name");
   EXPECT_THAT([&] { list_folder(folder.path()); },
@@ -161,7 +161,7 @@ TEST(HfTable, NamesColumnsThatAreNotThere) {
               ThrowsMessage<Error>(HasSubstr("text was expected")));
 }
 
-TEST(HfTable, RefusesFilesThatAreCutOrNone) {
+TEST(HfTable, RefusesTruncatedAndOtherFiles) {
   const Scratch folder;
   write_parquet(folder / "whole.parquet", *table(0, 3, "struct"));
   write_arrow(folder / "whole.arrow", *table(0, 3, "struct"), true);

@@ -51,7 +51,7 @@ TEST(Prefetcher, KeepsTheOrderWithManyThreads) {
   }
 }
 
-TEST(Prefetcher, EndsWhereItWasTold) {
+TEST(Prefetcher, StopsAtItsEnd) {
   const Counting source;
   Prefetcher ahead(source, {.batch_size = 2, .end = 5});
 

@@ -31,12 +31,12 @@ Split split(Split::Part part, double share, uint64_t seed = 0) {
 TEST(Split, PutsEachSampleOnOneSide) {
   const auto all = names(2000);
   const auto trained = split(Split::Part::TRAINED, 0.1).chosen(all, "set");
-  const auto kept_out = split(Split::Part::KEPT_OUT, 0.1).chosen(all, "set");
+  const auto held_out = split(Split::Part::HELD_OUT, 0.1).chosen(all, "set");
   std::set<int64_t> together(trained.begin(), trained.end());
-  together.insert(kept_out.begin(), kept_out.end());
+  together.insert(held_out.begin(), held_out.end());
   EXPECT_EQ(together.size(), 2000);
-  EXPECT_EQ(trained.size() + kept_out.size(), 2000);
-  EXPECT_EQ(kept_out.size(), 200);
+  EXPECT_EQ(trained.size() + held_out.size(), 2000);
+  EXPECT_EQ(held_out.size(), 200);
 }
 
 TEST(Split, KeepsTheNearestWholeNumberOutButAtLeastOne) {
@@ -51,7 +51,7 @@ TEST(Split, KeepsTheNearestWholeNumberOutButAtLeastOne) {
                                                {2, 0.9, 1},
                                                {3, 0.5, 2}}) {
     SCOPED_TRACE(samples);
-    EXPECT_EQ(split(Split::Part::KEPT_OUT, share).chosen(names(samples), "set").size(), wanted);
+    EXPECT_EQ(split(Split::Part::HELD_OUT, share).chosen(names(samples), "set").size(), wanted);
     EXPECT_EQ(split(Split::Part::TRAINED, share).chosen(names(samples), "set").size(),
               samples - wanted);
   }
@@ -61,7 +61,7 @@ TEST(Split, DoesNotDependOnTheOrderOfTheNames) {
   std::vector<std::string> all = names(30);
   const auto chosen = [&] {
     std::set<std::string> out;
-    for (const int64_t i : split(Split::Part::KEPT_OUT, 0.2).chosen(all, "set")) {
+    for (const int64_t i : split(Split::Part::HELD_OUT, 0.2).chosen(all, "set")) {
       out.insert(all[static_cast<size_t>(i)]);
     }
     return out;
@@ -72,9 +72,9 @@ TEST(Split, DoesNotDependOnTheOrderOfTheNames) {
 }
 
 TEST(Split, MovesOnlySamplesNearTheBorderWhenTheSetGrows) {
-  const auto kept_out = split(Split::Part::KEPT_OUT, 0.1);
-  const auto before = kept_out.chosen(names(500), "set");
-  const auto after = kept_out.chosen(names(1000), "set");
+  const auto held_out = split(Split::Part::HELD_OUT, 0.1);
+  const auto before = held_out.chosen(names(500), "set");
+  const auto after = held_out.chosen(names(1000), "set");
   int64_t moved = 0;
   for (const int64_t clip : before) {
     moved += std::ranges::count(after, clip) == 0 ? 1 : 0;
@@ -87,8 +87,8 @@ TEST(Split, MovesOnlySamplesNearTheBorderWhenTheSetGrows) {
 
 TEST(Split, IsAnotherOneForAnotherSeed) {
   const auto all = names(500);
-  EXPECT_NE(split(Split::Part::KEPT_OUT, 0.1, 1).chosen(all, "set"),
-            split(Split::Part::KEPT_OUT, 0.1, 2).chosen(all, "set"));
+  EXPECT_NE(split(Split::Part::HELD_OUT, 0.1, 1).chosen(all, "set"),
+            split(Split::Part::HELD_OUT, 0.1, 2).chosen(all, "set"));
 }
 
 TEST(Split, TakesAllWhereNothingIsKeptOut) {

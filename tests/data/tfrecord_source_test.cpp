@@ -68,11 +68,11 @@ TEST(TfRecordSource, KeepsAShareOutOfTraining) {
   };
   for (const bool by_shape : {false, true}) {
     std::set<std::string> all = ids(Split::Part::TRAINED, by_shape);
-    const std::set<std::string> kept_out = ids(Split::Part::KEPT_OUT, by_shape);
-    EXPECT_FALSE(kept_out.empty());
+    const std::set<std::string> held_out = ids(Split::Part::HELD_OUT, by_shape);
+    EXPECT_FALSE(held_out.empty());
     const size_t trained = all.size();
-    all.insert(kept_out.begin(), kept_out.end());
-    EXPECT_EQ(all.size(), trained + kept_out.size());
+    all.insert(held_out.begin(), held_out.end());
+    EXPECT_EQ(all.size(), trained + held_out.size());
     EXPECT_EQ(all, ids(Split::Part::ALL, by_shape));
   }
 }

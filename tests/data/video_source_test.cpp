@@ -329,7 +329,7 @@ TEST(VideoSource, SpreadsWhatStandsInForADamagedClip) {
   EXPECT_GE(seen.size(), 3U);
 }
 
-TEST(EncodedSource, GivesWhatEncodingNowWouldGive) {
+TEST(EncodedSource, EqualsEncodingTheClip) {
   VideoOptions options = reference_options();
   options.random_flip = true;
   const auto now = video_source(reference_clips(), options, plain);

@@ -14,7 +14,7 @@ namespace {
 int64_t kept(const std::vector<std::string>& words, int64_t samples = 504) {
   const std::string file = std::string(KINEMA_SOURCE_DIR) + "/configs/shapes.yml";
   const config::Config config = config::load(file, words).config;
-  return kept_in_memory(resolve::clip_settings(config), samples, 45'000);
+  return cached_bytes(resolve::clip_settings(config), samples, 45'000);
 }
 
 TEST(KeptMemory, IsAllClipsThatAreEncodedWhileTheRunGoes) {

@@ -15,7 +15,7 @@ using ::testing::ThrowsMessage;
 constexpr LatentLayout kWan;
 constexpr std::array<int64_t, 3> kPatches = {1, 2, 2};
 
-TEST(ClipSizes, ThatDivideAreTaken) {
+TEST(ClipSizes, ThatDivideAreAccepted) {
   EXPECT_NO_THROW(check_clip_sizes(81, 480, 832, kWan, kPatches));
   EXPECT_NO_THROW(check_clip_sizes(1, 16, 16, kWan, kPatches)) << "an image";
   EXPECT_NO_THROW(check_clip_sizes(9, 40, 48, kWan)) << "cells, of which nobody makes patches";

@@ -52,7 +52,7 @@ constexpr PixelSizes kSizes{.num_frames = 9, .height = 4, .width = 4};
 
 TEST(ImageCondition, MarksTheFramesThatAreGivenAndShowsGreyBetween) {
   const MeanAutoencoder vae;
-  const GivenImages both{.first = plain(255), .last = plain(0)};
+  const ConditioningImages both{.first = plain(255), .last = plain(0)};
 
   const HostArray condition = image_condition(both, kSizes, vae);
 
@@ -80,12 +80,12 @@ TEST(FirstFrameLatents, AreOneLatentFrame) {
 
 TEST(ImageCondition, OneFrameCannotBeTwoImages) {
   const MeanAutoencoder vae;
-  const GivenImages both{.first = plain(255), .last = plain(0)};
+  const ConditioningImages both{.first = plain(255), .last = plain(0)};
   EXPECT_THAT([&] { image_condition(both, {.num_frames = 1, .height = 4, .width = 4}, vae); },
               ThrowsMessage<Error>(HasSubstr("one frame")));
 }
 
-TEST(ImageTokens, OfTheLastImageComeBehindThoseOfTheFirst) {
+TEST(ImageTokens, OfTheLastImageFollowThoseOfTheFirst) {
   const HostArray tokens = image_tokens({.first = plain(3), .last = plain(7)}, FirstByte());
   EXPECT_EQ(tokens.shape.dims, (Dims{2, 1}));
   EXPECT_EQ(tokens.as<float>()[0], 3.0F);

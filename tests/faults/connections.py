@@ -67,7 +67,7 @@ def cuts(runs, times=100):
 def away(runs):
     alone(runs)
     timeout = WORDS["heartbeat_timeout_seconds"]
-    for seconds, goes_on in ((timeout / 4, True), (3 * timeout, False)):
+    for seconds, continues in ((timeout / 4, True), (3 * timeout, False)):
         name, port = f"away-{seconds:g}", free_port()
         proxy = Proxy(port, 0)
         try:
@@ -82,11 +82,11 @@ def away(runs):
         finally:
             proxy.end()
         for rank, (code, output) in enumerate(ended):
-            require((code == 0) == goes_on, f"process {rank} ended with {code}: {output[-1500:]}")
-            if not goes_on:
+            require((code == 0) == continues, f"process {rank} ended with {code}: {output[-1500:]}")
+            if not continues:
                 named = re.findall(rf"kinema: .*process {1 - rank} on \S+ has not been heard of for.*", output)
                 require(len(named) == 1, f"process {rank} named {named}: {output[-1500:]}")
-        if goes_on:
+        if continues:
             runs.same("alone", name, STEPS)
             yield f"two processes that could not reach each other for {seconds:g} s went on, equal"
         else:

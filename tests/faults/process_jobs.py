@@ -203,7 +203,7 @@ def videos(jobs, only=None, shapes=((1, 4), (2, 2), (4, 1))):
     for name, words in cases.items():
         if only and name not in only:
             continue
-        likeness = {}
+        similarity = {}
         for processes, devices in shapes:
             run = f"{name}-{processes}"
             keys = dict(output_dir=jobs.folder, run_name=run, cpu_device_count=devices, global_batch_size=4, max_train_steps=4,
@@ -211,11 +211,11 @@ def videos(jobs, only=None, shapes=((1, 4), (2, 2), (4, 1))):
                         checkpoint_every=2) | words
             out, err = jobs.run(["train", "configs/tiny.yml"] + [f"{k}={v}" for k, v in keys.items()], processes)
             require(out.count("2 videos after step") == 2, f"{run} told of other videos: {out[-1500:]}{err[-500:]}")
-            likeness[processes] = re.findall(r"SSIM score after training is \S+", out)
+            similarity[processes] = re.findall(r"SSIM score after training is \S+", out)
         for processes, _ in shapes[1:]:
             first = jobs.folder / f"{name}-{shapes[0][0]}"
             count = same(first / "samples", jobs.folder / f"{name}-{processes}" / "samples", f"{name} by {processes}")
-            require(likeness[processes] == likeness[shapes[0][0]] != [], f"{name}: {likeness}")
+            require(similarity[processes] == similarity[shapes[0][0]] != [], f"{name}: {similarity}")
         yield f"{name}: {count} files of videos on the way are equal by {', '.join(f'{p} x {d}' for p, d in shapes)}"
 
 

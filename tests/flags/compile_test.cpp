@@ -204,7 +204,7 @@ TEST_P(OnPlugin, HasTheFlagsThatTheTableHasAndNoOthers) {
   SKIP_WITHOUT(compiler);
   for (const std::span<const Flag> flags : {tpu_flags(), xla_flags()}) {
     for (const Flag& flag : flags) {
-      const State state = state_of(flag, compiler.platform());
+      const State state = flag_state(flag, compiler.platform());
       // `ignored` describes variables; dump flags would write files.
       if (state.kind == State::Kind::IGNORED || flag.name.starts_with("xla_dump")) {
         continue;
@@ -216,7 +216,8 @@ TEST_P(OnPlugin, HasTheFlagsThatTheTableHasAndNoOthers) {
       }
       const std::string said =
           compiler.refusal({{std::string(flag.name), to_option(&flag, value)}});
-      EXPECT_EQ(answer_of(said).kind, known ? ProbeAnswer::Kind::OK : ProbeAnswer::Kind::UNKNOWN)
+      EXPECT_EQ(parse_probe_answer(said).kind,
+                known ? ProbeAnswer::Kind::OK : ProbeAnswer::Kind::UNKNOWN)
           << flag.name << ": " << said;
     }
   }

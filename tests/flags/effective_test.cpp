@@ -41,7 +41,7 @@ TEST(Effective, TheLaterLayerWinsAndOriginsAreKept) {
   EXPECT_EQ(setting.layers[3].origin, "wan.yml:3");
 }
 
-TEST(Effective, OnlyWhatKinemaSetsIsHandedToTheCompiler) {
+TEST(Effective, OnlyFlagsThatKinemaSetsReachTheCompiler) {
   Request request = on_tpu("v6e", "--xla_enable_async_all_gather=true");
   request.given = {{kVmem, "65536", "wan.yml:3"},
                    {"xla_enable_async_all_reduce", "true", "wan.yml:3"},
@@ -259,7 +259,7 @@ Probe plugin_with(std::vector<std::string> names, int* asked) {
     }
     return std::ranges::count(names, name) > 0
                ? ProbeAnswer{}
-               : answer_of("No such compile option: '" + name + "'");
+               : parse_probe_answer("No such compile option: '" + name + "'");
   };
 }
 
@@ -285,14 +285,15 @@ TEST(Probe, IsAskedAboutEveryGivenFlagOfAVersionThatTheTableLacks) {
 
 TEST(Probe, ReadsACompilersMessages) {
   using Kind = ProbeAnswer::Kind;
-  EXPECT_EQ(answer_of("").kind, Kind::OK);
-  EXPECT_EQ(answer_of("invalid argument: No such compile option: 'x'").kind, Kind::UNKNOWN);
-  EXPECT_EQ(answer_of("Unknown flags in XLA_FLAGS: --x=1").kind, Kind::UNKNOWN);
-  EXPECT_EQ(answer_of("ERROR: Unknown command line flag 'x'").kind, Kind::UNKNOWN);
-  EXPECT_EQ(answer_of("Failed to parse 'abc' into flag x").kind, Kind::BAD_VALUE);
-  EXPECT_EQ(answer_of("While setting option x, 'f' is not a valid bool value.").kind,
+  EXPECT_EQ(parse_probe_answer("").kind, Kind::OK);
+  EXPECT_EQ(parse_probe_answer("invalid argument: No such compile option: 'x'").kind,
+            Kind::UNKNOWN);
+  EXPECT_EQ(parse_probe_answer("Unknown flags in XLA_FLAGS: --x=1").kind, Kind::UNKNOWN);
+  EXPECT_EQ(parse_probe_answer("ERROR: Unknown command line flag 'x'").kind, Kind::UNKNOWN);
+  EXPECT_EQ(parse_probe_answer("Failed to parse 'abc' into flag x").kind, Kind::BAD_VALUE);
+  EXPECT_EQ(parse_probe_answer("While setting option x, 'f' is not a valid bool value.").kind,
             Kind::BAD_VALUE);
-  EXPECT_EQ(answer_of("failed precondition: Continuation fusion").kind, Kind::REFUSED);
+  EXPECT_EQ(parse_probe_answer("failed precondition: Continuation fusion").kind, Kind::REFUSED);
 }
 
 TEST(Effective, IsWrittenWithOrigins) {

@@ -101,7 +101,7 @@ TEST(Guard, RefusesTheNanReportsListByNameAndTakesEachOfItsGroups) {
   EXPECT_THAT(errors(resolve(on_tpu("v6e:4x4", setting(kFusionGroup + 8, false)))), IsEmpty());
 }
 
-TEST(Guard, FixSetsWhatIsToBeSet) {
+TEST(Guard, FixSetsMissingFlags) {
   Effective effective;
   effective.findings = {
       {.severity = Severity::ERROR, .add = {{Variable::XLA_FLAGS, "--xla_a=true"}}},
@@ -121,7 +121,7 @@ TEST(Guard, TwoFlagsAreEnoughSinceTheOthersAreDefaults) {
   EXPECT_THAT(found.evidence, HasSubstr("429"));
 }
 
-TEST(Guard, AnUnknownChipCountsAsOneThatRefuses) {
+TEST(Guard, AnUnknownChipIsTreatedAsRefusing) {
   Request request = on_tpu("v6e", kPair);
   request.platform.chip.clear();
   EXPECT_THAT(errors(resolve(request)), ElementsAre("fused-all-reduce"));
@@ -140,7 +140,7 @@ TEST(Guard, AConfigurationMayTakeBackWhatTheEnvironmentSets) {
   EXPECT_THAT(errors(resolve(request)), IsEmpty());
 }
 
-TEST(Guard, SaysToTakeEveryWordAwayThatSetsTheFlag) {
+TEST(Guard, NamesEveryWordThatSetsTheFlag) {
   const std::string twice =
       std::string(kPair) + " --xla_tpu_enable_async_collective_fusion_fuse_all_reduce=1";
   const Request request = on_tpu("v6e", twice);
@@ -220,7 +220,7 @@ TEST(Guard, EqualToTheDefaultIsANoteOnly) {
   EXPECT_THAT(ids(effective, Severity::NOTE), Contains("default-value"));
 }
 
-TEST(Guard, DreamersGpuListNamesWhatIsGoneAndWhatReplacesIt) {
+TEST(Guard, DreamersGpuListNamesRemovedFlagsAndReplacements) {
   const Effective effective = resolve(in_xla_flags("h100", flags_test::kDreamerGpu));
   EXPECT_THAT(errors(effective), ElementsAre("removed-flag", "removed-flag"));
   EXPECT_THAT(finding(effective, "removed-flag").what, HasSubstr("triton_softmax_fusion"));
@@ -230,7 +230,7 @@ TEST(Guard, DreamersGpuListNamesWhatIsGoneAndWhatReplacesIt) {
   EXPECT_THAT(errors(resolve(in_xla_flags("h100", list))), IsEmpty());
 }
 
-TEST(Guard, DreamersTpuListStandsInTheWrongVariable) {
+TEST(Guard, DreamersTpuListIsInTheWrongVariable) {
   const Effective effective = resolve(in_xla_flags("v6e", flags_test::kDreamerTpu));
   const std::vector<std::string> found = errors(effective);
   EXPECT_EQ(std::ranges::count(found, "wrong-variable"), 9);

@@ -41,7 +41,7 @@ TEST(Registry, HasEveryFlagOnceWithMeaningSourceAndDefaults) {
 TEST(Registry, DefaultsAreValuesOfTheFlag) {
   for (const Flag& flag : all_flags()) {
     for (const char* target : {"v6e", "h100", "cpu"}) {
-      const State state = state_of(flag, platform_of(target));
+      const State state = flag_state(flag, platform_of(target));
       if (state.kind == State::Kind::PRESENT && state.value != "unset") {
         EXPECT_EQ(canonical(flag, state.value, Reader::OPTION), state.value)
             << flag.name << " on " << target;
@@ -52,7 +52,7 @@ TEST(Registry, DefaultsAreValuesOfTheFlag) {
 
 TEST(Registry, WhatIsGoneNamesAReplacement) {
   for (const Flag& flag : all_flags()) {
-    const State::Kind kind = state_of(flag, platform_of("h100")).kind;
+    const State::Kind kind = flag_state(flag, platform_of("h100")).kind;
     if (kind == State::Kind::REMOVED || kind == State::Kind::RENAMED) {
       EXPECT_FALSE(flag.replacement.empty()) << flag.name;
     }
@@ -78,7 +78,7 @@ TEST(Registry, KnowsTheDefaultOfAVersion) {
   Platform platform = platform_of("v5p");
   const auto at = [&](const char* version) {
     platform.version = version;
-    return std::string(state_of(flag, platform).value);
+    return std::string(flag_state(flag, platform).value);
   };
   EXPECT_EQ(at("0.0.30"), "AUTO");
   EXPECT_EQ(at("0.0.41"), "AUTO");
@@ -89,7 +89,7 @@ TEST(Registry, KnowsTheDefaultOfAVersion) {
 
 TEST(Registry, TellsWhatIsGoneFromWhatHasANewName) {
   const auto kind = [](const char* name, const char* target) {
-    return state_of(*find_flag(name), platform_of(target)).kind;
+    return flag_state(*find_flag(name), platform_of(target)).kind;
   };
   EXPECT_EQ(kind("xla_gpu_graph_level", "h100"), State::Kind::REMOVED);
   EXPECT_EQ(kind("xla_gpu_graph_level", "cpu"), State::Kind::REMOVED);

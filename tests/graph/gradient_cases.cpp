@@ -210,8 +210,8 @@ std::vector<GradientCase> annotation_cases() {
        {random_f64({2, 2})}},
       {"optimization_barrier",
        [](Operands x) {
-         const std::vector<Tensor> walled = optimization_barrier({x[0], x[1], x[0]});
-         return walled[0] * exp(walled[1]);
+         const std::vector<Tensor> barrier_outputs = optimization_barrier({x[0], x[1], x[0]});
+         return barrier_outputs[0] * exp(barrier_outputs[1]);
        },
        {random_f64({3}, -1, 1, 1), random_f64({3}, -1, 1, 2)}},
       {"argmax has none and disturbs nothing",

@@ -80,14 +80,14 @@ TEST(HostMemory, IsReadAheadOfTheStepThatComputes) {
   EXPECT_THAT(before_loop(text), HasSubstr("dense<0> : tensor<i32>"));
 }
 
-TEST(HostMemory, IsConvertedWhereItWasFetched) {
+TEST(HostMemory, IsConvertedAfterTheFetch) {
   const std::string text = Layers(Memory::HOST, DType::BF16).text();
   const std::string loop = in_loop(text);
   EXPECT_LT(loop.find(kFetch), loop.find("stablehlo.convert"));
   EXPECT_THAT(loop, HasSubstr("(tensor<3x3xbf16>) -> tensor<3x3xf32>"));
 }
 
-TEST(HostMemory, OfBytesLiesInTheTilesThatAreAskedFor) {
+TEST(HostMemory, OfBytesHasTheRequestedTiles) {
   EmitOptions options;
   options.for_accelerator(true);
   options.host_byte_tiles = kTpuByteTiles;

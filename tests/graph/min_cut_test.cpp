@@ -14,7 +14,7 @@ TEST(MinCut, CutsWhereItIsCheapest) {
   EXPECT_EQ(network.sink_side(0, 3), (std::vector<bool>{false, false, true, true}));
 }
 
-TEST(MinCut, LiesNearTheSinkAmongEquals) {
+TEST(MinCut, PrefersTheCutNearestTheSink) {
   MinCut network(4);
   network.add_edge(0, 1, 3);
   network.add_edge(1, 2, 3);
@@ -29,8 +29,8 @@ TEST(MinCut, WeighsOneSharedEdgeAgainstTwo) {
   MinCut network(5);
   network.add_edge(0, 1, 4);
   network.add_edge(0, 2, 5);
-  network.add_edge(1, 3, MinCut::kNever);
-  network.add_edge(2, 3, MinCut::kNever);
+  network.add_edge(1, 3, MinCut::kInfinite);
+  network.add_edge(2, 3, MinCut::kInfinite);
   network.add_edge(3, 4, 6);
 
   EXPECT_EQ(network.sink_side(0, 4), (std::vector<bool>{false, false, false, false, true}));

@@ -177,7 +177,7 @@ TEST(Concatenate, NamesTheOperandThatDoesNotFit) {
   expect_refusal([&] { concatenate({}, Axis(0)); }, "[concatenate]");
 }
 
-TEST(DynamicSlice, WantsAnIntegerScalar) {
+TEST(DynamicSlice, NeedsAnIntegerScalar) {
   Graph graph;
   const Tensor x = f32(graph, {2, 7});
   const Tensor start = graph.input({DType::S32, {}});

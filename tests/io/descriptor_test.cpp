@@ -14,7 +14,7 @@ namespace fs = std::filesystem;
 
 bool is_open(int fd) { return ::fcntl(fd, F_GETFD) >= 0; }
 
-TEST(Descriptor, IsClosedWhenItsOwnerGoes) {
+TEST(Descriptor, IsClosedByItsOwner) {
   int fd = -1;
   {
     const Descriptor file = Descriptor::open("/dev/null", O_RDONLY);
@@ -26,7 +26,7 @@ TEST(Descriptor, IsClosedWhenItsOwnerGoes) {
   EXPECT_FALSE(is_open(fd));
 }
 
-TEST(Descriptor, MovesToOneOwnerAndClosesWhatThatHadBefore) {
+TEST(Descriptor, MoveAssignmentClosesThePreviousFile) {
   Descriptor first = Descriptor::open("/dev/null", O_RDONLY);
   Descriptor second = Descriptor::open("/dev/zero", O_RDONLY);
   const int kept = first.get();
@@ -39,12 +39,12 @@ TEST(Descriptor, MovesToOneOwnerAndClosesWhatThatHadBefore) {
   EXPECT_FALSE(is_open(closed));
 }
 
-TEST(Descriptor, SaysInErrnoWhyThereIsNone) {
+TEST(Descriptor, SetsErrnoOnFailure) {
   EXPECT_FALSE(Descriptor::open("/no/such/file", O_RDONLY));
   EXPECT_EQ(errno, ENOENT);
 }
 
-TEST(DescriptorLock, IsForOneAndComesFreeWithItsDescriptor) {
+TEST(DescriptorLock, IsExclusiveAndReleasedWithItsDescriptor) {
   const fs::path path = fs::path(testing::TempDir()) / "kinema_descriptor_lock";
   Descriptor first = Descriptor::open(path, O_RDWR | O_CREAT, 0600);
   const Descriptor second = Descriptor::open(path, O_RDWR);

@@ -21,15 +21,15 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 
-TEST(FolderToFill, GoesWithThoseThatItMadeWhereNothingWasPutIn) {
+TEST(OutputFolder, IsRemovedWithItsParentsIfEmpty) {
   const Scratch scratch;
   make_folder(scratch / "there");
-  { FolderToFill(scratch / "there/a/b").make(); }
+  { OutputFolder(scratch / "there/a/b").make(); }
   EXPECT_TRUE(std::filesystem::is_empty(scratch / "there"));
-  { FolderToFill(scratch / "there").make(); }
+  { OutputFolder(scratch / "there").make(); }
   EXPECT_TRUE(std::filesystem::exists(scratch / "there"));
   {
-    FolderToFill folder(scratch / "a/b");
+    OutputFolder folder(scratch / "a/b");
     folder.make();
     write_file(scratch / "a/c", "");
   }
@@ -37,7 +37,7 @@ TEST(FolderToFill, GoesWithThoseThatItMadeWhereNothingWasPutIn) {
   EXPECT_TRUE(std::filesystem::exists(scratch / "a/c"));
 }
 
-TEST(Folder, IsAskedForBeforeLongWork) {
+TEST(Folder, IsCheckedBeforeLongWork) {
   const Scratch scratch;
   write_file(scratch / "file", "");
   check_writable(scratch / "a/b/c");
@@ -57,7 +57,7 @@ TEST(Folder, IsAskedForBeforeLongWork) {
   EXPECT_THAT([&] { make_folder("/proc/nothing"); }, ThrowsMessage<Error>(HasSubstr("/proc")));
 }
 
-TEST(AtomicFile, IsNoFolder) {
+TEST(AtomicFile, RefusesAFolder) {
   const Scratch scratch;
   EXPECT_THAT([&] { AtomicFile(scratch.path()); },
               ThrowsMessage<Error>(HasSubstr("it is a folder")));
@@ -126,7 +126,7 @@ TEST(MappedFile, SeesTheLossOfOneByteInItsLastPage) {
               ThrowsMessage<Error>(HasSubstr("had 5000 bytes and became 4999")));
 }
 
-TEST(MappedFile, StaysIntactWhenTheNameIsGivenToAnother) {
+TEST(MappedFile, StaysValidWhenAnotherFileGetsTheName) {
   const Scratch scratch;
   write_file(scratch / "a", std::string(5'000, 'x'));
   const MappedFile file = MappedFile::open(scratch / "a");
@@ -160,7 +160,7 @@ TEST(MappedFileDeathTest, LeavesABusErrorFromElsewhereAlone) {
       "");
 }
 
-TEST(AtomicFile, ShowsNothingUntilCommit) {
+TEST(AtomicFile, IsInvisibleUntilCommit) {
   const Scratch scratch;
   write_file(scratch / "a", "old");
   {
@@ -188,7 +188,7 @@ TEST(AtomicFile, HonoursTheUmask) {
   EXPECT_EQ(std::filesystem::status(scratch / "a").permissions(), std::filesystem::perms(0640));
 }
 
-TEST(AtomicFile, NamesTheFolderThatIsNotThere) {
+TEST(AtomicFile, NamesTheMissingFolder) {
   const Scratch scratch;
 
   EXPECT_THAT([&] { AtomicFile(scratch / "none/a"); },
@@ -233,7 +233,7 @@ TEST(Hash, OfSamplesSeesBothEndsAndSizesThatAreNoMultipleOfThem) {
   EXPECT_NE(of(all), hash);
 }
 
-TEST(Exchange, HasTwoFoldersNameEachOther) {
+TEST(Exchange, SwapsTwoFolders) {
   const Scratch scratch;
   for (const char* name : {"a", "b"}) {
     std::filesystem::create_directory(scratch / name);

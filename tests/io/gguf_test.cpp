@@ -163,8 +163,8 @@ TEST(Gguf, ReadsAllFilesOfASplitModel) {
               ThrowsMessage<Error>(HasSubstr("have 3 tensors, expected 4")));
   fs::rename(part(0), scratch / "wan.gguf");
   EXPECT_THAT([&] { open_gguf(scratch / "wan.gguf"); },
-              ThrowsMessage<Error>(AllOf(HasSubstr("is file 1 of 3"),
-                                         HasSubstr("NAME-00001-of-00003.gguf"))));
+              ThrowsMessage<Error>(
+                  AllOf(HasSubstr("is file 1 of 3"), HasSubstr("NAME-00001-of-00003.gguf"))));
 }
 
 /// A file of one tensor, whose fields can be changed one by one.
@@ -280,7 +280,7 @@ TEST(Gguf, ReadsTheScalesOfEveryTypeWithoutItsValues) {
   EXPECT_EQ(scales, 15U) << "one of Q4_0, Q5_0, Q8_0, Q3_K and Q6_K, two of the others";
 }
 
-TEST(Gguf, StoresNoQ8OfWhatIsNotFinite) {
+TEST(Gguf, RefusesQ8OfNonFiniteValues) {
   std::vector<std::byte> bytes(68);
   for (const float value : {NAN, INFINITY, -INFINITY, 1e7F}) {
     std::vector<float> values(64, 1.0F);
@@ -295,7 +295,7 @@ TEST(Gguf, StoresNoQ8OfWhatIsNotFinite) {
 }
 
 // Two tensors of 64 bytes each; the second one's offset lies within the first.
-TEST(Gguf, RefusesTensorsThatLieOverEachOther) {
+TEST(Gguf, RefusesOverlappingTensors) {
   const Scratch scratch;
   const HostArray values = normal({16}, 1);
   const std::vector<GgufEntry> entries{

@@ -59,7 +59,7 @@ TEST(Json, LongListsAreShortInMessages) {
   EXPECT_EQ(brief("\"" + std::string(100, 'a') + "\""), "\"" + std::string(59, 'a') + "...");
 }
 
-TEST(Json, RefusesWhatIsNotStrictJson) {
+TEST(Json, RefusesNonStrictJson) {
   for (const char* text : {"", "{", "{\"a\": NaN}", "[1,]", "{\"a\": 1, \"a\": 2}", "[1e999]",
                            "// x\n1", "1 2", "\"\xff\"", "{'a': 1}", "[Infinity]"}) {
     SCOPED_TRACE(text);

@@ -76,7 +76,7 @@ TEST(ModelFolder, WritesShardsWithAnIndexAndReadsThemBack) {
   }
 }
 
-TEST(ModelFolder, ReadsAVariantWhereNothingElseIs) {
+TEST(ModelFolder, ReadsAVariantIfThereIsNoOtherFile) {
   namespace fs = std::filesystem;
   const Five five;
   for (const int64_t shard : {int64_t{1} << 20, int64_t{100}}) {

@@ -80,7 +80,7 @@ TEST(AtomicFile, GoesOnAfterInterruptionsAndFailsWhereNothingCanBeWritten) {
   EXPECT_EQ(read_text(folder / "f", 100), "text");
 }
 
-TEST(PartialCopy, BringsWhatIsAskedForOnce) {
+TEST(PartialCopy, DownloadsRequestedBytesOnce) {
   const Scratch folder;
   const auto source = std::make_shared<Elsewhere>(100000);
   PartialCopy::make(folder / "f", *source, 10);
@@ -94,12 +94,12 @@ TEST(PartialCopy, BringsWhatIsAskedForOnce) {
   EXPECT_EQ(source->reads, 0);
   bring(file.bytes().subspan(5000, 100));
   EXPECT_TRUE(is_right(file.bytes().subspan(5000, 100), 5000));
-  EXPECT_EQ(copy.bytes_brought(), 100);
+  EXPECT_EQ(copy.bytes_downloaded(), 100);
   bring(file.bytes().subspan(5020, 50));
-  EXPECT_EQ(copy.bytes_brought(), 100);
+  EXPECT_EQ(copy.bytes_downloaded(), 100);
   bring(file.bytes().subspan(4990, 200));  // including its surroundings
   EXPECT_TRUE(is_right(file.bytes().subspan(4990, 200), 4990));
-  EXPECT_EQ(copy.bytes_brought(), 200);
+  EXPECT_EQ(copy.bytes_downloaded(), 200);
   release_pages(file.bytes());
   EXPECT_TRUE(is_right(file.bytes().subspan(4990, 200), 4990));
 }
@@ -130,7 +130,7 @@ TEST(PartialCopy, AnyOrderOfPartsMakesTheWhole) {
   }
   bring(file.bytes());
   EXPECT_TRUE(is_right(file.bytes(), 0));
-  EXPECT_GE(copy.bytes_brought(), kSize - 1);
+  EXPECT_GE(copy.bytes_downloaded(), kSize - 1);
 }
 
 TEST(PartialCopy, OtherFilesAreLeftAlone) {
@@ -141,7 +141,7 @@ TEST(PartialCopy, OtherFilesAreLeftAlone) {
   {
     const PartialCopy copy(folder / "f", source, 8);
     bring(own);  // not a mapping at all
-    EXPECT_EQ(copy.bytes_brought(), 0);
+    EXPECT_EQ(copy.bytes_downloaded(), 0);
   }
   const MappedFile file = MappedFile::open(folder / "f");
   bring(file.bytes());  // nobody fills it any more

@@ -61,7 +61,7 @@ constexpr unsigned char kCompressed[] = {0x1f, 0x8b, 0x08, 0x00, 0x00, 0x00, 0x0
                                          0x03, 0xcb, 0xce, 0xcc, 0x4b, 0xcd, 0x4d, 0x04, 0x00,
                                          0xd9, 0x86, 0xd0, 0x38, 0x06, 0x00, 0x00, 0x00};
 
-TEST(Gzip, DecompressesMembersAndNamesDamage) {
+TEST(Gzip, DecompressesMembersAndNamesCorruption) {
   const auto bytes = std::as_bytes(std::span(kCompressed));
   std::vector<std::byte> twice(bytes.begin(), bytes.end());
   twice.insert(twice.end(), bytes.begin(), bytes.end());
@@ -269,7 +269,7 @@ TEST(ExampleProto, ReadsBackWhatItWrites) {
               ThrowsMessage<Error>(HasSubstr("r is not a tf.train.Example")));
 }
 
-TEST(ExampleProto, FindsShapesOfTheNamesThatAreThere) {
+TEST(ExampleProto, FindsShapesOfExistingNames) {
   const std::string tensor = serialize_tensor_proto(HostArray(Shape{DType::BF16, {2, 3}}));
   const std::string bytes = serialize_example({{"a", std::vector{tensor}}});
   const std::vector<std::string_view> names{"b", "a"};
@@ -300,7 +300,7 @@ TEST(ExampleProto, RefusesShapesThatDoNotMatch) {
   EXPECT_THROW(parse_tensor_proto(bytes_of("not a proto"), "t"), Error);
 }
 
-TEST(CheckPath, SaysWhatAPathIs) {
+TEST(CheckPath, DescribesAPath) {
   EXPECT_EQ(media::check_path(golden("dataset/tfrecords/bf16/file_00-2.tfrec")),
             "TFRecord file: 2 records");
   EXPECT_THAT(media::check_path(golden("dataset/videos/clip_00.mp4")),

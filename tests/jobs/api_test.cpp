@@ -44,7 +44,7 @@ class Api : public cli_test::KinemaOnCpu {
 };
 
 // Stopped jobs without a result throw.
-TEST_F(Api, StopsWhatLeavesNothingBehind) {
+TEST_F(Api, StopsJobsWithoutOutput) {
   std::stop_source stop;
   stop.request_stop();
   const JobOptions options{.stop = stop.get_token()};
@@ -56,7 +56,7 @@ TEST_F(Api, StopsWhatLeavesNothingBehind) {
   EXPECT_THROW(convert("nothing", "nowhere", {.job = options}), Stopped);
 }
 
-TEST_F(Api, ATrainingThatIsStoppedBeforeItBeginsCompilesNothing) {
+TEST_F(Api, ATrainingStoppedBeforeItsStartCompilesNothing) {
   std::stop_source stop;
   stop.request_stop();
   TrainObserver observer;
@@ -75,7 +75,7 @@ TEST_F(Api, ARunIsSampledWithItsOwnTransformer) {
   EXPECT_THAT([&] { generate(tiny({key})); }, ThrowsMessage<Error>(HasSubstr("run_name=")));
 }
 
-TEST_F(Api, SamplesAFileOfWeightsWithNothingBesideIt) {
+TEST_F(Api, SamplesASingleWeightsFile) {
   // Files with other programs' names are loaded with a head width of 128.
   train(tiny({"max_train_steps=1", "attention_head_dim=128", "num_attention_heads=1"}));
   convert("out/api/checkpoints/1", "wan.safetensors", {.to = "comfyui"});
@@ -85,14 +85,14 @@ TEST_F(Api, SamplesAFileOfWeightsWithNothingBesideIt) {
   EXPECT_THAT(result.videos, SizeIs(1));
 }
 
-TEST_F(Api, AnAdapterIsSampledOnTheModelThatItsRunBeganWith) {
+TEST_F(Api, AnAdapterIsSampledOnItsRunsBaseModel) {
   train(tiny({"max_train_steps=1"}));
   train(tiny({"run_name=lora", "pretrained_model_name_or_path=out/api", "enable_lora=true",
               "max_train_steps=1"}));
   EXPECT_THAT(generate(tiny({"run_name=lora", "prompt=a circle"})).videos, SizeIs(1));
 }
 
-TEST_F(Api, NamesWordsThatCannotBeMeant) {
+TEST_F(Api, NamesInvalidArguments) {
   EXPECT_THAT([] { load_config("max_train_steps=50"); },
               ThrowsMessage<Error>(HasSubstr("second argument")));
   EXPECT_THAT([] { convert("a", "b", {.to = "diffusers", .max_shard_bytes = 0}); },
@@ -121,7 +121,7 @@ TEST_F(Api, StopsAGenerationAfterItsStepWithoutAVideo) {
   EXPECT_FALSE(fs::exists("videos"));  // the job had created it
 }
 
-TEST_F(Api, GivesErrorsForFoldersThatCannotBeRead) {
+TEST_F(Api, ThrowsErrorsForUnreadableFolders) {
   fs::create_symlink("loop", folder_ / "loop");
   EXPECT_THAT([] { load_config("loop"); }, ThrowsMessage<Error>(HasSubstr("loop")));
   EXPECT_THAT([&] { train(tiny({"checkpoint_dir=loop"})); },
@@ -182,7 +182,7 @@ TEST_F(Api, TrainsToTheLossesOfTheProgramAndMakesVideosOfTheRun) {
             io::SafetensorsFile::open("program.safetensors").at("latents").copy().bytes);
 }
 
-TEST_F(Api, GoesOnWithARunAndEndsOneByItsStopToken) {
+TEST_F(Api, ResumesARunAndStopsOneByItsStopToken) {
   std::stop_source stop;
   TrainObserver observer;
   observer.on_step = [&](const StepRecord& step) {
@@ -208,7 +208,7 @@ TEST_F(Api, GoesOnWithARunAndEndsOneByItsStopToken) {
   EXPECT_EQ(losses("api"), losses("whole"));
 }
 
-TEST_F(Api, IsAGuestInItsProcess) {
+TEST_F(Api, ChangesNothingInItsHostProcess) {
   const auto handlers = [] {
     std::vector<void (*)(int)> out;
     for (int signal = 1; signal < NSIG; ++signal) {
@@ -235,7 +235,7 @@ TEST_F(Api, IsAGuestInItsProcess) {
   EXPECT_EQ(variables(), variables_before);
 }
 
-TEST_F(Api, TellsTheObserverWhatTheProgramWouldSay) {
+TEST_F(Api, PassesTheProgramsLogLinesToTheObserver) {
   std::vector<std::string> notices;
   std::vector<std::string> lines;
   TrainStart begun;
@@ -252,7 +252,7 @@ TEST_F(Api, TellsTheObserverWhatTheProgramWouldSay) {
   EXPECT_GT(begun.memory.predicted(), 0);
 }
 
-TEST_F(Api, CountsTheModelsOwnParametersBesideThoseOfAnAdapter) {
+TEST_F(Api, CountsParametersOfTheModelAndOfTheAdapter) {
   const auto begun = [&](std::vector<std::string> words) {
     TrainStart out;
     TrainObserver observer;
@@ -287,7 +287,7 @@ TEST_F(Api, ThrowsErrorsAndLeavesNothingRunning) {
   EXPECT_EQ(train(tiny({"max_train_steps=1"})).steps, 1);
 }
 
-TEST_F(Api, EvaluatesToTheNumbersOfTheTraining) {
+TEST_F(Api, EvaluatesToTheSameLossesAsTraining) {
   const std::string records = std::string(KINEMA_SOURCE_DIR) + "/tests/golden/dataset/tfrecords";
   const std::vector<std::string> words = {
       "pretrained_model_name_or_path=" + std::string(KINEMA_SOURCE_DIR) + "/tests/golden/wan21_t2v",

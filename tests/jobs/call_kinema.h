@@ -75,7 +75,7 @@ inline TrainObserver train_observer(Listener& to) {
       to.say(line);
     }
   };
-  out.on_videos = [&to](const jobs::VideosMade& made) {
+  out.on_videos = [&to](const jobs::VideosWritten& made) {
     to.say(
         fmt::format("{} {}: {}", counted(static_cast<int64_t>(made.files.size()), made.noun),
                     made.step < 0 ? "before training" : fmt::format("after step {}", made.step + 1),

@@ -61,7 +61,7 @@ TEST_F(Dataset, IsEncodedOnceAndTrainsTheSame) {
       .expect_error("random_start");
 }
 
-TEST_F(Dataset, OfTheEvaluationIsToldByWhatItHolds) {
+TEST_F(Dataset, OfTheEvaluationIsDetectedByItsFiles) {
   ASSERT_EQ(run({"train", "tiny.yml", "max_train_steps=1"}).status, 0);
   fs::create_directory(folder_ / "empty");
   run({"evaluate", "tiny.yml", "eval_data_dir=empty"})
@@ -100,7 +100,7 @@ TEST_F(Dataset, IsCroppedAtPlacesThatAResumedRunFindsAgain) {
   EXPECT_NE(once, whole);
 }
 
-TEST_F(Dataset, IsEncodedFurtherAfterAKill) {
+TEST_F(Dataset, ResumesEncodingAfterAKill) {
   // Killed after another time in each attempt, until a run completes.
   write("kill.sh", "cd " + quoted(folder_.string()) +
                        "\nfor i in $(seq 60); do\n"
@@ -115,7 +115,7 @@ TEST_F(Dataset, IsEncodedFurtherAfterAKill) {
   EXPECT_EQ(losses("tiny"), losses("memory"));
 }
 
-TEST_F(Dataset, StopsWhileItIsEncodedWhenTold) {
+TEST_F(Dataset, StopsDuringEncoding) {
   // Two thousand captions, so that there is time for the signal.
   std::string list;
   for (int i = 0; i < 2000; ++i) {
@@ -132,7 +132,7 @@ TEST_F(Dataset, StopsWhileItIsEncodedWhenTold) {
   EXPECT_THAT(read_text(folder_ / ".out"), HasSubstr("stopped while clips were encoded"));
 }
 
-TEST_F(Dataset, SkipsWhatCannotBeUsedWhenTold) {
+TEST_F(Dataset, SkipsUnusableClipsIfConfigured) {
   write("clips/videos/clip_03.mp4", "no video");
   fs::remove(folder_ / "clips/videos/clip_05.mp4");
   run({"train", "tiny.yml", "dataset_save_location=kept"}).expect_error("clip_0");
@@ -242,7 +242,7 @@ TEST_F(Dataset, OfTheHubIsFetchedOnceAndTrainsTheSame) {
   run(split, cache).expect_error("no split `test`");
 }
 
-TEST_F(Dataset, SkipsRowsThatCannotBeUsedWhenTold) {
+TEST_F(Dataset, SkipsUnusableRowsIfConfigured) {
   write("clips/videos/clip_03.mp4", "no video");
   write_parquet(folder_ / "clips", folder_ / "table/train.parquet");
   const std::vector<std::string> how = {"train",
@@ -267,7 +267,7 @@ TEST_F(Dataset, SkipsRowsThatCannotBeUsedWhenTold) {
   EXPECT_THAT(read_text(folder_ / "records.skipped.jsonl"), HasSubstr("train.parquet row 3"));
 }
 
-TEST_F(Dataset, OfRecordsGoesByOtherNamesToo) {
+TEST_F(Dataset, OfRecordsHasAliases) {
   ASSERT_EQ(run({"prepare", "tiny.yml", "tfrecords_dir=records"}).status, 0);
   for (const char* type : {"tfrecord", "tf", "grain"}) {
     const Outcome outcome =
@@ -307,7 +307,7 @@ class Buckets : public Dataset {
   const std::string sizes_ = "buckets=[[8,16,24],[4,16,24],[4,24,16],[8,24,16]]";
 };
 
-TEST_F(Buckets, HaveAStepEachAndGoOnWhereTheyStopped) {
+TEST_F(Buckets, HaveAStepEachAndResume) {
   const std::vector<std::string> whole =
       train("whole", {sizes_, "max_train_steps=10", "learning_rate_schedule_steps=10"});
   ASSERT_EQ(whole.size(), 10U);
@@ -337,7 +337,7 @@ TEST_F(Buckets, HaveAStepEachAndGoOnWhereTheyStopped) {
   EXPECT_EQ(tflops.size(), 2U);  // 8x16x24 and 8x24x16 have the same number of tokens
 }
 
-TEST_F(Buckets, RefuseWhatFitsNone) {
+TEST_F(Buckets, RefuseClipsThatFitNone) {
   run({"train", "tiny.yml", "buckets=[[8,16,24],[8,24,16]]"}).expect_error("need 8 frames");
   const Outcome skipped =
       run({"train", "tiny.yml", "buckets=[[8,16,24],[8,24,16]]", "skip_bad_clips=true"});

@@ -85,7 +85,7 @@ TEST_F(KernelCheck, IsMadeOnceForADevice) {
   EXPECT_EQ(checks_, 2);
 }
 
-TEST_F(KernelCheck, RemembersWhatDoesNotAgreeAndSaysSoEachTime) {
+TEST_F(KernelCheck, RemembersMismatchesAndReportsThemEachTime) {
   if (verification::kernel_program(KernelKind::ATTENTION, client(), {}).empty()) {
     GTEST_SKIP() << "this processor has no attention kernel";
   }
@@ -105,7 +105,7 @@ fs::path dying_program(const fs::path& folder) {
   return out;
 }
 
-TEST_F(KernelCheck, IsFalseWhereTheCompilerDiesOfThem) {
+TEST_F(KernelCheck, IsFalseIfTheyCrashTheCompiler) {
   if (verification::kernel_program(KernelKind::ATTENTION, client(), {}).empty()) {
     GTEST_SKIP() << "this processor has no attention kernel";
   }
@@ -126,8 +126,7 @@ TEST_F(KernelCheck, CompilesProgramsOfKernelsElsewhereOnce) {
   const Tensor x = graph.input({DType::F32, {4}});
   const std::string program = emit(graph, std::vector{x + x});
   const auto problem = [&](const fs::path& by) {
-    return problem_of_kernels(client(), program, {}, scratch_ / "kernels",
-                              Job({}, {.program = by}));
+    return kernel_problem(client(), program, {}, scratch_ / "kernels", Job({}, {.program = by}));
   };
   // Without a program the result is unknown, and not cached.
   EXPECT_EQ(problem(""), "");
@@ -162,10 +161,9 @@ TEST_F(KernelCheck, ACallWhoseKernelEndsTheCompilerIsComputedBlockwise) {
     const auto problem = [&, by](KernelKind kind, const std::string& program) {
       EXPECT_EQ(kind, KernelKind::ATTENTION);
       asked.push_back(program);
-      return problem_of_kernels(client(), program, {}, scratch_ / "kernels",
-                                Job({}, {.program = by}));
+      return kernel_problem(client(), program, {}, scratch_ / "kernels", Job({}, {.program = by}));
     };
-    return emit(graph, outputs, {.lowering = tried_first(lowering, lowering, problem)});
+    return emit(graph, outputs, {.lowering = with_fallback(lowering, lowering, problem)});
   };
   EXPECT_THAT(text(""), HasSubstr(interpreter::kMosaicTarget));
   ASSERT_EQ(asked.size(), 1U);
@@ -177,7 +175,7 @@ TEST_F(KernelCheck, ACallWhoseKernelEndsTheCompilerIsComputedBlockwise) {
   // Blockwise attention needs no check.
   const Lowering none = [](const Node&, Emitter&) { return false; };
   emit(graph, outputs,
-       {.lowering = tried_first(none, none, [&](KernelKind, const std::string& program) {
+       {.lowering = with_fallback(none, none, [&](KernelKind, const std::string& program) {
           asked.push_back(program);
           return std::string();
         })});
@@ -196,7 +194,7 @@ runtime::ProgramOptions of_a_gpu(double epsilon_factor = 1.0) {
       return own(node, out);
     }
     const kernels::RmsNormRotateSettings wrong{settings->epsilon * epsilon_factor};
-    kernels::write_instead(node, out, [&](std::span<const Tensor> in) {
+    kernels::emit_replacement(node, out, [&](std::span<const Tensor> in) {
       return kernels::triton_norm_rotate(in, node.results[0], wrong);
     });
     return true;
@@ -224,7 +222,7 @@ TEST(VerifyKernels, FindsNormAndRotationThatDoesNot) {
   }
 }
 
-TEST_F(KernelCheck, TellsNormAndRotationThatDoesNotAgreeFromAttention) {
+TEST_F(KernelCheck, DistinguishesNormAndRotationFromAttention) {
   EXPECT_TRUE(agree(KernelKind::NORM_ROTATION)) << "this processor has no such kernel";
   EXPECT_EQ(checks_, 0);
   EXPECT_TRUE(agree(KernelKind::NORM_ROTATION, of_a_gpu()));
@@ -245,7 +243,7 @@ TEST_F(KernelCheck, NormAndRotationWhoseKernelEndsTheCompilerArePlainOperations)
   const Tensor x = graph.input({DType::BF16, {1, 6, 128}});
   const Tensor weight = graph.input({DType::F32, {128}});
   const std::vector<Tensor> outputs{
-      nn::normed_rotation(x, weight, 1e-6, 2, nn::rope_3d(graph, {1, 2, 3}, 64))};
+      nn::norm_and_rotate(x, weight, 1e-6, 2, nn::rope_3d(graph, {1, 2, 3}, 64))};
   const Lowering lowering = of_a_gpu().emit.lowering;
   const auto text = [&](const std::string& problem) {
     const auto answer = [&](KernelKind kind, const std::string& program) {
@@ -253,7 +251,7 @@ TEST_F(KernelCheck, NormAndRotationWhoseKernelEndsTheCompilerArePlainOperations)
       EXPECT_THAT(program, HasSubstr(interpreter::kTritonTarget));
       return problem;
     };
-    return emit(graph, outputs, {.lowering = tried_first(lowering, lowering, answer)});
+    return emit(graph, outputs, {.lowering = with_fallback(lowering, lowering, answer)});
   };
   EXPECT_THAT(text(""), HasSubstr(interpreter::kTritonTarget));
   EXPECT_THAT(text("it ends"), Not(HasSubstr(interpreter::kTritonTarget)));
@@ -295,7 +293,7 @@ TEST(VerifyKernels, FindsOneThatDoesNot) {
         }
         kernels::FlashAttentionSettings wrong = *settings;
         wrong.scale *= 1.05;
-        kernels::write_instead(node, out, [&](std::span<const Tensor> in) {
+        kernels::emit_replacement(node, out, [&](std::span<const Tensor> in) {
           return kernels::call_flash_forward(in, node.results[0].dtype, wrong, "TPU v5p");
         });
         return true;

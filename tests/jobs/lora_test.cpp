@@ -117,7 +117,7 @@ TEST_F(LoraKeys, AppliedTakeTheirMemoryInAPlan) {
   EXPECT_GT(arguments("apply"), arguments("merge"));
 }
 
-TEST_F(LoraKeys, SayWhatIsWrong) {
+TEST_F(LoraKeys, ReportErrors) {
   write_lora("one.safetensors", 3, 1);
   const auto refused = [&](const std::vector<std::string>& keys, const std::string& about) {
     std::vector<std::string> words{"generate", "tiny.yml", "prompt=a red square",

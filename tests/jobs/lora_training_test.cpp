@@ -83,7 +83,7 @@ std::vector<std::string> names(const fs::path& file) {
   return out;
 }
 
-TEST_F(LoraTraining, KeepsTheAdapterAloneAndGoesOnBitForBit) {
+TEST_F(LoraTraining, SavesOnlyTheAdapterAndResumesBitForBit) {
   const Outcome whole = train("whole", {"max_train_steps=4"});
   ASSERT_EQ(whole.status, 0) << whole.err;
   const fs::path saved = checkpoint("whole", 4);
@@ -105,7 +105,7 @@ TEST_F(LoraTraining, KeepsTheAdapterAloneAndGoesOnBitForBit) {
             read_text(saved / "optimizer/nu.safetensors"));
 }
 
-TEST_F(LoraTraining, WorksWithEverythingThatAStepMayHave) {
+TEST_F(LoraTraining, WorksWithEveryOptionOfAStep) {
   const Outcome trained = train(
       "all", {"max_train_steps=2", "ema_decay=0.9", "lora_dropout=0.2", "dropout=0.1",
               "gradient_accumulation_steps=2", "lora_target_modules=all", "use_rslora=true",
@@ -180,7 +180,7 @@ TEST_F(LoraTraining, MakesVideosWhileItTrainsAndAfter) {
   }
 }
 
-TEST_F(LoraTraining, LayersThatTheFileLacksBeginAnew) {
+TEST_F(LoraTraining, LayersMissingInTheFileAreInitialized) {
   ASSERT_EQ(train("first", {"max_train_steps=1", "learning_rate=0.05"}).status, 0);
   const std::string adapter = (checkpoint("first", 1) / "adapter").string();
   const Outcome wider = train(
@@ -281,7 +281,7 @@ TEST_F(LoraTraining, TrainsOnANetworkThatIsStoredAsCodes) {
                  "training changes the weights");
 }
 
-TEST_F(LoraTraining, IsTheSameWhereverWeightsWait) {
+TEST_F(LoraTraining, IsTheSameWithOffloadedWeights) {
   const std::vector<std::string> both{"max_train_steps=2", "learning_rate=0.05", "eval_every=2",
                                       "enable_generate_video_for_eval=true", "prompt=a"};
   const auto with = [&](const std::string& name, const std::vector<std::string>& more) {

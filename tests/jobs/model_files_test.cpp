@@ -105,7 +105,7 @@ constexpr const char* kZeroSnr =
     "diffusion_scheduler_config={_class_name: EulerDiscreteScheduler, prediction_type: "
     "v_prediction, rescale_zero_terminal_snr: true, timestep_spacing: trailing}";
 
-TEST_F(ModelFiles, ThatMarkThemselvesAreSampledAsTheySay) {
+TEST_F(ModelFiles, WithObjectiveMarksAreSampledByThem) {
   write_model("noob.safetensors", {{"v_pred", zeros({0})}, {"ztsnr", zeros({0})}});
   write_model("spec.safetensors", {}, {{"modelspec.prediction_type", "v"}});
   const HostArray plain = latents({}, "sdxl.safetensors");
@@ -143,7 +143,7 @@ TEST_F(ModelFiles, ThatMarkThemselvesAreSampledAsTheySay) {
           .bytes);
 }
 
-TEST_F(ModelFiles, ThatMarkThemselvesAreConvertedAndTrainedAsTheySay) {
+TEST_F(ModelFiles, WithObjectiveMarksAreConvertedAndTrainedByThem) {
   write_model("noob.safetensors", {{"v_pred", zeros({0})}, {"ztsnr", zeros({0})}});
   ASSERT_EQ(run({"convert", "noob.safetensors", "noob", "--to", "diffusers"}).status, 0);
   const io::Json converted = scheduler_of("noob");
@@ -176,7 +176,7 @@ TEST_F(ModelFiles, ThatMarkThemselvesAreConvertedAndTrainedAsTheySay) {
   EXPECT_EQ(losses("beside"), losses("noob"));
 }
 
-TEST_F(ModelFiles, WithTensorsThatNoModelReadsAreReadPastThem) {
+TEST_F(ModelFiles, WithUnusedTensorsAreAccepted) {
   write_model("left.safetensors", {{"alphas_cumprod", zeros({1000})},
                                    {"loss.logvar", zeros({1})},
                                    {"model_ema.decay", zeros({1})}});
@@ -279,7 +279,7 @@ TEST_F(ModelFiles, OfOtherAdaptersAreRefusedByName) {
   }
 }
 
-TEST_F(ModelFiles, ThatNoCommandTakesAreSaidByName) {
+TEST_F(ModelFiles, ThatNoCommandAcceptsAreNamed) {
   const std::map<std::string, Arrays> files{
       {"T5-XXL encoder", {{"encoder.block.0.layer.0.SelfAttention.q.weight", zeros({8, 8})}}},
       {"CLIP-L", {{"text_model.embeddings.token_embedding.weight", zeros({610, 16})}}},
@@ -306,7 +306,7 @@ TEST_F(ModelFiles, ThatNoCommandTakesAreSaidByName) {
   }
 }
 
-TEST_F(ModelFiles, AreSaidWithWhatTakesThem) {
+TEST_F(ModelFiles, AreDescribedWithTheCommandsThatAcceptThem) {
   const auto said = [&](const std::string& path) {
     const Outcome outcome = run({"inspect", path, "--check"});
     EXPECT_EQ(outcome.status, 0) << outcome.err;

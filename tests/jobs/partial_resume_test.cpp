@@ -179,7 +179,7 @@ TEST_F(BesideATraining, EvaluateTakesTheNewestAgain) {
 }
 
 // A requested step is never replaced by another one.
-TEST_F(BesideATraining, AStepThatWasAskedForIsNotReplaced) {
+TEST_F(BesideATraining, ARequestedStepIsNotReplaced) {
   Observer observer;
   observer.on_task = [&](const std::string& what, int64_t) {
     if (what == "evaluating") {

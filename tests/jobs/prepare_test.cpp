@@ -75,7 +75,7 @@ TEST_F(PrepareCommand, PrintsJsonAlone) {
   EXPECT_THAT(read_text(folder_ / "records.skipped.jsonl"), HasSubstr("clip_02.mp4"));
 }
 
-TEST_F(PrepareCommand, SetsClipsAsideForTheEvaluation) {
+TEST_F(PrepareCommand, HoldsOutClipsForTheEvaluation) {
   const Outcome outcome = run({"prepare", "tiny.yml", "eval_tfrecords_dir=eval",
                                "num_eval_samples=4", "timesteps_list=[250,750]"});
   ASSERT_EQ(outcome.status, 0) << outcome.err;

@@ -62,7 +62,7 @@ class SharedGeneration : public ::testing::Test {
   }
   static bool is_first() { return world().is_first(); }
   static std::vector<std::string> meet(const std::string& own = "") {
-    return world().talk().gather(own, {.what = "the test", .seconds = 300});
+    return world().communicator().gather(own, {.what = "the test", .seconds = 300});
   }
   fs::path checkpoints() const { return folder_ / "out/tiny/checkpoints"; }
   /// Simulates the progress of the training.

@@ -85,7 +85,7 @@ TEST_F(OnePipelineFile, IsTrainedWhereverItsEncodingsAreKept) {
   EXPECT_THAT(models, HasSubstr("sdxl.safetensors"));
 }
 
-TEST_F(OnePipelineFile, IsNoLora) {
+TEST_F(OnePipelineFile, IsNotALora) {
   const std::string lora = io::golden("lora/sdxl_kohya.safetensors").string();
   for (const std::string key :
        {"pretrained_model_name_or_path", "wan_transformer_pretrained_model_name_or_path"}) {
@@ -165,7 +165,7 @@ TEST_F(OnePipelineFile, OfFluxBecomesTheModelsThatItHolds) {
   EXPECT_TRUE(has_picture("whole"));
 }
 
-TEST_F(OnePipelineFile, LeavesNothingOfAFolderThatCannotBeMade) {
+TEST_F(OnePipelineFile, LeavesNoIncompleteFolder) {
   fs::create_directory(folder_ / "scheduler");
   std::ofstream(folder_ / "scheduler/scheduler_config.json") << "{}";
   run({"convert", "sdxl.safetensors", "whole", "--to", "diffusers"}).expect_error("_class_name");

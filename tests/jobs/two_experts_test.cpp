@@ -81,7 +81,7 @@ class BothExperts : public RunsTest {
   std::string golden_ = std::string(KINEMA_SOURCE_DIR) + "/tests/golden";
 };
 
-TEST_F(BothExperts, StepsAreThoseOfARunOfTheExpert) {
+TEST_F(BothExperts, StepsEqualARunOfTheExpertAlone) {
   // At a rate of 0 the weights do not change, so that a loss depends only on the step and the
   // expert.
   const Outcome both = train("both", {"learning_rate=0"});

@@ -178,7 +178,7 @@ TEST_P(CpuAttention, GivesGradientsOfTheSameBitsWithAnyNumberOfThreads) {
   }
 }
 
-TEST_P(CpuAttention, WeighsTheFarthestScoresAsZeroAndKeepsWhatIsNotANumber) {
+TEST_P(CpuAttention, GivesDistantScoresWeightZeroAndKeepsNaN) {
   const AttentionPlan plan{1, 2, 3, 1, 2};
   const float nan = std::numeric_limits<float>::quiet_NaN();
   const std::vector<HostArray> given{
@@ -221,7 +221,7 @@ TEST_P(CpuAttention, IgnoresTilesOfMaskedKeys) {
   expect_near(convert(y, DType::F32), convert(expected, DType::F32), 0x1p-8);
 }
 
-TEST(AttentionPlan, SurvivesTheWayThroughAProgram) {
+TEST(AttentionPlan, SurvivesSerialization) {
   const AttentionPlan plan{1, 2, 3, 4, 5, {6, 7, 8, 9}};
   const auto words = to_words(plan);
   EXPECT_EQ(words, to_words(attention_from_words(words.data(), std::ssize(words))));

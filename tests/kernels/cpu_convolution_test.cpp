@@ -349,7 +349,7 @@ TEST(Winograd, IsForLargeImagesAndKernelsOfThreeByThreeAlone) {
             product_dtype(DType::BF16) == DType::F32);
 }
 
-TEST(ConvolutionPlan, LeavesWhatItDoesNotCover) {
+TEST(ConvolutionPlan, LeavesUnsupportedConvolutions) {
   const auto plan = [](const Dims& x, const Dims& w, const Dims& y, const ConvolutionAttrs& attrs) {
     return convolution_plan(x, w, y, attrs).has_value();
   };
@@ -366,7 +366,7 @@ TEST(ConvolutionPlan, LeavesWhatItDoesNotCover) {
                     {{1, 1, 1, 1}, {{}, {}, {}, {}}, {1, 1, 1, 1}, {1, 1, 1, 1}}));
 }
 
-TEST(ConvolutionPlan, SurvivesTheWayThroughAProgram) {
+TEST(ConvolutionPlan, SurvivesSerialization) {
   const auto plan =
       convolution_plan({2, 6, 5, 6, 7}, {8, 3, 1, 2, 3}, {2, 8, 3, 5, 3},
                        {{2, 1, 2}, {{0, 0}, {0, 0}, {1, 1}}, {1, 1, 1}, {1, 1, 2}, 2});

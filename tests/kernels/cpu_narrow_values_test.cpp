@@ -15,17 +15,17 @@ bool has_wall(const Graph& graph, const std::vector<Tensor>& outputs) {
 }
 
 TEST(CpuNarrowValues, SumsThatAreReadTwiceAreRoundedForAll) {
-  const auto walled = [](DType dtype, int64_t size, bool twice) {
+  const auto barrier_outputs = [](DType dtype, int64_t size, bool twice) {
     Graph graph;
     const Tensor x = graph.input({dtype, {size}});
     const Tensor y = graph.input({dtype, {size}});
     const Tensor sum = x + y;
     return has_wall(graph, twice ? std::vector{sum, exp(sum)} : std::vector{exp(sum)});
   };
-  EXPECT_TRUE(walled(DType::BF16, 1 << 16, true));
-  EXPECT_FALSE(walled(DType::BF16, 1 << 16, false));
-  EXPECT_FALSE(walled(DType::BF16, 1 << 10, true));
-  EXPECT_FALSE(walled(DType::F32, 1 << 16, true));
+  EXPECT_TRUE(barrier_outputs(DType::BF16, 1 << 16, true));
+  EXPECT_FALSE(barrier_outputs(DType::BF16, 1 << 16, false));
+  EXPECT_FALSE(barrier_outputs(DType::BF16, 1 << 10, true));
+  EXPECT_FALSE(barrier_outputs(DType::F32, 1 << 16, true));
 }
 
 TEST(CpuNarrowValues, SoAreWiderSumsButNoParameters) {
@@ -82,7 +82,7 @@ TEST(CpuNarrowValues, RowsAreSummedWhereTheyLie) {
   }
 }
 
-TEST(CpuNarrowValues, AreJoinedAsTheirBits) {
+TEST(CpuNarrowValues, AreConcatenatedAsBits) {
   Graph graph;
   const Tensor x = graph.input({DType::BF16, {2, 3}});
   const Tensor y = graph.input({DType::BF16, {2, 1}});

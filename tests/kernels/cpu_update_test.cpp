@@ -109,7 +109,7 @@ TEST(CpuUpdate, RoundsANarrowStateOnce) {
   }
 }
 
-TEST(CpuUpdate, LeavesTheStateAloneWhenTold) {
+TEST(CpuUpdate, LeavesTheStateUnchangedIfNotFinite) {
   for (const DType kept : {DType::F32, DType::BF16}) {
     const Result result = update(DType::F32, {.weight_decay = 0.1}, false, kept);
     for (size_t i = 0; i < 6; ++i) {  // parameters and moments; the sums may round
@@ -120,7 +120,7 @@ TEST(CpuUpdate, LeavesTheStateAloneWhenTold) {
 
 // Without the kernel a BF16 state is copied and widened: 12 GiB of temporaries for the 1.3B model,
 // whose gradients take 2.7 GiB.
-TEST(CpuUpdate, NeedsNoMemoryBesideTheGradients) {
+TEST(CpuUpdate, NeedsNoTemporaryMemory) {
   Graph graph;
   const Shape shape{DType::BF16, {1 << 20}};
   const std::vector<nn::ParamSpec> one{{.name = "w", .shape = shape}};
@@ -141,7 +141,7 @@ TEST(CpuUpdate, NeedsNoMemoryBesideTheGradients) {
   EXPECT_LT(program.executable().memory().temporary, shape.bytes() * 3 / 2);
 }
 
-TEST(CpuUpdate, SizesHideNoNumberThatIsNotFinite) {
+TEST(CpuUpdate, GradientNormsAreNonFiniteIfAnyGradientIs) {
   for (const float value :
        {std::numeric_limits<float>::quiet_NaN(), -std::numeric_limits<float>::infinity()}) {
     for (const int64_t at : {0, 17, 40}) {  // 40: after the last full vector

@@ -194,7 +194,7 @@ TEST_F(GpuCudnn, GivesTheReferenceOnSeveralDevices) {
   }
 }
 
-TEST(CudnnReference, RefusesCallsThatAreDamaged) {
+TEST(CudnnReference, RefusesInvalidCalls) {
   Graph graph;
   const auto outputs = build(graph, {1, 16, 16, 1, 8}, DType::BF16, DType::BF16);
   const auto damaged = [&](const std::function<void(CustomCallAttrs&)>& damage) {
@@ -263,7 +263,7 @@ TEST(GpuLowering, WritesTheCallsThatTheCompilerKnows) {
                               "tensor<1x4x1024x128xbf16>, tensor<2113792xui8>)"));
 }
 
-TEST(GpuLowering, LeavesOutTheLogSumExpThatNobodyReads) {
+TEST(GpuLowering, SkipsAnUnusedLogSumExp) {
   Graph graph;
   const Tensor q = graph.input({DType::BF16, {1, 64, 2, 64}});
   EmitOptions options;
@@ -300,7 +300,7 @@ TEST(GpuLowering, GivesTheWorkspaceThatEachChipTakes) {
   }
 }
 
-TEST(GpuLowering, TellsHowManyKeysCount) {
+TEST(GpuLowering, PassesTheNumberOfValidKeys) {
   const std::string padded = text({2, 64, 48, 1, 64, DType::F16, 40}, {.chip = kH100});
   EXPECT_THAT(padded, HasSubstr("\\22PADDING\\22"));
   EXPECT_THAT(padded, Not(HasSubstr("NO_MASK")));
@@ -308,7 +308,7 @@ TEST(GpuLowering, TellsHowManyKeysCount) {
   EXPECT_THAT(padded, HasSubstr("\\22F16\\22"));
 }
 
-TEST(GpuLowering, LeavesWhatCudnnDoesNotTakeAndSaysWhyWhereItWasAskedFor) {
+TEST(GpuLowering, LeavesUnsupportedShapesToOthersAndExplainsIfRequested) {
   struct Row {
     Case c;
     const char* chip;
@@ -340,7 +340,7 @@ TEST(GpuLowering, TakesTheKernelThatWasAskedFor) {
               Not(HasSubstr("custom_call")));
 }
 
-TEST(GpuLowering, StandsInManualRegionsOnly) {
+TEST(GpuLowering, IsUsedInManualRegionsOnly) {
   EXPECT_THAT(text({1, 64, 64, 1, 64}, {.chip = kH100, .mesh = true}), Not(HasSubstr("__cudnn$")));
 
   const MeshAxes mesh{{{"context", 2}}};

@@ -126,7 +126,7 @@ TEST(GpuEpilogue, TakesAGateIntoTheWeights) {
   }
 }
 
-TEST(GpuEpilogue, LeavesWhatSomebodyElseReads) {
+TEST(GpuEpilogue, LeavesValuesWithOtherReaders) {
   Graph graph;
   std::vector<Tensor> in;
   for (const HostArray& each : arguments()) {

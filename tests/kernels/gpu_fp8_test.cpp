@@ -130,7 +130,7 @@ class GpuFp8 : public pjrt::CpuTest {};
 // + 3) kRounding of y. Half as much again covers the moments of 1024 numbers.
 constexpr double kForward = 1.5 * 2.2361 * kRounding;
 
-TEST_F(GpuFp8, GivesTheReferenceWithinTheRoundingOfEightBitsWhateverTheSizes) {
+TEST_F(GpuFp8, MatchesTheReferenceWithinEightBitRounding) {
   const Sizes of{2, 48, 1024, 2, 64};
   // Scores are equal: without scales of their own the first three would underflow or overflow.
   for (const std::vector<float>& factors :

@@ -57,7 +57,7 @@ Tensor build(Graph& graph, const Case& c) {
   const Tensor weight = graph.input({DType::F32, {c.heads * c.width}});
   const nn::Rope rope = nn::rope_3d(graph, c.grid, c.width);
   const Tensor narrow = x.dtype() == c.dtype ? x : convert(x, c.dtype);
-  const Tensor y = nn::normed_rotation(narrow, weight, 1e-6, c.heads, rope);
+  const Tensor y = nn::norm_and_rotate(narrow, weight, 1e-6, c.heads, rope);
   return y.dtype() == DType::F32 ? y : convert(y, DType::F32);
 }
 
@@ -85,7 +85,7 @@ TEST(GpuNorm, IsTheReference) {
   }
 }
 
-TEST(GpuNorm, LeavesWhatItDoesNotTake) {
+TEST(GpuNorm, LeavesUnsupportedShapes) {
   for (const DType dtype : {DType::F64, DType::BF16}) {
     const int64_t heads = dtype == DType::F64 ? 4 : 400;
     Graph graph;
@@ -93,7 +93,7 @@ TEST(GpuNorm, LeavesWhatItDoesNotTake) {
     const Tensor weight =
         graph.input({dtype == DType::F64 ? DType::F64 : DType::F32, {heads * 128}});
     const nn::Rope rope = nn::rope_3d(graph, {1, 2, 3}, 128);
-    const Tensor y = nn::normed_rotation(x, weight, 1e-6, heads, rope);
+    const Tensor y = nn::norm_and_rotate(x, weight, 1e-6, heads, rope);
     EXPECT_THAT(emit(graph, std::vector{y}, interpreted()), Not(HasSubstr("custom_call")));
   }
 }

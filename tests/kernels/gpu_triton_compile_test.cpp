@@ -80,7 +80,7 @@ TEST_P(GpuTritonCompiles, NormAndRotation) {
     const Tensor weight = graph.input({DType::F32, {x.dim(2)}});
     const Shape table{DType::F32, {y.dims[1], 1, y.dims[3] / 2, 2}};
     const nn::Rope rope{.cos = graph.input(table), .sin = graph.input(table)};
-    const std::vector<Tensor> out{nn::normed_rotation(x, weight, 1e-6, y.dims[2], rope)};
+    const std::vector<Tensor> out{nn::norm_and_rotate(x, weight, 1e-6, y.dims[2], rope)};
     EmitOptions emit_options;
     emit_options.lowering =
         for_target({.platform = "cuda", .chip = planning::parse_target(GetParam()).chip.kind})
@@ -113,7 +113,7 @@ TEST_P(GpuTritonCompiles, EveryKernel) {
 }
 
 // Hence a kernel is tried in a separate process.
-TEST_P(GpuTritonCompiles, AndWhatEndsTheCompilerIsAnError) {
+TEST_P(GpuTritonCompiles, AndACompilerCrashIsAnError) {
   const std::string kind = planning::parse_target(GetParam()).chip.kind;
   std::string text = text_of({1, 128, 128, 1, 64, DType::BF16, false}, kind);
   const std::string warps = "num_warps = 8";

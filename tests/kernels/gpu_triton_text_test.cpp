@@ -284,16 +284,16 @@ TEST(TritonTiles, TakeWhatTheCompilerSaysOrMore) {
 
 TEST(TritonTiles, KnowChipsByEveryName) {
   using triton::Architecture;
-  using triton::architecture_of;
-  EXPECT_EQ(architecture_of("NVIDIA A100-SXM4-80GB"), Architecture::AMPERE);
-  EXPECT_EQ(architecture_of("a100-80gb"), Architecture::AMPERE);
-  EXPECT_EQ(architecture_of("NVIDIA H100 80GB HBM3"), Architecture::HOPPER);
-  EXPECT_EQ(architecture_of("gh200"), Architecture::HOPPER);
-  EXPECT_EQ(architecture_of("NVIDIA H200"), Architecture::HOPPER);
-  EXPECT_EQ(architecture_of("NVIDIA B200"), Architecture::BLACKWELL);
-  EXPECT_EQ(architecture_of("NVIDIA GeForce RTX 5090"), Architecture::CARD);
-  EXPECT_EQ(architecture_of("NVIDIA GeForce RTX 4090"), Architecture::CARD);
-  EXPECT_EQ(architecture_of(""), Architecture::CARD);
+  using triton::gpu_architecture;
+  EXPECT_EQ(gpu_architecture("NVIDIA A100-SXM4-80GB"), Architecture::AMPERE);
+  EXPECT_EQ(gpu_architecture("a100-80gb"), Architecture::AMPERE);
+  EXPECT_EQ(gpu_architecture("NVIDIA H100 80GB HBM3"), Architecture::HOPPER);
+  EXPECT_EQ(gpu_architecture("gh200"), Architecture::HOPPER);
+  EXPECT_EQ(gpu_architecture("NVIDIA H200"), Architecture::HOPPER);
+  EXPECT_EQ(gpu_architecture("NVIDIA B200"), Architecture::BLACKWELL);
+  EXPECT_EQ(gpu_architecture("NVIDIA GeForce RTX 5090"), Architecture::CARD);
+  EXPECT_EQ(gpu_architecture("NVIDIA GeForce RTX 4090"), Architecture::CARD);
+  EXPECT_EQ(gpu_architecture(""), Architecture::CARD);
 }
 
 }  // namespace

@@ -70,7 +70,7 @@ KernelText triton() {
 Lowering lowering_of(const KernelText& kernel) {
   return [kernel](const Node& node, Emitter& out) {
     if (node.op != &kCall) return false;
-    kernels::write_instead(node, out, [&](std::span<const Tensor> in) {
+    kernels::emit_replacement(node, out, [&](std::span<const Tensor> in) {
       return custom_call({in.begin(), in.end()}, node.results,
                          {.target = "not of this device",
                           .config = "\"\"",
@@ -106,7 +106,7 @@ TEST_F(Interpreters, RunKernelsWithinPrograms) {
   }
 }
 
-TEST_F(Interpreters, TellTheProgramWhatIsWrong) {
+TEST_F(Interpreters, ReportErrorsToTheProgram) {
   KernelText kernel = mosaic();
   kernel.text = replaced(kernel.text, "(%i, %0) : (i32, i32)", "(%0, %0) : (i32, i32)");
   EXPECT_THAT([&] { run(kernel); }, ThrowsMessage<Error>(HasSubstr("written a second time")));

@@ -431,7 +431,7 @@ TEST(MosaicInterpreter, WantsOperandsThatFit) {
               ThrowsMessage<Error>(HasSubstr("3 operands and 2 results")));
 }
 
-TEST(MosaicInterpreter, ReadsNothingBehindAnArraysEnd) {
+TEST(MosaicInterpreter, ReadsNothingBeyondAnArray) {
   // 28 of 32 queries: rows beyond are NaN inside, and do not reach the result.
   std::vector<Array> x = flash_operands();
   x[1] = normal({2, 28, 8}, 4);
@@ -444,7 +444,7 @@ TEST(MosaicInterpreter, ReadsNothingBehindAnArraysEnd) {
   EXPECT_TRUE(std::isinf(largest(run_mosaic(flash(), x, results)[0])));
 }
 
-TEST(MosaicInterpreter, IsNotBroughtDownByAnyText) {
+TEST(MosaicInterpreter, DoesNotCrashOnAnyText) {
   const std::string& text = flash();
   for (size_t length = 0; length + 1 < text.size(); length += 101) {
     EXPECT_THROW(run_flash(text.substr(0, length)), Error) << length;

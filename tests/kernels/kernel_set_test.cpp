@@ -93,7 +93,7 @@ TEST(KernelSet, OfTpusAndGpusIsALoweringAlone) {
   }
 }
 
-TEST(KernelSet, HasNoKernelsThatAreNotWanted) {
+TEST(KernelSet, HasNoDisabledKernels) {
   const KernelSet set = for_target({.platform = "cpu"}, {.use = false});
   EXPECT_FALSE(set.lowering);
   EXPECT_THAT(text_with(set), Not(HasSubstr("kinema.")));
@@ -122,7 +122,7 @@ std::string text_with_attention(const KernelSet& set, DType dtype) {
   return emit(graph, ys, options);
 }
 
-TEST(KernelSet, WritesDownWhatCameOfAttention) {
+TEST(KernelSet, RecordsTheKernelOfEachAttention) {
   const auto kernel = [](const Target& target, const KernelOptions& options, DType dtype) {
     const auto attention = std::make_shared<AttentionRecord>();
     KernelSet set = for_target(target, options);
@@ -141,7 +141,7 @@ TEST(KernelSet, WritesDownWhatCameOfAttention) {
   EXPECT_EQ(kernel({.platform = "metal"}, {}, DType::BF16), "blockwise");
 }
 
-TEST(KernelSet, LeavesFlagsThatAreGiven) {
+TEST(KernelSet, KeepsGivenFlags) {
   const KernelSet set{.flags = {{"xla_cpu_max_isa", "AVX2"}, {"xla_other", true}}};
   const pjrt::CompileOptions options = set.with_flags({.flags = {{"xla_cpu_max_isa", "SSE4_2"}}});
   EXPECT_EQ(options.flags.at("xla_cpu_max_isa"), pjrt::FlagValue("SSE4_2"));

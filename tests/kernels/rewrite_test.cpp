@@ -33,7 +33,7 @@ EmitOptions replacing(const std::function<std::vector<Tensor>(std::span<const Te
     if (node.op != &kCall) {
       return false;
     }
-    write_instead(node, out, build);
+    emit_replacement(node, out, build);
     return true;
   };
   return options;
@@ -66,7 +66,7 @@ TEST(WriteInstead, ShowsItsNodesToTheLowering) {
     if (node.op != &kCall) {
       return false;
     }
-    write_instead(node, out, [](std::span<const Tensor> in) -> std::vector<Tensor> {
+    emit_replacement(node, out, [](std::span<const Tensor> in) -> std::vector<Tensor> {
       return custom_call({in[0]}, {kShape, kShape}, {.target = "kernel", .config = "\"\""});
     });
     return true;

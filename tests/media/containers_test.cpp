@@ -42,7 +42,7 @@ std::vector<int64_t> steps(const Video& video) {
   return out;
 }
 
-TEST(Containers, HoldTheSameFramesWhateverTheyAre) {
+TEST(Containers, HaveTheSameFramesInAnyFormat) {
   const io::Scratch scratch;
   write_steps(scratch / "a.mp4", 9, 16);
   const Video expected = read_video(scratch / "a.mp4");
@@ -60,7 +60,7 @@ TEST(Containers, HoldTheSameFramesWhateverTheyAre) {
   }
 }
 
-TEST(Containers, OfMatroskaThatWereCutOffAreNamed) {
+TEST(Containers, NamesTruncatedMatroska) {
   const io::Scratch scratch;
   write_steps(scratch / "a.mp4", 9, 16);
   io::remux(scratch / "a.mp4", scratch / "a.mkv");
@@ -89,7 +89,7 @@ TEST(Containers, WithSoundAloneAreNamed) {
               ThrowsMessage<Error>(HasSubstr("sound.avi has no video stream")));
 }
 
-TEST(Containers, ThatNameOtherFilesReachNone) {
+TEST(Containers, CannotReferToOtherFiles) {
   const io::Scratch scratch;
   write_steps(scratch / "a.mp4", 3, 16);
   io::write_file(scratch / "list.mp4",

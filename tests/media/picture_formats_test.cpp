@@ -43,7 +43,7 @@ ImageSize measured(const fs::path& path) {
   return measure_image(file.bytes(), file.path());
 }
 
-TEST(Background, IsAWordOrAColour) {
+TEST(Background, IsANameOrAColour) {
   EXPECT_EQ(read_background("white"), Background{});
   EXPECT_EQ(read_background("#20c0Ff").rgb, (std::array<uint8_t, 3>{0x20, 0xc0, 0xff}));
   EXPECT_TRUE(read_background("drop").drop);
@@ -136,9 +136,10 @@ TEST(Picture, SaysWhatItIsThatCannotBeRead) {
                                                  "ftypheic\0\0\0\0mif1heic",
                                                  24));
   io::write_file(scratch / "a.jxl", std::string("\xff\x0a\0\0", 4));
-  EXPECT_THAT([&] { read_image(scratch / "a.heic"); },
-              ThrowsMessage<Error>(HasSubstr("a.heic is a HEIC picture, expected a picture that kinema "
-                                             "reads\n  save it as PNG")));
+  EXPECT_THAT(
+      [&] { read_image(scratch / "a.heic"); },
+      ThrowsMessage<Error>(HasSubstr("a.heic is a HEIC picture, expected a picture that kinema "
+                                     "reads\n  save it as PNG")));
   EXPECT_THAT([&] { read_image(scratch / "a.jxl"); },
               ThrowsMessage<Error>(HasSubstr("is a JPEG XL picture")));
   // A JP2 box and a codestream (ISO/IEC 15444-1), and an archive under a picture's name.
@@ -147,8 +148,9 @@ TEST(Picture, SaysWhatItIsThatCannotBeRead) {
   io::write_file(scratch / "c.png", std::string("PK\x03\x04\x14\0", 6));
   for (const auto& [name, what] : {std::pair("a.png", "is a JPEG 2000 picture"),
                                    {"b.png", "is a JPEG 2000 picture"},
-                                   {"c.png", "is a ZIP archive, expected a picture that kinema "
-                                             "reads\n  unpack it"}}) {
+                                   {"c.png",
+                                    "is a ZIP archive, expected a picture that kinema "
+                                    "reads\n  unpack it"}}) {
     EXPECT_THAT([&] { read_image(scratch / name); }, ThrowsMessage<Error>(HasSubstr(what)));
     EXPECT_THAT([&] { measured(scratch / name); }, ThrowsMessage<Error>(HasSubstr(what)));
   }

@@ -324,7 +324,7 @@ TEST(Image, RefusesWhatIsCutOffAnywhere) {
 }
 
 // The stored corners are red, green / blue, white; the expected ones are from PIL's exif_transpose.
-TEST(Image, StandsUprightAsExifSays) {
+TEST(Image, IsRotatedByExif) {
   const std::filesystem::path folder =
       std::filesystem::path(KINEMA_SOURCE_DIR) / "tests" / "golden" / "images";
   const HostArray transposed = read_image(folder / "orientation_5.jpg");
@@ -336,7 +336,7 @@ TEST(Image, StandsUprightAsExifSays) {
 }
 
 // The same in a PNG, in a chunk between its header (33 bytes) and its pixels.
-TEST(Image, StandsUprightAsAChunkOfAPngSays) {
+TEST(Image, IsRotatedByAPngChunk) {
   const io::Scratch scratch;
   HostArray image(Shape{DType::U8, {2, 3, 3}});
   for (size_t i = 0; i < image.bytes.size(); ++i) {
@@ -476,7 +476,7 @@ TEST(Gif, ManyColoursAreCutWhereTheyAreMany) {
   EXPECT_LE(sum / static_cast<double>(a.size()), 20);
 }
 
-TEST(Gif, RefusesWhatIsNoVideo) {
+TEST(Gif, RefusesOtherFiles) {
   EXPECT_THAT(
       [] {
         encode_gif(HostArray(Shape{DType::U8, {2, 4, 4, 4}}));

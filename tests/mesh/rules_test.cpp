@@ -78,7 +78,7 @@ TEST(AxisRules, RefuseANameThatATensorHasTwice) {
       ThrowsMessage<Error>("[mesh] a tensor has the logical axis `embed` twice"));
 }
 
-TEST(AxisRules, AreRefusedWhereTheyAreNoPairs) {
+TEST(AxisRules, AreRefusedIfTheyAreNotPairs) {
   for (const char* bad : {R"({"a": "x"})", R"([["a"]])", R"([[1, "x"]])", R"([["a", 2]])",
                           R"([["a", ["x", 2]]])", R"([["a", ["x", "x"]]])", R"(["a"])"}) {
     SCOPED_TRACE(bad);
@@ -108,7 +108,7 @@ TEST(AxisRules, ForAttentionFollowRulesThatPutTheSequenceOnFsdp) {
               ElementsAre("fsdp"));
 }
 
-TEST(AxisRules, WithTokensOnFsdpMoveItFromSamplesToWhereverContextSplitsAnActivation) {
+TEST(AxisRules, WithTokensOnFsdpMoveFsdpFromSamplesToContext) {
   for (const bool uniform : {true, false}) {
     const AxisRules of = defaults().for_attention("flash", uniform);
     const AxisRules moved = of.with_tokens_on_fsdp();

@@ -69,7 +69,7 @@ TEST(AlongGrid, TriesOtherChoicesWhereTheFirstLeavesNone) {
   EXPECT_THAT(std::vector(ids.begin(), ids.begin() + 4), ElementsAre(0, 4, 8, 12));
 }
 
-TEST(AlongGrid, HasNothingWhereNoWholeAxesFitOrThereIsNoGrid) {
+TEST(AlongGrid, IsEmptyIfNoCompleteAxesFitOrWithoutAGrid) {
   EXPECT_THAT(along({4, 4}, {2, 8}), IsEmpty());
   std::vector<GridPlace> broken = grid({2, 2});
   broken[3].coordinates = {0, 0};

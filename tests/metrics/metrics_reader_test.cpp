@@ -44,7 +44,7 @@ TEST(MetricsReader, FollowsWhatIsWritten) {
   EXPECT_EQ(row.tflops_per_second, 0.4);
 }
 
-TEST(MetricsReader, WaitsForTheEndOfALineAndPassesOverWhatIsNoRow) {
+TEST(MetricsReader, WaitsForCompleteLinesAndSkipsInvalidOnes) {
   const io::Scratch scratch;
   std::ofstream out(scratch / "metrics.jsonl");
   out << "null\n[1]\n{\"step\": \"x\"}\n{\"step\": 1e300}\n\xff\n{\"step\": 3, \"learning/l"
@@ -61,7 +61,7 @@ TEST(MetricsReader, WaitsForTheEndOfALineAndPassesOverWhatIsNoRow) {
   EXPECT_EQ(reader.rows()[0].nonfinite, "blocks.1");
 }
 
-TEST(MetricsReader, BeginsAnewWhenAResumedRunWritesTheFileAnew) {
+TEST(MetricsReader, RestartsWhenAResumedRunRewritesTheFile) {
   const io::Scratch scratch;
   MetricsReader reader(scratch / "metrics.jsonl");
   {

@@ -120,7 +120,7 @@ TEST(Metrics, KeepRowsOfOtherRunsInTheSameFile) {
   EXPECT_THAT(read_losses(file, "first").losses, ElementsAre(1.0, 3.0));
 }
 
-TEST(Metrics, DoNotWriteOverAFileOfSomethingElse) {
+TEST(Metrics, DoNotOverwriteOtherFiles) {
   const io::Scratch scratch;
   const std::filesystem::path file = scratch / "thesis.txt";
   std::ofstream(file) << "my thesis\nline 2\n";
@@ -130,7 +130,7 @@ TEST(Metrics, DoNotWriteOverAFileOfSomethingElse) {
   EXPECT_EQ(text_of(file), "my thesis\nline 2\n");
 }
 
-TEST(Metrics, SayWhereAStepWasNotFinite) {
+TEST(Metrics, RecordNonFiniteSteps) {
   const io::Scratch scratch;
   MetricsFile metrics(scratch / "metrics.jsonl", "run", 0);
   training::StepRecord bad = record(0, std::numeric_limits<double>::quiet_NaN());

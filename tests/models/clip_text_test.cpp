@@ -224,7 +224,7 @@ TEST(ClipText, BothFormsNameTheSameTensors) {
   EXPECT_THAT(unrolled, ::testing::Contains("encoder.layers.2.mlp.fc2.bias"));
 }
 
-TEST(ClipText, WhatCannotBeIsRefused) {
+TEST(ClipText, InvalidSizesAreRefused) {
   const auto with = [](const auto& change) {
     TextConfig config = tiny();
     change(config);

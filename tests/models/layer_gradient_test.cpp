@@ -105,7 +105,7 @@ TEST(LayerGradients, OfModulationAndRotation) {
           "rotation behind tokens that are not turned", {random_f64({1, 8, 2, 6})},
           [](const nn::Params&) -> Layer {
             return [](auto x) {
-              return nn::rotate(x[0], nn::rope_of_axes(x[0].graph(), {1, 2, 3}, {2, 2, 2}, 2));
+              return nn::rotate(x[0], nn::rope_per_axis(x[0].graph(), {1, 2, 3}, {2, 2, 2}, 2));
             };
           }),
   });
@@ -117,7 +117,7 @@ const flux::TransformerConfig kFlux{
 flux::Conditioning conditioning(Tensor temb, int64_t text) {
   flux::Conditioning out;
   out.temb = temb;
-  out.rope = nn::rope_of_axes(temb.graph(), {1, 1, 3}, kFlux.axes_dims_rope, text);
+  out.rope = nn::rope_per_axis(temb.graph(), {1, 1, 3}, kFlux.axes_dims_rope, text);
   out.attention.precision = kExact;
   return out;
 }
@@ -150,7 +150,7 @@ TEST(LayerGradients, OfTheUNetsTransformerBlock) {
       [config](const nn::Params& params) -> Layer {
         const auto block = std::make_shared<unet::TransformerBlock>(params, 6, 2, config);
         return [=](auto x) {
-          unet::TransformerGiven given;
+          unet::TransformerOptions given;
           given.self_attention.precision = kExact;
           given.cross_attention.precision = kExact;
           return (*block)(x[0], block->text_keys(x[1], kExact), given);

@@ -69,7 +69,7 @@ class T5Reference : public ::testing::Test {
   }
 
   /// "hidden" and taps; `change` modifies the inputs.
-  Values encode(const std::string& ids, const EncoderOptions& options, bool looked_at = false,
+  Values encode(const std::string& ids, const EncoderOptions& options, bool has_tap = false,
                 bool masked = false) const {
     const auto specs = parameters(config_, options);
     Graph graph;
@@ -81,7 +81,7 @@ class T5Reference : public ::testing::Test {
       given.push_back(want(ids));  // padding has id 0
       in.mask = graph.input(given[1].shape);
     }
-    if (looked_at) {
+    if (has_tap) {
       in.tap = [&](const std::string& name, Tensor value) { outputs.emplace_back(name, value); };
     }
     const Tensor hidden = encoder(params, config_, options, in);
@@ -93,7 +93,7 @@ class T5Reference : public ::testing::Test {
 TEST_F(T5Reference, EveryValueIsTheReferencesInBothForms) {
   EXPECT_TRUE(config_.shared_relative_bias);
   const Values values = encode("short.ids", {.precision = Precision::HIGHEST, .scan_layers = false},
-                               /*looked_at=*/true);
+                               /*has_tap=*/true);
   EXPECT_LT(text_difference(values.at("hidden"), want("short.hidden")), kLimit);
   for (const char* tap : {"block0", "block1", "position_bias"}) {
     EXPECT_LT(text_difference(values.at(tap), want(std::string("tap.short.") + tap)), kLimit)

@@ -94,7 +94,7 @@ struct Form {
 
 class ConvertForm : public testing::TestWithParam<Form> {};
 
-TEST_P(ConvertForm, GoesThroughEveryFormatAndBackToTheBit) {
+TEST_P(ConvertForm, RoundTripsThroughEveryFormatBitForBit) {
   const Form& form = GetParam();
   wan::TransformerConfig config = weights::smallest_config(form.image_tokens, form.position);
   config.in_channels = form.in_channels;
@@ -158,7 +158,7 @@ TEST_F(Convert, LargeTransformersAreCutIntoShards) {
   expect_values(at("shards"), values_);
 }
 
-TEST_F(Convert, TellsHowFarItIs) {
+TEST_F(Convert, ReportsProgress) {
   std::vector<int64_t> done;
   convert_transformer(at("diffusers"), at("copy"), {.progress = [&](int64_t at, int64_t total) {
                         EXPECT_EQ(total, static_cast<int64_t>(values_.size()));
@@ -168,7 +168,7 @@ TEST_F(Convert, TellsHowFarItIs) {
   EXPECT_TRUE(std::ranges::is_sorted(done));
 }
 
-TEST_F(Convert, RefusesWhatCouldNotBeReadBack) {
+TEST_F(Convert, RefusesOutputThatCannotBeReadBack) {
   wan::TransformerConfig narrow = one_head();
   narrow.attention_head_dim = 32;
   narrow.num_attention_heads = 4;
@@ -212,7 +212,7 @@ double distance(const weights::Checkpoint& found, const std::string& key, const 
   return worst;
 }
 
-TEST_F(Convert, NarrowFormatsKeepTheBlocksWeightsAsCodes) {
+TEST_F(Convert, QuantizedFormatsStoreTheBlocksWeightsAsCodes) {
   struct Example {
     Format format;
     const char* name;
@@ -294,7 +294,7 @@ TEST(ConvertFamilies, NarrowFormatsHoldAsCodesWhatIsStoredNarrow) {
 }
 
 // Files in original names would be read as another network: they do not tell these sizes.
-TEST(ConvertFamilies, WhatAFileAloneDoesNotTellIsRefusedOrBesideIt) {
+TEST(ConvertFamilies, AnAmbiguousFileNeedsItsConfig) {
   const io::Scratch scratch;
   io::Json two_heads = io::Json::read(io::golden("sdxl/unet/config.json"));
   two_heads.set("block_out_channels", io::Json::array({64, 64, 64}));
@@ -332,7 +332,7 @@ TEST(ConvertFamilies, WhatAFileAloneDoesNotTellIsRefusedOrBesideIt) {
   }
 }
 
-TEST_F(Convert, WhatIsNotFiniteIsStoredAsNoCodesAndSeenInThem) {
+TEST_F(Convert, NonFiniteWeightsAreRefusedAsFloatsAndAsCodes) {
   Values values = values_;
   values.at("blocks.1.attn1.to_q.weight").as<float>()[3] = NAN;
   save(at("nan"), one_head(), values);
@@ -362,7 +362,7 @@ TEST_F(Convert, WhatIsNotFiniteIsStoredAsNoCodesAndSeenInThem) {
 }
 
 // diffusers and ComfyUI decode narrow types only in linear layers.
-TEST_F(Convert, OfAGgufFileMatricesAloneAreNarrow) {
+TEST_F(Convert, OnlyMatricesOfAGgufFileAreQuantized) {
   convert_transformer(at("diffusers"), at("n.gguf"), {.to = Format::GGUF, .dtype = DType::BF16});
   const io::GgufFile file = io::GgufFile::open(at("n.gguf"));
   ASSERT_EQ(file.tensors().size(), values_.size());
@@ -380,7 +380,7 @@ TEST_F(Convert, OfAGgufFileMatricesAloneAreNarrow) {
       ThrowsMessage<Error>(HasSubstr("infinite in float16")));
 }
 
-TEST_F(Convert, NothingIsLeftOfAFailure) {
+TEST_F(Convert, AFailureLeavesNoFiles) {
   Values values = values_;
   values.at("proj_out.weight").as<float>()[3] = 1e30F;
   save(at("large"), one_head(), values);

@@ -52,7 +52,7 @@ TEST(Networks, AreEqualWhereTheirConfigurationsAre) {
   EXPECT_EQ(from_config(network_of(tiny(true))->config()), network_of(tiny(true)));
 }
 
-TEST(Networks, SayWhatTheyTake) {
+TEST(Networks, DescribeTheirInputs) {
   const Sizes text = network_of(tiny()).sizes();
   EXPECT_EQ(text.condition_channels(), 0);
   EXPECT_EQ(text.text_tokens, 0) << "any number";
@@ -72,7 +72,7 @@ TEST(Networks, SayWhatTheyTake) {
 }
 
 /// Reused values have the declared shapes.
-TEST(Networks, MakeTheValuesThatTheySay) {
+TEST(Networks, ReturnTheDeclaredValues) {
   const Network network = network_of(tiny(true));
   const Sizes& sizes = network.sizes();
   const nn::ModelOptions options;
@@ -128,7 +128,7 @@ TEST(Networks, AreReadFromFolders) {
                   "`UNet`, expected WanTransformer3DModel or FluxTransformer2DModel or ")));
 }
 
-TEST(Networks, RefuseWhatTheirConfigurationsSayBeside) {
+TEST(Networks, RefuseUnsupportedOptionsOfTheirConfigurations) {
   io::Json flux = open(io::golden("flux_dev/transformer"))->config();
   flux.set("quantization_config", io::Json::object({{"quant_method", "bitsandbytes"}}));
   EXPECT_THAT([&] { from_config(flux); },

@@ -139,7 +139,7 @@ kernels::FlashBlockSizes blocks(int64_t queries, int64_t keys) {
 
 class Attention : public pjrt::CpuTest {};
 
-TEST_F(Attention, InBlocksEqualsTheScoresWrittenOut) {
+TEST_F(Attention, InBlocksEqualsDotProductAttention) {
   const auto flash = [](kernels::FlashBlockSizes sizes, double scale = 0.3) {
     return AttentionOptions{.kind = AttentionKind::FLASH, .scale = scale, .blocks = sizes};
   };
@@ -222,9 +222,9 @@ int64_t along_sequence(const MeshCase& mesh) {
   return device_groups(mesh.mesh, mesh.axes.sequence).size();
 }
 
-std::vector<AttentionOptions> every_kind(const MeshCase& mesh, bool whole_keys) {
+std::vector<AttentionOptions> every_kind(const MeshCase& mesh, bool replicated_keys) {
   AttentionOptions plain{
-      .scale = 0.3, .axes = mesh.axes, .whole_keys = whole_keys, .blocks = blocks(4, 3)};
+      .scale = 0.3, .axes = mesh.axes, .replicated_keys = replicated_keys, .blocks = blocks(4, 3)};
   std::vector<AttentionOptions> all;
   for (const AttentionKind kind : {AttentionKind::DOT_PRODUCT, AttentionKind::FLASH,
                                    AttentionKind::RING, AttentionKind::ULYSSES}) {
@@ -245,8 +245,9 @@ std::vector<AttentionOptions> every_kind(const MeshCase& mesh, bool whole_keys) 
 
 class OnDevices : public pjrt::CpuTest, public testing::WithParamInterface<DType> {
  protected:
-  static void expect_all_plain(const Sizes& sizes, const MeshCase& mesh, bool whole_keys = false) {
-    expect_plain(sizes, GetParam(), every_kind(mesh, whole_keys), mesh.mesh);
+  static void expect_all_plain(const Sizes& sizes, const MeshCase& mesh,
+                               bool replicated_keys = false) {
+    expect_plain(sizes, GetParam(), every_kind(mesh, replicated_keys), mesh.mesh);
   }
 };
 
@@ -287,7 +288,7 @@ TEST_P(OnDevices, TwoAxesShareTheSequence) {
 }
 
 // Lengths that a kernel without odd lengths (cuDNN's) would refuse.
-TEST_P(OnDevices, AnyNumberOfTokensLiesOnAnyNumberOfDevices) {
+TEST_P(OnDevices, AnyNumberOfTokensIsShardedOverAnyNumberOfDevices) {
   for (const int64_t devices : {3, 5}) {
     for (const int64_t tokens : {1, 7}) {
       expect_all_plain({1, tokens, tokens, 2, 8}, mesh_of({{"data", 1}, {"context", devices}}));
@@ -359,12 +360,13 @@ TEST_F(Attention, InBlocksTakesMemoryOfTheLengthNotOfItsSquare) {
 }
 
 TEST(AttentionChoice, ShortSequencesTakeThePlainKind) {
-  const auto uses_blocks = [](AttentionKind kind, int64_t min_length, bool whole_keys = false) {
+  const auto uses_blocks = [](AttentionKind kind, int64_t min_length,
+                              bool replicated_keys = false) {
     Graph graph;
     const Tensor q = graph.input({DType::F32, {1, 16, 2, 8}});
     const Tensor k = graph.input({DType::F32, {1, 8, 2, 8}});
-    const std::vector<Tensor> y{
-        attention(q, k, k, {.kind = kind, .whole_keys = whole_keys, .min_length = min_length})};
+    const std::vector<Tensor> y{attention(
+        q, k, k, {.kind = kind, .replicated_keys = replicated_keys, .min_length = min_length})};
     return count_of(graph, y, "flash_attention") > 0;
   };
   EXPECT_TRUE(uses_blocks(AttentionKind::FLASH, 8));
@@ -374,7 +376,7 @@ TEST(AttentionChoice, ShortSequencesTakeThePlainKind) {
   EXPECT_FALSE(uses_blocks(AttentionKind::RING, 9, true));
 }
 
-TEST(AttentionChoice, UlyssesComputesNoHeadsThatAreNotThere) {
+TEST(AttentionChoice, UlyssesComputesNoMissingHeads) {
   const auto part_of = [](int64_t heads, int64_t context, int64_t tensor) {
     Graph graph;
     const Tensor q = graph.input({DType::F32, {1, 64, heads, 8}});
@@ -395,7 +397,7 @@ TEST(AttentionChoice, UlyssesComputesNoHeadsThatAreNotThere) {
   EXPECT_EQ(part_of(3, 4, 1), "forward [1,16,3,8] x 64 f32");
 }
 
-TEST(AttentionChoice, NamesOfKernelsStandForTheirKind) {
+TEST(AttentionChoice, NamesOfKernelsSelectTheirKind) {
   EXPECT_EQ(attention_kind("tokamax_ring"), AttentionKind::RING);
   EXPECT_EQ(attention_kind("ulysses_custom_fixed_m"), AttentionKind::ULYSSES);
   EXPECT_THAT([] { attention_kind("rings"); }, ThrowsMessage<Error>(HasSubstr("`rings`")));

@@ -114,7 +114,7 @@ TEST_F(NnTest, AttentionEqualsTheSumWrittenOut) {
 }
 
 // Params::low_rank opens the parameters; a Binder that has them adds their product.
-TEST_F(NnTest, LinearAddsWhatIsOfLowRank) {
+TEST_F(NnTest, LinearAddsTheLowRankProduct) {
   SpecCollector collector([](const std::string&) { return DType::F32; }, {{"proj", 3}});
   const Linear recorded(Params(collector, "proj"), 5, 4, {.out_axis = "mlp", .in_axis = "embed"});
   const std::vector<ParamSpec> specs = collector.take();

@@ -53,7 +53,7 @@ TEST(Calibration, IsReadAsQwixWritesIt) {
   EXPECT_TRUE(calibration("rms,9").clips());
 }
 
-TEST(Calibration, NamesWhatCannotBeUsed) {
+TEST(Calibration, NamesUnsupportedMethods) {
   EXPECT_THAT([] { calibration("minmax"); }, ThrowsMessage<Error>(HasSubstr("zero points")));
   EXPECT_THAT([] { calibration("minmax,0.9"); }, ThrowsMessage<Error>(HasSubstr("zero points")));
   EXPECT_THAT([] { calibration("fixed,-1,2"); }, ThrowsMessage<Error>(HasSubstr("zero points")));
@@ -121,7 +121,7 @@ class EveryMode : public testing::TestWithParam<Quantization::Mode> {};
 
 // The same formulas as products of floats with the decoded values. Sums of eight products and
 // factors in two orders: 2^-24 of the largest, times their number.
-TEST_P(EveryMode, IsTheProductOfWhatTheCodesStandFor) {
+TEST_P(EveryMode, IsTheProductOfTheDequantizedCodes) {
   Pair p;
   const QuantizedProduct how = Quantization{.mode = GetParam()}.product();
   const std::vector<int64_t> axes =
@@ -168,7 +168,7 @@ TEST_P(EveryMode, IsNearTheProductOfTheFloats) {
   EXPECT_GT(difference, 1e-4) << "nothing was rounded";
 }
 
-TEST_P(EveryMode, WritesNarrowProducts) {
+TEST_P(EveryMode, EmitsQuantizedProducts) {
   Pair p;
   const bool full = GetParam() == Quantization::Mode::FP8_FULL;
   const Tensor y = quantized_dot(p.a, p.b, p.dims, Quantization{.mode = GetParam()}.product(),

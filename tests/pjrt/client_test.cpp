@@ -23,7 +23,7 @@ using ClientTest = CpuTest;
 using BufferTest = CpuTest;
 using TopologyTest = CpuTest;
 
-TEST_F(ClientTest, TellsPlatformAndVersions) {
+TEST_F(ClientTest, ReportsPlatformAndVersions) {
   const Client client = cpu_client();
 
   EXPECT_EQ(client.platform_name(), "cpu");
@@ -33,7 +33,7 @@ TEST_F(ClientTest, TellsPlatformAndVersions) {
               testing::MatchesRegex("[0-9]+\\.[0-9]+\\.[0-9]+"));
 }
 
-TEST_F(ClientTest, OpensAsManyDevicesAsAsked) {
+TEST_F(ClientTest, OpensTheRequestedNumberOfDevices) {
   const Client client = cpu_client(4);
 
   ASSERT_EQ(client.devices().size(), 4u);
@@ -88,7 +88,7 @@ TEST_F(BufferTest, HoldsScalarsAndEmptyArrays) {
   EXPECT_TRUE(empty.to_host().bytes.empty());
 }
 
-TEST_F(BufferTest, TakesAnArrayOverAndKeepsItUntilTheCopyIsDone) {
+TEST_F(BufferTest, OwnsAMovedArrayUntilTheCopyIsDone) {
   const Client client = cpu_client();
   HostArray array(Shape{DType::S32, {1 << 20}});  // large enough for the plugin to copy later
   const std::span<int32_t> values = array.as<int32_t>();
@@ -147,7 +147,7 @@ TEST_F(BufferTest, RefusesBytesThatDoNotFillTheShape) {
               ThrowsMessage<Error>("[pjrt] f32[2] has 8 bytes but is to be copied into 4"));
 }
 
-TEST_F(BufferTest, CallsBackWhenItsValuesAreThere) {
+TEST_F(BufferTest, CallsBackWhenItsValuesAreReady) {
   const Client client = cpu_client();
   const Buffer buffer = client.to_device(HostArray(Shape{DType::F32, {2}}));
   std::mutex mutex;

@@ -44,7 +44,7 @@ TEST(CompileOptions, WritesFlagsInTheOrderOfTheirNames) {
   EXPECT_THAT(bytes, HasSubstr(flags));
 }
 
-TEST(CompileOptions, AskForShardyWhereThereIsSomethingToPartition) {
+TEST(CompileOptions, RequestShardyForSeveralPartitions) {
   const std::string field = "\x98\x01\x01";  // 19
   EXPECT_THAT(CompileOptions{}.serialize(), ::testing::Not(HasSubstr(field)));
   EXPECT_THAT((CompileOptions{.partitions = 2}).serialize(), HasSubstr(field));

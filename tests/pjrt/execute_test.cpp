@@ -242,7 +242,7 @@ TEST_F(Compile, LoadsASerializedProgramInAnotherClient) {
   EXPECT_THAT(add_one.output_shapes(), ElementsAre(Shape{DType::F32, {3}}));
 }
 
-TEST_F(Compile, RefusesSerializedBytesThatAreNone) {
+TEST_F(Compile, RefusesBytesThatAreNoExecutable) {
   const Client client = cpu_client();
 
   EXPECT_THROW(client.load("no executable"), Error);

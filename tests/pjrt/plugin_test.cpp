@@ -83,7 +83,7 @@ TEST(Plugin, ReportsAFailedStartAgainOnTheSecondLoad) {
   EXPECT_EQ(live_errors("failing_start"), 0);
 }
 
-TEST(Call, FreesTheErrorAndTellsItsCodeAndText) {
+TEST(Call, FreesTheErrorAndReportsItsCodeAndText) {
   const Plugin& plugin = Plugin::load(fake("sound"));
 
   EXPECT_THAT(
@@ -100,7 +100,7 @@ TEST(Call, RefusesAFunctionThatThePluginLeavesOut) {
                                    "plugin (PJRT 0.81)"));
 }
 
-TEST(Call, DoesNotReadBehindTheEndOfAnOlderTable) {
+TEST(Call, DoesNotReadBeyondAnOlderTable) {
   const Plugin& plugin = Plugin::load(fake("older_table"));
 
   EXPECT_THAT([&] { KINEMA_PJRT(plugin.api(), Executable_GetCompiledMemoryStats); },

@@ -17,7 +17,7 @@ const Plugin& fake(const std::string& kind) {
 }
 
 TEST(Profiler, GivesWhatThePluginRecorded) {
-  ASSERT_TRUE(Profiler::is_offered(fake("profiling")));
+  ASSERT_TRUE(Profiler::is_available(fake("profiling")));
   Profiler profiler(fake("profiling"));
   EXPECT_THAT(profiler.stop(), HasSubstr("blocks.0/attn1/to_q/dot"));
   EXPECT_THAT([&] { profiler.stop(); }, ThrowsMessage<Error>(HasSubstr("stopped before")));
@@ -39,7 +39,7 @@ TEST(Profiler, RefusesATableThatEndsTooEarly) {
 }
 
 TEST(Profiler, IsNotOfferedByEveryPlugin) {
-  EXPECT_FALSE(Profiler::is_offered(fake("sound")));
+  EXPECT_FALSE(Profiler::is_available(fake("sound")));
   EXPECT_THAT([] { Profiler profiler(fake("sound")); },
               ThrowsMessage<Error>(HasSubstr("has no profiler")));
 }

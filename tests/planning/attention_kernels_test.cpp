@@ -13,7 +13,7 @@
 #include "kinema/graph/ops.h"
 #include "kinema/kernels/collecting.h"
 #include "kinema/kernels/kernel_set.h"
-#include "kinema/kernels/tpu/tile_trials.h"
+#include "kinema/kernels/tpu/tile_candidates.h"
 #include "kinema/nn/flash_attention.h"
 #include "kinema/planning/compile_job.h"
 #include "kinema/planning/kernel_cycles.h"
@@ -127,7 +127,7 @@ TEST_F(TpuKernels, StaticCyclesGrowWithTheWork) {
                                       .result = DType::BF16};
     const Target target = parse_target("v6e:2x2");
     const auto trials =
-        kernels::tile_trials(call, kernels::FlashPass::FORWARD, target.chip.kind, false);
+        kernels::tile_candidates(call, kernels::FlashPass::FORWARD, target.chip.kind, false);
     return kernel_cycles(trials.front(),
                          {.target = target, .plugin = plugin_, .program = KINEMA_PROGRAM})
         .cycles;

@@ -37,20 +37,20 @@ class ChildProcess : public ::testing::Test {
                    ::testing::UnitTest::GetInstance()->current_test_info()->name());
 };
 
-TEST_F(ChildProcess, TellsStatusAndWhatWasPrinted) {
+TEST_F(ChildProcess, ReportsStatusAndOutput) {
   const ChildStatus status = shell("echo out; echo err >&2; exit 3");
   EXPECT_EQ(status.exit_code, 3);
   EXPECT_EQ(status.signal, 0);
   EXPECT_EQ(printed(), "out\nerr\n");
 }
 
-TEST_F(ChildProcess, TellsASignal) {
+TEST_F(ChildProcess, ReportsASignal) {
   const ChildStatus status = shell("kill -ABRT $$");
   EXPECT_EQ(status.exit_code, -1);
   EXPECT_EQ(status.signal, 6);
 }
 
-TEST_F(ChildProcess, IsEndedWhenItKeepsMoreMemoryThanItMay) {
+TEST_F(ChildProcess, IsKilledAboveItsMemoryLimit) {
   // Even a shell needs more than a page.
   const ChildStatus status = shell("while :; do :; done", 4096);
   EXPECT_TRUE(status.too_large);

@@ -76,7 +76,7 @@ TEST(CompilerError, SaysThatAFlagOfTheEnvironmentIsUnknown) {
               AllOf(HasSubstr("xla_colour"), HasSubstr("LIBTPU_INIT_ARGS")));
 }
 
-TEST(CompilerError, TurnsAnAbortIntoItsOwnLastWords) {
+TEST(CompilerError, ReportsTheLastLinesOfAnAbort) {
   const std::string log =
       "I1121 20:00:14.893711   20816 compiler.cc:289] compiling\n"
       "F1121 20:00:15.000000   20816 layout.cc:12] Check failed: rank > 0 (0 vs. 1)\n"

@@ -42,7 +42,7 @@ TEST(ExpectedTime, OfATpuIsTheCompilersCyclesAtTheClockOfThePeak) {
   EXPECT_EQ(time.waiting_seconds, 0);
 }
 
-TEST(ExpectedTime, OfWhatOnlyMovesBytesIsBoundByTheMemory) {
+TEST(ExpectedTime, OfCopiesIsBoundByMemoryBandwidth) {
   const Chip& v6e = chip("v6e");
   const HloShape large = bf16({1 << 15, 1 << 14});
   const HloModule program =
@@ -74,7 +74,7 @@ HloModule with_collectives(int64_t work) {
        {.opcode = "collective-permute-done", .shape = x, .operands = {2}}});
 }
 
-TEST(ExpectedTime, WaitsForCollectivesThatNothingRunsBeside) {
+TEST(ExpectedTime, WaitsForCollectivesWithoutOverlap) {
   const Chip& v5p = chip("v5p");
   const double one = 1024.0 * 1024 / v5p.interconnect_bandwidth;
 

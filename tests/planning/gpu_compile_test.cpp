@@ -143,7 +143,7 @@ TEST_P(GpuCompile, TakesCudnnsCallsOf8BitsWhereTheChipHasThem) {
 
 // [8192,5120] x [13824,5120]: 2 x 8192 x 5120 x 13824 FLOP at 79 % of twice the bf16 peak, which
 // takes bf16 products twice as long; everything else adds a few reads of operands.
-TEST_P(GpuCompile, MakesNarrowProductsOfNarrowOperands) {
+TEST_P(GpuCompile, ComputesQuantizedProductsNatively) {
   const Target target = parse_target(std::string(GetParam()) + ":1");
   const auto seconds = [&](DType dtype, DType result) {
     Graph graph;

@@ -98,7 +98,7 @@ TEST_F(Install, UnpacksThePluginAndItsLibrariesSideBySide) {
   EXPECT_THAT(missing_wheels(both, cache()), IsEmpty());
 }
 
-TEST_F(Install, FetchesOnlyWhatIsNotThere) {
+TEST_F(Install, DownloadsOnlyMissingWheels) {
   const Installation one{.hardware = "x", .what = "x", .wheels = {plugin_}};
   install(one, cache());
   const Installation both{.hardware = "x", .what = "x", .wheels = {plugin_, library_}};

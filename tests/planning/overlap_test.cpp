@@ -89,7 +89,7 @@ TEST(Overlap, IsNoneForWhatIsBegunAfterAttentionOrDoneBeforeIt) {
   EXPECT_EQ(found.at("all-reduce").exposed.count, 1);
 }
 
-TEST(Overlap, IsNoneForCollectivesThatNothingBeginsBeside) {
+TEST(Overlap, IsZeroForCollectivesThatAreAwaitedImmediately) {
   const Overlap found = read(
       entry_of({attention(), {.opcode = "all-to-all", .shape = x(), .operands = {0}, .group = 4}}));
   EXPECT_EQ(found.at("all-to-all").exposed.count, 1);
@@ -171,7 +171,7 @@ TEST(Overlap, IsWithAKernelInsideALoopThatStandsBetween) {
   EXPECT_EQ(read(program).at("all-gather").attention.count, 1);
 }
 
-TEST(Overlap, IsWithNothingOfWhatNeverEnds) {
+TEST(Overlap, IgnoresCollectivesWithoutDone) {
   EXPECT_EQ(read(entry_of({start("all-reduce")})).at("all-reduce").exposed.count, 1);
   EXPECT_EQ(read(entry_of({start("all-reduce"), {.opcode = "all-reduce-done", .shape = x()}}))
                 .at("all-reduce")

@@ -5,7 +5,7 @@
 #include "kinema/graph/autodiff.h"
 #include "kinema/graph/ops.h"
 #include "kinema/graph/scan.h"
-#include "kinema/planning/least_memory.h"
+#include "kinema/planning/minimum_memory.h"
 
 namespace kinema::planning {
 namespace {
@@ -114,7 +114,7 @@ TEST(LargestValues, NameWhatALoopKeepsOfItsInput) {
   EXPECT_EQ(largest.front().shape, (Shape{DType::F32, {3, 1024, 4}}));
 }
 
-TEST(LeastMemory, IsArgumentsByTheMeshAndWhatLoopsKeep) {
+TEST(MinimumMemory, IsArgumentsByTheMeshAndWhatLoopsKeep) {
   Graph graph;
   const Tensor w = graph.input({DType::F32, {3, 4, 4}}, "w", {{{}, {"fsdp"}, {}}});
   const Tensor x = graph.input({DType::F32, {1024, 4}}, "x", {{{}, {}}});
@@ -126,7 +126,7 @@ TEST(LeastMemory, IsArgumentsByTheMeshAndWhatLoopsKeep) {
              })
             .carry[0];
     const std::vector<Tensor> outputs = gradients(sum(y), std::vector<Tensor>{w});
-    return least_memory(graph, outputs, MeshAxes{{{"fsdp", 2}}}, host_memory);
+    return minimum_memory(graph, outputs, MeshAxes{{{"fsdp", 2}}}, host_memory);
   };
   EXPECT_EQ(least("FULL", true).arguments, 4 * (3 * 4 * 4 / 2 + 1024 * 4));
   EXPECT_EQ(least("FULL", true).stacks, 4 * 3 * 1024 * 4 / 2) << "the blocks' inputs";
@@ -135,15 +135,15 @@ TEST(LeastMemory, IsArgumentsByTheMeshAndWhatLoopsKeep) {
   EXPECT_EQ(least("HIDDEN_STATE_WITH_OFFLOAD", false).stacks, least("FULL", false).stacks);
 }
 
-TEST(LeastMemory, CountsNoStackThatNobodyReads) {
+TEST(MinimumMemory, IgnoresUnusedStacks) {
   Graph graph;
   const Tensor x = graph.input({DType::F32, {8}}, "x");
   const ScanResult made =
       scan({x}, {}, {.length = 5}, [](std::span<const Tensor> carry, std::span<const Tensor>) {
         return ScanResult{{carry[0] * 2.0}, {carry[0]}};
       });
-  EXPECT_EQ(least_memory(graph, made.carry, {}, true).stacks, 0);
-  EXPECT_EQ(least_memory(graph, std::vector{sum(made.ys[0])}, {}, true).stacks, 5 * 8 * 4);
+  EXPECT_EQ(minimum_memory(graph, made.carry, {}, true).stacks, 0);
+  EXPECT_EQ(minimum_memory(graph, std::vector{sum(made.ys[0])}, {}, true).stacks, 5 * 8 * 4);
 }
 
 TEST(Report, TakesTheLongestOfArithmeticMemoryAndLinks) {

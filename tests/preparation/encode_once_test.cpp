@@ -50,7 +50,7 @@ struct Counting {
   int pixels = 0;
   int captions = 0;
 
-  EncodeWith with() {
+  ClipEncodeFunctions with() {
     return {.pixels =
                 [this](const HostArray& given) {
                   ++pixels;
@@ -83,11 +83,11 @@ std::pair<int, int> encode(const Folder& folder, const EncodeOnceOptions& how) {
   return {counting.pixels, counting.captions};
 }
 
-TEST(EncodedClips, HoldWhatTheEncodersGave) {
+TEST(EncodedClips, StoreTheEncodersOutput) {
   const Folder folder;
   Counting counting;
   EncodedClips clips(folder.list(), folder.kept(), options());
-  const EncodedNow now = clips.encode(counting.with());
+  const EncodeCounts now = clips.encode(counting.with());
 
   EXPECT_EQ(now.encoded, 3);
   EXPECT_EQ(now.captions, 2);
@@ -99,10 +99,10 @@ TEST(EncodedClips, HoldWhatTheEncodersGave) {
   EXPECT_EQ(found.encoder_hidden_states.shape, (Shape{DType::F32, {3, 1}}));
 }
 
-TEST(EncodedClips, HoldWhatModelsOfImagesTakeToo) {
+TEST(EncodedClips, StoreInputsOfImageModelsToo) {
   const Folder folder;
   Counting counting;
-  EncodeWith with = counting.with();
+  ClipEncodeFunctions with = counting.with();
   with.pixels = [](const HostArray& given) {
     return data::Sample{.latents = given,
                         .condition = HostArray::f32({1, 1, 1, 1}, std::vector{4.F}),
@@ -116,10 +116,10 @@ TEST(EncodedClips, HoldWhatModelsOfImagesTakeToo) {
   EXPECT_EQ(found.image_states.as<float>()[1], 6.F);
 }
 
-TEST(EncodedClips, HoldPooledTextAndSizesWhateverTheyAreKeptIn) {
+TEST(EncodedClips, StorePooledTextAndSizesInAnyDtype) {
   const Folder folder;
   Counting counting;
-  EncodeWith with = counting.with();
+  ClipEncodeFunctions with = counting.with();
   with.text = [text = with.text](std::span<const std::string> given) {
     encoders::TextStates out = text(given);
     out.pooled =
@@ -149,7 +149,7 @@ TEST(EncodedClips, AreEncodedOnce) {
   EXPECT_EQ(encode(folder, options()), (std::pair{0, 0}));
 }
 
-TEST(EncodedClips, AreEncodedAgainWhenSomethingThatDecidesThemChanges) {
+TEST(EncodedClips, AreEncodedAgainAfterChangesThatAffectThem) {
   const Folder folder;
   encode(folder, options());
   EncodeOnceOptions other = options();
@@ -182,11 +182,11 @@ TEST(EncodedClips, AreFoundByContentAndNotByName) {
   EXPECT_EQ(encode(folder, options()), (std::pair{1, 0}));
 }
 
-TEST(EncodedClips, GoOnAfterTheLastCompleteOne) {
+TEST(EncodedClips, ResumeAfterTheLastCompleteOne) {
   const Folder folder;
   Counting counting;
   EncodedClips clips(folder.list(), folder.kept(), options());
-  const EncodedNow now =
+  const EncodeCounts now =
       clips.encode(counting.with(), {.stop_requested = [&] { return counting.pixels == 2; }});
   EXPECT_TRUE(now.stopped);
   EXPECT_THAT([&] { clips.find(2, options().format, false); },
@@ -218,7 +218,7 @@ TEST(EncodedClips, NameAClipThatCannotBeUsed) {
 TEST(EncodedClips, RefuseLatentsThatAreNotFinite) {
   const Folder folder;
   Counting counting;
-  EncodeWith with = counting.with();
+  ClipEncodeFunctions with = counting.with();
   with.pixels = [](const HostArray&) {
     return data::Sample{
         .latents = HostArray::f32({1}, std::vector{std::numeric_limits<float>::infinity()})};
@@ -228,7 +228,7 @@ TEST(EncodedClips, RefuseLatentsThatAreNotFinite) {
               ThrowsMessage<Error>(HasSubstr("0.mp4: its latents are not finite")));
 }
 
-TEST(EncodedClips, NoticeDamage) {
+TEST(EncodedClips, DetectCorruption) {
   const Folder folder;
   EncodedClips clips(folder.list(), folder.kept(), options());
   Counting counting;
@@ -253,7 +253,7 @@ void cut(const fs::path& kept, uintmax_t bytes) {
   }
 }
 
-TEST(EncodedClips, AreMadeAgainWhereTheirFilesWereCutShort) {
+TEST(EncodedClips, AreEncodedAgainIfTheirFilesAreTruncated) {
   const Folder folder;
   encode(folder, options());
   for (const uintmax_t bytes : {0, 4, 100, 1000}) {
@@ -275,7 +275,7 @@ TEST(EncodedClips, AreMadeAgainWhereTheirFilesWereCutShort) {
 }
 
 // Damage that only the checksum shows is found on reading, and the next run encodes again.
-TEST(EncodedClips, AreMadeAgainAfterDamageThatWasFoundLate) {
+TEST(EncodedClips, AreEncodedAgainAfterCorruptionFoundLate) {
   const Folder folder;
   encode(folder, options());
   for (const auto& entry : fs::recursive_directory_iterator(folder.kept() / "latents")) {
@@ -294,7 +294,7 @@ TEST(EncodedClips, AreMadeAgainAfterDamageThatWasFoundLate) {
   EXPECT_EQ(encode(folder, options()), (std::pair{1, 0}));
 }
 
-TEST(EncodedText, IsMadeAgainWhereItIsDamaged) {
+TEST(EncodedText, IsEncodedAgainIfCorrupt) {
   const Scratch scratch;
   const EncodedText text(scratch / "text", {}, DType::F32);
   int made = 0;
@@ -320,7 +320,7 @@ TEST(EncodedText, IsMadeAgainWhereItIsDamaged) {
   }
 }
 
-TEST(EncodedClips, ReadNoClipAgainToKnowIt) {
+TEST(EncodedClips, IdentifyKnownClipsWithoutReadingThem) {
   const Folder folder;
   const auto hashed = [&] { return io::read_text(folder.kept() / "contents.json"); };
   encode(folder, options());

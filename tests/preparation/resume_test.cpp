@@ -60,7 +60,7 @@ TEST(Prepare, GoesOnAfterAShardThatWasNotNoted) {
   EXPECT_EQ(contents(given.output), whole);
 }
 
-TEST(Prepare, MakesALostOrCutShardAgain) {
+TEST(Prepare, WritesALostOrTruncatedShardAgain) {
   const Scratch scratch;
   const Options given = options(scratch / "records");
   run(given);
@@ -155,7 +155,7 @@ TEST(Prepare, RefusesOtherClipsUnderTheSameNames) {
 }
 
 // Clips are read once to hash their contents.
-TEST(Prepare, KeepsWhatItKnowsOfContentsBesideTheShards) {
+TEST(Prepare, CachesContentHashesWithTheShards) {
   const Scratch scratch;
   const Options given = options(scratch / "records");
   run(given);

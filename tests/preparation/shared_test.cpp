@@ -24,16 +24,16 @@ class Shared : public testing::Test {
       scratch_.emplace();
       folder_ = scratch_->path();
     }
-    folder_ = world_.talk().broadcast(folder_.string(), {.what = "the folder"});
+    folder_ = world_.communicator().broadcast(folder_.string(), {.what = "the folder"});
   }
-  ~Shared() override { world_.talk().barrier({.what = "the end of a test"}); }
+  ~Shared() override { world_.communicator().barrier({.what = "the end of a test"}); }
 
   /// Records made by all, in `name`.
   Prepared together(Options given, const std::string& name, const Hooks& hooks = {}) {
     given.output = folder_ / name;
     given.world = &world_;
     Prepared made = run(given, hooks);
-    world_.talk().barrier({.what = "the records"});
+    world_.communicator().barrier({.what = "the records"});
     return made;
   }
   /// Process 0 checks that `name` equals what one process makes.
@@ -92,7 +92,7 @@ TEST_F(Shared, EndWhereThereAreEnough) {
   given.timesteps = {125, 875};
   const Prepared made = together(given, "evaluation");
   const std::string end =
-      world_.talk().broadcast(std::to_string(made.end_clip), {.what = "a test"});
+      world_.communicator().broadcast(std::to_string(made.end_clip), {.what = "a test"});
   EXPECT_EQ(std::to_string(made.end_clip), end);
   expect_as_alone(given, "evaluation");
 }

@@ -32,7 +32,7 @@ TEST(Arrow, HasClientsForBothStores) {
 }
 
 // libparquet exports its own OpenSSL. If it came first, libcurl would call it.
-TEST(Parquet, DoesNotStandInForTheSystemsOpenssl) {
+TEST(Parquet, DoesNotReplaceTheSystemsOpenssl) {
   ASSERT_NE(parquet::default_writer_properties(), nullptr);
 
   EXPECT_THAT(library_of(&EVP_sha256), HasSubstr("libcrypto"));

@@ -92,7 +92,7 @@ TEST_F(HubCache, MayHoldFilesWhereLinksCannotBeMade) {
   EXPECT_EQ(fetch("main"), snapshot(kCommit));
 }
 
-TEST_F(HubCache, LacksAFileWhoseBlobIsGoneOrUnfinished) {
+TEST_F(HubCache, MissesAFileWithoutACompleteBlob) {
   const fs::path blob =
       fs::canonical(snapshot(kCommit) / "transformer/diffusion_pytorch_model.safetensors");
   fs::rename(blob, blob.string() + ".incomplete");

@@ -53,7 +53,7 @@ class HubDataset : public testing::Test {
     options_.endpoint = hub_.url();
     options_.cache = scratch_ / "cache";
     options_.connections = 1;
-    options_.patience = {.connect_s = 2, .stall_s = 1, .retries = 2, .backoff_ms = 1};
+    options_.timeouts = {.connect_s = 2, .stall_s = 1, .retries = 2, .backoff_ms = 1};
   }
 
   Reply from_hub(const Received& request) {
@@ -152,7 +152,7 @@ class HubDataset : public testing::Test {
   HubId id_{.repo = "org/name", .revision = "main", .file = "", .dataset = true};
 };
 
-TEST_F(HubDataset, BringsTheFilesThatAreChosenOnce) {
+TEST_F(HubDataset, DownloadsChosenFilesOnce) {
   EXPECT_EQ(fetch(below("train/")), snapshot());
 
   EXPECT_THAT(came(), UnorderedElementsAre("train/0000.parquet", "train/0001.parquet"));
@@ -164,7 +164,7 @@ TEST_F(HubDataset, BringsTheFilesThatAreChosenOnce) {
   EXPECT_EQ(hub_.received().size(), before);
 }
 
-TEST_F(HubDataset, BringsWhatAnotherSplitOrPatternNeeds) {
+TEST_F(HubDataset, DownloadsFilesOfAnotherSplitOrPattern) {
   fetch(below("train/0001"));
   EXPECT_THAT(came(), UnorderedElementsAre("train/0001.parquet"));
 
@@ -206,7 +206,7 @@ TEST_F(HubDataset, GoesOnWhereATransferBroke) {
 }
 
 // A commit has no ref that would tell that it is complete.
-TEST_F(HubDataset, IsNotTakenForWholeAfterAnEndInTheMiddle) {
+TEST_F(HubDataset, IsIncompleteAfterAnInterruption) {
   for (const std::string& revision : {std::string("main"), kCommit}) {
     SCOPED_TRACE(revision);
     fs::remove_all(repo());
@@ -224,7 +224,7 @@ TEST_F(HubDataset, IsNotTakenForWholeAfterAnEndInTheMiddle) {
   }
 }
 
-TEST_F(HubDataset, AsksOnceWhatACommitHasThatAnotherProgramBrought) {
+TEST_F(HubDataset, ListsACommitOfAnotherProgramOnce) {
   put("train/0000.parquet");
   fetch(below("train/"));
   EXPECT_THAT(came(), UnorderedElementsAre("train/0000.parquet", "train/0001.parquet"));
@@ -244,7 +244,7 @@ TEST_F(HubDataset, AsksOnceWhatACommitHasThatAnotherProgramBrought) {
   EXPECT_EQ(hub_.count("GET", "/api/"), asked + 2) << "a damaged listing is asked for again";
 }
 
-TEST_F(HubDataset, IsWhatTheCacheHasWhereTheHubDoesNotTell) {
+TEST_F(HubDataset, UsesTheCacheIfTheHubDoesNotAnswer) {
   put("train/0000.parquet");
   options_.offline = true;
   EXPECT_EQ(fetch(below("train/")), snapshot());

@@ -142,7 +142,7 @@ TEST_F(Environment, DecidesCacheTokenAndEndpoint) {
   const HubOptions options = HubOptions::from_environment();
   EXPECT_EQ(options.endpoint, "https://mirror.example/hf");
   EXPECT_TRUE(options.offline);
-  EXPECT_EQ(options.patience.stall_s, 7);
+  EXPECT_EQ(options.timeouts.stall_s, 7);
   ::setenv("HF_ENDPOINT", "ftp://x", 1);
   EXPECT_THAT([] { HubOptions::from_environment(); }, ThrowsMessage<Error>(HasSubstr("ftp://x")));
 }

@@ -68,7 +68,7 @@ class HubTest : public testing::Test {
     files_["transformer/diffusion_pytorch_model.bin"] = "a pickle";
     options_.endpoint = hub_.url();
     options_.cache = scratch_ / "cache";
-    options_.patience = {.connect_s = 2, .stall_s = 1, .retries = 2, .backoff_ms = 1};
+    options_.timeouts = {.connect_s = 2, .stall_s = 1, .retries = 2, .backoff_ms = 1};
   }
 
   static bool is_large(const std::string& path) { return path.ends_with(".safetensors"); }
@@ -158,7 +158,7 @@ class HubTest : public testing::Test {
   DownloadProgress progress_;
 };
 
-TEST_F(HubTest, BringsWhatAPipelineNeedsIntoTheLayoutOfTheHubsOwnCache) {
+TEST_F(HubTest, DownloadsAPipelineIntoTheHubsCacheLayout) {
   const fs::path folder = fetch();
 
   EXPECT_EQ(folder, scratch_ / "cache" / "models--org--name" / "snapshots" / kCommit);
@@ -193,7 +193,7 @@ TEST_F(HubTest, TakesAWholeModelFromTheCacheWithoutTheNetwork) {
   EXPECT_EQ(hub_.received().size(), before);
 }
 
-TEST_F(HubTest, BringsWhatTheCacheLacks) {
+TEST_F(HubTest, DownloadsFilesMissingInTheCache) {
   const fs::path folder = fetch({.parts = {"scheduler"}});
   EXPECT_TRUE(fs::exists(folder / "scheduler/scheduler_config.json"));
   EXPECT_FALSE(fs::exists(folder / "transformer"));
@@ -204,12 +204,12 @@ TEST_F(HubTest, BringsWhatTheCacheLacks) {
   EXPECT_EQ(hub_.count("GET", "/org/name/resolve/" + kCommit + "/scheduler/"), 1);
 }
 
-TEST_F(HubTest, BringsOneFile) {
+TEST_F(HubTest, DownloadsOneFile) {
   EXPECT_EQ(io::read_text(fetch({.file = "README.md"})), "not needed");
   refuses("org/name has no file absent.safetensors", {.file = "absent.safetensors"});
 }
 
-TEST_F(HubTest, TellsHowFarItIs) {
+TEST_F(HubTest, ReportsProgress) {
   int64_t last = 0;
   int64_t whole = 0;
   progress_ = [&](int64_t done, int64_t total) {
@@ -249,7 +249,7 @@ TEST_F(HubTest, GoesOnWhereATransferBroke) {
   EXPECT_THAT(ranges, ElementsAre("", "bytes=100000-", "bytes=200000-"));
 }
 
-TEST_F(HubTest, BeginsAgainWhereTheServerKnowsNoRanges) {
+TEST_F(HubTest, RestartsWithoutRangeSupport) {
   broken_ = 1;
   ranges_ = false;
   const fs::path folder = fetch();
@@ -270,15 +270,15 @@ TEST_F(HubTest, KeepsHalfAFileForTheNextRun) {
   EXPECT_EQ(store_.received().back().target.empty(), false);
 }
 
-TEST_F(HubTest, GivesUpAStalledTransfer) {
+TEST_F(HubTest, CancelsAStalledTransfer) {
   broken_ = 1;
   stall_ = true;
-  options_.patience.retries = 0;
+  options_.timeouts.retries = 0;
   refuses("sent nothing for 1 s");
   EXPECT_TRUE(fs::exists(incomplete()));
 }
 
-TEST_F(HubTest, RemovesWhatHasAnotherDigest) {
+TEST_F(HubTest, RemovesAFileWithAnotherDigest) {
   damaged_ = true;
   refuses("it was damaged on the way, and is removed");
   EXPECT_FALSE(fs::exists(incomplete()));
@@ -310,7 +310,7 @@ TEST_F(HubTest, SaysWhatARefusalMeans) {
   refuses("org/name");
 }
 
-TEST_F(HubTest, NamesARevisionThatIsNotThere) {
+TEST_F(HubTest, NamesAMissingRevision) {
   id_.revision = "v9";
   refuses("it has no revision `v9`");
 }
@@ -324,7 +324,7 @@ TEST_F(HubTest, SaysThatThereIsNoNetwork) {
   refuses("give a local folder");
 }
 
-TEST_F(HubTest, SaysWhatIsMissingWhenItMayNotAsk) {
+TEST_F(HubTest, NamesMissingFilesOffline) {
   options_.offline = true;
   refuses("HF_HUB_OFFLINE is set");
   EXPECT_TRUE(hub_.received().empty());
@@ -341,7 +341,7 @@ TEST_F(HubTest, RefusesNamesThatLeaveTheCache) {
               ThrowsMessage<Error>(HasSubstr("cannot be a file name")));
 }
 
-TEST_F(HubTest, TwoAtOnceBringEachFileOnce) {
+TEST_F(HubTest, TwoProcessesDownloadEachFileOnce) {
   std::jthread other([this] { fetch(); });
   fetch();
   other.join();

@@ -27,7 +27,7 @@ using MirrorTest = StoreTest;
 INSTANTIATE_TEST_SUITE_P(Both, MirrorTest, testing::Values("gs", "s3"),
                          [](const auto& each) { return std::string(each.param); });
 
-TEST_P(MirrorTest, MirrorsAFolderButWhatIsExcepted) {
+TEST_P(MirrorTest, MirrorsAFolderExceptGivenFiles) {
   fs::create_directories(scratch_ / "checkpoints");
   fs::create_directories(scratch_ / "tensorboard");
   io::write_file(scratch_ / "checkpoints/x", "not this");
@@ -73,7 +73,7 @@ TEST_P(MirrorTest, ThrowsFromTheMirrorsFlushWhenTheStoreIsGone) {
 }
 
 // The next call throws a thread's error, which does not end the process.
-TEST_P(MirrorTest, ThrowsWhatItsOwnerThrewInTheBackground) {
+TEST_P(MirrorTest, RethrowsErrorsOfTheBackgroundThread) {
   const Store store = this->store({.retries = 0, .backoff_ms = 0});
   std::promise<void> told;
   Mirror mirror(scratch_.path(), store, {.period_s = 3600, .say = [&](const std::string&) {
@@ -99,7 +99,7 @@ TEST_P(MirrorTest, ThrowsWhatItsOwnerThrewInTheBackground) {
   EXPECT_EQ(store.read("metrics.jsonl"), "row");
 }
 
-TEST_P(MirrorTest, BringsWhatAnotherMachineMirrored) {
+TEST_P(MirrorTest, DownloadsFilesOfAnotherMachine) {
   const Store store = this->store();
   Mirror first(scratch_ / "a", store, {});
   first.bring();
@@ -119,7 +119,7 @@ TEST_P(MirrorTest, BringsWhatAnotherMachineMirrored) {
   EXPECT_EQ(io::read_text(scratch_ / "a/metrics.jsonl"), "1 2 3 4");
 }
 
-TEST_P(MirrorTest, KeepsWhatWasNotMirroredYet) {
+TEST_P(MirrorTest, KeepsFilesThatAreNotMirroredYet) {
   const Store store = this->store();
   {
     Mirror mirror(scratch_.path(), store, {});
@@ -134,7 +134,7 @@ TEST_P(MirrorTest, KeepsWhatWasNotMirroredYet) {
   EXPECT_EQ(io::read_text(scratch_ / "metrics.jsonl"), "1 2 3 4");
 }
 
-TEST_P(MirrorTest, DropsMirroredFilesThatAreGoneFromTheStore) {
+TEST_P(MirrorTest, RemovesMirroredFilesDeletedInTheStore) {
   const Store store = this->store();
   {
     Mirror mirror(scratch_.path(), store, {});

@@ -75,7 +75,7 @@ TEST_P(StoreCacheTest, BringsAFolderWhileRequestsFail) {
   spoil(0.2, "503,close,cut");
 
   const fs::path copy = fetch_from_store(
-      store.path(), {.cache = scratch_.path(), .patience = {.retries = 16, .backoff_ms = 0}});
+      store.path(), {.cache = scratch_.path(), .timeouts = {.retries = 16, .backoff_ms = 0}});
 
   for (int i = 0; i < 8; ++i) {
     EXPECT_EQ(io::read_text(copy / fmt::format("{:02}", i)),

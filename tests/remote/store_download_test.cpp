@@ -38,14 +38,14 @@ TEST_P(StoreDownloadTest, GoesOnWithADownloadFromWhereItStopped) {
                               }),
                std::runtime_error);
   EXPECT_FALSE(fs::exists(to));
-  EXPECT_EQ(bytes_on_the_way(to), first);
+  EXPECT_EQ(partial_bytes(to), first);
   ASSERT_LT(first, file.size);
   std::vector<int64_t> told;
   store.download(file, to, "", [&](int64_t so_far) { told.push_back(so_far); });
 
   EXPECT_THAT(told, Each(Gt(first)));
   EXPECT_EQ(io::read_text(to), bytes);
-  EXPECT_EQ(bytes_on_the_way(to), 0);
+  EXPECT_EQ(partial_bytes(to), 0);
 }
 
 TEST_P(StoreDownloadTest, BeginsADownloadAnewWhenTheObjectIsAnother) {
@@ -62,7 +62,7 @@ TEST_P(StoreDownloadTest, BeginsADownloadAnewWhenTheObjectIsAnother) {
   store.download(*store.find("a"), to);
 
   EXPECT_EQ(io::read_text(to), other);
-  EXPECT_EQ(bytes_on_the_way(to), 0);
+  EXPECT_EQ(partial_bytes(to), 0);
 }
 
 TEST_P(StoreDownloadTest, SeesThatAnObjectIsShorterThanItWas) {

@@ -44,8 +44,8 @@ class StoreTest : public testing::TestWithParam<const char*> {
     return fmt::format("{}://{}/{}/{}", GetParam(), StoreServers::kBucket,
                        testing::UnitTest::GetInstance()->current_test_info()->line(), name);
   }
-  Store store(const Patience& patience = {.stall_s = 2, .retries = 16, .backoff_ms = 0}) const {
-    return Store(*read_store_path(uri()), patience);
+  Store store(const Timeouts& timeouts = {.stall_s = 2, .retries = 16, .backoff_ms = 0}) const {
+    return Store(*read_store_path(uri()), timeouts);
   }
 
   io::Scratch scratch_;

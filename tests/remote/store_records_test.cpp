@@ -23,9 +23,9 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::ThrowsMessage;
 
-const Patience kMuchPatience{.stall_s = 2, .retries = 16, .backoff_ms = 0};
+const Timeouts kLongTimeouts{.stall_s = 2, .retries = 16, .backoff_ms = 0};
 
-const Patience kBrief{.connect_s = 1, .stall_s = 1, .retries = 0, .backoff_ms = 0};
+const Timeouts kBrief{.connect_s = 1, .stall_s = 1, .retries = 0, .backoff_ms = 0};
 
 class StoreRecords : public testing::TestWithParam<const char*> {
  protected:
@@ -40,13 +40,13 @@ class StoreRecords : public testing::TestWithParam<const char*> {
   void spoil(double rate, const std::string& kinds = "503", double stall_s = 60) const {
     servers()->spoil(GetParam(), rate, kinds, stall_s);
   }
-  Store store(const Patience& patience = kMuchPatience) const {
+  Store store(const Timeouts& timeouts = kLongTimeouts) const {
     const auto* test = testing::UnitTest::GetInstance()->current_test_info();
     return Store({GetParam(), StoreServers::kBucket, "records/" + std::to_string(test->line())},
-                 patience);
+                 timeouts);
   }
-  std::vector<io::RangedTfRecords> open(const Patience& patience = kMuchPatience) const {
-    const Store store = this->store(patience);
+  std::vector<io::RangedTfRecords> open(const Timeouts& timeouts = kLongTimeouts) const {
+    const Store store = this->store(timeouts);
     return open_records(store, record_shards(store.list()), scratch_.path());
   }
 

@@ -52,7 +52,7 @@ class StoreServers {
     check(read == 2, "[test] the servers of tests/stores did not start");
     ::setenv("STORAGE_EMULATOR_HOST", url("gs").c_str(), 1);
     ::setenv("AWS_ENDPOINT_URL", url("s3").c_str(), 1);
-    without_metadata_server();
+    disable_metadata_server();
     ::setenv("AWS_ACCESS_KEY_ID", "test", 1);
     ::setenv("AWS_SECRET_ACCESS_KEY", "test", 1);
   }

@@ -23,7 +23,7 @@ class WebFileTest : public testing::Test {
   WebFileTest() {
     limits_ = {.bytes = 1000,
                .seconds = 60,
-               .patience = {.connect_s = 2, .stall_s = 1, .retries = 1, .backoff_ms = 1}};
+               .timeouts = {.connect_s = 2, .stall_s = 1, .retries = 1, .backoff_ms = 1}};
   }
   Reply answer(const Received& request) {
     if (request.target.starts_with("/hop")) {

@@ -74,7 +74,7 @@ TEST(Replay, ServesNewWindowsFirstWhenItTrains) {
   for (int i = 0; i < 7; ++i) {
     replay.add(step(static_cast<float>(i)));
   }
-  const Arrays looked_at = replay.sample(1, /*training=*/false);
+  const Arrays has_tap = replay.sample(1, /*training=*/false);
   EXPECT_EQ(replay.queued().size(), 2U);
   const Arrays batch = replay.sample(2);
   EXPECT_THAT(floats(batch.at("x")), ElementsAre(1, 2, 3, 4, 5, 6));
@@ -122,11 +122,10 @@ TEST(Replay, IdsOfStepsAreBytes) {
 TEST(Slices, PartsBeginWithTheEndOfTheOneBefore) {
   const Arrays windows{
       {"x", HostArray::f32({2, 5}, std::vector<float>{0, 1, 2, 3, 4, 10, 11, 12, 13, 14})}};
-  const Arrays second = part_of_windows(windows, 1, 2, 1);
+  const Arrays second = window_part(windows, 1, 2, 1);
   EXPECT_THAT(floats(second.at("x")), ElementsAre(2, 3, 4, 12, 13, 14));
   EXPECT_EQ(second.at("consec").as<int32_t>()[5], 1);
-  EXPECT_THAT([&] { part_of_windows(windows, 2, 2, 1); },
-              ThrowsMessage<Error>(HasSubstr("ends at 7")));
+  EXPECT_THAT([&] { window_part(windows, 2, 2, 1); }, ThrowsMessage<Error>(HasSubstr("ends at 7")));
 }
 
 TEST(Rates, DoesAsMuchAsTheRatioSaysInTheLongRun) {

@@ -21,7 +21,7 @@ config::Config with(const std::string& attention, const std::string& sizes) {
   return loaded.config;
 }
 
-TEST(AttentionNotices, NamesOfKernelsSayWhatTheyStandFor) {
+TEST(AttentionNotices, NamesOfKernelsAreExplained) {
   EXPECT_THAT(attention_notices(with("ulysses", ""), ""), IsEmpty());
   EXPECT_THAT(
       attention_notices(with("ulysses_custom_fixed_m", ""), ""),
@@ -84,7 +84,7 @@ TEST(AttentionNotices, HeadsThatNoKernelTakesAreNamed) {
   EXPECT_THAT(attention_notices(wide, "TPU v6e"), IsEmpty());
 }
 
-TEST(AttentionNotices, SizesThatNobodyAskedForAreNotTalkedAbout) {
+TEST(AttentionNotices, DefaultSizesAreNotMentioned) {
   EXPECT_THAT(attention_notices(with("flash", ""), "TPU v4"), IsEmpty());
   config::Config without = with("flash", "{block_q: 3024}");
   without.model.attention_kernels = false;

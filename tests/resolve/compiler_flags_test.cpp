@@ -31,7 +31,7 @@ TEST(PlatformOf, ReadsTheChipOfATarget) {
   EXPECT_THAT([] { platform_of("v7x:2x2"); }, ThrowsMessage<Error>(HasSubstr("tpu7x")));
 }
 
-std::string triton(const FlagsFor& what) {
+std::string triton(const FlagRequest& what) {
   const flags::Effective effective = resolve_flags({}, what);
   const flags::Setting& found = effective.settings.at("xla_gpu_enable_triton_gemm");
   return found.top().value + ", " + found.top().origin;
@@ -43,18 +43,18 @@ TEST(ResolveFlags, KnowsWhatProgramsOfOneGpuSet) {
   EXPECT_EQ(triton({.target = "h100:1"}), "false, programs of one GPU");
   EXPECT_EQ(triton({.target = "h100", .one_device = true}), "false, programs of one GPU");
   EXPECT_EQ(resolve_flags({}, {.target = "cpu:1"}).options().size(), 0U);
-  const FlagsFor asked{
+  const FlagRequest asked{
       .target = "h100:1",
       .lists = FlagLists{.libtpu_init_args = {}, .xla_flags = "--xla_gpu_enable_triton_gemm=true"}};
   EXPECT_EQ(triton(asked), "true, XLA_FLAGS");
 }
 
 TEST(OptionsForPrograms, HaveWhatTheEnvironmentSaysOfFlagsThatKernelsSet) {
-  FlagsFor what{.target = "h100:8", .lists = FlagLists{}};
-  EXPECT_THAT(options_for_programs(resolve_flags({}, what)), IsEmpty());
+  FlagRequest what{.target = "h100:8", .lists = FlagLists{}};
+  EXPECT_THAT(program_flags(resolve_flags({}, what)), IsEmpty());
   what.lists->xla_flags = "--xla_gpu_enable_triton_gemm=true";
   const pjrt::FlagValue yes = true;
-  EXPECT_THAT(options_for_programs(resolve_flags({}, what)),
+  EXPECT_THAT(program_flags(resolve_flags({}, what)),
               ElementsAre(Pair("xla_gpu_enable_triton_gemm", yes)));
 }
 

@@ -89,7 +89,7 @@ TEST_F(RunOfAPipeline, IsSampledAsThePipelineSays) {
     const config::Loaded again = config::load(scratch_ / "config.yml");
     EXPECT_EQ(again.config, loaded.config);
     EXPECT_EQ(schedule(again), schedule(loaded));
-    const model_source::ModelToUse trained = model_source::model_of_checkpoint(
+    const model_source::SelectedModel trained = model_source::model_of_checkpoint(
         again.config, scratch_ / "out" / run,
         {.folder = scratch_ / "out" / run / "checkpoints/4", .model_type = config::ModelType::T2V});
     EXPECT_EQ(*make_request(again, trained, wan()).schedule, schedule(loaded));

@@ -33,7 +33,7 @@ TEST(MeshDevices, AreOfTheSliceOfTheirHostOnGpus) {
   EXPECT_THAT(slices({{.id = 0}, {.id = 1}}, "cuda", {"a"}), ElementsAre(0, 0));
 }
 
-TEST(MeshDevices, AreOfTheSliceThatTheyTell) {
+TEST(MeshDevices, AreOfTheirReportedSlice) {
   for (const char* name : {"slice_index", "partition_index"}) {
     const auto devices = eight({{name, int64_t{3}}});
     for (const char* platform : {"cuda", "tpu", "cpu"}) {

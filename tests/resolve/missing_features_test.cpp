@@ -27,16 +27,16 @@ std::vector<std::string> generating(const networks::Network& model,
                                     const std::vector<std::string>& words,
                                     const sample::GenerateRequest& request = {}) {
   const config::Loaded loaded = config::load_defaults(words);
-  return config::notices_of_model(loaded, "generate",
-                                  missing_features(model, false, loaded.config, request));
+  return config::model_notices(loaded, "generate",
+                               missing_features(model, false, loaded.config, request));
 }
 std::vector<std::string> training(const networks::Network& model, std::vector<std::string> words) {
   words.insert(words.end(), {"run_name=a"});
   const config::Loaded loaded = config::load_defaults(words);
-  return config::notices_of_model(loaded, "train", missing_features(model, false, loaded.config));
+  return config::model_notices(loaded, "train", missing_features(model, false, loaded.config));
 }
 
-TEST(KeysWithoutEffect, AreNamedByWhatTheModelIsNotGiven) {
+TEST(KeysWithoutEffect, AreNamedWithTheInputThatTheModelLacks) {
   EXPECT_THAT(generating(sdxl(), {"max_sequence_length=9", "num_frames=9", "true_cfg_scale=2",
                                   "clip_skip=1", "flow_shift=3", "guidance_scale=4"}),
               ElementsAre(AllOf(HasSubstr("these keys have no effect: "),
@@ -105,7 +105,7 @@ TEST(KeysWithoutEffect, AreThoseThatWereGivenWithTheCommandAlone) {
   io::write_file(file, "max_sequence_length: 9\nclip_skip: 2\n");
   config::Loaded loaded = config::load(file, {}, std::vector<std::string>{"KINEMA_KEY_FPS=8"});
   EXPECT_THAT(
-      config::notices_of_model(loaded, "generate", missing_features(sdxl(), false, loaded.config)),
+      config::model_notices(loaded, "generate", missing_features(sdxl(), false, loaded.config)),
       ElementsAre("these keys have no effect: fps (this model makes images)"));
 }
 

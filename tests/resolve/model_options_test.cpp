@@ -1,5 +1,5 @@
 #include "kinema/model_source/model_options.h"
-#include "kinema/model_source/model_places.h"
+#include "kinema/model_source/model_paths.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -119,7 +119,7 @@ TEST(OptimizerMemory, IsThatOfTheStep) {
   EXPECT_EQ(step_options(config, network, {}).optimizer_memory, Memory::DEVICE);
   config.optimizer.optimizer_memory = config::OptimizerMemory::HOST;
   EXPECT_EQ(step_options(config, network, {}).optimizer_memory, Memory::HOST);
-  EXPECT_EQ(training::optimizer_of(step_options(config, network, {}))->memory(), Memory::HOST);
+  EXPECT_EQ(training::make_optimizer(step_options(config, network, {}))->memory(), Memory::HOST);
   config.runtime.jit = false;
   EXPECT_THAT([&] { step_options(config, network, {}); },
               ThrowsMessage<Error>(HasSubstr("optimizer_memory=device")));
@@ -145,7 +145,7 @@ TEST(AttentionOptions, DefaultsAreTheOnesOfTheFields) {
   EXPECT_EQ(model_source::model_options({}).attention.blocks, kernels::FlashBlockSizes{});
 }
 
-TEST(AttentionOptions, RefuseBlockSizesThatNobodyKnows) {
+TEST(AttentionOptions, RefuseUnknownBlockSizes) {
   config::Config config;
   config.model.flash_block_sizes.value.json = R"({"block_k": 512})";
   EXPECT_THAT([&] { model_source::model_options(config); },
@@ -194,7 +194,7 @@ class NamedModel : public testing::Test {
   io::Scratch scratch_;
 };
 
-TEST_F(NamedModel, ThatIsNoneIsCalledWhatItIs) {
+TEST_F(NamedModel, ThatIsInvalidIsDescribed) {
   write("clips/a.MP4");
   write("run/config.yml");
   write("run/checkpoints/5/train_state.json");
@@ -224,7 +224,7 @@ TEST_F(NamedModel, ThatIsNoneIsCalledWhatItIs) {
 }
 
 // `adapters/mine` could also be an id of the hub.
-TEST_F(NamedModel, BelowAFolderThatIsHereIsNotLookedUpOnTheHub) {
+TEST_F(NamedModel, InALocalFolderIsNotRequestedFromTheHub) {
   write("adapters/style/adapter_config.json");
   const std::filesystem::path before = std::filesystem::current_path();
   std::filesystem::current_path(scratch_.path());

@@ -29,7 +29,7 @@ config::Config longer(int64_t steps) {
   return out;
 }
 
-TEST(ARunThatIsMadeLonger, KeepsTheScheduleThatItBeganWith) {
+TEST(ARunThatIsMadeLonger, KeepsItsFirstSchedule) {
   config::Config config = longer(40);
   config = with_schedule(config, after(20));
   EXPECT_EQ(config.optimizer.learning_rate_schedule_steps, 20);
@@ -42,14 +42,14 @@ TEST(ARunThatIsMadeLonger, KeepsTheScheduleThatItBeganWith) {
   EXPECT_EQ(config.optimizer.learning_rate_schedule_steps, 40);
 }
 
-TEST(ARunThatBegins, HasAScheduleAsLongAsItself) {
+TEST(ARunThatBegins, HasAScheduleOfItsOwnLength) {
   config::Config config = longer(40);
   config = with_schedule(config, {});
   EXPECT_EQ(config.optimizer.learning_rate_schedule_steps, 40);
   EXPECT_THAT(resume_lines({}, config), IsEmpty());
 }
 
-TEST(ARunThatIsMadeLonger, MakesNoStepsThatChangeNothing) {
+TEST(ARunThatIsMadeLonger, RefusesStepsAtRateZero) {
   const training::Schedule to_zero{.steps = 20, .decay_fraction = 0.5};
   const training::Schedule to_a_tenth{.steps = 20, .decay_fraction = 0.5, .final_fraction = 0.1};
   for (const int64_t step : {10, 20}) {
@@ -61,14 +61,14 @@ TEST(ARunThatIsMadeLonger, MakesNoStepsThatChangeNothing) {
   EXPECT_NO_THROW(check_rate(to_zero, {}, 40)) << "it was asked for";
 }
 
-TEST(CheckpointsToKeep, AreAllOfARunFromBeforeUnlessTheKeyIsGiven) {
+TEST(CheckpointsToKeep, AreAllOfAnEarlierRunUnlessTheKeyIsGiven) {
   Start older = after(3);
   older.saved.settings.erase("max_train_steps");
-  EXPECT_EQ(keep_of(config::load_defaults(), older).newest, 0);
-  EXPECT_EQ(keep_of(config::load_defaults(), after(3)).newest, 2);
-  EXPECT_EQ(keep_of(config::load_defaults(), {}).newest, 2);
+  EXPECT_EQ(checkpoint_keep(config::load_defaults(), older).newest, 0);
+  EXPECT_EQ(checkpoint_keep(config::load_defaults(), after(3)).newest, 2);
+  EXPECT_EQ(checkpoint_keep(config::load_defaults(), {}).newest, 2);
   const std::vector<std::string> given{"checkpoints_to_keep=3"};
-  EXPECT_EQ(keep_of(config::load_defaults(given), older).newest, 3);
+  EXPECT_EQ(checkpoint_keep(config::load_defaults(given), older).newest, 3);
 }
 
 }  // namespace

@@ -100,7 +100,7 @@ TEST_F(VideoSettings, AFolderThatIsHereIsNoIdOfTheHub) {
   const auto shared = read(R"({"pretrained_model_name_or_path": "org/name"})");
   fs::current_path(before);
 
-  EXPECT_THAT(shared.made_of, ElementsAre("pretrained_model_name_or_path"));
+  EXPECT_THAT(shared.required_keys, ElementsAre("pretrained_model_name_or_path"));
 }
 
 TEST_F(VideoSettings, AreRefusedWhereTheyAreNone) {
@@ -128,7 +128,7 @@ TEST_F(VideoSettings, OfAPictureAreThoseInside) {
           "pjrt_plugin": "/tmp/evil.so", "image_url": "/home/them/a.png"}})"));
   EXPECT_THAT(shared.words, ElementsAre("seed=7", "prompt=ein Füchslein"));
   EXPECT_THAT(shared.left_out, ElementsAre("pjrt_plugin"));
-  EXPECT_THAT(shared.made_of, ElementsAre("image_url"));
+  EXPECT_THAT(shared.required_keys, ElementsAre("image_url"));
 }
 
 TEST_F(VideoSettings, AreBlamedByThePathOfTheirPicture) {

@@ -64,7 +64,7 @@ TEST_F(FindPlugin, TakesTheNewestWheelOfTheCache) {
   EXPECT_THAT(find_plugin({}), HasSubstr("/xla-cpu-pjrt-0.0.10/xla_plugins/"));
 }
 
-TEST_F(FindPlugin, SaysWhatToDoForOtherHardware) {
+TEST_F(FindPlugin, ExplainsHowToInstallOtherHardware) {
   const ScopedVariable any("KINEMA_PJRT_PLUGIN", "");
   const ScopedVariable cache("KINEMA_CACHE", "/nowhere");
 
@@ -97,7 +97,7 @@ TEST_F(FindPlugin, PutsTheCacheWhereTheVariablesSay) {
   EXPECT_EQ(cache_folder(), "/mine");
 }
 
-TEST_F(DescribeEnvironment, TellsPluginAndDevices) {
+TEST_F(DescribeEnvironment, ReportsPluginAndDevices) {
   const Environment environment = describe_environment({.cpu_devices = 2});
 
   EXPECT_EQ(environment.problem, "");
@@ -109,7 +109,7 @@ TEST_F(DescribeEnvironment, TellsPluginAndDevices) {
   EXPECT_GT(environment.memory_bytes, int64_t{1} << 28);
 }
 
-TEST_F(DescribeEnvironment, SaysWhatIsWrongInsteadOfThrowing) {
+TEST_F(DescribeEnvironment, ReportsProblemsInsteadOfThrowing) {
   const Environment environment = describe_environment({.plugin = "/nowhere.so"});
 
   EXPECT_THAT(environment.problem, HasSubstr("[pjrt] no plugin at `/nowhere.so`"));

@@ -35,7 +35,7 @@ void flip_byte(const std::string& path, std::streamoff at) {
   file.put(static_cast<char>(old ^ 1));
 }
 
-TEST_F(ExecutableCacheTest, FindsWhatWasPut) {
+TEST_F(ExecutableCacheTest, FindsStoredPrograms) {
   const ExecutableCache cache(folder() + "/made", 1 << 20);
   EXPECT_EQ(cache.find(kKey), std::nullopt);
 
@@ -47,7 +47,7 @@ TEST_F(ExecutableCacheTest, FindsWhatWasPut) {
   EXPECT_EQ(cache.find(kKey), std::nullopt);
 }
 
-TEST_F(ExecutableCacheTest, LeavesNothingBesideTheEntry) {
+TEST_F(ExecutableCacheTest, LeavesOnlyTheEntry) {
   const ExecutableCache cache(folder(), 1 << 20);
   cache.put(kKey, "a");
   cache.put(kKey, "b");
@@ -55,7 +55,7 @@ TEST_F(ExecutableCacheTest, LeavesNothingBesideTheEntry) {
   EXPECT_EQ(std::distance(fs::directory_iterator(folder()), fs::directory_iterator()), 1);
 }
 
-TEST_F(ExecutableCacheTest, IgnoresAnEntryThatIsNotSound) {
+TEST_F(ExecutableCacheTest, IgnoresACorruptEntry) {
   const ExecutableCache cache(folder(), 1 << 20);
   cache.put(kKey, "some bytes");
   const auto size = static_cast<std::streamoff>(fs::file_size(entry(folder())));
@@ -101,7 +101,7 @@ TEST_F(ExecutableCacheTest, DropsTheLeastRecentlyUsedBeyondItsLimit) {
   EXPECT_NE(cache.find(third), std::nullopt);
 }
 
-TEST_F(ExecutableCacheTest, RemovesWhatABrokenWriteLeftBehind) {
+TEST_F(ExecutableCacheTest, RemovesIncompleteWrites) {
   const ExecutableCache cache(folder(), 1 << 20);
   const std::string old = folder() + "/old.executable.1.0.tmp";
   const std::string fresh = folder() + "/fresh.executable.2.0.tmp";
@@ -138,7 +138,7 @@ TEST_F(ExecutableCacheTest, GivesAPluginOfEqualSizeAnotherKey) {
   EXPECT_NE(ExecutableCache::key(opened, "program", "options"), key);
 }
 
-TEST(ContentHash, IsOfTheBytesAndRememberedByTheFile) {
+TEST(ContentHash, HashesTheBytesAndIsCachedByFile) {
   const fs::path folder = fs::path(testing::TempDir()) / "kinema_content_hash";
   fs::remove_all(folder);
   fs::create_directories(folder);

@@ -10,13 +10,13 @@ using testing::Pair;
 
 pjrt::NamedValues options_of(int64_t local_rank, int64_t local_size,
                              std::optional<std::string> visible = {}) {
-  const world::Place place{.launcher = world::Launcher::PMIX,
-                           .rank = 5,
-                           .size = 8,
-                           .local_rank = local_rank,
-                           .local_size = local_size,
-                           .how = "a test"};
-  return node_options(place, [visible](std::string_view name) {
+  const world::Launch launch{.launcher = world::Launcher::PMIX,
+                             .rank = 5,
+                             .size = 8,
+                             .local_rank = local_rank,
+                             .local_size = local_size,
+                             .how = "a test"};
+  return node_options(launch, [visible](std::string_view name) {
     return name == "CUDA_VISIBLE_DEVICES" ? visible : std::nullopt;
   });
 }
@@ -38,11 +38,11 @@ TEST(NodeOptions, LeaveAProcessTheOneGpuThatItHas) {
 
 TEST(VisibleGpus, AreAllThatSharedDevicesAreNotToldOf) {
   const auto none = [](std::string_view) { return std::optional<std::string>(); };
-  world::Place place{.size = 2, .local_rank = 1, .local_size = 2, .how = "a test"};
-  EXPECT_THAT(visible_gpus(place, none),
+  world::Launch launch{.size = 2, .local_rank = 1, .local_size = 2, .how = "a test"};
+  EXPECT_THAT(visible_gpus(launch, none),
               ElementsAre(Pair("visible_devices", pjrt::Value(std::vector<int64_t>{1}))));
-  place.local_size = 1;
-  EXPECT_TRUE(visible_gpus(place, none).empty());
+  launch.local_size = 1;
+  EXPECT_TRUE(visible_gpus(launch, none).empty());
 }
 
 }  // namespace

@@ -26,9 +26,9 @@ ClientSpec spec() {
           .world = world_here()};
 }
 
-void meet() { world::test_world().talk().barrier({.what = "the end of a test"}); }
+void meet() { world::test_world().communicator().barrier({.what = "the end of a test"}); }
 
-TEST(Nodes, FindEachOtherWithKeys) {
+TEST(Nodes, ConnectByKeys) {
   const int64_t rank = world::test_world().rank();
   const pjrt::Client client = open_client(spec());
 
@@ -50,7 +50,7 @@ TEST(Nodes, OpenASecondClientWithKeysOfItsOwn) {
   meet();
 }
 
-TEST(Nodes, AreToldOfAKeyThatNobodyPuts) {
+TEST(Nodes, TimeOutOnAMissingKey) {
   setenv("FAKE_MISSING", "1", 1);
   const Stopwatch watch;
   std::string error;
@@ -67,7 +67,7 @@ TEST(Nodes, AreToldOfAKeyThatNobodyPuts) {
   meet();
 }
 
-TEST(Nodes, SayOnceThatTheyWait) {
+TEST(Nodes, ReportWaitingOnce) {
   std::atomic<int> told = 0;
   std::string line;
   ClientSpec patient = spec();
@@ -80,7 +80,7 @@ TEST(Nodes, SayOnceThatTheyWait) {
   // The others wait for the last one.
   const bool late = world::test_world().rank() == 2;
   setenv("FAKE_SLOW", late ? "1" : "0", 1);
-  patient.patience = 0.3;
+  patient.wait_seconds = 0.3;
   open_client(patient);
   unsetenv("FAKE_SLOW");
   EXPECT_EQ(told, 1);
@@ -89,10 +89,10 @@ TEST(Nodes, SayOnceThatTheyWait) {
 }
 
 // It is called from a thread, whose error does not end the process.
-TEST(Nodes, ThrowWhatTheirOwnerThrewWhileTheyWaited) {
+TEST(Nodes, RethrowErrorsOfTheWait) {
   ClientSpec patient = spec();
   patient.on_wait = [](const std::string&) { throw Error("no console"); };
-  patient.patience = 0.3;
+  patient.wait_seconds = 0.3;
   setenv("FAKE_SLOW", world::test_world().rank() == 2 ? "1" : "0", 1);
   EXPECT_THAT([&] { open_client(patient); }, testing::ThrowsMessage<Error>("no console"));
   unsetenv("FAKE_SLOW");

@@ -20,17 +20,19 @@ HostArray scalar(float x) { return HostArray::f32({1}, std::array<float, 1>{x});
 
 TEST(OddCopies, AreThoseWithOtherBitsThanMost) {
   const float next = std::nextafter(1.0F, 2.0F);
-  EXPECT_THAT(odd_copies(std::array{scalar(1), scalar(1), scalar(1)}), IsEmpty());
-  EXPECT_THAT(odd_copies(std::array{scalar(1), scalar(next), scalar(1)}), ElementsAre(1));
-  EXPECT_THAT(odd_copies(std::array{scalar(2), scalar(1), scalar(1), scalar(3)}),
+  EXPECT_THAT(mismatched_replicas(std::array{scalar(1), scalar(1), scalar(1)}), IsEmpty());
+  EXPECT_THAT(mismatched_replicas(std::array{scalar(1), scalar(next), scalar(1)}), ElementsAre(1));
+  EXPECT_THAT(mismatched_replicas(std::array{scalar(2), scalar(1), scalar(1), scalar(3)}),
               ElementsAre(0, 3));
-  EXPECT_THAT(odd_copies(std::array{scalar(0.0F), scalar(-0.0F)}), ElementsAre(1));
-  EXPECT_THAT(odd_copies(std::span<const HostArray>()), IsEmpty());
+  EXPECT_THAT(mismatched_replicas(std::array{scalar(0.0F), scalar(-0.0F)}), ElementsAre(1));
+  EXPECT_THAT(mismatched_replicas(std::span<const HostArray>()), IsEmpty());
 }
 
 TEST(OddCopies, TakeEveryNanForTheSame) {
-  EXPECT_THAT(odd_copies(std::array{scalar(std::nanf("1")), scalar(-std::nanf("2"))}), IsEmpty());
-  EXPECT_THAT(odd_copies(std::array{scalar(1), scalar(1), scalar(std::nanf("1"))}), ElementsAre(2));
+  EXPECT_THAT(mismatched_replicas(std::array{scalar(std::nanf("1")), scalar(-std::nanf("2"))}),
+              IsEmpty());
+  EXPECT_THAT(mismatched_replicas(std::array{scalar(1), scalar(1), scalar(std::nanf("1"))}),
+              ElementsAre(2));
 }
 
 class ReplicaCheckTest : public CpuClientTest {
@@ -75,7 +77,7 @@ TEST_F(ReplicaCheckTest, NamesTheArrayAndTheDeviceThatDiffer) {
   // Row-major over data=2, fsdp=2: devices 1 and 3 hold the same rows of `a`.
   arrays[0] = with_fault(on, arrays[0], 3);
   arrays[1] = with_fault(on, arrays[1], 2);
-  const std::vector<OddCopy> found = check.find(given);
+  const std::vector<MismatchedReplica> found = check.find(given);
   ASSERT_EQ(found.size(), 2U);
   EXPECT_EQ(found[0].array, 0U);
   EXPECT_EQ(found[0].device, 3U) << "of two copies the first one counts";
@@ -110,7 +112,7 @@ TEST_F(ReplicaCheckTest, ComparesNarrowAndWideTypes) {
     const Array odd = with_fault(on, arrays[i], 1);
     std::vector<const Array*> with_odd = given;
     with_odd[i] = &odd;
-    const std::vector<OddCopy> found = check.find(with_odd);
+    const std::vector<MismatchedReplica> found = check.find(with_odd);
     ASSERT_EQ(found.size(), 1U) << ports[i].name;
     EXPECT_EQ(found[0].array, i);
     EXPECT_EQ(found[0].device, 1U);

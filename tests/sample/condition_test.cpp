@@ -46,23 +46,25 @@ constexpr encoders::LatentLayout kVae{.channels = 16, .spatial = 8, .temporal = 
 const VideoSizes kSizes{.num_frames = 9, .height = 4, .width = 4, .latents = {1, 3, 2, 2}};
 
 TEST(ConditionOf, FollowsFromTheTransformersChannels) {
-  const GivenImages none;
-  const GivenImages one{.first = plain(1), .last = {}};
-  EXPECT_EQ(condition_of(network_of(channels(16, 16)).sizes(), kVae, false, none), Condition::NONE);
-  EXPECT_EQ(condition_of(network_of(channels(36, 16)).sizes(), kVae, false, one),
+  const ConditioningImages none;
+  const ConditioningImages one{.first = plain(1), .last = {}};
+  EXPECT_EQ(detect_condition(network_of(channels(16, 16)).sizes(), kVae, false, none),
+            Condition::NONE);
+  EXPECT_EQ(detect_condition(network_of(channels(36, 16)).sizes(), kVae, false, one),
             Condition::CHANNELS);
-  EXPECT_EQ(condition_of(network_of(channels(16, 16)).sizes(), kVae, true, one),
+  EXPECT_EQ(detect_condition(network_of(channels(16, 16)).sizes(), kVae, true, one),
             Condition::FIRST_FRAME);
-  EXPECT_EQ(condition_of(network_of(channels(16, 16)).sizes(), kVae, true, none), Condition::NONE);
+  EXPECT_EQ(detect_condition(network_of(channels(16, 16)).sizes(), kVae, true, none),
+            Condition::NONE);
 }
 
 TEST(ConditionOf, SaysWhatDoesNotFit) {
-  const GivenImages none;
-  const GivenImages one{.first = plain(1), .last = {}};
-  const GivenImages both{.first = plain(1), .last = plain(2)};
-  const auto message = [](int64_t in, int64_t out, bool expand, const GivenImages& images) {
+  const ConditioningImages none;
+  const ConditioningImages one{.first = plain(1), .last = {}};
+  const ConditioningImages both{.first = plain(1), .last = plain(2)};
+  const auto message = [](int64_t in, int64_t out, bool expand, const ConditioningImages& images) {
     try {
-      condition_of(network_of(channels(in, out)).sizes(), kVae, expand, images);
+      detect_condition(network_of(channels(in, out)).sizes(), kVae, expand, images);
     } catch (const Error& error) {
       return std::string(error.what());
     }
@@ -76,10 +78,10 @@ TEST(ConditionOf, SaysWhatDoesNotFit) {
               HasSubstr("image_url is not"));
 }
 
-TEST(CheckImageTokens, AsksForAsManyImagesAsThereArePositionsFor) {
+TEST(CheckImageTokens, ExpectsOneImagePerPosition) {
   networks::Sizes network{.image_dim = 8};
-  const GivenImages one{.first = plain(1), .last = {}};
-  const GivenImages both{.first = plain(1), .last = plain(2)};
+  const ConditioningImages one{.first = plain(1), .last = {}};
+  const ConditioningImages both{.first = plain(1), .last = plain(2)};
   EXPECT_NO_THROW(check_image_tokens(network, true, one));
   EXPECT_THROW(check_image_tokens(network, true, both), Error);
   EXPECT_THROW(check_image_tokens(network, false, one), Error);
@@ -92,7 +94,7 @@ TEST(CheckImageTokens, AsksForAsManyImagesAsThereArePositionsFor) {
 
 TEST(ImageCondition, IsWhatTheKindSays) {
   const ZeroAutoencoder vae;
-  const GivenImages one{.first = plain(255), .last = {}};
+  const ConditioningImages one{.first = plain(255), .last = {}};
   EXPECT_EQ(image_condition(Condition::CHANNELS, one, kSizes, vae).shape.dims, (Dims{5, 3, 2, 2}));
   EXPECT_EQ(image_condition(Condition::FIRST_FRAME, one, kSizes, vae).shape.dims,
             (Dims{1, 1, 2, 2}));

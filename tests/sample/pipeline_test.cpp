@@ -478,7 +478,7 @@ TEST(FramesFit, SaysHowManyDo) {
               ThrowsMessage<Error>(HasSubstr("\n  0 frames fit")));
 }
 
-TEST(DecodeFits, SaysWhatTakesLess) {
+TEST(DecodeFits, SuggestsSmallerSettings) {
   const VideoSizes sizes{.num_frames = 81, .height = 16, .width = 32};
   check_decode_fits(sizes, 1 << 30, 1 << 30);
 
@@ -488,7 +488,7 @@ TEST(DecodeFits, SaysWhatTakesLess) {
                   HasSubstr("vae_tiling=true"))));
 }
 
-TEST(FramesFit, SpeaksOfImagesWhereThoseAreMade) {
+TEST(FramesFit, SaysImagesForImageModels) {
   const VideoSizes sizes{.num_frames = 1, .height = 16, .width = 32, .is_image = true};
   // Three of one byte per number, and one of four.
   check_frames_fit(3, sizes, {}, 7 * 16 * 32 * 3);
@@ -527,7 +527,7 @@ TEST(ToFrames, ClampsAndRounds) {
 TEST(VideosOfShare, AreWholeBatchesInARow) {
   GenerateRequest request{.prompts = {"a", "b", "c", "d", "e"}, .batch_size = 2};
   const auto range = [&](int64_t index) {
-    const VideoRange made = videos_of_share(request, index);
+    const VideoRange made = videos_in_share(request, index);
     return std::pair(made.first, made.count);
   };
   request.share.count = 2;

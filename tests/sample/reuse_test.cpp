@@ -44,7 +44,7 @@ TEST(MagCacheRule, SkipsWhileTheSummedErrorsStayBelowTheThreshold) {
   EXPECT_THAT(where(magcache_skips(cache, 12, {}, true)), ElementsAre());
 }
 
-TEST(MagCacheRule, SkipsNoMoreInARowThanAllowed) {
+TEST(MagCacheRule, LimitsConsecutiveSkips) {
   MagCache cache{.ratios = constant_ratios(10, 1, 1), .longest_skip = 2, .retention = 0.2};
   EXPECT_THAT(where(magcache_skips(cache, 10, {}, true)), ElementsAre(2, 3, 5, 6, 8, 9));
   cache.longest_skip = 0;
@@ -55,7 +55,7 @@ TEST(MagCacheRule, SkipsNoMoreInARowThanAllowed) {
   EXPECT_FALSE(magcache_skips(cache, 10, {}, true)[0]);
 }
 
-TEST(MagCacheRule, TheNegativePromptCountsWhereThereIsOne) {
+TEST(MagCacheRule, SkipsDependOnGuidance) {
   const MagCache cache{.ratios = constant_ratios(10, 1, 0.5), .threshold = 0.1, .longest_skip = 1};
   EXPECT_THAT(where(magcache_skips(cache, 10, {}, true)), ElementsAre());
   EXPECT_THAT(where(magcache_skips(cache, 10, {}, false)), ElementsAre(2, 4, 6, 8));
@@ -83,7 +83,7 @@ TEST(MagCacheRule, EachExpertBeginsWithWholeSteps) {
   EXPECT_FALSE(magcache_skips(cache, 20, 10, true)[10]);
 }
 
-TEST(MagCacheRule, RefusesATableThatIsNone) {
+TEST(MagCacheRule, RefusesInvalidTables) {
   EXPECT_THAT([] { magcache_skips({}, 5, {}, true); }, ThrowsMessage<Error>(HasSubstr("0 values")));
   EXPECT_THAT(
       [] {

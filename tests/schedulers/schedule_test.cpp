@@ -196,7 +196,7 @@ TEST(Schedule, HasTheAlignedLevels) {
 }
 
 /// A trailing range computed in floats would have one step too many for some of these numbers.
-TEST(Discrete, VisitsAsManyTimestepsAsWereAskedFor) {
+TEST(Discrete, VisitsTheRequestedNumberOfTimesteps) {
   for (const Spacing spacing : {Spacing::LEADING, Spacing::TRAILING, Spacing::LINSPACE}) {
     for (const int64_t steps : {1, 2, 61, 103, 121, 999, 1000}) {
       ScheduleConfig config{.sampler = Sampler::EULER};
@@ -210,7 +210,7 @@ TEST(Discrete, VisitsAsManyTimestepsAsWereAskedFor) {
   }
 }
 
-TEST(Discrete, EndsAtTheDataWhereThePredictionIsRight) {
+TEST(Discrete, EndsAtTheDataForAnExactPrediction) {
   // With a single datum, a sample determines its noise, for either prediction type.
   constexpr double kData = 0.7;
   for (const Prediction prediction : {Prediction::EPSILON, Prediction::V_PREDICTION}) {
@@ -274,9 +274,9 @@ TEST(Discrete, RefusesEpsilonOnlyAtTimestepsWithoutSignal) {
   EXPECT_NO_THROW(make_schedule(config, 4));
 }
 
-// diffusers 0.42.1: DDIMScheduler(beta_start=0.00085, beta_end=0.012, beta_schedule="scaled_linear",
-// rescale_betas_zero_snr=True, timestep_spacing="leading", steps_offset=1, set_alpha_to_one=False,
-// clip_sample=False) with the prediction 0.25 x + 0.1.
+// diffusers 0.42.1: DDIMScheduler(beta_start=0.00085, beta_end=0.012,
+// beta_schedule="scaled_linear", rescale_betas_zero_snr=True, timestep_spacing="leading",
+// steps_offset=1, set_alpha_to_one=False, clip_sample=False) with the prediction 0.25 x + 0.1.
 TEST(Discrete, SamplesEpsilonWithZeroTerminalSnrWhereTheTimestepsHaveASignal) {
   ScheduleConfig config{.sampler = Sampler::DDIM};
   config.diffusion = {.beta_start = 0.00085,

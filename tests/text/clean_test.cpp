@@ -110,7 +110,7 @@ TEST(FixText, ReferencesStayFromTheFirstTagOn) {
   EXPECT_EQ(fix_text(U"a &amp; b\n<i> &amp;\n&amp;"), U"a & b\n<i> &amp;\n&amp;");
 }
 
-TEST(Mojibake, IsToldFromWhatPeopleWrite) {
+TEST(Mojibake, IsDistinguishedFromCorrectText) {
   for (const char* text :
        {"caf\xc3\xa9", "\xc3\xa0 la", "10 \xe2\x82\xac", "\xe2\x80\x9cx\xe2\x80\x9d",
         "\xd0\xbf\xd1\x80\xd0\xb8\xd0\xb2\xd0\xb5\xd1\x82", "a cat"}) {

@@ -158,7 +158,7 @@ TEST(ClipTokenizer, TokenizerJsonThatIsDamagedIsRefused) {
 }
 
 // The results of transformers 5.24 (tokenizers 0.23.3) for the same folder.
-TEST(ClipTokenizer, WritingIsMadeAlikeAsTransformersDoes) {
+TEST(ClipTokenizer, TextIsNormalizedAsInTransformers) {
   const ClipTokenizer tokenizer = first();
   // ASCII separators are not white space, U+0085 and U+00A0 are, U+200B and U+180E are not.
   EXPECT_THAT(texts(tokenizer,
@@ -257,13 +257,13 @@ TEST(Bpe, TheFirstOfTheMergesComesFirst) {
   EXPECT_EQ(texts(tokenizer, "aaab"), (Texts{"aa", "a", "b</w>"}));
 }
 
-TEST(Bpe, WhatNoTokenStandsForIsUnknown) {
+TEST(Bpe, TextWithoutATokenIsUnknown) {
   const ClipTokenizer tokenizer(small_parts());
   EXPECT_EQ(texts(tokenizer, "xa"), (Texts{"<|e|>", "a</w>"}));
   EXPECT_EQ(texts(tokenizer, "\xc3\xa9").size(), 2U);
 }
 
-TEST(Bpe, WhatDoesNotFitIsDroppedBeforeTheEnd) {
+TEST(Bpe, TokensBeyondTheLengthAreDroppedBeforeTheEndToken) {
   const ClipTokenizer tokenizer(small_parts());
   const Tokens tokens = tokenizer.encode("a b c", 4);
   EXPECT_THAT(tokens.ids, ElementsAre(10, 3, 4, 11));

@@ -35,7 +35,7 @@ TEST(HashedEncoder, SplitsIntoLowerCasedWords) {
   EXPECT_THAT(words(" ,. "), ElementsAre());
 }
 
-TEST(HashedEncoder, GivesAWordTheSameVectorWhereverItStands) {
+TEST(HashedEncoder, GivesAWordTheSameVectorInEveryPosition) {
   const HashedEncoder encoder{.max_sequence_length = 6, .text_dim = 32};
 
   const auto first = word_vector(encoder.encode("red circle"), 0);

@@ -177,7 +177,7 @@ TEST(Tokenizer, AddedTokensTakeSpacesAlongOrStandAlone) {
   EXPECT_THAT(ids(tokenizer, "a</s>a"), ElementsAre(9, 1, 7, 1));
 }
 
-TEST(Tokenizer, WhatDoesNotFitIsDroppedBeforeTheEnd) {
+TEST(Tokenizer, TokensBeyondTheLengthAreDroppedBeforeTheEndToken) {
   const Tokenizer tokenizer(small_parts());
   const Tokens tokens = tokenizer.encode("a a a a", 3);
 

@@ -14,7 +14,7 @@ namespace {
 using testing::HasSubstr;
 using testing::ThrowsMessage;
 
-TEST(Background, WorksWhileTheCallerGoesOn) {
+TEST(Background, WorksInParallelWithTheCaller) {
   std::promise<void> go_on;
   std::atomic<int> done = 0;
   Background background;
@@ -32,7 +32,7 @@ TEST(Background, WorksWhileTheCallerGoesOn) {
   background.finish();  // nothing runs
 }
 
-TEST(Background, BeginsAPieceOfWorkWhenTheOneBeforeIsDone) {
+TEST(Background, StartsWorkAfterThePreviousIsDone) {
   std::atomic<bool> running = false;
   std::atomic<int> overlaps = 0;
   Background background;
@@ -47,7 +47,7 @@ TEST(Background, BeginsAPieceOfWorkWhenTheOneBeforeIsDone) {
   EXPECT_EQ(overlaps, 0);
 }
 
-TEST(Background, ThrowsOnceWhatTheWorkThrew) {
+TEST(Background, RethrowsAnExceptionOnce) {
   const auto fail_in = [](Background& background) {
     background.start([]() -> std::string { fail("[checkpoint] the disk is full"); });
   };
@@ -82,7 +82,7 @@ TEST(Background, WaitsWhenItEnds) {
   EXPECT_TRUE(done);
 }
 
-TEST(Background, GivesWhatTheWorkReturnsOnce) {
+TEST(Background, ReturnsTheResultOnce) {
   Background background;
   EXPECT_EQ(background.poll(), std::nullopt);
   background.start([] { return std::string("checkpoint of step 1 saved"); });

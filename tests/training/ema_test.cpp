@@ -19,7 +19,7 @@ TEST(Ema, FollowsQuicklyAtFirstAndNeverMoreSlowlyThanAsked) {
   EXPECT_DOUBLE_EQ(ema.decay_at(1000), 0.5);
 }
 
-TEST(Ema, IsTheParametersUntilItBegins) {
+TEST(Ema, EqualsTheParametersUntilItStarts) {
   const Ema ema{.decay = 0.9, .update_after_step = 2};
   for (const int64_t n : {1, 2, 3}) {
     EXPECT_EQ(ema.decay_at(n), 0.0) << n;

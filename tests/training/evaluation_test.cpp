@@ -59,7 +59,7 @@ TEST(CheckEvaluation, TakesAnyNumberOfSamples) {
   }
 }
 
-TEST(CheckEvaluation, SaysWhyNoSampleTakesPart) {
+TEST(CheckEvaluation, ExplainsWhyNoSampleIsEvaluated) {
   const ObjectiveOptions high{.min_timestep = 875};
   EXPECT_THAT(
       [&] {
@@ -148,8 +148,8 @@ TEST_F(Evaluations, DoNotDependOnTheBatch) {
   EXPECT_NE(evaluate(2, source, {.seed = 1}).by_timestep, twos.by_timestep);
 }
 
-TEST_F(Evaluations, TakeSoManyOfATimestepAndShareOutWhatBringsNone) {
-  EXPECT_EQ(evaluate(2, Samples({10, 10, 10, 900}), {.most_of_a_timestep = 1}).samples, 2);
+TEST_F(Evaluations, LimitSamplesPerTimestepAndDistributeSamplesWithoutOne) {
+  EXPECT_EQ(evaluate(2, Samples({10, 10, 10, 900}), {.max_samples_per_timestep = 1}).samples, 2);
 
   const EvaluationOptions shared{.timesteps = {100, 500}, .samples = 4};
   const Samples bare({-1, -1, -1, -1, -1});
@@ -160,7 +160,7 @@ TEST_F(Evaluations, TakeSoManyOfATimestepAndShareOutWhatBringsNone) {
 }
 
 // A timestep beyond the table would select nothing: an input of zeros.
-TEST_F(Evaluations, OfADiffusionHaveNoLossBehindTheEndOfItsTable) {
+TEST_F(Evaluations, OfADiffusionHaveNoLossBeyondItsTable) {
   StepOptions step;
   step.objective.diffusion = DiffusionObjective{};
   EXPECT_GT(evaluate(1, Samples({999}), {}, step).loss, 0);

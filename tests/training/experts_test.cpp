@@ -18,12 +18,12 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 
-TEST(Turns, HaveTheSharesOfTheDistribution) {
+TEST(ExpertSchedule, HaveTheSharesOfTheDistribution) {
   constexpr int64_t kSteps = 20000;
   for (const double share : {0.25, 0.3, 0.5, 0.9}) {
-    const Turns turns{.seed = 3, .share_high = share};
-    const int64_t high = turns.count(0, kSteps);
-    EXPECT_EQ(high + turns.count(1, kSteps), kSteps);
+    const ExpertSchedule schedule{.seed = 3, .high_noise_probability = share};
+    const int64_t high = schedule.count(0, kSteps);
+    EXPECT_EQ(high + schedule.count(1, kSteps), kSteps);
     // Binomial: five deviations of sqrt(p (1 - p) / n), at most 0.018.
     EXPECT_NEAR(static_cast<double>(high) / kSteps, share,
                 5 * std::sqrt(share * (1 - share) / kSteps));
@@ -31,26 +31,26 @@ TEST(Turns, HaveTheSharesOfTheDistribution) {
     // - 1 pairs; since each step is in two pairs, the count's variance is below 3 n p^2 (1 - p^2).
     int64_t both = 0;
     for (int64_t step = 1; step < kSteps; ++step) {
-      both += turns.expert_of(step - 1) == 0 && turns.expert_of(step) == 0 ? 1 : 0;
+      both += schedule.expert_of(step - 1) == 0 && schedule.expert_of(step) == 0 ? 1 : 0;
     }
     const double square = share * share;
     EXPECT_NEAR(static_cast<double>(both) / kSteps, square,
                 5 * std::sqrt(3 * square * (1 - square) / kSteps));
   }
-  EXPECT_EQ((Turns{.share_high = 1}).count(0, 1000), 1000);
-  EXPECT_EQ((Turns{.share_high = 0}).count(1, 1000), 1000);
+  EXPECT_EQ((ExpertSchedule{.high_noise_probability = 1}).count(0, 1000), 1000);
+  EXPECT_EQ((ExpertSchedule{.high_noise_probability = 0}).count(1, 1000), 1000);
 }
 
-TEST(Turns, AreAFunctionOfSeedAndStep) {
-  const Turns turns{.seed = 3, .share_high = 0.5};
+TEST(ExpertSchedule, AreAFunctionOfSeedAndStep) {
+  const ExpertSchedule schedule{.seed = 3, .high_noise_probability = 0.5};
   std::vector<int64_t> forward;
   for (int64_t step = 0; step < 64; ++step) {
-    forward.push_back(turns.expert_of(step));
+    forward.push_back(schedule.expert_of(step));
   }
   for (int64_t step = 63; step >= 0; --step) {
-    EXPECT_EQ(turns.expert_of(step), forward[static_cast<size_t>(step)]);
+    EXPECT_EQ(schedule.expert_of(step), forward[static_cast<size_t>(step)]);
   }
-  const Turns other{.seed = 4, .share_high = 0.5};
+  const ExpertSchedule other{.seed = 4, .high_noise_probability = 0.5};
   bool differ = false;
   for (int64_t step = 0; step < 64; ++step) {
     differ = differ || other.expert_of(step) != forward[static_cast<size_t>(step)];
@@ -58,9 +58,9 @@ TEST(Turns, AreAFunctionOfSeedAndStep) {
   EXPECT_TRUE(differ);
 }
 
-TEST(Turns, OfSeveralStepsAreThoseOfOneDrawnOut) {
-  const Turns one{.seed = 9, .share_high = 0.3};
-  const Turns five{.seed = 9, .share_high = 0.3, .length = 5};
+TEST(ExpertSchedule, OfSeveralStepsAreThoseOfOneDrawnOut) {
+  const ExpertSchedule one{.seed = 9, .high_noise_probability = 0.3};
+  const ExpertSchedule five{.seed = 9, .high_noise_probability = 0.3, .length = 5};
   for (int64_t step = 0; step < 500; ++step) {
     ASSERT_EQ(five.expert_of(step), one.expert_of(step / 5)) << step;
   }
@@ -76,7 +76,7 @@ TEST(Turns, OfSeveralStepsAreThoseOfOneDrawnOut) {
 
 TEST(ShareOfHighNoise, IsThatOfTheTimestepsThatAreDrawn) {
   const auto share = [](double shift, double boundary, double min = 0, double max = 1000) {
-    return share_of_high_noise(
+    return high_noise_probability(
         {.flow = {.shift = shift}, .min_timestep = min, .max_timestep = max, .boundary = boundary});
   };
   // u(t) = t / (1000 s - (s - 1) t): with s = 3, u(875) = 875 / 1250; with s = 5, 875 / 1500.
@@ -112,7 +112,7 @@ class BothExperts : public pjrt::CpuTest {
   }
 
   TwoExperts two(bool idle_on_host = false) const {
-    return {.turns = {.seed = 1, .share_high = 0.5}, .idle_on_host = idle_on_host};
+    return {.schedule = {.seed = 1, .high_noise_probability = 0.5}, .idle_on_host = idle_on_host};
   }
 
   std::unique_ptr<Trainer> trainer() {
@@ -148,7 +148,7 @@ class BothExperts : public pjrt::CpuTest {
   pjrt::Client client_ = pjrt::cpu_client();
 };
 
-TEST_F(BothExperts, TrainAsARunEachDoesOnTheStepsThatAreItsOwn) {
+TEST_F(BothExperts, TrainAsOneRunPerExpert) {
   // They are separate programs: a compiler may fuse a multiply and an add in one and not in the
   // other. Eight steps of such roundings of values up to 2.
   constexpr double kRounding = 0x1p-20;
@@ -163,7 +163,7 @@ TEST_F(BothExperts, TrainAsARunEachDoesOnTheStepsThatAreItsOwn) {
                                tiny::trainer(client_, 2, low, fresh(1))};
   std::array<int64_t, 2> made{};
   for (int64_t step = 0; step < kSteps; ++step) {
-    const auto expert = static_cast<size_t>(two().turns.expert_of(step));
+    const auto expert = static_cast<size_t>(two().schedule.expert_of(step));
     EXPECT_EQ(experts.steps_before(step), made[expert]);
     ++made[expert];
     EXPECT_NEAR(losses[static_cast<size_t>(step)],
@@ -189,7 +189,7 @@ TEST_F(BothExperts, TrainAsARunEachDoesOnTheStepsThatAreItsOwn) {
   EXPECT_NO_THROW(experts.check_replicas());
 }
 
-TEST_F(BothExperts, GiveTheSameWhereverTheIdleOneWaits) {
+TEST_F(BothExperts, GiveTheSameWithTheIdleExpertOnHostOrDevice) {
   Experts device = fresh_experts(false);
   Experts host = fresh_experts(true);
   EXPECT_EQ(run(device, 0, kSteps), run(host, 0, kSteps));
@@ -200,7 +200,7 @@ TEST_F(BothExperts, GiveTheSameWhereverTheIdleOneWaits) {
   EXPECT_EQ(host.idle_bytes().host, host.trainer().state_bytes());
 }
 
-TEST_F(BothExperts, GoOnFromACheckpointBitForBit) {
+TEST_F(BothExperts, ResumeFromACheckpointBitForBit) {
   Experts unbroken = fresh_experts();
   std::vector<double> expected = run(unbroken, 0, kSteps);
   for (const bool on_host : {false, true}) {
@@ -212,7 +212,7 @@ TEST_F(BothExperts, GoOnFromACheckpointBitForBit) {
       run(first, 0, 5);
       const std::vector<StateSource> states{first.source(0), first.source(1)};
       const std::vector<StateSource> copies{host_copy(states[0]), host_copy(states[1])};
-      updates = {two().turns.count(0, 5), two().turns.count(1, 5)};
+      updates = {two().schedule.count(0, 5), two().schedule.count(1, 5)};
       save_states(scratch / "5", tiny::network(), copies, {.step = 5});
     }
     EXPECT_THAT(weights_parts(scratch / "5"),
@@ -239,7 +239,7 @@ TEST_F(BothExperts, KeepTheCountsOfTheirAveragesWithoutASavedOptimizer) {
   save_states(scratch / "5", tiny::network(), states, {.step = 5}, {.optimizer = false});
   const io::Json saved = io::Json::read(scratch / "5" / "train_state.json");
   for (const int64_t expert : {0, 1}) {
-    const auto made = static_cast<int32_t>(two().turns.count(expert, 5));
+    const auto made = static_cast<int32_t>(two().schedule.count(expert, 5));
     EXPECT_EQ(saved.at(expert == 0 ? "updates" : "updates_2").as_int(), made);
     const State loaded =
         load_state(scratch / "5", tiny::specs(), true, client_, plain_adamw(), {}, expert);
@@ -248,7 +248,7 @@ TEST_F(BothExperts, KeepTheCountsOfTheirAveragesWithoutASavedOptimizer) {
   }
 }
 
-TEST_F(BothExperts, AreNotFoundInACheckpointOfOne) {
+TEST_F(BothExperts, AreNotInACheckpointOfOneExpert) {
   const io::Scratch scratch;
   const State state = fresh(0);
   save_state(scratch / "1", tiny::network(), {tiny::specs(), state},
@@ -268,7 +268,7 @@ TEST_F(BothExperts, NameTheStepThatIsNotFiniteByItsExpert) {
   bad.trained[0] = client_.to_device(values);
   experts.set_state(0, std::move(bad));
   for (int64_t step = 0; step < kSteps; ++step) {
-    const bool is_high = two().turns.expert_of(step) == 0;
+    const bool is_high = two().schedule.expert_of(step) == 0;
     const StepResult result = experts.run(step, 1e-2, tiny::batch(2, step));
     EXPECT_EQ(result.finite, !is_high) << step;
     if (is_high) {

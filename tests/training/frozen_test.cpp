@@ -50,7 +50,7 @@ TEST_F(Frozen, PartsHaveMomentsAndAveragesOfTheTrainedOnly) {
   const std::vector<nn::ParamSpec> specs = half_frozen();
   const State state = fresh(client_, specs);
 
-  const size_t trained = trained_of(specs).size();
+  const size_t trained = trained_specs(specs).size();
   EXPECT_GT(trained, 4U);
   EXPECT_GT(state.frozen.size(), 4U);
   EXPECT_EQ(state.frozen.size() + trained, specs.size());
@@ -60,7 +60,7 @@ TEST_F(Frozen, PartsHaveMomentsAndAveragesOfTheTrainedOnly) {
   EXPECT_EQ(state.changed(), 4 * trained + 1);
 }
 
-TEST_F(Frozen, StaysAsItIsWhileTheRestIsTrainedAsBefore) {
+TEST_F(Frozen, IsUnchangedWhileTheRestTrains) {
   const std::vector<nn::ParamSpec> specs = half_frozen();
   Trainer half = trainer(client_, specs, fresh(client_, specs));
   Trainer whole = trainer(client_, tiny::specs(), fresh(client_, tiny::specs()));
@@ -97,7 +97,7 @@ TEST_F(Frozen, IsNotDifferentiatedNorDonated) {
   const auto first = static_cast<int64_t>(step.state.frozen.size());
   EXPECT_EQ(step.donate.size(), step.state.changed());
   EXPECT_EQ(step.donate.begin()->first, first);
-  EXPECT_EQ(step.gradient_names.size(), layer_names(trained_of(specs)).size());
+  EXPECT_EQ(step.gradient_names.size(), layer_names(trained_specs(specs)).size());
   const auto flops = [](const Trainer& of) {
     return std::get<float>(of.report().cost.at("flops"));
   };
@@ -124,7 +124,7 @@ TEST_F(Frozen, IsSavedAndLoadedWithTheNetwork) {
 
   EXPECT_EQ(tiny::bytes_of(second.state()), tiny::bytes_of(unbroken.state()));
   const auto moments = io::SafetensorsFile::open(scratch / "optimizer" / "mu.safetensors");
-  EXPECT_EQ(moments.tensors().size(), layer_names(trained_of(specs)).size());
+  EXPECT_EQ(moments.tensors().size(), layer_names(trained_specs(specs)).size());
   EXPECT_EQ(checkpoint_bytes(state_parts(specs, true), {.optimizer = false}),
             host_bytes(second.state(), {.optimizer = false}));
 }

@@ -7,8 +7,8 @@
 #include "io/scratch.h"
 #include "kinema/core/error.h"
 #include "kinema/training/checkpoint.h"
+#include "kinema/training/compute_weights.h"
 #include "kinema/training/memory.h"
-#include "kinema/training/working_weights.h"
 #include "tiny.h"
 
 namespace kinema::training {
@@ -60,7 +60,7 @@ class HostMemory : public pjrt::CpuTest {
             network_model(tiny::network(), options),
             tiny::shapes(4),
             step,
-            fresh_state(values(specs), specs, step.ema.is_on(), client_, *optimizer_of(step)),
+            fresh_state(values(specs), specs, step.ema.is_on(), client_, *make_optimizer(step)),
             {.program = {.executable_cache = tiny::program_cache()}}};
   }
 };
@@ -80,7 +80,7 @@ TEST_F(HostMemory, OfFrozenWeightsChangesNoBitOfTheTraining) {
       expected = bytes;
     }
     EXPECT_EQ(bytes, expected);
-    EXPECT_EQ(one.waiting_bytes(), 0) << "a CPU has one memory";
+    EXPECT_EQ(one.offloaded_bytes(), 0) << "a CPU has one memory";
     EXPECT_EQ(one.find_operation(2, 1e-2, tiny::batch(4, 2),
                                  network_model(tiny::network(), adapted(memory))),
               "");
@@ -160,11 +160,11 @@ TEST_F(HostMemory, OfAnOptimizerIsSavedAndLoaded) {
   save_state(scratch.path(), tiny::network(), one.state(), {.step = 1});
   const auto expected = tiny::bytes_of(one.state());
   const State loaded =
-      load_state(scratch.path(), tiny::specs(), true, client_, *optimizer_of(step));
+      load_state(scratch.path(), tiny::specs(), true, client_, *make_optimizer(step));
   EXPECT_EQ(tiny::bytes_of({.specs = one.state().specs, .parts = loaded}), expected);
 }
 
-TEST_F(HostMemory, OfAStepIsWhatItsPartsSay) {
+TEST_F(HostMemory, OfAStepIsTheSumOfItsParts) {
   const StepOptions step{.optimizer_memory = Memory::HOST, .ema = {.decay = 0.9}};
   const StepGraph graph = build_step(tiny::specs(), network_model(tiny::network(), tiny::options()),
                                      tiny::shapes(2), step);
@@ -178,7 +178,7 @@ TEST_F(HostMemory, OfAStepIsWhatItsPartsSay) {
     }
   });
   EXPECT_GT(bytes, 0);
-  EXPECT_EQ(waiting_bytes(graph.state, {}), bytes);
+  EXPECT_EQ(offloaded_bytes(graph.state, {}), bytes);
   EXPECT_LT(bytes, state_bytes(graph.state, {}) * 3 / 4) << "the parameters stay";
 }
 

@@ -33,7 +33,7 @@ struct Forward {
   explicit Forward(Subject& subject) : subject(subject) {}
 
   Tensor operator()(const TrainBatch& batch) {
-    task = task_of(batch, Tensor(), {.first_frame = batch.given ? 0.5 : 0.0});
+    task = training_task(batch, Tensor(), {.first_frame = batch.given ? 0.5 : 0.0});
     return network_model(network_of(subject.config()), {})(subject.params(), task.inputs);
   }
 
@@ -238,7 +238,7 @@ void expect_gradients_by_differences(bool channels) {
     weights.push_back(graph.input(spec.shape, spec.name));
   }
   const TrainBatch part = batch_inputs(graph, image_shapes(2, channels), options, Tensor());
-  const Task task = task_of(part, Tensor(), options.objective);
+  const Task task = training_task(part, Tensor(), options.objective);
   const Tensor loss =
       flow_loss(network_model(network_of(config), tiny::options())(weights, task.inputs), task.flow,
                 part.weight);
@@ -355,7 +355,7 @@ TEST_F(ImageTraining, GivesTheSameInPartsAndOverAMesh) {
   }
 }
 
-TEST_F(ImageTraining, SaysWhatABatchLacksOrHasTooMuch) {
+TEST_F(ImageTraining, NamesMissingAndUnexpectedInputs) {
   const data::Batch with = image_batch(2, 0);
   const data::Batch without = tiny::batch(2, 0);
   EXPECT_EQ(batch_parts(with, image_shapes(2, true)).size(), 4U);
@@ -377,7 +377,7 @@ TEST_F(ImageTraining, SaysWhatABatchLacksOrHasTooMuch) {
 
 /// The parts of the network in which a non-finite value is searched, named as in the family's
 /// checkpoints.
-std::vector<std::string> looked_at(const char* folder, const nn::ModelOptions& options) {
+std::vector<std::string> has_tap(const char* folder, const nn::ModelOptions& options) {
   const networks::Network network = networks::open(io::golden(folder));
   const networks::Sizes& sizes = network.sizes();
   const BatchShapes batch{.latents = {DType::F32, {1, sizes.in_channels, 1, 8, 8}},
@@ -397,13 +397,13 @@ std::vector<std::string> looked_at(const char* folder, const nn::ModelOptions& o
 
 TEST(NonfinitePlaces, OfImagesHaveTheNamesOfTheirCheckpoints) {
   for (const bool scan : {false, true}) {
-    EXPECT_THAT(looked_at("sdxl/unet", {.scan_layers = scan}),
+    EXPECT_THAT(has_tap("sdxl/unet", {.scan_layers = scan}),
                 testing::IsSupersetOf(
                     {"down_blocks.1.attentions.0.transformer_blocks.0", "mid_block.resnets.1",
                      "up_blocks.0",
                      "parameter down_blocks.1.attentions.0.transformer_blocks.0.attn1.to_q.weight",
                      "parameter down_blocks.0.resnets.1.conv1.weight"}));
-    EXPECT_THAT(looked_at("flux_dev/transformer", {.scan_layers = scan}),
+    EXPECT_THAT(has_tap("flux_dev/transformer", {.scan_layers = scan}),
                 testing::IsSupersetOf({"transformer_blocks.0.hidden", "single_transformer_blocks.1",
                                        "parameter transformer_blocks.1.attn.to_q.weight"}));
   }

@@ -76,7 +76,7 @@ TEST(Loop, RunsEveryStepOnceAndReportsTheLastOneToo) {
   EXPECT_FALSE(end.stopped);
 }
 
-TEST(Loop, SavesOnTheWayAndAtTheEndButNotTwice) {
+TEST(Loop, SavesPeriodicallyAndAtTheEndButNotTwice) {
   Dummy dummy;
   train_loop({.max_steps = 6, .checkpoint_every = 2}, dummy.parts());
   EXPECT_THAT(dummy.saves, ElementsAre(2, 4, 6));
@@ -86,7 +86,7 @@ TEST(Loop, SavesOnTheWayAndAtTheEndButNotTwice) {
   EXPECT_THAT(odd.saves, ElementsAre(2, 4, 5));
 }
 
-TEST(Loop, EvaluatesAfterEverySoManySteps) {
+TEST(Loop, EvaluatesPeriodically) {
   Dummy dummy;
   LoopParts parts = dummy.parts();
   std::vector<int64_t> after;
@@ -125,7 +125,7 @@ TEST(Loop, SavesBeforeDataThatCannotBeReadEndsIt) {
   EXPECT_FALSE(dummy.writing);
 }
 
-TEST(Loop, WaitsForACheckpointThatItHasBegun) {
+TEST(Loop, WaitsForAStartedCheckpoint) {
   Dummy dummy;
   train_loop({.max_steps = 5, .checkpoint_every = 2, .final_checkpoint = false}, dummy.parts());
   EXPECT_THAT(dummy.saves, ElementsAre(2, 4));
@@ -137,20 +137,20 @@ TEST(Loop, WaitsForACheckpointThatItHasBegun) {
   EXPECT_FALSE(last.writing);
 }
 
-TEST(Loop, EndsAtTheStepAtWhichACheckpointCouldNotBeWritten) {
+TEST(Loop, StopsAtTheStepOfAFailedCheckpoint) {
   Dummy dummy{.full_after = 3};
   EXPECT_THAT([&] { train_loop({.max_steps = 9, .checkpoint_every = 2}, dummy.parts()); },
               ThrowsMessage<Error>(HasSubstr("disk full")));
   EXPECT_THAT(dummy.steps, ElementsAre(0, 1, 2));
 }
 
-TEST(Loop, LeavesTheFinalCheckpointOutWhenAsked) {
+TEST(Loop, OmitsTheFinalCheckpointIfConfigured) {
   Dummy dummy;
   train_loop({.max_steps = 3, .final_checkpoint = false}, dummy.parts());
   EXPECT_TRUE(dummy.saves.empty());
 }
 
-TEST(Loop, GoesOnFromTheFirstStep) {
+TEST(Loop, ResumesAtTheFirstStep) {
   Dummy dummy;
   train_loop({.first_step = 4, .max_steps = 6}, dummy.parts());
   EXPECT_THAT(dummy.steps, ElementsAre(4, 5));
@@ -187,7 +187,7 @@ TEST(Loop, StopsAtAStepThatIsNotFiniteAndSaysWhere) {
   EXPECT_THAT(dummy.saves, ElementsAre(1));  // the reached state is not lost
 }
 
-TEST(Loop, GoesOnPastABadStepWhenAskedTo) {
+TEST(Loop, SkipsNonFiniteStepsIfConfigured) {
   Dummy dummy;
   dummy.bad_step = 1;
 
@@ -221,7 +221,7 @@ TEST(Loop, GivesTheRateOfASmallModelInAUnitThatShowsIt) {
   EXPECT_THAT(line(0), HasSubstr("TFLOP/s/device: 0.000"));
 }
 
-TEST(Loop, SaysWhatShareOfAKnownPeakIsUsed) {
+TEST(Loop, ReportsUtilizationOfAKnownPeak) {
   const StepRecord record{.step = 0, .loss = 1, .seconds = 2, .tflops = 378, .peak_tflops = 459};
   EXPECT_DOUBLE_EQ(model_flops_utilization(record), 189.0 / 459);
   EXPECT_THAT(console_line(record), testing::EndsWith("loss: 1.000, MFU: 41.2 %"));
@@ -229,7 +229,7 @@ TEST(Loop, SaysWhatShareOfAKnownPeakIsUsed) {
   EXPECT_EQ(model_flops_utilization({.tflops = 378, .peak_tflops = 459}), 0);
 }
 
-TEST(Loop, SaysWhichStepBeginsBeforeAnythingOfIt) {
+TEST(Loop, AnnouncesEachStepBeforeItStarts) {
   Dummy dummy;
   LoopParts parts = dummy.parts();
   std::vector<std::string> order;

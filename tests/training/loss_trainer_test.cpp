@@ -56,7 +56,7 @@ TEST(LossTrainer, MakesTheStepsOfAdamW) {
   }
 }
 
-TEST(LossTrainer, WantsALossThatIsAScalar) {
+TEST(LossTrainer, NeedsAScalarLoss) {
   const pjrt::Client client = pjrt::cpu_client();
   const LossBuilder builder = [](const nn::Params& params) -> LossFunction {
     const Tensor w = params.weight("w", {2}, {""}, nn::Init::zeros());

@@ -8,7 +8,7 @@
 #include "io/scratch.h"
 #include "kinema/core/error.h"
 #include "kinema/mesh/batch.h"
-#include "kinema/training/agreement.h"
+#include "kinema/training/consistency.h"
 #include "runtime/cpu_mesh.h"
 #include "training/tiny.h"
 
@@ -308,7 +308,7 @@ TEST_F(MeshStep, DevicesThatDisagreeAreNamedBeforeACheckpoint) {
   EXPECT_TRUE(saves.empty());
 }
 
-TEST_F(MeshStep, DevicesThatAgreeAreLetPass) {
+TEST_F(MeshStep, DevicesThatAgreeAreAccepted) {
   const runtime::Devices on = devices_of(client(), mesh_sizes(2, 2, 1, 2));
   Trainer of = trainer(on, {}, state(on));
   of.check_replicas();
@@ -326,13 +326,13 @@ TEST_F(MeshStep, ALossThatDiffersNamesTheDeviceAndBothValues) {
   const runtime::Array metrics = whole({0.5F, 2, 1, 1});
   const runtime::Array squares = whole({1, 2});
   const auto agree = [&](const runtime::Array& m, const runtime::Array& s) {
-    check_agreement({.devices = on,
-                     .metrics = m,
-                     .squares = s,
-                     .gradient_names = names,
-                     .check = check,
-                     .state = {},
-                     .ports = {}});
+    check_consistency({.devices = on,
+                       .metrics = m,
+                       .squares = s,
+                       .gradient_names = names,
+                       .check = check,
+                       .state = {},
+                       .ports = {}});
   };
   agree(metrics, squares);
   EXPECT_THAT([&] { agree(with_fault(on, metrics, 3), squares); },

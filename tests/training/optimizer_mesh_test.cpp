@@ -160,7 +160,7 @@ TEST_F(OptimizersOverAMesh, FactoredMeansAreThoseOfOneDevice) {
   }
 }
 
-TEST_F(OptimizersOverAMesh, EachDeviceHoldsItsShareOfWhatIsKept) {
+TEST_F(OptimizersOverAMesh, EachDeviceHoldsItsShardOfTheState) {
   const auto whole = state_bytes(state_parts(specs(), false, *adamw_8bit({})), {});
   const runtime::Devices on = runtime::devices_of(client(), runtime::mesh_sizes(1, 8, 1, 1));
   const auto shared = state_bytes(state_parts(specs(), false, *adamw_8bit({})), on.placement());

@@ -270,7 +270,7 @@ HostArray map_of(Signed is_signed) {
   return runtime::evaluate(pjrt::cpu_client(), graph, std::vector{values}, std::vector{all})[0];
 }
 
-TEST_F(Optimizers, BytesStandForTheNumbersOfTheDynamicMap) {
+TEST_F(Optimizers, BytesAreCodesOfTheDynamicMap) {
   for (const auto& [is_signed, name] :
        {std::pair(Signed::YES, "map.signed"), std::pair(Signed::NO, "map.unsigned")}) {
     const HostArray wanted = golden(name);
@@ -337,7 +337,7 @@ TEST_F(Optimizers, ABlockOfZerosStaysOne) {
   EXPECT_EQ(out[2].bytes, zeros.bytes);
 }
 
-TEST_F(Optimizers, WhatTheyKeepDecidesTheStatesBytes) {
+TEST_F(Optimizers, DetermineTheStatesBytes) {
   const std::vector<nn::ParamSpec> specs{{.name = "w", .shape = {DType::F32, {1024, 512}}}};
   const int64_t elements = 1024 * 512;
   const auto bytes = [&](const Optimizer& optimizer) {

@@ -167,7 +167,7 @@ TEST(ProfileWindow, HasWhatThePluginSaysOfTheModelsOperations) {
   }
 }
 
-TEST(ProfileWindow, GoesOnWhereThePluginsProfilerRefuses) {
+TEST(ProfileWindow, ContinuesIfThePluginsProfilerFails) {
   const io::Scratch scratch;
   ProfileWindow window({.skip_first = 1, .steps = 1}, fake("busy_profiler"), scratch.path(), 0, 3);
   const std::vector<std::string> lines = run(window, 0, 3);

@@ -136,7 +136,7 @@ TEST_F(Resume, StartsMomentsAtZeroWithoutASavedOptimizer) {
 Trainer fresh(pjrt::Client& client, const StepOptions& rule) {
   return tiny::trainer(client, 2, rule,
                        fresh_state(runtime::to_arrays(tiny::params(client)), tiny::specs(),
-                                   rule.ema.is_on(), client, *optimizer_of(rule)));
+                                   rule.ema.is_on(), client, *make_optimizer(rule)));
 }
 
 /// A run of three steps with `rule` that saves only weights and average, resumed for one step.
@@ -151,7 +151,8 @@ struct OneMore {
     run(trainer, 3, 4);
   }
   State load(const StepOptions& rule) {
-    return load_state(scratch / "3", tiny::specs(), rule.ema.is_on(), client, *optimizer_of(rule));
+    return load_state(scratch / "3", tiny::specs(), rule.ema.is_on(), client,
+                      *make_optimizer(rule));
   }
 
  private:
@@ -203,7 +204,7 @@ TEST_F(Resume, CountsTheUpdatesOfMomentsFromWhereTheyBegin) {
         more.scratch / "3" / "transformer", tiny::specs(), runtime::Devices(more.client));
     Trainer anew = tiny::trainer(
         more.client, 2, rule,
-        fresh_state(std::move(weights), tiny::specs(), true, more.client, *optimizer_of(rule)));
+        fresh_state(std::move(weights), tiny::specs(), true, more.client, *make_optimizer(rule)));
     run(anew, 3, 4);
 
     for (const auto part : {&State::trained, &State::mu, &State::nu}) {

@@ -63,7 +63,7 @@ TEST(Schedule, RestartsTheCosineInEachCycle) {
                           .steps = 1000,
                           .warmup_fraction = 0.1,
                           .decay_fraction = -1,
-                          .fall = Schedule::Fall::COSINE,
+                          .decay_shape = Schedule::DecayShape::COSINE,
                           .cycles = 3};
 
   EXPECT_DOUBLE_EQ(schedule(100), 1.0);
@@ -80,14 +80,14 @@ TEST(Schedule, DecaysByAPolynomialOrByRex) {
                     .warmup_fraction = 0.1,
                     .decay_fraction = -1,
                     .final_fraction = 0.1,
-                    .fall = Schedule::Fall::POLYNOMIAL,
+                    .decay_shape = Schedule::DecayShape::POLYNOMIAL,
                     .power = 2};
 
   EXPECT_DOUBLE_EQ(schedule(550), 0.9 * 0.25 + 0.1);
   EXPECT_DOUBLE_EQ(schedule(1000), 0.1);
   EXPECT_DOUBLE_EQ(schedule(2000), 0.1);
 
-  schedule.fall = Schedule::Fall::REX;
+  schedule.decay_shape = Schedule::DecayShape::REX;
   schedule.final_fraction = 0.0;
   EXPECT_DOUBLE_EQ(schedule(550), 0.5 / 0.75);
   EXPECT_DOUBLE_EQ(schedule(1000), 0.0);
@@ -99,7 +99,7 @@ TEST(Schedule, FallsByHalfACosineOverAllThatTheWarmupLeaves) {
                           .warmup_fraction = 0.1,
                           .decay_fraction = -1,
                           .final_fraction = 0.2,
-                          .fall = Schedule::Fall::COSINE};
+                          .decay_shape = Schedule::DecayShape::COSINE};
 
   EXPECT_EQ(schedule.warmup_steps(), 11);
   EXPECT_EQ(schedule.decay_steps(), 99);
@@ -125,9 +125,9 @@ TEST(Schedule, IsOptaxsForEveryShape) {
                             .warmup_fraction = share("warmup_steps"),
                             .decay_fraction = share("decay_steps"),
                             .final_fraction = golden.at("final_fraction").as_number(),
-                            .fall = name.find("cosine") == std::string::npos
-                                        ? Schedule::Fall::LINE
-                                        : Schedule::Fall::COSINE};
+                            .decay_shape = name.find("cosine") == std::string::npos
+                                               ? Schedule::DecayShape::LINE
+                                               : Schedule::DecayShape::COSINE};
     ASSERT_EQ(schedule.decay_steps(), each.at("decay_steps").as_int()) << name;
     const auto& at = golden.at("at").items();
     const auto& rates = each.at("rates").items();

@@ -61,7 +61,7 @@ TEST(AdapterModules, ArePresetsNamesAndPatterns) {
               ElementsAre("blocks.{}.attn1.to_k", "blocks.{}.attn1.to_q"));
 }
 
-TEST(AdapterModules, TakeSomeLayersOnlyWhereLayersAreApart) {
+TEST(AdapterModules, SelectLayersOnlyIfLayersAreNotStacked) {
   EXPECT_THAT(keys(modules({R"(blocks\.1\.attn1\.to_q)"}, false, /*scan=*/false)),
               ElementsAre("blocks.1.attn1.to_q"));
   EXPECT_THAT(
@@ -71,10 +71,10 @@ TEST(AdapterModules, TakeSomeLayersOnlyWhereLayersAreApart) {
               ThrowsMessage<Error>(HasSubstr("one that is there is")));
 }
 
-TEST(TrainAlone, LeavesTheNetworkAsItIs) {
+TEST(FreezeBase, LeavesTheNetworkAsItIs) {
   AdapterConfig config{.rank = 4, .alpha = 2, .modules = modules({"to_q"})};
   std::vector<nn::ParamSpec> specs = specs_of(false, true, config.modules);
-  train_alone(specs, config);
+  freeze_base(specs, config);
   for (const nn::ParamSpec& spec : specs) {
     const bool factor = spec.name.find(".lora_A") != std::string::npos ||
                         spec.name.find(".lora_B") != std::string::npos;
@@ -92,7 +92,7 @@ class SavedAdapter : public ::testing::Test {
   SavedAdapter() {
     config_.modules = modules({"to_q", "ffn.net.2"});
     std::vector<nn::ParamSpec> specs = specs_of(false, true, config_.modules);
-    train_alone(specs, config_);
+    freeze_base(specs, config_);
     std::ranges::copy_if(specs, std::back_inserter(factors_),
                          [](const nn::ParamSpec& spec) { return spec.trained; });
     for (size_t i = 0; i < factors_.size(); ++i) {

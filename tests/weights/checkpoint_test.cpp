@@ -129,7 +129,7 @@ TEST(Checkpoint, ReadsABundleWithoutItsOtherParts) {
                                  HasSubstr("`model.diffusion_model.vace_blocks.0.norm.weight`"))));
 }
 
-TEST(Checkpoint, NamesWhatIsWrongAsTheFileDoes) {
+TEST(Checkpoint, NamesWrongTensorsByTheirNameInTheFile) {
   const io::Scratch scratch;
   const auto refuses = [&](const std::map<std::string, HostArray>& arrays, const char* why) {
     EXPECT_THAT([&] { networks::check_path(write(scratch / "a.safetensors", arrays)); },
@@ -158,7 +158,7 @@ TEST(Checkpoint, RefusesPicklesWithARemedy) {
   }
 }
 
-TEST(Checkpoint, NamesADamagedGguf) {
+TEST(Checkpoint, NamesACorruptGguf) {
   const io::Scratch scratch;
   std::ofstream(scratch / "model.gguf") << "GGUF";
   EXPECT_THAT([&] { networks::check_path(scratch / "model.gguf"); },
@@ -166,7 +166,7 @@ TEST(Checkpoint, NamesADamagedGguf) {
 }
 
 // As in ComfyUI's files: codes, one scale or one per output, a mark, scales of activations.
-TEST(Checkpoint, ReadsCodesAsWhatTheyStandFor) {
+TEST(Checkpoint, DequantizesCodes) {
   const io::Scratch scratch;
   std::map<std::string, HostArray> arrays = smallest(false, false);
   const auto put = [&](const std::string& name, const HostArray& array) {
@@ -280,7 +280,7 @@ TEST(Checkpoint, NamesGgufFilesOfOtherArchitectures) {
   EXPECT_NO_THROW(Checkpoint::open(scratch / "b.gguf"));
 }
 
-TEST(Checkpoint, SaysWhatALoraFileIs) {
+TEST(Checkpoint, DescribesALoraFile) {
   EXPECT_EQ(networks::check_path(io::golden("lora/comfy.safetensors")),
             "LoRA: original Wan names, rank 4, 20 modules of Wan");
 }
@@ -404,7 +404,7 @@ bool reset_peak() {
   return out.good();
 }
 
-TEST_F(LoadingTest, TakesNoMoreMemoryThanTheModelAndAFewPieces) {
+TEST_F(LoadingTest, NeedsMemoryForTheModelAndAFewChunks) {
   const io::Scratch scratch;
   constexpr int64_t kLayers = 6;
   const Shape layer{DType::F32, {1024, 3000}};
@@ -442,7 +442,7 @@ TEST_F(LoadingTest, TakesNoMoreMemoryThanTheModelAndAFewPieces) {
   }
 }
 
-TEST_F(LoadingTest, SaysThatAFileBecameShorterWhileItWasLoaded) {
+TEST_F(LoadingTest, DetectsAFileTruncatedDuringLoading) {
   io::guard_mappings();
   const io::Scratch scratch;
   copy_config("wan21_t2v/transformer", scratch.path());
@@ -458,7 +458,7 @@ TEST_F(LoadingTest, SaysThatAFileBecameShorterWhileItWasLoaded) {
       ThrowsMessage<Error>(AllOf(HasSubstr("wan.safetensors"), HasSubstr("became shorter"))));
 }
 
-TEST_F(LoadingTest, SeesThatTheLastByteWasCutOff) {
+TEST_F(LoadingTest, DetectsALostLastByte) {
   const io::Scratch scratch;
   copy_config("wan21_t2v/transformer", scratch.path());
   const fs::path file =

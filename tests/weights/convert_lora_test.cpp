@@ -223,7 +223,7 @@ TEST(ConvertLora, RoundsToTheDtypeAskedFor) {
             convert(normal({6, 4}, 2), DType::BF16).bytes);
 }
 
-TEST(ConvertLora, RefusesWhatItWouldLose) {
+TEST(ConvertLora, RefusesFormatsThatWouldLoseData) {
   const io::Scratch scratch;
   Tensors tensors = products();
   tensors.emplace("lora_te_layer_0.alpha", number(1));

@@ -143,7 +143,7 @@ TEST(LoraKeyOfTheUNet, ReadsEveryFormat) {
 
 // ---- Files ---------------------------------------------------------------------------------
 
-TEST(LoraOfFamilies, KnowTheirs) {
+TEST(LoraOfFamilies, AreRecognized) {
   for (const char* name : {"flux_diffusers", "flux_metadata", "flux_kohya", "flux_comfyui",
                            "flux_original_all", "flux_xlabs"}) {
     const Lora lora = Lora::open(io::golden(std::string("lora/") + name + ".safetensors"));

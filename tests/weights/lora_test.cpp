@@ -151,7 +151,7 @@ class LoraFile : public testing::Test {
   std::vector<nn::ParamSpec> specs_ = wan::parameters(config_, {});
 };
 
-TEST_F(LoraFile, SaysWhatTheReferenceFilesAre) {
+TEST_F(LoraFile, DescribesTheReferenceFiles) {
   const auto summary = [](const char* name) {
     return Lora::open(io::golden(std::string("lora/") + name + ".safetensors")).summary();
   };
@@ -445,7 +445,7 @@ TEST_F(LoraFile, SaysWhichExpertItWasTrainedFor) {
   EXPECT_EQ(Lora::open(write({{"kinema.expert", "low_noise"}})).only_expert(), 1);
 }
 
-TEST_F(LoraFile, RefusesFilesThatMakeNoSense) {
+TEST_F(LoraFile, RefusesInvalidFiles) {
   put("transformer.blocks.0.attn1.to_q.lora_A.weight", {4, 64});
   refuses("has no other half");
   put("transformer.blocks.0.attn1.to_q.lora_B.weight", {64, 3});

@@ -282,15 +282,15 @@ const std::vector<Case>& cases() {
   return all;
 }
 
-TEST(ModelKind, IsToldByTensors) {
+TEST(ModelKind, IsDetectedByTensors) {
   for (const Case& each : cases()) {
-    const std::optional<FoundKind> found = kind_of_tensors(views(each.tensors));
+    const std::optional<FoundKind> found = detect_tensor_kind(views(each.tensors));
     ASSERT_TRUE(found) << each.name;
     EXPECT_EQ(found->kind->name, each.name) << found->because;
   }
 }
 
-TEST(ModelKind, IsToldByTheClassOfAFolder) {
+TEST(ModelKind, IsDetectedByTheClassOfAFolder) {
   const io::Scratch scratch;
   std::set<const ModelKind*> by_class;
   for (const ModelKind& kind : model_kinds()) {
@@ -303,7 +303,7 @@ TEST(ModelKind, IsToldByTheClassOfAFolder) {
       fs::create_directory(folder);
       std::ofstream(folder / (is_pipeline ? "model_index.json" : "config.json"))
           << fmt::format(R"({{"_class_name": "{}"}})", name);
-      const std::optional<FoundKind> found = kind_of(folder);
+      const std::optional<FoundKind> found = detect_kind(folder);
       ASSERT_TRUE(found) << name;
       EXPECT_EQ(found->kind, &kind) << name << " is taken for " << found->kind->name;
       by_class.insert(found->kind);
@@ -312,7 +312,7 @@ TEST(ModelKind, IsToldByTheClassOfAFolder) {
   // No row without a test.
   std::set<const ModelKind*> tested = by_class;
   for (const Case& each : cases()) {
-    tested.insert(kind_of_tensors(views(each.tensors))->kind);
+    tested.insert(detect_tensor_kind(views(each.tensors))->kind);
   }
   for (const ModelKind& kind : model_kinds()) {
     EXPECT_TRUE(tested.contains(&kind)) << kind.name << " has no case";
@@ -322,12 +322,12 @@ TEST(ModelKind, IsToldByTheClassOfAFolder) {
   }
 }
 
-TEST(ModelKind, IsToldByTheSizesInAConfiguration) {
+TEST(ModelKind, IsDetectedByTheSizesInAConfiguration) {
   const io::Scratch scratch;
   const auto kind = [&](const std::string& config) {
     fs::create_directories(scratch / "m");
     std::ofstream(scratch / "m/config.json") << config;
-    return std::string(kind_of(scratch / "m")->kind->name);
+    return std::string(detect_kind(scratch / "m")->kind->name);
   };
   const std::string unet = R"({"_class_name": "UNet2DConditionModel", "out_channels": 4, )";
   EXPECT_EQ(kind(unet + R"("in_channels": 9, "addition_embed_type": "text_time"})"),
@@ -344,11 +344,11 @@ TEST(ModelKind, IsToldByTheSizesInAConfiguration) {
   EXPECT_EQ(kind(R"({"_class_name": "WanModel", "in_dim": 36, "out_dim": 16})"), "Wan transformer");
 }
 
-TEST(ModelKind, SaysWhatTakesAFile) {
+TEST(ModelKind, NamesTheCommandsThatAcceptAFile) {
   const io::Scratch scratch;
   const auto takers = [&](const Tensors& tensors) {
     const fs::path file = write(scratch / "a.safetensors", tensors);
-    return taken_by(*kind_of(file)->kind, "a.safetensors");
+    return accepting_commands(*detect_kind(file)->kind, "a.safetensors");
   };
   EXPECT_THAT(takers(prefixed("model.diffusion_model.", unet(4)) +
                      Tensors{{"first_stage_model.decoder.conv_in.weight", {8, 4, 3, 3}}}),
@@ -359,12 +359,12 @@ TEST(ModelKind, SaysWhatTakesAFile) {
                     Not(HasSubstr("vae"))));
   EXPECT_THAT(takers(lora("lora_unet_input_blocks_4_1_proj_in")), HasSubstr("lora=a.safetensors"));
   EXPECT_EQ(takers({{"encoder.block.0.layer.0.SelfAttention.q.weight", {8, 8}}}), "");
-  EXPECT_FALSE(kind_of(write(scratch / "b.safetensors", {{"a", {2}}})));
-  EXPECT_FALSE(kind_of(scratch.path()));
-  EXPECT_FALSE(kind_of(scratch / "absent.safetensors"));
+  EXPECT_FALSE(detect_kind(write(scratch / "b.safetensors", {{"a", {2}}})));
+  EXPECT_FALSE(detect_kind(scratch.path()));
+  EXPECT_FALSE(detect_kind(scratch / "absent.safetensors"));
 }
 
-TEST(ModelKind, IsRefusedByNameWhereItIsNotTaken) {
+TEST(ModelKind, IsRefusedByNameIfUnsupported) {
   const io::Scratch scratch;
   const fs::path inpaint = write(scratch / "inpaint.safetensors", unet(9));
   EXPECT_THAT(
@@ -384,14 +384,14 @@ TEST(ModelKind, IsRefusedByNameWhereItIsNotTaken) {
   EXPECT_NO_THROW(check_role(file, {Role::ADAPTER}));
 }
 
-TEST(ModelKind, OfGgufIsToldByItsTensorsToo) {
+TEST(ModelKind, OfGgufIsDetectedByItsTensorsToo) {
   const io::Scratch scratch;
   const std::vector<io::GgufEntry> entries{
       {"enc.blk.0.attn_q.weight", {32, 32}, io::GgmlType::F32, [] {
          return std::vector<float>(1024);
        }}};
   io::write_gguf(scratch / "t5.gguf", entries, {});
-  EXPECT_EQ(kind_of(scratch / "t5.gguf")->kind->name, "T5-XXL encoder");
+  EXPECT_EQ(detect_kind(scratch / "t5.gguf")->kind->name, "T5-XXL encoder");
 }
 
 }  // namespace

@@ -179,7 +179,7 @@ TEST(SingleFile, RowsOfGgufAreThoseOfItsFloats) {
        }}};
   io::write_gguf(scratch / "flux.gguf", entries, {{"general.architecture", "flux"}});
   const Checkpoint checkpoint = Checkpoint::open(scratch / "flux.gguf");
-  EXPECT_EQ(family_of(checkpoint)->name, "Flux");
+  EXPECT_EQ(find_family(checkpoint)->name, "Flux");
   const io::GgufFile file = io::GgufFile::open(scratch / "flux.gguf");
   const auto whole = std::ranges::find(file.tensors(), "double_blocks.0.img_attn.qkv.weight",
                                        &io::TensorView::name);

@@ -157,7 +157,7 @@ TEST_P(StoredWeights, MoveATransformerByTheirRoundingAlone) {
   EXPECT_LT(distance(unrolled, scanned), 1e-5);
   size_t codes = 0;
   for (const nn::ParamSpec& spec : specs) {
-    if (nn::is_codes(spec.shape.dtype)) {
+    if (nn::is_code_dtype(spec.shape.dtype)) {
       ++codes;
       EXPECT_TRUE(spec.name.starts_with("blocks.{}.") && spec.shape.rank() == 3) << spec.name;
     }

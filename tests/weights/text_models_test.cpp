@@ -122,7 +122,7 @@ class Renamed {
   io::Scratch scratch_;
 };
 
-TEST(ClipText, KeysMayBeWithoutThePrefixAndPositionIdsAreLetPass) {
+TEST(ClipText, KeysMayLackThePrefixAndPositionIdsAreIgnored) {
   for (const char* folder : {kClip, kClip2}) {
     const clip::TextConfig config = parse_clip_text_config(config_of(folder));
     const io::ModelFolder published = io::ModelFolder::open(io::golden(folder));
@@ -152,7 +152,7 @@ TEST(ClipText, TensorsThatDoNotFitAreRefused) {
   expect_refused(kClip, "text_model.embeddings.token_embedding.weight", "", "no CLIP text model");
 }
 
-TEST(CheckPath, SaysWhatATextEncoderIs) {
+TEST(CheckPath, DescribesATextEncoder) {
   const auto said = [](const char* folder) { return networks::check_path(io::golden(folder)); };
   EXPECT_EQ(said(kClip), "CLIPTextModel: 2 layers, width 16, 610 tokens");
   EXPECT_EQ(said(kClip2), "CLIPTextModelWithProjection: 3 layers, width 20, 610 tokens");

@@ -111,7 +111,7 @@ TEST(CheckPath, DecidesEveryModelFolderOfTheCorruptSet) {
   EXPECT_GE(decided, 15);
 }
 
-TEST(CheckPath, SaysWhatAModelIs) {
+TEST(CheckPath, DescribesAModel) {
   EXPECT_EQ(networks::check_path(io::golden("wan21_t2v/transformer")),
             "WanTransformer3DModel: 2 layers, width 64, 148224 parameters");
   EXPECT_NO_THROW(networks::check_path(io::golden("variants/transformer_sharded")));

@@ -16,11 +16,11 @@ TEST(Alone, IsProcessZeroOfOne) {
   EXPECT_THAT(world.text(), HasSubstr("one process"));
 }
 
-TEST(Alone, TalksToItself) {
+TEST(Alone, CommunicatesWithItself) {
   World world;
-  EXPECT_THAT(world.talk().gather("a", {.what = "a test"}), ElementsAre("a"));
-  EXPECT_EQ(world.talk().broadcast("b", {.what = "a test"}), "b");
-  world.talk().barrier({.what = "a test"});
+  EXPECT_THAT(world.communicator().gather("a", {.what = "a test"}), ElementsAre("a"));
+  EXPECT_EQ(world.communicator().broadcast("b", {.what = "a test"}), "b");
+  world.communicator().barrier({.what = "a test"});
 }
 
 TEST(Ranks, AreNamed) {

@@ -7,7 +7,7 @@
 #include "kinema/core/error.h"
 #include "kinema/core/stopwatch.h"
 #include "kinema/world/communicator.h"
-#include "kinema/world/pulse.h"
+#include "kinema/world/heartbeat.h"
 
 namespace kinema::world {
 namespace {
@@ -69,28 +69,28 @@ TEST(BrokenEngine, IsTheFailureOfTheRun) {
        {BrokenEngine::At::SEND, BrokenEngine::At::RECEIVE, BrokenEngine::At::DONE}) {
     for (const int64_t rank : {0, 1}) {
       const auto engine = std::make_shared<BrokenEngine>(rank, at);
-      Pulse pulse(engine, kNames, {});
-      EXPECT_TRUE(soon([&] { return !pulse.failure().empty(); }));
-      EXPECT_EQ(pulse.failure(), "[world] the network is gone");
+      Heartbeat heartbeat(engine, kNames, {});
+      EXPECT_TRUE(soon([&] { return !heartbeat.failure().empty(); }));
+      EXPECT_EQ(heartbeat.failure(), "[world] the network is gone");
       // Process 0 reports it; another process does if it cannot tell process 0.
-      EXPECT_EQ(pulse.fail(pulse.failure(), 60), rank == 0);
+      EXPECT_EQ(heartbeat.fail(heartbeat.failure(), 60), rank == 0);
       if (rank == 0) {
-        EXPECT_THAT(pulse.errors(0), ElementsAre("[world] the network is gone"));
+        EXPECT_THAT(heartbeat.errors(0), ElementsAre("[world] the network is gone"));
       }
-      Communicator talk(engine, [&] { return pulse.failure(); });
-      EXPECT_THAT([&] { talk.barrier({.what = "a test"}); },
+      Communicator communicator(engine, [&] { return heartbeat.failure(); });
+      EXPECT_THAT([&] { communicator.barrier({.what = "a test"}); },
                   ThrowsMessage<Error>(HasSubstr("the network is gone")));
     }
   }
 }
 
 // A process that is stuck in an uninterruptible call is ended.
-TEST(BrokenEngine, EndsWhatIsOverdue) {
+TEST(BrokenEngine, EndsOverdueProcesses) {
   const auto engine = std::make_shared<BrokenEngine>(1, BrokenEngine::At::DONE);
-  Pulse pulse(engine, kNames, {});
-  pulse.set_timeout(0.2);
+  Heartbeat heartbeat(engine, kNames, {});
+  heartbeat.set_timeout(0.2);
   std::atomic<bool> ended = false;
-  pulse.set_overdue([&] { ended = true; });
+  heartbeat.set_overdue([&] { ended = true; });
   EXPECT_TRUE(soon([&] { return ended.load(); }));
 }
 
@@ -98,15 +98,15 @@ TEST(BrokenEngine, AnErrorOfACallbackIsTheFailureToo) {
   const auto engine = std::make_shared<BrokenEngine>(0, BrokenEngine::At::DONE);
   engine->fails = false;
   {
-    Pulse pulse(engine, kNames, {.beat = 0.05, .silence = 0.1});
-    pulse.set_timeout(0.2);
+    Heartbeat heartbeat(engine, kNames, {.interval = 0.05, .timeout = 0.1});
+    heartbeat.set_timeout(0.2);
     std::atomic<bool> ended = false;
-    pulse.set_overdue([&]() -> void {
+    heartbeat.set_overdue([&]() -> void {
       ended = true;
       throw std::runtime_error("the console is gone");
     });
     EXPECT_TRUE(soon([&] { return ended.load(); }));
-    EXPECT_THAT(pulse.failure(), HasSubstr("process 1 on b has not been heard of"));
+    EXPECT_THAT(heartbeat.failure(), HasSubstr("process 1 on b has not been heard of"));
   }
 }
 

@@ -19,8 +19,8 @@ TEST(Communicator, KnowsAllProcesses) {
   const World& world = test_world();
   EXPECT_EQ(world.size(), 3);
   EXPECT_EQ(world.hosts().size(), 3U);
-  EXPECT_EQ(world.place().local_size, 3);  // a test has one host
-  EXPECT_EQ(world.place().local_rank, world.rank());
+  EXPECT_EQ(world.launch().local_size, 3);  // a test has one host
+  EXPECT_EQ(world.launch().local_rank, world.rank());
   EXPECT_THAT(world.text(), HasSubstr("3 processes on 1 host, by mpirun"));
 }
 
@@ -31,7 +31,7 @@ TEST(Communicator, GathersTextsOfAnyLengthByRank) {
       return std::string(length * static_cast<size_t>(rank), static_cast<char>('a' + rank));
     };
     const std::vector<std::string> all =
-        world.talk().gather(text(world.rank()), {.what = "a test"});
+        world.communicator().gather(text(world.rank()), {.what = "a test"});
     ASSERT_EQ(all.size(), 3U);
     for (int64_t rank = 0; rank < 3; ++rank) {
       EXPECT_TRUE(all[static_cast<size_t>(rank)] == text(rank)) << length << " of " << rank;
@@ -39,10 +39,11 @@ TEST(Communicator, GathersTextsOfAnyLengthByRank) {
   }
 }
 
-TEST(Communicator, BroadcastsWhatTheFirstSays) {
+TEST(Communicator, BroadcastsFromProcess0) {
   World& world = test_world();
   const std::string said = "zero \0 inside";
-  EXPECT_EQ(world.talk().broadcast(world.is_first() ? said : "another", {.what = "a test"}), said);
+  EXPECT_EQ(world.communicator().broadcast(world.is_first() ? said : "another", {.what = "a test"}),
+            said);
 }
 
 TEST(Communicator, SendsFromOneToAnother) {
@@ -54,15 +55,15 @@ TEST(Communicator, SendsFromOneToAnother) {
     };
     const int64_t before = (world.rank() + 2) % 3;
     if (world.is_first()) {  // around: 0 to 1 to 2 to 0
-      world.talk().send(text(0), 1, wait);
-      EXPECT_TRUE(world.talk().receive(before, wait) == text(before));
+      world.communicator().send(text(0), 1, wait);
+      EXPECT_TRUE(world.communicator().receive(before, wait) == text(before));
     } else {
-      EXPECT_TRUE(world.talk().receive(before, wait) == text(before));
-      world.talk().send(text(world.rank()), (world.rank() + 1) % 3, wait);
+      EXPECT_TRUE(world.communicator().receive(before, wait) == text(before));
+      world.communicator().send(text(world.rank()), (world.rank() + 1) % 3, wait);
     }
   }
-  EXPECT_THROW(world.talk().send("", world.rank(), wait), Error);
-  EXPECT_THROW(world.talk().receive(3, wait), Error);
+  EXPECT_THROW(world.communicator().send("", world.rank(), wait), Error);
+  EXPECT_THROW(world.communicator().receive(3, wait), Error);
 }
 
 TEST(Communicator, KeepsTwoChannelsApart) {
@@ -75,12 +76,12 @@ TEST(Communicator, KeepsTwoChannelsApart) {
     }
   });
   for (int i = 0; i < 50; ++i) {
-    ASSERT_EQ(world.talk().gather("main", {.what = "a test"}).back(), "main");
+    ASSERT_EQ(world.communicator().gather("main", {.what = "a test"}).back(), "main");
   }
   beside.join();
 }
 
-TEST(Communicator, NamesTheProcessThatDoesNotCome) {
+TEST(Communicator, NamesTheMissingProcess) {
   World& world = test_world();
   Communicator late(world.engine());
   if (world.rank() != 2) {
@@ -94,7 +95,7 @@ TEST(Communicator, NamesTheProcessThatDoesNotCome) {
     EXPECT_THAT(error, AllOf(HasSubstr(world.is_first() ? "process 2 did" : "process 0 did"),
                              HasSubstr("a meeting")));
   }
-  world.talk().barrier({.what = "the end of the test"});
+  world.communicator().barrier({.what = "the end of the test"});
 }
 
 TEST(Communicator, EndsAWaitWhenAnotherFailed) {
@@ -109,43 +110,43 @@ TEST(Communicator, EndsAWaitWhenAnotherFailed) {
     }
     EXPECT_EQ(error, "[a] process 1 fell");
   }
-  world.talk().barrier({.what = "the end of the test"});
+  world.communicator().barrier({.what = "the end of the test"});
 }
 
 // The engine owns its memory until the network is done with it.
-TEST(Engine, WhatIsDroppedWhileItIsSentArrivesWhole) {
+TEST(Engine, ADroppedSendArrivesCompletely) {
   World& world = test_world();
   Engine& engine = *world.engine();
   const int channel = engine.open_channel();
   const std::string text(size_t{64} << 20, 'a');  // more than a receiver accepts without a request
-  world.talk().barrier({.what = "the start of the test"});
+  world.communicator().barrier({.what = "the start of the test"});
   if (world.rank() == 1) {
     auto copy = Message::copy_of(text);
     engine.send(channel, std::exchange(copy, {}), 2, 0).reset();
     const std::string others(size_t{64} << 20, 'b');  // where the copy may have been
-    world.talk().barrier({.what = "what was sent"});
-    world.talk().barrier({.what = "the end of the test"});
+    world.communicator().barrier({.what = "what was sent"});
+    world.communicator().barrier({.what = "the end of the test"});
     EXPECT_EQ(others.front(), 'b');
     return;
   }
-  world.talk().barrier({.what = "what was sent"});
+  world.communicator().barrier({.what = "what was sent"});
   if (world.rank() == 2) {
     const auto receives = engine.receive(channel, text.size(), 1, 0);
     for (const Stopwatch watch; !receives->done() && watch.seconds() < 60;) {
     }
     EXPECT_TRUE(receives->message().text() == text);
   }
-  world.talk().barrier({.what = "the end of the test"});
+  world.communicator().barrier({.what = "the end of the test"});
 }
 
 // Data that arrives late for an abandoned receive goes only into the engine's memory.
-TEST(Engine, WhatIsGivenUpWhileItArrivesIsWrittenNowhere) {
+TEST(Engine, ACancelledReceiveIsNotWritten) {
   World& world = test_world();
   Engine& engine = *world.engine();
   const int channel = engine.open_channel();
   const size_t size = size_t{64} << 20;
   for (int i = 0; i < 5; ++i) {
-    world.talk().barrier({.what = "the start of a turn"});
+    world.communicator().barrier({.what = "the start of a turn"});
     if (world.rank() == 1) {
       engine.send(channel, Message::copy_of(std::string(size, 'a')), 2, i);
     } else if (world.rank() == 2) {
@@ -156,7 +157,7 @@ TEST(Engine, WhatIsGivenUpWhileItArrivesIsWrittenNowhere) {
       EXPECT_EQ(std::ranges::count(others, 'b'), std::ssize(others));
     }
   }
-  world.talk().barrier({.what = "the end of the test"});
+  world.communicator().barrier({.what = "the end of the test"});
 }
 
 TEST(Keys, ArriveWholeFromAnyProcess) {
@@ -167,7 +168,7 @@ TEST(Keys, ArriveWholeFromAnyProcess) {
   if (world.rank() == 1) {
     engine.put("a key", value);
   }
-  world.talk().barrier({.what = "the key"});
+  world.communicator().barrier({.what = "the key"});
   EXPECT_EQ(engine.get("a key"), value);
 }
 

@@ -80,16 +80,16 @@ TEST(CutConnections, TextsBarriersAndKeysGoOn) {
   std::vector<std::future<void>> done;
   for (const std::shared_ptr<Engine>& each : run.all) {
     done.push_back(std::async(std::launch::async, [each] {
-      Communicator talk(each);
+      Communicator communicator(each);
       for (int i = 0; i < 25; ++i) {
-        const std::vector<std::string> all = talk.gather(fmt::format("{} of {}", i, each->rank()),
-                                                         {.what = "a test", .seconds = 60});
+        const std::vector<std::string> all = communicator.gather(
+            fmt::format("{} of {}", i, each->rank()), {.what = "a test", .seconds = 60});
         for (int64_t rank = 0; rank < kSize; ++rank) {
           EXPECT_EQ(all.at(static_cast<size_t>(rank)), fmt::format("{} of {}", i, rank));
         }
         const auto key = [i](int64_t rank) { return fmt::format("{}/{}", rank, i); };
         each->put(key(each->rank()), all.back());
-        talk.barrier({.what = "the keys", .seconds = 60});
+        communicator.barrier({.what = "the keys", .seconds = 60});
         EXPECT_EQ(each->get(key((each->rank() + 1) % kSize)), all.back());
       }
     }));

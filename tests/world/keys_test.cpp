@@ -46,7 +46,7 @@ class StoreEngine : public Engine {
   int asked_ = 0;
 };
 
-TEST(Keys, WaitsForAKeyThatComesLater) {
+TEST(Keys, WaitsForALaterKey) {
   const auto engine = std::make_shared<StoreEngine>();
   Keys keys(engine);
   std::thread later([&] {
@@ -59,7 +59,7 @@ TEST(Keys, WaitsForAKeyThatComesLater) {
   EXPECT_EQ(keys.find("b"), std::nullopt);
 }
 
-TEST(Keys, NamesAKeyThatDoesNotComeInTime) {
+TEST(Keys, NamesAKeyThatTimesOut) {
   const auto engine = std::make_shared<StoreEngine>();
   Keys keys(engine);
   const Stopwatch watch;
@@ -71,7 +71,7 @@ TEST(Keys, NamesAKeyThatDoesNotComeInTime) {
               ThrowsMessage<Error>(HasSubstr("within 0 s")));
 }
 
-TEST(Keys, EndsAWaitWhenAnotherProcessFailed) {
+TEST(Keys, StopsWaitingWhenAnotherProcessFailed) {
   Keys keys(std::make_shared<StoreEngine>(), [] { return std::string("[a] process 1 fell"); });
   EXPECT_THAT([&] { keys.get("a", milliseconds(60000)); },
               ThrowsMessage<Error>("[a] process 1 fell"));

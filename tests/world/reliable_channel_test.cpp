@@ -162,7 +162,7 @@ TEST(ReliableChannel, KeepsAWindowOnTheWay) {
       {.tag = 7}, Message::copy_of(std::string(2 * ReliableChannel::kWindowBytes, 'y')));
   line.from.go_back();
   line.settle();
-  EXPECT_TRUE(line.from.handed_over(end));
+  EXPECT_TRUE(line.from.was_sent(end));
   EXPECT_TRUE(line.from.all_acknowledged());
   EXPECT_EQ(line.got.size(), 2 * ReliableChannel::kWindowParts + 1);
   EXPECT_EQ(line.got.back().size(), 2 * ReliableChannel::kWindowBytes);
@@ -172,7 +172,7 @@ TEST(ReliableChannel, KeepsAWindowOnTheWay) {
       {.tag = 7}, Message::copy_of(std::string(2 * ReliableChannel::kWindowBytes, 'z')));
   EXPECT_EQ(large.all_of(large.from).size(),
             ReliableChannel::kWindowBytes / ReliableChannel::kPartBytes);
-  EXPECT_FALSE(large.from.handed_over(all));
+  EXPECT_FALSE(large.from.was_sent(all));
 }
 
 TEST(ReliableChannel, KnowsHowLongNothingWasAcknowledged) {

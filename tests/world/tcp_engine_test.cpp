@@ -16,9 +16,9 @@
 #include "kinema/core/error.h"
 #include "kinema/core/stopwatch.h"
 #include "kinema/world/communicator.h"
+#include "kinema/world/handshake_messages.h"
 #include "kinema/world/keys.h"
 #include "kinema/world/reliable_channel.h"
-#include "kinema/world/tcp_hello.h"
 #include "world/tcp_engines.h"
 
 namespace kinema::world {
@@ -116,7 +116,7 @@ TEST(TcpEngine, KeysOfAnyProcessReachAll) {
   }
 }
 
-TEST(TcpEngine, NamesThoseThatDoNotCome) {
+TEST(TcpEngine, NamesMissingProcesses) {
   auto all = start(free_address(), {{0, 4}, {2, 4}}, /*seconds=*/1);
   for (auto& each : all) {
     EXPECT_THAT([&] { each.get(); },
@@ -146,7 +146,8 @@ TEST(TcpEngine, OneThatLeftMayComeAgain) {
     auto first = start(address, {{0, 3}});
     {
       const Stranger gone(address);
-      gone.say(line_of(Hello{.rank = 1, .size = 3, .address = "tcp://127.0.0.1:1", .token = "x"}));
+      gone.say(to_line(
+          HandshakeRequest{.rank = 1, .size = 3, .address = "tcp://127.0.0.1:1", .token = "x"}));
       // The port's owner gives no sign that the hello has arrived, so wait.
       std::this_thread::sleep_for(std::chrono::milliseconds(300));
     }
@@ -206,7 +207,7 @@ TEST(TcpEngine, SaysThatItCanMakeNoThreads) {
 }
 #endif
 
-TEST(TcpEngine, NamesAnAddressThatIsNone) {
+TEST(TcpEngine, NamesAnInvalidAddress) {
   for (const char* const address : {"", "host", ":1", "host:", "host:x", "host:0", "host:65536",
                                     "::1:80", "a:1x", "0.0.0.0:80", "[::]:80", "*:80"}) {
     EXPECT_THAT(
@@ -251,7 +252,7 @@ std::vector<std::string> garbage() {
       "GET / HTTP/1.1\r\n\r\n"};
 }
 
-TEST(TcpEngine, StrangersAreNotHeard) {
+TEST(TcpEngine, UnauthenticatedMessagesAreIgnored) {
   const std::string address = free_address();
   auto first = start(address, {{0, 2}});
   std::vector<Stranger> strangers;
@@ -271,12 +272,12 @@ TEST(TcpEngine, StrangersAreNotHeard) {
 }
 
 // A repeated hello is answered once; only processes of the run get the secret.
-TEST(TcpEngine, TellsLateOnesNoSecret) {
+TEST(TcpEngine, SendsNoSecretToLateConnections) {
   const std::string address = free_address();
   const Engines all = join(2, address);
   const Stranger late(address);
-  const std::string hello =
-      line_of(Hello{.rank = 1, .size = 2, .address = "tcp://127.0.0.1:1", .token = "guessed"});
+  const std::string hello = to_line(
+      HandshakeRequest{.rank = 1, .size = 2, .address = "tcp://127.0.0.1:1", .token = "guessed"});
   late.say(hello + hello + hello);
   EXPECT_THAT(late.hear(), AnyOf("", HasSubstr("are there already")));
   const Stranger one(address);
@@ -290,9 +291,9 @@ TEST(TcpEngine, TextsAndBarriersOfManyProcesses) {
   std::vector<std::future<std::vector<std::string>>> gathered;
   for (const std::shared_ptr<Engine>& each : all) {
     gathered.push_back(std::async(std::launch::async, [each] {
-      Communicator talk(each);
-      talk.barrier({.what = "a test"});
-      return talk.gather(std::to_string(each->rank()), {.what = "a test"});
+      Communicator communicator(each);
+      communicator.barrier({.what = "a test"});
+      return communicator.gather(std::to_string(each->rank()), {.what = "a test"});
     }));
   }
   for (auto& each : gathered) {

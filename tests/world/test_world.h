@@ -8,7 +8,7 @@ namespace kinema::world {
 
 /// The world of a test program that mpirun started; joined once, as MPI requires.
 inline World& test_world() {
-  static const std::shared_ptr<World> world = World::join(find_place(own_environment()));
+  static const std::shared_ptr<World> world = World::join(detect_launch(own_environment()));
   return *world;
 }
 

@@ -97,7 +97,7 @@ void* BlockPool::reuse(size_t size) {
 }
 
 void* BlockPool::map_fresh(size_t size) {
-  release_for(size);
+  make_space_for(size);
   const bool huge = size >= kHugeFrom;
   const size_t span = huge ? size + kHugePage : size;
   void* start = mmap(nullptr, span, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -114,7 +114,7 @@ void* BlockPool::map_fresh(size_t size) {
 
 // Releases the oldest first, until the remaining idle blocks and the new block fit the allowance:
 // an eighth of the bytes in use, but no more than the earlier peak.
-void BlockPool::release_for(size_t size) {
+void BlockPool::make_space_for(size_t size) {
   const size_t used = live_bytes_ + size;
   const size_t unused = most_live_bytes_ > used ? most_live_bytes_ - used : 0;
   const size_t allowance = std::max(kAlwaysIdle, std::min(live_bytes_ / 8, unused));

@@ -25,11 +25,11 @@ void __libc_free(void* address);
 /// Allocates the pool's bookkeeping straight from glibc: through the replaced functions it would
 /// wait for the pool's own lock.
 template <typename T>
-struct FromCLibrary {
+struct CLibraryAllocator {
   using value_type = T;
-  FromCLibrary() = default;
+  CLibraryAllocator() = default;
   template <typename Other>
-  explicit(false) FromCLibrary(const FromCLibrary<Other>&) {}
+  explicit(false) CLibraryAllocator(const CLibraryAllocator<Other>&) {}
   T* allocate(size_t count) {
     // NOLINTNEXTLINE(bugprone-sizeof-expression): elements may be pointers
     void* address = __libc_memalign(alignof(T), count * sizeof(T));
@@ -37,7 +37,7 @@ struct FromCLibrary {
     return static_cast<T*>(address);
   }
   void deallocate(T* address, size_t) { __libc_free(address); }
-  bool operator==(const FromCLibrary&) const = default;
+  bool operator==(const CLibraryAllocator&) const = default;
 };
 
 /// Blocks of whole pages, huge ones where the kernel offers them. Freed blocks stay idle and are
@@ -77,14 +77,14 @@ class BlockPool {
   bool add_live(void* address, size_t size);
   void* reuse(size_t size);
   void* map_fresh(size_t size);
-  void release_for(size_t size);
+  void make_space_for(size_t size);
   void release_oldest(size_t count);
 
   std::mutex mutex_;
   std::unordered_map<void*, size_t, std::hash<void*>, std::equal_to<>,
-                     FromCLibrary<std::pair<void* const, size_t>>>
+                     CLibraryAllocator<std::pair<void* const, size_t>>>
       live_;
-  std::vector<Block, FromCLibrary<Block>> idle_;  // oldest first
+  std::vector<Block, CLibraryAllocator<Block>> idle_;  // oldest first
   size_t live_bytes_ = 0;
   size_t most_live_bytes_ = 0;
   size_t idle_bytes_ = 0;

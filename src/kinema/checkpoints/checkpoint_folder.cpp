@@ -7,7 +7,7 @@
 #include <set>
 #include <system_error>
 
-#include "kinema/checkpoints/parted_checkpoint.h"
+#include "kinema/checkpoints/lazy_checkpoint.h"
 #include "kinema/checkpoints/together.h"
 #include "kinema/core/error.h"
 #include "kinema/core/finite.h"
@@ -109,7 +109,7 @@ std::string file_problem(const fs::path& folder, const io::Json& entry) {
 
 }  // namespace
 
-std::string damage_text(const std::vector<Damage>& damaged) {
+std::string damage_text(const std::vector<CorruptCheckpoint>& damaged) {
   constexpr size_t kMost = 8;
   std::string out;
   for (size_t i = 0; i < damaged.size() && i < kMost; ++i) {
@@ -119,7 +119,7 @@ std::string damage_text(const std::vector<Damage>& damaged) {
   return damaged.size() > kMost ? fmt::format("{}; and {} more", out, damaged.size() - kMost) : out;
 }
 
-std::optional<int64_t> step_of(const std::string& name) {
+std::optional<int64_t> parse_step(const std::string& name) {
   const bool digits = !name.empty() && name.size() <= 18 &&
                       name.find_first_not_of("0123456789") == std::string::npos;
   if (!digits || (name.size() > 1 && name[0] == '0')) {
@@ -136,20 +136,20 @@ std::vector<int64_t> steps_to_remove(const std::vector<int64_t>& steps, const Ke
     if (newer >= keep.newest && !is_of_period) {
       out.push_back(*step);
     }
-    newer += keep.damaged.contains(*step) ? 0 : 1;
+    newer += keep.corrupt.contains(*step) ? 0 : 1;
   }
   std::ranges::reverse(out);
   return out;
 }
 
-int64_t most_new_checkpoints(std::vector<int64_t> steps, const SavedSteps& run, Keep keep,
-                             int64_t enough) {
+int64_t max_new_checkpoints(std::vector<int64_t> steps, const SavedSteps& run, Keep keep,
+                            int64_t enough) {
   const auto before = std::ssize(steps);
   int64_t most = 0;
   const auto save = [&](int64_t step) {
     steps.push_back(step);
     most = std::max(most, std::ssize(steps) - before);
-    keep.damaged.erase(step);
+    keep.corrupt.erase(step);
     for (const int64_t old : steps_to_remove(steps, keep)) {
       std::erase(steps, old);
     }
@@ -217,7 +217,7 @@ std::string joined_manifest(const std::vector<std::string>& entries) {
   return manifest_text(std::move(files));
 }
 
-bool is_there(const fs::path& folder) {
+bool checkpoint_exists(const fs::path& folder) {
   try {
     const std::vector<std::string> files =
         manifest_files(io::read_text(folder / kManifest), kManifest);
@@ -393,7 +393,7 @@ void CheckpointFolder::remove(int64_t step) const {
 }
 
 void CheckpointFolder::remove_old(int64_t step) {
-  keep_.damaged.erase(step);
+  keep_.corrupt.erase(step);
   for (const int64_t old : steps_to_remove(steps(), keep_)) {
     remove(old);
   }
@@ -410,9 +410,9 @@ std::map<int64_t, fs::path> CheckpointFolder::folders() const {
     if (!entry->is_directory(gone)) {
       continue;
     }
-    if (const std::optional<int64_t> step = step_of(name.string())) {
+    if (const std::optional<int64_t> step = parse_step(name.string())) {
       found[*step] = entry->path();
-    } else if (const auto old = step_of(name.stem().string());
+    } else if (const auto old = parse_step(name.stem().string());
                old && name.extension() == kReplaced) {
       aside[*old] = entry->path();
     }
@@ -439,11 +439,11 @@ Found CheckpointFolder::newest() const {
         found.step = step;
         found.folder = folder;
       } else {
-        found.damaged.push_back({folder, problem});
+        found.corrupt.push_back({folder, problem});
       }
     }
     std::map<int64_t, fs::path> now = folders();
-    if (found.damaged.empty() || now == all) {
+    if (found.corrupt.empty() || now == all) {
       return found;
     }
     all = std::move(now);
@@ -456,7 +456,7 @@ void CheckpointFolder::clean() const {
   for (auto entry = fs::directory_iterator(folder_, error);
        !error && entry != fs::directory_iterator(); entry.increment(error)) {
     const fs::path name = entry->path().filename();
-    const bool ours = step_of(name.stem().string()).has_value();
+    const bool ours = parse_step(name.stem().string()).has_value();
     if (ours && (name.extension() == kWriting || name.extension() == kReplaced)) {
       left.push_back(entry->path());
     }

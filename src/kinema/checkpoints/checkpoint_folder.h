@@ -15,7 +15,7 @@
 namespace kinema::checkpoints {
 
 /// The reason that a checkpoint cannot be resumed from.
-struct Damage {
+struct CorruptCheckpoint {
   std::filesystem::path folder;
   std::string reason;
 };
@@ -24,18 +24,18 @@ struct Damage {
 struct Found {
   std::optional<int64_t> step;  // nothing: no valid checkpoint
   std::filesystem::path folder;
-  std::vector<Damage> damaged;  // newer ones that were skipped
+  std::vector<CorruptCheckpoint> corrupt;  // newer ones that were skipped
 };
 
 /// For the second line of an error: `FOLDER: REASON; FOLDER: REASON; and 3 more`.
-std::string damage_text(const std::vector<Damage>& damaged);
+std::string damage_text(const std::vector<CorruptCheckpoint>& damaged);
 
 /// The checkpoints that are kept when a new one is complete.
 struct Keep {
   int64_t newest = 0;  // the number of newest checkpoints; 0: all
   int64_t period = 0;  // > 0: also steps that are multiples of this
   /// Corrupt steps, which do not count as newest. They are removed when `newest` newer ones exist.
-  std::set<int64_t> damaged = {};
+  std::set<int64_t> corrupt = {};
 };
 
 /// The folder `checkpoints/` of a run: one folder per checkpoint, named by its step, that appears
@@ -111,11 +111,11 @@ struct SavedSteps {
 
 /// The maximum number of additional checkpoints on disk during a run, including the one that is
 /// being written; `steps`, oldest first, exist already. Stops counting at `enough`.
-int64_t most_new_checkpoints(std::vector<int64_t> steps, const SavedSteps& run, Keep keep,
-                             int64_t enough);
+int64_t max_new_checkpoints(std::vector<int64_t> steps, const SavedSteps& run, Keep keep,
+                            int64_t enough);
 
 /// The step in a checkpoint's name; nothing for other names.
-std::optional<int64_t> step_of(const std::string& name);
+std::optional<int64_t> parse_step(const std::string& name);
 
 /// Writes `manifest.json` for every file below the folder. Throws an Error with the tensor's name
 /// if a safetensors file has a non-finite value.
@@ -134,7 +134,7 @@ std::vector<std::string> manifest_files(const std::string& text, const std::stri
 
 /// True if the manifest and its files exist, checked by name only: false for a checkpoint that is
 /// being removed.
-bool is_there(const std::filesystem::path& folder);
+bool checkpoint_exists(const std::filesystem::path& folder);
 
 /// Empty if the manifest exists and every file has its size and checksum; else the reason.
 std::string manifest_problem(const std::filesystem::path& folder);

@@ -48,7 +48,7 @@ CheckpointSpace checkpoint_space(const fs::path& folder, int64_t bytes, const Sa
   CheckpointSpace out{
       .folder = folder, .bytes = bytes, .available = free_bytes(folder), .keep = keep};
   const int64_t enough = out.available / std::max<int64_t>(bytes, 1) + 1;
-  out.most = most_new_checkpoints(CheckpointFolder(folder).steps(), run, keep, enough);
+  out.most = max_new_checkpoints(CheckpointFolder(folder).steps(), run, keep, enough);
   return out;
 }
 

@@ -26,7 +26,7 @@ class RunLock {
  private:
   void take();
 
-  io::FolderToFill folder_;  // destroyed last
+  io::OutputFolder folder_;  // destroyed last
   std::filesystem::path path_;
   io::Descriptor file_;
   bool made_ = false;

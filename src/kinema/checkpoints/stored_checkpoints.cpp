@@ -67,7 +67,7 @@ std::string manifest_name(int64_t step) { return std::to_string(step) + "/" + kM
 std::vector<int64_t> stored_steps(const remote::Store& store) {
   std::vector<int64_t> out;
   for (const remote::StoredFile& file : store.list()) {
-    const std::optional<int64_t> step = step_of(file.name.substr(0, file.name.find('/')));
+    const std::optional<int64_t> step = parse_step(file.name.substr(0, file.name.find('/')));
     if (step && file.name == manifest_name(*step)) {
       out.push_back(*step);
     }
@@ -87,7 +87,7 @@ std::optional<int64_t> newest_unsent(const fs::path& root) {
   std::optional<int64_t> out;
   for (const CheckpointFolder& folder : folders_in(root)) {
     for (const int64_t step : marked(folder)) {
-      if (is_there(folder.path(step))) {
+      if (checkpoint_exists(folder.path(step))) {
         out = std::max(step, out.value_or(step));
       }
     }
@@ -106,7 +106,7 @@ StoredCheckpoints::StoredCheckpoints(remote::Store store, fs::path root, Keep ke
 void StoredCheckpoints::keep(const Keep& which) {
   keep_.newest = which.newest;
   keep_.period = which.period;
-  keep_.damaged.insert(which.damaged.begin(), which.damaged.end());
+  keep_.corrupt.insert(which.corrupt.begin(), which.corrupt.end());
 }
 
 fs::path StoredCheckpoints::mark(int64_t step) const { return mark_in(local_.path(), step); }
@@ -121,7 +121,7 @@ bool StoredCheckpoints::is_copy(const CheckpointFolder& folder, int64_t step) co
 }
 
 /// Checkpoints that runs on this machine could not upload, of one or of several processes.
-std::vector<StoredCheckpoints::Unsent> StoredCheckpoints::unsent_here() const {
+std::vector<StoredCheckpoints::Unsent> StoredCheckpoints::local_unsent() const {
   const std::vector<int64_t> stored = stored_steps(store_);
   std::vector<Unsent> out;
   for (const CheckpointFolder& folder : folders_in(root_)) {
@@ -160,7 +160,7 @@ void StoredCheckpoints::check_one_history(const std::vector<Unsent>& all) const 
 }
 
 /// Uploads them; folders of other kinds of runs are then removed.
-void StoredCheckpoints::send_left(const std::vector<Unsent>& left) {
+void StoredCheckpoints::send_unsent(const std::vector<Unsent>& left) {
   for (const Unsent& each : left) {
     const CheckpointFolder from(each.checkpoints);
     say_(fmt::format("{}, which an earlier run could not send, is sent to {}",
@@ -174,7 +174,7 @@ void StoredCheckpoints::send_left(const std::vector<Unsent>& left) {
 
 /// The process of lowest rank that sees a checkpoint uploads it; all processes know the list and
 /// the result.
-void StoredCheckpoints::send_left_together(world::World& world, bool looks) {
+void StoredCheckpoints::send_unsent_together(world::World& world, bool looks) {
   constexpr double kLongest = 4 * 3600;  // seconds
   const auto agree = [&](const std::function<std::string()>& work) {
     std::string said;
@@ -183,8 +183,8 @@ void StoredCheckpoints::send_left_together(world::World& world, bool looks) {
     } catch (const std::exception& error) {
       said = std::string("-") + error.what();
     }
-    std::vector<std::string> all =
-        world.talk().gather(said, {.what = "checkpoints that were not sent", .seconds = kLongest});
+    std::vector<std::string> all = world.communicator().gather(
+        said, {.what = "checkpoints that were not sent", .seconds = kLongest});
     for (std::string& each : all) {
       check(each.starts_with('+'), "{}", each.substr(1));
       each.erase(0, 1);
@@ -194,7 +194,7 @@ void StoredCheckpoints::send_left_together(world::World& world, bool looks) {
   std::vector<Unsent> own;
   const std::vector<std::string> told = agree([&] {
     io::Json list = io::Json::array();
-    own = looks ? unsent_here() : std::vector<Unsent>();
+    own = looks ? local_unsent() : std::vector<Unsent>();
     for (const Unsent& each : own) {
       list.append(io::Json::object({{"step", each.step},
                                     {"folder", each.checkpoints.string()},
@@ -218,7 +218,7 @@ void StoredCheckpoints::send_left_together(world::World& world, bool looks) {
   }
   agree([&] {
     if (all.front().rank == world.rank()) {
-      send_left(own);
+      send_unsent(own);
     }
     return std::string();
   });
@@ -238,7 +238,7 @@ void StoredCheckpoints::send(const CheckpointFolder& from, int64_t step) {
   for_each_in_parallel(files.size(), kTransfers,
                        [&](size_t i) { store_.upload(folder / files[i], there + "/" + files[i]); });
   store_.upload(folder / kManifest, manifest_name(step));
-  keep_.damaged.erase(step);
+  keep_.corrupt.erase(step);
   std::error_code ignored;  // else it would be uploaded again
   fs::remove(mark_in(from.path(), step), ignored);
 }
@@ -290,9 +290,9 @@ void StoredCheckpoints::remove_old() const {
 void StoredCheckpoints::pull() {
   io::make_folder(local_.path());
   local_.clean();
-  const std::vector<Unsent> left = unsent_here();
+  const std::vector<Unsent> left = local_unsent();
   check_one_history(left);
-  send_left(left);
+  send_unsent(left);
   const std::vector<int64_t> stored = stored_steps(store_);
   for (const int64_t step : local_.steps()) {
     const bool is_stored = std::ranges::binary_search(stored, step);
@@ -300,16 +300,16 @@ void StoredCheckpoints::pull() {
       local_.remove(step);  // the store has another one, or none
     }
   }
-  bring_newest(stored);
+  restore_newest(stored);
 }
 
 /// Ignores a checkpoint of the store.
 void StoredCheckpoints::skip(int64_t step, const std::string& problem) {
-  keep_.damaged.insert(step);
+  keep_.corrupt.insert(step);
   say_(fmt::format("{} is skipped: {}", store_.path().below(std::to_string(step)).text(), problem));
 }
 
-void StoredCheckpoints::bring_newest(const std::vector<int64_t>& stored) {
+void StoredCheckpoints::restore_newest(const std::vector<int64_t>& stored) {
   for (auto step = stored.rbegin(); step != stored.rend(); ++step) {
     if (manifest_problem(local_.path(*step)).empty()) {
       return;  // a copy: pull() removed the others
@@ -353,24 +353,24 @@ void StoredCheckpoints::pull_together(world::World& world) {
     io::make_folder(local_.path());
     local_.clean();
   }
-  send_left_together(world, brings);
+  send_unsent_together(world, brings);
   std::string listed;
   if (world.is_first()) {
     for (const int64_t step : stored_steps(store_)) {
       listed = fmt::format("{} {}", step, listed);  // newest first
     }
   }
-  listed = world.talk().broadcast(listed, wait);
+  listed = world.communicator().broadcast(listed, wait);
   std::istringstream steps(listed);
   for (int64_t step = 0; steps >> step;) {
     std::string problem;
     if (brings && !(manifest_problem(local_.path(step)).empty() && is_copy(local_, step))) {
       local_.remove(step);
       problem = local_.bring(
-          step, [&](const fs::path& folder) { PartedCheckpoint::make(store_, step, folder); });
+          step, [&](const fs::path& folder) { LazyCheckpoint::make(store_, step, folder); });
     }
     std::string found;
-    for (const std::string& each : world.talk().gather(problem, wait)) {
+    for (const std::string& each : world.communicator().gather(problem, wait)) {
       found = each.empty() ? found : each;
     }
     for (const int64_t other : brings ? local_.steps() : std::vector<int64_t>()) {
@@ -379,7 +379,7 @@ void StoredCheckpoints::pull_together(world::World& world) {
       }
     }
     if (found.empty()) {
-      parted_.emplace(store_, step, local_.path(step));
+      lazy_.emplace(store_, step, local_.path(step));
       return;
     }
     skip(step, found);
@@ -391,16 +391,16 @@ void StoredCheckpoints::pull_together(world::World& world) {
 }
 
 std::string StoredCheckpoints::restored(world::World& world) {
-  if (!parted_) {
+  if (!lazy_) {
     return "";
   }
   constexpr double kMega = 1e6;
-  const int64_t step = parted_->step();
-  const auto whole = static_cast<double>(parted_->bytes());
+  const int64_t step = lazy_->step();
+  const auto whole = static_cast<double>(lazy_->bytes());
   const std::vector<std::string> all =
-      world.talk().gather(std::to_string(parted_->bytes_brought()),
-                          {.what = "the restored checkpoint", .seconds = 4 * 3600});
-  parted_.reset();
+      world.communicator().gather(std::to_string(lazy_->bytes_downloaded()),
+                                  {.what = "the restored checkpoint", .seconds = 4 * 3600});
+  lazy_.reset();
   if (world.place().local_rank.value_or(0) == 0) {
     local_.remove(step);
   }
@@ -468,7 +468,7 @@ void StoredCheckpoints::write_together(int64_t step,
     });
     together.first([&] {
       store_.write(manifest_name(step), joined_manifest(files));
-      keep_.damaged.erase(step);
+      keep_.corrupt.erase(step);
       for (const int64_t old : steps_to_remove(stored_steps(store_), keep_)) {
         store_.remove(manifest_name(old));
         store_.remove_folder(std::to_string(old));

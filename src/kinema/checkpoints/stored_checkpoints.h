@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "kinema/checkpoints/checkpoint_folder.h"
-#include "kinema/checkpoints/parted_checkpoint.h"
+#include "kinema/checkpoints/lazy_checkpoint.h"
 #include "kinema/remote/store.h"
 #include "kinema/world/world.h"
 
@@ -53,7 +53,7 @@ class StoredCheckpoints {
   void pull();
 
   /// The same by all processes of a run, with a local folder per host. The newest checkpoint that
-  /// is valid in all is a PartedCheckpoint there; each process downloads the bytes that it reads,
+  /// is valid in all is a LazyCheckpoint there; each process downloads the bytes that it reads,
   /// until `restored`. All throw the same Error.
   void pull_together(world::World& world);
   /// Collective: call it after the checkpoint was read; removes the local files. Returns a log line
@@ -83,15 +83,15 @@ class StoredCheckpoints {
   };
 
   std::vector<int64_t> unsent() const;
-  std::vector<Unsent> unsent_here() const;
+  std::vector<Unsent> local_unsent() const;
   void check_one_history(const std::vector<Unsent>& all) const;
-  void send_left(const std::vector<Unsent>& left);
-  void send_left_together(world::World& world, bool looks);
+  void send_unsent(const std::vector<Unsent>& left);
+  void send_unsent_together(world::World& world, bool looks);
   std::filesystem::path mark(int64_t step) const;
   bool is_copy(const CheckpointFolder& folder, int64_t step) const;
   void send(const CheckpointFolder& from, int64_t step);
   void receive(int64_t step, const std::filesystem::path& folder) const;
-  void bring_newest(const std::vector<int64_t>& stored);
+  void restore_newest(const std::vector<int64_t>& stored);
   void skip(int64_t step, const std::string& problem);
   void remove_old() const;
   void send_part(int64_t step, const std::filesystem::path& part, const io::Json& entries) const;
@@ -101,7 +101,7 @@ class StoredCheckpoints {
   CheckpointFolder local_;
   Keep keep_;
   Say say_;
-  std::optional<PartedCheckpoint> parted_;
+  std::optional<LazyCheckpoint> lazy_;
   mutable std::mutex mutex_;
   std::string problem_;  // of the last push; guarded by mutex_
 };

@@ -27,7 +27,7 @@ config::Loaded load_arguments(std::span<const std::string> words, bool need_file
     (void)config::load_defaults(words, {});  // throws if a key is unknown
     fail("which configuration? give a YAML file before the keys, e.g. configs/shapes.yml");
   }
-  return resolve::load_words(words, variables(), console_job());
+  return resolve::load_command_line(words, variables(), console_job());
 }
 
 }  // namespace kinema::cli

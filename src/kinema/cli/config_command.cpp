@@ -45,7 +45,7 @@ void print_json(const config::Loaded& loaded) {
 void print_yaml(const config::Loaded& loaded) {
   fmt::print("{}", to_yaml(loaded));
   for (const config::IgnoredKey& each : config::ignored_keys()) {
-    if (loaded.gives(std::string(each.key))) {
+    if (loaded.is_set(std::string(each.key))) {
       fmt::print("# {} ({}) has no meaning in kinema: {}\n", each.key, origin(loaded, each.key),
                  each.reason);
     }
@@ -63,7 +63,7 @@ bool is_key(const std::string& word) {
 }
 
 /// The conditions under which a key has an effect, in addition to its help.
-std::vector<std::string> where_it_counts(const config::KeyValue& key) {
+std::vector<std::string> effect_lines(const config::KeyValue& key) {
   std::vector<std::string> out;
   if (!key.field.with.empty()) {
     out.push_back(fmt::format("only with {}", key.field.with));
@@ -112,7 +112,7 @@ int explain(const std::string& word, bool json) {
   }
   fmt::print("{}: {}\n  values   {}\n  default  {}\n  group    {}\n", word, key->field.help, values,
              key->value, key->group);
-  for (const std::string& line : where_it_counts(*key)) {
+  for (const std::string& line : effect_lines(*key)) {
     fmt::print("  {}\n", line);
   }
   return 0;

@@ -82,7 +82,7 @@ void print_findings(const flags::Effective& effective) {
 }
 
 /// Prints the flags after the errors' remedies are applied.
-int print_fixed(const config::Loaded& loaded, const resolve::FlagsFor& what,
+int print_fixed(const config::Loaded& loaded, const resolve::FlagRequest& what,
                 const flags::Effective& first) {
   const resolve::FlagLists given = what.lists.value_or(resolve::FlagLists::of_environment());
   const resolve::FlagLists fixed = resolve::fix_flags(loaded, what);
@@ -105,7 +105,7 @@ int check_list(const FlagsOptions& options) {
   config::Loaded loaded = load_arguments(words.config, /*need_file=*/false);
   loaded.config.run.allow_flags.insert(loaded.config.run.allow_flags.end(), options.allow.begin(),
                                        options.allow.end());
-  const resolve::FlagsFor what{
+  const resolve::FlagRequest what{
       .target = words.target, .program = job_options().program, .lists = words.lists};
   const flags::Effective effective = resolve::resolve_flags(loaded, what);
   const bool wrong = !effective.errors().empty();
@@ -169,7 +169,7 @@ void add_flags(Program& program) {
   const auto options = std::make_shared<FlagsOptions>();
   Command checking = command.add(
       "check", "Check a list of flags (or the environment); exit status 1 if there are errors");
-  checking.other_words(options->words);  // a list starts with dashes
+  checking.extra_arguments(options->words);  // a list starts with dashes
   checking.footer(
       "kinema flags check \"--xla_enable_async_all_reduce=true ...\" target=v6e:4x4\n"
       "Without a list the environment is checked; XLA_FLAGS=... and LIBTPU_INIT_ARGS=... say "

@@ -34,7 +34,7 @@ const command::CommandText& find(const command::CommandText& root,
 
 int print_manual(const command::CommandText& kinema, const std::vector<std::string>& path) {
   if (path.size() == 1 && path.front() == "keys") {
-    fmt::print("{}", manual::manual_of_keys());
+    fmt::print("{}", manual::keys_manual_page());
     return 0;
   }
   std::string name = "kinema";
@@ -54,7 +54,7 @@ int write_manual(const command::CommandText& kinema, const fs::path& folder) {
     io::write_file(folder / "man1" / fmt::format("kinema-{}.1", command.name),
                    manual::manual_page(command, "kinema " + command.name));
   }
-  io::write_file(folder / "man5" / "kinema-config.5", manual::manual_of_keys());
+  io::write_file(folder / "man5" / "kinema-config.5", manual::keys_manual_page());
   return 0;
 }
 

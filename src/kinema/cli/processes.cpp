@@ -16,8 +16,8 @@
 #include "kinema/core/printable.h"
 #include "kinema/core/stopwatch.h"
 #include "kinema/io/json.h"
-#include "kinema/resolve/place.h"
-#include "kinema/world/agreement.h"
+#include "kinema/resolve/process_launch.h"
+#include "kinema/world/consistency.h"
 
 namespace kinema::cli {
 namespace {
@@ -36,17 +36,17 @@ void print_of_several(world::World& world, const std::string& error) {
   }
   constexpr double kAnswer = 15;  // seconds: process 0 may be compiling
   constexpr double kGather = 1.5;
-  const bool known = world.pulse()->fail(error, kAnswer);
+  const bool known = world.heartbeat()->fail(error, kAnswer);
   if (world.is_first()) {
-    for (const std::string& line : world.pulse()->errors(kGather)) {
+    for (const std::string& line : world.heartbeat()->errors(kGather)) {
       std::fprintf(stderr, "kinema: %s\n", printable_message(line).c_str());
     }
     std::fflush(stderr);
-    world.pulse()->said();
+    world.heartbeat()->set_printed();
   } else if (!known) {
     std::fprintf(stderr, "kinema: [%s] %s\n", world.name_of(world.rank()).c_str(),
                  printable_message(error).c_str());
-  } else if (world.place().has_own_console) {
+  } else if (world.launch().has_own_console) {
     std::fprintf(stderr, "kinema: %s\n", printable_message(error).c_str());
   }
   std::fflush(nullptr);
@@ -64,9 +64,9 @@ std::string& command() {
 /// waits silently.
 class JoinWatch {
  public:
-  explicit JoinWatch(const world::Place& place) {
-    if (place.launcher == world::Launcher::PMIX) {
-      thread_ = start_optional_thread([how = place.how](const std::stop_token& end) {
+  explicit JoinWatch(const world::Launch& launch) {
+    if (launch.launcher == world::Launcher::PMIX) {
+      thread_ = start_optional_thread([how = launch.how](const std::stop_token& end) {
         constexpr auto kPause = std::chrono::milliseconds(50);
         constexpr double kLong = 5;
         for (const Stopwatch watch; !end.stop_requested();) {
@@ -85,19 +85,19 @@ class JoinWatch {
   std::jthread thread_;
 };
 
-void join(const world::Place& place) {
+void join(const world::Launch& launch) {
   {
     const JoinWatch watch(place);
     joined() = world::World::join(place, warn);
     if (!joined()->is_alone()) {
-      world::check_alike(*joined(), {{"the command", command()}}, "the start");
+      world::check_consistent(*joined(), {{"the command", command()}}, "the start");
     }
   }
-  if (world::Pulse* pulse = joined()->pulse()) {
-    pulse->set_overdue([] { print_of_several(*joined(), joined()->failure()); });
+  if (world::Heartbeat* heartbeat = joined()->heartbeat()) {
+    heartbeat->set_overdue([] { print_of_several(*joined(), joined()->failure()); });
   }
-  if (world::Pulse* pulse = joined()->pulse()) {
-    pulse->set_show(warn);
+  if (world::Heartbeat* heartbeat = joined()->heartbeat()) {
+    heartbeat->set_show(warn);
   }
   if (!joined()->is_first()) {
     mute();
@@ -129,12 +129,13 @@ int64_t number_in(std::span<const std::string> words, const std::string& key, in
 
 /// The launcher's processes and the coordinator's address. Throws an Error if the arguments
 /// contradict the launcher, before any process waits for the others.
-world::Place launched_place(std::span<const std::string> words) {
+world::Launch detected_launch(std::span<const std::string> words) {
   const std::string coordinator = value_in(words, "coordinator_address");
-  const world::Place found = world::find_place(world::own_environment());
-  return found.size > 1 ? world::told_place(found, number_in(words, "process_id", found.rank),
-                                            number_in(words, "num_processes", 1), coordinator)
-                        : world::meeting_at(found, coordinator);
+  const world::Launch found = world::detect_launch(world::own_environment());
+  return found.size > 1
+             ? world::configured_launch(found, number_in(words, "process_id", found.rank),
+                                        number_in(words, "num_processes", 1), coordinator)
+             : world::with_coordinator(found, coordinator);
 }
 
 }  // namespace
@@ -143,51 +144,51 @@ std::shared_ptr<world::World> joined_world(const std::string& name,
                                            std::span<const std::string> words) {
   command() = name;
   if (!joined()) {
-    join(launched_place(words));
+    join(detected_launch(words));
   }
   return joined();
 }
 
 std::shared_ptr<world::World> joined_world(const config::Config& config) {
   check(joined() != nullptr, "[world] the words come before the configuration");
-  const world::Place& met = joined()->place();
+  const world::Launch& joined_launch = joined()->launch();
   if (joined()->is_alone()) {
-    const world::Place place = resolve::place_of(config, met);
-    if (place.size > 1) {
-      join(place);
+    const world::Launch launch = resolve::process_launch(config, joined_launch);
+    if (launch.size > 1) {
+      join(launch);
     }
     return joined();
   }
   const config::RuntimeConfig& keys = config.runtime;
-  const world::Place told =
-      world::told_place(met, keys.process_id, keys.num_processes, keys.coordinator_address);
-  check(told.coordinator == met.coordinator,
+  const world::Launch configured = world::configured_launch(
+      joined_launch, keys.process_id, keys.num_processes, keys.coordinator_address);
+  check(configured.coordinator == met.coordinator,
         "[coordinator_address] {}: the processes that {} started have connected at {} before any "
         "file was read\n"
         "  give it on the command line: coordinator_address={}",
-        told.coordinator, met.how, met.coordinator, told.coordinator);
+        configured.coordinator, met.how, met.coordinator, configured.coordinator);
   return joined();
 }
 
-void warn_of_all(const std::string& text) {
+void warn_with_ranks(const std::string& text) {
   warn(text);
-  if (world::Pulse* pulse = joined() ? joined()->pulse() : nullptr) {
-    pulse->notice(text);
+  if (world::Heartbeat* heartbeat = joined() ? joined()->heartbeat() : nullptr) {
+    heartbeat->notice(text);
   }
 }
 
 void show_last_notices() {
-  if (world::Pulse* pulse = joined() ? joined()->pulse() : nullptr) {
-    pulse->show_last();
+  if (world::Heartbeat* heartbeat = joined() ? joined()->heartbeat() : nullptr) {
+    heartbeat->show_last();
   }
 }
 
 void end_all_by(int signal) {
-  if (world::Pulse* pulse = joined() ? joined()->pulse() : nullptr) {
-    constexpr double kTold = 2;  // seconds
-    pulse->fail("ended immediately after a second request", kTold);
+  if (world::Heartbeat* heartbeat = joined() ? joined()->heartbeat() : nullptr) {
+    constexpr double kReportSeconds = 2;  // seconds
+    heartbeat->fail("ended immediately after a second request", kReportSeconds);
     if (joined()->is_first()) {
-      pulse->said();
+      heartbeat->set_printed();
     }
   }
   std::signal(signal, SIG_DFL);
@@ -204,8 +205,8 @@ int fail_with(const std::string& error, bool json) {
   }
   if (joined() && !joined()->is_alone()) {
     // If the error only quotes another process's error, print only that one.
-    const world::Pulse* const pulse = joined()->pulse();
-    const std::string why = pulse == nullptr ? "" : pulse->failure();
+    const world::Heartbeat* const heartbeat = joined()->heartbeat();
+    const std::string why = heartbeat == nullptr ? "" : heartbeat->failure();
     print_of_several(*joined(), why.empty() || error.find(why) == std::string::npos ? error : why);
   }
   std::fprintf(stderr, "kinema: %s\n", printable_message(error).c_str());

@@ -23,7 +23,7 @@ std::shared_ptr<world::World> joined_world(const config::Config& config);
 
 /// Prints a log line for the user. Only the first process prints, and names the process if only
 /// others have the line.
-void warn_of_all(const std::string& text);
+void warn_with_ranks(const std::string& text);
 
 /// Prints the log lines of other processes that were not shown yet.
 void show_last_notices();

@@ -9,10 +9,10 @@
 
 namespace kinema::cli {
 
-Progress::Progress(std::string label, int64_t total, Elsewhere elsewhere)
+Progress::Progress(std::string label, int64_t total, WithoutTerminal without_terminal)
     : label_(std::move(label)),
       total_(std::max<int64_t>(total, 1)),
-      has_lines_(elsewhere == Elsewhere::LINES && !has_terminal()) {}
+      has_lines_(without_terminal == WithoutTerminal::LINES && !has_terminal()) {}
 
 void Progress::update(int64_t done, const std::string& note) {
   done_ = std::clamp<int64_t>(done, 0, total_);

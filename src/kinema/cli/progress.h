@@ -14,10 +14,11 @@ namespace kinema::cli {
 class Progress {
  public:
   /// Whether to print lines without a terminal; not for jobs that print their own.
-  enum class Elsewhere : bool { LINES, NOTHING };
+  enum class WithoutTerminal : bool { LINES, NOTHING };
 
   /// `label` is printed before the bar.
-  Progress(std::string label, int64_t total, Elsewhere elsewhere = Elsewhere::LINES);
+  Progress(std::string label, int64_t total,
+           WithoutTerminal without_terminal = WithoutTerminal::LINES);
 
   /// `done` of the total; `note` is printed after the bar. Redraws at most ten times a second.
   void update(int64_t done, const std::string& note = "");

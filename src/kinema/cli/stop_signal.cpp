@@ -8,7 +8,7 @@ namespace kinema::cli {
 namespace {
 
 volatile std::sig_atomic_t g_requested = 0;
-volatile std::sig_atomic_t g_insisted = 0;
+volatile std::sig_atomic_t g_second_signal = 0;
 timespec g_first = {};  // time of the first signal; written before g_requested
 
 volatile std::sig_atomic_t g_first_signal = 0;
@@ -33,7 +33,7 @@ void on_signal(int signal) {
   if (since < (typed ? kSameKey : kSameRequest) || signal == SIGHUP) {
     return;
   }
-  g_insisted = signal;
+  g_second_signal = signal;
   // From now on the default action: end immediately.
   struct sigaction plain = {};
   plain.sa_handler = SIG_DFL;
@@ -45,7 +45,7 @@ void on_signal(int signal) {
 
 StopSignal::StopSignal() {
   g_requested = 0;
-  g_insisted = 0;
+  g_second_signal = 0;
   struct sigaction ours = {};
   ours.sa_handler = on_signal;
   ours.sa_flags = SA_RESTART;  // interrupted system calls would break file writes
@@ -65,6 +65,6 @@ StopSignal::~StopSignal() {
 
 bool StopSignal::requested() { return g_requested != 0; }
 
-int StopSignal::insisted() { return g_insisted; }
+int StopSignal::second_signal() { return g_second_signal; }
 
 }  // namespace kinema::cli

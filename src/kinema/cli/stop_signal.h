@@ -20,7 +20,7 @@ class StopSignal {
   /// True after the first signal.
   static bool requested();
   /// The signal that requested an immediate end; 0: none yet.
-  static int insisted();
+  static int second_signal();
 
  private:
   struct sigaction old_term_ = {};

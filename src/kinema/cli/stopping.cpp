@@ -24,11 +24,11 @@ void answer(const std::string& when, std::stop_source& stop, const std::stop_tok
   // During a compile the stop waits for the compile, not for `when`.
   const std::string after = is_compiling() ? "the compile" : when;
   stop.request_stop();
-  warn_of_all(when.empty() ? "stopping" : "stopping after " + after + "; again to end now");
-  while (!end.stop_requested() && StopSignal::insisted() == 0) {
+  warn_with_ranks(when.empty() ? "stopping" : "stopping after " + after + "; again to end now");
+  while (!end.stop_requested() && StopSignal::second_signal() == 0) {
     std::this_thread::sleep_for(kPause);
   }
-  if (const int signal = StopSignal::insisted(); signal != 0) {
+  if (const int signal = StopSignal::second_signal(); signal != 0) {
     end_all_by(signal);
   }
 }

@@ -43,13 +43,13 @@ void print_result(const jobs::TrainResult& result) {
   }
 }
 
-struct TrainWords {
+struct TrainArguments {
   std::vector<std::string> words;
   bool json = false;
   bool verbose = false;
 };
 
-int train_run(const TrainWords& given) {
+int train_run(const TrainArguments& given) {
   const std::stop_source stop;
   std::optional<Stopping> stopping;
   TrainConsole console(given.json);
@@ -80,7 +80,7 @@ int train_run(const TrainWords& given) {
 
 void add_train(Program& program) {
   Command command = program.add("train", "Train, or resume the run if its folder has a checkpoint");
-  const auto given = std::make_shared<TrainWords>();
+  const auto given = std::make_shared<TrainArguments>();
   command
       .option("CONFIG key=value", given->words,
               "a YAML file, and keys that override it: run_name, max_train_steps, learning_rate, "

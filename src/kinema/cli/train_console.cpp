@@ -76,7 +76,7 @@ jobs::TrainObserver TrainConsole::observer() {
       line(text);
     }
   };
-  out.on_videos = [this](const jobs::VideosMade& made) {
+  out.on_videos = [this](const jobs::VideosWritten& made) {
     line(fmt::format(
         "{} {}: {}, {:.1f} s", counted(static_cast<int64_t>(made.files.size()), made.noun),
         made.step < 0 ? "before training" : fmt::format("after step {}", made.step + 1),
@@ -97,7 +97,7 @@ void TrainConsole::start(const jobs::TrainStart& start) {
   allowed_flags_ = start.allowed_flags;
   since_start_.restart();
   pace_.emplace(0, start.first_step, start.max_steps);
-  progress_.emplace("training", start.max_steps, Progress::Elsewhere::NOTHING);
+  progress_.emplace("training", start.max_steps, Progress::WithoutTerminal::NOTHING);
 }
 
 void TrainConsole::step(const jobs::StepRecord& record) {

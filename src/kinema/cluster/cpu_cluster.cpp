@@ -16,7 +16,7 @@
 #include "kinema/core/fingerprint.h"
 #include "kinema/core/stopwatch.h"
 #include "kinema/pjrt/collective_calls.h"
-#include "kinema/pjrt/executable_across.h"
+#include "kinema/pjrt/multi_process_executable.h"
 #include "kinema/world/communicator.h"
 
 namespace kinema::cluster {
@@ -51,7 +51,7 @@ class RunOrder {
   std::vector<pjrt::Event> last_;
 };
 
-class Run : public pjrt::RunAcross {
+class Run : public pjrt::MultiProcessRun {
  public:
   Run(pjrt::PartitionedProgram program, std::shared_ptr<const void> served,
       std::shared_ptr<RunOrder> order)
@@ -68,12 +68,13 @@ class Run : public pjrt::RunAcross {
   std::shared_ptr<RunOrder> order_;
 };
 
-class CpuCluster : public pjrt::AcrossProcesses {
+class CpuCluster : public pjrt::MultiProcessCompiler {
  public:
   /// A single process.
   CpuCluster() : exchange_(std::make_shared<Exchange>(nullptr, std::function<std::string()>())) {}
   CpuCluster(std::shared_ptr<world::Engine> engine, const std::function<std::string()>& failed)
-      : talk_(engine, failed), exchange_(std::make_shared<Exchange>(std::move(engine), failed)) {}
+      : communicator_(engine, failed),
+        exchange_(std::make_shared<Exchange>(std::move(engine), failed)) {}
 
   pjrt::Executable compile(const pjrt::Client& client, std::string_view program,
                            const pjrt::CompileOptions& options) override {
@@ -95,15 +96,15 @@ class CpuCluster : public pjrt::AcrossProcesses {
     std::ranges::sort(own.device_ids, {},
                       [&](int64_t device) { return called.program->partition_of.at(device); });
     pjrt::Executable executable = client.compile_partitioned(called.hlo, std::move(own));
-    executable.set_across(
+    executable.set_multi_process_run(
         std::make_shared<Run>(std::move(partitioned), std::move(called.served), order_));
     return executable;
   }
 
   std::optional<pjrt::Executable> load(const pjrt::Client& client,
                                        const std::optional<std::string>& serialized) override {
-    std::optional<pjrt::SerializedAcross> stored =
-        serialized ? pjrt::unpack_across(*serialized) : std::nullopt;
+    std::optional<pjrt::SerializedMultiProcess> stored =
+        serialized ? pjrt::unpack_multi_process(*serialized) : std::nullopt;
     if (!all(stored.has_value())) {
       return std::nullopt;
     }
@@ -111,8 +112,8 @@ class CpuCluster : public pjrt::AcrossProcesses {
     Called called = calls_of(client, stored->program);
     try {
       if (called.served) {
-        out = client.load_own(stored->own);
-        out->set_across(
+        out = client.load_local(stored->own);
+        out->set_multi_process_run(
             std::make_shared<Run>(std::move(stored->program), std::move(called.served), order_));
       }
     } catch (const Error&) {
@@ -134,7 +135,7 @@ class CpuCluster : public pjrt::AcrossProcesses {
   /// True if it is true in all processes.
   bool all(bool own) {
     const std::vector<std::string> said =
-        talk_.gather(own ? "1" : "0", {"loading programs", kLongestCompile});
+        communicator_.gather(own ? "1" : "0", {"loading programs", kLongestCompile});
     return std::ranges::all_of(said, [](const std::string& each) { return each == "1"; });
   }
 
@@ -149,12 +150,12 @@ class CpuCluster : public pjrt::AcrossProcesses {
       const int64_t device = partitioned.device_ids[static_cast<size_t>(partition)];
       const int64_t process = client.device(device).description().process_index;
       program->process_of.push_back(process);
-      if (process == talk_.rank()) {
+      if (process == communicator_.rank()) {
         program->partition_of.emplace(device, partition);
       }
     }
     check(!program->partition_of.empty(),
-          "[cluster] a program runs on devices of which process {} has none", talk_.rank());
+          "[cluster] a program runs on devices of which process {} has none", communicator_.rank());
     for (const pjrt::CollectiveCall& call : program->calls) {
       program->tags.push_back(next_tag_);
       next_tag_ += static_cast<int>(std::ssize(call.operands) * partitions);
@@ -168,7 +169,7 @@ class CpuCluster : public pjrt::AcrossProcesses {
   void check_same_program(std::string_view program, const pjrt::CompileOptions& options) {
     const std::string own =
         fmt::format("{:016x} {:016x}", fingerprint(program), fingerprint(options.serialize()));
-    const std::vector<std::string> all = talk_.gather(own, {"compiling", kLongestCompile});
+    const std::vector<std::string> all = communicator_.gather(own, {"compiling", kLongestCompile});
     std::vector<int64_t> others;
     for (size_t rank = 0; rank < all.size(); ++rank) {
       if (all[rank] != all.front()) {
@@ -183,7 +184,7 @@ class CpuCluster : public pjrt::AcrossProcesses {
   pjrt::OptimizedProgram partitioned_by_first(const pjrt::Client& client, std::string_view program,
                                               const pjrt::CompileOptions& options) {
     std::string said;
-    if (talk_.rank() == 0) {
+    if (communicator_.rank() == 0) {
       try {
         // Only the optimized HLO is needed: its code never runs.
         pjrt::CompileOptions quick = options;
@@ -196,13 +197,13 @@ class CpuCluster : public pjrt::AcrossProcesses {
         said = std::string("-") + error.what();
       }
     }
-    said = talk_.broadcast(said, {"compiling", kLongestCompile});
+    said = communicator_.broadcast(said, {"compiling", kLongestCompile});
     check(said.starts_with('+'), "{}", said.substr(1));
     const size_t line = said.find('\n');
     return {.format = said.substr(1, line - 1), .bytes = said.substr(line + 1)};
   }
 
-  world::Communicator talk_;
+  world::Communicator communicator_;
   std::shared_ptr<Exchange> exchange_;
   std::shared_ptr<RunOrder> order_ = std::make_shared<RunOrder>();
   int64_t taken_ = 0;

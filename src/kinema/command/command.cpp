@@ -152,7 +152,7 @@ Option Command::option(const std::string& name, std::vector<int64_t>& values,
   return Option(*app_->add_option(name, values, about));
 }
 
-void Command::other_words(std::vector<std::string>& words) {
+void Command::extra_arguments(std::vector<std::string>& words) {
   app_->allow_extras();
   app_->parse_complete_callback([app = app_, &words] { words = app->remaining(); });
 }

@@ -53,7 +53,7 @@ class Command {
                 const std::string& about);
   Option option(const std::string& name, std::vector<int64_t>& values, const std::string& about);
   /// Collects the words that are no options, also those that begin with dashes.
-  void other_words(std::vector<std::string>& words);
+  void extra_arguments(std::vector<std::string>& words);
 
   /// Lines after the options in --help.
   void footer(const std::string& text);

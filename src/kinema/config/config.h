@@ -66,7 +66,7 @@ struct Loaded {
   std::vector<std::string> ignored;  ///< given keys that have no meaning in kinema
 
   /// True if the key was given. Keys whose effect depends on it are Given in the Config.
-  bool gives(const std::string& key) const { return origin.contains(key); }
+  bool is_set(const std::string& key) const { return origin.contains(key); }
 };
 
 /// Reads `file` over the defaults, with the files of its `base:` key first; then `environment`
@@ -107,8 +107,8 @@ std::vector<std::string> notices(const Loaded& loaded, std::string_view command)
 
 /// The log line about given keys that have no effect because the model lacks a feature; empty
 /// without such keys. Keys in notices() are not repeated.
-std::vector<std::string> notices_of_model(const Loaded& loaded, std::string_view command,
-                                          const Lacks& lacks);
+std::vector<std::string> model_notices(const Loaded& loaded, std::string_view command,
+                                       const MissingFeatures& lacks);
 
 /// The checkpoints folder of the run in `run`: checkpoint_dir, or in the run folder.
 std::filesystem::path checkpoints_folder(const Config& config, const std::filesystem::path& run);

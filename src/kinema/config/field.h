@@ -38,22 +38,22 @@ enum class Of : uint8_t {
 /// The model feature that a key needs: without it, the key has no effect.
 enum class Needs : uint8_t {
   NOTHING,
-  VIDEOS,         ///< several frames
-  IMAGES,         ///< one frame
-  FLOW,           ///< trained as a rectified flow
-  DIFFUSION,      ///< trained as a diffusion
-  GUIDANCE,       ///< a guidance scale, as an input or for two passes
-  TOLD_GUIDANCE,  ///< the scale is an input of the network
-  TRUE_GUIDANCE,  ///< a second scale, for passes with and without the prompt
-  TWO_PASSES,     ///< a pass with the negative prompt
-  SECOND_TEXT,    ///< two text encoders
-  INNER_CLIP,     ///< states of an inner layer of CLIP's text encoder
-  TEXT_LENGTH,    ///< text with any number of tokens
-  PICTURE_SIZES,  ///< picture sizes are an input of the network
-  EXPERTS,        ///< two experts
+  VIDEOS,             ///< several frames
+  IMAGES,             ///< one frame
+  FLOW,               ///< trained as a rectified flow
+  DIFFUSION,          ///< trained as a diffusion
+  GUIDANCE,           ///< a guidance scale, as an input or for two passes
+  EMBEDDED_GUIDANCE,  ///< the scale is an input of the network
+  TRUE_GUIDANCE,      ///< a second scale, for passes with and without the prompt
+  TWO_PASSES,         ///< a pass with the negative prompt
+  SECOND_TEXT,        ///< two text encoders
+  INNER_CLIP,         ///< states of an inner layer of CLIP's text encoder
+  TEXT_LENGTH,        ///< text with any number of tokens
+  PICTURE_SIZES,      ///< picture sizes are an input of the network
+  EXPERTS,            ///< two experts
 };
 /// Features that a model or request lacks, with the reason why keys that need them have no effect.
-using Lacks = std::map<Needs, std::string>;
+using MissingFeatures = std::map<Needs, std::string>;
 
 /// A key's properties in addition to name, type and default. They are declared once, in the
 /// `fields` of its struct, and used for parsing, checks, the saved record and

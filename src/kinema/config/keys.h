@@ -24,7 +24,7 @@ std::vector<KeyValue> describe(const Config& config);
 
 /// True if a value (KeyValue::value) enables the keys that need `with` (Field::with): it is not 0,
 /// -1 or empty; for KEY=VALUE, it is VALUE, and for KEY=VALUE | OTHER one of these.
-bool turns_on(std::string_view value, std::string_view with);
+bool is_switched_on(std::string_view value, std::string_view with);
 
 /// A MaxDiffusion key that is accepted and ignored.
 struct IgnoredKey {

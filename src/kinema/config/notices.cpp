@@ -12,7 +12,7 @@
 
 namespace kinema::config {
 
-bool turns_on(std::string_view value, std::string_view with) {
+bool is_switched_on(std::string_view value, std::string_view with) {
   if (const size_t equals = with.find('='); equals != std::string_view::npos) {
     const std::string is = io::Json::parse(value, with).as_string();
     for (size_t i = 0;; ++i) {
@@ -44,7 +44,7 @@ std::string join(const std::vector<std::string>& parts) {
 /// True if the condition of other keys holds: a key that is not 0, -1 or empty, or KEY=VALUE.
 bool is_on(const std::vector<KeyValue>& values, std::string_view what) {
   const auto found = std::ranges::find(values, what.substr(0, what.find('=')), &KeyValue::key);
-  return found != values.end() && turns_on(found->value, what);
+  return found != values.end() && is_switched_on(found->value, what);
 }
 
 /// The reason why a key has no effect for `command` with these values; empty if it has one.
@@ -241,7 +241,7 @@ std::vector<std::string> notices(const Loaded& loaded, std::string_view command)
     const std::string_view later = each.field.later.empty() && splits && one_device
                                        ? "sharding of the encoders of this command"
                                        : each.field.later;
-    if (later.empty() || each.value == defaults[i].value || !loaded.gives(std::string(each.key))) {
+    if (later.empty() || each.value == defaults[i].value || !loaded.is_set(std::string(each.key))) {
       continue;
     }
     check(!is_refused(each.field, command),
@@ -293,12 +293,12 @@ std::vector<std::string> notices(const Loaded& loaded, std::string_view command)
   return out;
 }
 
-std::vector<std::string> notices_of_model(const Loaded& loaded, std::string_view command,
-                                          const Lacks& lacks) {
+std::vector<std::string> model_notices(const Loaded& loaded, std::string_view command,
+                                       const MissingFeatures& lacks) {
   std::vector<std::string> idle;
   const std::vector<KeyValue> values = describe(loaded.config);
   for (const KeyValue& each : values) {
-    if (!loaded.gives(std::string(each.key)) || is_of_file(origin_of(loaded, each.key)) ||
+    if (!loaded.is_set(std::string(each.key)) || is_of_file(origin_of(loaded, each.key)) ||
         !no_effect(values, each, loaded.config, command).empty()) {
       continue;
     }

@@ -277,7 +277,7 @@ struct OptimizerConfig {
     visit("train_guidance_scale", self.train_guidance_scale, MAY_CHANGE,
           {.help = "flux dev: guidance scale that conditions the model in training",
            .min = 0,
-           .needs = {Needs::TOLD_GUIDANCE}});
+           .needs = {Needs::EMBEDDED_GUIDANCE}});
     visit("stratified_timesteps", self.stratified_timesteps, MAY_CHANGE,
           {.help = "draw one timestep from each of batch-many equal intervals"});
     visit("caption_dropout", self.caption_dropout, MAY_CHANGE,

@@ -28,7 +28,7 @@ struct Change {
 /// True if the record disables the key by another one (Field::with): then its value has no meaning.
 bool is_idle(const Field& field, const Record& record) {
   const auto found = record.find(std::string(field.with.substr(0, field.with.find('='))));
-  return !field.with.empty() && found != record.end() && !turns_on(found->second, field.with);
+  return !field.with.empty() && found != record.end() && !is_switched_on(found->second, field.with);
 }
 
 /// The differences of the keys that are in both records, in order of declaration.

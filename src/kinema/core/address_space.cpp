@@ -18,7 +18,7 @@ size_t stack_bytes() {
   return is_limited ? limit.rlim_cur : kUsual;
 }
 
-bool has_room(size_t bytes) {
+bool has_parameter_memory(size_t bytes) {
   void* const at =
       mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   return at != MAP_FAILED && munmap(at, bytes) == 0;
@@ -40,7 +40,7 @@ std::optional<int64_t> address_space_limit() {
 
 std::string thread_remedy() {
   const std::optional<int64_t> limit = address_space_limit();
-  return limit && !has_room(stack_bytes())
+  return limit && !has_parameter_memory(stack_bytes())
              ? raise_limit(*limit) + ", of which each thread's stack takes a part"
              : "raise its limit: `ulimit -u`, or the number of processes (pids) that the container "
                "may have";

@@ -6,7 +6,7 @@ namespace kinema::data {
 
 arrow::Status BoundedPool::take(int64_t size, int64_t more) {
   const int64_t all = all_ += more;
-  if (size <= most_of_one_ && all <= most_of_all_) {
+  if (size <= max_allocation_ && all <= max_total_) {
     return arrow::Status::OK();
   }
   all_ -= more;

@@ -17,7 +17,7 @@ namespace kinema::data {
 class BoundedPool : public arrow::MemoryPool {
  public:
   BoundedPool(int64_t file_bytes, int64_t spare_bytes)
-      : most_of_one_(2 * file_bytes + spare_bytes), most_of_all_(4 * file_bytes + spare_bytes) {}
+      : max_allocation_(2 * file_bytes + spare_bytes), max_total_(4 * file_bytes + spare_bytes) {}
 
   using MemoryPool::Allocate;
   using MemoryPool::Free;
@@ -36,8 +36,8 @@ class BoundedPool : public arrow::MemoryPool {
   arrow::Status take(int64_t size, int64_t more);
 
   arrow::MemoryPool* pool_ = arrow::default_memory_pool();
-  int64_t most_of_one_;
-  int64_t most_of_all_;
+  int64_t max_allocation_;
+  int64_t max_total_;
   std::atomic<int64_t> all_ = 0;
 };
 

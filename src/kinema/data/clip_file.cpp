@@ -98,8 +98,8 @@ void check_length(const ClipSize& clip, const std::string& name, const ClipForma
                                                   format.num_frames, format.frame_stride, needed));
 }
 
-Fit fit_of(double shown_height, double shown_width, int64_t height, int64_t width,
-           std::optional<float> crop) {
+Fit fit_to_size(double shown_height, double shown_width, int64_t height, int64_t width,
+                std::optional<float> crop) {
   // The smallest size with the same aspect ratio that covers height x width.
   const double scale = std::max(static_cast<double>(height) / shown_height,
                                 static_cast<double>(width) / shown_width);
@@ -122,8 +122,8 @@ HostArray fit_frames(const HostArray& frames, int64_t height, int64_t width,
   const int64_t in_height = shape.dims[1];
   const int64_t in_width = shape.dims[2];
   const auto [tall, wide, top, left] =
-      fit_of(static_cast<double>(in_height), static_cast<double>(in_width) * pixel_aspect, height,
-             width, crop);
+      fit_to_size(static_cast<double>(in_height), static_cast<double>(in_width) * pixel_aspect,
+                  height, width, crop);
 
   HostArray out(Shape{DType::F32, {3, count, height, width}});
   const auto bytes = frames.as<uint8_t>();

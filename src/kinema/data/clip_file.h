@@ -52,11 +52,11 @@ struct Fit {
 };
 /// For a picture with these displayed sides. The crop is at the fraction `crop` of the spare
 /// columns or rows, from 0 (left or top edge) to 1; without it, in the middle.
-Fit fit_of(double shown_height, double shown_width, int64_t height, int64_t width,
-           std::optional<float> crop = std::nullopt);
+Fit fit_to_size(double shown_height, double shown_width, int64_t height, int64_t width,
+                std::optional<float> crop = std::nullopt);
 
 /// Frames u8 [f, h, w, 3] scaled to cover height x width (antialiased bilinear) and cropped as in
-/// fit_of, as f32 [3, f, height, width] in [-1, 1]. `pixel_aspect` is the displayed width over
+/// fit_to_size, as f32 [3, f, height, width] in [-1, 1]. `pixel_aspect` is the displayed width over
 /// height of an input pixel; output pixels are square.
 HostArray fit_frames(const HostArray& frames, int64_t height, int64_t width,
                      std::optional<float> crop = std::nullopt, double pixel_aspect = 1);

@@ -63,7 +63,7 @@ std::string split_of(const std::string& name) {
 
 /// The caption file of a clip: `.txt`, else kohya's `.caption`, in lower or upper case. The first
 /// of these if none exists.
-fs::path text_beside(const fs::path& clip) {
+fs::path caption_file(const fs::path& clip) {
   for (const char* extension : {".txt", ".TXT", ".Txt", ".caption", ".CAPTION", ".Caption"}) {
     std::error_code ignored;
     if (fs::path text = fs::path(clip).replace_extension(extension); fs::exists(text, ignored)) {
@@ -74,7 +74,7 @@ fs::path text_beside(const fs::path& clip) {
 }
 
 /// `10_fox`: kohya's scripts repeat the pictures of such a folder 10 times per epoch.
-bool says_repeats(const std::string& folder) {
+bool has_repeats(const std::string& folder) {
   const size_t digits = folder.find_first_not_of("0123456789");
   return digits != 0 && digits != std::string::npos && folder[digits] == '_';
 }
@@ -202,7 +202,7 @@ class Walk {
     }
     CaptionedClip clip{path, "", "", ""};
     keep(clip, [&] {
-      const fs::path text = text_beside(path);
+      const fs::path text = caption_file(path);
       std::error_code ignored;
       clip.cause = kNoCaption;
       check(fs::is_regular_file(text, ignored),
@@ -218,7 +218,7 @@ class Walk {
       check_caption(words, text.string());
       clip.caption = trimmed(words);
     });
-    if (const std::string holder = path.parent_path().filename().string(); says_repeats(holder)) {
+    if (const std::string holder = path.parent_path().filename().string(); has_repeats(holder)) {
       repeats_.insert(name(path.parent_path()));
     }
     out_.clips.push_back(std::move(clip));
@@ -232,11 +232,11 @@ class Walk {
   void leave_out_others() {
     for (const auto& [extension, names] : others_) {
       out_.left_out.push_back(
-          names.size() == 1 ? LeftOut{names.front(), "neither a video nor an image by its name"}
-                            : LeftOut{"*" + extension,
-                                      std::to_string(names.size()) +
-                                          " files, neither videos nor images by their names",
-                                      std::ssize(names)});
+          names.size() == 1 ? SkippedFile{names.front(), "neither a video nor an image by its name"}
+                            : SkippedFile{"*" + extension,
+                                          std::to_string(names.size()) +
+                                              " files, neither videos nor images by their names",
+                                          std::ssize(names)});
     }
   }
 
@@ -297,7 +297,7 @@ Listing list_folder(const fs::path& folder, const ListOptions& options) {
         is_packed ? "\n  unpack it: tars are read as they are, compressed ones are not" : "");
   Listing out = Walk(folder, options).take();
   std::string hint = out.clips.empty() ? other_type_hint(folder, "videos") : "";
-  if (hint.empty() && std::ranges::any_of(out.left_out, [](const LeftOut& each) {
+  if (hint.empty() && std::ranges::any_of(out.left_out, [](const SkippedFile& each) {
         return each.reason == kImageOfOneFrame;
       })) {
     hint = "num_frames=1 takes the images, as clips of one frame";

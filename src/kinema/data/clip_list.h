@@ -34,13 +34,14 @@ struct ListOptions {
 
 struct Listing {
   std::vector<CaptionedClip> clips;
-  std::vector<LeftOut> left_out;
+  std::vector<SkippedFile> left_out;
   std::vector<std::string> notes;  // ClipSet::notes
 };
 
 /// Clips of a folder and its subfolders, following links. A folder's captions are in its
-/// `metadata.jsonl`, `.csv`, `.tsv` or `.parquet`, or in that of the nearest parent folder (with file names
-/// relative to the metadata's folder); without metadata, in a `.txt` of the clip's name, else a
+/// `metadata.jsonl`, `.csv`, `.tsv` or `.parquet`, or in that of the nearest parent folder (with
+/// file names relative to the metadata's folder); without metadata, in a `.txt` of the clip's name,
+/// else a
 /// `.caption`. Hidden files are ignored.
 ///
 /// Throws an Error with file and line for invalid metadata. Throws an Error for a clip that is

@@ -44,7 +44,7 @@ struct ClipSize {
 };
 
 /// Files of a set's folder that are not clips, with the reason.
-struct LeftOut {
+struct SkippedFile {
   std::string file;  // or a pattern for several files
   std::string reason;
   int64_t files = 1;
@@ -83,7 +83,7 @@ class ClipSet {
   /// corrupt.
   virtual void verify(int64_t clip) const { measure(clip); }
   /// Files next to the clips that may have been intended as clips.
-  virtual std::vector<LeftOut> left_out() const { return {}; }
+  virtual std::vector<SkippedFile> left_out() const { return {}; }
   /// Warnings about parts of the set that are read in an unexpected way.
   virtual std::vector<std::string> notes() const { return {}; }
   /// True if measuring every clip reads the complete set.

@@ -15,14 +15,15 @@ namespace kinema::data {
 
 namespace fs = std::filesystem;
 
-std::string dataset_type_of(const std::vector<std::string>& names) {
+std::string detect_dataset_type(const std::vector<std::string>& names) {
   bool clips = false;
   bool tables = false;
   bool records = false;
   for (const std::string& name : names) {
     const std::string extension = fs::path(name).extension().string();
     clips = clips || media::is_video_name(name) || media::is_image_name(name) ||
-            extension == ".tar" || extension == ".jsonl" || extension == ".csv" || extension == ".tsv";
+            extension == ".tar" || extension == ".jsonl" || extension == ".csv" ||
+            extension == ".tsv";
     // The captions of pictures in the same folder, not a table with pictures.
     const bool is_list = fs::path(name).filename() == "metadata.parquet";
     tables = tables || (extension == ".parquet" && !is_list) || extension == ".arrow";
@@ -50,8 +51,8 @@ std::vector<std::string> file_names(const fs::path& folder) {
 namespace {
 
 bool is_archive_name(const std::string& name) {
-  constexpr std::array<std::string_view, 7> kEndings = {".zip", ".7z",  ".rar", ".tgz",
-                                                        ".bz2", ".xz",  ".zst"};
+  constexpr std::array<std::string_view, 7> kEndings = {".zip", ".7z", ".rar", ".tgz",
+                                                        ".bz2", ".xz", ".zst"};
   const std::string extension = fs::path(name).extension().string();
   return std::ranges::find(kEndings, extension) != kEndings.end();
 }
@@ -81,7 +82,7 @@ std::string unread_files(const std::vector<std::string>& names) {
 
 std::string other_type_hint(const fs::path& folder, const std::string& type) {
   const std::vector<std::string> names = file_names(folder);
-  const std::string found = dataset_type_of(names);
+  const std::string found = detect_dataset_type(names);
   if (found.empty() || found == type) {
     return found.empty() ? unread_files(names) : "";
   }

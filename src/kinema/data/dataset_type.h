@@ -8,7 +8,7 @@
 namespace kinema::data {
 
 /// `videos`, `hf` or `tfrecord`; empty: unknown.
-std::string dataset_type_of(const std::vector<std::string>& names);
+std::string detect_dataset_type(const std::vector<std::string>& names);
 
 /// Relative names of the files in a folder and its subfolders, without hidden files. At most some
 /// thousands, which is enough to identify the kind.

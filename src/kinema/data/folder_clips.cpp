@@ -49,7 +49,7 @@ class FolderClips : public ClipSet {
     const io::MappedFile file = io::MappedFile::open(usable(clip).path);
     verify_clip(file.bytes(), file.path());
   }
-  std::vector<LeftOut> left_out() const override { return left_out_; }
+  std::vector<SkippedFile> left_out() const override { return left_out_; }
   std::vector<std::string> notes() const override { return notes_; }
 
  private:
@@ -61,7 +61,7 @@ class FolderClips : public ClipSet {
 
   fs::path folder_;
   std::vector<CaptionedClip> clips_;
-  std::vector<LeftOut> left_out_;
+  std::vector<SkippedFile> left_out_;
   std::vector<std::string> notes_;
 };
 
@@ -73,7 +73,7 @@ std::unique_ptr<ClipSet> folder_clips(const fs::path& folder, const std::string&
                             .missing = keep_bad ? MissingClip::Keep : MissingClip::Fail,
                             .images = images,
                             .split = split};
-  if (holds_tars(folder)) {
+  if (contains_tars(folder)) {
     return tar_clips(folder, options);
   }
   return std::make_unique<FolderClips>(folder, list_folder(folder, options));

@@ -51,8 +51,8 @@ HostArray size_ids(const PictureSizes& sizes, int64_t height, int64_t width) {
 
 HostArray size_ids(const ClipSize& clip, const ClipFormat& format, std::optional<float> crop,
                    bool flipped) {
-  const Fit fit = fit_of(static_cast<double>(clip.height), static_cast<double>(clip.width),
-                         format.height, format.width, crop);
+  const Fit fit = fit_to_size(static_cast<double>(clip.height), static_cast<double>(clip.width),
+                              format.height, format.width, crop);
   const int64_t left = flipped ? fit.width - format.width - fit.left : fit.left;
   return size_ids(
       {.original = std::array<int64_t, 2>{clip.height, clip.width}, .crop = {fit.top, left}},

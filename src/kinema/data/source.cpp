@@ -67,7 +67,7 @@ int64_t bytes_of(const Sample& sample) {
   return static_cast<int64_t>(sum);
 }
 
-std::string not_finite(const Sample& sample) {
+std::string nonfinite_part(const Sample& sample) {
   for (const SamplePart& part : kParts) {
     const HostArray& array = sample.*part.of_sample;
     if (!all_finite(array)) {

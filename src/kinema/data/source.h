@@ -66,7 +66,7 @@ inline constexpr std::span<const SamplePart> kExtraParts = std::span(kParts).sub
 /// Bytes of a sample's arrays.
 int64_t bytes_of(const Sample& sample);
 /// The name of a sample's array that is not finite; empty: all are finite. Its arrays are F32.
-std::string not_finite(const Sample& sample);
+std::string nonfinite_part(const Sample& sample);
 /// Converts the sample to the dtype in which samples are stored.
 void convert_to(DType dtype, Sample& sample);
 

@@ -36,7 +36,7 @@ class SplitClips : public ClipSet {
   std::string stamp(int64_t clip) const override { return clips_->stamp(at(clip)); }
   std::string hash(int64_t clip) const override { return clips_->hash(at(clip)); }
   void verify(int64_t clip) const override { clips_->verify(at(clip)); }
-  std::vector<LeftOut> left_out() const override { return clips_->left_out(); }
+  std::vector<SkippedFile> left_out() const override { return clips_->left_out(); }
   std::vector<std::string> notes() const override { return clips_->notes(); }
   bool is_slow_to_measure() const override { return clips_->is_slow_to_measure(); }
 
@@ -49,7 +49,7 @@ class SplitClips : public ClipSet {
 
 }  // namespace
 
-int64_t Split::kept_out(int64_t samples) const {
+int64_t Split::held_out(int64_t samples) const {
   const auto nearest = static_cast<int64_t>(std::llround(share * static_cast<double>(samples)));
   return std::clamp<int64_t>(nearest, 1, std::max<int64_t>(samples - 1, 1));
 }
@@ -71,10 +71,10 @@ std::vector<int64_t> Split::chosen(const std::vector<std::string>& names,
     order.emplace_back(place_of(seed, name), name);
   }
   std::vector<std::pair<uint64_t, std::string_view>> sorted = order;
-  const auto border = sorted.begin() + kept_out(std::ssize(names));
+  const auto border = sorted.begin() + held_out(std::ssize(names));
   std::ranges::nth_element(sorted, border);
   std::erase_if(out, [&](int64_t i) {
-    return (order[static_cast<size_t>(i)] < *border) != (part == Part::KEPT_OUT);
+    return (order[static_cast<size_t>(i)] < *border) != (part == Part::HELD_OUT);
   });
   return out;
 }

@@ -89,7 +89,7 @@ Survey survey_clips(const ClipSet& clips, const SurveyOptions& options) {
   return out;
 }
 
-std::vector<Rate> rates_of(const Survey& survey) {
+std::vector<Rate> frame_rates(const Survey& survey) {
   std::map<std::string, Rate> by_text;
   for (size_t i = 0; i < survey.sizes.size(); ++i) {
     const ClipSize& size = survey.sizes[i];
@@ -108,12 +108,12 @@ std::vector<Rate> rates_of(const Survey& survey) {
   return out;
 }
 
-std::vector<CauseCount> causes_of(const Survey& survey) {
+std::vector<CauseCount> count_causes(const Survey& survey) {
   std::map<std::string, int64_t> counts;
   for (const std::string& cause : survey.causes) {
     counts[cause] += cause.empty() ? 0 : 1;
   }
-  for (const LeftOut& each : survey.left_out) {
+  for (const SkippedFile& each : survey.left_out) {
     counts[each.files == 1 ? each.reason : "neither a video nor an image by its name"] +=
         each.files;
   }
@@ -133,8 +133,8 @@ int64_t long_enough(const Survey& survey, const ClipFormat& format) {
                                [&](int64_t frames) { return frames >= needed; });
 }
 
-std::optional<FewerFrames> frames_that_keep(const Survey& survey, const ClipFormat& format,
-                                            const std::function<bool(int64_t)>& fits) {
+std::optional<FewerFrames> suggested_num_frames(const Survey& survey, const ClipFormat& format,
+                                                const std::function<bool(int64_t)>& fits) {
   std::vector<int64_t> frames = frames_there(survey, format);
   if (frames.empty()) {
     return std::nullopt;

@@ -17,7 +17,7 @@ struct Survey {
   std::vector<std::string> problems;  // by clip: why it cannot be used; empty: usable
   std::vector<std::string> causes;    // by clip: the short reason (`too short`)
   ClipBuckets buckets;                // if buckets are used
-  std::vector<LeftOut> left_out;      // files that are not clips of the set
+  std::vector<SkippedFile> left_out;  // files that are not clips of the set
   std::vector<std::string> notes;     // ClipSet::notes
   int64_t empty_captions = 0;         // of usable clips
 
@@ -32,7 +32,7 @@ struct CauseCount {
   std::string cause;
   int64_t count = 0;
 };
-std::vector<CauseCount> causes_of(const Survey& survey);
+std::vector<CauseCount> count_causes(const Survey& survey);
 
 struct SurveyOptions {
   /// Only the first `clips` clips.
@@ -56,7 +56,7 @@ struct Rate {
   double fps = 0;
   int64_t clips = 0;
 };
-std::vector<Rate> rates_of(const Survey& survey);
+std::vector<Rate> frame_rates(const Survey& survey);
 
 /// Fewer frames per sample, and the number of clips that are long enough.
 struct FewerFrames {
@@ -65,8 +65,9 @@ struct FewerFrames {
 };
 /// The largest number of frames, of those that `fits` accepts, that nine in ten of the clips have,
 /// counting usable and too short clips; nothing if no number above 1 works.
-std::optional<FewerFrames> frames_that_keep(const Survey& survey, const ClipFormat& format,
-                                            const std::function<bool(int64_t num_frames)>& fits);
+std::optional<FewerFrames> suggested_num_frames(
+    const Survey& survey, const ClipFormat& format,
+    const std::function<bool(int64_t num_frames)>& fits);
 /// The number of these clips that are long enough for the format.
 int64_t long_enough(const Survey& survey, const ClipFormat& format);
 

@@ -88,7 +88,7 @@ class TarClips : public ClipSet {
     return io::hash_bytes(usable(clip).member.bytes);
   }
   void verify(int64_t clip) const override { verify_clip(usable(clip).member.bytes, name(clip)); }
-  std::vector<LeftOut> left_out() const override { return left_out_; }
+  std::vector<SkippedFile> left_out() const override { return left_out_; }
 
  private:
   const TarClip& at(int64_t clip) const { return clips_.at(static_cast<size_t>(clip)); }
@@ -162,7 +162,7 @@ class TarClips : public ClipSet {
   std::vector<io::MappedFile> tars_;
   std::vector<std::string> stamps_;
   std::vector<TarClip> clips_;
-  std::vector<LeftOut> left_out_;
+  std::vector<SkippedFile> left_out_;
 };
 
 bool is_tar(const std::string& name) { return fs::path(name).extension() == ".tar"; }
@@ -205,7 +205,7 @@ std::vector<TarSample> group_samples(std::span<const io::TarMember> members,
   return out;
 }
 
-bool holds_tars(const fs::path& path) {
+bool contains_tars(const fs::path& path) {
   std::error_code ignored;
   if (fs::is_regular_file(path, ignored)) {
     return is_tar(path.string());

@@ -34,7 +34,7 @@ std::vector<TarSample> group_samples(std::span<const io::TarMember> members,
                                      const std::string& where);
 
 /// True for a tar, and for a folder whose only clips are in tars.
-bool holds_tars(const std::filesystem::path& path);
+bool contains_tars(const std::filesystem::path& path);
 
 /// The samples of a tar, or of a folder's tars sorted by name, that have a video or, with `images`,
 /// an image. Captions are in `.txt` or in a field of `.json`. Throws an Error for a tar that cannot

@@ -48,7 +48,7 @@ std::vector<Lost> all_lost(const data::ClipSet& clips, const data::Survey& surve
                      data::short_reason(clips, clip, survey.problems[i])});
     }
   }
-  for (const data::LeftOut& each : survey.left_out) {
+  for (const data::SkippedFile& each : survey.left_out) {
     out.push_back({each.file, each.reason, each.file + ": " + each.reason, each.files});
   }
   return out;
@@ -66,7 +66,7 @@ std::string first_of(const std::vector<Lost>& lost) {
 /// `too short 3, no caption 1`.
 std::string causes_text(const data::Survey& survey) {
   std::string out;
-  for (const data::CauseCount& each : data::causes_of(survey)) {
+  for (const data::CauseCount& each : data::count_causes(survey)) {
     out += fmt::format("{}{} {}", out.empty() ? "" : ", ", each.cause, each.count);
   }
   return out;
@@ -124,7 +124,7 @@ std::string hdr_line(const ClipSettings& settings, const data::Survey& survey) {
 
 /// A line on changes of the clips' speed; empty if there are none.
 std::string speed_line(const ClipSettings& settings, const data::Survey& survey) {
-  const std::vector<data::Rate> rates = data::rates_of(survey);
+  const std::vector<data::Rate> rates = data::frame_rates(survey);
   const data::ClipFormat& format = settings.order.format;
   const bool one_frame = format.num_frames == 1 && survey.buckets.empty();
   if (rates.empty() || one_frame) {
@@ -208,8 +208,8 @@ std::string empty_line(const ClipSettings& settings, const data::Survey& survey)
 
 }  // namespace
 
-data::Survey look_at_clips(const ClipSettings& settings, const data::ClipSet& clips,
-                           const Job& job) {
+data::Survey survey_dataset(const ClipSettings& settings, const data::ClipSet& clips,
+                            const Job& job) {
   const std::vector<data::Bucket>& buckets = settings.buckets;
   const int64_t most = settings.order.max_samples;
   int64_t count = most < 0 ? clips.size() : std::min(most, clips.size());
@@ -269,7 +269,7 @@ std::vector<std::string> report_lines(const ClipSettings& settings, const data::
   return out;
 }
 
-void LeftOutFile::write(const data::ClipSet& clips, const data::Survey& survey) const {
+void SkippedClipsFile::write(const data::ClipSet& clips, const data::Survey& survey) const {
   if (path_.empty()) {
     return;
   }
@@ -285,7 +285,8 @@ void LeftOutFile::write(const data::ClipSet& clips, const data::Survey& survey) 
   }
 }
 
-void LeftOutFile::add(const data::ClipSet& clips, int64_t clip, const std::string& reason) const {
+void SkippedClipsFile::add(const data::ClipSet& clips, int64_t clip,
+                           const std::string& reason) const {
   if (path_.empty()) {
     return;
   }
@@ -295,14 +296,14 @@ void LeftOutFile::add(const data::ClipSet& clips, int64_t clip, const std::strin
       << std::flush;
 }
 
-LeftOutFile report_clips(const ClipSettings& settings, const data::ClipSet& clips,
-                         const data::Survey& survey, const ClipReport& report,
-                         const FitsFrames& fits, const Job& job) {
+SkippedClipsFile report_clips(const ClipSettings& settings, const data::ClipSet& clips,
+                              const data::Survey& survey, const ClipReport& report,
+                              const FitsFrames& fits, const Job& job) {
   // Without a run, there is no run folder for the evaluation.
   const fs::path path = settings.run.empty() ? fs::path() : settings.run / report.file;
   std::error_code ignored;
   const bool writes = fs::is_directory(path.parent_path(), ignored);
-  LeftOutFile file(writes ? path : fs::path());
+  SkippedClipsFile file(writes ? path : fs::path());
   file.write(clips, survey);
   const int64_t bad = survey.bad();
   const auto count = static_cast<int64_t>(survey.problems.size());
@@ -311,7 +312,7 @@ LeftOutFile report_clips(const ClipSettings& settings, const data::ClipSet& clip
     unusable.resize(static_cast<size_t>(bad));
     const auto first =
         std::ranges::find_if(survey.problems, [](const std::string& why) { return !why.empty(); });
-    const std::string longer = what_keeps(settings, survey, fits);
+    const std::string longer = length_remedy(settings, survey, fits);
     const std::string before = longer.empty() ? "" : longer + "; ";
     const bool has_remedy = first->find('\n') != std::string::npos;
     if (bad == 1) {

@@ -22,8 +22,8 @@ struct ClipReport {
 
 /// Measures each clip that is used, as a task if that takes long. If measuring is slow, only the
 /// first clips are measured, unless buckets need all.
-data::Survey look_at_clips(const ClipSettings& settings, const data::ClipSet& clips,
-                           const Job& job);
+data::Survey survey_dataset(const ClipSettings& settings, const data::ClipSet& clips,
+                            const Job& job);
 
 /// `data: 812 clips, 3 left out: too short 2, not in metadata.jsonl 1 (a.avi is too short: ...; all
 /// in FILE)`, then lines about likely mistakes and conversions: transparent parts, HDR, empty
@@ -34,10 +34,10 @@ std::vector<std::string> report_lines(const ClipSettings& settings, const data::
 
 /// The file in the run's folder with one line per skipped clip: `{"file": ..., "cause": ...,
 /// "reason": ...}`.
-class LeftOutFile {
+class SkippedClipsFile {
  public:
   /// An empty path: no file.
-  explicit LeftOutFile(std::filesystem::path path = {}) : path_(std::move(path)) {}
+  explicit SkippedClipsFile(std::filesystem::path path = {}) : path_(std::move(path)) {}
 
   /// Replaces the file of an earlier start by the result of reading the headers.
   void write(const data::ClipSet& clips, const data::Survey& survey) const;
@@ -51,8 +51,8 @@ class LeftOutFile {
 /// Prints the log lines and writes the skipped clips to the run's folder. Throws an Error that
 /// names the unusable clips unless skip_bad_clips is set, and the errors of check_enough. `fits`:
 /// see check_enough.
-LeftOutFile report_clips(const ClipSettings& settings, const data::ClipSet& clips,
-                         const data::Survey& survey, const ClipReport& report,
-                         const FitsFrames& fits, const Job& job);
+SkippedClipsFile report_clips(const ClipSettings& settings, const data::ClipSet& clips,
+                              const data::Survey& survey, const ClipReport& report,
+                              const FitsFrames& fits, const Job& job);
 
 }  // namespace kinema::datasets

@@ -56,7 +56,7 @@ data::Sample encode_pixels(const HostArray& pixels, const encoders::Autoencoder&
   out.latents = autoencoder.encode(pixels);
   if (condition) {
     const Dims& dims = pixels.shape.dims;
-    const encoders::GivenImages images{.first = data::first_frame(pixels), .last = {}};
+    const encoders::ConditioningImages images{.first = data::first_frame(pixels), .last = {}};
     out.condition = encoders::image_condition(
         images, {.num_frames = dims[1], .height = dims[2], .width = dims[3]}, autoencoder);
     if (image != nullptr) {
@@ -92,7 +92,7 @@ class LazyEncoders {
   LazyEncoders(const ClipEncoders& makes, const networks::Sizes& model)
       : makes_(makes), model_(model) {}
 
-  preparation::EncodeWith with() {
+  preparation::ClipEncodeFunctions with() {
     return {.pixels =
                 [this](const HostArray& pixels) {
                   if (!autoencoder_) {
@@ -161,7 +161,7 @@ auto keeping(const fs::path& folder, const Work& work) {
 }
 
 /// The hashes of the models that made the cached encodings.
-preparation::ContentIndex kept_models(const KeptEncodings& kept) {
+preparation::ContentIndex kept_models(const EncodingCache& kept) {
   return preparation::ContentIndex(kept.folder / "models.json");
 }
 
@@ -196,7 +196,7 @@ std::unique_ptr<data::Source> make_encoded_source(const ClipSettings& settings,
   });
   LazyEncoders encoders(makes, model);
   std::optional<EncodingTask> task(std::in_place, job, clip_noun(settings));
-  const preparation::EncodedNow now = keeping(folder, [&] {
+  const preparation::EncodeCounts now = keeping(folder, [&] {
     return encoded->encode(encoders.with(),
                            {.on_progress = [&](const char* what, int64_t done,
                                                int64_t total) { task->update(what, done, total); },
@@ -236,9 +236,9 @@ std::unique_ptr<data::Source> make_clip_source(const ClipSettings& settings,
   std::shared_ptr<const encoders::Autoencoder> autoencoder = checked_autoencoder(makes, model);
   check_sizes(settings, autoencoder->layout(), model);
   std::shared_ptr<const data::ClipSet> clips = open_clips(settings, job);
-  data::Survey survey = look_at_clips(settings, *clips, job);
-  const LeftOutFile left_out = report_clips(settings, *clips, survey, report,
-                                            fits_frames(settings, autoencoder->layout()), job);
+  data::Survey survey = survey_dataset(settings, *clips, job);
+  const SkippedClipsFile left_out = report_clips(settings, *clips, survey, report,
+                                                 fits_frames(settings, autoencoder->layout()), job);
   options.buckets = std::move(survey.buckets);
   options.problems = std::move(survey.problems);
   options.on_skip = [job, clips, left_out](int64_t clip, const std::string& why) {
@@ -265,7 +265,7 @@ std::unique_ptr<data::Source> make_clip_source(const ClipSettings& settings,
       });
 }
 
-int64_t kept_in_memory(const ClipSettings& settings, int64_t samples, int64_t bytes) {
+int64_t cached_bytes(const ClipSettings& settings, int64_t samples, int64_t bytes) {
   if (settings.kept || settings.order.varies()) {
     return 0;
   }
@@ -274,7 +274,7 @@ int64_t kept_in_memory(const ClipSettings& settings, int64_t samples, int64_t by
 }
 
 encoders::TextStates caption_states(const ClipEncoders& makes,
-                                    const std::optional<KeptEncodings>& kept,
+                                    const std::optional<EncodingCache>& kept,
                                     const std::string& caption) {
   const auto encode = [&](const std::string& text) { return encode_caption(*makes.text(), text); };
   if (!kept) {

@@ -46,11 +46,11 @@ std::unique_ptr<data::Source> make_clip_source(const ClipSettings& settings,
 
 /// Bytes of host memory of `samples` samples of `bytes` each after all were read: clips that are
 /// encoded during the run are cached in memory, up to a limit.
-int64_t kept_in_memory(const ClipSettings& settings, int64_t samples, int64_t bytes);
+int64_t cached_bytes(const ClipSettings& settings, int64_t samples, int64_t bytes);
 
 /// Text states of a caption, f32 or bf16 [t, d], from the cached ones if it has them.
 encoders::TextStates caption_states(const ClipEncoders& makes,
-                                    const std::optional<KeptEncodings>& kept,
+                                    const std::optional<EncodingCache>& kept,
                                     const std::string& caption);
 
 }  // namespace kinema::datasets

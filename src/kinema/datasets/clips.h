@@ -18,7 +18,7 @@
 namespace kinema::datasets {
 
 /// The cache of latents and text states on disk, so that no run encodes a clip twice.
-struct KeptEncodings {
+struct EncodingCache {
   std::filesystem::path folder;
   DType dtype = DType::BF16;
 };
@@ -42,7 +42,7 @@ struct ClipSettings {
   bool allow_shrink = false;  // allows that more than half of the clips are unusable
   int threads = 1;            // for decoding
   int64_t decode_ahead = 1;   // clips
-  std::optional<KeptEncodings> kept;
+  std::optional<EncodingCache> kept;
   std::filesystem::path run;  // the folder for the list of skipped clips; empty: none
 
   bool skips_bad() const { return order.bad_clip == data::BadClip::Skip; }

@@ -47,8 +47,8 @@ FitsFrames fits_frames(const ClipSettings& settings, const encoders::LatentLayou
   };
 }
 
-std::string what_keeps(const ClipSettings& settings, const data::Survey& survey,
-                       const FitsFrames& fits) {
+std::string length_remedy(const ClipSettings& settings, const data::Survey& survey,
+                          const FitsFrames& fits) {
   if (std::ranges::find(survey.causes, data::kTooShort) == survey.causes.end()) {
     return "";
   }
@@ -58,7 +58,7 @@ std::string what_keeps(const ClipSettings& settings, const data::Survey& survey,
     format = data::sized(format, *missed);
   }
   std::vector<std::string> ways;
-  if (const auto fewer = data::frames_that_keep(survey, format, fits)) {
+  if (const auto fewer = data::suggested_num_frames(survey, format, fits)) {
     ways.push_back(fmt::format("{} keeps {}",
                                missed
                                    ? fmt::format("[{}, {}, {}] among the buckets",
@@ -84,13 +84,13 @@ std::string what_keeps(const ClipSettings& settings, const data::Survey& survey,
 void check_enough(const ClipSettings& settings, const data::ClipSet& clips,
                   const data::Survey& survey, const FitsFrames& fits) {
   const auto count = static_cast<int64_t>(survey.sizes.size());
-  const std::vector<data::CauseCount> causes = data::causes_of({.causes = survey.causes});
+  const std::vector<data::CauseCount> causes = data::count_causes({.causes = survey.causes});
   if (settings.allow_shrink || causes.empty() || 2 * causes[0].count <= count) {
     return;
   }
   const auto first = std::ranges::find(survey.causes, causes[0].cause) - survey.causes.begin();
   const std::string longer =
-      causes[0].cause == data::kTooShort ? what_keeps(settings, survey, fits) : "";
+      causes[0].cause == data::kTooShort ? length_remedy(settings, survey, fits) : "";
   const std::string remedy =
       longer.empty() ? "`kinema inspect FOLDER --check` lists the problem of each" : longer;
   const std::string reason =

@@ -25,7 +25,7 @@ void check_enough(const ClipSettings& settings, const data::ClipSet& clips,
 
 /// `num_frames=17 keeps 14 of 15`; empty if clips are unusable for another reason, or no value
 /// keeps more.
-std::string what_keeps(const ClipSettings& settings, const data::Survey& survey,
-                       const FitsFrames& fits);
+std::string length_remedy(const ClipSettings& settings, const data::Survey& survey,
+                          const FitsFrames& fits);
 
 }  // namespace kinema::datasets

@@ -37,7 +37,7 @@ class ClipEncoder final : public ImageEncoder {
   void release() const override {
     const std::scoped_lock lock(mutex_);
     params_.clear();
-    runtime::give_back_free_memory();
+    runtime::release_free_memory();
   }
 
   /// For the model's input, f32 [3, image_size, image_size]: the tokens and the input of the

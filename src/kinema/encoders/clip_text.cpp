@@ -153,7 +153,7 @@ int64_t ClipText::memory_bytes() {
 void ClipText::release() {
   const std::scoped_lock lock(mutex_);
   params_.clear();
-  runtime::give_back_free_memory();
+  runtime::release_free_memory();
 }
 
 }  // namespace kinema::encoders

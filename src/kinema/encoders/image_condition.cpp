@@ -10,7 +10,7 @@ namespace kinema::encoders {
 namespace {
 
 /// f32 [3, F, H, W]: the given frames at their positions, zeros (mid-grey) elsewhere.
-HostArray video_of(const GivenImages& images, const PixelSizes& sizes) {
+HostArray video_of(const ConditioningImages& images, const PixelSizes& sizes) {
   const int64_t frames = sizes.num_frames;
   HostArray out(Shape{DType::F32, {3, frames, sizes.height, sizes.width}});
   const int64_t plane = sizes.height * sizes.width;
@@ -47,7 +47,7 @@ void write_mask(std::span<float> mask, const Dims& latents, int64_t temporal, bo
 
 }  // namespace
 
-HostArray image_condition(const GivenImages& images, const PixelSizes& sizes,
+HostArray image_condition(const ConditioningImages& images, const PixelSizes& sizes,
                           const Autoencoder& autoencoder) {
   const bool last = !images.last.bytes.empty();
   check(!last || sizes.num_frames > 1,
@@ -68,7 +68,7 @@ HostArray first_frame_latents(const HostArray& image, int64_t height, int64_t wi
       video_of({.first = image, .last = {}}, {.num_frames = 1, .height = height, .width = width}));
 }
 
-HostArray image_tokens(const GivenImages& images, const ImageEncoder& encoder) {
+HostArray image_tokens(const ConditioningImages& images, const ImageEncoder& encoder) {
   HostArray out = encoder.encode(images.first);
   if (!images.last.bytes.empty()) {
     const HostArray last = encoder.encode(images.last);

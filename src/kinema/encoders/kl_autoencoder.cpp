@@ -86,7 +86,7 @@ class KlAutoencoder::Side {
   void release() {
     const std::scoped_lock lock(mutex_);
     params_.reset();
-    runtime::give_back_free_memory();
+    runtime::release_free_memory();
   }
 
  private:

@@ -160,7 +160,7 @@ void T5Blocks::release() {
   resident_.clear();
   shared_.clear();
   ran_ = false;
-  runtime::give_back_free_memory();
+  runtime::release_free_memory();
 }
 
 const T5Blocks::Programs& T5Blocks::programs(const Shape& embeddings) {

@@ -100,10 +100,10 @@ void T5States::release() {
   blocks_.release();
 }
 
-T5States::Ids T5States::tokenize(const std::string& prompt, bool says_what_is_cut) const {
+T5States::Ids T5States::tokenize(const std::string& prompt, bool warn_if_truncated) const {
   text::Tokens tokens = tokenizer_.encode(settings_.clean ? text::clean_prompt(prompt) : prompt,
                                           settings_.max_sequence_length);
-  if (says_what_is_cut && tokens.dropped > 0 && settings_.on_note) {
+  if (warn_if_truncated && tokens.dropped > 0 && settings_.on_note) {
     settings_.on_note(fmt::format(
         "a prompt has {} tokens more than max_sequence_length {} holds: they are dropped",
         tokens.dropped, settings_.max_sequence_length));

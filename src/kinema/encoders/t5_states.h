@@ -77,7 +77,7 @@ class T5States {
     std::deque<std::pair<Ids, HostArray>> entries_;
   };
 
-  Ids tokenize(const std::string& prompt, bool says_what_is_cut) const;
+  Ids tokenize(const std::string& prompt, bool warn_if_truncated) const;
   std::vector<Ids> not_remembered(const std::vector<Ids>& all) const;
   void encode_new(const std::vector<Ids>& all);
   int64_t run_length(std::span<const Ids> prompts) const;

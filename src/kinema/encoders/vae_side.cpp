@@ -128,7 +128,7 @@ int64_t VaeSide::memory_bytes(const Dims& input, int64_t chunk) {
 void VaeSide::release() {
   const std::scoped_lock lock(mutex_);
   params_.reset();
-  runtime::give_back_free_memory();
+  runtime::release_free_memory();
 }
 
 VaeSide::Call VaeSide::call(const runtime::Program& program, const Params& params,

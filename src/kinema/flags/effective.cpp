@@ -70,7 +70,7 @@ class Merge {
   void add_defaults() {
     for (const std::span<const Flag> flags : {tpu_flags(), xla_flags()}) {
       for (const Flag& flag : flags) {
-        const State state = state_of(flag, request_.platform);
+        const State state = flag_state(flag, request_.platform);
         if (state.kind == Kind::PRESENT) {
           push(flag.name,
                {.value = std::string(state.value), .origin = std::string(Setting::kDefault)});
@@ -195,7 +195,7 @@ class Merge {
   bool is_present(const Flag& flag, std::string_view place, std::string_view what_happens,
                   const std::vector<std::string>& drop) {
     const bool is_option = what_happens != "ends the process";
-    switch (state_of(flag, request_.platform).kind) {
+    switch (flag_state(flag, request_.platform).kind) {
       case Kind::PRESENT:
         return true;
       case Kind::IGNORED:
@@ -255,7 +255,7 @@ class Merge {
     const std::optional<ProbeAnswer> answer =
         ask(flag, {.options = {{given.name, to_option(flag, *value)}}});
     if (!is_known(flag, given.name, given.origin, "is refused", answer, {})) {
-      if (flag == nullptr || state_of(*flag, request_.platform).kind != Kind::IGNORED) {
+      if (flag == nullptr || flag_state(*flag, request_.platform).kind != Kind::IGNORED) {
         push(given.name, option);  // in case the user allows the error
       }
       return;
@@ -296,7 +296,7 @@ class Merge {
 
 }  // namespace
 
-ProbeAnswer answer_of(const std::string& message) {
+ProbeAnswer parse_probe_answer(const std::string& message) {
   if (message.empty()) {
     return {};
   }

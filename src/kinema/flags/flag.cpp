@@ -72,7 +72,7 @@ std::string nearest_flag(std::string_view name) {
   return is_near(name, nearest) ? std::string(nearest) : "";
 }
 
-State state_of(const Flag& flag, const Platform& platform) {
+State flag_state(const Flag& flag, const Platform& platform) {
   const std::string_view version = platform.table_version();
   if (const auto own = newest_entry(flag.defaults, platform.plugin(), version)) {
     return *own;

@@ -57,7 +57,7 @@ const Flag* find_flag(std::string_view name);
 /// The known name nearest to `name`; empty where none is near.
 std::string nearest_flag(std::string_view name);
 
-State state_of(const Flag& flag, const Platform& platform);
+State flag_state(const Flag& flag, const Platform& platform);
 
 /// "LIBTPU_INIT_ARGS", "XLA_FLAGS" or both.
 std::string_view to_string(Variable variable);

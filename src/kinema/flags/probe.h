@@ -28,6 +28,6 @@ struct ProbeAnswer {
 using Probe = std::function<ProbeAnswer(const ProbeRequest&)>;
 
 /// Classifies a compiler's message; OK if it is empty.
-ProbeAnswer answer_of(const std::string& message);
+ProbeAnswer parse_probe_answer(const std::string& message);
 
 }  // namespace kinema::flags

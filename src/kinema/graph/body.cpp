@@ -29,12 +29,12 @@ BodyAttr clone(const Body& body, Graph& parent) {
   copy->settings = body.settings;
   copy->rule = body.rule;
   copy->is_product = body.is_product;
-  Transplant transplant(*copy->graph);
+  GraphCopy copier(*copy->graph);
   for (const Tensor x : body.graph->inputs()) {
-    transplant.know(x, copy->graph->input(x.shape()));
+    copier.add_mapping(x, copy->graph->input(x.shape()));
   }
   for (const Tensor x : body.outputs) {
-    copy->outputs.push_back(transplant(x));
+    copy->outputs.push_back(copier(x));
   }
   for (const auto& [key, result] : body.exported) {
     copy->exported[key_of(copy->outputs[static_cast<size_t>(result)])] = result;
@@ -52,7 +52,7 @@ bool is_product(const Node& node) {
 
 }  // namespace
 
-Tensor Transplant::operator()(Tensor source) {
+Tensor GraphCopy::operator()(Tensor source) {
   if (const auto found = known_.find(key_of(source)); found != known_.end()) {
     return found->second;
   }
@@ -74,7 +74,7 @@ Tensor Transplant::operator()(Tensor source) {
   return known_.at(key_of(source));
 }
 
-void Transplant::copy(Node& node) {
+void GraphCopy::copy(Node& node) {
   check(node.op != &kInput, "[graph] an input has no counterpart in the graph it is copied to");
   std::vector<Tensor> inputs;
   for (const Tensor x : node.inputs) {
@@ -98,19 +98,19 @@ void Transplant::copy(Node& node) {
 BodyGradient::BodyGradient(const Body& body, const std::vector<bool>& has_cotangent,
                            const std::vector<bool>& wanted)
     : policy_(body.remat), carries_(static_cast<int64_t>(body.carries)) {
-  Transplant transplant(*scratch_);
+  GraphCopy copier(*scratch_);
   std::vector<Tensor> inputs;
   for (const Tensor x : body.graph->inputs()) {
     inputs.push_back(scratch_->input(x.shape()));
-    transplant.know(x, inputs.back());
+    copier.add_mapping(x, inputs.back());
   }
   std::vector<Tensor> outputs;
   for (size_t i = 0; i < body.outputs.size(); ++i) {
     if (has_cotangent[i]) {
-      outputs.push_back(transplant(body.outputs[i]));
+      outputs.push_back(copier(body.outputs[i]));
     }
   }
-  for (const auto& [key, copied] : transplant.known()) {
+  for (const auto& [key, copied] : copier.known()) {
     original_[key_of(copied)] = Tensor(const_cast<Node*>(key.first), key.second);
   }
   collect_names();
@@ -214,7 +214,7 @@ void BodyGradient::keep_fewest_bytes(std::span<const Tensor> reads) {
     return found->second;
   };
   for (const Tensor x : reads) {
-    network.add_edge(enter(x).second, kSink, MinCut::kNever);
+    network.add_edge(enter(x).second, kSink, MinCut::kInfinite);
   }
   std::map<int64_t, std::vector<Tensor>> in_order;
   while (!stack.empty()) {
@@ -224,17 +224,17 @@ void BodyGradient::keep_fewest_bytes(std::span<const Tensor> reads) {
     const auto [in, out] = enter(x);
     const Node& node = x.node();
     const bool keepable = original_.contains(key_of(x));
-    int64_t cost = keepable ? x.shape().bytes() + kPerTensor : MinCut::kNever;
+    int64_t cost = keepable ? x.shape().bytes() + kPerTensor : MinCut::kInfinite;
     if (node.op == &kInput && node.get<InputAttrs>().index >= carries_) {
       cost = 0;  // slices of the xs and captures exist already
     }
     network.add_edge(in, out, cost);
     if (node.op == &kInput || (keepable && !node.inputs.empty() && !node.op->free_to_recompute)) {
-      network.add_edge(kSource, in, MinCut::kNever);
+      network.add_edge(kSource, in, MinCut::kInfinite);
       continue;
     }
     for (const Tensor input : node.inputs) {
-      network.add_edge(enter(input).second, in, MinCut::kNever);
+      network.add_edge(enter(input).second, in, MinCut::kInfinite);
     }
   }
   const std::vector<bool> recomputed = network.sink_side(kSource, kSink);
@@ -298,16 +298,16 @@ bool BodyGradient::offloads(Tensor kept) const {
 std::vector<Tensor> BodyGradient::build(Graph& target,
                                         const std::function<Tensor(Tensor kept)>& value,
                                         std::span<const Tensor> cotangents) const {
-  Transplant transplant(target);
+  GraphCopy copier(target);
   for (size_t i = 0; i < kept_.size(); ++i) {
-    transplant.know(kept_scratch_[i], value(kept_[i]));
+    copier.add_mapping(kept_scratch_[i], value(kept_[i]));
   }
   for (size_t i = 0; i < cotangents.size(); ++i) {
-    transplant.know(cotangent_inputs_[i], cotangents[i]);
+    copier.add_mapping(cotangent_inputs_[i], cotangents[i]);
   }
   std::vector<Tensor> results;
   for (const Tensor g : gradients_) {
-    results.push_back(g ? transplant(g) : Tensor());
+    results.push_back(g ? copier(g) : Tensor());
   }
   return results;
 }
@@ -346,6 +346,6 @@ constinit const Op kPlace{
 
 Tensor place(Tensor x, bool on_host) { return apply(kPlace, {x}, on_host); }
 Tensor fetch(Tensor x) { return place(x, /*on_host=*/false); }
-Tensor stow(Tensor x) { return place(x, /*on_host=*/true); }
+Tensor offload(Tensor x) { return place(x, /*on_host=*/true); }
 
 }  // namespace kinema

@@ -53,12 +53,12 @@ int64_t devices_of(const Body& manual_region);
 void emit_scan(const Node& node, Emitter& out);
 
 /// Copies nodes between graphs, with everything that they depend on.
-class Transplant {
+class GraphCopy {
  public:
-  explicit Transplant(Graph& target) : target_(target) {}
+  explicit GraphCopy(Graph& target) : target_(target) {}
 
   /// `source` already exists in the target (or in a graph around it): as `in_target`.
-  void know(Tensor source, Tensor in_target) { known_[key_of(source)] = in_target; }
+  void add_mapping(Tensor source, Tensor in_target) { known_[key_of(source)] = in_target; }
   Tensor operator()(Tensor source);
   const std::map<TensorKey, Tensor>& known() const { return known_; }
 

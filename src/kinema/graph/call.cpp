@@ -49,16 +49,16 @@ Cotangents call_gradient(Node& node, std::span<const Tensor> dys, const std::vec
     return ruled_gradient(node, body, dys);
   }
   std::vector<bool> has_cotangent;
-  std::vector<Tensor> walled;
+  std::vector<Tensor> barrier_outputs;
   for (const Tensor dy : dys) {
     has_cotangent.push_back(static_cast<bool>(dy));
     if (dy) {
-      walled.push_back(dy);
+      barrier_outputs.push_back(dy);
     }
   }
-  const size_t cotangents = walled.size();
+  const size_t cotangents = barrier_outputs.size();
   const BodyGradient gradient(body, has_cotangent, wanted);
-  std::map<TensorKey, size_t> behind_wall;
+  std::map<TensorKey, size_t> behind_barrier;
   std::map<TensorKey, Tensor> values;
   const auto inputs = body.graph->inputs();
   for (const Tensor inside : gradient.kept()) {
@@ -75,18 +75,19 @@ Cotangents call_gradient(Node& node, std::span<const Tensor> dys, const std::vec
       // A parameter: the barrier on activations is enough against CSE.
       values[key_of(inside)] = outer;
     } else {
-      behind_wall[key_of(inside)] = walled.size();
-      walled.push_back(outer);
+      behind_barrier[key_of(inside)] = barrier_outputs.size();
+      barrier_outputs.push_back(outer);
     }
   }
   // One barrier for cotangents and kept values: recomputation can neither merge with the forward
   // pass nor start before its cotangent is available.
-  walled = optimization_barrier(walled);
+  barrier_outputs = optimization_barrier(barrier_outputs);
   const auto value = [&](Tensor inside) {
-    const auto found = behind_wall.find(key_of(inside));
-    return found != behind_wall.end() ? walled[found->second] : values.at(key_of(inside));
+    const auto found = behind_barrier.find(key_of(inside));
+    return found != behind_barrier.end() ? barrier_outputs[found->second]
+                                         : values.at(key_of(inside));
   };
-  return gradient.build(*node.graph, value, std::span(walled).first(cotangents));
+  return gradient.build(*node.graph, value, std::span(barrier_outputs).first(cotangents));
 }
 
 }  // namespace

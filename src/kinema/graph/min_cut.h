@@ -11,9 +11,9 @@ namespace kinema {
 /// augmenting paths (Edmonds and Karp, J. ACM 19, 1972).
 class MinCut {
  public:
-  static constexpr int64_t kNever = std::numeric_limits<int64_t>::max() / 4;
+  static constexpr int64_t kInfinite = std::numeric_limits<int64_t>::max() / 4;
 
-  explicit MinCut(size_t nodes) : edges_of_(nodes) {}
+  explicit MinCut(size_t nodes) : node_edges_(nodes) {}
 
   size_t add_node();
   void add_edge(size_t from, size_t to, int64_t capacity);
@@ -28,7 +28,7 @@ class MinCut {
   bool augment(size_t source, size_t sink);
 
   std::vector<Edge> edges_;  // an edge and its reverse are adjacent
-  std::vector<std::vector<size_t>> edges_of_;
+  std::vector<std::vector<size_t>> node_edges_;
 };
 
 }  // namespace kinema

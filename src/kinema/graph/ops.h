@@ -193,7 +193,7 @@ Tensor with_sharding(Tensor x, Sharding sharding);
 /// device has one memory.
 Tensor fetch(Tensor x);
 /// x in host memory, for a result of the program that goes there (EmitOptions).
-Tensor stow(Tensor x);
+Tensor offload(Tensor x);
 /// The same values behind an optimization barrier (so recomputation survives CSE).
 std::vector<Tensor> optimization_barrier(std::vector<Tensor> xs);
 

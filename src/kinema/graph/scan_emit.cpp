@@ -127,10 +127,10 @@ std::string emit_held_steps(Emitter& out, const Held& held, std::string slice) {
   // only rounded values of the stack, and rounds all of it before the loop.
   const Shape bits{DType::U32, shape.dims};
   const std::string as_bits = out.bitcast(slice, shape, bits);
-  const std::string walled = out.fresh();
-  out.line("{} = \"stablehlo.optimization_barrier\"({}) : ({}) -> {}", walled, as_bits,
+  const std::string barrier_outputs = out.fresh();
+  out.line("{} = \"stablehlo.optimization_barrier\"({}) : ({}) -> {}", barrier_outputs, as_bits,
            mlir_type(bits), mlir_type(bits));
-  slice = out.bitcast(walled, bits, shape);
+  slice = out.bitcast(barrier_outputs, bits, shape);
   for (const Node* step : held.steps) {
     Shape next = shape;
     if (step->op == &kConvert) {

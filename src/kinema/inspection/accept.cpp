@@ -107,8 +107,8 @@ void check_tokenizer(const fs::path& folder, const fs::path& encoder) {
 
 /// The commands and keys for a path of a known kind, as an ending; else empty.
 std::string takers(const fs::path& path) {
-  const std::optional<weights::FoundKind> found = weights::kind_of(path);
-  return found ? "; taken by " + weights::taken_by(*found->kind, path) : "";
+  const std::optional<weights::FoundKind> found = weights::detect_kind(path);
+  return found ? "; taken by " + weights::accepting_commands(*found->kind, path) : "";
 }
 
 /// A description of a weights file, with the commands that accept it.
@@ -116,7 +116,7 @@ std::string accept_file(const fs::path& path) {
   using weights::Role;
   weights::check_role(path,
                       {Role::NETWORK, Role::PIPELINE, Role::VAE, Role::ADAPTER, Role::LATENTS});
-  const std::optional<weights::FoundKind> found = weights::kind_of(path);
+  const std::optional<weights::FoundKind> found = weights::detect_kind(path);
   const bool is_network = weights::file_kind(path) == weights::FileKind::TRANSFORMER;
   if (!found && !is_network) {
     fail(
@@ -133,7 +133,7 @@ std::string accept_file(const fs::path& path) {
   if (const weights::ObjectiveMarks marks = weights::objective_marks(path); marks.any()) {
     out += "; it learned " + to_string(marks);
   }
-  const std::vector<std::string> unread = weights::left_overs(path);
+  const std::vector<std::string> unread = weights::unused_tensors(path);
   if (!unread.empty()) {
     out += fmt::format("; {} are not read: {}",
                        counted(static_cast<int64_t>(unread.size()), "left-over tensor"),

@@ -25,7 +25,7 @@ using io::Json;
 /// `videos` or `hf`, as in dataset_type; empty: no clips.
 std::string kind_of(const fs::path& path) {
   std::error_code ignored;
-  const std::string found = data::dataset_type_of(
+  const std::string found = data::detect_dataset_type(
       fs::is_directory(path, ignored) ? data::file_names(path)
                                       : std::vector<std::string>{path.filename().string()});
   const bool file = fs::is_regular_file(path, ignored);
@@ -94,7 +94,7 @@ class Table {
     for (int64_t clip = 0; clip < count(); ++clip) {
       add(clip);
     }
-    for (const data::LeftOut& each : survey.left_out) {
+    for (const data::SkippedFile& each : survey.left_out) {
       out_.lines.push_back(fmt::format("left out: {}: {}", printable(each.file), each.reason));
     }
     for (const std::string& each : survey.notes) {
@@ -128,14 +128,14 @@ class Table {
     }
     Json causes = Json::object();
     std::string text;
-    for (const data::CauseCount& each : data::causes_of(survey_)) {
+    for (const data::CauseCount& each : data::count_causes(survey_)) {
       causes.set(printable(each.cause), each.count);
       text += fmt::format("{} {} {}", text.empty() ? "; left out:" : ",", printable(each.cause),
                           each.count);
     }
     out_.summary += text;
     Json left_out = Json::array();
-    for (const data::LeftOut& each : survey_.left_out) {
+    for (const data::SkippedFile& each : survey_.left_out) {
       Json file = Json::object();
       left_out.append(
           std::move(file.set("file", printable(each.file)).set("reason", printable(each.reason))));

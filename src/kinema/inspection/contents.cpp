@@ -84,7 +84,7 @@ Contents list_lora(const fs::path& path) {
 }
 
 Contents list_safetensors(const fs::path& path) {
-  const std::optional<weights::FoundKind> kind = weights::kind_of(path);
+  const std::optional<weights::FoundKind> kind = weights::detect_kind(path);
   if (kind && kind->kind->is(weights::Role::ADAPTER)) {
     return list_lora(path);
   }

@@ -60,7 +60,7 @@ void make_folder(const fs::path& folder) {
   check(!error, "[io] the folder {} cannot be made: {}", folder.string(), error.message());
 }
 
-std::string why_not_writable(const fs::path& folder) {
+std::string write_problem(const fs::path& folder) {
   std::error_code error;
   fs::create_directories(folder, error);
   if (error) {
@@ -78,7 +78,7 @@ std::string why_not_writable(const fs::path& folder) {
   return problem == 0 ? "" : std::strerror(problem);
 }
 
-void FolderToFill::make() {
+void OutputFolder::make() {
   std::error_code ignored;
   for (fs::path each = folder_; !each.empty() && !fs::exists(fs::symlink_status(each, ignored));
        each = each.parent_path()) {
@@ -87,7 +87,7 @@ void FolderToFill::make() {
   make_folder(folder_);
 }
 
-FolderToFill::~FolderToFill() {
+OutputFolder::~OutputFolder() {
   for (const fs::path& each : made_) {
     std::error_code ignored;  // it is not empty
     fs::remove(each, ignored);

@@ -23,15 +23,15 @@ void check_replaceable(const std::filesystem::path& path, std::string_view begin
 
 /// Why no file can be written to a folder, as the system's message (`Permission denied`, `No space
 /// left on device`); empty if one can. Creates a missing folder, and tries.
-std::string why_not_writable(const std::filesystem::path& folder);
+std::string write_problem(const std::filesystem::path& folder);
 
 /// A folder to fill: the destructor removes the folders that it created and that are still empty.
-class FolderToFill {
+class OutputFolder {
  public:
-  explicit FolderToFill(std::filesystem::path folder) : folder_(std::move(folder)) {}
-  FolderToFill(const FolderToFill&) = delete;
-  FolderToFill& operator=(const FolderToFill&) = delete;
-  ~FolderToFill();
+  explicit OutputFolder(std::filesystem::path folder) : folder_(std::move(folder)) {}
+  OutputFolder(const OutputFolder&) = delete;
+  OutputFolder& operator=(const OutputFolder&) = delete;
+  ~OutputFolder();
 
   /// As make_folder.
   void make();

@@ -23,7 +23,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr int64_t kPiece = int64_t{16} << 20;
+constexpr int64_t kChunk = int64_t{16} << 20;
 
 void write_at(const Descriptor& file, std::span<const std::byte> bytes, int64_t begin,
               const std::string& path) {
@@ -87,7 +87,7 @@ struct PartialCopy::Holes {
     for (auto [begin, end] : missing(from, to)) {
       std::vector<std::byte> bytes;
       for (int64_t at = begin; at < end;) {
-        bytes.resize(static_cast<size_t>(std::min(kPiece, end - at)));
+        bytes.resize(static_cast<size_t>(std::min(kChunk, end - at)));
         source->read(at, bytes);
         write_at(file, bytes, at, path);
         at += std::ssize(bytes);
@@ -152,7 +152,7 @@ PartialCopy::~PartialCopy() {
   known().any = !known().files.empty() || !known().mappings.empty();
 }
 
-int64_t PartialCopy::bytes_brought() const { return holes_->brought; }
+int64_t PartialCopy::bytes_downloaded() const { return holes_->brought; }
 
 bool note_mapping(const std::byte* data, size_t size, dev_t device, ino_t inode) {
   if (!known().any) {

@@ -27,7 +27,7 @@ class PartialCopy {
   PartialCopy& operator=(const PartialCopy&) = delete;
 
   /// Bytes that this object has downloaded so far.
-  int64_t bytes_brought() const;
+  int64_t bytes_downloaded() const;
 
   struct Holes;
 

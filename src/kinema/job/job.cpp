@@ -20,22 +20,22 @@ Job::Job(const Observer& observer, JobOptions options)
   }
 }
 
-void Job::sync_stop(const std::string& where) const {
+void Job::barrier(const std::string& where) const {
   if (world().is_alone()) {
     return;
   }
   constexpr double kLong = 30 * 24 * 3600;  // seconds; a lost process ends the wait earlier
-  for (const std::string& each :
-       world().talk().gather(stop_asked() ? "stop" : "", {.what = where, .seconds = kLong})) {
+  for (const std::string& each : world().communicator().gather(local_stop_requested() ? "stop" : "",
+                                                               {.what = where, .seconds = kLong})) {
     if (!each.empty()) {
-      agree_to_stop();
+      set_agreed_stop();
     }
   }
 }
 
 void Job::notice(const std::string& line) const {
-  if (world::Pulse* const pulse = world().pulse()) {
-    pulse->notice(line);
+  if (world::Heartbeat* const heartbeat = world().heartbeat()) {
+    heartbeat->notice(line);
   }
   if (observer_ && observer_->on_notice) {
     observer_->on_notice(line);

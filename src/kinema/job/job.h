@@ -62,24 +62,24 @@ class Job {
   /// A `task` that starts with the first update, for work that may not be necessary.
   std::function<void(int64_t done, int64_t total)> progress(const std::string& what) const;
   void begin() const;
-  /// With several processes: equal in all of them after the next sync_stop.
+  /// With several processes: equal in all of them after the next barrier.
   bool stop_requested() const { return options_.stop.stop_requested(); }
   const std::stop_token& stop() const { return options_.stop; }
   /// True if this process was asked to stop; the others may not know it yet.
-  bool stop_asked() const { return asked_.stop_requested(); }
+  bool local_stop_requested() const { return asked_.stop_requested(); }
   /// Collective barrier that also agrees on stopping: if any process was asked to stop,
   /// stop_requested is true in all of them afterwards. `where` names the barrier in messages about
   /// waiting. Does nothing in one process.
-  void sync_stop(const std::string& where) const;
+  void barrier(const std::string& where) const;
   /// Sets stop_requested after all processes agreed to stop by other means.
-  void agree_to_stop() const { agreed_.request_stop(); }
+  void set_agreed_stop() const { agreed_.request_stop(); }
   /// For jobs that leave no files behind: throws Stopped if a stop is requested.
   void check_stop() const;
   const std::filesystem::path& program() const { return options_.program; }
   world::World& world() const { return *options_.world; }
   const std::shared_ptr<world::World>& shared_world() const { return options_.world; }
   /// True in all processes except the first, which shows and writes everything.
-  bool is_silent() const { return !world().is_first(); }
+  bool is_not_first() const { return !world().is_first(); }
 
  private:
   std::shared_ptr<const Observer> observer_;

@@ -98,10 +98,10 @@ void name_others(const fs::path& folder, std::span<const fs::path> converted, co
 /// objective.
 void check_schedule_of(const fs::path& source) {
   std::error_code ignored;
-  if (const fs::path beside = model_source::scheduler_config_beside(source); !beside.empty()) {
+  if (const fs::path beside = model_source::adjacent_scheduler_config(source); !beside.empty()) {
     sample::read_scheduler_config(beside);
   } else if (fs::exists(source / "model_index.json", ignored)) {
-    sample::read_pipeline_folder(source, sample::PartsThere::SOME);
+    sample::read_pipeline_folder(source, sample::RequiredParts::SOME);
   } else if (fs::exists(source / sample::kSchedulerConfig, ignored)) {
     sample::read_scheduler_config(source / sample::kSchedulerConfig);
   }

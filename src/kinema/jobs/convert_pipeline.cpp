@@ -50,10 +50,10 @@ bool holds_pipeline(const fs::path& source) {
 
 void convert_pipeline(const fs::path& source, const fs::path& target,
                       const networks::ConvertOptions& options, const Job& job) {
-  const weights::Family& family = *weights::family_of(weights::Checkpoint::open(source));
+  const weights::Family& family = *weights::find_family(weights::Checkpoint::open(source));
   const Json scheduler =
       model_source::read_model_schedule(
-          {.path = model_source::scheduler_config_beside(source), .class_name = ""}, source,
+          {.path = model_source::adjacent_scheduler_config(source), .class_name = ""}, source,
           networks::open(source))
           .file;
   networks::convert_parts(source, target, options);

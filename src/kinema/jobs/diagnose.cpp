@@ -41,7 +41,7 @@ std::string cpu_features() {
 }
 
 std::string describe_cache(const std::string& folder) {
-  if (const std::string why = io::why_not_writable(folder); !why.empty()) {
+  if (const std::string why = io::write_problem(folder); !why.empty()) {
     return fmt::format("{} (cannot be written: {})", folder, why);
   }
   std::error_code error;
@@ -175,7 +175,7 @@ Diagnosis diagnose(const resolve::Settings& config, const Job& job) {
   std::string problem;
   if (meets) {
     problem = first_problem(
-        world, world.talk().gather(plugin_problem(spec), {.what = "the look for plugins"}));
+        world, world.communicator().gather(plugin_problem(spec), {.what = "the look for plugins"}));
     if (!problem.empty()) {
       spec.world.reset();  // a process is missing: the others open only their own devices
     }
@@ -183,7 +183,7 @@ Diagnosis diagnose(const resolve::Settings& config, const Job& job) {
   const runtime::Environment found = runtime::describe_environment(spec);
   check(!meets || !problem.empty() || found.problem.empty(), "{}", found.problem);
   Diagnosis out{.lines = describe(found), .problem = problem.empty() ? found.problem : problem};
-  if (const std::string why = io::why_not_writable(found.cache_folder); !why.empty()) {
+  if (const std::string why = io::write_problem(found.cache_folder); !why.empty()) {
     out.warning = fmt::format(
         "the cache {} cannot be written ({}): each run recompiles its programs, and neither "
         "plugins nor models can be downloaded\n"

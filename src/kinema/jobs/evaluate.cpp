@@ -37,7 +37,7 @@ EvaluateResult evaluate_newest(const resolve::Settings& given, fs::path& checkpo
                                const Job& job) {
   const resolve::Settings local = resolve::with_evaluated_inputs(given, job);
   const model_source::Expert expert = model_source::trained_expert(local);
-  const model_source::ModelToUse model = model_source::find_model(local, job);
+  const model_source::SelectedModel model = model_source::find_model(local, job);
   checkpoint = model.checkpoint();
   std::vector<fs::path> transformers;
   for (const model_source::Expert& one : expert.each()) {
@@ -52,7 +52,7 @@ EvaluateResult evaluate_newest(const resolve::Settings& given, fs::path& checkpo
   const pjrt::Client client = resolve::open_client(local, job);
   const networks::Network network = networks::open(transformers.front());
   const resolve::Settings config = model_source::with_image_keys(
-      with_checked_kernels(local, client, job), model_source::pictures_of(network));
+      with_checked_kernels(local, client, job), model_source::picture_settings(network));
   const resolve::TrainingStep what = resolve::training_step(
       config, network, expert, resolve::evaluated_adapters(config, model, network, expert, job),
       resolve::placement(config, client));

@@ -51,7 +51,7 @@ GenerateStart start_of(const sample::GenerateRequest& request,
 /// empty if videos are made together.
 sample::GenerateObserver listening(const GenerateObserver& observer, const Job& job,
                                    const resolve::Settings& config,
-                                   const sample::GenerateRequest& request, io::FolderToFill& output,
+                                   const sample::GenerateRequest& request, io::OutputFolder& output,
                                    const std::string& allowed_flags,
                                    const std::function<void()>& sync_results) {
   const bool together = sync_results == nullptr && !job.world().is_alone();
@@ -74,9 +74,9 @@ sample::GenerateObserver listening(const GenerateObserver& observer, const Job& 
   out.step = [&observer, &job, allowed_flags, together,
               task = std::shared_ptr<Task>()](const sample::DenoiseStep& step) mutable {
     if (together) {
-      job.sync_stop("a step of the sampler");
+      job.barrier("a step of the sampler");
       job.check_stop();
-    } else if (job.stop_asked()) {  // the others see it at their next barrier
+    } else if (job.local_stop_requested()) {  // the others see it at their next barrier
       throw Stopped();
     }
     if (!task) {
@@ -133,7 +133,7 @@ void write(const fs::path& output, const sample::GenerateRequest& request,
 
 /// The sampled model, as its files describe it.
 struct SampledModel {
-  model_source::ModelToUse model;
+  model_source::SelectedModel model;
   networks::Network network;
   nn::ModelOptions options;
   std::vector<std::string> adapters;  // one line per LoRA
@@ -186,8 +186,8 @@ class LocalGeneration {
       return;
     }
     if (!std::exchange(synced_, true)) {
-      check_still_there(checkpoint_, removed, job_);
-      job_.sync_stop("the results");
+      check_not_removed(checkpoint_, removed, job_);
+      job_.barrier("the results");
     }
     job_.check_stop();
   }
@@ -224,7 +224,7 @@ class LocalGeneration {
       return nullptr;
     }
     return [this](const std::string& problem) {
-      check_still_there(checkpoint_, !problem.empty() && model_source::was_removed(checkpoint_),
+      check_not_removed(checkpoint_, !problem.empty() && model_source::was_removed(checkpoint_),
                         job_);
       return agree_on_problem(problem, job_);
     };
@@ -244,7 +244,7 @@ GenerateResult generate_newest(const resolve::Settings& given, fs::path& checkpo
   const resolve::Settings settings = with_local_inputs(given, checkpoint, job);
   stores::VideoStore store(resolve::generate_settings(settings).video_folder, job);
   const SampledModel sampled = open_model(settings, checkpoint, job);
-  const model_source::ModelToUse& model = sampled.model;
+  const model_source::SelectedModel& model = sampled.model;
   const networks::Network& network = sampled.network;
   sample::OutputOptions output_settings =
       resolve::output_options(settings, model, flags::given_json(flags));
@@ -252,7 +252,7 @@ GenerateResult generate_newest(const resolve::Settings& given, fs::path& checkpo
   for (const std::string& line : sampled.adapters) {
     job.notice("lora: " + line);
   }
-  io::FolderToFill output(store.local().empty() ? model.output : fs::path(store.local()));
+  io::OutputFolder output(store.local().empty() ? model.output : fs::path(store.local()));
   io::check_writable(output.path());
   sample::check_family(model.folder, network);
   sample::GenerateRequest request = resolve::make_request(settings, model, network, job);
@@ -278,11 +278,11 @@ GenerateResult generate_newest(const resolve::Settings& given, fs::path& checkpo
   job.world().begin(0, fmt::format("making {}s", request.noun), /*is_long=*/true);
   LocalGeneration generation(checkpoint, over.together, job);
   const std::function<void()> sync_results = [&] { generation.sync_results(); };
-  if (sample::videos_of_share(request, request.share.index).count > 0) {
+  if (sample::videos_in_share(request, request.share.index).count > 0) {
     const auto open = [&]() -> sample::Pipeline& {
       sample::PipelineOptions how{
           .model = sampled.options,
-          .program = trying_kernels(resolve::step_program_options(tuned), devices, job),
+          .program = with_kernel_check(resolve::step_program_options(tuned), devices, job),
           .releases_encoders = true,
           .agree = generation.agree()};
       how.model.attention = model_source::model_options(tuned).attention;

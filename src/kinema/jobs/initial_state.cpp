@@ -10,7 +10,7 @@
 
 #include "kinema/core/error.h"
 #include "kinema/model_source/continued_run.h"
-#include "kinema/model_source/model_to_use.h"
+#include "kinema/model_source/selected_model.h"
 #include "kinema/resolve/two_experts.h"
 #include "kinema/training/checkpoint.h"
 #include "kinema/weights/weights.h"
@@ -52,7 +52,7 @@ training::State saved_state(const Training& training, size_t place, const fs::pa
   const model_source::Expert& expert = training.step.expert;
   return training::load_state(
       checkpoint, specs, what.ema, devices, what.optimizer, base,
-      resolve::weights_part_for(checkpoint, expert.each().at(place), expert.is_both()));
+      resolve::expert_weights_part(checkpoint, expert.each().at(place), expert.is_both()));
 }
 
 /// A log line: the bytes of a checkpoint that all processes read together, and the share of each.
@@ -60,7 +60,7 @@ std::string read_once_line(int64_t own, const Job& job) {
   double sum = 0;
   std::string each;
   const std::vector<std::string> all =
-      job.world().talk().gather(std::to_string(own), {.what = "the restored state"});
+      job.world().communicator().gather(std::to_string(own), {.what = "the restored state"});
   for (size_t rank = 0; rank < all.size(); ++rank) {
     constexpr double kMega = 1e6;
     const double read = std::stod(all[rank]) / kMega;
@@ -90,7 +90,7 @@ void begin_from(const fs::path& checkpoint, size_t place, Training& out) {
   const model_source::Expert& expert = out.step.expert;
   const std::vector<std::string> parts = training::weights_parts(checkpoint);
   const fs::path weights =
-      checkpoint / parts.at(static_cast<size_t>(resolve::weights_part_for(
+      checkpoint / parts.at(static_cast<size_t>(resolve::expert_weights_part(
                        checkpoint, expert.each().at(place), expert.is_both())));
   if (parts.front() != training::kAdapter) {
     model_source::check_same_network(out.step.network, checkpoint);

@@ -114,7 +114,7 @@ Tried compile_elsewhere(const pjrt::Client& client, const std::string& program,
     planning::compile_in_child(compile, job.program(), job.stop());
   } catch (const Stopped&) {
     throw;
-  } catch (const planning::NotAsked&) {
+  } catch (const planning::NotRequested&) {
     return {.lasting = false};
   } catch (const Error& error) {
     const std::string said = error.what();
@@ -162,10 +162,10 @@ runtime::ProgramOptions with_lowering(
   if (!lowering) {
     return options;
   }
-  options.emit.lowering = tried_first(
+  options.emit.lowering = with_fallback(
       lowering, alone,
       [client, compile = options.compile, job, told](KernelKind kind, const std::string& program) {
-        std::string why = problem_of_kernels(client, program, compile, kernels_folder(), job);
+        std::string why = kernel_problem(client, program, compile, kernels_folder(), job);
         if (!why.empty()) {
           told(kind, why);
         }
@@ -201,9 +201,9 @@ std::string problem_of_numbers(KernelKind kind, const pjrt::Client& client,
 
 }  // namespace
 
-std::string problem_of_kernels(const pjrt::Client& client, const std::string& program,
-                               const pjrt::CompileOptions& options, const fs::path& folder,
-                               const Job& job) {
+std::string kernel_problem(const pjrt::Client& client, const std::string& program,
+                           const pjrt::CompileOptions& options, const fs::path& folder,
+                           const Job& job) {
   const std::string key = runtime::ExecutableCache::key(client, program, options.serialize());
   const fs::path file = folder / ("compiled-" + key + ".json");
   if (const std::optional<std::string> known = remembered(file)) {
@@ -216,7 +216,7 @@ std::string problem_of_kernels(const pjrt::Client& client, const std::string& pr
   return tried.problem;
 }
 
-Lowering tried_first(
+Lowering with_fallback(
     Lowering lowering, Lowering alone,
     std::function<std::string(KernelKind kind, const std::string& program)> problem) {
   return [lowering = std::move(lowering), alone = std::move(alone), problem = std::move(problem)](
@@ -231,8 +231,9 @@ Lowering tried_first(
   };
 }
 
-runtime::ProgramOptions trying_kernels(runtime::ProgramOptions options, const pjrt::Client& client,
-                                       const MeshAxes& mesh, const Job& job) {
+runtime::ProgramOptions with_kernel_check(runtime::ProgramOptions options,
+                                          const pjrt::Client& client, const MeshAxes& mesh,
+                                          const Job& job) {
   const auto told = std::make_shared<std::set<std::string>>();
   const auto tell = [job, told](KernelKind kind, const std::string& why) {
     const std::string line = fmt::format("{} {} not compile: {}", without_kernels(kind),
@@ -244,15 +245,15 @@ runtime::ProgramOptions trying_kernels(runtime::ProgramOptions options, const pj
   return with_lowering(std::move(options), client, mesh, job, tell);
 }
 
-runtime::ProgramOptions trying_kernels(runtime::ProgramOptions options,
-                                       const runtime::Devices& devices, const Job& job) {
+runtime::ProgramOptions with_kernel_check(runtime::ProgramOptions options,
+                                          const runtime::Devices& devices, const Job& job) {
   const mesh::Placement& place = devices.placement();
-  return trying_kernels(std::move(options), devices.client(),
-                        place.active() ? place.mesh().axes : MeshAxes{}, job);
+  return with_kernel_check(std::move(options), devices.client(),
+                           place.active() ? place.mesh().axes : MeshAxes{}, job);
 }
 
-runtime::ProgramOptions demanding_kernels(runtime::ProgramOptions options,
-                                          const pjrt::Client& client, const Job& job) {
+runtime::ProgramOptions with_required_kernels(runtime::ProgramOptions options,
+                                              const pjrt::Client& client, const Job& job) {
   options.gpu_attention.must = false;  // a shape without a kernel is not an error here
   return with_lowering(std::move(options), client, {}, job,
                        [](KernelKind, const std::string& why) { fail("{}", why); });

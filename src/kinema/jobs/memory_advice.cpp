@@ -9,7 +9,7 @@
 
 #include "kinema/core/error.h"
 #include "kinema/pjrt/hlo_program.h"
-#include "kinema/planning/least_memory.h"
+#include "kinema/planning/minimum_memory.h"
 #include "kinema/planning/traffic.h"
 #include "kinema/resolve/variations.h"
 #include "kinema/runtime/device_memory.h"
@@ -26,13 +26,13 @@ constexpr double kGb = 1e9;
 
 double gb(int64_t bytes) { return static_cast<double>(bytes) / kGb; }
 
-bool has_own_memory(const runtime::Devices& devices) {
-  return runtime::has_own_memory(devices.client());
+bool has_device_memory(const runtime::Devices& devices) {
+  return runtime::has_device_memory(devices.client());
 }
 
 /// True if the idle expert could be offloaded. On a CPU, host memory is the device's memory.
 bool may_go_to_host(const Two& two, const runtime::Devices& devices) {
-  return two && !two->idle_on_host && has_own_memory(devices);
+  return two && !two->idle_on_host && has_device_memory(devices);
 }
 
 /// Bytes per device of the idle expert, including host memory on a CPU.
@@ -43,7 +43,7 @@ int64_t idle_bytes(const training::StateParts<nn::ParamSpec>& state, const Two& 
   }
   const int64_t host = training::idle_host_bytes(state, devices, two->idle_on_host);
   return training::idle_bytes(state, devices.placement(), two->idle_on_host).device +
-         (has_own_memory(devices) ? 0 : host / static_cast<int64_t>(devices.count()));
+         (has_device_memory(devices) ? 0 : host / static_cast<int64_t>(devices.count()));
 }
 
 int64_t step_bytes(const training::Trainer& trainer, const Two& two) {
@@ -55,10 +55,10 @@ int64_t held_bytes(const resolve::TrainingStep& what, const Two& two,
                    const runtime::Devices& devices) {
   const auto parts =
       training::state_parts(training::state_specs(what.specs, what.step.state),
-                            what.step.ema.is_on(), *training::optimizer_of(what.step));
+                            what.step.ema.is_on(), *training::make_optimizer(what.step));
   const mesh::Placement& place = devices.placement();
   return training::state_bytes(parts, place) -
-         (has_own_memory(devices) ? training::waiting_bytes(parts, place) : 0) +
+         (has_device_memory(devices) ? training::offloaded_bytes(parts, place) : 0) +
          idle_bytes(parts, two, devices);
 }
 
@@ -101,9 +101,9 @@ void add_smaller_batches(const resolve::Settings& config, int64_t wanted, Traine
 int64_t least_bytes(const training::StepGraph& step, const Two& two,
                     const runtime::Devices& devices) {
   const mesh::Placement& place = devices.placement();
-  const planning::LeastMemory least = planning::least_memory(
+  const planning::MinimumMemory least = planning::minimum_memory(
       *step.graph, step.outputs, place.active() ? place.mesh().axes : MeshAxes(),
-      has_own_memory(devices));
+      has_device_memory(devices));
   return least.bytes() + idle_bytes(step.state, two, devices);
 }
 
@@ -140,7 +140,8 @@ std::vector<training::Alternative> smaller_steps(const resolve::Settings& config
     add("remat_policy=FULL");
   }
   const bool adapts = !parts.what.adapters.empty();
-  const bool may_wait = has_own_memory(parts.devices) && model_source::runs_blocks_as_loop(config);
+  const bool may_wait =
+      has_device_memory(parts.devices) && model_source::runs_blocks_as_loop(config);
   if (may_wait && adapts && parts.what.options.weights_memory == Memory::DEVICE) {
     keep_weights_on_host(now.what);
     add("weights_memory=host");
@@ -175,7 +176,7 @@ std::vector<training::Alternative> smaller_states(const resolve::TrainingStep& w
     apart->idle_on_host = true;
     add(kIdleOnHost, what, apart);
   }
-  if (has_own_memory(devices) && what.options.scan_layers) {
+  if (has_device_memory(devices) && what.options.scan_layers) {
     resolve::TrainingStep waiting = what;
     if (!what.adapters.empty()) {
       keep_weights_on_host(waiting);
@@ -197,10 +198,10 @@ std::vector<training::Alternative> smaller_states(const resolve::TrainingStep& w
 /// Throws an Error if the offloaded values do not fit into host memory.
 void check_host(const training::Trainer& trainer, const Two& two) {
   const runtime::Devices& devices = trainer.devices();
-  if (!has_own_memory(devices)) {
+  if (!has_device_memory(devices)) {
     return;
   }
-  const int64_t pinned = trainer.waiting_bytes() * static_cast<int64_t>(devices.count());
+  const int64_t pinned = trainer.offloaded_bytes() * static_cast<int64_t>(devices.count());
   const int64_t idle =
       two ? training::idle_host_bytes(trainer.state_parts(), devices, two->idle_on_host) : 0;
   const int64_t free = runtime::available_memory_bytes();
@@ -255,8 +256,8 @@ void check_state_fits(const resolve::TrainingStep& what, const Two& two,
                        devices, smaller_states(what, two, devices));
 }
 
-std::string waiting_text(const training::Trainer& trainer) {
-  const int64_t waiting = trainer.waiting_bytes();
+std::string offloaded_text(const training::Trainer& trainer) {
+  const int64_t waiting = trainer.offloaded_bytes();
   if (waiting == 0) {
     return "";
   }

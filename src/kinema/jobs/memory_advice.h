@@ -29,6 +29,6 @@ void check_state_fits(const resolve::TrainingStep& what,
 
 /// `host memory: 14.20 GB offloaded per device, 28.40 GB transferred per step`; empty without
 /// offloaded values.
-std::string waiting_text(const training::Trainer& trainer);
+std::string offloaded_text(const training::Trainer& trainer);
 
 }  // namespace kinema::jobs

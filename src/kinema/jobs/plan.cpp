@@ -109,7 +109,7 @@ std::vector<planning::TileTable> compare_tiles(const resolve::Settings& settings
        .plugin = plugin_for(settings, options.target),
        .program = job.program(),
        .stop = job.stop()},
-      search.full, [&](const planning::TriedTiles&) { task->update(++tried); });
+      search.full, [&](const planning::TileTiming&) { task->update(++tried); });
   write_tile_table(search.folder, tables);
   return tables;
 }
@@ -119,7 +119,7 @@ void check_may_fit(const planning::Target& target, const PlannedStep& step) {
   const bool is_host = target.chip.family == planning::Family::CPU;
   const int64_t available = is_host ? runtime::available_memory_bytes() / target.devices
                                     : static_cast<int64_t>(target.chip.memory_bytes);
-  const planning::LeastMemory least = least_memory(step);
+  const planning::MinimumMemory least = minimum_memory(step);
   const auto text = [](int64_t bytes) { return planning::bytes_text(static_cast<double>(bytes)); };
   if (const int64_t wanted = least.bytes() + step.idle.device; wanted > available) {
     throw planning::OutOfMemory(
@@ -139,10 +139,10 @@ struct Prepared {
 Prepared prepared(const resolve::Settings& given, const PlanOptions& options, const Job& job) {
   job.check_stop();
   std::map<std::string, pjrt::FlagValue> flags =
-      resolve::options_for_programs(resolve::check_flags(given, job,
-                                                         {.target = options.target.name,
-                                                          .one_device = options.target.devices == 1,
-                                                          .words = options.flags}));
+      resolve::program_flags(resolve::check_flags(given, job,
+                                                  {.target = options.target.name,
+                                                   .one_device = options.target.devices == 1,
+                                                   .words = options.flags}));
   const bool tpu = options.target.chip.family == planning::Family::TPU;
   job.notice(resolve::attention_notices(given, tpu ? options.target.chip.kind : ""));
   Prepared out;
@@ -163,8 +163,8 @@ Prepared prepared(const resolve::Settings& given, const PlanOptions& options, co
   report.model = step.model;
   report.inputs = step.inputs;
   report.layout = step.layout;
-  report.waiting_bytes = step.idle.device;
-  report.waiting_host_bytes = step.idle.host;
+  report.offloaded_bytes = step.idle.device;
+  report.offloaded_host_bytes = step.idle.host;
   if (step.place.active()) {
     report.mesh = step.place.mesh().axes.axes;
   }
@@ -200,7 +200,7 @@ planning::Report planned_or_refused(Prepared& out, const PlanOptions& options, c
   try {
     compile(options, job, out);
   } catch (const planning::OutOfMemory& error) {
-    const planning::LeastMemory least = least_memory(out.step);
+    const planning::MinimumMemory least = minimum_memory(out.step);
     out.report.refused = error.what();
     out.report.compiled.memory.arguments = least.arguments;
     out.report.compiled.memory.temporary =
@@ -230,8 +230,8 @@ planning::SweepSpace sweep_space(const resolve::Settings& settings, const PlanOp
             : std::vector<std::string>{"NONE"};
   }
   if (space.batches.empty()) {
-    space.batches = {resolve::samples_of_step(settings, options.target.devices,
-                                              options.mode == PlanMode::TRAIN)};
+    space.batches = {resolve::samples_per_step(settings, options.target.devices,
+                                               options.mode == PlanMode::TRAIN)};
   }
   return space;
 }

@@ -95,7 +95,7 @@ PlannedStep training(const resolve::Settings& loaded, const networks::Network& n
   out.model_flops =
       training::training_tflops(
           network, sample, text, static_cast<double>(what.batch),
-          what.adapters.empty() ? training::Trained::NETWORK : training::Trained::ADDITIONS) *
+          what.adapters.empty() ? training::Trained::NETWORK : training::Trained::ADAPTER) *
       kTera;
   out.owner = std::move(step);
   return out;
@@ -110,16 +110,16 @@ PlannedStep denoising(const resolve::Settings& loaded, const networks::Network& 
   model_source::plan_lora(loaded, network, spec.options, job);
   spec.latents = sample;
   spec.latents.insert(spec.latents.begin(),
-                      resolve::videos_of_batch(loaded, asked.devices()).value_or(settings.batch));
+                      resolve::videos_per_batch(loaded, asked.devices()).value_or(settings.batch));
   spec.text_length = resolve::text_tokens(loaded, model);
   sample::GenerateRequest request;
-  resolve::ask_for_guidance(loaded, network, /*has_two_experts=*/false, request);
+  resolve::set_guidance(loaded, network, /*has_two_experts=*/false, request);
   const bool guided = sample::classifier_free_scale(request, model) > 1.0;
   spec.guidance = !guided               ? sample::Guidance::NONE
                   : settings.two_passes ? sample::Guidance::TWO_PASSES
                                         : sample::Guidance::DOUBLED_BATCH;
   spec.rescale = guided && request.guidance_rescale > 0.0;
-  spec.keys = settings.keeps_keys;
+  spec.keys = settings.caches_keys;
   if (model.in_channels != model.out_channels) {
     spec.condition = sample::Condition::CHANNELS;
     spec.image_tokens = model.image_tokens;
@@ -147,7 +147,7 @@ PlannedStep build_planned_step(const resolve::Settings& given, const planning::T
                                PlanMode mode, const Job& job) {
   const networks::Network network = model_source::planned_network(given);
   const resolve::Settings loaded =
-      model_source::with_image_keys(given, model_source::pictures_of(network));
+      model_source::with_image_keys(given, model_source::picture_settings(network));
   const networks::Sizes& model = network.sizes();
   const resolve::VideoFormat video = resolve::video_format(loaded);
   const sample::VideoSizes sizes = sample::video_sizes(video.num_frames, video.height, video.width,

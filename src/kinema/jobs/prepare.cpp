@@ -13,7 +13,7 @@
 #include "kinema/flags/effective.h"
 #include "kinema/jobs/same_inputs.h"
 #include "kinema/model_source/model_options.h"
-#include "kinema/model_source/model_places.h"
+#include "kinema/model_source/model_paths.h"
 #include "kinema/model_source/models.h"
 #include "kinema/model_source/network.h"
 #include "kinema/model_source/pictures.h"
@@ -55,7 +55,7 @@ preparation::Hooks hooks_of(const PrepareObserver& observer, const Job& job,
                   observer.on_shard(shard);
                 }
               },
-          .stop_requested = [&job] { return job.stop_asked(); }};
+          .stop_requested = [&job] { return job.local_stop_requested(); }};
 }
 
 /// The stores of records; null in processes that write none.
@@ -122,32 +122,32 @@ PrepareResult prepare(const resolve::Settings& given, const PrepareObserver& obs
     local.eval_records = eval_records->local();
   }
   job.begin();
-  const model_source::Pictures pictures = model_source::pictures_of(fetched);
+  const model_source::Pictures pictures = model_source::picture_settings(fetched);
   const resolve::Settings settings =
       model_source::with_image_keys(resolve::with_folders(fetched, local), pictures);
   const datasets::ClipSettings clip_settings = resolve::clip_settings(settings);
-  const resolve::TextWidths widths = resolve::text_widths_to_prepare(settings);
+  const resolve::TextWidths widths = resolve::preparation_text_widths(settings);
   const std::shared_ptr<const data::ClipSet> clips = datasets::open_clips(clip_settings, job);
   std::vector<resolve::PreparedPart> parts = resolve::preparation_parts(
       settings, clip_settings, {.text = widths, .sizes = pictures.sizes, .writes = writes});
-  const pjrt::Client client = resolve::open_own_client(settings, job);
+  const pjrt::Client client = resolve::open_local_client(settings, job);
   check_same_devices(client, job);
   const auto autoencoder = resolve::make_autoencoder(settings, client);
   PrepareResult result;
   int64_t found_when_decoded = 0;
   if (writes) {
-    const data::Survey survey = datasets::look_at_clips(clip_settings, *clips, job);
+    const data::Survey survey = datasets::survey_dataset(clip_settings, *clips, job);
     datasets::check_enough(clip_settings, *clips, survey,
                            datasets::fits_frames(clip_settings, autoencoder->layout()));
     const fs::path folder = fs::path(records->path()) / "";  // with or without a slash at the end
     const std::string list = folder.parent_path().string() + ".skipped.jsonl";
     job.notice(datasets::report_lines(clip_settings, *clips, survey, {}, list));
-    result.left_out = data::causes_of(survey);
+    result.left_out = data::count_causes(survey);
     found_when_decoded = -survey.bad();
   }
   const auto text_encoder =
       resolve::make_text_encoder(settings, widths, client, job, resolve::TextUse::CAPTIONS);
-  const auto clip = resolve::image_encoder_to_prepare(settings, client);
+  const auto clip = resolve::preparation_image_encoder(settings, client);
   const preparation::Encoders models{.autoencoder = *autoencoder,
                                      .text = *text_encoder,
                                      .image_condition = model_source::has_image_condition(settings),

@@ -15,11 +15,11 @@
 #include "kinema/jobs/run_evaluation.h"
 #include "kinema/jobs/same_inputs.h"
 #include "kinema/model_source/continued_run.h"
-#include "kinema/model_source/model_places.h"
+#include "kinema/model_source/model_paths.h"
 #include "kinema/model_source/model_schedule.h"
-#include "kinema/model_source/model_to_use.h"
 #include "kinema/model_source/network.h"
 #include "kinema/model_source/pictures.h"
+#include "kinema/model_source/selected_model.h"
 #include "kinema/networks/open.h"
 #include "kinema/planning/target.h"
 #include "kinema/resolve/dataset.h"
@@ -98,13 +98,13 @@ void plan_steps(const resolve::Settings& known, const resolve::Start& start,
                 const runtime::Devices& devices, Training& out) {
   const resolve::TrainingStep& what = out.step;
   resolve::RunLength length = resolve::run_length(known, start, out.source->size(), what.batch);
-  out.schedules = resolve::schedules_of(length.schedule, out.two);
+  out.schedules = resolve::expert_schedules(length.schedule, out.two);
   out.record = std::move(length.record);
   out.notes = std::move(length.notes);
   if (start.resumes()) {
     out.first_step = start.saved.step;
     out.first_position = start.saved.data_position;
-    out.gain = start.saved.gain;
+    out.early_stopping = start.saved.early_stopping;
     out.resumed = start.folder;
   }
   for (const data::Sample& sample : out.source->examples()) {
@@ -117,7 +117,7 @@ void plan_steps(const resolve::Settings& known, const resolve::Start& start,
     out.tflops.push_back(training::training_tflops(
         what.network, {latents[1], latents[2], latents[3], latents[4]}, shapes.text.dims[1],
         static_cast<double>(what.batch) / static_cast<double>(devices.total()),
-        what.adapters.empty() ? training::Trained::NETWORK : training::Trained::ADDITIONS));
+        what.adapters.empty() ? training::Trained::NETWORK : training::Trained::ADAPTER));
   }
   constexpr double kTera = 1e12;
   out.loop = length.loop;
@@ -127,12 +127,12 @@ void plan_steps(const resolve::Settings& known, const resolve::Start& start,
 
 /// Other host memory of a run: cached samples, and the copies from which checkpoints are written
 /// while steps run.
-int64_t held_beside_steps(const Training& run) {
+int64_t held_between_steps(const Training& run) {
   const training::BatchShapes& batch = run.batches.front();
   const int64_t samples = std::max<int64_t>(1, batch.latents.dims[0]);
   const int64_t bytes = (batch.latents.bytes() + batch.text.bytes()) / samples;
   const int64_t kept =
-      run.clips ? datasets::kept_in_memory(*run.clips, run.source->size(), bytes) : 0;
+      run.clips ? datasets::cached_bytes(*run.clips, run.source->size(), bytes) : 0;
   const bool copies = run.settings.background_checkpoints && run.loop.checkpoint_every > 0 &&
                       run.loop.checkpoint_every < run.loop.max_steps;
   return kept +
@@ -147,7 +147,7 @@ bool compile(const resolve::Settings& config, const runtime::Devices& devices, c
              Training& out) {
   const auto span = out.timings.measure("compiling");
   runtime::ProgramOptions program =
-      trying_kernels(resolve::step_program_options(config), devices, job);
+      with_kernel_check(resolve::step_program_options(config), devices, job);
   program.trace_kernels = out.settings.trace_kernels;
   TrainerParts parts{.devices = devices,
                      .what = out.step,
@@ -161,20 +161,20 @@ bool compile(const resolve::Settings& config, const runtime::Devices& devices, c
     check_step_may_fit(step, config, parts, job);
   };
   std::unique_ptr<training::Trainer> trainer = compiled(parts, job);
-  job.sync_stop("the compiled step");
+  job.barrier("the compiled step");
   if (job.stop_requested()) {
     return false;
   }
   check_step_fits(*trainer, config, parts, job);
-  if (const std::string line = waiting_text(*trainer); !line.empty()) {
+  if (const std::string line = offloaded_text(*trainer); !line.empty()) {
     job.line(line);
   }
   out.experts = out.two ? std::make_unique<training::Experts>(std::move(trainer), *out.two)
                         : std::make_unique<training::Experts>(std::move(trainer));
   out.memory = training::memory_use(out.experts->trainer(), devices, out.prefetch.depth,
                                     out.experts->idle_bytes());
-  if (!runtime::has_own_memory(devices.client())) {
-    out.memory.data += held_beside_steps(out);
+  if (!runtime::has_device_memory(devices.client())) {
+    out.memory.data += held_between_steps(out);
   }
   return true;
 }
@@ -192,7 +192,7 @@ void share_state(const runtime::Devices& devices, const Job& job, Training& out)
   if (devices.is_shared()) {
     const world::World& world = job.world();
     out.shared = std::make_unique<training::SharedState>(devices, world.rank(), world.size());
-    out.writers = std::make_unique<world::Communicator>(world.communicator());
+    out.writers = std::make_unique<world::Communicator>(world.new_communicator());
   }
 }
 
@@ -262,14 +262,14 @@ Training prepare_training(const resolve::Settings& given, const pjrt::Client& cl
                                         ? model_source::scratch_network(given)
                                         : networks::open(pretrained.front());
   const resolve::Settings settings =
-      model_source::with_image_keys(given, model_source::pictures_of(network));
+      model_source::with_image_keys(given, model_source::picture_settings(network));
   Training out;
   out.run = run;
   out.stored = stored;
   out.settings = resolve::training_settings(settings);
   out.prefetch = resolve::prefetch_options(settings);
   // Files in a store's staging folder are removed after the upload.
-  const checkpoints::Keep keep = resolve::keep_of(settings, start);
+  const checkpoints::Keep keep = resolve::checkpoint_keep(settings, start);
   out.checkpoints = std::make_unique<checkpoints::CheckpointFolder>(
       resolve::run_checkpoints(settings, run), stored == nullptr ? keep : checkpoints::Keep{});
   out.writer = std::make_unique<training::Background>();
@@ -283,20 +283,20 @@ Training prepare_training(const resolve::Settings& given, const pjrt::Client& cl
   share_state(devices, job, out);
   const bool ema = what.step.ema.is_on();
   const std::vector<nn::ParamSpec> kept = training::state_specs(what.specs, what.step.state);
-  const auto optimizer = training::optimizer_of(what.step);
+  const auto optimizer = training::make_optimizer(what.step);
   plan_checkpoints(settings, start, keep, training::state_parts(kept, ema, *optimizer), job, out);
   // A state that cannot fit is reported before clips are encoded.
   check_state_fits(what, out.two, devices);
   if (!open_data(settings, client, job, out)) {
     return out;
   }
-  job.sync_stop("the data");
+  job.barrier("the data");
   if (job.stop_requested()) {
     return out;
   }
   check_same_data(*out.source, start.saved.data_position, job);
   plan_steps(known, start, devices, out);
-  job.notice(resolve::turn_notices(out.two, out.loop.max_steps));
+  job.notice(resolve::expert_notices(out.two, out.loop.max_steps));
   if (!compile(settings, devices, job, out)) {
     return out;
   }

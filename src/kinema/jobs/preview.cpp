@@ -68,7 +68,7 @@ std::string title_of(const std::string& where, const Shape& pixels, const data::
 /// machine.
 resolve::Settings with_sizes(const resolve::Settings& loaded, const Job& job) {
   try {
-    return model_source::with_image_keys(loaded, model_source::pictures_of(loaded));
+    return model_source::with_image_keys(loaded, model_source::picture_settings(loaded));
   } catch (const Error& error) {
     const std::string why = error.what();
     job.notice("sizes are the configuration's, the model is not asked: " +
@@ -87,11 +87,11 @@ Preview preview(const resolve::Settings& given, const std::string& path, int64_t
   const datasets::ClipSettings clip_settings =
       resolve::clip_settings(settings, data::Split::Part::TRAINED);
   const std::shared_ptr<const data::ClipSet> clips = datasets::open_clips(clip_settings, job);
-  data::Survey survey = datasets::look_at_clips(clip_settings, *clips, job);
+  data::Survey survey = datasets::survey_dataset(clip_settings, *clips, job);
   job.notice(datasets::report_lines(clip_settings, *clips, survey, {}, ""));
   data::VideoOptions options = clip_settings.order;
   options.buckets = std::move(survey.buckets);
-  options.batch = resolve::samples_of_one_device(settings);
+  options.batch = resolve::samples_per_device(settings);
   options.bad_clip = data::BadClip::Skip;
   options.cache_bytes = 0;
   int64_t bad = survey.bad();

@@ -18,7 +18,7 @@ void ProcessSetup::apply() const {
   if (notice_children) {
     std::signal(SIGCHLD, SIG_DFL);
   }
-  if (rlimit limit{}; many_open_files && ::getrlimit(RLIMIT_NOFILE, &limit) == 0) {
+  if (rlimit limit{}; raise_open_file_limit && ::getrlimit(RLIMIT_NOFILE, &limit) == 0) {
     limit.rlim_cur = limit.rlim_max;
     ::setrlimit(RLIMIT_NOFILE, &limit);  // on failure, connections report the error
   }
@@ -34,7 +34,7 @@ void ProcessSetup::apply() const {
     io::quiet_protobuf();
   }
   if (no_metadata_server) {
-    remote::without_metadata_server();
+    remote::disable_metadata_server();
   }
 }
 

@@ -18,7 +18,7 @@ struct ProcessSetup {
   bool ignore_sigpipe = true;
   /// Raises the limit of open files to the maximum: each of a thousand processes has one or two
   /// connections to every other one.
-  bool many_open_files = true;
+  bool raise_open_file_limit = true;
 
   /// Resets SIGCHLD if the parent ignored it: XLA's plugins run compilers (ptxas) and would not see
   /// their failures.

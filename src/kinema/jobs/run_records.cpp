@@ -73,10 +73,10 @@ void RunRecords::videos(int64_t step, const RunVideos::Made& made) {
   }
 }
 
-void RunRecords::likeness(int64_t step, const BeforeTraining::Likeness& likeness) {
-  std::vector<metrics::Scalar> scalars{{"eval/ssim", likeness.ssim}};
-  if (std::isfinite(likeness.psnr)) {
-    scalars.push_back({"eval/psnr", likeness.psnr});
+void RunRecords::similarity(int64_t step, const BeforeTraining::Similarity& similarity) {
+  std::vector<metrics::Scalar> scalars{{"eval/ssim", similarity.ssim}};
+  if (std::isfinite(similarity.psnr)) {
+    scalars.push_back({"eval/psnr", similarity.psnr});
   }
   if (metrics_) {
     metrics_->write(step, scalars);

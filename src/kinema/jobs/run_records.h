@@ -26,7 +26,7 @@ class RunRecords {
   void evaluation(int64_t step, const training::Evaluation& evaluation);
   /// Adds the videos made after step `step`; -1: before the first one.
   void videos(int64_t step, const RunVideos::Made& made);
-  void likeness(int64_t step, const BeforeTraining::Likeness& likeness);
+  void similarity(int64_t step, const BeforeTraining::Similarity& similarity);
   /// Closes the files.
   void finish();
   /// Draws the losses to `loss.svg`.

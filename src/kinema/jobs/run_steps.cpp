@@ -22,7 +22,7 @@ void measure(training::LoopParts& parts, training::Timings& timings, const Job& 
     world.begin(step + 1, "waiting for data");
   };
   // This process's own time, without waiting for others.
-  const auto own = std::make_shared<reports::OwnTime>();
+  const auto own = std::make_shared<reports::StepTimer>();
   parts.next_batch = [&timings, own, next = parts.next_batch] {
     own->begin();
     return timings.measure("waiting for data", next);
@@ -33,8 +33,8 @@ void measure(training::LoopParts& parts, training::Timings& timings, const Job& 
     const char* phase = std::exchange(first, false) ? "first step" : "steps";
     const training::StepResult result =
         timings.measure(phase, [&] { return step(i, rate, batch); });
-    if (world::Pulse* const pulse = world.pulse()) {
-      pulse->finished(own->of_step(i + 1));
+    if (world::Heartbeat* const heartbeat = world.heartbeat()) {
+      heartbeat->finished(own->of_step(i + 1));
     }
     return result;
   };
@@ -65,7 +65,7 @@ void evaluate_after(Training& training, int64_t step, const StepListeners& liste
     const Evaluation evaluation = training.evaluate();
     const double seconds = watch.seconds();
     listeners.records.evaluation(step, evaluation);
-    training.gain.add(step + 1, evaluation.loss);
+    training.early_stopping.add(step + 1, evaluation.loss);
     if (listeners.observer.on_evaluation) {
       listeners.observer.on_evaluation(step, evaluation, seconds);
     }
@@ -113,7 +113,7 @@ training::LoopEnd run_steps(Training& training, const resolve::LoopSettings& set
   parts.report = [&](const StepRecord& measured) {
     StepRecord record = training.measured(measured);
     if (job.world().is_first()) {
-      record.process_seconds = reports::process_seconds(job.world().pulse());
+      record.process_seconds = reports::process_seconds(job.world().heartbeat());
     }
     last = record;
     records.step(record);
@@ -124,17 +124,19 @@ training::LoopEnd run_steps(Training& training, const resolve::LoopSettings& set
   parts.evaluate = [&](int64_t step) { evaluate_after(training, step, listeners); };
   training.log = say;
   // With several processes, a stop that one process knows is exchanged in the step.
-  training.experts->set_stop_asked([&] { return job.stop_asked() || folder.is_gone(); });
+  training.experts->set_stop_requested(
+      [&] { return job.local_stop_requested() || folder.is_gone(); });
   parts.run_step = [&job, step = parts.run_step](int64_t i, double rate, const data::Batch& batch) {
     const training::StepResult result = step(i, rate, batch);
     if (result.stop) {
-      job.agree_to_stop();
+      job.set_agreed_stop();
     }
     return result;
   };
   const bool shared = !job.world().is_alone();
   parts.stop_requested = [&, shared] {
-    return job.stop_requested() || (!shared && folder.is_gone()) || settings.is_over(training.gain);
+    return job.stop_requested() || (!shared && folder.is_gone()) ||
+           settings.is_over(training.early_stopping);
   };
   parts.say = [&job](const std::string& text) { job.notice(text); };
   measure(parts, training.timings, job);

@@ -30,7 +30,7 @@ struct Stopped {};
 /// Program options of generate's steps; compiled_step is only for the training step.
 runtime::ProgramOptions programs_of(const resolve::Settings& config,
                                     const runtime::Devices& devices, const Job& job) {
-  return trying_kernels(resolve::program_options(config), devices, job);
+  return with_kernel_check(resolve::program_options(config), devices, job);
 }
 
 sample::PipelineParts remembered(sample::PipelineParts parts) {
@@ -83,8 +83,8 @@ RunVideos::RunVideos(const resolve::Settings& loaded, const runtime::Devices& de
                          {.note = [this](const std::string& line) { job_.notice(line); }});
 }
 
-model_source::ModelToUse RunVideos::model_at(int64_t steps) const {
-  model_source::ModelToUse out = model_source::model_of_run(
+model_source::SelectedModel RunVideos::model_at(int64_t steps) const {
+  model_source::SelectedModel out = model_source::model_of_run(
       loaded_, model_.run,
       {.folder = model_.checkpoints / std::to_string(steps),
        .train_expert = model_.expert.which,
@@ -96,12 +96,14 @@ model_source::ModelToUse RunVideos::model_at(int64_t steps) const {
 }
 
 std::unique_ptr<sample::Pipeline> RunVideos::pipeline_at(int64_t steps) {
-  std::vector<sample::LentTransformer> lent;
+  std::vector<sample::SharedTransformer> shared_transformers;
   for (const model_source::Expert& one : model_.expert.each()) {
-    lent.push_back({.network = model_.network, .expert = one.is_low_noise() ? 1 : 0});
+    shared_transformers.push_back(
+        {.network = model_.network, .expert = one.is_low_noise() ? 1 : 0});
   }
-  sample::PipelineOptions options{
-      .model = model_.options, .programs = programs_, .lent = std::move(lent)};
+  sample::PipelineOptions options{.model = model_.options,
+                                  .programs = programs_,
+                                  .shared_transformers = std::move(shared_transformers)};
   if (!job_.world().is_alone()) {
     options.agree = [this](const std::string& problem) {
       std::string out = agree_on_problem(problem, job_);
@@ -128,13 +130,13 @@ std::optional<RunVideos::Made> RunVideos::make(
     }
   };
   try {
-    pipeline->lend([&](int64_t expert) {
-      const training::StateView lent = state(model_.expert.is_both() ? expert : 0);
-      return weights_.of(average ? lent.averages() : lent.params());
+    pipeline->share([&](int64_t expert) {
+      const training::StateView shared_transformers = state(model_.expert.is_both() ? expert : 0);
+      return weights_.of(average ? shared_transformers.averages() : shared_transformers.params());
     });
     together_ = job_.world().is_alone();
     const auto step = [&](const sample::DenoiseStep&) {
-      job_.sync_stop("a step of the sampler");
+      job_.barrier("a step of the sampler");
       if (job_.stop_requested()) {
         throw Stopped();
       }
@@ -148,7 +150,7 @@ std::optional<RunVideos::Made> RunVideos::make(
   } catch (const Error& error) {
     give_back();
     if (!together_) {
-      find_out_together(error.what());
+      agree_on_error(error.what());
     }
     throw;
   } catch (...) {
@@ -159,7 +161,7 @@ std::optional<RunVideos::Made> RunVideos::make(
   if (!writes()) {
     return out;
   }
-  const model_source::ModelToUse model = model_at(steps);
+  const model_source::SelectedModel model = model_at(steps);
   sample::OutputOptions options = resolve::output_options(loaded_, model, flags_);
   options.keep_existing = false;  // a step that is run again makes its videos again
   out.files = sample::write_outputs(model.output, request_, out.generated, *pipeline, options);
@@ -169,7 +171,7 @@ std::optional<RunVideos::Made> RunVideos::make(
 
 /// During the steps, mostly all processes fail in the same way, because all have the same latents;
 /// if only one fails, the others wait for it in a step.
-void RunVideos::find_out_together(const std::string& problem) {
+void RunVideos::agree_on_error(const std::string& problem) {
   constexpr double kSoon = 60;  // seconds
   try {
     first_problem(problem, job_, kSoon);
@@ -218,13 +220,14 @@ void BeforeTraining::keep(const RunVideos::Made& made) {
   io::write_safetensors(file_, entries, {{"prompt", prompt_}});
 }
 
-std::optional<BeforeTraining::Likeness> BeforeTraining::compare(const RunVideos::Made& made) const {
+std::optional<BeforeTraining::Similarity> BeforeTraining::compare(
+    const RunVideos::Made& made) const {
   const HostArray& now = made.generated.videos.front().frames;
   if (!frames_ || frames_->shape != now.shape) {
     return std::nullopt;
   }
-  return Likeness{.ssim = sample::structural_similarity(*frames_, now),
-                  .psnr = sample::peak_signal_to_noise(*frames_, now)};
+  return Similarity{.ssim = sample::structural_similarity(*frames_, now),
+                    .psnr = sample::peak_signal_to_noise(*frames_, now)};
 }
 
 }  // namespace kinema::jobs

@@ -15,7 +15,7 @@
 #include "kinema/sample/output.h"
 #include "kinema/sample/pipeline.h"
 #include "kinema/training/checkpoint.h"
-#include "kinema/training/working_weights.h"
+#include "kinema/training/compute_weights.h"
 
 namespace kinema::jobs {
 
@@ -56,16 +56,16 @@ class RunVideos {
 
  private:
   bool writes() const { return job_.world().is_first(); }
-  model_source::ModelToUse model_at(int64_t steps) const;
+  model_source::SelectedModel model_at(int64_t steps) const;
   std::unique_ptr<sample::Pipeline> pipeline_at(int64_t steps);
-  void find_out_together(const std::string& problem);
+  void agree_on_error(const std::string& problem);
 
   resolve::Settings loaded_;
   runtime::Devices devices_;
   VideoModel model_;
   io::Json flags_;
   Job job_;
-  training::WorkingWeights weights_;
+  training::ComputeWeights weights_;
   sample::PipelineParts parts_;
   std::shared_ptr<sample::StepPrograms> programs_;
   sample::GenerateRequest request_;
@@ -79,7 +79,7 @@ std::vector<metrics::EventImage> pictures(const RunVideos::Made& made, double fp
 /// A run's first video from before its training, and the similarity of a later one.
 class BeforeTraining {
  public:
-  struct Likeness {
+  struct Similarity {
     double ssim = 0;
     double psnr = 0;  // decibels; infinite for equal videos
   };
@@ -91,7 +91,7 @@ class BeforeTraining {
   /// Saves the first of these videos, also for a resumed run.
   void keep(const RunVideos::Made& made);
   /// The similarity of the first of these videos; nothing if the sizes differ.
-  std::optional<Likeness> compare(const RunVideos::Made& made) const;
+  std::optional<Similarity> compare(const RunVideos::Made& made) const;
 
  private:
   std::filesystem::path file_;

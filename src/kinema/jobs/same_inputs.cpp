@@ -13,7 +13,7 @@
 #include "kinema/core/stopwatch.h"
 #include "kinema/io/atomic_write.h"
 #include "kinema/io/folder.h"
-#include "kinema/world/agreement.h"
+#include "kinema/world/consistency.h"
 
 namespace kinema::jobs {
 namespace {
@@ -38,7 +38,7 @@ void check_same_devices(const pjrt::Client& client, const Job& job) {
                                                 std::filesystem::file_size(plugin.path(), error)));
   record.emplace_back("devices in all", std::to_string(client.devices().size()));
   record.emplace_back("devices of a process", std::to_string(client.addressable_devices().size()));
-  world::check_alike(job.world(), record, "the devices");
+  world::check_consistent(job.world(), record, "the devices");
 }
 
 void check_shared_folder(const std::filesystem::path& folder, const std::string& key,
@@ -47,7 +47,7 @@ void check_shared_folder(const std::filesystem::path& folder, const std::string&
   if (world.is_alone()) {
     return;
   }
-  constexpr double kPatience = 10;  // seconds: network file systems show new files late
+  constexpr double kTimeout = 10;  // seconds: network file systems show new files late
   const world::Wait wait{.what = "the folder " + folder.string(), .seconds = 300};
   std::string token;
   if (world.is_first()) {
@@ -55,16 +55,16 @@ void check_shared_folder(const std::filesystem::path& folder, const std::string&
     io::make_folder(folder);
     io::write_file(folder / token, world.text());
   }
-  token = world.talk().broadcast(token, wait);
+  token = world.communicator().broadcast(token, wait);
   bool sees = false;
-  for (const Stopwatch watch; !sees && watch.seconds() < kPatience;) {
+  for (const Stopwatch watch; !sees && watch.seconds() < kTimeout;) {
     std::error_code error;
     sees = std::filesystem::exists(folder / token, error);
     if (!sees) {
       std::this_thread::sleep_for(std::chrono::milliseconds(100));
     }
   }
-  const std::vector<std::string> all = world.talk().gather(sees ? "" : "blind", wait);
+  const std::vector<std::string> all = world.communicator().gather(sees ? "" : "blind", wait);
   if (world.is_first()) {
     std::error_code ignored;
     std::filesystem::remove(folder / token, ignored);
@@ -86,12 +86,12 @@ void check_same_data(const data::Source& source, int64_t position, const Job& jo
     return;
   }
   const data::Sample first = source.at(position);
-  world::check_alike(job.world(),
-                     {{"samples of the data", std::to_string(source.size())},
-                      {"the next sample", first.id},
-                      {"its latents", print_of(first.latents)},
-                      {"its text states", print_of(first.encoder_hidden_states)}},
-                     "the data");
+  world::check_consistent(job.world(),
+                          {{"samples of the data", std::to_string(source.size())},
+                           {"the next sample", first.id},
+                           {"its latents", print_of(first.latents)},
+                           {"its text states", print_of(first.encoder_hidden_states)}},
+                          "the data");
 }
 
 }  // namespace kinema::jobs

@@ -8,7 +8,7 @@
 #include "kinema/pjrt/client.h"
 
 /// Consistency checks of a job's processes, before anything takes long. They do nothing with one
-/// process, and throw the errors of world::check_alike.
+/// process, and throw the errors of world::check_consistent.
 namespace kinema::jobs {
 
 /// Compares plugins and devices.

@@ -17,7 +17,7 @@
 #include "kinema/io/json.h"
 #include "kinema/jobs/same_inputs.h"
 #include "kinema/resolve/device.h"
-#include "kinema/world/agreement.h"
+#include "kinema/world/consistency.h"
 
 namespace kinema::jobs {
 namespace {
@@ -33,15 +33,16 @@ std::string_view text_of(const HostArray& array) {
 
 void send(const HostArray& array, world::World& world) {
   const world::Wait wait = for_what("the results");
-  world.talk().send(io::Json::array({array.shape.dims.begin(), array.shape.dims.end()}).dump(-1), 0,
-                    wait);
-  world.talk().send(text_of(array), 0, wait);
+  world.communicator().send(
+      io::Json::array({array.shape.dims.begin(), array.shape.dims.end()}).dump(-1), 0, wait);
+  world.communicator().send(text_of(array), 0, wait);
 }
 
 HostArray receive(DType dtype, int64_t from, world::World& world) {
   const world::Wait wait = for_what("the results");
-  const io::Json dims = io::Json::parse(world.talk().receive(from, wait), world.name_of(from));
-  const std::string bytes = world.talk().receive(from, wait);
+  const io::Json dims =
+      io::Json::parse(world.communicator().receive(from, wait), world.name_of(from));
+  const std::string bytes = world.communicator().receive(from, wait);
   if (bytes.empty()) {
     return {};
   }
@@ -105,7 +106,7 @@ void add(const io::Json& told, GenerateResult& result, std::vector<sample::Liste
 
 }  // namespace
 
-std::optional<int64_t> agree_on_checkpoint(const std::function<model_source::ModelToUse()>& find,
+std::optional<int64_t> agree_on_checkpoint(const std::function<model_source::SelectedModel()>& find,
                                            const Job& job) {
   world::World& world = job.world();
   if (world.is_alone()) {
@@ -113,13 +114,13 @@ std::optional<int64_t> agree_on_checkpoint(const std::function<model_source::Mod
   }
   const std::optional<int64_t> own = world.is_first() ? find().step : std::nullopt;
   const std::string step =
-      world.talk().broadcast(own ? std::to_string(*own) : "", for_what("the checkpoint"));
+      world.communicator().broadcast(own ? std::to_string(*own) : "", for_what("the checkpoint"));
   return step.empty() ? std::nullopt : std::optional(std::stoll(step));
 }
 
-void check_still_there(const fs::path& checkpoint, bool removed, const Job& job) {
+void check_not_removed(const fs::path& checkpoint, bool removed, const Job& job) {
   const std::vector<std::string> all =
-      job.world().talk().gather(removed ? "removed" : "", for_what("the checkpoint"));
+      job.world().communicator().gather(removed ? "removed" : "", for_what("the checkpoint"));
   if (std::ranges::any_of(all, [](const std::string& each) { return !each.empty(); })) {
     throw model_source::CheckpointRemoved(checkpoint);
   }
@@ -136,7 +137,7 @@ void read_together(const fs::path& checkpoint, const std::function<void()>& read
   } catch (const Error&) {
     problem = std::current_exception();
   }
-  check_still_there(checkpoint, problem && model_source::was_removed(checkpoint), job);
+  check_not_removed(checkpoint, problem && model_source::was_removed(checkpoint), job);
   if (problem) {
     std::rethrow_exception(problem);
   }
@@ -150,12 +151,13 @@ void check_same_request(const sample::GenerateRequest& request, const fs::path& 
   const auto print = [](std::string_view text) {
     return fmt::format("{:016x}", fingerprint(text));
   };
-  world::check_alike(job.world(),
-                     {{"the number of prompts", std::to_string(request.prompts.size())},
-                      {"the prompts", print(fmt::format("{}", fmt::join(request.prompts, "\n")))},
-                      {"the first image", print(text_of(request.images.first))},
-                      {"the last image", print(text_of(request.images.last))}},
-                     "the prompts");
+  world::check_consistent(
+      job.world(),
+      {{"the number of prompts", std::to_string(request.prompts.size())},
+       {"the prompts", print(fmt::format("{}", fmt::join(request.prompts, "\n")))},
+       {"the first image", print(text_of(request.images.first))},
+       {"the last image", print(text_of(request.images.last))}},
+      "the prompts");
   if (!output.empty()) {
     fs::path there = fs::absolute(output);  // the folder itself is created with the first video
     std::error_code ignored;
@@ -167,12 +169,12 @@ void check_same_request(const sample::GenerateRequest& request, const fs::path& 
 }
 
 VideoDevices open_for_videos(const resolve::Settings& config, const Job& job) {
-  std::optional<pjrt::Client> client = resolve::open_own_client(config, job);
+  std::optional<pjrt::Client> client = resolve::open_local_client(config, job);
   const auto count = std::ssize(client->addressable_devices());
-  const int64_t asked = resolve::asked_devices(config);
+  const int64_t asked = resolve::requested_devices(config);
   if (job.world().is_alone() || asked <= count) {
     check_same_devices(*client, job);
-    return {.client = *client, .place = resolve::own_placement(config, *client)};
+    return {.client = *client, .place = resolve::local_placement(config, *client)};
   }
   const int64_t all = count * job.world().size();
   check(asked == all,
@@ -202,7 +204,7 @@ void set_share(sample::GenerateRequest& request, bool together, const Job& job) 
 
 std::string first_problem(const std::string& own, const Job& job, double seconds) {
   const std::vector<std::string> all =
-      job.world().talk().gather(own, {.what = "the results", .seconds = seconds});
+      job.world().communicator().gather(own, {.what = "the results", .seconds = seconds});
   const auto found =
       std::ranges::find_if(all, [](const std::string& each) { return !each.empty(); });
   if (found == all.end()) {
@@ -228,10 +230,10 @@ void log_shares(const sample::GenerateRequest& whole, bool together, const Job& 
                          counted(request.videos(), request.noun), size));
     return;
   }
-  const int64_t most = sample::videos_of_share(request, 0).count;
+  const int64_t most = sample::videos_in_share(request, 0).count;
   int64_t at_work = 0;
   for (int64_t i = 0; i < size; ++i) {
-    at_work += sample::videos_of_share(request, i).count > 0 ? 1 : 0;
+    at_work += sample::videos_in_share(request, i).count > 0 ? 1 : 0;
   }
   job.line(fmt::format(
       "{} over {} processes, at most {} each{}", counted(request.videos(), request.noun), size,
@@ -246,7 +248,7 @@ void write_latents_of_all(const fs::path& path, std::span<const sample::Generate
   }
   const world::Wait wait = for_what("the latents");
   if (!world.is_first()) {
-    world.talk().send(std::to_string(own.size()), 0, wait);
+    world.communicator().send(std::to_string(own.size()), 0, wait);
     for (const sample::GeneratedVideo& video : own) {
       send(video.latents, world);
     }
@@ -254,7 +256,7 @@ void write_latents_of_all(const fs::path& path, std::span<const sample::Generate
   }
   std::vector<HostArray> others;
   for (int64_t from = 1; from < world.size(); ++from) {
-    for (int64_t left = std::stoll(world.talk().receive(from, wait)); left > 0; --left) {
+    for (int64_t left = std::stoll(world.communicator().receive(from, wait)); left > 0; --left) {
       others.push_back(receive(DType::F32, from, world));
     }
   }
@@ -276,7 +278,7 @@ void gather_videos(GenerateResult& result, std::vector<sample::ListedVideo>& lis
   }
   const world::Wait wait = for_what("the results");
   if (!world.is_first()) {
-    world.talk().send(describe(result, listed).dump(-1), 0, wait);
+    world.communicator().send(describe(result, listed).dump(-1), 0, wait);
     for (const sample::ListedVideo& video : listed) {
       send(video.frames, world);
     }
@@ -284,7 +286,8 @@ void gather_videos(GenerateResult& result, std::vector<sample::ListedVideo>& lis
   }
   for (int64_t from = 1; from < world.size(); ++from) {
     const size_t known = listed.size();
-    add(io::Json::parse(world.talk().receive(from, wait), world.name_of(from)), result, listed);
+    add(io::Json::parse(world.communicator().receive(from, wait), world.name_of(from)), result,
+        listed);
     for (size_t i = known; i < listed.size(); ++i) {
       listed[i].frames = receive(DType::U8, from, world);
     }

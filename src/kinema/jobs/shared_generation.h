@@ -9,7 +9,7 @@
 #include "kinema/job/job.h"
 #include "kinema/jobs/generate.h"
 #include "kinema/mesh/placement.h"
-#include "kinema/model_source/model_to_use.h"
+#include "kinema/model_source/selected_model.h"
 #include "kinema/pjrt/client.h"
 #include "kinema/sample/output.h"
 
@@ -21,11 +21,11 @@ namespace kinema::jobs {
 
 /// The step of process 0's newest checkpoint, which all processes use, because a later look may
 /// find a newer one. Nothing with one process, or without a checkpoint.
-std::optional<int64_t> agree_on_checkpoint(const std::function<model_source::ModelToUse()>& find,
+std::optional<int64_t> agree_on_checkpoint(const std::function<model_source::SelectedModel()>& find,
                                            const Job& job);
 
 /// Throws CheckpointRemoved in all processes if it was `removed` for any of them.
-void check_still_there(const std::filesystem::path& checkpoint, bool removed, const Job& job);
+void check_not_removed(const std::filesystem::path& checkpoint, bool removed, const Job& job);
 /// Calls `read`, which reads the checkpoint, in all processes; throws CheckpointRemoved in all if
 /// one failed because the checkpoint was removed. With one process it only calls `read`.
 void read_together(const std::filesystem::path& checkpoint, const std::function<void()>& read,

@@ -24,7 +24,7 @@ int64_t axis_size(const PlannedStep& step, std::string_view name) {
 
 /// The free memory of a device without the arguments, divided by the memory of the rest of the
 /// step; 1 if there is no rest.
-double room(const planning::Report& report, const planning::LeastMemory& least) {
+double room(const planning::Report& report, const planning::MinimumMemory& least) {
   const auto rest = static_cast<double>(report.total() - least.arguments);
   const auto free = static_cast<double>(report.limit() - least.arguments);
   return rest <= 0 ? 1 : free / rest;
@@ -41,7 +41,7 @@ class Search {
         job_(job),
         plan_(plan),
         report_(report),
-        first_(least_memory(step)) {}
+        first_(minimum_memory(step)) {}
 
   /// Compiles the change if it may fit; returns true if it does.
   bool fits(const resolve::Change& change) {
@@ -69,7 +69,7 @@ class Search {
   /// proportion to the loops' stacked values.
   bool may_fit(const resolve::Change& change) const {
     try {
-      const planning::LeastMemory least = least_memory(
+      const planning::MinimumMemory least = minimum_memory(
           build_planned_step(change.on(settings_), options_.target, options_.mode, job_));
       const auto rest = static_cast<double>(report_.total() - first_.arguments);
       const double kept = first_.stacks == 0 ? 1.0
@@ -87,15 +87,15 @@ class Search {
   const Job& job_;
   const std::function<planning::Report(const resolve::Settings&)>& plan_;
   planning::Report& report_;
-  planning::LeastMemory first_;
+  planning::MinimumMemory first_;
 };
 
 }  // namespace
 
-planning::LeastMemory least_memory(const PlannedStep& step) {
-  return planning::least_memory(*step.graph, step.outputs,
-                                step.place.active() ? step.place.mesh().axes : MeshAxes(),
-                                runtime::has_own_memory(step.target.platform));
+planning::MinimumMemory minimum_memory(const PlannedStep& step) {
+  return planning::minimum_memory(*step.graph, step.outputs,
+                                  step.place.active() ? step.place.mesh().axes : MeshAxes(),
+                                  runtime::has_device_memory(step.target.platform));
 }
 
 void find_smaller_plan(const resolve::Settings& settings, const PlanOptions& options,
@@ -108,7 +108,7 @@ void find_smaller_plan(const resolve::Settings& settings, const PlanOptions& opt
                                  .accelerator = options.target.chip.family != planning::Family::CPU,
                                  .idle_on_device = step.idle.device > 0,
                                  .guided = step.inputs.find("guidance") != std::string::npos,
-                                 .share = room(report, least_memory(step))};
+                                 .share = room(report, minimum_memory(step))};
   const std::vector<resolve::Change> changes = options.mode == PlanMode::TRAIN
                                                    ? resolve::smaller_training(settings, large)
                                                    : resolve::smaller_generation(settings, large);

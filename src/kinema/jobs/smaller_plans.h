@@ -8,7 +8,7 @@
 
 #include "kinema/jobs/plan.h"
 #include "kinema/jobs/planned_step.h"
-#include "kinema/planning/least_memory.h"
+#include "kinema/planning/minimum_memory.h"
 #include "kinema/planning/report.h"
 #include "kinema/resolve/settings.h"
 
@@ -16,7 +16,7 @@
 namespace kinema::jobs {
 
 /// A lower bound of a planned step's memory per device.
-planning::LeastMemory least_memory(const PlannedStep& step);
+planning::MinimumMemory minimum_memory(const PlannedStep& step);
 
 /// Adds tried and untried changes to the `report` of a step that does not fit; those that do not
 /// change loss or picture come first. `plan` compiles a configuration; if it is empty, none is

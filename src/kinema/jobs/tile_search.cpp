@@ -118,15 +118,15 @@ resolve::Settings with_fastest_tiles(const resolve::Settings& settings, PlanMode
     return settings;
   }
   runtime::ProgramOptions options =
-      demanding_kernels(resolve::program_options(settings), client, job);
+      with_required_kernels(resolve::program_options(settings), client, job);
   options.dump.clear();
   const auto task = job.task("timing block sizes");
   int64_t done = 0;
   const auto tables = planning::search_tiles(
       calls, client.devices().front().description().kind, search.full,
-      [&](const AttentionCall& call, kernels::TileTrial trial) {
+      [&](const AttentionCall& call, kernels::TileCandidate trial) {
         job.check_stop();
-        planning::TriedTiles tried{.trial = std::move(trial)};
+        planning::TileTiming tried{.trial = std::move(trial)};
         try {
           const runtime::Program program = program_of(call, tried.trial.sizes, client, options);
           tried.compile_seconds = program.report().compile_seconds;
@@ -142,8 +142,8 @@ resolve::Settings with_fastest_tiles(const resolve::Settings& settings, PlanMode
       });
   // Times differ between processes, but programs must be equal.
   const std::string best =
-      job.world().talk().broadcast(kernels::to_string(planning::best_sizes(tables)),
-                                   {.what = "block sizes", .seconds = 24 * 3600});
+      job.world().communicator().broadcast(kernels::to_string(planning::best_sizes(tables)),
+                                           {.what = "block sizes", .seconds = 24 * 3600});
   write_tile_table(search.folder, tables);
   job.line(fmt::format("flash_block_sizes: {}, the fastest of {}", best, done));
   return settings.with("flash_block_sizes", best);

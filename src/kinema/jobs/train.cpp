@@ -117,8 +117,8 @@ TrainResult run_training(Training& training, const resolve::Settings& ready, res
   const training::LoopEnd end =
       run_steps(training, settings, {observer, job, records, videos}, client, folder, result.last);
   folder.check(training.run, end.steps, training.checkpoints->path());
-  if (end.stopped && settings.is_over(training.gain)) {
-    result.stopped_for = training::describe(training.gain);
+  if (end.stopped && settings.is_over(training.early_stopping)) {
+    result.stopped_for = training::describe(training.early_stopping);
   }
   if (!done && (!end.stopped || !result.stopped_for.empty())) {
     videos.after_training(end.steps);
@@ -183,9 +183,9 @@ TrainResult train(const resolve::Settings& given, const TrainObserver& observer,
   const resolve::Settings& named = run.settings();
   const resolve::Start& start = run.start();
   if (start.resumes() &&
-      resolve::loop_settings(named, run.folder(), job).is_over(start.saved.gain)) {
+      resolve::loop_settings(named, run.folder(), job).is_over(start.saved.early_stopping)) {
     const TrainResult result = ended_before_steps(
-        run, {.stopped = true, .stopped_for = training::describe(start.saved.gain)});
+        run, {.stopped = true, .stopped_for = training::describe(start.saved.early_stopping)});
     job.notice("nothing to do: stop_after_evaluations_without_gain=0 continues");
     return result;
   }
@@ -197,7 +197,7 @@ TrainResult train(const resolve::Settings& given, const TrainObserver& observer,
   if (run.stores().checkpoints() == nullptr) {
     check_shared_folder(run.checkpoints(), run.checkpoints_key(), job);
   }
-  job.sync_stop("the start");
+  job.barrier("the start");
   if (job.stop_requested()) {
     return stopped_early(run, "before the first step");
   }
@@ -212,7 +212,7 @@ TrainResult train(const resolve::Settings& given, const TrainObserver& observer,
                          training.source ? "before the first step" : "while clips were encoded");
   }
   training.checksums = observer.checksums;
-  const model_source::Pictures pictures = model_source::pictures_of(training.step.network);
+  const model_source::Pictures pictures = model_source::picture_settings(training.step.network);
   const resolve::Settings ready = model_source::with_image_keys(tuned, pictures);
   if (job.world().is_first()) {
     resolve::write_run_files(model_source::with_image_keys(run.record(), pictures), ready,

@@ -55,7 +55,7 @@ struct TrainStart {
 };
 
 /// Videos of a run's prompts with its current weights.
-struct VideosMade {
+struct VideosWritten {
   std::string_view noun;  // of one of them
   int64_t step = -1;      // after this step; -1: before the first
   std::vector<std::filesystem::path> files;
@@ -76,7 +76,7 @@ struct TrainObserver : Observer {
   std::function<void(const TrainStart&)> on_start;
   std::function<void(const StepRecord&)> on_step;
   std::function<void(int64_t step, const Evaluation&, double seconds)> on_evaluation;
-  std::function<void(const VideosMade&)> on_videos;
+  std::function<void(const VideosWritten&)> on_videos;
   std::function<void(const VideosCompared&)> on_comparison;
 };
 

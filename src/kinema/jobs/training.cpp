@@ -122,7 +122,7 @@ void Training::save(int64_t steps, bool go_on) {
       .weights = step.adapters.empty() ? model_source::trained_part(step.network, step.expert)
                                        : training::kAdapter,
       .adapter = step.adapters.empty() ? std::nullopt : std::optional(step.adapters.front().config),
-      .gain = gain};
+      .early_stopping = early_stopping};
   const auto write = [this, reached](std::span<const training::StateSource> states) {
     const auto fill = [&](const fs::path& folder) {
       training::save_states(folder, step.network, states, reached, held());

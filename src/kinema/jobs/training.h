@@ -21,9 +21,9 @@
 #include "kinema/resolve/training_step.h"
 #include "kinema/training/background.h"
 #include "kinema/training/checkpoint.h"
+#include "kinema/training/early_stopping.h"
 #include "kinema/training/evaluation.h"
 #include "kinema/training/experts.h"
-#include "kinema/training/gain.h"
 #include "kinema/training/loop.h"
 #include "kinema/training/memory.h"
 #include "kinema/training/schedule.h"
@@ -54,10 +54,10 @@ struct Training {
   std::vector<double> tflops;    // per device and step, for each of `batches`
   training::LoopOptions loop;
   training::Timings timings;
-  training::MemoryUse memory;     // before the state was loaded
-  training::Gain gain;            // of all evaluations, including those before a resume
-  std::filesystem::path resumed;  // the checkpoint from which the run resumes; empty: none
-  bool checksums = false;         // log lines about checkpoints contain a checksum of each part
+  training::MemoryUse memory;              // before the state was loaded
+  training::EarlyStopping early_stopping;  // of all evaluations, including those before a resume
+  std::filesystem::path resumed;           // the checkpoint from which the run resumes; empty: none
+  bool checksums = false;  // log lines about checkpoints contain a checksum of each part
   /// Called for each checkpoint when it is complete, between steps.
   std::function<void(const std::string&)> log;
 

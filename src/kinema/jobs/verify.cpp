@@ -64,7 +64,7 @@ verification::Report verify_kernels(const resolve::Settings& loaded, const JobOp
   verification::Report report;
   for (const KernelKind kind : kinds) {
     const verification::Report more = verification::verify_kernels(
-        kind, client, demanding_kernels(program, client, job), on_case);
+        kind, client, with_required_kernels(program, client, job), on_case);
     report.rows.insert(report.rows.end(), more.rows.begin(), more.rows.end());
   }
   return report;

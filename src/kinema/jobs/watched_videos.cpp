@@ -11,7 +11,7 @@ namespace kinema::jobs {
 WatchedVideos::WatchedVideos(const resolve::Settings& loaded, const Training& training,
                              const pjrt::Client& client, io::Json flags, const Listeners& listeners)
     : training_(training), listeners_(listeners) {
-  const resolve::VideoMoments when = resolve::video_moments(loaded);
+  const resolve::VideoSchedule when = resolve::video_schedule(loaded);
   at_evaluations_ = when.at_evaluations;
   if (!when.any) {
     return;
@@ -30,16 +30,16 @@ WatchedVideos::WatchedVideos(const resolve::Settings& loaded, const Training& tr
     compares_ = true;
     if (world.is_first()) {
       before_.emplace(training.run, videos_->first_prompt(), listeners_.job);
-      knows_before_ = before_->is_known();
+      has_baseline_ = before_->is_known();
     }
-    knows_before_ =
-        world.talk().broadcast(knows_before_ ? "known" : "",
-                               {.what = "what was made before the training"}) == "known";
+    has_baseline_ =
+        world.communicator().broadcast(has_baseline_ ? "known" : "",
+                                       {.what = "what was made before the training"}) == "known";
   }
 }
 
 void WatchedVideos::before_training() {
-  if (!compares_ || knows_before_) {
+  if (!compares_ || has_baseline_) {
     return;
   }
   if (training_.first_step > 0) {
@@ -48,7 +48,7 @@ void WatchedVideos::before_training() {
         noun(), training_.first_step));
   }
   if (const auto made = make(training_.first_step)) {
-    knows_before_ = true;
+    has_baseline_ = true;
     if (before_) {
       before_->keep(*made);
     }
@@ -62,11 +62,11 @@ void WatchedVideos::after_evaluation(int64_t step) {
 }
 
 void WatchedVideos::after_training(int64_t steps) {
-  if ((at_evaluations_ || knows_before_) && compared_ != steps) {
+  if ((at_evaluations_ || has_baseline_) && compared_ != steps) {
     compare(steps);
   }
-  if (likeness_ && compared_ == steps) {
-    listeners_.job.line(fmt::format("SSIM score after training is {}", likeness_->ssim));
+  if (similarity_ && compared_ == steps) {
+    listeners_.job.line(fmt::format("SSIM score after training is {}", similarity_->ssim));
   }
 }
 
@@ -88,15 +88,17 @@ std::optional<RunVideos::Made> WatchedVideos::make(int64_t steps) {
 
 void WatchedVideos::compare(int64_t steps) {
   compared_ = steps;
-  likeness_.reset();
+  similarity_.reset();
   try {
     const auto made = make(steps);
-    likeness_ = made && before_ ? before_->compare(*made) : std::nullopt;
-    if (likeness_) {
-      listeners_.records.likeness(steps - 1, *likeness_);
+    similarity_ = made && before_ ? before_->compare(*made) : std::nullopt;
+    if (similarity_) {
+      listeners_.records.similarity(steps - 1, *similarity_);
       if (listeners_.observer.on_comparison) {
-        listeners_.observer.on_comparison(
-            {.noun = noun(), .step = steps - 1, .ssim = likeness_->ssim, .psnr = likeness_->psnr});
+        listeners_.observer.on_comparison({.noun = noun(),
+                                           .step = steps - 1,
+                                           .ssim = similarity_->ssim,
+                                           .psnr = similarity_->psnr});
       }
     }
   } catch (const Error& error) {  // a failed video does not stop a run

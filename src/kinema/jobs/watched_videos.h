@@ -45,9 +45,9 @@ class WatchedVideos {
   bool at_evaluations_ = false;
   std::optional<RunVideos> videos_;
   bool compares_ = false;
-  bool knows_before_ = false;             // a video from before the training
+  bool has_baseline_ = false;             // a video from before the training
   std::optional<BeforeTraining> before_;  // in process 0
-  std::optional<BeforeTraining::Likeness> likeness_;
+  std::optional<BeforeTraining::Similarity> similarity_;
   int64_t compared_ = -1;  // the step of the newest comparison
 };
 

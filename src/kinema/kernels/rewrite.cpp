@@ -6,13 +6,13 @@
 
 namespace kinema::kernels {
 
-void write_instead(const Node& node, Emitter& out,
-                   const std::function<std::vector<Tensor>(std::span<const Tensor>)>& build) {
-  write_instead(node, node.inputs, out, build);
+void emit_replacement(const Node& node, Emitter& out,
+                      const std::function<std::vector<Tensor>(std::span<const Tensor>)>& build) {
+  emit_replacement(node, node.inputs, out, build);
 }
 
-void write_instead(const Node& node, std::span<const Tensor> given, Emitter& out,
-                   const std::function<std::vector<Tensor>(std::span<const Tensor>)>& build) {
+void emit_replacement(const Node& node, std::span<const Tensor> given, Emitter& out,
+                      const std::function<std::vector<Tensor>(std::span<const Tensor>)>& build) {
   const auto graph = std::make_shared<Graph>();
   out.keep(graph);
   graph->set_scope_path(*node.scope);

@@ -198,7 +198,7 @@ bool takes_keys(const command::CommandText& text) {
   return false;
 }
 
-std::vector<std::string> named_words(const command::CommandText& text) {
+std::vector<std::string> argument_names(const command::CommandText& text) {
   const auto is_part = [](char c) { return (c >= 'a' && c <= 'z') || c == '_'; };
   const auto is_word = [&](char c) {
     return is_part(c) || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
@@ -234,7 +234,7 @@ std::string bash_completion(const command::CommandText& kinema) {
   for (const auto& [name, command] : commands) {
     Words words = names_of(command->commands);
     std::ranges::move(options_of(*command), std::back_inserter(words));
-    for (const std::string& word : named_words(*command)) {
+    for (const std::string& word : argument_names(*command)) {
       words.push_back(word + "=");
     }
     fmt::format_to(std::back_inserter(next), "    {}) echo {}{} ;;\n", shell_quoted(name),

@@ -118,7 +118,7 @@ std::string manual_page(const command::CommandText& command, const std::string& 
   return out;
 }
 
-std::string manual_of_keys() {
+std::string keys_manual_page() {
   std::string out = head("kinema-config", 5);
   out +=
       ".SH NAME\nkinema\\-config \\- keys of a configuration of kinema\n.SH DESCRIPTION\n"

@@ -12,7 +12,7 @@ namespace kinema::manual {
 std::string manual_page(const command::CommandText& text, const std::string& path);
 
 /// kinema-config(5): every key of the configuration.
-std::string manual_of_keys();
+std::string keys_manual_page();
 
 /// Completion of commands, options, keys with their values, and files.
 std::string bash_completion(const command::CommandText& kinema);
@@ -21,6 +21,6 @@ std::string zsh_completion(const command::CommandText& kinema);
 /// True when the command takes keys of the configuration.
 bool takes_keys(const command::CommandText& text);
 /// Words that its help names like `target=`, besides the configuration's keys.
-std::vector<std::string> named_words(const command::CommandText& text);
+std::vector<std::string> argument_names(const command::CommandText& text);
 
 }  // namespace kinema::manual

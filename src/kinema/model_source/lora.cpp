@@ -100,7 +100,7 @@ Experts opened(std::span<const config::LoraChoice> choices, bool two, const Job&
 
 /// Removes the file from which the run's adapter started, because the adapter includes it. Returns
 /// its scale.
-double without_start(const ModelToUse& model, std::vector<config::LoraChoice>& choices) {
+double without_start(const SelectedModel& model, std::vector<config::LoraChoice>& choices) {
   if (choices.empty() || !(choices.front() == model.adapter_start)) {
     return 1;
   }
@@ -127,7 +127,7 @@ bool is_for_text_alone(const weights::Lora& lora) {
 /// Adds the text encoders' parts of the adapters to the model, and a log line for each. `network`:
 /// the network of these text encoders.
 void add_text(std::span<const weights::Adapter> adapters, const networks::Network& network,
-              ModelToUse& model, std::vector<std::string>& lines) {
+              SelectedModel& model, std::vector<std::string>& lines) {
   TextAdapters& text = model.text_adapters;
   const weights::Family* family = weights::family_of_config(network->config());
   const std::string_view class_1 = family == nullptr ? "" : family->text_encoder_class;
@@ -175,8 +175,8 @@ std::vector<weights::Adapter> open_adapters(const config::Config& config, const 
   return out;
 }
 
-std::vector<std::string> of_other_expert(std::span<const weights::Adapter> adapters,
-                                         int64_t expert) {
+std::vector<std::string> other_expert_lines(std::span<const weights::Adapter> adapters,
+                                            int64_t expert) {
   const auto word = [](int64_t which) { return which == 1 ? "low-noise" : "high-noise"; };
   std::vector<std::string> out;
   for (const weights::Adapter& each : adapters) {
@@ -189,7 +189,7 @@ std::vector<std::string> of_other_expert(std::span<const weights::Adapter> adapt
 }
 
 std::vector<std::string> add_lora(const config::Config& config, nn::ModelOptions& options,
-                                  ModelToUse& model, const Job& job) {
+                                  SelectedModel& model, const Job& job) {
   sample::PipelineFolder& folder = model.folder;
   const bool two = folder.has_two_experts();
   std::vector<config::LoraChoice> choices = config::lora_choices(config.model);
@@ -213,7 +213,7 @@ std::vector<std::string> add_lora(const config::Config& config, nn::ModelOptions
   std::vector<std::string> lines;
   for (size_t i = 0; i < experts.size(); ++i) {
     if (two) {
-      for (std::string& line : of_other_expert(experts[i], static_cast<int64_t>(i))) {
+      for (std::string& line : other_expert_lines(experts[i], static_cast<int64_t>(i))) {
         lines.push_back(std::move(line));
       }
     }

@@ -8,7 +8,7 @@
 #include "kinema/config/config.h"
 #include "kinema/job/job.h"
 #include "kinema/model_source/expert.h"
-#include "kinema/model_source/model_to_use.h"
+#include "kinema/model_source/selected_model.h"
 #include "kinema/networks/network.h"
 #include "kinema/weights/lora.h"
 
@@ -19,15 +19,15 @@ std::vector<weights::Adapter> open_adapters(const config::Config& config, const 
                                             const Job& job);
 
 /// A log line for each adapter that was trained for the other expert, not for `expert` (0 or 1).
-std::vector<std::string> of_other_expert(std::span<const weights::Adapter> adapters,
-                                         int64_t expert);
+std::vector<std::string> other_expert_lines(std::span<const weights::Adapter> adapters,
+                                            int64_t expert);
 
 /// Opens the files of `lora_config`, checks them against their transformers, and adds them to
 /// `model`; with `lora_mode: apply` the options get the required ranks. Returns a line for each
 /// file and transformer. If `model` is from a run that trains an adapter, that adapter is first;
 /// the run's own start file is not added again.
 std::vector<std::string> add_lora(const config::Config& config, nn::ModelOptions& options,
-                                  ModelToUse& model, const Job& job);
+                                  SelectedModel& model, const Job& job);
 
 /// The same for a model of which only the sizes are known: checks the files against it, and gives
 /// `options` the ranks.

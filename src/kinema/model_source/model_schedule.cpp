@@ -8,7 +8,7 @@
 
 #include "kinema/core/error.h"
 #include "kinema/core/quantities.h"
-#include "kinema/model_source/model_places.h"
+#include "kinema/model_source/model_paths.h"
 #include "kinema/model_source/trained_model.h"
 #include "kinema/weights/single_file.h"
 
@@ -16,7 +16,7 @@ namespace kinema::model_source {
 
 namespace fs = std::filesystem;
 
-fs::path scheduler_config_beside(const fs::path& model) {
+fs::path adjacent_scheduler_config(const fs::path& model) {
   std::error_code ignored;
   const fs::path file = model.parent_path() / sample::kSchedulerConfig;
   return fs::is_regular_file(model, ignored) && fs::exists(file, ignored) ? file : fs::path();
@@ -39,7 +39,7 @@ ScheduleFile schedule_file_of(const config::Config& config) {
     return {.path = pipeline->folder / sample::kSchedulerConfig,
             .class_name = pipeline->scheduler_class};
   }
-  return {.path = scheduler_config_beside(config.model.pretrained_model_name_or_path),
+  return {.path = adjacent_scheduler_config(config.model.pretrained_model_name_or_path),
           .class_name = ""};
 }
 
@@ -126,7 +126,7 @@ std::vector<std::string> file_notices(const fs::path& network) {
     out.push_back(fmt::format("{} has a marker of its network's training: {}", network.string(),
                               to_string(marks)));
   }
-  const std::vector<std::string> unread = weights::left_overs(network);
+  const std::vector<std::string> unread = weights::unused_tensors(network);
   if (!unread.empty()) {
     constexpr size_t kNamed = 3;
     const std::vector<std::string> first(

@@ -45,7 +45,7 @@ schedulers::ScheduleConfig with_marks(schedulers::ScheduleConfig schedule,
                                       const std::filesystem::path& network, bool is_said);
 
 /// The scheduler_config.json next to a single model file; empty if there is none.
-std::filesystem::path scheduler_config_beside(const std::filesystem::path& model);
+std::filesystem::path adjacent_scheduler_config(const std::filesystem::path& model);
 /// The scheduler_config.json of the run's checkpoint that contains a network's folder; empty for
 /// other folders.
 std::filesystem::path scheduler_config_of_checkpoint(const std::filesystem::path& network);

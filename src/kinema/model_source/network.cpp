@@ -8,7 +8,7 @@
 
 #include "kinema/core/error.h"
 #include "kinema/io/json.h"
-#include "kinema/model_source/model_places.h"
+#include "kinema/model_source/model_paths.h"
 #include "kinema/networks/open.h"
 
 namespace kinema::model_source {

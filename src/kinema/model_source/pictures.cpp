@@ -4,7 +4,7 @@
 
 #include "kinema/config/buckets.h"
 #include "kinema/core/error.h"
-#include "kinema/model_source/model_places.h"
+#include "kinema/model_source/model_paths.h"
 #include "kinema/model_source/network.h"
 #include "kinema/model_source/trained_model.h"
 #include "kinema/networks/open.h"
@@ -22,14 +22,14 @@ weights::ImageDefaults image_defaults(const networks::Network& network) {
   return out;
 }
 
-Pictures pictures_of(const networks::Network& network) {
+Pictures picture_settings(const networks::Network& network) {
   const networks::Sizes& sizes = network.sizes();
   return {.images = sizes.makes_images,
           .sizes = sizes.size_ids > 0,
           .side = sizes.makes_images ? image_defaults(network).side : 0};
 }
 
-Pictures pictures_of(const config::Loaded& loaded) {
+Pictures picture_settings(const config::Loaded& loaded) {
   const config::Config& config = loaded.config;
   const std::optional<sample::PipelineFolder> pipeline = pipeline_index(config);
   std::error_code ignored;
@@ -37,11 +37,11 @@ Pictures pictures_of(const config::Loaded& loaded) {
     const weights::PipelineClass* known = weights::pipeline_class(pipeline->class_name);
     return known == nullptr ? Pictures{}
                             : Pictures{.images = known->images.side > 0,
-                                       .sizes = known->images.told_sizes,
+                                       .sizes = known->images.takes_size_ids,
                                        .side = known->images.side};
   }
   const std::filesystem::path here = trained_transformer(config);
-  return pictures_of(here.empty() ? scratch_network(loaded) : networks::open(here));
+  return picture_settings(here.empty() ? scratch_network(loaded) : networks::open(here));
 }
 
 config::Loaded with_image_keys(config::Loaded loaded, const Pictures& pictures) {
@@ -49,7 +49,7 @@ config::Loaded with_image_keys(config::Loaded loaded, const Pictures& pictures) 
     return loaded;
   }
   config::GenerateConfig& g = loaded.config.generate;
-  check(!loaded.gives("num_frames") || g.num_frames == 1,
+  check(!loaded.is_set("num_frames") || g.num_frames == 1,
         "[config] num_frames is {}, but this model makes images\n"
         "  set num_frames=1, or do not set it",
         g.num_frames);
@@ -60,13 +60,13 @@ config::Loaded with_image_keys(config::Loaded loaded, const Pictures& pictures) 
           frames, height, width);
   }
   g.num_frames = 1;
-  if (!loaded.gives("height") && !loaded.gives("width")) {
+  if (!loaded.is_set("height") && !loaded.is_set("width")) {
     g.height = pictures.side;
     g.width = pictures.side;
   }
-  check(loaded.gives("height") == loaded.gives("width"),
+  check(loaded.is_set("height") == loaded.is_set("width"),
         "[config] {} is given without {}\n  resolution=... sets both",
-        loaded.gives("height") ? "height" : "width", loaded.gives("height") ? "width" : "height");
+        loaded.is_set("height") ? "height" : "width", loaded.is_set("height") ? "width" : "height");
   return loaded;
 }
 

@@ -21,10 +21,10 @@ struct Pictures {
 weights::ImageDefaults image_defaults(const networks::Network& network);
 
 /// The image properties of a network.
-Pictures pictures_of(const networks::Network& network);
+Pictures picture_settings(const networks::Network& network);
 /// For the configuration's model, from its model_index.json or its network; it need not be
 /// downloaded.
-Pictures pictures_of(const config::Loaded& loaded);
+Pictures picture_settings(const config::Loaded& loaded);
 
 /// For an image model: the configuration with num_frames, height and width of an image unless they
 /// were given. Throws an Error if another num_frames was given.

@@ -50,7 +50,7 @@ void take_rank(const config::ModelConfig& model, const weights::Adapter& file,
 void check_start(const weights::Adapter& file, std::span<const nn::ParamSpec> specs,
                  TrainedAdapter& out) {
   const weights::Lora::Targets& targets = file.lora->targets(file.expert);
-  const std::vector<std::string> modules = weights::added_modules(specs);
+  const std::vector<std::string> modules = weights::adapter_module_names(specs);
   const std::set<std::string, std::less<>> trained(modules.begin(), modules.end());
   const auto missing = std::ranges::count_if(
       trained, [&](const std::string& module) { return !targets.contains(module); });
@@ -89,7 +89,7 @@ std::optional<TrainedAdapter> trained_adapter(const config::Config& config,
       .alpha = model.lora_alpha > 0 ? model.lora_alpha.value
                                     : static_cast<double>(model.lora_rank.value),
       .use_rslora = model.use_rslora,
-      .part = part_of_one(network),
+      .part = single_part(network),
       .expert = expert.which == config::TrainExpert::NONE ? "" : std::string(expert.name()),
       .base_model = model.pretrained_model_name_or_path,
       .dropout = model.lora_dropout,
@@ -121,7 +121,7 @@ std::optional<TrainedAdapter> trained_adapter(const config::Config& config,
   }
   if (expert.which != config::TrainExpert::NONE) {
     for (std::span<const weights::Adapter> files_of : {out.start, out.merged}) {
-      for (std::string& line : of_other_expert(files_of, expert.is_low_noise() ? 1 : 0)) {
+      for (std::string& line : other_expert_lines(files_of, expert.is_low_noise() ? 1 : 0)) {
         out.lines.push_back(std::move(line));
       }
     }

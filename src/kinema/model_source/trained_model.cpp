@@ -27,7 +27,7 @@ std::optional<sample::PipelineFolder> pipeline_index(const config::Config& confi
   if (folder.empty() || !fs::exists(folder / "model_index.json", ignored)) {
     return std::nullopt;
   }
-  return sample::read_pipeline_folder(folder, sample::PartsThere::SOME);
+  return sample::read_pipeline_folder(folder, sample::RequiredParts::SOME);
 }
 
 bool makes_videos(const config::RunConfig& run) {
@@ -37,13 +37,13 @@ bool makes_videos(const config::RunConfig& run) {
 std::string Expert::part() const { return is_low_noise() ? "transformer_2" : "transformer"; }
 std::string Expert::other_part() const { return is_low_noise() ? "transformer" : "transformer_2"; }
 
-std::string part_of_one(const networks::Network& network) {
+std::string single_part(const networks::Network& network) {
   const weights::Family* family = weights::family_of_config(network->config());
   return std::string(family == nullptr ? weights::Family().part : family->part);
 }
 
 std::string trained_part(const networks::Network& network, const Expert& expert) {
-  return expert.is_low_noise() ? expert.part() : part_of_one(network);
+  return expert.is_low_noise() ? expert.part() : single_part(network);
 }
 
 std::vector<Expert> Expert::each() const {

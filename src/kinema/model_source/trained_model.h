@@ -34,7 +34,7 @@ Expert trained_expert(const config::Config& config);
 /// `transformer_2` for low noise, `unet`.
 std::string trained_part(const networks::Network& network, const Expert& expert);
 /// The same for the only or first network, with the name of its family's pipelines.
-std::string part_of_one(const networks::Network& network);
+std::string single_part(const networks::Network& network);
 
 /// Throws an Error if a run of one expert makes videos and the other expert does not exist.
 void check_videos(const config::Config& config, const Expert& expert);

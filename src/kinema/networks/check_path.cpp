@@ -57,7 +57,7 @@ std::string check_t5(const weights::Checkpoint& files) {
 }
 
 std::string check_transformer(const weights::Checkpoint& checkpoint) {
-  const weights::Family& family = *weights::family_of(checkpoint);
+  const weights::Family& family = *weights::find_family(checkpoint);
   const Network network = open(checkpoint);
   const std::vector<nn::ParamSpec> specs = network->parameters({});
   weights::check_tensors(checkpoint, specs);

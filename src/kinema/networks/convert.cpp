@@ -91,7 +91,7 @@ void check_read_back(const Network& network, const weights::Checkpoint& source,
         target.string(), source.path(), reason,
         target.has_parent_path() ? target.parent_path().string() : "this folder");
   };
-  const Json beside = weights::config_beside(target, {}, weights::family_of(source)->names);
+  const Json beside = weights::adjacent_config(target, {}, weights::find_family(source)->names);
   Json read;
   try {
     read = (beside.is_object() ? from_config(beside) : from_shapes(source))->config();
@@ -133,9 +133,9 @@ void convert_transformer(const fs::path& source, const fs::path& target,
   check_is_network(checkpoint);
   const Network network = open(checkpoint);
   weights::check_tensors(checkpoint, network->parameters({}));
-  const bool is_wan = weights::family_of(checkpoint)->names == &weights::kWanNames;
+  const bool is_wan = weights::find_family(checkpoint)->names == &weights::kWanNames;
   check(is_wan || options.to != Format::GGUF, "[weights] only Wan is written as GGUF; {} is {}",
-        source.string(), weights::family_of(checkpoint)->name);
+        source.string(), weights::find_family(checkpoint)->name);
   check(options.to != Format::DIFFUSERS || !is_file(target),
         "[weights] {} is a file name, but diffusers needs a folder with a config.json",
         target.string());

@@ -96,7 +96,7 @@ HostArray Written::values(DType dtype) const {
 
 std::vector<Written> written(const weights::Checkpoint& checkpoint, Format format,
                              const Keys& as_codes) {
-  const weights::Family* family = weights::family_of(checkpoint);
+  const weights::Family* family = weights::find_family(checkpoint);
   std::vector<std::string_view> keys;
   for (const weights::Checkpoint::Entry& each : checkpoint.tensors()) {
     keys.push_back(each.key);

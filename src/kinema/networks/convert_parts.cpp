@@ -45,7 +45,7 @@ Part network_of(const fs::path& source) {
   const Network network = open(files);
   const std::vector<nn::ParamSpec> specs = network->parameters({.scan_layers = false});
   weights::check_tensors(files, specs);
-  return {.name = std::string(weights::family_of(files)->part),
+  return {.name = std::string(weights::find_family(files)->part),
           .files = std::move(files),
           .config = network->config(),
           .keys = keys_of(specs)};

@@ -41,13 +41,13 @@ Network open(const weights::Checkpoint& checkpoint) {
   weights::check_role(checkpoint.path(), {weights::Role::NETWORK});
   if (const io::Json& config = checkpoint.config();
       config.is_object() && !weights::is_original_config(config)) {
-    return maker_of(weights::family_of(checkpoint)).from_config(config);
+    return maker_of(weights::find_family(checkpoint)).from_config(config);
   }
   return from_shapes(checkpoint);
 }
 
 Network from_shapes(const weights::Checkpoint& checkpoint) {
-  return maker_of(weights::family_of(checkpoint)).from_shapes(checkpoint);
+  return maker_of(weights::find_family(checkpoint)).from_shapes(checkpoint);
 }
 
 Network from_config(const io::Json& config) {

@@ -85,7 +85,7 @@ void set_groups(PartPlan& plan, const DeviceGroups& line, int64_t heads,
   if (line.size() == 1) {
     return;
   }
-  if (options.whole_keys) {
+  if (options.replicated_keys) {
     plan.copies = line;
     return;
   }
@@ -139,11 +139,11 @@ Split split_of(const AttentionOptions& options, const FlashOptions& flash, int64
   set_groups(split.plan, line, (heads + beside - 1) / beside, options);
   split.batch = devices_along(axes, axes.batch);
   split.sequence = line.size();
-  split.keys = options.whole_keys ? 1 : line.size();
+  split.keys = options.replicated_keys ? 1 : line.size();
   split.heads = beside * split.plan.exchange.size();
   const Sharding q{{axes.batch, axes.sequence, axes.heads, {}}};
   const Sharding k{{axes.batch,
-                    options.whole_keys ? std::vector<std::string>{} : axes.sequence,
+                    options.replicated_keys ? std::vector<std::string>{} : axes.sequence,
                     axes.heads,
                     {}}};
   const Sharding lse{{axes.batch, axes.heads, axes.sequence}};
@@ -230,7 +230,7 @@ Tensor in_blocks(Tensor q, Tensor k, Tensor v, const AttentionOptions& options, 
 /// The kind that is computed for the requested one.
 AttentionKind kind_for(int64_t queries, int64_t keys, const AttentionOptions& options) {
   const bool is_short = std::min(queries, keys) < options.min_length;
-  const bool goes_round = options.kind == AttentionKind::RING && !options.whole_keys;
+  const bool goes_round = options.kind == AttentionKind::RING && !options.replicated_keys;
   return is_short && !goes_round ? AttentionKind::DOT_PRODUCT : options.kind;
 }
 

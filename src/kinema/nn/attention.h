@@ -47,7 +47,7 @@ struct AttentionOptions {
   AttentionAxes axes = {};
   /// Keys and values are short and not sharded along the sequence (text): every kind then computes
   /// FLASH.
-  bool whole_keys = false;
+  bool replicated_keys = false;
   kernels::FlashBlockSizes blocks = {};
   /// See FlashAttentionSettings.
   bool base2 = true;
@@ -68,7 +68,7 @@ struct AttentionOptions {
   /// quantized.
   std::optional<QuantizedProduct> quantized = {};
   /// For programs that are not differentiated: the norm and rotation of queries and keys are passed
-  /// to the target's kernels as one fused operation (normed_rotation in rope.h).
+  /// to the target's kernels as one fused operation (norm_and_rotate in rope.h).
   bool fused_rotation = false;
   bool operator==(const AttentionOptions&) const = default;
 };

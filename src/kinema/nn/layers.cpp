@@ -97,16 +97,15 @@ std::vector<Tensor> Bound::run(const Layers& layers, std::vector<Tensor> carry,
       here.push_back(squeeze(slice(all, Axis(0), i, 1), Axis(0)));
     }
     const Layer layer{.params = {binder_, layer_path(layers, i)}, .number = i, .given = here};
-    carry = options.looked_at ? step(layer, carry)
-                              : checkpoint(carry, options.remat, [&](std::span<const Tensor> x) {
-                                  return step(layer, x);
-                                });
+    carry = options.has_tap ? step(layer, carry)
+                            : checkpoint(carry, options.remat,
+                                         [&](std::span<const Tensor> x) { return step(layer, x); });
   }
   binder_.set_low_rank_dropout(low_rank_dropout_);
   return carry;
 }
 
-std::vector<Tensor> Bound::of_each(
+std::vector<Tensor> Bound::per_layer(
     const Layers& layers, Graph& graph,
     const std::function<std::vector<Tensor>(const Layer& layer)>& step) {
   const Stack weights = stack(layers);

@@ -36,7 +36,7 @@ class Bound {
   struct Options {
     RematPolicy remat = {};
     /// Layers that are not stacked run without remat, because values inside them are inspected.
-    bool looked_at = false;
+    bool has_tap = false;
   };
   /// carry -> carry, of the same shapes.
   using Step =
@@ -55,8 +55,8 @@ class Bound {
                           std::span<const Tensor> given, const Options& options, const Step& step);
 
   /// The results of `step` for each layer separately, with a leading axis of layers.
-  std::vector<Tensor> of_each(const Layers& layers, Graph& graph,
-                              const std::function<std::vector<Tensor>(const Layer& layer)>& step);
+  std::vector<Tensor> per_layer(const Layers& layers, Graph& graph,
+                                const std::function<std::vector<Tensor>(const Layer& layer)>& step);
 
  private:
   struct Stack {

@@ -78,7 +78,7 @@ Tensor Params::weight(std::string_view name, const Dims& dims, const std::vector
 }
 
 std::optional<Tensor> Params::stored_scale(int64_t out, const std::string& axis) const {
-  if (!source_->is_stored_narrow(prefix_)) {
+  if (!source_->is_stored_quantized(prefix_)) {
     return std::nullopt;
   }
   return weight(ParamSpec::kStoredScale.substr(1), {out}, {axis}, Init::ones());
@@ -108,8 +108,8 @@ std::optional<QuantizedProduct> SpecCollector::quantized(const std::string& key)
   return std::nullopt;
 }
 
-bool SpecCollector::is_stored_narrow(const std::string& key) const {
-  return is_codes(dtype_(key + ".weight"));
+bool SpecCollector::is_stored_quantized(const std::string& key) const {
+  return is_code_dtype(dtype_(key + ".weight"));
 }
 
 Binder::Binder(std::span<const ParamSpec> specs, std::span<const Tensor> tensors,

@@ -100,7 +100,7 @@ class Params {
     /// How the product at this key is quantized; empty: not at all.
     virtual std::optional<QuantizedProduct> quantized(const std::string& key) = 0;
     /// Whether the weight of the linear layer at this key is stored as codes.
-    virtual bool is_stored_narrow(const std::string& key) const = 0;
+    virtual bool is_stored_quantized(const std::string& key) const = 0;
   };
 
   /// `separator` joins the parts of a name: a dot in diffusers and torch, a slash in JAX programs.
@@ -150,7 +150,7 @@ class SpecCollector : public Params::Source {
                    const Init& init) override;
   int64_t low_rank(const std::string& key) const override;
   std::optional<QuantizedProduct> quantized(const std::string& key) override;
-  bool is_stored_narrow(const std::string& key) const override;
+  bool is_stored_quantized(const std::string& key) const override;
   std::vector<ParamSpec> take() { return std::move(specs_); }
   /// Keys that were requested with Params::quantized: all products of a network.
   const std::vector<std::string>& products() const { return products_; }
@@ -186,7 +186,7 @@ class Binder : public Params::Source {
   std::optional<QuantizedProduct> quantized(const std::string& key) override {
     return quantized_ ? quantized_(key) : std::nullopt;
   }
-  bool is_stored_narrow(const std::string& key) const override {
+  bool is_stored_quantized(const std::string& key) const override {
     return tensors_.contains(key + std::string(ParamSpec::kStoredScale));
   }
 

@@ -12,7 +12,7 @@
 namespace kinema::nn {
 
 /// True for the dtypes of codes: S8, F8E4M3FN, F8E5M2.
-inline bool is_codes(DType dtype) { return dtype == DType::S8 || is_f8(dtype); }
+inline bool is_code_dtype(DType dtype) { return dtype == DType::S8 || is_f8(dtype); }
 
 /// The magnitude of the largest code, for integers plus one half: 127.5 (S8), 448 (F8E4M3FN), 57344
 /// (F8E5M2). Throws an Error for another dtype.

@@ -21,10 +21,10 @@ Tensor lambda_returns(const Trajectory& x, double discount, double lambda) {
   check(length > 0, "[returns] a trajectory has {} states but must have 2", length + 1);
   const auto after_first = [&](Tensor all) { return slice(all, Axis(1), 1, length); };
   const Tensor live = (1.0 - after_first(x.terminal)) * discount;
-  const Tensor goes_on = (1.0 - after_first(x.last)) * lambda;
+  const Tensor continues = (1.0 - after_first(x.last)) * lambda;
   const Tensor value = after_first(x.value);
-  const Tensor step = after_first(x.reward) + (1.0 - goes_on) * live * value;
-  const Tensor factor = live * goes_on;
+  const Tensor step = after_first(x.reward) + (1.0 - continues) * live * value;
+  const Tensor factor = live * continues;
   const Tensor end = squeeze(slice(x.value, Axis(1), length, 1), Axis(1));
   const ScanResult returns =
       scan({end}, {other_axis_first(step), other_axis_first(factor)},

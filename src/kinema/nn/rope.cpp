@@ -89,8 +89,8 @@ Rope rope_3d(Graph& graph, std::array<int64_t, 3> grid, int64_t head_dim, int64_
   return rope(graph, grid, all, /*lead=*/0);
 }
 
-Rope rope_of_axes(Graph& graph, std::array<int64_t, 3> grid, std::array<int64_t, 3> widths,
-                  int64_t lead) {
+Rope rope_per_axis(Graph& graph, std::array<int64_t, 3> grid, std::array<int64_t, 3> widths,
+                   int64_t lead) {
   for (const int64_t width : widths) {
     check(width >= 0 && width % 2 == 0, "[rope] {} channels of an axis cannot be paired", width);
   }
@@ -110,7 +110,7 @@ Tensor rotate(Tensor x, const Rope& rope) {
   return x * table(rope.cos) + swapped * table(rope.sin);
 }
 
-Tensor normed_rotation(Tensor x, Tensor weight, double epsilon, int64_t heads, const Rope& rope) {
+Tensor norm_and_rotate(Tensor x, Tensor weight, double epsilon, int64_t heads, const Rope& rope) {
   return fused(
       "rms_norm_rotate", kernels::RmsNormRotateSettings{epsilon}, {x, weight, rope.cos, rope.sin},
       [&](std::span<const Tensor> in) -> std::vector<Tensor> {

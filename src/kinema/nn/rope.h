@@ -25,14 +25,14 @@ Rope rope_3d(Graph& graph, std::array<int64_t, 3> grid, int64_t head_dim, int64_
 
 /// The same with the given number of channels per axis (each even). `lead` tokens precede those of
 /// the grid and are not rotated: text, at position 0 along every axis (Flux).
-Rope rope_of_axes(Graph& graph, std::array<int64_t, 3> grid, std::array<int64_t, 3> widths,
-                  int64_t lead = 0);
+Rope rope_per_axis(Graph& graph, std::array<int64_t, 3> grid, std::array<int64_t, 3> widths,
+                   int64_t lead = 0);
 
 /// x [b, s, n, d] rotated, computed and returned in f32 (f64 for f64).
 Tensor rotate(Tensor x, const Rope& rope);
 
 /// The RMS norm of x [b, s, n d] with `weight` f32 [n d], rotated, in x's dtype [b, s, n, d]: one
 /// `fused("rms_norm_rotate")`. A backward pass would compute both again.
-Tensor normed_rotation(Tensor x, Tensor weight, double epsilon, int64_t heads, const Rope& rope);
+Tensor norm_and_rotate(Tensor x, Tensor weight, double epsilon, int64_t heads, const Rope& rope);
 
 }  // namespace kinema::nn

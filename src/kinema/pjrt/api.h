@@ -36,7 +36,7 @@ Args call(const PJRT_Api& api, const char* name, size_t offset, size_t args_size
 
 /// Runs `f` and ignores exceptions, for destructors.
 template <typename F>
-void quietly(F&& f) noexcept {
+void ignoring_errors(F&& f) noexcept {
   try {
     f();
   } catch (const std::exception&) {

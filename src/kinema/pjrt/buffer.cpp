@@ -28,7 +28,7 @@ Buffer::~Buffer() { destroy(); }
 
 void Buffer::destroy() noexcept {
   if (buffer_ == nullptr) return;
-  quietly([&] { KINEMA_PJRT(*client_->api, Buffer_Destroy, .buffer = buffer_); });
+  ignoring_errors([&] { KINEMA_PJRT(*client_->api, Buffer_Destroy, .buffer = buffer_); });
   buffer_ = nullptr;
 }
 

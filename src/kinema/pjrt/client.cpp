@@ -10,8 +10,8 @@
 #include "kinema/pjrt/api.h"
 #include "kinema/pjrt/client_handle.h"
 #include "kinema/pjrt/element_type.h"
-#include "kinema/pjrt/executable_across.h"
 #include "kinema/pjrt/host_layout.h"
+#include "kinema/pjrt/multi_process_executable.h"
 #include "kinema/pjrt/named_values.h"
 #include "kinema/pjrt/transfers.h"
 
@@ -27,7 +27,7 @@ Buffer start_upload(const std::shared_ptr<const ClientHandle>& handle,
         bytes.size());
   begin_transfer(Direction::TO_DEVICE, shape);
   std::optional<ByteTiles> tiles;
-  if (lies_in_byte_tiles(*handle, shape, memory)) {
+  if (has_byte_tiles(*handle, shape, memory)) {
     tiles.emplace(shape);
   }
   const auto reply = KINEMA_PJRT(
@@ -52,7 +52,7 @@ Client::Client(const Plugin& plugin, const NamedValues& options, const Processes
   std::unique_ptr<KeyValueCalls> calls;
   if (key_values) {
     calls = std::make_unique<KeyValueCalls>(std::move(key_values));
-    calls->give_to(create);
+    calls->add_to(create);
   }
   const auto created = call<&PJRT_Api::PJRT_Client_Create>(
       api, "PJRT_Client_Create", offsetof(PJRT_Api, PJRT_Client_Create),
@@ -152,7 +152,7 @@ int64_t Client::process_count() const {
   return std::ssize(all);
 }
 
-bool Client::is_across(const CompileOptions& options) const {
+bool Client::is_multi_process(const CompileOptions& options) const {
   const auto is_other = [&](int64_t id) {
     return std::ranges::find(addressable_, id, &Device::id) == addressable_.end();
   };
@@ -162,7 +162,7 @@ bool Client::is_across(const CompileOptions& options) const {
 }
 
 Executable Client::compile(std::string_view program, const CompileOptions& options) const {
-  if (is_across(options)) {
+  if (is_multi_process(options)) {
     return device_partition_.across->compile(*this, program, options);
   }
   CompileOptions own = options;
@@ -195,19 +195,21 @@ Executable Client::compile(std::string_view program, std::string_view format,
 }
 
 Executable Client::load(std::string_view serialized) const {
-  if (device_partition_.across && device_partition_.count == 1 && unpack_across(serialized)) {
-    std::optional<Executable> loaded = load_across(std::string(serialized));
+  if (device_partition_.across && device_partition_.count == 1 &&
+      unpack_multi_process(serialized)) {
+    std::optional<Executable> loaded = load_multi_process(std::string(serialized));
     check(loaded.has_value(), "[pjrt] the plugin does not take a program that was kept");
     return *std::move(loaded);
   }
-  return load_own(serialized);
+  return load_local(serialized);
 }
 
-std::optional<Executable> Client::load_across(const std::optional<std::string>& serialized) const {
+std::optional<Executable> Client::load_multi_process(
+    const std::optional<std::string>& serialized) const {
   return device_partition_.across->load(*this, serialized);
 }
 
-Executable Client::load_own(std::string_view serialized) const {
+Executable Client::load_local(std::string_view serialized) const {
   const auto reply = KINEMA_PJRT(
       *handle_->api, Executable_DeserializeAndLoad, .client = handle_->client,
       .serialized_executable = serialized.data(), .serialized_executable_size = serialized.size());

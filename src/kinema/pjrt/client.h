@@ -21,9 +21,9 @@ class Client;
 
 /// Compiles programs over devices of several processes, if the plugin does not support them. All
 /// processes call it in the same order.
-class AcrossProcesses {
+class MultiProcessCompiler {
  public:
-  virtual ~AcrossProcesses() = default;
+  virtual ~MultiProcessCompiler() = default;
   /// As Client::compile.
   virtual Executable compile(const Client& client, std::string_view program,
                              const CompileOptions& options) = 0;
@@ -37,7 +37,7 @@ class AcrossProcesses {
 struct Processes {
   int64_t index = 0;
   int64_t count = 1;
-  std::shared_ptr<AcrossProcesses> across = {};
+  std::shared_ptr<MultiProcessCompiler> across = {};
 };
 
 /// The opened devices of one plugin. Buffers and executables may outlive it: they keep the
@@ -86,21 +86,21 @@ class Client {
   /// Compiles StableHLO text (or MLIR bytecode). Throws an Error with the compiler's message.
   Executable compile(std::string_view program, const CompileOptions& options = {}) const;
   /// True for a program that is compiled by `device_partition.across`.
-  bool is_across(const CompileOptions& options) const;
+  bool is_multi_process(const CompileOptions& options) const;
   /// Compiles for all devices as if they belonged to this process.
   Executable compile_for_all(std::string_view program, const CompileOptions& options) const {
     return compile(program, "mlir", options);
   }
   /// As `load`, for the plugin's own bytes.
-  Executable load_own(std::string_view serialized) const;
+  Executable load_local(std::string_view serialized) const;
   /// Compiles an optimized HLO module for `options.device_ids`, one partition each.
   Executable compile_partitioned(std::string_view hlo, CompileOptions options) const;
   /// Loads the result of Compiled::serialize with the same plugin build, for a program of this
   /// process only.
   Executable load(std::string_view serialized) const;
-  /// The same for a program that is_across. Collective: returns nothing unless each process can
-  /// load its bytes.
-  std::optional<Executable> load_across(const std::optional<std::string>& serialized) const;
+  /// The same for a program that is_multi_process. Collective: returns nothing unless each process
+  /// can load its bytes.
+  std::optional<Executable> load_multi_process(const std::optional<std::string>& serialized) const;
 
   std::shared_ptr<const ClientHandle> handle() const { return handle_; }
 

@@ -24,7 +24,7 @@ struct ClientHandle {
   ClientHandle(const ClientHandle&) = delete;
   ClientHandle& operator=(const ClientHandle&) = delete;
   ~ClientHandle() {
-    quietly([&] { KINEMA_PJRT(*api, Client_Destroy, .client = client); });
+    ignoring_errors([&] { KINEMA_PJRT(*api, Client_Destroy, .client = client); });
   }
 };
 

@@ -15,11 +15,11 @@ struct Continuation {
 
 void continue_with(PJRT_Error* error, void* user_arg) {
   const std::unique_ptr<Continuation> given(static_cast<Continuation*>(user_arg));
-  quietly([&] { given->then(error == nullptr ? "" : take_message(*given->api, error)); });
+  ignoring_errors([&] { given->then(error == nullptr ? "" : take_message(*given->api, error)); });
 }
 
 void destroy(const PJRT_Api* api, PJRT_Event* event) noexcept {
-  if (event != nullptr) quietly([&] { KINEMA_PJRT(*api, Event_Destroy, .event = event); });
+  if (event != nullptr) ignoring_errors([&] { KINEMA_PJRT(*api, Event_Destroy, .event = event); });
 }
 
 }  // namespace
@@ -48,7 +48,7 @@ bool Event::is_ready() const {
 
 void Event::on_ready(std::function<void(const std::string&)> then) const {
   if (event_ == nullptr) {
-    quietly([&] { then(""); });
+    ignoring_errors([&] { then(""); });
     return;
   }
   auto continuation = std::make_unique<Continuation>(Continuation{api_, std::move(then)});

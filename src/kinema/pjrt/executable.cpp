@@ -7,7 +7,7 @@
 #include "kinema/pjrt/compiled_hlo.h"
 #include "kinema/pjrt/device.h"
 #include "kinema/pjrt/element_type.h"
-#include "kinema/pjrt/executable_across.h"
+#include "kinema/pjrt/multi_process_executable.h"
 
 namespace kinema::pjrt {
 namespace {
@@ -32,7 +32,7 @@ Compiled& Compiled::operator=(Compiled&& other) noexcept {
 
 Compiled::~Compiled() {
   if (executable_ == nullptr) return;
-  quietly([&] { KINEMA_PJRT(*api_, Executable_Destroy, .executable = executable_); });
+  ignoring_errors([&] { KINEMA_PJRT(*api_, Executable_Destroy, .executable = executable_); });
 }
 
 std::string Compiled::name() const {
@@ -150,7 +150,8 @@ Executable::~Executable() { destroy(); }
 
 void Executable::destroy() noexcept {
   if (loaded_ == nullptr) return;
-  quietly([&] { KINEMA_PJRT(*client_->api, LoadedExecutable_Destroy, .executable = loaded_); });
+  ignoring_errors(
+      [&] { KINEMA_PJRT(*client_->api, LoadedExecutable_Destroy, .executable = loaded_); });
   loaded_ = nullptr;
 }
 
@@ -159,7 +160,8 @@ OptimizedProgram Executable::optimized() const {
 }
 
 std::string Executable::serialize() const {
-  return across_ ? pack_across(across_->program(), Compiled::serialize()) : Compiled::serialize();
+  return across_ ? pack_multi_process(across_->program(), Compiled::serialize())
+                 : Compiled::serialize();
 }
 
 std::vector<int64_t> Executable::device_ids() const {

@@ -72,7 +72,7 @@ class Compiled {
   PJRT_Executable* executable_;
 };
 
-/// A program whose collectives are calls, compiled by AcrossProcesses.
+/// A program whose collectives are calls, compiled by MultiProcessCompiler.
 struct PartitionedProgram {
   OptimizedProgram optimized;       ///< before its collectives became calls
   std::vector<int64_t> device_ids;  ///< by partition
@@ -80,9 +80,9 @@ struct PartitionedProgram {
 };
 
 /// Callbacks around the runs of such a program.
-class RunAcross {
+class MultiProcessRun {
  public:
-  virtual ~RunAcross() = default;
+  virtual ~MultiProcessRun() = default;
   virtual const PartitionedProgram& program() const = 0;
   /// Before each run: waits for the previous run, because the calls of two runs would be matched
   /// with each other.
@@ -105,7 +105,9 @@ class Executable : public Compiled {
   Executable& operator=(Executable&& other) noexcept;
   ~Executable() override;
 
-  void set_across(std::shared_ptr<RunAcross> across) { across_ = std::move(across); }
+  void set_multi_process_run(std::shared_ptr<MultiProcessRun> across) {
+    across_ = std::move(across);
+  }
   OptimizedProgram optimized() const override;
   std::string serialize() const override;
 
@@ -127,7 +129,7 @@ class Executable : public Compiled {
 
   std::shared_ptr<const ClientHandle> client_;  // shared as in Buffer
   PJRT_LoadedExecutable* loaded_;
-  std::shared_ptr<RunAcross> across_;  // null: the plugin does the collectives
+  std::shared_ptr<MultiProcessRun> across_;  // null: the plugin does the collectives
   int64_t outputs_ = 0;
 };
 

@@ -13,7 +13,7 @@ constexpr std::array<size_t, 2> kTileRanks{2, 2};
 
 }  // namespace
 
-bool lies_in_byte_tiles(const ClientHandle& client, const Shape& shape, MemoryKind memory) {
+bool has_byte_tiles(const ClientHandle& client, const Shape& shape, MemoryKind memory) {
   if (memory == MemoryKind::DEVICE || byte_size(shape.dtype) != 1 || shape.rank() < 2) {
     return false;
   }

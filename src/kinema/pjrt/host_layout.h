@@ -12,7 +12,7 @@
 namespace kinema::pjrt {
 
 /// True if an array in this memory has the layout of ByteTiles.
-bool lies_in_byte_tiles(const ClientHandle& client, const Shape& shape, MemoryKind memory);
+bool has_byte_tiles(const ClientHandle& client, const Shape& shape, MemoryKind memory);
 
 /// The layout of an array in host memory that a TPU slices, as in the program's text (graph/emit.h,
 /// kTpuByteTiles). Not movable, because PJRT gets pointers into it.

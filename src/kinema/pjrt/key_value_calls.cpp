@@ -31,7 +31,7 @@ void hand_out(Args& args, const std::string& value) {
 
 }  // namespace
 
-void KeyValueCalls::give_to(PJRT_Client_Create_Args& args) {
+void KeyValueCalls::add_to(PJRT_Client_Create_Args& args) {
   args.kv_put_callback = put;
   args.kv_get_callback = get;
   args.kv_try_get_callback = try_get;

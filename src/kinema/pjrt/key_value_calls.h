@@ -16,7 +16,7 @@ class KeyValueCalls {
   KeyValueCalls& operator=(const KeyValueCalls&) = delete;
 
   /// A client created with these arguments calls this object.
-  void give_to(PJRT_Client_Create_Args& args);
+  void add_to(PJRT_Client_Create_Args& args);
 
  private:
   static PJRT_Error* put(PJRT_KeyValuePutCallback_Args* args);

@@ -101,7 +101,7 @@ constexpr char kOptions[] = {5 << 3, 1, 2 << 3, 1, 3 << 3, 1, 7 << 3, 1};
 
 }  // namespace
 
-bool Profiler::is_offered(const Plugin& plugin) { return api_of(plugin) != nullptr; }
+bool Profiler::is_available(const Plugin& plugin) { return api_of(plugin) != nullptr; }
 
 Profiler::Profiler(const Plugin& plugin) : api_(api_of(plugin)) {
   check(api_ != nullptr, "[pjrt] {} has no profiler", plugin.path());
@@ -122,7 +122,7 @@ Profiler::Profiler(const Plugin& plugin) : api_(api_of(plugin)) {
     call(api, "start", api.start, start);
   } catch (...) {
     SessionArgs destroy{.struct_size = sizeof(SessionArgs), .profiler = session_};
-    quietly([&] { call(api, "destroy", api.destroy, destroy); });
+    ignoring_errors([&] { call(api, "destroy", api.destroy, destroy); });
     throw;
   }
   is_running_ = true;
@@ -132,9 +132,9 @@ Profiler::~Profiler() {
   const Api& api = table(api_);
   SessionArgs args{.struct_size = sizeof(SessionArgs), .profiler = session_};
   if (is_running_) {
-    quietly([&] { call(api, "stop", api.stop, args); });
+    ignoring_errors([&] { call(api, "stop", api.stop, args); });
   }
-  quietly([&] { call(api, "destroy", api.destroy, args); });
+  ignoring_errors([&] { call(api, "destroy", api.destroy, args); });
 }
 
 std::string Profiler::stop() {

@@ -10,7 +10,7 @@ namespace kinema::pjrt {
 class Profiler {
  public:
   /// True if the plugin has one (the CPU plugin has not).
-  static bool is_offered(const Plugin& plugin);
+  static bool is_available(const Plugin& plugin);
 
   /// Starts recording. Throws an Error if the plugin has no profiler, has one with an unknown
   /// layout, or fails.

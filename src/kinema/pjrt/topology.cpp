@@ -28,7 +28,8 @@ Topology& Topology::operator=(Topology&& other) noexcept {
 
 Topology::~Topology() {
   if (topology_ == nullptr) return;
-  quietly([&] { KINEMA_PJRT(plugin_->api(), TopologyDescription_Destroy, .topology = topology_); });
+  ignoring_errors(
+      [&] { KINEMA_PJRT(plugin_->api(), TopologyDescription_Destroy, .topology = topology_); });
 }
 
 std::string Topology::platform_name() const {

@@ -21,7 +21,7 @@ struct Upload::Transfer {
   Transfer(const Transfer&) = delete;
   Transfer& operator=(const Transfer&) = delete;
   ~Transfer() {
-    quietly([&] {
+    ignoring_errors([&] {
       KINEMA_PJRT(*handle->api, AsyncHostToDeviceTransferManager_Destroy,
                   .transfer_manager = manager);
     });
@@ -46,7 +46,7 @@ PJRT_AsyncHostToDeviceTransferManager* create(const ClientHandle& handle, const 
                       .element_type = to_pjrt(shape.dtype)};
   ByteTiles tiles(shape);
   PJRT_Buffer_MemoryLayout* layout = tiles.layout();
-  const bool tiled = lies_in_byte_tiles(handle, shape, memory);
+  const bool tiled = has_byte_tiles(handle, shape, memory);
   return KINEMA_PJRT(*handle.api, Client_CreateBuffersForAsyncHostToDevice, .client = handle.client,
                      .shape_specs = &spec, .num_shape_specs = 1,
                      .device_layouts = tiled ? &layout : nullptr,

@@ -109,12 +109,12 @@ void throw_failure(const Target& target, const pjrt::CompileOptions& options,
         "  compile_memory_gib=N allows more; fewer devices or scan_layers=true take less");
   const std::string& said = error.empty() ? log : error;
   if (has(said, "libtpu_lockfile") || has(said, "already in use by")) {
-    throw NotAsked(
+    throw NotRequested(
         "[plan] another process holds libtpu's lock file /tmp/libtpu_lockfile\n"
         "  wait until it ends; when none is running, remove the file");
   }
   if (has(said, "No PTX compilation provider") || has(said, "libdevice not found")) {
-    throw NotAsked(fmt::format(
+    throw NotRequested(fmt::format(
         "[plan] the compiler of {} lacks a library: {}\n"
         "  kinema doctor --install cuda installs them; kinema doctor lists which are present",
         target.name, has(said, "libdevice") ? "libdevice.10.bc" : "nvJitLink or ptxas"));
@@ -131,7 +131,7 @@ void throw_failure(const Target& target, const pjrt::CompileOptions& options,
   }
   constexpr int kNotStarted = 127;  // child_process.cpp
   if (status.exit_code == kNotStarted && said.empty()) {
-    throw NotAsked(
+    throw NotRequested(
         "[plan] the process for the compiler does not start: its program is not there or may not "
         "be run\n  kinema's own program does that; in a program of one's own JobOptions::program "
         "names it");

@@ -25,13 +25,14 @@ class OutOfMemory : public Error {
 
 /// The compiler could not be used: another process uses it, or a part is missing. The program may
 /// be correct.
-class NotAsked : public Error {
+class NotRequested : public Error {
  public:
   using Error::Error;
 };
 
-/// Throws the error of a compiling child that did not finish: an OutOfMemory, a NotAsked or another
-/// Error of at most three lines. `error` is the child's message, `log` the compiler's output.
+/// Throws the error of a compiling child that did not finish: an OutOfMemory, a NotRequested or
+/// another Error of at most three lines. `error` is the child's message, `log` the compiler's
+/// output.
 [[noreturn]] void throw_failure(const Target& target, const pjrt::CompileOptions& options,
                                 const ChildStatus& status, const std::string& error,
                                 const std::string& log);

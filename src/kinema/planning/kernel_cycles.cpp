@@ -36,7 +36,7 @@ constexpr int64_t kHeads = 2;
 
 class Measure {
  public:
-  Measure(const kernels::TileTrial& trial, const KernelCompiler& compiler)
+  Measure(const kernels::TileCandidate& trial, const KernelCompiler& compiler)
       : trial_(trial), compiler_(compiler) {}
 
   /// For `kHeads` tiles of heads.
@@ -59,13 +59,13 @@ class Measure {
   double seconds = 0;
 
  private:
-  const kernels::TileTrial& trial_;
+  const kernels::TileCandidate& trial_;
   const KernelCompiler& compiler_;
 };
 
 }  // namespace
 
-KernelCycles kernel_cycles(const kernels::TileTrial& trial, const KernelCompiler& compiler) {
+KernelCycles kernel_cycles(const kernels::TileCandidate& trial, const KernelCompiler& compiler) {
   constexpr int64_t kFew = 2;
   constexpr int64_t kMore = 5;
   const int64_t outer = trial.outer();

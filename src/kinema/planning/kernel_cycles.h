@@ -4,7 +4,7 @@
 #include <stop_token>
 #include <string>
 
-#include "kinema/kernels/tpu/tile_trials.h"
+#include "kinema/kernels/tpu/tile_candidates.h"
 #include "kinema/planning/target.h"
 
 namespace kinema::planning {
@@ -27,6 +27,6 @@ struct KernelCycles {
 /// TPU only. Compiles the kernel alone, twice with few blocks, and extrapolates, because cycles are
 /// linear in the number of blocks. Throws an Error if the compiler rejects the kernel, or does not
 /// report cycles.
-KernelCycles kernel_cycles(const kernels::TileTrial& trial, const KernelCompiler& compiler);
+KernelCycles kernel_cycles(const kernels::TileCandidate& trial, const KernelCompiler& compiler);
 
 }  // namespace kinema::planning

@@ -76,12 +76,12 @@ void add_memory(const Report& report, Lines& lines) {
   lines.add("output", "{}, {} of it in donated arguments", bytes_text(bytes(m.outputs)),
             bytes_text(bytes(m.aliased)));
   lines.add("program", "{}", bytes_text(bytes(m.code)));
-  if (report.waiting_bytes > 0) {
-    lines.add("idle expert", "{}", bytes_text(bytes(report.waiting_bytes)));
+  if (report.offloaded_bytes > 0) {
+    lines.add("idle expert", "{}", bytes_text(bytes(report.offloaded_bytes)));
   }
-  if (report.waiting_host_bytes > 0) {
+  if (report.offloaded_host_bytes > 0) {
     lines.add("idle expert", "{} of the host's memory, for all devices",
-              bytes_text(bytes(report.waiting_host_bytes)));
+              bytes_text(bytes(report.offloaded_host_bytes)));
   }
   if (report.host_bytes() > 0) {
     lines.add("host memory", "{}", bytes_text(bytes(report.host_bytes())));
@@ -213,8 +213,8 @@ io::Json memory_json(const Report& report) {
       .set("donated", m.aliased)
       .set("program", m.code)
       .set("host", report.host_bytes())
-      .set("idle_expert", report.waiting_bytes)
-      .set("idle_expert_host", report.waiting_host_bytes)
+      .set("idle_expert", report.offloaded_bytes)
+      .set("idle_expert_host", report.offloaded_host_bytes)
       .set("total", report.total())
       .set("limit", report.limit());
 }

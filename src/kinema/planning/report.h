@@ -57,8 +57,8 @@ struct Report {
   double build_seconds = 0;  // graph and text
   int64_t text_bytes = 0;
   /// Memory of the idle expert: bytes per device, and of host memory.
-  int64_t waiting_bytes = 0;
-  int64_t waiting_host_bytes = 0;
+  int64_t offloaded_bytes = 0;
+  int64_t offloaded_host_bytes = 0;
   int64_t peak_rss = 0;  // of the planning process
   std::string saved;     // path of the compiled program
   pjrt::CompileOptions options;
@@ -72,7 +72,7 @@ struct Report {
   std::vector<std::string> untried;
 
   /// Bytes of device memory of a run.
-  int64_t total() const { return compiled.memory.total() + waiting_bytes; }
+  int64_t total() const { return compiled.memory.total() + offloaded_bytes; }
   /// The limit of these bytes; 0 if unknown.
   int64_t limit() const;
   bool fits() const { return refused.empty() && (limit() == 0 || total() <= limit()); }

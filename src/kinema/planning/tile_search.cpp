@@ -17,7 +17,7 @@ namespace {
 using kernels::AttentionCall;
 using kernels::FlashBlockSizes;
 using kernels::FlashPass;
-using kernels::TileTrial;
+using kernels::TileCandidate;
 
 /// Two FLOPs per multiply-add of the products, for unpadded lengths.
 double flops(const AttentionCall& call, FlashPass pass) {
@@ -29,34 +29,34 @@ double flops(const AttentionCall& call, FlashPass pass) {
          static_cast<double>(call.keys()) * static_cast<double>(call.width());
 }
 
-bool faster(const TriedTiles& a, const TriedTiles& b) {
+bool faster(const TileTiming& a, const TileTiming& b) {
   if (a.refused.empty() != b.refused.empty()) {
     return a.refused.empty();
   }
   return a.seconds < b.seconds;
 }
 
-bool same_tiles(const TileTrial& a, const TileTrial& b) {
+bool same_tiles(const TileCandidate& a, const TileCandidate& b) {
   return a.work.block_q == b.work.block_q && a.work.block_kv == b.work.block_kv &&
          a.work.block_kv_compute == b.work.block_kv_compute &&
          a.work.heads_per_tile == b.work.heads_per_tile;
 }
 
 TileTable search(const AttentionCall& call, FlashPass pass, std::string_view chip, bool all,
-                 const TryTiles& try_one) {
+                 const TimeTiles& try_one) {
   TileTable table{.call = call, .pass = pass};
   AttentionCall from = call;
   bool better = true;
   while (better) {
     better = false;
-    for (TileTrial& trial : kernels::tile_trials(from, pass, chip, all)) {
+    for (TileCandidate& trial : kernels::tile_candidates(from, pass, chip, all)) {
       if (std::ranges::none_of(
-              table.tried, [&](const TriedTiles& each) { return same_tiles(each.trial, trial); })) {
+              table.tried, [&](const TileTiming& each) { return same_tiles(each.trial, trial); })) {
         table.tried.push_back(try_one(call, std::move(trial)));
       }
     }
     std::ranges::stable_sort(table.tried, faster);
-    const TriedTiles& best = table.tried.front();
+    const TileTiming& best = table.tried.front();
     if (!all && best.refused.empty() && !(best.trial.sizes == from.blocks)) {
       from.blocks = best.trial.sizes;
       better = true;
@@ -79,8 +79,9 @@ const AttentionCall* largest(std::span<const AttentionCall> calls, bool backward
 
 }  // namespace
 
-TriedTiles try_tiles(const AttentionCall& call, TileTrial trial, const KernelCompiler& compiler) {
-  TriedTiles out{.trial = std::move(trial)};
+TileTiming time_tiles(const AttentionCall& call, TileCandidate trial,
+                      const KernelCompiler& compiler) {
+  TileTiming out{.trial = std::move(trial)};
   try {
     const Chip& chip = compiler.target.chip;
     const KernelCycles cycles = kernel_cycles(out.trial, compiler);
@@ -97,11 +98,11 @@ TriedTiles try_tiles(const AttentionCall& call, TileTrial trial, const KernelCom
 }
 
 std::vector<TileTable> search_tiles(std::span<const AttentionCall> calls, std::string_view chip,
-                                    bool all, const TryTiles& try_one) {
+                                    bool all, const TimeTiles& try_one) {
   std::vector<TileTable> out;
   for (const bool backward : {false, true}) {
     if (const AttentionCall* call = largest(calls, backward)) {
-      for (const FlashPass pass : kernels::passes_of(*call)) {
+      for (const FlashPass pass : kernels::flash_passes(*call)) {
         out.push_back(search(*call, pass, chip, all, try_one));
       }
     }
@@ -111,15 +112,15 @@ std::vector<TileTable> search_tiles(std::span<const AttentionCall> calls, std::s
 
 std::vector<TileTable> search_tiles(std::span<const AttentionCall> calls,
                                     const KernelCompiler& compiler, bool all,
-                                    const std::function<void(const TriedTiles&)>& done) {
+                                    const std::function<void(const TileTiming&)>& done) {
   const Chip& chip = compiler.target.chip;
   check(chip.family == Family::TPU, "[plan] tile search needs a TPU target, not {}",
         compiler.target.name);
   check(
       chip.name != "v4",
       "[plan] the compiler reports no kernel cycles for v4: search on v5p, which has equal cores");
-  return search_tiles(calls, chip.kind, all, [&](const AttentionCall& call, TileTrial trial) {
-    TriedTiles tried = try_tiles(call, std::move(trial), compiler);
+  return search_tiles(calls, chip.kind, all, [&](const AttentionCall& call, TileCandidate trial) {
+    TileTiming tried = time_tiles(call, std::move(trial), compiler);
     if (done) {
       done(tried);
     }
@@ -166,7 +167,7 @@ std::string to_text(std::span<const TileTable> tables) {
                    call.keys(), to_string(call.q.dtype));
     fmt::format_to(std::back_inserter(out), "  {:>8} {:>8} {:>10}   {:>9}  {:>7}  {:>9}\n",
                    "block_q", "block_kv", "at a time", "ms", "of peak", "compile s");
-    for (const TriedTiles& each : table.tried) {
+    for (const TileTiming& each : table.tried) {
       const kernels::FlashWork& work = each.trial.work;
       fmt::format_to(std::back_inserter(out), "  {:>8} {:>8} {:>10}   ", work.block_q,
                      work.block_kv, work.block_kv_compute);
@@ -186,7 +187,7 @@ io::Json to_json(std::span<const TileTable> tables) {
   io::Json list = io::Json::array({});
   for (const TileTable& table : tables) {
     io::Json rows = io::Json::array({});
-    for (const TriedTiles& each : table.tried) {
+    for (const TileTiming& each : table.tried) {
       rows.append(io::Json::object()
                       .set("block_q", each.trial.work.block_q)
                       .set("block_kv", each.trial.work.block_kv)

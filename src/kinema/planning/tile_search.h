@@ -13,8 +13,8 @@
 namespace kinema::planning {
 
 /// A choice of tiles with its result.
-struct TriedTiles {
-  kernels::TileTrial trial;
+struct TileTiming {
+  kernels::TileCandidate trial;
   double seconds = 0;     // of the call, at the chip's clock; 0: rejected
   double peak_share = 0;  // fraction of the chip's published peak
   double compile_seconds = 0;
@@ -25,27 +25,27 @@ struct TriedTiles {
 struct TileTable {
   kernels::AttentionCall call;
   kernels::FlashPass pass;
-  std::vector<TriedTiles> tried;
+  std::vector<TileTiming> tried;
 };
 
 /// Measures one choice of tiles for a kernel of the call.
-TriedTiles try_tiles(const kernels::AttentionCall& call, kernels::TileTrial trial,
-                     const KernelCompiler& compiler);
+TileTiming time_tiles(const kernels::AttentionCall& call, kernels::TileCandidate trial,
+                      const KernelCompiler& compiler);
 
 /// Measures one choice; returns seconds, or the reason of a rejection.
-using TryTiles = std::function<TriedTiles(const kernels::AttentionCall&, kernels::TileTrial)>;
+using TimeTiles = std::function<TileTiming(const kernels::AttentionCall&, kernels::TileCandidate)>;
 
 /// Searches the fastest tiles for the kernels of the largest calls, forward and backward, on a chip
 /// with the plugin's or vendor's name. `all`: every combination of the usual sizes; else it moves
 /// from the current ones to their neighbours until none is faster.
 std::vector<TileTable> search_tiles(std::span<const kernels::AttentionCall> calls,
-                                    std::string_view chip, bool all, const TryTiles& try_one);
+                                    std::string_view chip, bool all, const TimeTiles& try_one);
 
 /// The same by static cycles, for a TPU that is not installed; `done` is called after each choice.
 /// Throws an Error for a chip whose compiler does not report cycles.
 std::vector<TileTable> search_tiles(std::span<const kernels::AttentionCall> calls,
                                     const KernelCompiler& compiler, bool all,
-                                    const std::function<void(const TriedTiles&)>& done = {});
+                                    const std::function<void(const TileTiming&)>& done = {});
 
 /// The best sizes of each kernel, combined.
 kernels::FlashBlockSizes best_sizes(std::span<const TileTable> tables);

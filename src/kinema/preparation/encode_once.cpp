@@ -107,7 +107,7 @@ std::vector<int64_t> EncodedClips::missing(const EncodeHooks& hooks) const {
         continue;
       }
       const TensorStore::Found found = latents_.find(key(clip, format, flipped));
-      all = all && found.is_whole();
+      all = all && found.is_valid();
       if (!found.damage.empty() && hooks.on_damage) {
         hooks.on_damage(found.damage);
       }
@@ -119,7 +119,7 @@ std::vector<int64_t> EncodedClips::missing(const EncodeHooks& hooks) const {
   return out;
 }
 
-void EncodedClips::cannot_be_used(int64_t clip, const std::string& why, const EncodeHooks& hooks) {
+void EncodedClips::skip_clip(int64_t clip, const std::string& why, const EncodeHooks& hooks) {
   check(options_.bad_clip == data::BadClip::Skip, "{}", why);
   contents_[static_cast<size_t>(clip)].problem = why;
   if (hooks.on_skip) {
@@ -127,8 +127,8 @@ void EncodedClips::cannot_be_used(int64_t clip, const std::string& why, const En
   }
 }
 
-EncodedNow EncodedClips::encode(const EncodeWith& with, const EncodeHooks& hooks) {
-  EncodedNow out;
+EncodeCounts EncodedClips::encode(const ClipEncodeFunctions& with, const EncodeHooks& hooks) {
+  EncodeCounts out;
   out.clips = size();
   for (int64_t clip = 0; clip < size(); ++clip) {
     if (!content(clip).problem.empty() && !content(clip).named && hooks.on_skip) {
@@ -146,15 +146,15 @@ EncodedNow EncodedClips::encode(const EncodeWith& with, const EncodeHooks& hooks
   return out;
 }
 
-void EncodedClips::encode_captions(const EncodeWith& with, const EncodeHooks& hooks,
-                                   EncodedNow& out) const {
+void EncodedClips::encode_captions(const ClipEncodeFunctions& with, const EncodeHooks& hooks,
+                                   EncodeCounts& out) const {
   std::set<std::string> captions;
   for (int64_t clip = 0; clip < size(); ++clip) {
     if (!content(clip).problem.empty() || captions.contains(clips_->caption(clip))) {
       continue;
     }
     const TensorStore::Found found = text_.find(clips_->caption(clip));
-    if (!found.is_whole()) {
+    if (!found.is_valid()) {
       captions.insert(clips_->caption(clip));
     }
     if (!found.damage.empty() && hooks.on_damage) {
@@ -181,7 +181,8 @@ void EncodedClips::encode_captions(const EncodeWith& with, const EncodeHooks& ho
   with.release_text();
 }
 
-void EncodedClips::encode_clips(const EncodeWith& with, const EncodeHooks& hooks, EncodedNow& out) {
+void EncodedClips::encode_clips(const ClipEncodeFunctions& with, const EncodeHooks& hooks,
+                                EncodeCounts& out) {
   const std::vector<int64_t> wanted = missing(hooks);
   const auto total = static_cast<int64_t>(wanted.size());
   DecodeAhead ahead(
@@ -203,7 +204,7 @@ void EncodedClips::encode_clips(const EncodeWith& with, const EncodeHooks& hooks
     if (problem.empty()) {
       ++out.encoded;
     } else {
-      cannot_be_used(clip, problem, hooks);
+      skip_clip(clip, problem, hooks);
     }
     if (hooks.on_progress) {
       hooks.on_progress("clips", i + 1, total);
@@ -212,15 +213,15 @@ void EncodedClips::encode_clips(const EncodeWith& with, const EncodeHooks& hooks
 }
 
 std::string EncodedClips::encode_clip(int64_t clip, const HostArray& pixels,
-                                      const EncodeWith& with) const {
+                                      const ClipEncodeFunctions& with) const {
   const data::ClipFormat format = options_.buckets.format(clip, options_.format);
   for (const bool flipped : {false, true}) {
     const Settings settings = key(clip, format, flipped);
-    if ((flipped && !options_.flips) || latents_.find(settings).is_whole()) {
+    if ((flipped && !options_.flips) || latents_.find(settings).is_valid()) {
       continue;
     }
     data::Sample sample = with.pixels(flipped ? data::flipped(pixels) : pixels);
-    if (const std::string what = data::not_finite(sample); !what.empty()) {
+    if (const std::string what = data::nonfinite_part(sample); !what.empty()) {
       return fmt::format("[prepare] {}: its {} are not finite", clips_->name(clip), what);
     }
     if (options_.sizes) {
@@ -236,7 +237,7 @@ data::Sample EncodedClips::find(int64_t clip, const data::ClipFormat& format, bo
   check(content(clip).problem.empty(), "{}", content(clip).problem);
   const Settings settings = key(clip, format, flipped);
   check(
-      latents_.find(settings).is_there,
+      latents_.find(settings).exists,
       "[prepare] what {} was encoded to is gone from {}\n  the same command, run again, encodes it",
       clips_->name(clip), latents_.folder().string());
   Tensors tensors = latents_.read(settings);

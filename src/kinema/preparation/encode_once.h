@@ -18,7 +18,7 @@
 namespace kinema::preparation {
 
 /// The encoders of pixels and captions. Each may load its model at the first call.
-struct EncodeWith {
+struct ClipEncodeFunctions {
   /// f32 [3, f, h, w] -> the parts of a sample that depend on pixels.
   std::function<data::Sample(const HostArray& pixels)> pixels;
   /// The text states of several captions.
@@ -62,7 +62,7 @@ struct EncodeHooks {
   std::function<bool()> stop_requested;
 };
 
-struct EncodedNow {
+struct EncodeCounts {
   int64_t clips = 0;     // in the set
   int64_t encoded = 0;   // now; the others were cached, or cannot be used
   int64_t captions = 0;  // encoded now
@@ -84,7 +84,7 @@ class EncodedClips {
 
   /// Encodes missing and corrupt entries. Throws an Error for a clip that cannot be used (unless
   /// such clips are skipped), if no clip can be used, and if the disk fails.
-  EncodedNow encode(const EncodeWith& with, const EncodeHooks& hooks = {});
+  EncodeCounts encode(const ClipEncodeFunctions& with, const EncodeHooks& hooks = {});
 
   /// The cached encoding of a clip. Throws an Error with the clip's name if it does not exist, and
   /// one with the file's name if that is corrupt.
@@ -102,11 +102,13 @@ class EncodedClips {
   Settings key(int64_t clip, const data::ClipFormat& format, bool flipped) const;
   /// The clips with missing entries.
   std::vector<int64_t> missing(const EncodeHooks& hooks) const;
-  void encode_captions(const EncodeWith& with, const EncodeHooks& hooks, EncodedNow& out) const;
-  void encode_clips(const EncodeWith& with, const EncodeHooks& hooks, EncodedNow& out);
+  void encode_captions(const ClipEncodeFunctions& with, const EncodeHooks& hooks,
+                       EncodeCounts& out) const;
+  void encode_clips(const ClipEncodeFunctions& with, const EncodeHooks& hooks, EncodeCounts& out);
   /// Why the clip cannot be used; empty: it was stored.
-  std::string encode_clip(int64_t clip, const HostArray& pixels, const EncodeWith& with) const;
-  void cannot_be_used(int64_t clip, const std::string& why, const EncodeHooks& hooks);
+  std::string encode_clip(int64_t clip, const HostArray& pixels,
+                          const ClipEncodeFunctions& with) const;
+  void skip_clip(int64_t clip, const std::string& why, const EncodeHooks& hooks);
 
   std::shared_ptr<const data::ClipSet> clips_;
   EncodeOnceOptions options_;

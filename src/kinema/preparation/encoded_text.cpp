@@ -69,7 +69,7 @@ encoders::TextStates EncodedText::read(const std::string& caption) const {
 
 encoders::TextStates EncodedText::read_or(const std::string& caption,
                                           const EncodeText& make) const {
-  if (find(caption).is_whole()) {
+  if (find(caption).is_valid()) {
     try {
       return read(caption);
     } catch (const Error&) {

@@ -16,8 +16,8 @@
 #include "kinema/preparation/content_index.h"
 #include "kinema/preparation/listed_clips.h"
 #include "kinema/preparation/record_maker.h"
-#include "kinema/preparation/records_of_others.h"
-#include "kinema/world/agreement.h"
+#include "kinema/preparation/remote_records.h"
+#include "kinema/world/consistency.h"
 
 namespace kinema::preparation {
 namespace {
@@ -121,7 +121,7 @@ class Run {
 
   Prepared operator()() {
     const bool some = at_ < clips_.end() && out_.records < most_records_;
-    std::optional<RecordsOfOthers> others;
+    std::optional<RemoteRecords> others;
     if (is_shared(options_)) {
       others.emplace(*options_.world, some ? at_ : -1);
     }
@@ -140,7 +140,7 @@ class Run {
   /// The clips to process.
   int64_t total() const { return clips_.end() - clips_.first(); }
 
-  void make_records(RecordsOfOthers* others) {
+  void make_records(RemoteRecords* others) {
     RecordMaker own(options_, encoders_, clips_,
                     {.first = at_, .stride = others == nullptr ? 1 : options_.world->size()},
                     end_of_captions());
@@ -152,7 +152,7 @@ class Run {
         return;
       }
       const int64_t maker = others == nullptr ? 0 : others->maker(at_);
-      std::optional<MadeRecord> made;
+      std::optional<EncodedRecord> made;
       if (maker == 0) {
         made = own.next(end_of_captions());
       } else {
@@ -173,7 +173,7 @@ class Run {
   }
 
   /// Writes the clip's record to the shard, or adds the clip to the skipped ones.
-  void use(MadeRecord made) {
+  void use(EncodedRecord made) {
     out_.seconds.add(made.seconds);
     if (made.problem.empty()) {
       append(std::move(made.record), made.place);
@@ -314,7 +314,7 @@ Prepared prepare_records(const Options& options, const Encoders& models, const H
   const ListedClips clips = listed(options);
   const std::string list = clips.fingerprint();
   if (is_shared(options)) {
-    world::check_alike(*options.world, {{"the list of clips", list}}, "the clips");
+    world::check_consistent(*options.world, {{"the list of clips", list}}, "the clips");
     if (!options.world->is_first()) {
       return make_records_for_first(*options.world, options, models, hooks, clips);
     }

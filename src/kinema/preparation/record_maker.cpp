@@ -36,9 +36,9 @@ int64_t RecordMaker::count_before(int64_t end) const {
   return std::max<int64_t>(0, (end - places_.first + places_.stride - 1) / places_.stride);
 }
 
-std::optional<MadeRecord> RecordMaker::next(int64_t end) {
+std::optional<EncodedRecord> RecordMaker::next(int64_t end) {
   std::optional<DecodedClip> clip;
-  MadeRecord out{.seconds = std::exchange(begun_, {})};
+  EncodedRecord out{.seconds = std::exchange(begun_, {})};
   if (ahead_) {
     const AddSeconds watch(out.seconds.waiting);
     clip = ahead_->next();
@@ -54,7 +54,7 @@ std::optional<MadeRecord> RecordMaker::next(int64_t end) {
 }
 
 /// Why there is no record; empty: there is one.
-std::string RecordMaker::make(const DecodedClip& clip, int64_t end, MadeRecord& out) {
+std::string RecordMaker::make(const DecodedClip& clip, int64_t end, EncodedRecord& out) {
   if (!clip.problem.empty()) {
     return clip.problem;
   }
@@ -77,7 +77,7 @@ std::string RecordMaker::make(const DecodedClip& clip, int64_t end, MadeRecord& 
   if (encoders_.sizes) {
     record.size_ids = clips_.size_ids(out.place);
   }
-  if (const std::string what = data::not_finite(record); !what.empty()) {
+  if (const std::string what = data::nonfinite_part(record); !what.empty()) {
     return fmt::format("[prepare] its {} are not finite", what);
   }
   const AddSeconds watch(out.seconds.writing);
@@ -85,9 +85,9 @@ std::string RecordMaker::make(const DecodedClip& clip, int64_t end, MadeRecord& 
   return "";
 }
 
-void RecordMaker::add_image(const HostArray& pixels, MadeRecord& out) const {
+void RecordMaker::add_image(const HostArray& pixels, EncodedRecord& out) const {
   const AddSeconds watch(out.seconds.image);
-  const encoders::GivenImages images{.first = data::first_frame(pixels), .last = {}};
+  const encoders::ConditioningImages images{.first = data::first_frame(pixels), .last = {}};
   const Dims& dims = pixels.shape.dims;
   out.record.condition = encoders::image_condition(
       images, {.num_frames = dims[1], .height = dims[2], .width = dims[3]}, encoders_.autoencoder);

@@ -13,7 +13,7 @@
 namespace kinema::preparation {
 
 /// A clip's record, or the reason why there is none.
-struct MadeRecord {
+struct EncodedRecord {
   int64_t place = 0;
   data::Sample record;  // in the dtype of the records, without a timestep
   std::string problem;  // of a skipped clip, one line
@@ -36,14 +36,14 @@ class RecordMaker {
 
   /// The next record; nothing after the last clip. Places from `end` on are only requested if
   /// clips before them are skipped. Throws errors other than problems of the clip.
-  std::optional<MadeRecord> next(int64_t end);
+  std::optional<EncodedRecord> next(int64_t end);
   /// The number of places before `end`.
   int64_t count_before(int64_t end) const;
 
  private:
   int64_t place(int64_t i) const { return places_.first + i * places_.stride; }
-  std::string make(const DecodedClip& clip, int64_t end, MadeRecord& out);
-  void add_image(const HostArray& pixels, MadeRecord& out) const;
+  std::string make(const DecodedClip& clip, int64_t end, EncodedRecord& out);
+  void add_image(const HostArray& pixels, EncodedRecord& out) const;
 
   const Options& options_;
   const Encoders& encoders_;

@@ -186,7 +186,7 @@ void ShardFolder::write_state() const {
 }
 
 void ShardFolder::write_skipped(const std::vector<SkippedClip>& after_last,
-                                const std::vector<data::LeftOut>& left_out) const {
+                                const std::vector<data::SkippedFile>& left_out) const {
   std::string text;
   const auto add = [&](const std::string& file, const std::string& reason) {
     io::Json line = io::Json::object();
@@ -198,7 +198,7 @@ void ShardFolder::write_skipped(const std::vector<SkippedClip>& after_last,
       add(each.file, each.reason);
     }
   }
-  for (const data::LeftOut& each : left_out) {
+  for (const data::SkippedFile& each : left_out) {
     add(each.file, each.reason);
   }
   if (text.empty()) {

@@ -61,7 +61,7 @@ class ShardFolder {
   void add(const Shard& shard, const std::vector<SkippedClip>& skipped, int64_t records_per_shard);
   /// Records the clips skipped after the last shard, and files that are not clips.
   void write_skipped(const std::vector<SkippedClip>& after_last,
-                     const std::vector<data::LeftOut>& left_out) const;
+                     const std::vector<data::SkippedFile>& left_out) const;
 
  private:
   void hold();

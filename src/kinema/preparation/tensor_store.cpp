@@ -68,8 +68,8 @@ fs::path TensorStore::file(const Settings& settings) const {
 TensorStore::Found TensorStore::find(const Settings& settings) const {
   const fs::path path = file(settings);
   std::error_code ignored;
-  Found out{.is_there = fs::is_regular_file(path, ignored)};
-  if (out.is_there) {
+  Found out{.exists = fs::is_regular_file(path, ignored)};
+  if (out.exists) {
     try {
       open(path, settings);
     } catch (const Error& error) {

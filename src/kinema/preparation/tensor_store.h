@@ -24,10 +24,10 @@ class TensorStore {
   const std::filesystem::path& folder() const { return folder_; }
   /// The state of a file, without reading its tensors.
   struct Found {
-    bool is_there = false;
+    bool exists = false;
     std::string damage;  // a line with the file's name: it is truncated, or has other settings
 
-    bool is_whole() const { return is_there && damage.empty(); }
+    bool is_valid() const { return exists && damage.empty(); }
   };
   Found find(const Settings& settings) const;
   /// Throws an Error with the file's name if it is missing or corrupt. If the tensors' bytes are

@@ -15,7 +15,7 @@ namespace {
 namespace fs = std::filesystem;
 
 /// One request for the missing part. Returns the reason of a failure, or an empty string.
-std::string fetch_rest(const RemoteFile& file, PartialFile& partial, const Patience& patience,
+std::string fetch_rest(const RemoteFile& file, PartialFile& partial, const Timeouts& timeouts,
                        const std::function<void(int64_t)>& on_bytes,
                        const std::function<void(const Response&)>& refused) {
   Request request{.url = file.url, .headers = file.headers};
@@ -38,7 +38,7 @@ std::string fetch_rest(const RemoteFile& file, PartialFile& partial, const Patie
       on_bytes(partial.size());
     }
   };
-  Patience once = patience;
+  Timeouts once = timeouts;
   once.retries = 0;
   Response response;
   try {
@@ -55,9 +55,9 @@ std::string fetch_rest(const RemoteFile& file, PartialFile& partial, const Patie
   }
   if (response.status != 200 && response.status != 206) {
     refused(response);
-    fail("[remote] {}: {} answers {}", file.promise.what, origin_of(file.url), response.status);
+    fail("[remote] {}: {} answers {}", file.expected.what, origin_of(file.url), response.status);
   }
-  if (file.promise.size >= 0 && partial.size() < file.promise.size) {
+  if (file.expected.size >= 0 && partial.size() < file.expected.size) {
     return fmt::format("[remote] {} ended early", origin_of(file.url));
   }
   return "";
@@ -72,7 +72,7 @@ FileLock::FileLock(const fs::path& path)
 }
 
 void download(const RemoteFile& file, const fs::path& to, const fs::path& lock,
-              const Patience& patience, const std::function<void(int64_t)>& on_bytes,
+              const Timeouts& timeouts, const std::function<void(int64_t)>& on_bytes,
               const std::function<void(const Response&)>& refused) {
   fs::create_directories(to.parent_path());
   fs::create_directories(lock.parent_path());
@@ -81,11 +81,11 @@ void download(const RemoteFile& file, const fs::path& to, const fs::path& lock,
     return;
   }
   const fs::path incomplete = to.string() + ".incomplete";
-  PartialFile partial(incomplete, file.promise);
+  PartialFile partial(incomplete, file.expected);
   std::string problem;
   for (int attempt = 1; !partial.is_complete(); ++attempt) {
     const int64_t before = partial.size();
-    problem = fetch_rest(file, partial, patience, on_bytes, refused);
+    problem = fetch_rest(file, partial, timeouts, on_bytes, refused);
     if (problem.empty()) {
       break;
     }
@@ -93,17 +93,18 @@ void download(const RemoteFile& file, const fs::path& to, const fs::path& lock,
     if (partial.size() >= before + kProgress) {
       attempt = 1;  // progress on a poor line resets the count
     }
-    if (attempt > patience.retries) {
+    if (attempt > timeouts.retries) {
       const bool some = partial.size() > 0;
       const std::string part =
           some ? fmt::format(" after {} of {} bytes", partial.size(),
-                             file.promise.size >= 0 ? fmt::format("{}", file.promise.size) : "?")
+                             file.expected.size >= 0 ? fmt::format("{}", file.expected.size) : "?")
                : "";
-      fail("[remote] {} did not come{}: {}\n  {}", file.promise.what, part, without_room(problem),
+      fail("[remote] {} did not come{}: {}\n  {}", file.expected.what, part,
+           without_module(problem),
            some ? "what came is kept: run again to go on from there"
                 : "check the network, then run again");
     }
-    back_off(patience, attempt);
+    back_off(timeouts, attempt);
   }
   partial.verify();
   partial.publish(to);

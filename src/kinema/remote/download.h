@@ -16,7 +16,7 @@ namespace kinema::remote {
 struct RemoteFile {
   std::string url;
   std::vector<std::string> headers;
-  Promise promise;
+  ExpectedContent expected;
 };
 
 /// Downloads a file to `to`, with the partial file `to`.incomplete next to it; another process that
@@ -27,7 +27,7 @@ struct RemoteFile {
 /// the file cannot be downloaded, has another size, or does not match its digest (the partial file
 /// is then removed); `refused` reports HTTP errors.
 void download(const RemoteFile& file, const std::filesystem::path& to,
-              const std::filesystem::path& lock, const Patience& patience,
+              const std::filesystem::path& lock, const Timeouts& timeouts,
               const std::function<void(int64_t bytes)>& on_bytes,
               const std::function<void(const Response&)>& refused);
 

@@ -24,11 +24,11 @@ int64_t size_of(const fs::path& path) {
 int64_t bytes_there(const Download& download, const RepoCache& cache) {
   const fs::path blob = cache.blob(download.etag);
   const int64_t there = std::max(size_of(blob), size_of(blob.string() + ".incomplete"));
-  return download.file.promise.size < 0 ? there : std::min(there, download.file.promise.size);
+  return download.file.expected.size < 0 ? there : std::min(there, download.file.expected.size);
 }
 
 void check_room(int64_t bytes, const fs::path& folder) {
-  const std::string why = io::why_not_writable(folder);
+  const std::string why = io::write_problem(folder);
   check(why.empty(),
         "[remote] {} cannot be written: {}\n  set HF_HUB_CACHE to a folder that can be",
         folder.string(), why);
@@ -55,7 +55,7 @@ class Work {
         done_(downloads.size()) {
     for (size_t i = 0; i < downloads.size(); ++i) {
       done_[i] = bytes_there(downloads[i], cache);
-      total_ += std::max<int64_t>(downloads[i].file.promise.size, 0);
+      total_ += std::max<int64_t>(downloads[i].file.expected.size, 0);
     }
   }
 
@@ -71,14 +71,14 @@ class Work {
   void bring(size_t i) {
     const Download& each = downloads_[i];
     download(
-        each.file, cache_.blob(each.etag), cache_.lock(each.etag), options_.patience,
+        each.file, cache_.blob(each.etag), cache_.lock(each.etag), options_.timeouts,
         [&](int64_t bytes) { tell(i, bytes); },
         [&](const Response& response) {
           if (options_.refused) {
-            options_.refused(response, each.file.promise.what);
+            options_.refused(response, each.file.expected.what);
           }
         });
-    tell(i, std::max<int64_t>(each.file.promise.size, 0));
+    tell(i, std::max<int64_t>(each.file.expected.size, 0));
     cache_.link(commit_, each.path, each.etag);
   }
 

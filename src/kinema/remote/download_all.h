@@ -18,7 +18,7 @@ struct Download {
 
 struct DownloadOptions {
   int connections = 4;
-  Patience patience = {};
+  Timeouts timeouts = {};
   /// Throws the Error of an unsuccessful HTTP response.
   std::function<void(const Response&, const std::string& what)> refused = {};
 };

@@ -158,14 +158,14 @@ void set_certificates(CURL* curl) {
   }
 }
 
-void set_options(CURL* curl, const Request& request, const Patience& patience, Exchange& exchange,
+void set_options(CURL* curl, const Request& request, const Timeouts& timeouts, Exchange& exchange,
                  char* error) {
   curl_easy_setopt(curl, CURLOPT_URL, request.url.c_str());
   curl_easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "http,https");
   curl_easy_setopt(curl, CURLOPT_FOLLOWLOCATION, 0L);
   curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
   curl_easy_setopt(curl, CURLOPT_USERAGENT, "kinema");
-  curl_easy_setopt(curl, CURLOPT_CONNECTTIMEOUT, static_cast<long>(patience.connect_s));
+  curl_easy_setopt(curl, CURLOPT_CONNECTTIMEOUT, static_cast<long>(timeouts.connect_s));
   curl_easy_setopt(curl, CURLOPT_NOPROGRESS, 0L);
   curl_easy_setopt(curl, CURLOPT_XFERINFOFUNCTION, on_progress);
   curl_easy_setopt(curl, CURLOPT_XFERINFODATA, &exchange);
@@ -197,7 +197,7 @@ std::string Response::header(std::string_view name) const {
   return found == headers.end() ? "" : found->second;
 }
 
-Response send(const Request& request, const Patience& patience) {
+Response send(const Request& request, const Timeouts& timeouts) {
   start_library();
   const std::unique_ptr<CURL, CloseEasy> curl(curl_easy_init());
   check(curl != nullptr, "[remote] libcurl cannot start");
@@ -209,8 +209,8 @@ Response send(const Request& request, const Patience& patience) {
   }
   std::array<char, CURL_ERROR_SIZE> error{};
   Exchange exchange{
-      .request = &request, .curl = curl.get(), .stall = std::chrono::seconds(patience.stall_s)};
-  set_options(curl.get(), request, patience, exchange, error.data());
+      .request = &request, .curl = curl.get(), .stall = std::chrono::seconds(timeouts.stall_s)};
+  set_options(curl.get(), request, timeouts, exchange, error.data());
   curl_easy_setopt(curl.get(), CURLOPT_HTTPHEADER, headers.get());
 
   const CURLcode code = curl_easy_perform(curl.get());
@@ -219,7 +219,7 @@ Response send(const Request& request, const Patience& patience) {
   }
   if (exchange.stalled) {
     throw NetworkError(
-        fmt::format("[remote] {} sent nothing for {} s", origin_of(request.url), patience.stall_s));
+        fmt::format("[remote] {} sent nothing for {} s", origin_of(request.url), timeouts.stall_s));
   }
   if (code != CURLE_OK) {
     const std::string why = error[0] != '\0' ? error.data() : curl_easy_strerror(code);
@@ -231,7 +231,7 @@ Response send(const Request& request, const Patience& patience) {
   return std::move(exchange.response);
 }
 
-Response send_following(Request request, const Patience& patience) {
+Response send_following(Request request, const Timeouts& timeouts) {
   const std::string first = request.url;
   const std::vector<std::string> headers = request.headers;
   for (int attempt = 1;; ++attempt) {
@@ -240,7 +240,7 @@ Response send_following(Request request, const Patience& patience) {
     try {
       Response response;
       for (int hops = 0; hops <= 5; ++hops) {
-        response = send(request, patience);
+        response = send(request, timeouts);
         const std::string location = response.header("location");
         if (response.status < 300 || response.status >= 400 || location.empty()) {
           break;
@@ -253,21 +253,21 @@ Response send_following(Request request, const Patience& patience) {
           std::erase_if(request.headers, carries_secret);
         }
       }
-      if (!is_transient(response.status) || attempt > patience.retries) {
+      if (!is_transient(response.status) || attempt > timeouts.retries) {
         return response;
       }
     } catch (const NetworkError&) {
-      if (attempt > patience.retries) {
+      if (attempt > timeouts.retries) {
         throw;
       }
     }
-    back_off(patience, attempt);
+    back_off(timeouts, attempt);
   }
 }
 
-void back_off(const Patience& patience, int attempt) {
+void back_off(const Timeouts& timeouts, int attempt) {
   const int64_t factor = int64_t{1} << std::min(attempt - 1, 6);
-  std::this_thread::sleep_for(std::chrono::milliseconds(patience.backoff_ms * factor));
+  std::this_thread::sleep_for(std::chrono::milliseconds(timeouts.backoff_ms * factor));
 }
 
 bool is_transient(int status) { return status == 408 || status == 429 || status >= 500; }

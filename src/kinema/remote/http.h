@@ -15,7 +15,7 @@
 namespace kinema::remote {
 
 /// Timeouts and retries.
-struct Patience {
+struct Timeouts {
   int64_t connect_s = 10;
   /// Seconds without a byte after which a transfer has stalled.
   int64_t stall_s = 20;
@@ -49,15 +49,15 @@ struct Request {
 
 /// Sends one request without following redirects. Throws NetworkError if the response is
 /// incomplete; bytes received before were passed to the sink. Exceptions of the sink are passed on.
-Response send(const Request& request, const Patience& patience);
+Response send(const Request& request, const Timeouts& timeouts);
 
-/// Sends, follows redirects (at most 5), and retries according to `patience`. Headers named
+/// Sends, follows redirects (at most 5), and retries according to `timeouts`. Headers named
 /// Authorization are sent only to servers with the first URL's scheme, host and port; redirects
 /// from https to http are not followed.
-Response send_following(Request request, const Patience& patience);
+Response send_following(Request request, const Timeouts& timeouts);
 
 /// Waits before retry number `attempt` (from 1).
-void back_off(const Patience& patience, int attempt);
+void back_off(const Timeouts& timeouts, int attempt);
 
 /// True for statuses for which a retry may help: 408, 429 and 5xx.
 bool is_transient(int status);

@@ -76,8 +76,8 @@ class Repository {
   Repository(const HubId& id, const HubOptions& options)
       : id_(id), options_(options), cache_(options.cache, cache_name(id)) {
     // API requests get few retries: they are answered soon or not at all.
-    patience_ = options_.patience;
-    patience_.retries = std::min(patience_.retries, 2);
+    timeouts_ = options_.timeouts;
+    timeouts_.retries = std::min(timeouts_.retries, 2);
     if (!options_.token.empty()) {
       headers_.push_back("Authorization: Bearer " + options_.token);
     }
@@ -92,7 +92,7 @@ class Repository {
                                            id_.dataset ? "datasets" : "models", id_.repo,
                                            percent_encoded(revision)),
                         .headers = headers_},
-                       patience_);
+                       timeouts_);
     if (response.status != 200) {
       refuse(response, id_.repo);
     }
@@ -122,12 +122,12 @@ class Repository {
     out.etag = plain_etag(linked.empty() ? response.header("etag") : linked);
     check(!out.etag.empty(), "[hub] {} gives {} no etag: is it a hub?", options_.endpoint, what);
     const std::string size = response.header("x-linked-size");
-    out.file = {.url = url, .headers = headers_, .promise = {.what = what}};
-    out.file.promise.size = number(size.empty() ? response.header("content-length") : size);
+    out.file = {.url = url, .headers = headers_, .expected = {.what = what}};
+    out.file.expected.size = number(size.empty() ? response.header("content-length") : size);
     if (is_hex(out.etag, 64)) {
-      out.file.promise.sha256 = out.etag;
+      out.file.expected.sha256 = out.etag;
     } else if (is_hex(out.etag, 40)) {
-      out.file.promise.git_sha1 = out.etag;
+      out.file.expected.git_sha1 = out.etag;
     }
     return out;
   }
@@ -195,7 +195,7 @@ class Repository {
     for (int attempt = 1;; ++attempt) {
       request.url = url;
       try {
-        Response response = send(request, patience_);
+        Response response = send(request, timeouts_);
         for (int hops = 0;
              hops < 5 && response.status / 100 == 3 && response.header("x-linked-etag").empty();
              ++hops) {
@@ -203,23 +203,23 @@ class Repository {
           if (origin_of(request.url) != origin_of(url)) {
             break;
           }
-          response = send(request, patience_);
+          response = send(request, timeouts_);
         }
-        if (!is_transient(response.status) || attempt > patience_.retries) {
+        if (!is_transient(response.status) || attempt > timeouts_.retries) {
           return response;
         }
       } catch (const NetworkError&) {
-        if (attempt > patience_.retries) {
+        if (attempt > timeouts_.retries) {
           throw;
         }
       }
-      back_off(patience_, attempt);
+      back_off(timeouts_, attempt);
     }
   }
 
   HubId id_;
   const HubOptions& options_;
-  Patience patience_;
+  Timeouts timeouts_;
   RepoCache cache_;
   std::vector<std::string> headers_;
 };
@@ -348,8 +348,8 @@ HubOptions HubOptions::from_environment() {
     std::from_chars(timeout.data(), timeout.data() + timeout.size(), seconds);
     check(seconds > 0 && seconds <= 86400,
           "[hub] HF_HUB_DOWNLOAD_TIMEOUT is `{}`, expected seconds from 1 to 86400", timeout);
-    out.patience.stall_s = seconds;
-    out.patience.connect_s = seconds;
+    out.timeouts.stall_s = seconds;
+    out.timeouts.connect_s = seconds;
   }
   return out;
 }
@@ -390,7 +390,7 @@ fs::path fetch_from_hub(const HubId& id, const Wanted& wanted, const HubOptions&
   }
   download_all(downloads, repository.cache(), commit,
                {.connections = options.connections,
-                .patience = options.patience,
+                .timeouts = options.timeouts,
                 .refused = [&](const Response& response,
                                const std::string& what) { repository.refuse(response, what); }},
                progress);

@@ -35,7 +35,7 @@ struct HubOptions {
   bool offline = false;
   /// Number of simultaneous downloads.
   int connections = 4;
-  Patience patience;
+  Timeouts timeouts;
 
   /// Reads huggingface_hub's variables: HF_ENDPOINT, HF_HUB_CACHE, HUGGINGFACE_HUB_CACHE, HF_HOME,
   /// XDG_CACHE_HOME, HF_TOKEN, HUGGING_FACE_HUB_TOKEN, HF_TOKEN_PATH, HF_HUB_OFFLINE,

@@ -8,7 +8,7 @@
 namespace kinema::remote {
 
 /// A message without its prefix `[module] `, to use inside another message.
-inline std::string without_room(std::string_view message) {
+inline std::string without_module(std::string_view message) {
   const size_t end = message.starts_with('[') ? message.find("] ") : std::string_view::npos;
   return std::string(end == std::string_view::npos ? message : message.substr(end + 2));
 }
@@ -18,7 +18,7 @@ class NetworkError : public Error {
  public:
   using Error::Error;
   /// The reason, to use inside another message.
-  std::string reason() const { return without_room(what()); }
+  std::string reason() const { return without_module(what()); }
 };
 
 }  // namespace kinema::remote

@@ -18,12 +18,12 @@ namespace kinema::remote {
 
 namespace fs = std::filesystem;
 
-PartialFile::PartialFile(fs::path path, Promise promise)
-    : path_(std::move(path)), promise_(std::move(promise)) {
+PartialFile::PartialFile(fs::path path, ExpectedContent expected)
+    : path_(std::move(path)), expected_(std::move(expected)) {
   open_locked();
   struct stat status {};
   ::fstat(file_.get(), &status);
-  if (promise_.size >= 0 && status.st_size > promise_.size) {
+  if (expected_.size >= 0 && status.st_size > expected_.size) {
     restart();
   } else {
     read_back();
@@ -64,8 +64,8 @@ void PartialFile::remove() {
 }
 
 void PartialFile::append(std::span<const std::byte> bytes) {
-  check(promise_.size < 0 || size_ + static_cast<int64_t>(bytes.size()) <= promise_.size,
-        "[remote] {} should have {} bytes but more came", promise_.what, promise_.size);
+  check(expected_.size < 0 || size_ + static_cast<int64_t>(bytes.size()) <= expected_.size,
+        "[remote] {} should have {} bytes but more came", expected_.what, expected_.size);
   take(bytes);
   const int error = io::write_all(file_, bytes);
   check(error == 0, "[remote] cannot write {}: {}", path_.string(), std::strerror(error));
@@ -73,14 +73,14 @@ void PartialFile::append(std::span<const std::byte> bytes) {
 }
 
 void PartialFile::verify() {
-  if (promise_.crc32c && *promise_.crc32c != crc_) {
+  if (expected_.crc32c && *expected_.crc32c != crc_) {
     remove();
     fail(
         "[remote] {} came with CRC-32C {:08x}, expected {:08x}: it was damaged on the way, and is "
         "removed",
-        promise_.what, crc_, *promise_.crc32c);
+        expected_.what, crc_, *expected_.crc32c);
   }
-  const std::string& expected = promise_.sha256.empty() ? promise_.git_sha1 : promise_.sha256;
+  const std::string& expected = expected_.sha256.empty() ? expected_.git_sha1 : expected_.sha256;
   if (!digest_ || expected.empty()) {
     return;
   }
@@ -88,7 +88,7 @@ void PartialFile::verify() {
   if (actual != expected) {
     remove();
     fail("[remote] {} came with {} {}, expected {}: it was damaged on the way, and is removed",
-         promise_.what, promise_.sha256.empty() ? "git id" : "sha256", actual, expected);
+         expected_.what, expected_.sha256.empty() ? "git id" : "sha256", actual, expected);
   }
 }
 
@@ -103,7 +103,7 @@ void PartialFile::take(std::span<const std::byte> bytes) {
   if (digest_) {
     digest_->update(bytes);
   }
-  if (promise_.crc32c) {
+  if (expected_.crc32c) {
     crc_ = io::crc32c(bytes, crc_);
   }
 }
@@ -111,11 +111,11 @@ void PartialFile::take(std::span<const std::byte> bytes) {
 void PartialFile::begin_digest() {
   digest_.reset();
   crc_ = 0;
-  if (!promise_.sha256.empty()) {
+  if (!expected_.sha256.empty()) {
     digest_ = std::make_unique<Digest>(Digest::Kind::SHA256);
-  } else if (!promise_.git_sha1.empty() && promise_.size >= 0) {
+  } else if (!expected_.git_sha1.empty() && expected_.size >= 0) {
     digest_ = std::make_unique<Digest>(Digest::Kind::SHA1);
-    const std::string head = fmt::format("blob {}", promise_.size);
+    const std::string head = fmt::format("blob {}", expected_.size);
     digest_->update(
         std::string_view(head.c_str(), head.size() + 1));  // git terminates it with a zero
   }

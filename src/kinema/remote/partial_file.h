@@ -14,7 +14,7 @@
 namespace kinema::remote {
 
 /// Data about a file before its download.
-struct Promise {
+struct ExpectedContent {
   std::string what;      // for messages: `vae/config.json of Wan-AI/Wan2.1-T2V-1.3B-Diffusers`
   int64_t size = -1;     // -1: unknown
   std::string sha256;    // hexadecimal; empty: unknown
@@ -27,14 +27,14 @@ struct Promise {
 class PartialFile {
  public:
   /// Opens or creates the file, and reads the existing bytes.
-  PartialFile(std::filesystem::path path, Promise promise);
+  PartialFile(std::filesystem::path path, ExpectedContent expected);
   PartialFile(const PartialFile&) = delete;
   PartialFile& operator=(const PartialFile&) = delete;
   /// Keeps the partial file, unless it is empty.
   ~PartialFile();
 
   int64_t size() const { return size_; }
-  bool is_complete() const { return promise_.size >= 0 && size_ == promise_.size; }
+  bool is_complete() const { return expected_.size >= 0 && size_ == expected_.size; }
 
   /// Throws an Error for more bytes than promised.
   void append(std::span<const std::byte> bytes);
@@ -42,7 +42,7 @@ class PartialFile {
   void restart();
   /// Removes the file.
   void remove();
-  /// Throws an Error, and removes the file, if the bytes do not match the promise.
+  /// Throws an Error, and removes the file, if the bytes do not match.
   void verify();
   /// Makes it durable and visible at `to`.
   void publish(const std::filesystem::path& to);
@@ -54,7 +54,7 @@ class PartialFile {
   void read_back();
 
   std::filesystem::path path_;
-  Promise promise_;
+  ExpectedContent expected_;
   io::Descriptor file_;
   bool published_ = false;
   int64_t size_ = 0;

@@ -21,9 +21,9 @@ using arrow::Status;
 using arrow::fs::FileInfo;
 using arrow::fs::FileType;
 
-constexpr int64_t kPiece = int64_t{8} << 20;
-// The libraries retry single requests `patience` times; whole calls are retried half as often.
-// Calls that start from the beginning are not retried after this time.
+constexpr int64_t kChunk = int64_t{8} << 20;
+// The libraries retry single requests `timeouts.retries` times; whole calls are retried half as
+// often. Calls that start from the beginning are not retried after this time.
 constexpr std::chrono::minutes kLongest{5};
 
 int64_t nanoseconds(const FileInfo& info) {
@@ -53,18 +53,18 @@ void Store::Connection::attempt(const StorePath& path, const char* verb,
       return;
     }
     const StoreFailure failure = failure_of(status, path);
-    if (failure.kind != StoreFailure::Kind::UNREACHABLE || attempt > patience.retries / 2 ||
+    if (failure.kind != StoreFailure::Kind::UNREACHABLE || attempt > timeouts.retries / 2 ||
         std::chrono::steady_clock::now() - start > kLongest) {
       fail("[remote] {} could not be {}: {}{}{}", path.text(), verb, failure.reason,
            failure.remedy.empty() ? "" : "\n  ", failure.remedy);
     }
-    back_off(patience, attempt);
+    back_off(timeouts, attempt);
   }
 }
 
-Store::Store(StorePath path, const Patience& patience)
+Store::Store(StorePath path, const Timeouts& timeouts)
     : path_(std::move(path)),
-      connection_(std::make_shared<Connection>(Connection{connect(path_, patience), patience})) {}
+      connection_(std::make_shared<Connection>(Connection{connect(path_, timeouts), timeouts})) {}
 
 std::vector<StoredFile> Store::list(const std::string& folder) const {
   const StorePath path = path_.below(folder);
@@ -114,7 +114,7 @@ std::string Store::read(const std::string& name, int64_t most) const {
     ARROW_ASSIGN_OR_RAISE(const auto stream,
                           connection_->files->OpenInputStream(connection_->key(path)));
     while (true) {
-      ARROW_ASSIGN_OR_RAISE(const auto piece, stream->Read(kPiece));
+      ARROW_ASSIGN_OR_RAISE(const auto piece, stream->Read(kChunk));
       if (piece->size() == 0) {
         return stream->Close();
       }
@@ -134,8 +134,8 @@ namespace {
 
 /// Writes `bytes` to a stream that publishes the object at its end.
 Status send_all(arrow::io::OutputStream& stream, std::span<const std::byte> bytes) {
-  for (size_t at = 0; at < bytes.size(); at += kPiece) {
-    const size_t size = std::min(bytes.size() - at, static_cast<size_t>(kPiece));
+  for (size_t at = 0; at < bytes.size(); at += kChunk) {
+    const size_t size = std::min(bytes.size() - at, static_cast<size_t>(kChunk));
     ARROW_RETURN_NOT_OK(stream.Write(bytes.data() + at, static_cast<int64_t>(size)));
   }
   return stream.Close();

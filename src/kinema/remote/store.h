@@ -29,16 +29,16 @@ struct StorePath {
 
 /// Clients of s3:// query the metadata server of Amazon's machines, and wait for it on other
 /// machines. This sets AWS_EC2_METADATA_DISABLED there; call it at the start of a program.
-void without_metadata_server();
+void disable_metadata_server();
 
 /// True for text that starts like the path of a store.
 bool is_store_path(std::string_view text);
 /// Parses such a path; nothing for other text. Throws an Error for an invalid path.
 std::optional<StorePath> read_store_path(const std::string& text);
 
-/// The patience of the environment: KINEMA_STORE_RETRIES (4) is the number of retries of a failed
+/// The timeouts of the environment: KINEMA_STORE_RETRIES (4) is the number of retries of a failed
 /// request. Throws an Error for a value outside 0 to 16.
-Patience store_patience();
+Timeouts store_timeouts();
 
 /// TFRecords of a store up to this size are copied, larger ones are read by ranges:
 /// KINEMA_STORE_COPY_GB (16) gigabytes, returned in bytes. Throws an Error for a value outside 0 to
@@ -55,7 +55,7 @@ struct StoredFile {
 /// True if a local file is the copy of an object: same size and time.
 bool is_copy(const std::filesystem::path& local, const StoredFile& file);
 /// Bytes of an object's partial copy after an interrupted transfer.
-int64_t bytes_on_the_way(const std::filesystem::path& to);
+int64_t partial_bytes(const std::filesystem::path& to);
 
 class StoredObject;
 
@@ -67,12 +67,12 @@ class StoredObject;
 /// AWS_REGION, and those of the AWS SDK. Without credentials, requests are anonymous, which works
 /// for public buckets.
 ///
-/// Requests that fail or stall are retried according to `patience`, and whole calls half as often.
+/// Requests that fail or stall are retried according to `timeouts`, and whole calls half as often.
 /// Then every function throws an Error of one or two lines. Thread-safe; names are relative to the
 /// path.
 class Store {
  public:
-  explicit Store(StorePath path, const Patience& patience = store_patience());
+  explicit Store(StorePath path, const Timeouts& timeouts = store_timeouts());
 
   const StorePath& path() const { return path_; }
 

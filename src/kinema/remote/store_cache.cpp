@@ -48,7 +48,7 @@ void check_room(int64_t wanted, const fs::path& folder, const StorePath& path) {
 
 fs::path fetch_from_store(const StorePath& path, const StoreCacheOptions& options,
                           const DownloadProgress& progress) {
-  const Store store(path, options.patience);
+  const Store store(path, options.timeouts);
   std::map<std::string, StoredFile> files;
   std::vector<std::string> names;
   for (StoredFile& file : store.list()) {
@@ -74,7 +74,7 @@ fs::path fetch_from_store(const StorePath& path, const StoreCacheOptions& option
       done += file.size;
     } else {
       missing.push_back(file);
-      on_the_way += std::min(file.size, bytes_on_the_way(local(name)));
+      on_the_way += std::min(file.size, partial_bytes(local(name)));
     }
   }
   io::make_folder(one ? root.parent_path() : root);

@@ -14,7 +14,7 @@ struct StoreCacheOptions {
   /// CACHE/SCHEME/BUCKET/NAME is the local copy of an object.
   std::filesystem::path cache;
   int connections = 8;
-  Patience patience = store_patience();
+  Timeouts timeouts = store_timeouts();
   /// Selects from the names below the path; nothing: all.
   std::function<std::vector<std::string>(const std::vector<std::string>&)> choose = {};
 };

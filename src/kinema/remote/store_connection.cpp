@@ -82,13 +82,13 @@ bool has_google_credentials() {
 }
 
 /// The sum of the waits before all retries; with zero the library makes no request.
-double seconds_of(const Patience& patience) {
-  const double waits = static_cast<double>((int64_t{1} << std::min(patience.retries, 16)) - 1) *
-                       static_cast<double>(patience.backoff_ms) / 1e3;
+double seconds_of(const Timeouts& timeouts) {
+  const double waits = static_cast<double>((int64_t{1} << std::min(timeouts.retries, 16)) - 1) *
+                       static_cast<double>(timeouts.backoff_ms) / 1e3;
   return std::max(1.0, waits);
 }
 
-std::shared_ptr<arrow::fs::FileSystem> connect_google(const Patience& patience) {
+std::shared_ptr<arrow::fs::FileSystem> connect_google(const Timeouts& timeouts) {
   const std::string emulator = variable("STORAGE_EMULATOR_HOST");
   const bool anonymous = !emulator.empty() || !has_google_credentials();
   arrow::fs::GcsOptions options =
@@ -99,7 +99,7 @@ std::shared_ptr<arrow::fs::FileSystem> connect_google(const Patience& patience) 
     options.scheme = endpoint.scheme;
     options.endpoint_override = endpoint.host;
   }
-  options.retry_limit_seconds = seconds_of(patience);
+  options.retry_limit_seconds = seconds_of(timeouts);
   auto made = arrow::fs::GcsFileSystem::Make(options);
   check(made.ok(), "[remote] no client for gs://: {}", made.status().message());
   return *made;
@@ -118,17 +118,17 @@ bool has_amazon_credentials() {
 
 class Retries : public arrow::fs::S3RetryStrategy {
  public:
-  explicit Retries(const Patience& patience) : patience_(patience) {}
+  explicit Retries(const Timeouts& timeouts) : timeouts_(timeouts) {}
 
   bool ShouldRetry(const AWSErrorDetail& error, int64_t attempted) override {
-    return error.should_retry && attempted < patience_.retries;
+    return error.should_retry && attempted < timeouts_.retries;
   }
   int64_t CalculateDelayBeforeNextRetry(const AWSErrorDetail&, int64_t attempted) override {
-    return patience_.backoff_ms << std::min<int64_t>(attempted, 16);
+    return timeouts_.backoff_ms << std::min<int64_t>(attempted, 16);
   }
 
  private:
-  Patience patience_;
+  Timeouts timeouts_;
 };
 
 void initialise_s3() {
@@ -140,7 +140,7 @@ void initialise_s3() {
 }
 
 std::shared_ptr<arrow::fs::FileSystem> connect_amazon(const StorePath& path,
-                                                      const Patience& patience) {
+                                                      const Timeouts& timeouts) {
   initialise_s3();
   arrow::fs::S3Options options = has_amazon_credentials() ? arrow::fs::S3Options::Defaults()
                                                           : arrow::fs::S3Options::Anonymous();
@@ -165,9 +165,9 @@ std::shared_ptr<arrow::fs::FileSystem> connect_amazon(const StorePath& path,
       options.region = region.ok() ? *region : options.region;
     }
   }
-  options.connect_timeout = static_cast<double>(patience.connect_s);
-  options.request_timeout = static_cast<double>(patience.stall_s);
-  options.retry_strategy = std::make_shared<Retries>(patience);
+  options.connect_timeout = static_cast<double>(timeouts.connect_s);
+  options.request_timeout = static_cast<double>(timeouts.stall_s);
+  options.retry_strategy = std::make_shared<Retries>(timeouts);
   auto made = arrow::fs::S3FileSystem::Make(options);
   check(made.ok(), "[remote] no client for s3://: {}", made.status().message());
   std::atexit([] { (void)arrow::fs::EnsureS3Finalized(); });
@@ -176,8 +176,8 @@ std::shared_ptr<arrow::fs::FileSystem> connect_amazon(const StorePath& path,
 
 }  // namespace
 
-std::shared_ptr<arrow::fs::FileSystem> connect(const StorePath& path, const Patience& patience) {
-  return path.scheme == "gs" ? connect_google(patience) : connect_amazon(path, patience);
+std::shared_ptr<arrow::fs::FileSystem> connect(const StorePath& path, const Timeouts& timeouts) {
+  return path.scheme == "gs" ? connect_google(timeouts) : connect_amazon(path, timeouts);
 }
 
 // ---- Errors --------------------------------------------------------------------------------
@@ -258,7 +258,7 @@ StoreFailure failure_of(const arrow::Status& status, const StorePath& path) {
   return out;
 }
 
-void without_metadata_server() {
+void disable_metadata_server() {
   if (!made_by("Amazon")) {
     ::setenv("AWS_EC2_METADATA_DISABLED", "true", /*replace=*/0);
   }

@@ -13,7 +13,7 @@
 namespace kinema::remote {
 
 /// A client for the scheme, configured by the environment.
-std::shared_ptr<arrow::fs::FileSystem> connect(const StorePath& path, const Patience& patience);
+std::shared_ptr<arrow::fs::FileSystem> connect(const StorePath& path, const Timeouts& timeouts);
 
 /// A failure, explained for the user.
 struct StoreFailure {
@@ -26,7 +26,7 @@ StoreFailure failure_of(const arrow::Status& status, const StorePath& path);
 
 struct Store::Connection {
   std::shared_ptr<arrow::fs::FileSystem> files;
-  Patience patience;
+  Timeouts timeouts;
 
   static std::string key(const StorePath& path);
   /// Runs `work` until it succeeds, fails permanently, or the retries end. `verb`: `read`.

@@ -24,7 +24,7 @@ namespace {
 
 using arrow::Status;
 
-constexpr int64_t kPiece = int64_t{16} << 20;
+constexpr int64_t kChunk = int64_t{16} << 20;
 
 /// Base64 of four big-endian bytes.
 std::optional<uint32_t> read_crc(const std::string& text) {
@@ -99,7 +99,7 @@ void StoredObject::read(int64_t begin, std::span<std::byte> to) const {
   });
 }
 
-int64_t bytes_on_the_way(const fs::path& to) {
+int64_t partial_bytes(const fs::path& to) {
   int64_t out = 0;
   for (const fs::path& part : parts_of(to)) {
     std::error_code error;
@@ -149,7 +149,7 @@ void Store::download(const StoredFile& file, const fs::path& to, const std::stri
   }
   std::vector<std::byte> bytes;
   while (!partial.is_complete()) {
-    bytes.resize(static_cast<size_t>(std::min(kPiece, file.size - partial.size())));
+    bytes.resize(static_cast<size_t>(std::min(kChunk, file.size - partial.size())));
     object.read(partial.size(), bytes);
     partial.append(bytes);
     if (on_bytes) {
@@ -157,7 +157,7 @@ void Store::download(const StoredFile& file, const fs::path& to, const std::stri
     }
   }
   if (path.scheme == "s3" &&
-      file.size > kPiece) {  // each range is of the object's version at that time
+      file.size > kChunk) {  // each range is of the object's version at that time
     try {
       check_unchanged(StoredObject(connection_, path));
     } catch (...) {

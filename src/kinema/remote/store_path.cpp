@@ -44,8 +44,8 @@ int64_t number_of(const char* name, int64_t otherwise, int64_t most) {
 
 }  // namespace
 
-Patience store_patience() {
-  return {.retries = static_cast<int>(number_of("KINEMA_STORE_RETRIES", Patience().retries, 16))};
+Timeouts store_timeouts() {
+  return {.retries = static_cast<int>(number_of("KINEMA_STORE_RETRIES", Timeouts().retries, 16))};
 }
 
 int64_t records_to_copy() {

@@ -64,7 +64,7 @@ std::string fetch(const std::string& url, const std::string& name, const WebLimi
     out.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   };
   try {
-    const Response response = send_following(std::move(request), limits.patience);
+    const Response response = send_following(std::move(request), limits.timeouts);
     if (response.status != 200) {
       refuse(response, name);
     }

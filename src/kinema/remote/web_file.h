@@ -13,7 +13,7 @@ namespace kinema::remote {
 struct WebLimits {
   int64_t bytes = int64_t{64} << 20;
   int64_t seconds = 120;
-  Patience patience = {.retries = 2};
+  Timeouts timeouts = {.retries = 2};
 };
 
 /// True for text that starts with http:// or https://, in either case.

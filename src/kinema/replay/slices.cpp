@@ -7,7 +7,7 @@
 
 namespace kinema::replay {
 
-Arrays part_of_windows(const Arrays& windows, int64_t number, int64_t length, int64_t context) {
+Arrays window_part(const Arrays& windows, int64_t number, int64_t length, int64_t context) {
   const int64_t steps = length + context;
   const int64_t first = number * length;
   Arrays out;

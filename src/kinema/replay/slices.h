@@ -10,6 +10,6 @@ namespace kinema::replay {
 /// -> steps number * length on, [rows, length + context, ...], so that each part begins with the
 /// last `context` steps of the one before it. `consec` S32 [rows, length + context] is the part's
 /// number. Throws an Error where the windows are too short.
-Arrays part_of_windows(const Arrays& windows, int64_t number, int64_t length, int64_t context);
+Arrays window_part(const Arrays& windows, int64_t number, int64_t length, int64_t context);
 
 }  // namespace kinema::replay

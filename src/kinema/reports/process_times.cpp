@@ -10,21 +10,21 @@
 
 namespace kinema::reports {
 
-void OwnTime::begin() {
+void StepTimer::begin() {
   watch_.restart();
   waited_ = cluster::seconds_waited();
 }
 
-world::StepTime OwnTime::of_step(int64_t step) const {
+world::StepTime StepTimer::of_step(int64_t step) const {
   return {.step = step, .seconds = watch_.seconds(), .waited = cluster::seconds_waited() - waited_};
 }
 
-std::vector<double> process_seconds(const world::Pulse* pulse) {
-  if (pulse == nullptr) {
+std::vector<double> process_seconds(const world::Heartbeat* heartbeat) {
+  if (heartbeat == nullptr) {
     return {};
   }
   std::vector<double> out;
-  for (const world::Progress& each : pulse->progress()) {
+  for (const world::Progress& each : heartbeat->progress()) {
     if (each.last.step == 0) {
       return {};
     }

@@ -34,7 +34,7 @@ std::vector<std::string> attention_notices(const config::Config& config, std::st
     return out;
   }
   const kernels::FlashBlockSizes taken =
-      kernels::taken_block_sizes(asked, model.num_attention_heads.value, width, dtype, chip);
+      kernels::supported_block_sizes(asked, model.num_attention_heads.value, width, dtype, chip);
   std::vector<kernels::NamedBlockSize> sizes{
       {"heads_per_tile", &kernels::FlashBlockSizes::heads_per_tile},
       {"vmem_limit_bytes", &kernels::FlashBlockSizes::vmem_limit_bytes}};
@@ -51,7 +51,7 @@ std::vector<std::string> attention_notices(const config::Config& config, std::st
     out.push_back(fmt::format(
         "flash_block_sizes: {}: the nearest that {} supports (multiples of 128, within {} MiB of "
         "VMEM; heads_per_tile divides the {} heads)",
-        changes, chip, kernels::vmem_of(chip).at_most >> 20, model.num_attention_heads.value));
+        changes, chip, kernels::vmem_limits(chip).at_most >> 20, model.num_attention_heads.value));
   }
   return out;
 }

@@ -162,7 +162,7 @@ flags::Probe make_probe(const flags::Platform& platform, const std::string& plug
         throw;  // the error is not about the flag
       }
       std::ranges::replace(said, '\n', ' ');
-      return flags::answer_of(said);
+      return flags::parse_probe_answer(said);
     }
     return flags::ProbeAnswer{};
   };
@@ -203,7 +203,7 @@ std::string plugin_of(const config::Config& config, const flags::Platform& platf
   }
 }
 
-flags::Effective resolve_flags(const config::Loaded& loaded, const FlagsFor& what) {
+flags::Effective resolve_flags(const config::Loaded& loaded, const FlagRequest& what) {
   const config::Config& config = loaded.config;
   flags::Request request;
   request.platform = what.target.empty() ? platform_here(config) : platform_of(what.target);
@@ -239,12 +239,12 @@ flags::Effective resolve_flags(const config::Loaded& loaded, const FlagsFor& wha
   return flags::resolve(request);
 }
 
-FlagLists fix_flags(const config::Loaded& loaded, const FlagsFor& what) {
+FlagLists fix_flags(const config::Loaded& loaded, const FlagRequest& what) {
   constexpr int kMostRounds = 8;
   FlagLists lists = what.lists.value_or(FlagLists::of_environment());
   // A flag that is parsed only after others are fixed may have another error.
   for (int round = 0; round < kMostRounds; ++round) {
-    FlagsFor now = what;
+    FlagRequest now = what;
     now.lists = lists;
     const flags::Effective effective = resolve_flags(loaded, now);
     const auto fixed = [&](const flags::EnvironmentFlags& list, std::string& text) {
@@ -265,7 +265,7 @@ FlagLists fix_flags(const config::Loaded& loaded, const FlagsFor& what) {
   return lists;
 }
 
-flags::Effective check_flags(const config::Loaded& loaded, const Job& job, FlagsFor what) {
+flags::Effective check_flags(const config::Loaded& loaded, const Job& job, FlagRequest what) {
   what.program = job.program();
   flags::Effective effective = resolve_flags(loaded, what);
   const std::vector<flags::Finding> errors = effective.errors();
@@ -284,7 +284,7 @@ flags::Effective check_flags(const config::Loaded& loaded, const Job& job, Flags
   return effective;
 }
 
-std::map<std::string, pjrt::FlagValue> options_for_programs(const flags::Effective& effective) {
+std::map<std::string, pjrt::FlagValue> program_flags(const flags::Effective& effective) {
   std::map<std::string, pjrt::FlagValue> out = effective.options();
   for (const flags::GivenFlag& own : flags_of_kernels(effective.platform.backend)) {
     const auto found = effective.settings.find(own.name);

@@ -23,7 +23,7 @@ struct FlagLists {
 };
 
 /// The input of flag resolution, in addition to the configuration.
-struct FlagsFor {
+struct FlagRequest {
   /// Empty: the configuration's hardware on this machine.
   std::string target;
   /// True if programs are for one device; a target that ends with `:1` means the same. False:
@@ -44,19 +44,19 @@ flags::Platform platform_of(const std::string& target);
 /// The compiler flags of a configuration's programs, from the plugin's defaults, the environment,
 /// the profile and `xla_flags`. Loads nothing into this process. Throws an Error for a profile or a
 /// rule that does not exist, and for `xla_flags` that are not `{NAME: VALUE}`.
-flags::Effective resolve_flags(const config::Loaded& loaded, const FlagsFor& what);
+flags::Effective resolve_flags(const config::Loaded& loaded, const FlagRequest& what);
 
 /// The environment's flags after the remedies of all errors are applied.
-FlagLists fix_flags(const config::Loaded& loaded, const FlagsFor& what);
+FlagLists fix_flags(const config::Loaded& loaded, const FlagRequest& what);
 
 /// Resolves flags and tests unknown ones on the plugin; every job calls it before it loads a
 /// plugin. Prints warnings and allowed errors, and throws an Error that names the first other
 /// error.
-flags::Effective check_flags(const config::Loaded& loaded, const Job& job, FlagsFor what = {});
+flags::Effective check_flags(const config::Loaded& loaded, const Job& job, FlagRequest what = {});
 
 /// Effective::options, and the environment's values of flags that kinema's kernels would set: a
 /// program's options override the environment's.
-std::map<std::string, pjrt::FlagValue> options_for_programs(const flags::Effective& effective);
+std::map<std::string, pjrt::FlagValue> program_flags(const flags::Effective& effective);
 
 /// Sets the configuration's optimization level and effort if they are not flags: a level applies to
 /// the CPU's and GPU's code generator.

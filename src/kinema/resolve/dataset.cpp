@@ -42,7 +42,7 @@ std::string copy_or_store(const std::string& path, std::optional<config::Dataset
   for (const remote::StoredFile& file : files) {
     names.push_back(file.name);
   }
-  if (!type && is_clips(config::choice_of<config::DatasetType>(data::dataset_type_of(names)))) {
+  if (!type && is_clips(config::choice_of<config::DatasetType>(data::detect_dataset_type(names)))) {
     return stores::local_copy(path, job);
   }
   int64_t bytes = 0;
@@ -155,7 +155,7 @@ config::DatasetType type_of_evaluation(const std::string& folder) {
   std::error_code error;
   check(fs::is_directory(folder, error), "[config] eval_data_dir {} is not a folder", folder);
   const std::vector<std::string> names = data::file_names(folder);
-  const std::string found = data::dataset_type_of(names);
+  const std::string found = data::detect_dataset_type(names);
   const std::string unread = data::unread_files(names);
   // Records may have names of any kind.
   check(!found.empty() || (unread.empty() && !io::shards_of(names).empty()),
@@ -243,7 +243,7 @@ Settings with_clips(const Settings& settings, const std::string& folder) {
   const auto type = [](const config::Config& config) { return config.data.dataset_type; };
   Settings out = settings.with("train_data_dir", folder);
   if (!is_clips(type(out))) {
-    const std::string found = data::dataset_type_of(data::file_names(folder));
+    const std::string found = data::detect_dataset_type(data::file_names(folder));
     out = out.with("dataset_type", found.empty() ? "videos" : found);
   }
   check(is_clips(type(out)),
@@ -253,7 +253,7 @@ Settings with_clips(const Settings& settings, const std::string& folder) {
   return out;
 }
 
-int64_t samples_of_one_device(const config::Config& config) {
+int64_t samples_per_device(const config::Config& config) {
   return config::batch_sizes(config, 1).load;
 }
 
@@ -278,7 +278,7 @@ datasets::Dataset evaluation_dataset(const config::Config& config, const network
   eval.data.max_train_samples = config::has_clips(eval.data) ? config.data.num_eval_samples : -1;
   eval.data.buckets = {"[]"};
   return dataset(eval, model, batch,
-                 is_split ? data::Split::Part::KEPT_OUT : data::Split::Part::ALL);
+                 is_split ? data::Split::Part::HELD_OUT : data::Split::Part::ALL);
 }
 
 datasets::ClipReport evaluation_report() {

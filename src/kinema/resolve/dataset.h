@@ -29,7 +29,7 @@ config::Loaded with_local_data(config::Loaded loaded, const Job& job);
 Settings with_clips(const Settings& settings, const std::string& folder);
 
 /// Samples per device that are read for a batch.
-int64_t samples_of_one_device(const config::Config& config);
+int64_t samples_per_device(const config::Config& config);
 
 /// The training samples, in batches of `batch`.
 datasets::Dataset training_dataset(const config::Config& config, const networks::Sizes& model,

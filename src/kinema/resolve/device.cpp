@@ -172,7 +172,7 @@ namespace {
 /// systems.
 std::optional<std::string> cache_notice(const config::Config& config) {
   const std::string folder = program_options(config).executable_cache;
-  const std::string why = folder.empty() ? "" : io::why_not_writable(folder);
+  const std::string why = folder.empty() ? "" : io::write_problem(folder);
   if (why.empty()) {
     return std::nullopt;
   }
@@ -200,7 +200,7 @@ pjrt::Client open_client(const config::Config& config, const Job& job) {
   return open_client_of(config, job, /*shares_devices=*/true);
 }
 
-pjrt::Client open_own_client(const config::Config& config, const Job& job) {
+pjrt::Client open_local_client(const config::Config& config, const Job& job) {
   return open_client_of(config, job, /*shares_devices=*/false);
 }
 
@@ -211,7 +211,7 @@ mesh::Placement placement(const config::Config& config, const pjrt::Client& clie
   return placement(config, devices);
 }
 
-int64_t asked_devices(const config::Config& config) {
+int64_t requested_devices(const config::Config& config) {
   const config::ParallelConfig& p = config.parallel;
   int64_t asked = 1;
   for (const int64_t size :
@@ -223,7 +223,7 @@ int64_t asked_devices(const config::Config& config) {
   return asked;
 }
 
-mesh::Placement own_placement(const config::Config& config, const pjrt::Client& client) {
+mesh::Placement local_placement(const config::Config& config, const pjrt::Client& client) {
   return placement(config, own_devices_of(client));
 }
 
@@ -306,7 +306,7 @@ runtime::ProgramOptions program_options(const config::Config& config) {
   }
   set_emit_options(config, config.run.hardware == config::Hardware::CPU, options);
   options.jit = config.runtime.jit;
-  options.compile.flags = options_for_programs(resolve_flags({.config = config}, {}));
+  options.compile.flags = program_flags(resolve_flags({.config = config}, {}));
   set_effort(config, config.run.hardware == config::Hardware::TPU && !has_mock_devices(config),
              options.compile);
   return options;

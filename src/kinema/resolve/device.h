@@ -18,7 +18,7 @@ runtime::ClientSpec client_spec(const config::Config& config);
 /// Opens the devices of a configuration, together with the job's other processes.
 pjrt::Client open_client(const config::Config& config, const Job& job);
 /// The same for devices that only this process of the job uses.
-pjrt::Client open_own_client(const config::Config& config, const Job& job);
+pjrt::Client open_local_client(const config::Config& config, const Job& job);
 
 /// True if CPU devices simulate those of another kind.
 bool has_mock_devices(const config::Config& config);
@@ -39,9 +39,9 @@ std::vector<mesh::Device> mesh_devices(std::span<const pjrt::DeviceDescription> 
 mesh::Placement placement(const config::Config& config, const pjrt::Client& client,
                           std::span<const std::string> hosts = {});
 /// The product of the mesh's axes, without those of size -1.
-int64_t asked_devices(const config::Config& config);
+int64_t requested_devices(const config::Config& config);
 /// The same over this process's devices only.
-mesh::Placement own_placement(const config::Config& config, const pjrt::Client& client);
+mesh::Placement local_placement(const config::Config& config, const pjrt::Client& client);
 /// The same over described devices, which need not exist.
 mesh::Placement placement(const config::Config& config, std::span<const mesh::Device> devices);
 

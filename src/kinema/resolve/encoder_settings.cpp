@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "kinema/model_source/model_places.h"
+#include "kinema/model_source/model_paths.h"
 #include "kinema/model_source/trained_model.h"
 #include "kinema/preparation/content_index.h"
 #include "kinema/resolve/encoders.h"

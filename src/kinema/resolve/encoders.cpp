@@ -9,7 +9,7 @@
 #include "kinema/encoders/wan_autoencoder.h"
 #include "kinema/io/json.h"
 #include "kinema/model_source/model_options.h"
-#include "kinema/model_source/model_places.h"
+#include "kinema/model_source/model_paths.h"
 #include "kinema/resolve/device.h"
 #include "kinema/weights/t5.h"
 

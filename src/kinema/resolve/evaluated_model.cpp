@@ -32,11 +32,9 @@ config::Loaded with_evaluated_inputs(const config::Loaded& given, const Job& job
   return loaded;
 }
 
-std::vector<model_source::TrainedAdapter> evaluated_adapters(config::Config config,
-                                                             const model_source::ModelToUse& model,
-                                                             const networks::Network& network,
-                                                             const model_source::Expert& expert,
-                                                             const Job& job) {
+std::vector<model_source::TrainedAdapter> evaluated_adapters(
+    config::Config config, const model_source::SelectedModel& model,
+    const networks::Network& network, const model_source::Expert& expert, const Job& job) {
   config.model.enable_lora = config.model.enable_lora || model.has_adapter();
   std::array<std::shared_ptr<const weights::Lora>, 2> own;
   if (model.has_adapter()) {  // the targets are the adapter's layers, not the configuration's

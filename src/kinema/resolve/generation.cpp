@@ -89,8 +89,8 @@ schedulers::ScheduleConfig with_scheduler_config(schedulers::ScheduleConfig out,
   return out;
 }
 
-/// noise_levels, sigmas and timesteps, where they are given. A zero at the end of sigmas, which some
-/// lists of diffusers have, is dropped.
+/// noise_levels, sigmas and timesteps, where they are given. A zero at the end of sigmas, which
+/// some lists of diffusers have, is dropped.
 void set_levels(const config::GenerateConfig& g, schedulers::ScheduleConfig& out) {
   if (g.noise_levels.given) {
     out.levels.spread = schedulers::spread_from_string(g.noise_levels.value);
@@ -109,7 +109,7 @@ void set_levels(const config::GenerateConfig& g, schedulers::ScheduleConfig& out
 
 /// The model's schedule with the configuration's overrides.
 schedulers::ScheduleConfig schedule(const config::Loaded& loaded,
-                                    const model_source::ModelToUse& model,
+                                    const model_source::SelectedModel& model,
                                     const networks::Network& network, const Job& job) {
   const schedulers::ScheduleConfig usual = network->learned().sampled;
   schedulers::ScheduleConfig own = model.folder.schedule.value_or(usual);
@@ -243,10 +243,10 @@ std::optional<std::array<int64_t, 2>> pair_of(const std::vector<int64_t>& values
 void ask_for_images(const config::Loaded& loaded, const weights::ImageDefaults& defaults,
                     sample::GenerateRequest& request) {
   const config::GenerateConfig& g = loaded.config.generate;
-  request.height = loaded.gives("height") ? g.height : defaults.side;
-  request.width = loaded.gives("width") ? g.width : defaults.side;
+  request.height = loaded.is_set("height") ? g.height : defaults.side;
+  request.width = loaded.is_set("width") ? g.width : defaults.side;
   request.num_inference_steps =
-      loaded.gives("num_inference_steps") ? g.num_inference_steps : defaults.num_inference_steps;
+      loaded.is_set("num_inference_steps") ? g.num_inference_steps : defaults.num_inference_steps;
   request.num_frames = 1;
   const bool images = on_command_line(loaded, "num_images_per_prompt");
   const bool videos = on_command_line(loaded, "num_videos_per_prompt");
@@ -285,10 +285,10 @@ void turn_guidance_off(const networks::Sizes& network, sample::GenerateRequest& 
 
 }  // namespace
 
-void ask_for_guidance(const config::Loaded& loaded, const networks::Network& network,
-                      bool has_two_experts, sample::GenerateRequest& request) {
+void set_guidance(const config::Loaded& loaded, const networks::Network& network,
+                  bool has_two_experts, sample::GenerateRequest& request) {
   const config::GenerateConfig& g = loaded.config.generate;
-  if (loaded.gives("negative_prompt") || !g.negative_prompt.empty()) {
+  if (loaded.is_set("negative_prompt") || !g.negative_prompt.empty()) {
     request.negative_prompt = g.negative_prompt;
   }
   request.guidance_scale = g.guidance_scale;
@@ -297,7 +297,7 @@ void ask_for_guidance(const config::Loaded& loaded, const networks::Network& net
     request.guidance_scale_2 = guidance_of(g.guidance_scale_low, g.guidance_scale);
   }
   if (network.sizes().makes_images) {
-    if (!loaded.gives("guidance_scale")) {
+    if (!loaded.is_set("guidance_scale")) {
       request.guidance_scale = model_source::image_defaults(network).guidance_scale;
     }
     if (g.negative_prompt_2.given) {
@@ -371,12 +371,12 @@ std::vector<std::string> prompt_notices(const config::Loaded& loaded) {
 }
 
 sample::GenerateRequest make_request(const config::Loaded& loaded,
-                                     const model_source::ModelToUse& model,
+                                     const model_source::SelectedModel& model,
                                      const networks::Network& network, const Job& job) {
   const config::GenerateConfig& g = loaded.config.generate;
   sample::GenerateRequest request{.noun = network.sizes().noun()};
   request.prompts = read_prompts(loaded);
-  ask_for_guidance(loaded, network, model.folder.has_two_experts(), request);
+  set_guidance(loaded, network, model.folder.has_two_experts(), request);
   request.images = {
       .first = read_given_image(g.image_url, "image_url", loaded.config, job),
       .last = read_given_image(g.last_image_url, "last_image_url", loaded.config, job)};
@@ -409,7 +409,7 @@ void check_sampler_steps(int64_t steps, const schedulers::ScheduleConfig& schedu
       steps, schedule.num_train_timesteps);
 }
 
-std::optional<int64_t> videos_of_batch(const config::Loaded& loaded, int64_t devices) {
+std::optional<int64_t> videos_per_batch(const config::Loaded& loaded, int64_t devices) {
   const bool asked = on_command_line(loaded, "per_device_batch_size") ||
                      on_command_line(loaded, "global_batch_size");
   if (!asked || loaded.config.generate.num_videos_per_prompt.given) {
@@ -420,7 +420,7 @@ std::optional<int64_t> videos_of_batch(const config::Loaded& loaded, int64_t dev
 
 std::optional<std::string> apply_batch(const config::Loaded& loaded, const mesh::Placement& place,
                                        sample::GenerateRequest& request) {
-  const auto videos = videos_of_batch(loaded, place.devices());
+  const auto videos = videos_per_batch(loaded, place.devices());
   if (!videos) {
     return std::nullopt;
   }
@@ -434,7 +434,7 @@ std::optional<std::string> apply_batch(const config::Loaded& loaded, const mesh:
 
 std::vector<std::string> default_prompt_notice(const config::Loaded& loaded) {
   const config::GenerateConfig& keys = loaded.config.generate;
-  if (!keys.prompt_file.empty() || loaded.gives("prompt")) {
+  if (!keys.prompt_file.empty() || loaded.is_set("prompt")) {
     return {};
   }
   return {fmt::format("no prompt is given: `{}` is used", keys.prompt)};
@@ -449,7 +449,7 @@ DenoisingSettings denoising_settings(const config::Config& config) {
   const config::GenerateConfig& g = config.generate;
   return {.batch = g.generate_batch_size,
           .two_passes = g.guidance_in_two_passes,
-          .keeps_keys = g.use_kv_cache};
+          .caches_keys = g.use_kv_cache};
 }
 
 VideoFormat video_format(const config::Config& config) {
@@ -458,7 +458,7 @@ VideoFormat video_format(const config::Config& config) {
 }
 
 sample::PipelineParts make_parts(const config::Config& config,
-                                 const model_source::ModelToUse& model,
+                                 const model_source::SelectedModel& model,
                                  const networks::Sizes& transformer, const pjrt::Client& client,
                                  const Job& job) {
   sample::PipelineParts parts;
@@ -472,7 +472,7 @@ sample::PipelineParts make_parts(const config::Config& config,
 }
 
 sample::OutputOptions output_options(const config::Loaded& loaded,
-                                     const model_source::ModelToUse& model, io::Json flags) {
+                                     const model_source::SelectedModel& model, io::Json flags) {
   const config::GenerateConfig& g = loaded.config.generate;
   io::Json settings = given_settings(loaded);
   if (model.step) {  // a resumed run may have newer checkpoints
@@ -491,7 +491,7 @@ sample::OutputOptions output_options(const config::Loaded& loaded,
 io::Json given_settings(const config::Loaded& loaded) {
   io::Json out = io::Json::object();
   for (const config::KeyValue& each : config::describe(loaded.config)) {
-    if (each.field.of == config::Of::RUN && loaded.gives(std::string(each.key))) {
+    if (each.field.of == config::Of::RUN && loaded.is_set(std::string(each.key))) {
       out.set(each.key, io::Json::parse(each.value, each.key));
     }
   }

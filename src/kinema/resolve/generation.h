@@ -7,7 +7,7 @@
 #include "kinema/config/config.h"
 #include "kinema/io/json.h"
 #include "kinema/job/job.h"
-#include "kinema/model_source/model_to_use.h"
+#include "kinema/model_source/selected_model.h"
 #include "kinema/networks/network.h"
 #include "kinema/pjrt/client.h"
 #include "kinema/sample/output.h"
@@ -24,13 +24,13 @@ std::vector<std::string> read_prompts(const config::Loaded& loaded);
 std::vector<std::string> prompt_notices(const config::Loaded& loaded);
 
 /// Sets only the guidance scales and negative prompts of a request.
-void ask_for_guidance(const config::Loaded& loaded, const networks::Network& network,
-                      bool has_two_experts, sample::GenerateRequest& request);
+void set_guidance(const config::Loaded& loaded, const networks::Network& network,
+                  bool has_two_experts, sample::GenerateRequest& request);
 
 /// Prompts, images, sizes, guidance and schedule. Reads the images, and logs how transparent and
 /// HDR ones are converted.
 sample::GenerateRequest make_request(const config::Loaded& loaded,
-                                     const model_source::ModelToUse& model,
+                                     const model_source::SelectedModel& model,
                                      const networks::Network& network, const Job& job = {});
 
 /// Throws an Error if a sampler cannot make `steps` steps of the schedule.
@@ -39,9 +39,9 @@ void check_sampler_steps(int64_t steps, const schedulers::ScheduleConfig& schedu
 /// The number of videos per prompt from per_device_batch_size or global_batch_size on generate's
 /// command line, for `devices` devices, as in MaxDiffusion. Nothing if neither is on the command
 /// line (in a file they are training's keys) or num_videos_per_prompt was given.
-std::optional<int64_t> videos_of_batch(const config::Loaded& loaded, int64_t devices);
-/// Sets the request's videos per prompt to videos_of_batch, in one batch unless generate_batch_size
-/// was given. Returns a log line, or nothing if the request is unchanged.
+std::optional<int64_t> videos_per_batch(const config::Loaded& loaded, int64_t devices);
+/// Sets the request's videos per prompt to videos_per_batch, in one batch unless
+/// generate_batch_size was given. Returns a log line, or nothing if the request is unchanged.
 std::optional<std::string> apply_batch(const config::Loaded& loaded, const mesh::Placement& place,
                                        sample::GenerateRequest& request);
 
@@ -60,7 +60,7 @@ GenerateSettings generate_settings(const config::Config& config);
 struct DenoisingSettings {
   int64_t batch = 1;  // videos per batch
   bool two_passes = false;
-  bool keeps_keys = false;
+  bool caches_keys = false;
 };
 DenoisingSettings denoising_settings(const config::Config& config);
 
@@ -74,14 +74,14 @@ VideoFormat video_format(const config::Config& config);
 
 /// Autoencoder, text encoder and, if the folder has one, image encoder.
 sample::PipelineParts make_parts(const config::Config& config,
-                                 const model_source::ModelToUse& model,
+                                 const model_source::SelectedModel& model,
                                  const networks::Sizes& transformer, const pjrt::Client& client,
                                  const Job& job);
 
 /// The files that are written in addition to the mp4, and their format; `flags`: the compiler flags
 /// that were given.
 sample::OutputOptions output_options(const config::Loaded& loaded,
-                                     const model_source::ModelToUse& model, io::Json flags);
+                                     const model_source::SelectedModel& model, io::Json flags);
 
 /// The given keys with their values; as `key=value` arguments they make the same configuration.
 io::Json given_settings(const config::Loaded& loaded);

@@ -83,8 +83,8 @@ config::Loaded load(const std::string& file, std::span<const std::string> overri
   return loaded;
 }
 
-config::Loaded load_words(std::span<const std::string> words,
-                          std::span<const std::string> environment, const Job& job) {
+config::Loaded load_command_line(std::span<const std::string> words,
+                                 std::span<const std::string> environment, const Job& job) {
   std::string file;
   std::vector<std::string> overrides;
   std::set<std::string> keys;
@@ -132,7 +132,7 @@ config::Loaded load_generation(std::span<const std::string> words,
     }
   }
   own.insert(own.end(), keys.begin(), keys.end());
-  config::Loaded loaded = load_words(own, environment, job);
+  config::Loaded loaded = load_command_line(own, environment, job);
   for (const SharedSettings& video : videos) {
     loaded = with_settings(std::move(loaded), video);
   }

@@ -16,13 +16,13 @@ config::Loaded load(const std::string& file, std::span<const std::string> overri
                     std::span<const std::string> environment, const Job& job = {});
 
 /// The same for command line arguments: key=value and at most one file, in any order.
-config::Loaded load_words(std::span<const std::string> words,
-                          std::span<const std::string> environment, const Job& job = {});
+config::Loaded load_command_line(std::span<const std::string> words,
+                                 std::span<const std::string> environment, const Job& job = {});
 
-/// load_words for `generate`, which accepts FOLDER, `org/name`, VIDEO.json or PICTURE.png instead
-/// of a configuration. A pipeline's folder or hub id is the model; the `.json` of a video, or a
-/// picture made by kinema, contains the settings that make it again. Settings that are not taken
-/// from a shared file are logged.
+/// load_command_line for `generate`, which accepts FOLDER, `org/name`, VIDEO.json or PICTURE.png
+/// instead of a configuration. A pipeline's folder or hub id is the model; the `.json` of a video,
+/// or a picture made by kinema, contains the settings that make it again. Settings that are not
+/// taken from a shared file are logged.
 config::Loaded load_generation(std::span<const std::string> words,
                                std::span<const std::string> environment, const Job& job = {});
 

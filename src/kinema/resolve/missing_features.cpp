@@ -6,15 +6,15 @@
 
 namespace kinema::resolve {
 
-using config::Lacks;
+using config::MissingFeatures;
 using config::Needs;
 
-Lacks missing_features(const networks::Network& network, bool two_experts,
-                       const config::Config& config) {
+MissingFeatures missing_features(const networks::Network& network, bool two_experts,
+                                 const config::Config& config) {
   const networks::Sizes& sizes = network.sizes();
   const bool is_flow = !network->learned().diffusion;
   const bool has_own_text = config.model.text_encoder != config::TextEncoder::HASHED;
-  Lacks out;
+  MissingFeatures out;
   const auto needs = [&](Needs what, bool is_there, std::string why) {
     if (!is_there) {
       out.emplace(what, std::move(why));
@@ -26,7 +26,7 @@ Lacks missing_features(const networks::Network& network, bool two_experts,
   needs(Needs::DIFFUSION, !is_flow, "this model is a rectified flow");
   needs(Needs::GUIDANCE, sizes.takes_guidance || !sizes.guidance_distilled,
         "this model takes no guidance scale");
-  needs(Needs::TOLD_GUIDANCE, sizes.takes_guidance, "this model takes no guidance scale");
+  needs(Needs::EMBEDDED_GUIDANCE, sizes.takes_guidance, "this model takes no guidance scale");
   needs(Needs::TRUE_GUIDANCE, sizes.guidance_distilled, "this model uses guidance_scale");
   needs(Needs::SECOND_TEXT, sizes.pooled_dim > 0, "this model has one text encoder");
   needs(Needs::INNER_CLIP, sizes.encoder_tokens > 0, "this model uses no inner layer of CLIP");
@@ -37,9 +37,10 @@ Lacks missing_features(const networks::Network& network, bool two_experts,
   return out;
 }
 
-Lacks missing_features(const networks::Network& network, bool two_experts,
-                       const config::Config& config, const sample::GenerateRequest& request) {
-  Lacks out = missing_features(network, two_experts, config);
+MissingFeatures missing_features(const networks::Network& network, bool two_experts,
+                                 const config::Config& config,
+                                 const sample::GenerateRequest& request) {
+  MissingFeatures out = missing_features(network, two_experts, config);
   const bool is_distilled = network.sizes().guidance_distilled;
   const char* key = is_distilled ? "true_cfg_scale" : "guidance_scale";
   const bool has_scale = (is_distilled ? request.true_cfg_scale : request.guidance_scale) > 1.0;
@@ -62,15 +63,15 @@ std::vector<std::string> notices(const config::Loaded& loaded, const std::string
 
 std::vector<std::string> model_notices(const config::Loaded& loaded,
                                        const networks::Network& network, bool two_experts) {
-  return config::notices_of_model(loaded, "train",
-                                  missing_features(network, two_experts, loaded.config));
+  return config::model_notices(loaded, "train",
+                               missing_features(network, two_experts, loaded.config));
 }
 
 std::vector<std::string> model_notices(const config::Loaded& loaded,
                                        const networks::Network& network, bool two_experts,
                                        const sample::GenerateRequest& request) {
-  return config::notices_of_model(loaded, "generate",
-                                  missing_features(network, two_experts, loaded.config, request));
+  return config::model_notices(loaded, "generate",
+                               missing_features(network, two_experts, loaded.config, request));
 }
 
 }  // namespace kinema::resolve

@@ -5,7 +5,7 @@
 
 #include "kinema/core/error.h"
 #include "kinema/io/json.h"
-#include "kinema/model_source/model_places.h"
+#include "kinema/model_source/model_paths.h"
 #include "kinema/model_source/model_schedule.h"
 
 namespace kinema::resolve {
@@ -119,9 +119,9 @@ schedulers::TimestepBias timestep_bias(const config::Tree& given) {
   return out;
 }
 
-training::ObjectiveOptions objective_of(const config::Config& config,
-                                        const networks::Network& network,
-                                        const model_source::Expert& expert) {
+training::ObjectiveOptions training_objective(const config::Config& config,
+                                              const networks::Network& network,
+                                              const model_source::Expert& expert) {
   const OptimizerConfig& o = config.optimizer;
   const schedulers::Learned learned = network->learned();
   const networks::Sizes& sizes = network.sizes();

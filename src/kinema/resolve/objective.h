@@ -12,9 +12,9 @@ namespace kinema::resolve {
 
 /// The training objective: the family's, with the diffusion settings of the model's scheduler and
 /// overrides from the configuration. Throws an Error for keys of the other kind of objective.
-training::ObjectiveOptions objective_of(const config::Config& config,
-                                        const networks::Network& network,
-                                        const model_source::Expert& expert);
+training::ObjectiveOptions training_objective(const config::Config& config,
+                                              const networks::Network& network,
+                                              const model_source::Expert& expert);
 
 /// A warning if prediction_type differs from that of a pretrained diffusion's own files; else
 /// nothing.

@@ -58,7 +58,7 @@ OpenRun::OpenRun(const Settings& named, const Job& job)
   stores_.bring_together();
   start_ = find_start(settings_, folder_, job);
   if (stores_.checkpoints() != nullptr) {
-    stores_.checkpoints()->keep(keep_of(settings_, start_));
+    stores_.checkpoints()->keep(checkpoint_keep(settings_, start_));
   }
 }
 

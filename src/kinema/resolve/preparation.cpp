@@ -6,7 +6,7 @@
 
 #include "kinema/core/error.h"
 #include "kinema/model_source/model_options.h"
-#include "kinema/model_source/model_places.h"
+#include "kinema/model_source/model_paths.h"
 #include "kinema/model_source/network.h"
 #include "kinema/model_source/trained_model.h"
 #include "kinema/networks/open.h"
@@ -79,7 +79,7 @@ config::Loaded with_folders(config::Loaded loaded, const PreparationFolders& fol
   return loaded;
 }
 
-TextWidths text_widths_to_prepare(const config::Loaded& loaded) {
+TextWidths preparation_text_widths(const config::Loaded& loaded) {
   if (loaded.config.model.text_encoder != config::TextEncoder::HASHED) {
     return {};
   }
@@ -89,8 +89,8 @@ TextWidths text_widths_to_prepare(const config::Loaded& loaded) {
           .sizes());
 }
 
-std::unique_ptr<encoders::ImageEncoder> image_encoder_to_prepare(const config::Config& config,
-                                                                 const pjrt::Client& client) {
+std::unique_ptr<encoders::ImageEncoder> preparation_image_encoder(const config::Config& config,
+                                                                  const pjrt::Client& client) {
   const std::optional<sample::PipelineFolder> pipeline = model_source::pipeline_index(config);
   if (!model_source::has_image_condition(config)) {
     const bool of_images = pipeline && pipeline->of_images() && !pipeline->expand_timesteps;

@@ -25,11 +25,11 @@ PreparationFolders preparation_folders(const config::Config& config);
 config::Loaded with_folders(config::Loaded loaded, const PreparationFolders& folders);
 
 /// The text widths of the transformer, if the encoder supports any width; 0: the encoder's.
-TextWidths text_widths_to_prepare(const config::Loaded& loaded);
+TextWidths preparation_text_widths(const config::Loaded& loaded);
 
 /// For an image-to-video model: CLIP of its pipeline, if it has one.
-std::unique_ptr<encoders::ImageEncoder> image_encoder_to_prepare(const config::Config& config,
-                                                                 const pjrt::Client& client);
+std::unique_ptr<encoders::ImageEncoder> preparation_image_encoder(const config::Config& config,
+                                                                  const pjrt::Client& client);
 
 /// Settings that determine the records' contents, in addition to the clips.
 struct RecordContents {

@@ -32,8 +32,8 @@ checkpoints::Found newest_of(const checkpoints::CheckpointFolder& checkpoints,
     found = checkpoints.newest();
   }
   const std::string step =
-      world.talk().broadcast(found.step ? std::to_string(*found.step) : "",
-                             {.what = "the newest checkpoint", .seconds = 3600});
+      world.communicator().broadcast(found.step ? std::to_string(*found.step) : "",
+                                     {.what = "the newest checkpoint", .seconds = 3600});
   if (!world.is_first() && !step.empty()) {
     found.step = std::stoll(step);
     found.folder = checkpoints.path(*found.step);
@@ -50,21 +50,21 @@ checkpoints::Found newest_of(const checkpoints::CheckpointFolder& checkpoints,
 Start find_start(const config::Config& config, const std::filesystem::path& run, const Job& job) {
   const checkpoints::CheckpointFolder checkpoints(config::checkpoints_folder(config, run));
   checkpoints::Found found = newest_of(checkpoints, job.world());
-  for (const checkpoints::Damage& each : found.damaged) {
+  for (const checkpoints::CorruptCheckpoint& each : found.corrupt) {
     job.notice(fmt::format("{} is skipped: {}", each.folder.string(), each.reason));
   }
   if (found.step) {
     Start start{.folder = found.folder, .saved = training::read_train_state(found.folder)};
-    for (const checkpoints::Damage& each : found.damaged) {
-      start.skipped.insert(*checkpoints::step_of(each.folder.stem().string()));
+    for (const checkpoints::CorruptCheckpoint& each : found.corrupt) {
+      start.skipped.insert(*checkpoints::parse_step(each.folder.stem().string()));
     }
     return start;
   }
-  check(found.damaged.empty(),
+  check(found.corrupt.empty(),
         "[train] the run's checkpoints are all corrupt: refusing to start over\n"
         "  {}: {}; restore it, remove the folder, or use another run_name",
-        found.damaged.empty() ? "" : found.damaged.front().folder.string(),
-        found.damaged.empty() ? "" : found.damaged.front().reason);
+        found.corrupt.empty() ? "" : found.corrupt.front().folder.string(),
+        found.corrupt.empty() ? "" : found.corrupt.front().reason);
   if (!config.run.init_from.empty()) {
     check(
         config.run.resume_from.empty(),
@@ -125,12 +125,12 @@ void check_rate(const training::Schedule& schedule, const Start& start, int64_t 
         schedule.steps, max_steps, max_steps);
 }
 
-checkpoints::Keep keep_of(const config::Loaded& loaded, const Start& start) {
+checkpoints::Keep checkpoint_keep(const config::Loaded& loaded, const Start& start) {
   const config::RunConfig& run = loaded.config.run;
   const bool is_older = start.resumes() && !start.saved.settings.contains("max_train_steps");
   return {.newest = is_older && !run.checkpoints_to_keep.given ? 0 : run.checkpoints_to_keep.value,
           .period = run.checkpoint_keep_period,
-          .damaged = start.skipped};
+          .corrupt = start.skipped};
 }
 
 std::vector<std::string> resume_lines(const Start& start, const config::Config& resolved) {

@@ -48,7 +48,7 @@ void check_rate(const training::Schedule& schedule, const Start& start, int64_t 
 
 /// The checkpoints to keep. A run that is older than the default of checkpoints_to_keep keeps all
 /// of them unless the key is given.
-checkpoints::Keep keep_of(const config::Loaded& loaded, const Start& start);
+checkpoints::Keep checkpoint_keep(const config::Loaded& loaded, const Start& start);
 
 /// Log lines of a resumed run: changed keys, moments that start at zero, a schedule that is shorter
 /// or longer than the run.

@@ -24,7 +24,7 @@ std::vector<std::string> missing(const std::vector<std::string>& keys,
                                  const config::Loaded& loaded) {
   std::vector<std::string> out;
   std::ranges::copy_if(keys, std::back_inserter(out),
-                       [&](const std::string& key) { return !loaded.gives(key); });
+                       [&](const std::string& key) { return !loaded.is_set(key); });
   return out;
 }
 
@@ -86,7 +86,7 @@ SharedSettings read_shared_settings(const fs::path& file) {
     switch (found->field.share) {
       case config::Share::MODEL:
         if (!is_no_path(text)) {
-          out.made_of.push_back(key);
+          out.required_keys.push_back(key);
           break;
         }
         [[fallthrough]];
@@ -95,7 +95,7 @@ SharedSettings read_shared_settings(const fs::path& file) {
         break;
       case config::Share::FILE:
         if (!empty) {
-          out.made_of.push_back(key);
+          out.required_keys.push_back(key);
         }
         break;
       case config::Share::NO:
@@ -115,7 +115,7 @@ SharedSettings read_shared_settings(const fs::path& file) {
 }
 
 std::vector<std::string> check_given(const SharedSettings& shared, const config::Loaded& loaded) {
-  const std::vector<std::string> wanted = missing(shared.made_of, loaded);
+  const std::vector<std::string> wanted = missing(shared.required_keys, loaded);
   check(wanted.empty(),
         "[generate] {} was made with {}, whose paths are not read from a file that another user "
         "may have made\n"

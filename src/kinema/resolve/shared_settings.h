@@ -12,9 +12,9 @@ namespace kinema::resolve {
 /// What this machine uses of them follows from config::Share of each key.
 struct SharedSettings {
   std::filesystem::path file;
-  std::vector<std::string> words;     // key=value of the settings that are used
-  std::vector<std::string> made_of;   // keys of files and models, which must be given again
-  std::vector<std::string> left_out;  // keys of the other machine
+  std::vector<std::string> words;          // key=value of the settings that are used
+  std::vector<std::string> required_keys;  // keys of files and models, which must be given again
+  std::vector<std::string> left_out;       // keys of the other machine
 };
 
 /// True for a file name with the suffix `.json` or `.png`.

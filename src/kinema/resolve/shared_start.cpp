@@ -6,19 +6,19 @@
 #include "kinema/io/hash.h"
 #include "kinema/io/json.h"
 #include "kinema/runtime/compilation_watch.h"
-#include "kinema/world/agreement.h"
+#include "kinema/world/consistency.h"
 
 namespace kinema::resolve {
 
 std::shared_ptr<void> start_heartbeat(const config::Config& config, const Job& job) {
   job.world().begin(0, "getting ready", /*is_long=*/true);
-  world::Pulse* const pulse = job.world().pulse();
-  if (pulse == nullptr) {
+  world::Heartbeat* const heartbeat = job.world().heartbeat();
+  if (heartbeat == nullptr) {
     return nullptr;
   }
-  pulse->set_timeout(static_cast<double>(config.runtime.heartbeat_timeout_seconds));
+  heartbeat->set_timeout(static_cast<double>(config.runtime.heartbeat_timeout_seconds));
   return runtime::also_watch_compilation(
-      [pulse](const std::string& /*program*/) { return pulse->at_length(); });
+      [heartbeat](const std::string& /*program*/) { return heartbeat->long_operation(); });
 }
 
 void check_same_start(const config::Config& config, const flags::Effective& flags, const Job& job) {
@@ -43,7 +43,7 @@ void check_same_start(const config::Config& config, const flags::Effective& flag
       record.emplace_back("the flags' " + name, value.dump(-1));
     }
   }
-  world::check_alike(job.world(), record, "the start");
+  world::check_consistent(job.world(), record, "the start");
 }
 
 }  // namespace kinema::resolve

@@ -10,12 +10,12 @@ namespace {
 
 /// Downloads the newest checkpoint of a store, and again a newer one if a running training removes
 /// it meanwhile. Returns its step; -1: there is none.
-int64_t bring_newest(const std::string& checkpoints, const remote::StorePath& stored,
-                     const Job& job) {
+int64_t restore_newest(const std::string& checkpoints, const remote::StorePath& stored,
+                       const Job& job) {
   const auto newest = [&] { return checkpoints::newest_step(remote::Store(stored)).value_or(-1); };
   for (int64_t step = newest(); step >= 0;) {
     try {
-      if (checkpoints::is_there(
+      if (checkpoints::checkpoint_exists(
               stores::local_copy(stores::below(checkpoints, std::to_string(step)), job))) {
         return step;
       }
@@ -86,11 +86,11 @@ config::Loaded with_local_checkpoint(config::Loaded loaded, const Job& job) {
       run.checkpoint_dir.empty() ? stores::below(folder, "checkpoints") : run.checkpoint_dir;
   if (const auto stored = remote::read_store_path(checkpoints)) {
     const int64_t asked = generate.generate_checkpoint_step;
-    const int64_t step = asked >= 0 ? asked : bring_newest(checkpoints, *stored, job);
+    const int64_t step = asked >= 0 ? asked : restore_newest(checkpoints, *stored, job);
     check(step >= 0 || !loaded.config.model.pretrained_model_name_or_path.empty(),
           "[generate] {} contains no checkpoint", checkpoints);
     generate.generate_checkpoint_step = step;
-    if (const auto unsent = checkpoints::newest_unsent(stores::staging_of(checkpoints));
+    if (const auto unsent = checkpoints::newest_unsent(stores::staging_folder(checkpoints));
         asked < 0 && unsent > step) {
       job.notice(
           fmt::format("the local checkpoint {} was not uploaded to {}, whose newest is {}; "
@@ -111,7 +111,7 @@ config::Loaded with_local_checkpoint(config::Loaded loaded, const Job& job) {
                  ? stores::below(folder, "samples/" + (step < 0 ? std::string("pretrained")
                                                                 : std::to_string(step)))
                  : videos;
-    run.output_dir = stores::staging_of(run.output_dir);
+    run.output_dir = stores::staging_folder(run.output_dir);
   }
   return loaded;
 }

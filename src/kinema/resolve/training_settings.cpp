@@ -10,7 +10,7 @@
 #include "kinema/io/json.h"
 #include "kinema/mesh/batch.h"
 #include "kinema/metrics/metrics.h"
-#include "kinema/model_source/model_places.h"
+#include "kinema/model_source/model_paths.h"
 #include "kinema/model_source/model_schedule.h"
 #include "kinema/model_source/trained_model.h"
 #include "kinema/resolve/compiler_flags.h"
@@ -48,8 +48,8 @@ int64_t steps_of(const config::OptimizerConfig& config, int64_t samples, int64_t
   return (config.num_train_epochs * samples + batch - 1) / batch;
 }
 
-training::Schedule::Fall fall_of(config::LrSchedule schedule) {
-  using enum training::Schedule::Fall;
+training::Schedule::DecayShape fall_of(config::LrSchedule schedule) {
+  using enum training::Schedule::DecayShape;
   switch (schedule) {
     case config::LrSchedule::COSINE:
     case config::LrSchedule::COSINE_WITH_RESTARTS:
@@ -72,7 +72,7 @@ training::Schedule schedule_of(const config::Config& config, int64_t samples) {
       .warmup_fraction = o.warmup_steps_fraction,
       .decay_fraction = o.lr_decay_fraction,
       .final_fraction = o.final_lr_fraction,
-      .fall = fall_of(o.lr_schedule),
+      .decay_shape = fall_of(o.lr_schedule),
       .power = o.lr_power,
       .cycles = o.lr_schedule == config::LrSchedule::COSINE_WITH_RESTARTS ? o.lr_num_cycles : 1};
 }
@@ -128,7 +128,7 @@ training::EvaluationOptions evaluation_options(const config::Config& config,
                                                const model_source::Expert& expert) {
   return {.timesteps = trained_timesteps(config, expert),
           .samples = config.data.num_eval_samples,
-          .most_of_a_timestep = config.run.eval_max_number_of_samples_in_bucket,
+          .max_samples_per_timestep = config.run.eval_max_number_of_samples_in_bucket,
           .seed = static_cast<uint64_t>(config.run.seed),
           .program = program_options(config)};
 }
@@ -228,7 +228,7 @@ RecordSettings record_settings(const config::Config& config, const fs::path& run
   return out;
 }
 
-VideoMoments video_moments(const config::Config& config) {
+VideoSchedule video_schedule(const config::Config& config) {
   const config::RunConfig& run = config.run;
   return {.any = model_source::makes_videos(run),
           .at_evaluations = run.enable_generate_video_for_eval && run.eval_every > 0,

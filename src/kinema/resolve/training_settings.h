@@ -97,8 +97,8 @@ struct LoopSettings {
   std::optional<int64_t> evaluations_without_gain;
 
   /// True if the evaluations so far stop the run.
-  bool is_over(const training::Gain& gain) const {
-    return evaluations_without_gain && gain.is_over(*evaluations_without_gain);
+  bool is_over(const training::EarlyStopping& early_stopping) const {
+    return evaluations_without_gain && early_stopping.is_over(*evaluations_without_gain);
   }
 };
 LoopSettings loop_settings(const config::Config& config, const std::filesystem::path& run,
@@ -118,12 +118,12 @@ struct RecordSettings {
 RecordSettings record_settings(const config::Config& config, const std::filesystem::path& run);
 
 /// The steps at which a run makes videos of its prompts.
-struct VideoMoments {
+struct VideoSchedule {
   bool any = false;
   bool at_evaluations = false;
   bool compares = false;  // compares videos before and after the training
 };
-VideoMoments video_moments(const config::Config& config);
+VideoSchedule video_schedule(const config::Config& config);
 
 /// Checks that need neither data nor model: the run's files can be written, and the prompts are
 /// valid. Prints warnings.

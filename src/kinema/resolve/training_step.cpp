@@ -66,7 +66,7 @@ training::StepOptions step_options(const config::Config& config, const networks:
   if (o.opt_enable_grad_global_norm_clipping) {
     out.adamw.max_norm = o.max_grad_norm;
   }
-  out.objective = objective_of(config, network, expert);
+  out.objective = training_objective(config, network, expert);
   out.accumulation = o.gradient_accumulation_steps;
   out.ema = {.decay = o.ema_decay,
              .update_after_step = o.ema_update_after_step,
@@ -117,7 +117,7 @@ TrainingStep training_step(const config::Config& config, const networks::Network
   }
   out.specs = network->parameters(out.options, model_source::init_options(config));
   if (!out.adapters.empty()) {
-    weights::train_alone(out.specs, out.adapters.front().config);
+    weights::freeze_base(out.specs, out.adapters.front().config);
   }
   out.step.place = place;
   out.step.batch_axes = mesh::batch_axes(place, config.parallel.data_sharding, out.batch);

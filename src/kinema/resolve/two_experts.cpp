@@ -6,7 +6,7 @@
 #include "kinema/core/error.h"
 #include "kinema/core/quantities.h"
 #include "kinema/io/json.h"
-#include "kinema/model_source/model_places.h"
+#include "kinema/model_source/model_paths.h"
 #include "kinema/networks/open.h"
 #include "kinema/resolve/objective.h"
 
@@ -21,7 +21,7 @@ std::string_view name_of(int64_t expert) {
 }
 
 /// Throws an Error unless two networks can share one program.
-void check_alike(const fs::path& high, const fs::path& low) {
+void check_consistent(const fs::path& high, const fs::path& low) {
   const io::Json first = networks::open(high)->config();
   const io::Json second = networks::open(low)->config();
   for (const auto& [key, value] : first.members()) {
@@ -49,7 +49,7 @@ std::vector<fs::path> pretrained_networks(const config::Config& config,
         "[config] train_expert is both, but {} is one transformer\n"
         "  give a folder with transformer/ and transformer_2/",
         out[0].string());
-  check_alike(out[0], out[1]);
+  check_consistent(out[0], out[1]);
   return out;
 }
 
@@ -61,19 +61,20 @@ std::optional<training::TwoExperts> two_experts(const config::Config& config,
   }
   const config::OptimizerConfig& o = config.optimizer;
   return training::TwoExperts{
-      .turns = {.seed = static_cast<uint64_t>(config.run.seed),
-                .share_high = training::share_of_high_noise(objective_of(config, network, expert)),
-                .length = o.expert_steps},
+      .schedule = {.seed = static_cast<uint64_t>(config.run.seed),
+                   .high_noise_probability = training::high_noise_probability(
+                       training_objective(config, network, expert)),
+                   .length = o.expert_steps},
       .idle_on_host = o.idle_expert == config::IdleExpert::HOST};
 }
 
-std::vector<training::Schedule> schedules_of(const training::Schedule& whole,
-                                             const std::optional<training::TwoExperts>& two) {
+std::vector<training::Schedule> expert_schedules(const training::Schedule& whole,
+                                                 const std::optional<training::TwoExperts>& two) {
   std::vector<training::Schedule> out{whole};
   if (two) {
     out.push_back(whole);
     for (size_t e = 0; e < out.size(); ++e) {
-      out[e].steps = two->turns.count(static_cast<int64_t>(e), whole.steps);
+      out[e].steps = two->schedule.count(static_cast<int64_t>(e), whole.steps);
     }
   }
   return out;
@@ -87,17 +88,17 @@ std::string describe(const std::vector<training::Schedule>& schedules,
   std::vector<std::string> out;
   for (int64_t e = 0; e < 2; ++e) {
     out.push_back(fmt::format("{} {}, {}", name_of(e),
-                              counted(two->turns.count(e, max_steps), "step"),
+                              counted(two->schedule.count(e, max_steps), "step"),
                               training::describe(schedules[static_cast<size_t>(e)])));
   }
   return fmt::format("{}", fmt::join(out, "; "));
 }
 
-std::vector<std::string> turn_notices(const std::optional<training::TwoExperts>& two,
-                                      int64_t max_steps) {
+std::vector<std::string> expert_notices(const std::optional<training::TwoExperts>& two,
+                                        int64_t max_steps) {
   std::vector<std::string> out;
   for (int64_t e = 0; two && e < 2; ++e) {
-    if (two->turns.count(e, max_steps) == 0) {
+    if (two->schedule.count(e, max_steps) == 0) {
       out.push_back(fmt::format("none of the {} trains the {} expert: it does not change",
                                 counted(max_steps, "step"), name_of(e)));
     }
@@ -118,7 +119,8 @@ std::vector<training::EvaluatedPart> evaluated_parts(
   return out;
 }
 
-int64_t weights_part_for(const fs::path& checkpoint, const model_source::Expert& one, bool both) {
+int64_t expert_weights_part(const fs::path& checkpoint, const model_source::Expert& one,
+                            bool both) {
   const std::vector<std::string> parts = training::weights_parts(checkpoint);
   check(!both || parts.size() == 2,
         "[train] init_from: {} contains only {}/, but both experts are trained\n"

@@ -29,16 +29,16 @@ std::optional<training::TwoExperts> two_experts(const config::Config& config,
                                                 const model_source::Expert& expert);
 
 /// The schedule of each trained network; with both experts, each has its own steps of `whole`.
-std::vector<training::Schedule> schedules_of(const training::Schedule& whole,
-                                             const std::optional<training::TwoExperts>& two);
+std::vector<training::Schedule> expert_schedules(const training::Schedule& whole,
+                                                 const std::optional<training::TwoExperts>& two);
 
 /// The schedules in one line: `high_noise 30 steps, learning rate ...`.
 std::string describe(const std::vector<training::Schedule>& schedules,
                      const std::optional<training::TwoExperts>& two, int64_t max_steps);
 
 /// A log line if one of both experts has no step within `max_steps`.
-std::vector<std::string> turn_notices(const std::optional<training::TwoExperts>& two,
-                                      int64_t max_steps);
+std::vector<std::string> expert_notices(const std::optional<training::TwoExperts>& two,
+                                        int64_t max_steps);
 
 /// The evaluated networks with their timesteps; `place`: the index of a network in the run, 0, or 0
 /// and 1 with both experts.
@@ -48,7 +48,7 @@ std::vector<training::EvaluatedPart> evaluated_parts(
 
 /// The index of the checkpoint's part (training::weights_parts) that initializes a network. Throws
 /// an Error if both experts are trained and the checkpoint has only one.
-int64_t weights_part_for(const std::filesystem::path& checkpoint, const model_source::Expert& one,
-                         bool both);
+int64_t expert_weights_part(const std::filesystem::path& checkpoint,
+                            const model_source::Expert& one, bool both);
 
 }  // namespace kinema::resolve

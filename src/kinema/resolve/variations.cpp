@@ -140,7 +140,7 @@ Settings with_candidate(const Settings& settings, const planning::Candidate& can
       .on(settings);
 }
 
-int64_t samples_of_step(const config::Config& config, int64_t devices, bool trains) {
+int64_t samples_per_step(const config::Config& config, int64_t devices, bool trains) {
   return trains ? config::batch_sizes(config, devices).train
                 : config.generate.generate_batch_size.value;
 }

@@ -45,7 +45,7 @@ Settings with_candidate(const Settings& settings, const planning::Candidate& can
                         bool trains);
 
 /// Samples per training step, or videos per batch.
-int64_t samples_of_step(const config::Config& config, int64_t devices, bool trains);
+int64_t samples_per_step(const config::Config& config, int64_t devices, bool trains);
 
 /// The largest divisor of `samples` that is smaller than it, a multiple of `shards`, and at most
 /// `most`; else the smallest one. Nothing if there is no smaller divisor.

@@ -67,8 +67,10 @@ pjrt::Buffer Array::take() && {
   return std::move(shards_.front());
 }
 
-bool has_own_memory(std::string_view platform) { return platform != "cpu"; }
-bool has_own_memory(const pjrt::Client& client) { return has_own_memory(client.platform_name()); }
+bool has_device_memory(std::string_view platform) { return platform != "cpu"; }
+bool has_device_memory(const pjrt::Client& client) {
+  return has_device_memory(client.platform_name());
+}
 
 std::vector<Array> to_arrays(std::vector<pjrt::Buffer> buffers) {
   std::vector<Array> out;
@@ -118,7 +120,7 @@ bool Devices::reads(size_t i, const Sharding& sharding) const {
   if (!has_one_reader()) {
     return true;
   }
-  const std::vector<std::string> copies = copying_axes(mesh_, sharding);
+  const std::vector<std::string> copies = replicated_axes(mesh_, sharding);
   size_t left = places_[i];
   const auto& axes = mesh_.axes.axes;
   for (auto axis = axes.rbegin(); axis != axes.rend(); ++axis) {
@@ -137,7 +139,7 @@ void Devices::count_read(int64_t bytes) const {
   }
 }
 
-std::vector<std::string> copying_axes(const mesh::Mesh& mesh, const Sharding& sharding) {
+std::vector<std::string> replicated_axes(const mesh::Mesh& mesh, const Sharding& sharding) {
   std::vector<std::string> out;
   for (const auto& [axis, size] : mesh.axes.axes) {
     const bool splits = std::ranges::any_of(sharding.dims, [&, name = axis](const auto& named) {
@@ -205,7 +207,7 @@ Array Devices::upload_rows(std::span<const std::byte> bytes, const Shape& shape,
 }
 
 pjrt::MemoryKind Devices::memory_kind(Memory memory) const {
-  if (memory == Memory::DEVICE || !has_own_memory(client_)) {
+  if (memory == Memory::DEVICE || !has_device_memory(client_)) {
     return pjrt::MemoryKind::DEVICE;
   }
   check(devices_.front().has_pinned_host(),

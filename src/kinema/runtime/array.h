@@ -38,7 +38,7 @@ class Array {
   Memory memory() const;
 
   /// Gathers the complete array; each distinct part is copied once. Waits for it. Throws an Error
-  /// if parts are only on devices of other processes (see WholeReader).
+  /// if parts are only on devices of other processes (see FullArrayReader).
   HostArray to_host() const;
   bool is_deleted() const;
   /// The buffer of an array on one device.
@@ -52,8 +52,8 @@ class Array {
 
 /// True if devices of a platform (`cpu`, `cuda`, `tpu`) have separate memory. A CPU device uses
 /// host memory.
-bool has_own_memory(std::string_view platform);
-bool has_own_memory(const pjrt::Client& client);
+bool has_device_memory(std::string_view platform);
+bool has_device_memory(const pjrt::Client& client);
 
 /// One array per buffer, all on one device.
 std::vector<Array> to_arrays(std::vector<pjrt::Buffer> buffers);
@@ -116,6 +116,6 @@ class Devices {
 };
 
 /// The mesh axes, of more than one device, along which an array with this sharding is replicated.
-std::vector<std::string> copying_axes(const mesh::Mesh& mesh, const Sharding& sharding);
+std::vector<std::string> replicated_axes(const mesh::Mesh& mesh, const Sharding& sharding);
 
 }  // namespace kinema::runtime

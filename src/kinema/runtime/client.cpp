@@ -18,7 +18,7 @@
 #include "kinema/core/quantities.h"
 #include "kinema/flags/platform.h"
 #include "kinema/kernels/cpu/isa.h"
-#include "kinema/runtime/thread_room.h"
+#include "kinema/runtime/thread_limit.h"
 #include "kinema/world/keys.h"
 
 namespace kinema::runtime {
@@ -142,29 +142,29 @@ void check_same_processes(const pjrt::Client& client, const ClientSpec& spec) {
           : "";
   check(count == size,
         "[runtime] the devices are of {} processes, but kinema was started as {} ({}){}", count,
-        size, spec.world ? spec.world->place().how : "one process: no launcher", remedy);
+        size, spec.world ? spec.world->launch().how : "one process: no launcher", remedy);
   check(size == 1 || client.process_index() == rank,
         "[runtime] to the devices this is process {}, but {} says that it is {}\n  the two must "
         "number the hosts alike",
-        client.process_index(), spec.world->place().how, rank);
+        client.process_index(), spec.world->launch().how, rank);
 }
 
 }  // namespace
 
-pjrt::NamedValues visible_gpus(const world::Place& place, const world::Environment& environment) {
+pjrt::NamedValues visible_gpus(const world::Launch& launch, const world::Environment& environment) {
   pjrt::NamedValues out;
   const std::string visible = environment("CUDA_VISIBLE_DEVICES").value_or("");
   const bool has_its_own = !visible.empty() && visible.find(',') == std::string::npos;
-  if (place.local_size.value_or(1) > 1 && !has_its_own) {
-    out.emplace("visible_devices", std::vector<int64_t>{place.local_rank.value_or(0)});
+  if (launch.local_size.value_or(1) > 1 && !has_its_own) {
+    out.emplace("visible_devices", std::vector<int64_t>{launch.local_rank.value_or(0)});
   }
   return out;
 }
 
-pjrt::NamedValues node_options(const world::Place& place, const world::Environment& environment) {
-  pjrt::NamedValues out = visible_gpus(place, environment);
-  out["node_id"] = place.rank;
-  out["num_nodes"] = place.size;
+pjrt::NamedValues node_options(const world::Launch& launch, const world::Environment& environment) {
+  pjrt::NamedValues out = visible_gpus(launch, environment);
+  out["node_id"] = launch.rank;
+  out["num_nodes"] = launch.size;
   return out;
 }
 
@@ -229,7 +229,7 @@ pjrt::Client open_client(const ClientSpec& spec) {
   const bool several = spec.world && !spec.world->is_alone();
   const bool shared = several && spec.shares_devices;
   if (is_cpu) limit_cpu_isa(spec.cpu_isa);
-  check_thread_room();
+  check_thread_limit();
 
   pjrt::NamedValues options = spec.options;
   if (is_cpu) {
@@ -240,8 +240,8 @@ pjrt::Client open_client(const ClientSpec& spec) {
   }
   const bool has_nodes = shared && spec.hardware == "cuda";
   if (several && spec.hardware == "cuda") {
-    options.merge(has_nodes ? node_options(spec.world->place(), world::own_environment())
-                            : visible_gpus(spec.world->place(), world::own_environment()));
+    options.merge(has_nodes ? node_options(spec.world->launch(), world::own_environment())
+                            : visible_gpus(spec.world->launch(), world::own_environment()));
   }
   try {
     const pjrt::Plugin& plugin = pjrt::Plugin::load(path);
@@ -253,7 +253,7 @@ pjrt::Client open_client(const ClientSpec& spec) {
     }
     std::optional<Overdue> overdue;
     if (shared) {
-      overdue.emplace(spec.patience, telling(spec));
+      overdue.emplace(spec.wait_seconds, telling(spec));
     }
     pjrt::Client client(plugin, options, {},
                         has_nodes ? key_values(spec.world) : pjrt::KeyValues());

@@ -31,18 +31,18 @@ struct ClientSpec {
   /// False: each process of the world has separate devices, which the others do not see. TPU
   /// hosts see each other's devices in any case.
   bool shares_devices = true;
-  /// Called once with a log line if the other processes have not arrived within `patience` seconds;
+  /// Called once with a log line if the other processes have not arrived within `timeouts` seconds;
   /// from a separate thread.
   std::function<void(const std::string& line)> on_wait = {};
-  double patience = 60;
+  double wait_seconds = 60;
 };
 
 /// With several processes on this host, the GPU that the CUDA plugin uses in this process
 /// (`visible_devices`): one per process. If CUDA_VISIBLE_DEVICES already selects one (as with `srun
 /// --gpus-per-task=1`), that GPU.
-pjrt::NamedValues visible_gpus(const world::Place& place, const world::Environment& environment);
+pjrt::NamedValues visible_gpus(const world::Launch& launch, const world::Environment& environment);
 /// The same for processes that share their devices, with `node_id` and `num_nodes`.
-pjrt::NamedValues node_options(const world::Place& place, const world::Environment& environment);
+pjrt::NamedValues node_options(const world::Launch& launch, const world::Environment& environment);
 
 /// The newest plugin for `cpu`, `cuda` or `tpu` among the wheels unpacked in the cache folder;
 /// empty if there is none.

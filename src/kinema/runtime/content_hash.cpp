@@ -42,9 +42,9 @@ std::optional<std::string> stamp_of(const std::string& path) {
 }
 
 std::optional<std::string> read_and_hash(const std::string& path) {
-  constexpr size_t kPiece = size_t{4} << 20;
+  constexpr size_t kChunk = size_t{4} << 20;
   std::ifstream file(path, std::ios::binary);
-  std::vector<char> piece(kPiece);
+  std::vector<char> piece(kChunk);
   const std::unique_ptr<XXH3_state_t, XXH_errorcode (*)(XXH3_state_t*)> state(XXH3_createState(),
                                                                               XXH3_freeState);
   XXH3_128bits_reset(state.get());

@@ -25,7 +25,7 @@ int64_t free_bytes(const Devices& devices) {
   if (const auto memory = devices[0].memory(); memory && memory->bytes_limit) {
     return *memory->bytes_limit - memory->bytes_in_use;
   }
-  give_back_free_memory();
+  release_free_memory();
   return available_memory_bytes() / static_cast<int64_t>(devices.count());
 }
 

@@ -27,7 +27,7 @@ Emitted emit_for(kernels::Target target, const Graph& graph, std::span<const Ten
   const auto attention = std::make_shared<kernels::AttentionRecord>();
   emit_options.lowering =
       kernels::recorded(kernels::collecting(std::move(emit_options.lowering), texts), attention);
-  emit_options.for_accelerator(has_own_memory(target.platform));
+  emit_options.for_accelerator(has_device_memory(target.platform));
   if (target.platform == "tpu") {
     emit_options.host_byte_tiles = kTpuByteTiles;
   }

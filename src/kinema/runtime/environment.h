@@ -36,7 +36,7 @@ int64_t available_memory_bytes();
 
 /// Returns freed memory to the system, as far as the C library supports it: after a compilation, or
 /// before available memory is measured.
-void give_back_free_memory();
+void release_free_memory();
 
 /// Resident memory of this process now, in bytes.
 int64_t rss_bytes();

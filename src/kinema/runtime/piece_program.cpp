@@ -9,18 +9,18 @@
 
 namespace kinema::runtime {
 
-PieceCompiler::PieceCompiler(const pjrt::Client& client, const ProgramOptions& options,
-                             ProgramReport& report)
+PartCompiler::PartCompiler(const pjrt::Client& client, const ProgramOptions& options,
+                           ProgramReport& report)
     : client_(client), options_(options), report_(report) {
   options_.jit = true;  // each piece is a complete program
   options_.emit.donate.clear();
   report_.from_cache = true;
 }
 
-std::unique_ptr<Program> PieceCompiler::operator()(const Graph& graph,
-                                                   std::span<const Tensor> outputs,
-                                                   const std::string& block,
-                                                   std::map<int64_t, int64_t> donate) {
+std::unique_ptr<Program> PartCompiler::operator()(const Graph& graph,
+                                                  std::span<const Tensor> outputs,
+                                                  const std::string& block,
+                                                  std::map<int64_t, int64_t> donate) {
   ProgramOptions options = options_;
   std::string name = block.empty() ? "step" : block;
   std::ranges::replace(name, '/', '-');
@@ -52,7 +52,7 @@ std::vector<Value> run_program(const Program& program, std::span<const Value> ar
   return out;
 }
 
-std::unique_ptr<Program> compile_split(const Shape& stack, PieceCompiler& compile) {
+std::unique_ptr<Program> compile_split(const Shape& stack, PartCompiler& compile) {
   Graph graph;
   const Tensor x = graph.input(stack, "stack");
   std::vector<Tensor> slices;
@@ -62,7 +62,7 @@ std::unique_ptr<Program> compile_split(const Shape& stack, PieceCompiler& compil
   return compile(graph, slices, "split");
 }
 
-std::unique_ptr<Program> compile_join(const Shape& stack, PieceCompiler& compile) {
+std::unique_ptr<Program> compile_join(const Shape& stack, PartCompiler& compile) {
   Graph graph;
   std::vector<Tensor> slices;
   const Shape one{stack.dtype, {stack.dims.begin() + 1, stack.dims.end()}};

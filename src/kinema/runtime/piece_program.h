@@ -19,9 +19,9 @@ namespace kinema::runtime {
 using Value = std::shared_ptr<pjrt::Buffer>;
 
 /// Names programs by their order, compiles them and adds their costs to `report`.
-class PieceCompiler {
+class PartCompiler {
  public:
-  PieceCompiler(const pjrt::Client& client, const ProgramOptions& options, ProgramReport& report);
+  PartCompiler(const pjrt::Client& client, const ProgramOptions& options, ProgramReport& report);
 
   std::unique_ptr<Program> operator()(const Graph& graph, std::span<const Tensor> outputs,
                                       const std::string& block,
@@ -38,7 +38,7 @@ class PieceCompiler {
 std::vector<Value> run_program(const Program& program, std::span<const Value> arguments);
 
 /// Programs that convert a loop's stacked values, [length, ...], to slices, and back.
-std::unique_ptr<Program> compile_split(const Shape& stack, PieceCompiler& compile);
-std::unique_ptr<Program> compile_join(const Shape& stack, PieceCompiler& compile);
+std::unique_ptr<Program> compile_split(const Shape& stack, PartCompiler& compile);
+std::unique_ptr<Program> compile_join(const Shape& stack, PartCompiler& compile);
 
 }  // namespace kinema::runtime

@@ -70,7 +70,7 @@ struct Pieces::Level {
   // Copies of outputs that are also used elsewhere: the caller owns what it gets.
   std::map<size_t, std::unique_ptr<Program>> copies;
 
-  Level(const Graph& graph, std::span<const Tensor> wanted, PieceCompiler& compile,
+  Level(const Graph& graph, std::span<const Tensor> wanted, PartCompiler& compile,
         const std::map<int64_t, int64_t>& donate = {});
 
   std::vector<Value> run(std::vector<Value> arguments) const;
@@ -79,15 +79,14 @@ struct Pieces::Level {
  private:
   void cut(const Graph& graph);
   void connect();
-  void compile_piece(Piece& piece, PieceCompiler& compile,
-                     const std::map<int64_t, int64_t>& donate);
-  static void compile_loop(Piece& piece, PieceCompiler& compile);
+  void compile_piece(Piece& piece, PartCompiler& compile, const std::map<int64_t, int64_t>& donate);
+  static void compile_loop(Piece& piece, PartCompiler& compile);
   static std::vector<Value> run_loop(const Loop& loop, const std::vector<Value>& arguments);
 
   std::vector<Tensor> outputs;  // during construction
 };
 
-Pieces::Level::Level(const Graph& graph, std::span<const Tensor> wanted, PieceCompiler& compile,
+Pieces::Level::Level(const Graph& graph, std::span<const Tensor> wanted, PartCompiler& compile,
                      const std::map<int64_t, int64_t>& donate)
     : takes(keys_of(graph.inputs())),
       gives(keys_of(wanted)),
@@ -195,15 +194,15 @@ void Pieces::Level::connect() {
   }
 }
 
-void Pieces::Level::compile_piece(Piece& piece, PieceCompiler& compile,
+void Pieces::Level::compile_piece(Piece& piece, PartCompiler& compile,
                                   const std::map<int64_t, int64_t>& donate) {
   Graph graph;
-  Transplant transplant(graph);
+  GraphCopy copier(graph);
   std::map<int64_t, int64_t> own;  // donations by the positions in this piece
   for (size_t i = 0; i < piece.inputs.size(); ++i) {
     const Tensor x = piece.inputs[i];
     const bool is_input = x.node().op == &kInput;
-    transplant.know(x, graph.input(x.shape(), is_input ? x.node().get<InputAttrs>().name : ""));
+    copier.add_mapping(x, graph.input(x.shape(), is_input ? x.node().get<InputAttrs>().name : ""));
     if (!is_input || std::ranges::count(piece.dead, key_of(x)) == 0) {
       continue;  // used again, or not the caller's
     }
@@ -217,12 +216,12 @@ void Pieces::Level::compile_piece(Piece& piece, PieceCompiler& compile,
   }
   std::vector<Tensor> results;
   for (const Tensor x : piece.outputs) {
-    results.push_back(transplant(x));
+    results.push_back(copier(x));
   }
   piece.program = compile(graph, results, piece.block, std::move(own));
 }
 
-void Pieces::Level::compile_loop(Piece& piece, PieceCompiler& compile) {
+void Pieces::Level::compile_loop(Piece& piece, PartCompiler& compile) {
   const Node& node = *piece.nodes.front();
   const Body& body = *node.get<std::shared_ptr<Body>>();
   piece.loop = std::make_unique<Loop>();
@@ -315,7 +314,7 @@ Pieces::Pieces(const pjrt::Client& client, const Graph& graph, std::span<const T
   check(options.saved.empty(),
         "[{}] jit is false, which compiles block by block: {} holds a whole program", options.name,
         options.saved);
-  PieceCompiler compile(client, options, report_);
+  PartCompiler compile(client, options, report_);
   level_ = std::make_unique<Level>(graph, outputs, compile, options.emit.donate);
   for (const Tensor x : graph.inputs()) {
     report_.memory.arguments += x.shape().bytes();

@@ -92,7 +92,7 @@ int64_t available_memory_bytes() {
   return std::min({machine, group_bytes(), space});
 }
 
-void give_back_free_memory() {
+void release_free_memory() {
 #ifdef __GLIBC__
   malloc_trim(0);
 #endif

@@ -15,7 +15,7 @@
 #include "kinema/runtime/executable_cache.h"
 #include "kinema/runtime/executable_file.h"
 #include "kinema/runtime/pieces.h"
-#include "kinema/runtime/thread_room.h"
+#include "kinema/runtime/thread_limit.h"
 
 namespace kinema::runtime {
 namespace {
@@ -73,10 +73,10 @@ void write_dump(const ProgramOptions& options, const char* suffix, const std::st
 /// With several processes: nothing unless each has its entry.
 std::optional<pjrt::Executable> load_cached(const pjrt::Client& client,
                                             const ExecutableCache& cache, const std::string& key,
-                                            bool is_across) {
+                                            bool is_multi_process) {
   const std::optional<std::string> stored = cache.find(key);
-  if (is_across) {
-    return client.load_across(stored);
+  if (is_multi_process) {
+    return client.load_multi_process(stored);
   }
   try {
     return stored ? std::optional(client.load(*stored)) : std::nullopt;
@@ -95,7 +95,7 @@ pjrt::Executable build(const pjrt::Client& client, const std::string& text,
   const pjrt::CompileOptions compile_options =
       kernels::for_target(target, {.use = false}).with_flags(options.compile);
   if (!options.saved.empty()) {
-    check(!client.is_across(compile_options) || client.process_count() == 1,
+    check(!client.is_multi_process(compile_options) || client.process_count() == 1,
           "[program] {} is a program of one process, but {} share the devices", options.saved,
           client.process_count());
     const std::string stored = read_saved_program(options.saved, text, options.name);
@@ -115,17 +115,17 @@ pjrt::Executable build(const pjrt::Client& client, const std::string& text,
     cache.emplace(options.executable_cache, options.executable_cache_bytes);
     key = ExecutableCache::key(client, text, compile_options.serialize());
     if (std::optional<pjrt::Executable> loaded =
-            load_cached(client, *cache, key, client.is_across(compile_options))) {
+            load_cached(client, *cache, key, client.is_multi_process(compile_options))) {
       report.from_cache = true;
       report.compile_seconds = watch.seconds();
       return *std::move(loaded);
     }
   }
-  check_thread_room();
+  check_thread_limit();
   pjrt::Executable compiled = client.compile(text, compile_options);
   // A compiler leaves a hundred megabytes of small free blocks, which would stay resident for the
   // whole run.
-  give_back_free_memory();
+  release_free_memory();
   report.compile_seconds = watch.seconds();
   if (cache) {
     try {

@@ -87,7 +87,7 @@ Program compile(const Devices& devices, std::span<const Port> ports, ProgramOpti
 
 }  // namespace
 
-std::vector<size_t> odd_copies(std::span<const HostArray> copies) {
+std::vector<size_t> mismatched_replicas(std::span<const HostArray> copies) {
   std::map<std::string, std::vector<size_t>> by_bits;
   for (size_t i = 0; i < copies.size(); ++i) {
     by_bits[bits_of(copies[i])].push_back(i);
@@ -109,7 +109,7 @@ std::vector<size_t> odd_copies(std::span<const HostArray> copies) {
   return odd;
 }
 
-std::vector<HostArray> copies_of(const Array& array) {
+std::vector<HostArray> replica_values(const Array& array) {
   std::vector<HostArray> copies;
   for (const pjrt::Buffer& shard : array.shards()) {
     copies.push_back(shard.to_host());
@@ -132,7 +132,7 @@ ReplicaCheck::ReplicaCheck(const Devices& devices, std::span<const Port> ports,
 std::vector<HostArray> ReplicaCheck::sums(std::span<const Array* const> arrays) const {
   const Array result = std::move(program_.front().run(devices_, arrays).front());
   if (!devices_.is_shared()) {
-    return copies_of(result);
+    return replica_values(result);
   }
   const HostArray all = result.shards().front().to_host();
   const size_t count = arrays.size();
@@ -144,8 +144,8 @@ std::vector<HostArray> ReplicaCheck::sums(std::span<const Array* const> arrays) 
   return out;
 }
 
-std::vector<OddCopy> ReplicaCheck::find(std::span<const Array* const> arrays) const {
-  std::vector<OddCopy> out;
+std::vector<MismatchedReplica> ReplicaCheck::find(std::span<const Array* const> arrays) const {
+  std::vector<MismatchedReplica> out;
   if (program_.empty()) {
     return out;
   }
@@ -159,7 +159,7 @@ std::vector<OddCopy> ReplicaCheck::find(std::span<const Array* const> arrays) co
         copies.push_back(
             HostArray::from<uint32_t>(DType::U32, {1}, sums[d].as<uint32_t>().subspan(i, 1)));
       }
-      for (const size_t odd : odd_copies(copies)) {
+      for (const size_t odd : mismatched_replicas(copies)) {
         out.push_back({.array = i, .device = part.devices[odd]});
       }
     }

@@ -15,16 +15,16 @@ namespace kinema::runtime {
 
 /// Positions of the copies whose bits differ from the majority's; in a tie, the first copy is
 /// right. All NaNs of F32 are equal. Empty if all are equal.
-std::vector<size_t> odd_copies(std::span<const HostArray> copies);
+std::vector<size_t> mismatched_replicas(std::span<const HostArray> copies);
 
 /// A device's copy of an array that differs from the majority's.
-struct OddCopy {
+struct MismatchedReplica {
   size_t array = 0;   // index among the compared arrays
   size_t device = 0;  // position in the mesh's order
 };
 
 /// The copies of a small replicated array, in the order of the devices.
-std::vector<HostArray> copies_of(const Array& array);
+std::vector<HostArray> replica_values(const Array& array);
 
 /// Compares arrays of any size by a sum of bits that each device computes over its part.
 /// Collective: if several processes share the devices, all call it and get the same result.
@@ -34,7 +34,7 @@ class ReplicaCheck {
   ReplicaCheck(const Devices& devices, std::span<const Port> ports, ProgramOptions options);
 
   /// The differing copies, in the arrays' order.
-  std::vector<OddCopy> find(std::span<const Array* const> arrays) const;
+  std::vector<MismatchedReplica> find(std::span<const Array* const> arrays) const;
 
  private:
   std::vector<HostArray> sums(std::span<const Array* const> arrays) const;

@@ -4,8 +4,8 @@
 
 namespace kinema::sample {
 
-Condition condition_of(const networks::Sizes& network, const encoders::LatentLayout& layout,
-                       bool expand_timesteps, const GivenImages& images) {
+Condition detect_condition(const networks::Sizes& network, const encoders::LatentLayout& layout,
+                           bool expand_timesteps, const ConditioningImages& images) {
   const int64_t z = layout.channels;
   const int64_t with_image = 2 * z + layout.temporal;
   check(
@@ -28,7 +28,7 @@ Condition condition_of(const networks::Sizes& network, const encoders::LatentLay
 }
 
 void check_image_tokens(const networks::Sizes& network, bool has_encoder,
-                        const GivenImages& images) {
+                        const ConditioningImages& images) {
   if (network.image_dim == 0) {
     return;
   }
@@ -46,7 +46,7 @@ void check_image_tokens(const networks::Sizes& network, bool has_encoder,
   }
 }
 
-HostArray image_condition(Condition kind, const GivenImages& images, const VideoSizes& sizes,
+HostArray image_condition(Condition kind, const ConditioningImages& images, const VideoSizes& sizes,
                           const encoders::Autoencoder& autoencoder) {
   if (kind == Condition::NONE) {
     return {};

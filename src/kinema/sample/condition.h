@@ -12,7 +12,7 @@
 
 namespace kinema::sample {
 
-using encoders::GivenImages;
+using encoders::ConditioningImages;
 
 /// The conditioning of a transformer, from its channels: CHANNELS if its input has the latents, the
 /// mask and the conditioning latents; FIRST_FRAME if its input has the latents only, with one
@@ -20,18 +20,18 @@ using encoders::GivenImages;
 ///
 /// Throws an Error if the channels fit neither (for example the 16-channel VAE with a 48-channel
 /// model), if an image is missing, or if one is given that the model cannot use.
-Condition condition_of(const networks::Sizes& network, const encoders::LatentLayout& layout,
-                       bool expand_timesteps, const GivenImages& images);
+Condition detect_condition(const networks::Sizes& network, const encoders::LatentLayout& layout,
+                           bool expand_timesteps, const ConditioningImages& images);
 
 /// Throws an Error if the model uses CLIP's tokens of its images, and there is no encoder or
 /// another number of images than the model has positions for.
 void check_image_tokens(const networks::Sizes& network, bool has_encoder,
-                        const GivenImages& images);
+                        const ConditioningImages& images);
 
 /// The conditioning of one video, without the batch axis: encoders::image_condition for CHANNELS,
 /// first_frame_latents for FIRST_FRAME, no bytes for NONE. Throws an Error if the autoencoder
 /// returns other sizes.
-HostArray image_condition(Condition kind, const GivenImages& images, const VideoSizes& sizes,
+HostArray image_condition(Condition kind, const ConditioningImages& images, const VideoSizes& sizes,
                           const encoders::Autoencoder& autoencoder);
 
 }  // namespace kinema::sample

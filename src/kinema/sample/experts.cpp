@@ -24,19 +24,19 @@ nn::ModelOptions for_sampling(nn::ModelOptions options, const runtime::Devices& 
 }  // namespace
 
 Experts::Experts(runtime::Devices devices, PipelineFolder folder, const nn::ModelOptions& options,
-                 std::span<const LentTransformer> lent)
+                 std::span<const SharedTransformer> shared_transformers)
     : devices_(std::move(devices)),
       folder_(std::move(folder)),
       options_(for_sampling(options, devices_)) {
-  for (const LentTransformer& each : lent) {
+  for (const SharedTransformer& each : shared_transformers) {
     check(each.expert >= 0 && each.expert < size(),
           "[sample] expert {} is shared, but {} has {} transformers", each.expert,
           folder_.folder.string(), size());
-    is_lent_.at(static_cast<size_t>(each.expert)) = true;
+    is_shared_.at(static_cast<size_t>(each.expert)) = true;
   }
   const auto network_of = [&](int64_t expert, const std::filesystem::path& part) {
-    const auto found = std::ranges::find(lent, expert, &LentTransformer::expert);
-    return found != lent.end() ? found->network : networks::open(part);
+    const auto found = std::ranges::find(shared_transformers, expert, &SharedTransformer::expert);
+    return found != shared_transformers.end() ? found->network : networks::open(part);
   };
   networks_.push_back(network_of(0, folder_.transformer));
   networks_[0]->check_divides(options_.place);
@@ -63,20 +63,20 @@ int64_t Experts::at_timestep(float timestep) const {
   return static_cast<double>(timestep) >= boundary ? 0 : 1;
 }
 
-void Experts::make_way(int64_t expert) {
+void Experts::release_other(int64_t expert) {
   // An expert's size must be free in addition to its parameters, for activations and for the
   // compiler.
   const int64_t wanted =
-      (is_lent(expert) ? 1 : 2) * parameter_bytes(networks_.at(expert), options_, devices_);
+      (is_shared(expert) ? 1 : 2) * parameter_bytes(networks_.at(expert), options_, devices_);
   std::vector<runtime::Array>& other = loaded_.at(1 - expert);
   if (!other.empty() && available_bytes(devices_) <= wanted) {
     other.clear();
   }
 }
 
-std::vector<const runtime::Array*> Experts::lent(int64_t expert) const {
-  check(static_cast<bool>(lent_), "[sample] no parameters are shared yet");
-  std::vector<const runtime::Array*> out = lent_(expert);
+std::vector<const runtime::Array*> Experts::shared_parameters(int64_t expert) const {
+  check(static_cast<bool>(shared_parameters_), "[sample] no parameters are shared yet");
+  std::vector<const runtime::Array*> out = shared_parameters_(expert);
   const auto specs = networks_.at(static_cast<size_t>(expert))->parameters(options_);
   check(out.size() == specs.size(), "[sample] {} parameters are shared, the transformer has {}",
         out.size(), specs.size());
@@ -87,14 +87,15 @@ std::vector<const runtime::Array*> Experts::lent(int64_t expert) const {
   return out;
 }
 
-bool Experts::has_room(int64_t expert) const {
-  return is_lent(expert) || std::ranges::any_of(loaded_, [](const auto& x) { return !x.empty(); });
+bool Experts::has_parameter_memory(int64_t expert) const {
+  return is_shared(expert) ||
+         std::ranges::any_of(loaded_, [](const auto& x) { return !x.empty(); });
 }
 
 std::vector<const runtime::Array*> Experts::parameters(int64_t expert) {
-  if (is_lent(expert)) {
-    make_way(expert);
-    return lent(expert);
+  if (is_shared(expert)) {
+    release_other(expert);
+    return shared_parameters(expert);
   }
   const auto pointers = [](const std::vector<runtime::Array>& arrays) {
     std::vector<const runtime::Array*> out;
@@ -107,7 +108,7 @@ std::vector<const runtime::Array*> Experts::parameters(int64_t expert) {
   if (!mine.empty()) {
     return pointers(mine);
   }
-  make_way(expert);
+  release_other(expert);
   const AddSeconds loading(load_seconds_);
   const auto specs = networks_.at(expert)->parameters(options_);
   mine = weights::load(expert == 0 ? folder_.transformer : folder_.transformer_2, specs, devices_,

@@ -14,13 +14,13 @@
 namespace kinema::sample {
 
 /// A transformer of a pipeline with parameters that another object owns; the folder's are not read.
-struct LentTransformer {
+struct SharedTransformer {
   networks::Network network;
   int64_t expert = 0;  // 1: the low-noise one of two
 };
 
 /// The parameters of a shared expert.
-using LentParameters = std::function<std::vector<const runtime::Array*>(int64_t expert)>;
+using SharedParameters = std::function<std::vector<const runtime::Array*>(int64_t expert)>;
 
 /// One or two transformers of a pipeline, loaded at first use. Loading one frees the other, unless
 /// the devices have memory for both.
@@ -29,7 +29,7 @@ class Experts {
   /// Reads and checks the configurations, without loading weights. Over a mesh, the placement's
   /// rules shard the parameters.
   Experts(runtime::Devices devices, PipelineFolder folder, const nn::ModelOptions& options,
-          std::span<const LentTransformer> lent = {});
+          std::span<const SharedTransformer> shared_transformers = {});
 
   int64_t size() const { return folder_.has_two_experts() ? 2 : 1; }
   /// 0 for the only or the high-noise expert, 1 for the low-noise one.
@@ -46,28 +46,28 @@ class Experts {
   std::vector<const runtime::Array*> parameters(int64_t expert);
   /// True if using the expert needs no additional memory for parameters: they are loaded, or the
   /// other expert's would be freed.
-  bool has_room(int64_t expert) const;
+  bool has_parameter_memory(int64_t expert) const;
   /// Sets the source of shared experts' parameters: arrays that the caller owns, in the order,
   /// dtypes and placement of Architecture::parameters. They are requested when an expert is needed,
   /// and must stay valid until the other one is.
-  void lend(LentParameters parameters) { lent_ = std::move(parameters); }
+  void share(SharedParameters parameters) { shared_parameters_ = std::move(parameters); }
   /// Frees the loaded parameters; `parameters` loads them again.
   void release() { loaded_ = {}; }
   double load_seconds() const { return load_seconds_; }
 
  private:
-  bool is_lent(int64_t expert) const { return is_lent_.at(static_cast<size_t>(expert)); }
-  std::vector<const runtime::Array*> lent(int64_t expert) const;
+  bool is_shared(int64_t expert) const { return is_shared_.at(static_cast<size_t>(expert)); }
+  std::vector<const runtime::Array*> shared_parameters(int64_t expert) const;
   /// Frees the other expert if the devices do not have memory for both.
-  void make_way(int64_t expert);
+  void release_other(int64_t expert);
 
   runtime::Devices devices_;
   PipelineFolder folder_;
   nn::ModelOptions options_;
   std::vector<networks::Network> networks_;
   std::array<std::vector<runtime::Array>, 2> loaded_;
-  std::array<bool, 2> is_lent_{};
-  LentParameters lent_;
+  std::array<bool, 2> is_shared_{};
+  SharedParameters shared_parameters_;
   double load_seconds_ = 0;
 };
 

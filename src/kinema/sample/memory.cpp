@@ -30,7 +30,7 @@ std::string takes(const VideoSizes& sizes) {
 
 /// True if weights_memory=host is possible and not set.
 bool may_wait(const nn::ModelOptions& options, const runtime::Devices& devices) {
-  return runtime::has_own_memory(devices.client()) && options.weights_memory == Memory::DEVICE &&
+  return runtime::has_device_memory(devices.client()) && options.weights_memory == Memory::DEVICE &&
          options.scan_layers;
 }
 
@@ -117,7 +117,7 @@ int64_t available_bytes(const runtime::Devices& devices, int64_t held_by_host) {
 
 int64_t parameter_bytes(const networks::Network& network, const nn::ModelOptions& options,
                         const runtime::Devices& devices) {
-  const bool all = !runtime::has_own_memory(devices.client());
+  const bool all = !runtime::has_device_memory(devices.client());
   int64_t bytes = 0;
   for (const nn::ParamSpec& spec : network->parameters(options)) {
     if (!all && spec.memory != Memory::DEVICE) {

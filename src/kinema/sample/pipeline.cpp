@@ -104,7 +104,7 @@ void save_latents(const std::filesystem::path& path, std::span<const HostArray* 
 
 Pipeline::Pipeline(const runtime::Devices& devices, PipelineFolder folder, PipelineParts parts,
                    PipelineOptions options)
-    : experts_(devices, std::move(folder), options.model, options.lent),
+    : experts_(devices, std::move(folder), options.model, options.shared_transformers),
       programs_(options.programs ? options.programs
                                  : std::make_shared<StepPrograms>(devices, options.program)),
       parts_(std::move(parts)),
@@ -128,7 +128,7 @@ Pipeline::Pipeline(const runtime::Devices& devices, PipelineFolder folder, Pipel
 
 /// True if the negative prompt is zeros, and not encoded.
 static bool has_zero_negative(const GenerateRequest& request, const PipelineFolder& folder) {
-  return !request.negative_prompt && folder.zeros_for_no_negative;
+  return !request.negative_prompt && folder.force_zeros_for_empty_prompt;
 }
 
 /// All texts to encode, in one call, so that an encoder may batch prompts and negative prompt.
@@ -218,11 +218,11 @@ std::vector<DenoiseBatch> Pipeline::make_batches(const GenerateRequest& request,
     if (plan.guided) {
       batch.negative_text = take_rows(context.text, negatives);
     }
-    if (plan.takes_pooled) {
+    if (plan.needs_pooled) {
       batch.pooled = take_rows(context.pooled, prompts);
       batch.negative_pooled = plan.guided ? take_rows(context.pooled, negatives) : HostArray();
     }
-    if (plan.takes_sizes) {
+    if (plan.needs_size_ids) {
       const auto rows = [&](const data::PictureSizes& sizes) {
         return repeated(data::size_ids(sizes, plan.sizes.height, plan.sizes.width), count);
       };
@@ -309,14 +309,14 @@ Generated Pipeline::generate(const GenerateRequest& request, const GenerateObser
   HostArray condition;
   check_together([&] {
     context = encode(request, plan, out.timings);
-    plan.encoders_go |= plan.step_bytes > free_bytes(plan);
-    if (plan.encoders_go) {
+    plan.release_encoders_first |= plan.step_bytes > free_bytes(plan);
+    if (plan.release_encoders_first) {
       release_encoders();
     }
     if (plan.condition != Condition::NONE) {
       const AddSeconds watch(out.timings.image);
       condition = image_condition(plan.condition, request.images, plan.sizes, *parts_.autoencoder);
-      if (plan.encoders_go) {
+      if (plan.release_encoders_first) {
         parts_.autoencoder->release();
       }
     }
@@ -347,7 +347,7 @@ Generated Pipeline::generate(const GenerateRequest& request, const GenerateObser
   const AddSeconds watch(out.timings.decode);
   if (out.memory.decode - plan.loaded_bytes > free_bytes(plan)) {
     experts_.release();
-    runtime::give_back_free_memory();
+    runtime::release_free_memory();
   }
   for (int64_t i = 0; request.decodes && i < plan.videos; ++i) {
     GeneratedVideo& video = out.videos[i];

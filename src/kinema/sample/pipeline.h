@@ -45,7 +45,7 @@ struct GenerateRequest {
   std::optional<std::string> negative_prompt;
   std::optional<std::string> negative_prompt_2;
   /// Of all videos.
-  GivenImages images;
+  ConditioningImages images;
   int64_t num_videos_per_prompt = 1;
   int64_t num_frames = 81;
   int64_t height = 480;
@@ -94,7 +94,7 @@ struct VideoRange {
   int64_t count = 0;
 };
 /// The videos of the share with this index; none if there are fewer batches than shares.
-VideoRange videos_of_share(const GenerateRequest& request, int64_t index);
+VideoRange videos_in_share(const GenerateRequest& request, int64_t index);
 
 struct GeneratedVideo {
   std::string prompt;
@@ -174,8 +174,8 @@ struct PipelineOptions {
   /// Free text and image encoders after the first request's prompts are encoded, because there is
   /// no other request. If false, they stay for the next one if there is memory.
   bool releases_encoders = false;
-  /// The transformers whose parameters come from Pipeline::lend.
-  std::vector<LentTransformer> lent = {};
+  /// The transformers whose parameters come from Pipeline::share.
+  std::vector<SharedTransformer> shared_transformers = {};
   /// For processes that share the devices and make the same calls. Takes this process's error
   /// (empty: none) and returns the error of the first process with one. So an error in one process
   /// ends the request in all of them.
@@ -195,8 +195,8 @@ class Pipeline {
   Pipeline(const runtime::Devices& devices, PipelineFolder folder, PipelineParts parts,
            PipelineOptions options = {});
 
-  /// The shared transformers of the next videos, see Experts::lend.
-  void lend(LentParameters parameters) { experts_.lend(std::move(parameters)); }
+  /// The shared transformers of the next videos, see Experts::share.
+  void share(SharedParameters parameters) { experts_.share(std::move(parameters)); }
 
   /// Throws what generate would throw before it computes anything.
   void verify(const GenerateRequest& request, const GenerateObserver& observer = {}) const;
@@ -227,7 +227,7 @@ class Pipeline {
                                                 const Context& context, const HostArray& condition);
   int64_t free_bytes(const Plan& plan) const;
   void check_together(const std::function<void()>& work) const;
-  bool all_say(bool own) const;
+  bool all_agree(bool own) const;
 
   Experts experts_;
   std::shared_ptr<StepPrograms> programs_;

@@ -73,7 +73,7 @@ void check_own_class(const fs::path& part, const std::vector<std::string_view>& 
 
 /// The folder of a part that the index lists; empty if it does not.
 fs::path part_of(const fs::path& folder, const io::Json& index, std::string_view part,
-                 const weights::Family& family, PartsThere parts) {
+                 const weights::Family& family, RequiredParts parts) {
   if (!lists(index, part)) {
     return {};
   }
@@ -83,13 +83,13 @@ fs::path part_of(const fs::path& folder, const io::Json& index, std::string_view
         "[sample] {} is a `{}`, expected {}", name.where(), name.as_string(),
         fmt::join(classes, " or "));
   fs::path path = folder / part;
-  check(parts == PartsThere::SOME || fs::is_directory(path),
+  check(parts == RequiredParts::SOME || fs::is_directory(path),
         "[sample] {} has no `{}` folder, which its model_index.json lists", folder.string(), part);
   check_own_class(path, classes);
   return path;
 }
 
-void read_index(PipelineFolder& out, const io::Json& index, PartsThere parts) {
+void read_index(PipelineFolder& out, const io::Json& index, RequiredParts parts) {
   weights::check_role(out.folder, {weights::Role::PIPELINE});
   const std::string& name = index.at("_class_name").as_string();
   check(weights::pipeline_class(name) != nullptr, "[sample] {} is a {}, expected a {}",
@@ -126,14 +126,14 @@ void read_index(PipelineFolder& out, const io::Json& index, PartsThere parts) {
     out.expand_timesteps = expand->as_bool();
   }
   if (const fs::path scheduler = part("scheduler");
-      !scheduler.empty() && (parts == PartsThere::ALL || fs::is_directory(scheduler))) {
+      !scheduler.empty() && (parts == RequiredParts::ALL || fs::is_directory(scheduler))) {
     out.scheduler_class = index.at("scheduler").items()[1].as_string();
     out.schedule = read_scheduler_config(out.folder / kSchedulerConfig, out.scheduler_class);
     out.schedule->even_sigmas = weights::pipeline_class(name)->even_sigmas;
   }
   if (const io::Json* zeros = index.find("force_zeros_for_empty_prompt");
       zeros != nullptr && !zeros->is_null()) {
-    out.zeros_for_no_negative = zeros->as_bool();
+    out.force_zeros_for_empty_prompt = zeros->as_bool();
   }
 }
 
@@ -190,7 +190,7 @@ void check_family(const PipelineFolder& folder, const networks::Network& network
 namespace {
 
 /// A warning if model_index.json and scheduler_config.json name different classes; else empty.
-std::string doubt_of_scheduler(const PipelineFolder& folder) {
+std::string scheduler_doubt(const PipelineFolder& folder) {
   std::error_code ignored;
   if (folder.scheduler_class.empty() || !fs::exists(folder.folder / kSchedulerConfig, ignored)) {
     return "";
@@ -219,7 +219,7 @@ void check_schedule(const PipelineFolder& folder) {
     schedulers::make_schedule(*schedule, std::min(kSteps, schedule->num_train_timesteps), tokens);
   } catch (const Error& error) {
     const std::string what = error.what();
-    const bool is_index = !doubt_of_scheduler(folder).empty();
+    const bool is_index = !scheduler_doubt(folder).empty();
     fail("{}\n  from {}", what.substr(0, what.find('\n')),
          (folder.folder / (is_index ? "model_index.json" : kSchedulerConfig)).string());
   }
@@ -227,7 +227,7 @@ void check_schedule(const PipelineFolder& folder) {
 
 std::vector<std::string> warnings(const PipelineFolder& folder) {
   std::vector<std::string> out;
-  if (std::string line = doubt_of_scheduler(folder); !line.empty()) {
+  if (std::string line = scheduler_doubt(folder); !line.empty()) {
     out.push_back(std::move(line));
   }
   if (!folder.has_two_experts()) {
@@ -254,7 +254,7 @@ std::vector<std::string> warnings(const PipelineFolder& folder) {
   return out;
 }
 
-PipelineFolder read_pipeline_folder(const fs::path& folder, PartsThere parts) {
+PipelineFolder read_pipeline_folder(const fs::path& folder, RequiredParts parts) {
   check(fs::is_directory(folder), "[sample] {} is not a folder", folder.string());
   PipelineFolder out{.folder = folder};
   if (fs::exists(folder / "model_index.json")) {

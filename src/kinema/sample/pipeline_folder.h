@@ -37,7 +37,7 @@ struct PipelineFolder {
   /// The configuration in `scheduler/`; nothing if the pipeline has none.
   std::optional<schedulers::ScheduleConfig> schedule;
   /// Without a negative prompt, zeros replace the encoded empty text (SDXL).
-  bool zeros_for_no_negative = false;
+  bool force_zeros_for_empty_prompt = false;
   // The other parts; empty if the pipeline does not list them.
   std::filesystem::path vae, text_encoder, tokenizer, image_encoder, image_processor;
   std::filesystem::path text_encoder_2, tokenizer_2;
@@ -46,7 +46,7 @@ struct PipelineFolder {
 };
 
 /// The listed parts that must exist.
-enum class PartsThere : uint8_t {
+enum class RequiredParts : uint8_t {
   ALL,
   SOME,  // only the parts that were downloaded from the hub; other paths do not exist
 };
@@ -58,7 +58,7 @@ enum class PartsThere : uint8_t {
 /// Throws an Error for a missing part, an unknown class of the pipeline or of a part, and an
 /// unsupported scheduler setting that would change the result.
 PipelineFolder read_pipeline_folder(const std::filesystem::path& folder,
-                                    PartsThere parts = PartsThere::ALL);
+                                    RequiredParts parts = RequiredParts::ALL);
 
 /// The scheduler's configuration in the folder of a pipeline or of a checkpoint.
 inline constexpr const char* kSchedulerConfig = "scheduler/scheduler_config.json";

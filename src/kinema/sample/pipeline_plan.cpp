@@ -50,7 +50,7 @@ void check_request(const GenerateRequest& request) {
 
 }  // namespace
 
-VideoRange videos_of_share(const GenerateRequest& request, int64_t index) {
+VideoRange videos_in_share(const GenerateRequest& request, int64_t index) {
   const int64_t size = std::max<int64_t>(1, std::min(request.batch_size, request.videos()));
   const int64_t batches = (request.videos() + size - 1) / size;
   const int64_t each = batches / request.share.count;
@@ -70,8 +70,8 @@ Pipeline::Plan Pipeline::plan(const GenerateRequest& request,
   check_request(request);
   const networks::Sizes& network = experts_.network(0).sizes();
   const encoders::LatentLayout layout = parts_.autoencoder->layout();
-  Plan out{.encoders_go = options_.releases_encoders};
-  const VideoRange own = videos_of_share(request, request.share.index);
+  Plan out{.release_encoders_first = options_.releases_encoders};
+  const VideoRange own = videos_in_share(request, request.share.index);
   check(own.count > 0, "[sample] share {} of {} has no video", request.share.index,
         request.share.count);
   out.first = own.first;
@@ -83,7 +83,8 @@ Pipeline::Plan Pipeline::plan(const GenerateRequest& request,
     out.prompts =
         (out.first + out.videos - 1) / request.num_videos_per_prompt + 1 - out.first_prompt;
   }
-  out.condition = condition_of(network, layout, experts_.folder().expand_timesteps, request.images);
+  out.condition =
+      detect_condition(network, layout, experts_.folder().expand_timesteps, request.images);
   check_image_tokens(network, parts_.image_encoder != nullptr, request.images);
   const int64_t num_frames = network.makes_images ? 1 : request.num_frames;
   out.sizes = video_sizes(num_frames, request.height, request.width, layout, network.patch_size,
@@ -117,8 +118,8 @@ Pipeline::Plan Pipeline::plan(const GenerateRequest& request,
   if (out.settings.reuse.guidance) {
     out.settings.reuse.guidance->height = out.sizes.height;
   }
-  out.takes_pooled = network.pooled_dim > 0;
-  out.takes_sizes = network.size_ids > 0;
+  out.needs_pooled = network.pooled_dim > 0;
+  out.needs_size_ids = network.size_ids > 0;
   bool all_guided = true;
   for (const float t : out.settings.schedule.timesteps) {
     const int64_t expert = experts_.at_timestep(t);
@@ -159,7 +160,7 @@ void Pipeline::check_together(const std::function<void()>& work) const {
   check(problem.empty(), "{}", problem);
 }
 
-bool Pipeline::all_say(bool own) const {
+bool Pipeline::all_agree(bool own) const {
   return options_.agree ? options_.agree(own ? "" : "no").empty() : own;
 }
 
@@ -195,20 +196,21 @@ void Pipeline::make_room(Plan& plan, const GenerateRequest& request,
     if (observer.layout && expert == *plan.experts.begin() && experts_.options().place.active()) {
       observer.layout(contexts_text(spec, experts_.options().place));
     }
-    const bool has_room = experts_.has_room(expert);
-    const auto make_way = [&](int64_t bytes) {
+    const bool has_parameter_memory = experts_.has_parameter_memory(expert);
+    const auto ensure_free = [&](int64_t bytes) {
       if (bytes > free_bytes(plan)) {
-        plan.encoders_go = true;
+        plan.release_encoders_first = true;
         release_encoders();
       }
     };
-    make_way(least_step_bytes(spec, programs_->devices()));
+    ensure_free(least_step_bytes(spec, programs_->devices()));
     check_together([&] {
-      check_size_fits(spec, programs_->devices(), plan.sizes, has_room, free_bytes(plan));
+      check_size_fits(spec, programs_->devices(), plan.sizes, has_parameter_memory,
+                      free_bytes(plan));
     });
-    make_way(programs_->get(spec).report().memory.total());
+    ensure_free(programs_->get(spec).report().memory.total());
     const auto fits = [&] {
-      return all_say(step_fits(*programs_, spec, has_room, free_bytes(plan)));
+      return all_agree(step_fits(*programs_, spec, has_parameter_memory, free_bytes(plan)));
     };
     if (spec.guidance == Guidance::DOUBLED_BATCH && !fits()) {
       DenoiseSettings apart = plan.settings;
@@ -223,13 +225,13 @@ void Pipeline::make_room(Plan& plan, const GenerateRequest& request,
       }
     }
     check_together([&] {
-      check_step_fits(*programs_, spec, plan.sizes, parts_.autoencoder->layout(), has_room,
-                      free_bytes(plan));
+      check_step_fits(*programs_, spec, plan.sizes, parts_.autoencoder->layout(),
+                      has_parameter_memory, free_bytes(plan));
     });
     const int64_t parameters = parameter_bytes(spec.network, spec.options, programs_->devices());
     plan.step_bytes = std::max(plan.step_bytes, programs_->get(spec).report().memory.total() -
-                                                    (has_room ? parameters : 0));
-    plan.loaded_bytes = std::max(plan.loaded_bytes, has_room ? 0 : parameters);
+                                                    (has_parameter_memory ? parameters : 0));
+    plan.loaded_bytes = std::max(plan.loaded_bytes, has_parameter_memory ? 0 : parameters);
     if (observer.sharding && expert == *plan.experts.begin() &&
         programs_->devices().placement().active()) {
       observer.sharding(programs_->sharding_report(spec));
@@ -247,8 +249,8 @@ MemoryUse Pipeline::memory_use(const Plan& plan, const GenerateRequest& request)
   if (request.decodes) {
     out.decode = plan.loaded_bytes + parts_.autoencoder->decode_memory_bytes(latents);
   }
-  runtime::give_back_free_memory();  // of the compiler
-  out.kept = plan.encoders_go || out.text + out.steps > free_bytes(plan) ? 0 : out.text;
+  runtime::release_free_memory();  // of the compiler
+  out.kept = plan.release_encoders_first || out.text + out.steps > free_bytes(plan) ? 0 : out.text;
   out.before = runtime::peak_bytes(programs_->devices());
   out.held = runtime::held_bytes(programs_->devices());
   if (on_host && request.decodes) {

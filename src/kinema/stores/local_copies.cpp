@@ -14,7 +14,7 @@ namespace {
 namespace fs = std::filesystem;
 
 /// Logs lines of background transfers; it has a copy of the job, which it may outlive.
-std::function<void(const std::string&)> said_by(const Job& job) {
+std::function<void(const std::string&)> log_function(const Job& job) {
   return [job](const std::string& line) { job.notice(line); };
 }
 
@@ -60,22 +60,22 @@ std::string watched_copy(const std::string& run) {
       .string();
 }
 
-std::string staging_of(const std::string& path) {
+std::string staging_folder(const std::string& path) {
   const auto stored = remote::read_store_path(path);
   return stored ? (stores_folder() / "written" / stored->scheme / stored->bucket / stored->name)
                       .string()
                 : path;
 }
 
-std::unique_ptr<remote::Mirror> mirror_of(const std::string& path, const std::string& local,
-                                          const Job& job, std::vector<std::string> except) {
+std::unique_ptr<remote::Mirror> make_mirror(const std::string& path, const std::string& local,
+                                            const Job& job, std::vector<std::string> except) {
   const auto stored = remote::read_store_path(path);
   if (!stored) {
     return nullptr;
   }
   return std::make_unique<remote::Mirror>(
       local, remote::Store(*stored),
-      remote::MirrorOptions{.except = std::move(except), .say = said_by(job)});
+      remote::MirrorOptions{.except = std::move(except), .say = log_function(job)});
 }
 
 fs::path local_model(const std::string& name, const std::string& revision,

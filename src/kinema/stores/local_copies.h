@@ -30,12 +30,12 @@ std::string local_copy(const std::string& path, const Job& job);
 std::string watched_copy(const std::string& run);
 
 /// The folder to write to: `path` itself, or a local folder for one in a store.
-std::string staging_of(const std::string& path);
+std::string staging_folder(const std::string& path);
 
 /// Mirrors files while they are written: everything in the folder `local` is uploaded to `path` of
 /// a store. Null for a local path.
-std::unique_ptr<remote::Mirror> mirror_of(const std::string& path, const std::string& local,
-                                          const Job& job, std::vector<std::string> except = {});
+std::unique_ptr<remote::Mirror> make_mirror(const std::string& path, const std::string& local,
+                                            const Job& job, std::vector<std::string> except = {});
 
 /// The local path of a model: an existing path unchanged; for a hub id (`org/name`,
 /// `org/name@revision`, `org/name/FILE.safetensors`) or a path in a store, the cached copy, after

@@ -77,7 +77,7 @@ void VideoStore::finish() {
     return;
   }
   try {
-    mirror_of(path_, local_, job_)->flush();
+    make_mirror(path_, local_, job_)->flush();
   } catch (const Error& error) {
     const std::string what = error.what();
     fail("{}\n  the files are in {}", what.substr(0, what.find('\n')), local_);

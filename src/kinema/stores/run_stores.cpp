@@ -21,20 +21,20 @@ RunStores::RunStores(const RunOutputs& named, Job job)
   if (remote::is_store_path(run.output_dir)) {
     checkpoints = checkpoints.empty() ? below(run_, "checkpoints") : checkpoints;
     outputs_.push_back(
-        {run_, below(staging_of(run.output_dir), run.run_name), false, {"checkpoints"}});
+        {run_, below(staging_folder(run.output_dir), run.run_name), false, {"checkpoints"}});
   }
   if (remote::is_store_path(checkpoints)) {
     // With several processes each host has its own staging folder: they may share the cache folder.
     const world::World& world = job_.world();
     checkpoints_ = std::make_unique<checkpoints::StoredCheckpoints>(
-        remote::Store(*remote::read_store_path(checkpoints)), staging_of(checkpoints), run.keep,
+        remote::Store(*remote::read_store_path(checkpoints)), staging_folder(checkpoints), run.keep,
         [job = job_](const std::string& line) { job.notice(line); },
         world.is_alone() ? "" : world.hosts().at(static_cast<size_t>(world.rank())));
     run.checkpoint_dir = checkpoints_->local().path().string();
   }
   // Two mirrors of one folder would write the same files.
   const auto mirrored = [this](const std::string& folder) {
-    std::string local = staging_of(folder);
+    std::string local = staging_folder(folder);
     if (std::ranges::find(outputs_, local, &Output::local) == outputs_.end()) {
       outputs_.push_back({folder, local, false, {}});
     }
@@ -55,10 +55,10 @@ RunStores::RunStores(const RunOutputs& named, Job job)
     }
   }
   if (remote::is_store_path(named.encoded_clips)) {
-    run.encoded_clips = staging_of(named.encoded_clips);
+    run.encoded_clips = staging_folder(named.encoded_clips);
     outputs_.push_back({named.encoded_clips, run.encoded_clips, true, {}});
   }
-  run.output_dir = staging_of(run.output_dir);
+  run.output_dir = staging_folder(run.output_dir);
 }
 
 void RunStores::begin(const std::string& config_text) {
@@ -73,7 +73,7 @@ void RunStores::begin(const std::string& config_text) {
   }
   for (const Output& output : outputs_) {
     io::make_folder(output.local);
-    mirrors_.push_back(mirror_of(output.path, output.local, job_, output.except));
+    mirrors_.push_back(make_mirror(output.path, output.local, job_, output.except));
     // Of a run's files, only metrics are read again.
     mirrors_.back()->bring([&](const std::string& name) {
       return output.bring || fs::path(name).extension() == ".jsonl";

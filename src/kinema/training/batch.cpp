@@ -54,7 +54,7 @@ TrainBatch batch_inputs(Graph& graph, const BatchShapes& batch, const StepOption
     }
   }
   const int64_t samples = batch.latents.dims[0];
-  const bool gives = gives_first_frames(options.objective, batch.latents);
+  const bool gives = draws_first_frames(options.objective, batch.latents);
   if (options.given_draw) {
     part.noise = input({DType::F32, batch.latents.dims}, "noise");
     part.timestep = input({DType::F32, {samples}}, "timestep");
@@ -84,7 +84,7 @@ TrainBatch batch_inputs(Graph& graph, const BatchShapes& batch, const StepOption
   return part;
 }
 
-Task task_of(const TrainBatch& batch, Tensor dropout_key, const ObjectiveOptions& objective) {
+Task training_task(const TrainBatch& batch, Tensor dropout_key, const ObjectiveOptions& objective) {
   Task out;
   out.flow = flow_batch(batch.latents, batch.noise, batch.timestep, objective, batch.given);
   out.inputs = {.noisy = out.flow.noisy,

@@ -28,7 +28,7 @@ struct Task {
   ModelInputs inputs;
   FlowBatch flow;
 };
-Task task_of(const TrainBatch& batch, Tensor dropout_key, const ObjectiveOptions& objective);
+Task training_task(const TrainBatch& batch, Tensor dropout_key, const ObjectiveOptions& objective);
 
 /// An array of a batch and its name in errors.
 struct BatchPart {

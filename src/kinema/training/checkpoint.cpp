@@ -180,7 +180,7 @@ std::vector<runtime::Array> trained_additions(const fs::path& folder,
                                               std::span<const nn::ParamSpec> specs,
                                               const runtime::Devices& devices) {
   std::vector<runtime::Array> additions =
-      weights::load_additions(adapter_in(folder), /*seed=*/0, specs, devices);
+      weights::load_adapters(adapter_in(folder), /*seed=*/0, specs, devices);
   std::vector<runtime::Array> out;
   size_t i = 0;
   for (const nn::ParamSpec& spec : specs) {
@@ -206,10 +206,11 @@ io::Json to_json(const TrainState& train, std::span<const io::Json> counts) {
     }
   }
   out.set("data_position", train.data_position).set("seed", train.seed);
-  if (const Gain& gain = train.gain; gain.best || gain.without > 0) {
-    io::Json found = io::Json::object({{"without_gain", gain.without}});
-    if (gain.best) {
-      found.set("best_loss", *gain.best).set("best_step", gain.best_step);
+  if (const EarlyStopping& early_stopping = train.early_stopping;
+      early_stopping.best || early_stopping.without > 0) {
+    io::Json found = io::Json::object({{"without_gain", early_stopping.without}});
+    if (early_stopping.best) {
+      found.set("best_loss", *early_stopping.best).set("best_step", early_stopping.best_step);
     }
     out.set("evaluations", std::move(found));
   }
@@ -227,7 +228,7 @@ io::Json save_network(const fs::path& folder, const networks::Network& network,
       if (state.process > 0) {
         return;
       }
-      const Part factors = part_of(trained_of(state.specs), pointers_to<Kept>(trained));
+      const Part factors = part_of(trained_specs(state.specs), pointers_to<Kept>(trained));
       weights::AdapterConfig config = *train.adapter;
       if (expert > 0) {
         config.expert = weights::kLowNoise;
@@ -271,8 +272,8 @@ io::Json save_network(const fs::path& folder, const networks::Network& network,
   return named;
 }
 
-Gain read_gain(const io::Json& state) {
-  Gain out;
+EarlyStopping read_early_stopping(const io::Json& state) {
+  EarlyStopping out;
   if (const io::Json* found = state.find("evaluations")) {
     out.without = found->at("without_gain").as_int();
     if (const io::Json* best = found->find("best_loss")) {
@@ -324,7 +325,7 @@ std::map<std::string, std::string> read_identity(const io::Json& identity) {
 StateSource source_of(const StateView& state) {
   Moments<nn::ParamSpec> moments = state.moments;
   if (moments.mu.empty() && moments.nu.empty()) {
-    moments = {.mu = trained_of(state.specs), .nu = trained_of(state.specs)};
+    moments = {.mu = trained_specs(state.specs), .nu = trained_specs(state.specs)};
   }
   return {.specs = {state.specs.begin(), state.specs.end()},
           .parts = state.parts.map([](const runtime::Array& array) {
@@ -412,7 +413,7 @@ TrainState read_train_state(const fs::path& folder) {
   train.data_position = json.at("data_position").as_int();
   train.seed = json.at("seed").as_int();
   train.weights = weights_part(folder);
-  train.gain = read_gain(json);
+  train.early_stopping = read_early_stopping(json);
   if (const io::Json* settings = json.find("settings")) {
     for (const auto& [key, value] : settings->members()) {
       train.settings[key] = value.dump(-1);
@@ -496,7 +497,7 @@ State fresh_state(std::vector<runtime::Array> params, std::span<const nn::ParamS
         specs.size());
   State state;
   set_params(state, std::move(params), specs);
-  std::vector<nn::ParamSpec> kept = trained_of(specs);
+  std::vector<nn::ParamSpec> kept = trained_specs(specs);
   for (size_t i = 0; i < kept.size(); ++i) {
     kept[i].shape.dtype = state.trained[i].shape().dtype;
   }

@@ -13,7 +13,7 @@
 #include "kinema/nn/params.h"
 #include "kinema/pjrt/buffer.h"
 #include "kinema/runtime/array.h"
-#include "kinema/training/gain.h"
+#include "kinema/training/early_stopping.h"
 #include "kinema/training/state.h"
 #include "kinema/weights/adapter.h"
 #include "kinema/weights/lora.h"
@@ -61,7 +61,7 @@ struct TrainState {
   std::string weights = "transformer";
   /// Set if only an adapter is trained; read_train_state leaves it empty.
   std::optional<weights::AdapterConfig> adapter = {};
-  Gain gain = {};
+  EarlyStopping early_stopping = {};
 
   /// The value of a setting; empty if the checkpoint does not have it.
   std::string setting(const std::string& key) const;

@@ -32,7 +32,7 @@ runtime::Program compile(const runtime::Devices& devices, std::span<const nn::Pa
     weights[i] = convert(weights[i], specs[i].shape.dtype);
   }
   const TrainBatch part = batch_inputs(graph, batch, step, Tensor());
-  const Task task = task_of(part, Tensor(), step.objective);
+  const Task task = training_task(part, Tensor(), step.objective);
   const Tensor prediction = model(weights, task.inputs);
   const Tensor losses = sample_losses(prediction, task.flow) * part.weight;
   how.name = "evaluation";
@@ -149,7 +149,7 @@ void Evaluator::add_part(const EvaluatedPart& part, const data::Source& source,
     }
     const std::optional<int64_t> timestep =
         timestep_of(sample ? sample->timestep : std::nullopt, r, options_, objective_);
-    if (!timestep || !belongs(*timestep) || taken[*timestep] >= options_.most_of_a_timestep) {
+    if (!timestep || !belongs(*timestep) || taken[*timestep] >= options_.max_samples_per_timestep) {
       continue;
     }
     ++taken[*timestep];
@@ -243,7 +243,7 @@ void Evaluator::add_losses(std::span<const runtime::Array* const> params,
   if (objective_.guidance) {
     arrays.push_back(&drawn_lists[3]);
   }
-  if (gives_first_frames(objective_, batch_.latents)) {
+  if (draws_first_frames(objective_, batch_.latents)) {
     arrays.push_back(&drawn_lists[2]);
   }
   std::vector<const runtime::Array*> arguments(params.begin(), params.end());

@@ -24,7 +24,7 @@ struct EvaluationOptions {
   std::vector<int64_t> timesteps;
   int64_t samples = 0;
   /// Maximum number of samples per timestep.
-  int64_t most_of_a_timestep = 60;
+  int64_t max_samples_per_timestep = 60;
   /// Of the noise; sample r has noise number r.
   uint64_t seed = 0;
   runtime::ProgramOptions program = {};

@@ -12,20 +12,20 @@ namespace kinema::training {
 
 int64_t expert_at(double timestep, double boundary) { return timestep >= boundary ? 0 : 1; }
 
-double share_of_high_noise(const ObjectiveOptions& options) {
+double high_noise_probability(const ObjectiveOptions& options) {
   const auto u = [&](double timestep) { return options.flow.uniform(timestep); };
   const double low = u(options.min_timestep);
   const double high = u(options.max_timestep);
   return std::clamp((high - u(options.boundary.value_or(0))) / (high - low), 0.0, 1.0);
 }
 
-int64_t Turns::expert_of(int64_t step) const {
+int64_t ExpertSchedule::expert_of(int64_t step) const {
   const auto turn = static_cast<uint64_t>(step / length);
   RandomStream random(random_key(seed, "expert", turn));
-  return static_cast<double>(random.uniform()) < share_high ? 0 : 1;
+  return static_cast<double>(random.uniform()) < high_noise_probability ? 0 : 1;
 }
 
-int64_t Turns::count(int64_t expert, int64_t steps) const {
+int64_t ExpertSchedule::count(int64_t expert, int64_t steps) const {
   int64_t out = 0;
   for (int64_t begin = 0; begin < steps; begin += length) {
     out += expert_of(begin) == expert ? std::min(length, steps - begin) : 0;
@@ -35,7 +35,7 @@ int64_t Turns::count(int64_t expert, int64_t steps) const {
 
 Experts::Experts(std::unique_ptr<Trainer> trainer, TwoExperts two)
     : trainer_(std::move(trainer)), two_(two) {
-  check(two_->turns.length >= 1, "[train] turns of {} steps", two_->turns.length);
+  check(two_->schedule.length >= 1, "[train] turns of {} steps", two_->schedule.length);
 }
 
 void Experts::set_state(int64_t expert, State state) {
@@ -137,7 +137,7 @@ int64_t idle_host_bytes(const StateParts<nn::ParamSpec>& state, const runtime::D
                         bool on_host) {
   const mesh::Placement& place = devices.placement();
   if (!on_host) {
-    return waiting_bytes(state, place) * static_cast<int64_t>(devices.count());
+    return offloaded_bytes(state, place) * static_cast<int64_t>(devices.count());
   }
   int64_t out = 0;
   for (const nn::ParamSpec* spec : state.all()) {
@@ -151,7 +151,7 @@ IdleBytes idle_bytes(const StateParts<nn::ParamSpec>& state, const mesh::Placeme
   if (on_host) {
     return {.device = 0, .host = checkpoint_bytes(state, {})};
   }
-  const int64_t waiting = waiting_bytes(state, place);  // in host memory already, per device
+  const int64_t waiting = offloaded_bytes(state, place);  // in host memory already, per device
   const int64_t devices = place.active() ? place.mesh().devices() : 1;
   return {.device = state_bytes(state, place) - waiting, .host = waiting * devices};
 }

@@ -18,13 +18,13 @@ namespace kinema::training {
 int64_t expert_at(double timestep, double boundary);
 
 /// The fraction of the drawn timesteps, for these options, that are at or above the boundary.
-double share_of_high_noise(const ObjectiveOptions& options);
+double high_noise_probability(const ObjectiveOptions& options);
 
 /// The expert of each step: a pure function of (seed, step). Phases of `length` steps are high
-/// noise with the probability `share_high`, independent of earlier phases.
-struct Turns {
+/// noise with the probability `high_noise_probability`, independent of earlier phases.
+struct ExpertSchedule {
   uint64_t seed = 0;
-  double share_high = 1;
+  double high_noise_probability = 1;
   int64_t length = 1;
 
   int64_t expert_of(int64_t step) const;
@@ -34,7 +34,7 @@ struct Turns {
 
 /// The settings of a run of both experts, in addition to its trainer.
 struct TwoExperts {
-  Turns turns;
+  ExpertSchedule schedule;
   /// The idle expert's state is in host memory instead of on the devices.
   bool idle_on_host = false;
 };
@@ -65,7 +65,7 @@ class Experts {
   /// is moved away before the other uses device memory.
   void set_state(int64_t expert, State state);
 
-  int64_t expert_of(int64_t step) const { return two_ ? two_->turns.expert_of(step) : 0; }
+  int64_t expert_of(int64_t step) const { return two_ ? two_->schedule.expert_of(step) : 0; }
   /// Steps of the same expert before this one, the argument of its learning rate schedule. Fast for
   /// consecutive steps.
   int64_t steps_before(int64_t step);
@@ -84,8 +84,10 @@ class Experts {
   /// The same, without moving it; valid until the next step, or until the other expert becomes
   /// active.
   StateSource source(int64_t expert) const;
-  /// Trainer::set_stop_asked.
-  void set_stop_asked(std::function<bool()> asked) { trainer_->set_stop_asked(std::move(asked)); }
+  /// Trainer::set_stop_requested.
+  void set_stop_requested(std::function<bool()> asked) {
+    trainer_->set_stop_requested(std::move(asked));
+  }
   /// Trainer::check_replicas for each state on the devices.
   void check_replicas();
 

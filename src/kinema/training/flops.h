@@ -6,7 +6,7 @@
 namespace kinema::training {
 
 /// What a step trains.
-enum class Trained { NETWORK, ADDITIONS };
+enum class Trained { NETWORK, ADAPTER };
 
 /// TFLOPs of one training step per device: three times the forward pass
 /// (Architecture::forward_flops), or twice if only adapters have gradients.

@@ -29,7 +29,7 @@ MemoryUse memory_use(const Trainer& trainer, const runtime::Devices& devices, in
   for (size_t i = 0; i < trainer.shapes(); ++i) {
     largest = std::max(largest, batch_bytes(trainer.batch(i)));
   }
-  runtime::give_back_free_memory();  // of the compiler
+  runtime::release_free_memory();  // of the compiler
   return {.before = runtime::peak_bytes(devices),
           .held = runtime::held_bytes(devices),
           .state = shares * (trainer.state_bytes() + idle.device) + (is_host ? idle.host : 0),

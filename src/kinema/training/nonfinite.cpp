@@ -47,7 +47,7 @@ ProbeGraph build_probe(std::span<const nn::ParamSpec> specs, const TappedModel& 
   for (size_t i = 0; i < specs.size(); ++i) {
     weights.push_back(convert(params[i], specs[i].shape.dtype));
   }
-  const Task task = task_of(part, fold_in(key, "dropout"), options.objective);
+  const Task task = training_task(part, fold_in(key, "dropout"), options.objective);
   const Tensor prediction = model(weights, task.inputs, look);
   look("the prediction", prediction);
   look("the loss", flow_loss(prediction, task.flow, part.weight));

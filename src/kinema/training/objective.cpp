@@ -141,7 +141,7 @@ void check_timestep(int64_t timestep, const ObjectiveOptions& options,
         timestep, last_timestep(options));
 }
 
-bool gives_first_frames(const ObjectiveOptions& options, const Shape& latents) {
+bool draws_first_frames(const ObjectiveOptions& options, const Shape& latents) {
   return options.first_frame > 0.0 && latents.rank() == 5 && latents.dims[2] > 1;
 }
 
@@ -167,7 +167,7 @@ Draw draw(Tensor key, Tensor latents, const ObjectiveOptions& options, Tensor ex
   if (options.weigh) {
     drawn.weight = options.flow.weight(drawn.timestep);
   }
-  if (gives_first_frames(options, latents.shape())) {
+  if (draws_first_frames(options, latents.shape())) {
     drawn.given = compare(random_uniform(fold_in(key, "first_frame"), {batch}), Comparison::LT,
                           options.first_frame);
   }

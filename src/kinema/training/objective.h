@@ -72,7 +72,7 @@ void check_timestep(int64_t timestep, const ObjectiveOptions& options, const std
 
 /// True if first frames are given: not for videos of one latent frame, which would have nothing to
 /// predict.
-bool gives_first_frames(const ObjectiveOptions& options, const Shape& latents);
+bool draws_first_frames(const ObjectiveOptions& options, const Shape& latents);
 
 /// Noise, timesteps and weights for latents [b, ...], a pure function of `key` (u32[2]) and, with a
 /// boundary, of `expert` (u32 []: 0 for high noise, 1 for low).

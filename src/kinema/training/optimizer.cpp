@@ -86,7 +86,7 @@ std::vector<Tensor> layer_by_layer(std::span<const nn::ParamSpec> specs,
   }
   std::vector<Tensor> out = f(in);
   for (size_t i = 0; i < specs.size(); ++i) {
-    out[i] = waits(specs[i]) ? stow(out[i]) : out[i];
+    out[i] = waits(specs[i]) ? offload(out[i]) : out[i];
   }
   return out;
 }

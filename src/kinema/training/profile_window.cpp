@@ -59,7 +59,7 @@ std::string ProfileWindow::before_step(int64_t step) {
     trace::start();  // first: times are relative to its start
     is_running_ = true;
     std::string without;
-    if (!pjrt::Profiler::is_offered(plugin_)) {
+    if (!pjrt::Profiler::is_available(plugin_)) {
       without = "the plugin has no profiler";
     } else {
       try {

@@ -12,14 +12,14 @@ namespace {
 
 /// g(u).
 double left_of(const Schedule& schedule, double u) {
-  switch (schedule.fall) {
-    case Schedule::Fall::LINE:
+  switch (schedule.decay_shape) {
+    case Schedule::DecayShape::LINE:
       return 1.0 - u;
-    case Schedule::Fall::COSINE:
+    case Schedule::DecayShape::COSINE:
       return 0.5 * (1.0 + std::cos(std::numbers::pi * u));
-    case Schedule::Fall::POLYNOMIAL:
+    case Schedule::DecayShape::POLYNOMIAL:
       return std::pow(1.0 - u, schedule.power);
-    case Schedule::Fall::REX:
+    case Schedule::DecayShape::REX:
       return (1.0 - u) / (1.0 - 0.5 * u);
   }
   return 1.0;
@@ -27,15 +27,15 @@ double left_of(const Schedule& schedule, double u) {
 
 /// The decay in words: ` by half a cosine`; empty for a line.
 std::string shape_of(const Schedule& schedule) {
-  switch (schedule.fall) {
-    case Schedule::Fall::LINE:
+  switch (schedule.decay_shape) {
+    case Schedule::DecayShape::LINE:
       return "";
-    case Schedule::Fall::COSINE:
+    case Schedule::DecayShape::COSINE:
       return schedule.cycles > 1 ? fmt::format(" by {} half cosines", schedule.cycles)
                                  : " by half a cosine";
-    case Schedule::Fall::POLYNOMIAL:
+    case Schedule::DecayShape::POLYNOMIAL:
       return fmt::format(" by a polynomial of power {:g}", schedule.power);
-    case Schedule::Fall::REX:
+    case Schedule::DecayShape::REX:
       return " by REX";
   }
   return "";

@@ -19,7 +19,7 @@ namespace kinema::training {
 /// in each of as many equal parts of the decay. A linear decay over a short last part is the
 /// warmup-stable-decay schedule of arXiv:2404.06395.
 struct Schedule {
-  enum class Fall : uint8_t { LINE, COSINE, POLYNOMIAL, REX };
+  enum class DecayShape : uint8_t { LINE, COSINE, POLYNOMIAL, REX };
 
   double learning_rate = 1e-5;
   /// The length to which the fractions refer.
@@ -30,7 +30,7 @@ struct Schedule {
   double decay_fraction = 0.0;
   /// The fraction of the rate at `steps` and beyond.
   double final_fraction = 0.0;
-  Fall fall = Fall::LINE;
+  DecayShape decay_shape = DecayShape::LINE;
   double power = 1.0;
   int64_t cycles = 1;
 

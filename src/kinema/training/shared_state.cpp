@@ -78,7 +78,7 @@ StateSource SharedState::copy(const StateView& state, const Held& held) {
                   .moments = {.mu = layers_of(plain.moments.mu), .nu = layers_of(plain.moments.nu)},
                   .process = process_,
                   .processes = processes_};
-  const std::vector<nn::ParamSpec> trained = trained_of(state.specs);
+  const std::vector<nn::ParamSpec> trained = trained_specs(state.specs);
   // An adapter is one small file.
   const auto first = [](std::span<const nn::ParamSpec> specs) {
     return std::vector<int64_t>(specs.size(), 0);

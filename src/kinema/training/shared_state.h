@@ -1,6 +1,6 @@
 #pragma once
 
-#include "kinema/runtime/whole_reader.h"
+#include "kinema/runtime/full_array_reader.h"
 #include "kinema/training/checkpoint.h"
 
 namespace kinema::training {
@@ -24,7 +24,7 @@ class SharedState {
                                       std::vector<int64_t> owners);
   std::vector<int64_t> owners(std::span<const nn::ParamSpec> specs) const;
 
-  runtime::WholeReader reader_;
+  runtime::FullArrayReader reader_;
   runtime::Devices devices_;
   int64_t process_;
   int64_t processes_;

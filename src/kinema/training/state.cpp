@@ -28,11 +28,11 @@ int64_t elements(std::span<const nn::ParamSpec> specs,
 
 }  // namespace
 
-std::vector<nn::ParamSpec> trained_of(std::span<const nn::ParamSpec> specs) {
+std::vector<nn::ParamSpec> trained_specs(std::span<const nn::ParamSpec> specs) {
   return those(specs, true);
 }
 
-std::vector<nn::ParamSpec> frozen_of(std::span<const nn::ParamSpec> specs) {
+std::vector<nn::ParamSpec> frozen_specs(std::span<const nn::ParamSpec> specs) {
   return those(specs, false);
 }
 
@@ -64,8 +64,8 @@ const Optimizer& plain_adamw() {
 StateParts<nn::ParamSpec> state_parts(std::span<const nn::ParamSpec> kept, bool average,
                                       const Optimizer& optimizer) {
   StateParts<nn::ParamSpec> out;
-  out.frozen = frozen_of(kept);
-  out.trained = trained_of(kept);
+  out.frozen = frozen_specs(kept);
+  out.trained = trained_specs(kept);
   for (const nn::ParamSpec& spec : out.trained) {
     Moments<nn::ParamSpec> moments = optimizer.kept(spec);
     std::ranges::move(moments.mu, std::back_inserter(out.mu));
@@ -99,7 +99,7 @@ int64_t state_bytes(const StateParts<nn::ParamSpec>& parts, const mesh::Placemen
   return bytes_of(parts, placement, [](const nn::ParamSpec&) { return true; });
 }
 
-int64_t waiting_bytes(const StateParts<nn::ParamSpec>& parts, const mesh::Placement& placement) {
+int64_t offloaded_bytes(const StateParts<nn::ParamSpec>& parts, const mesh::Placement& placement) {
   return bytes_of(parts, placement,
                   [](const nn::ParamSpec& spec) { return spec.memory != Memory::DEVICE; });
 }

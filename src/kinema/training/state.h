@@ -154,8 +154,8 @@ std::vector<const T*> pointers_to(std::span<const T> list) {
 }
 
 /// The specs of the trained, or of the frozen parameters.
-std::vector<nn::ParamSpec> trained_of(std::span<const nn::ParamSpec> specs);
-std::vector<nn::ParamSpec> frozen_of(std::span<const nn::ParamSpec> specs);
+std::vector<nn::ParamSpec> trained_specs(std::span<const nn::ParamSpec> specs);
+std::vector<nn::ParamSpec> frozen_specs(std::span<const nn::ParamSpec> specs);
 
 /// The number of a network's parameters, without adapters and scales of codes.
 int64_t network_parameters(std::span<const nn::ParamSpec> specs);
@@ -177,7 +177,7 @@ StateParts<nn::ParamSpec> state_parts(std::span<const nn::ParamSpec> kept, bool 
 
 /// Its bytes per device, and those in host memory if devices have separate memory.
 int64_t state_bytes(const StateParts<nn::ParamSpec>& parts, const mesh::Placement& placement);
-int64_t waiting_bytes(const StateParts<nn::ParamSpec>& parts, const mesh::Placement& placement);
+int64_t offloaded_bytes(const StateParts<nn::ParamSpec>& parts, const mesh::Placement& placement);
 
 /// A state and its network.
 struct StateView {

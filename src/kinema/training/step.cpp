@@ -48,8 +48,8 @@ struct LossAndGradients {
 };
 
 /// The trained weights, in the dtypes of computation.
-std::vector<Tensor> trained_of(std::span<const nn::ParamSpec> specs,
-                               std::span<const Tensor> weights) {
+std::vector<Tensor> trained_specs(std::span<const nn::ParamSpec> specs,
+                                  std::span<const Tensor> weights) {
   std::vector<Tensor> out;
   for (size_t i = 0; i < specs.size(); ++i) {
     if (specs[i].trained) {
@@ -62,11 +62,11 @@ std::vector<Tensor> trained_of(std::span<const nn::ParamSpec> specs,
 LossAndGradients differentiate(const Model& model, std::span<const Tensor> weights,
                                std::span<const nn::ParamSpec> specs, const TrainBatch& part,
                                Tensor dropout_key, const ObjectiveOptions& objective) {
-  const Task task = task_of(part, dropout_key, objective);
+  const Task task = training_task(part, dropout_key, objective);
   const Tensor prediction = model(weights, task.inputs);
   LossAndGradients out;
   out.loss = flow_loss(prediction, task.flow, part.weight);
-  out.gradients = gradients(out.loss, trained_of(specs, weights));
+  out.gradients = gradients(out.loss, trained_specs(specs, weights));
   return out;
 }
 
@@ -205,7 +205,7 @@ void check_batch(const BatchShapes& batch, int64_t parts) {
 
 }  // namespace
 
-std::shared_ptr<const Optimizer> optimizer_of(const StepOptions& options) {
+std::shared_ptr<const Optimizer> make_optimizer(const StepOptions& options) {
   switch (options.optimizer) {
     case OptimizerKind::ADAMW:
       return adamw(options.adamw, options.optimizer_memory);
@@ -239,7 +239,7 @@ void StepGraph::set_emit(EmitOptions& options) const {
 }
 
 StepOptions for_platform(StepOptions step, std::string_view platform) {
-  if (!runtime::has_own_memory(platform)) {
+  if (!runtime::has_device_memory(platform)) {
     step.optimizer_memory = Memory::DEVICE;
   }
   return step;
@@ -263,7 +263,7 @@ std::vector<std::string> layer_names(std::span<const nn::ParamSpec> specs) {
 namespace {
 
 /// Copies of the parameters in the dtypes of computation. Gradients have those dtypes, updates F32.
-std::vector<Tensor> working_weights(std::span<const nn::ParamSpec> specs,
+std::vector<Tensor> compute_weights(std::span<const nn::ParamSpec> specs,
                                     const StateParts<Tensor>& state, const mesh::Placement& place) {
   std::vector<Tensor> out;
   const auto kept = in_order<Tensor>(specs, state.frozen, state.trained);
@@ -305,9 +305,9 @@ StepGraph build_step(std::span<const nn::ParamSpec> specs, const Model& model,
   StepGraph step;
   step.graph = std::make_unique<Graph>();
   step.specs.assign(specs.begin(), specs.end());
-  const std::shared_ptr<const Optimizer> optimizer = optimizer_of(options);
+  const std::shared_ptr<const Optimizer> optimizer = make_optimizer(options);
   step.state = state_parts(state_specs(specs, options.state), options.ema.is_on(), *optimizer);
-  const std::vector<nn::ParamSpec> trained = trained_of(specs);
+  const std::vector<nn::ParamSpec> trained = trained_specs(specs);
   check(!trained.empty(), "[train] none of {} parameters is trained", specs.size());
   for (const nn::ParamSpec& spec : trained) {
     check(spec.memory == Memory::DEVICE,
@@ -325,9 +325,9 @@ StepGraph build_step(std::span<const nn::ParamSpec> specs, const Model& model,
   const Tensor learning_rate = graph.input({DType::F32, {}}, "learning_rate");
   const Tensor key = fold_in(run_key, number);
   const TrainBatch part = batch_inputs(graph, batch, options, key);
-  const Tensor asked = options.asks_stop ? stop_input(graph, options.place) : Tensor();
+  const Tensor asked = options.exchanges_stop ? stop_input(graph, options.place) : Tensor();
 
-  const std::vector<Tensor> weights = working_weights(specs, state, options.place);
+  const std::vector<Tensor> weights = compute_weights(specs, state, options.place);
   const Tensor dropout_key = fold_in(key, "dropout");
   const LossAndGradients found =
       options.accumulation == 1

@@ -70,11 +70,11 @@ struct StepOptions {
   /// The mesh axes over which a batch from the host is sharded (mesh::batch_axes).
   std::vector<std::string> batch_axes = {};
   /// Each device has an input for its process's stop request, so that all stop after the same step.
-  bool asks_stop = false;
+  bool exchanges_stop = false;
 };
 
 /// The optimizer of a step.
-std::shared_ptr<const Optimizer> optimizer_of(const StepOptions& options);
+std::shared_ptr<const Optimizer> make_optimizer(const StepOptions& options);
 
 /// Global shapes of one batch.
 struct BatchShapes {
@@ -119,10 +119,10 @@ Tensor by_sample(Tensor x, size_t axis, const mesh::Placement& place);
 ///   [noise, timestep [b], weight [b] and, for networks that take it, guidance [b] with
 ///    given_draw; F32,
 ///    first_frame_given [b] if first frames are given: 1 or 0],
-///   [stop U32 [devices], one per device, with asks_stop]
+///   [stop U32 [devices], one per device, with exchanges_stop]
 ///
 /// Outputs: the updated state, in the old one's buffers, then `metrics` F32[4], or F32[5] with
-/// asks_stop (see Metric), and the gradients' sums of squares F32[n].
+/// exchanges_stop (see Metric), and the gradients' sums of squares F32[n].
 struct StepGraph {
   enum Metric : int64_t { LOSS, GRADIENT_NORM, MAX_ABS_GRADIENT, FINITE, STOP };
 

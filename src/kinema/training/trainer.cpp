@@ -13,8 +13,8 @@
 #include "kinema/pjrt/transfers.h"
 #include "kinema/runtime/device_memory.h"
 #include "kinema/runtime/sharding_report.h"
-#include "kinema/training/agreement.h"
 #include "kinema/training/batch.h"
+#include "kinema/training/consistency.h"
 
 namespace kinema::training {
 
@@ -34,7 +34,7 @@ runtime::Array scalar(const runtime::Devices& devices, DType dtype, T value) {
 
 StepOptions over(const runtime::Devices& devices, StepOptions step) {
   step.place = devices.placement();
-  step.asks_stop = devices.is_shared();
+  step.exchanges_stop = devices.is_shared();
   return for_platform(std::move(step), devices.client().platform_name());
 }
 
@@ -65,7 +65,7 @@ Trainer::Trainer(const runtime::Devices& devices, std::span<const nn::ParamSpec>
       empty_captions_.push_back(devices_.upload(*options.empty_pooled));
     }
   }
-  if (takes_expert()) {
+  if (has_expert_input()) {
     set_expert(0);
   }
 }
@@ -98,12 +98,12 @@ void Trainer::set_expert(int64_t expert) {
 }
 
 int64_t Trainer::state_bytes() const {
-  return training::state_bytes(first().graph.state, devices_.placement()) - waiting_bytes();
+  return training::state_bytes(first().graph.state, devices_.placement()) - offloaded_bytes();
 }
 
-int64_t Trainer::waiting_bytes() const {
-  return runtime::has_own_memory(devices_.client())
-             ? training::waiting_bytes(first().graph.state, devices_.placement())
+int64_t Trainer::offloaded_bytes() const {
+  return runtime::has_device_memory(devices_.client())
+             ? training::offloaded_bytes(first().graph.state, devices_.placement())
              : 0;
 }
 
@@ -219,15 +219,15 @@ Trainer::Arguments Trainer::arguments(const Compiled& compiled, int64_t step, do
   for (const runtime::Array& empty : empty_captions_) {
     out.all.push_back(&empty);
   }
-  if (takes_expert()) {
+  if (has_expert_input()) {
     out.all.push_back(&expert_);
   }
   for (const HostArray& array : draw) {
     add_batch(array, "noise, timesteps or weights");
   }
-  if (options_.asks_stop) {
+  if (options_.exchanges_stop) {
     const std::vector<uint32_t> asked(static_cast<size_t>(devices_.total()),
-                                      stop_asked_ && stop_asked_() ? 1 : 0);
+                                      stop_requested_ && stop_requested_() ? 1 : 0);
     const runtime::Port& port = compiled.program.inputs()[out.all.size()];
     add(devices_.upload(HostArray::from<uint32_t>(DType::U32, port.shape.dims, asked),
                         port.sharding));
@@ -264,7 +264,7 @@ StepResult Trainer::run(int64_t step, double learning_rate, const data::Batch& b
           .gradient_norm = values[StepGraph::GRADIENT_NORM],
           .max_abs_gradient = values[StepGraph::MAX_ABS_GRADIENT],
           .finite = values[StepGraph::FINITE] != 0.0F,
-          .stop = options_.asks_stop && values[StepGraph::STOP] != 0.0F};
+          .stop = options_.exchanges_stop && values[StepGraph::STOP] != 0.0F};
 }
 
 std::string Trainer::find_nonfinite(int64_t step, const data::Batch& batch,
@@ -290,7 +290,7 @@ std::string Trainer::find_nonfinite(int64_t step, const data::Batch& batch,
   for (const runtime::Array& empty : empty_captions_) {
     arguments.push_back(&empty);
   }
-  if (takes_expert()) {
+  if (has_expert_input()) {
     arguments.push_back(&expert_);
   }
   const HostArray flags = program.run(devices_, arguments)[0].to_host();
@@ -367,13 +367,13 @@ void Trainer::check_replicas() {
                                 .executable_cache = how_.executable_cache,
                                 .executable_cache_bytes = how_.executable_cache_bytes});
   }
-  check_agreement({.devices = devices_,
-                   .metrics = shared ? kNone : metrics_,
-                   .squares = shared ? kNone : squares_,
-                   .gradient_names = first().graph.gradient_names,
-                   .check = *replicas_,
-                   .state = arrays,
-                   .ports = ports});
+  check_consistency({.devices = devices_,
+                     .metrics = shared ? kNone : metrics_,
+                     .squares = shared ? kNone : squares_,
+                     .gradient_names = first().graph.gradient_names,
+                     .check = *replicas_,
+                     .state = arrays,
+                     .ports = ports});
 }
 
 std::vector<std::string> Trainer::sharding_report() const {

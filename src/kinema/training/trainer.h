@@ -51,16 +51,16 @@ class Trainer {
   void exchange(HostState& other);
   /// A function that returns true if this process was asked to stop; steps over several processes
   /// tell all of them (StepResult::stop).
-  void set_stop_asked(std::function<bool()> asked) { stop_asked_ = std::move(asked); }
+  void set_stop_requested(std::function<bool()> asked) { stop_requested_ = std::move(asked); }
   /// The samples of a batch on this process's devices; empty: all.
   std::vector<int64_t> rows() const;
   /// Sets the side of ObjectiveOptions::boundary from which timesteps are drawn; initially 0.
   void set_expert(int64_t expert);
   /// Bytes per device of the state, and the peak of a step with it, on a CPU including memory of
-  /// kernels. waiting_bytes: the bytes in host memory per device, if the device has separate
+  /// kernels. offloaded_bytes: the bytes in host memory per device, if the device has separate
   /// memory.
   int64_t state_bytes() const;
-  int64_t waiting_bytes() const;
+  int64_t offloaded_bytes() const;
   int64_t step_bytes() const;
   /// The specs of the state.
   const StateParts<nn::ParamSpec>& state_parts() const { return first().graph.state; }
@@ -130,7 +130,7 @@ class Trainer {
   const Compiled& first() const { return *steps_.front(); }
   const Compiled& step_for(const data::Batch& batch) const { return *steps_[shape_of(batch)]; }
   void compile(std::span<const nn::ParamSpec> specs, const Model& model, const BatchShapes& batch);
-  bool takes_expert() const { return options_.objective.boundary && !options_.given_draw; }
+  bool has_expert_input() const { return options_.objective.boundary && !options_.given_draw; }
   Arguments arguments(const Compiled& compiled, int64_t step, double learning_rate,
                       const data::Batch& batch, std::span<const HostArray> draw) const;
   void add_results(std::vector<runtime::Port>& ports,
@@ -144,7 +144,7 @@ class Trainer {
   std::function<void(const StepGraph&)> before_compile_;
   std::vector<std::unique_ptr<Compiled>> steps_;
   State state_;
-  std::function<bool()> stop_asked_;
+  std::function<bool()> stop_requested_;
   runtime::Array key_;
   std::vector<runtime::Array> empty_captions_;     // empty without caption dropout
   runtime::Array expert_;                          // empty without a boundary

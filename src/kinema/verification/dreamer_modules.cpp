@@ -36,8 +36,8 @@ void dreamer_encoder_cases(const Run& run) {
 void dreamer_decoder_cases(const Run& run) {
   AgentGraph graph(run);
   const RssmState given = graph.state("feat");
-  const RssmState rows{.deter = dreamer::rows_together(given.deter),
-                       .stoch = dreamer::rows_together(given.stoch)};
+  const RssmState rows{.deter = dreamer::merge_leading_axes(given.deter),
+                       .stoch = dreamer::merge_leading_axes(given.stoch)};
   for (const auto& [name, value] : graph.agent.networks().decoder(rows, graph.agent.options())) {
     graph.output("recon." + name, value);
   }
@@ -124,10 +124,10 @@ void dreamer_head_cases(const Run& run) {
   output_two_hot("rew", networks.reward(x, options));
   output_two_hot("val", networks.value(x, options));
   output_two_hot("slowval", graph.agent.slow_value()(x, options));
-  const nn::Binary goes_on = networks.continuation(x, options);
-  graph.output("con.logit", goes_on.logit());
-  graph.output("con.prob1", goes_on.probability());
-  graph.output("con.loss", goes_on.loss(graph.input("con_target")));
+  const nn::Binary continues = networks.continuation(x, options);
+  graph.output("con.logit", continues.logit());
+  graph.output("con.prob1", continues.probability());
+  graph.output("con.loss", continues.loss(graph.input("con_target")));
   for (const auto& [name, policy] : networks.policy(x, options)) {
     output_policy(graph, name, policy, graph.input("act." + name));
   }

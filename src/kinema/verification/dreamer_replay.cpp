@@ -196,8 +196,8 @@ void add_slices(const Run& run) {
     const replay::Arrays windows{
         {"x", HostArray::from<double>(DType::F64, {1, static_cast<int64_t>(steps.size())}, steps)}};
     for (int64_t i = 0; i < parts; ++i) {
-      const replay::Arrays part = replay::part_of_windows(windows, i, about.at("length").as_int(),
-                                                          about.at("prefix").as_int());
+      const replay::Arrays part =
+          replay::window_part(windows, i, about.at("length").as_int(), about.at("prefix").as_int());
       const auto x = part.at("x").as<double>();
       const auto number = part.at("consec").as<int32_t>();
       actual.insert(actual.end(), x.begin(), x.end());

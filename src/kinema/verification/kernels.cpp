@@ -112,7 +112,7 @@ KernelCase rotation(int64_t batch, const std::array<int64_t, 3>& grid, int64_t h
                     DType dtype) {
   const auto compute = [=](std::span<const Tensor> in, DType inside, Precision) {
     const nn::Rope rope = nn::rope_3d(in[0].graph(), grid, width);
-    return std::vector{nn::normed_rotation(nn::as(in[0], inside), in[1], 1e-6, heads, rope)};
+    return std::vector{nn::norm_and_rotate(nn::as(in[0], inside), in[1], 1e-6, heads, rope)};
   };
   const int64_t tokens = grid[0] * grid[1] * grid[2];
   const Shape x{dtype, {batch, tokens, heads * width}};

@@ -150,7 +150,7 @@ class Training {
     }
     specs = network->parameters(options);
     if (adapter) {
-      weights::train_alone(specs, *adapter);
+      weights::freeze_base(specs, *adapter);
     }
     const std::vector<nn::ParamSpec> kept = training::state_specs(specs);
     const runtime::Devices devices(run.session.client);
@@ -162,7 +162,7 @@ class Training {
         start[i] = devices.upload(factor_of(run.c, kept[i], network.sizes()));
       }
     }
-    trained = training::trained_of(kept);
+    trained = training::trained_specs(kept);
     step_ = step_options(run.c, network.sizes());
     state_ = training::fresh_state(std::move(start), kept, /*ema=*/false, run.session.client);
   }
@@ -261,7 +261,7 @@ void add_factor_gradients(const Run& run, const Training& what, int64_t i,
     }
   }
   graph.output("loss", step.loss);
-  graph.outputs(prefix, training::trained_of(what.specs), gradients(step.loss, factors));
+  graph.outputs(prefix, training::trained_specs(what.specs), gradients(step.loss, factors));
   Values values = graph.run();
   if (!loss.empty()) {
     run.add(loss, values.front().second);

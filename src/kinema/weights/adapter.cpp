@@ -202,7 +202,7 @@ nn::LowRanks adapter_modules(std::span<const nn::ParamSpec> specs,
   return out;
 }
 
-std::vector<std::string> added_modules(std::span<const nn::ParamSpec> specs) {
+std::vector<std::string> adapter_module_names(std::span<const nn::ParamSpec> specs) {
   std::vector<std::string> out;
   for (const nn::ParamSpec& spec : specs) {
     for (int64_t layer = 0; layer < spec.count() && spec.name.ends_with(kDown); ++layer) {
@@ -213,7 +213,7 @@ std::vector<std::string> added_modules(std::span<const nn::ParamSpec> specs) {
   return out;
 }
 
-void train_alone(std::vector<nn::ParamSpec>& specs, const AdapterConfig& config) {
+void freeze_base(std::vector<nn::ParamSpec>& specs, const AdapterConfig& config) {
   for (nn::ParamSpec& spec : specs) {
     const bool is_scale = spec.name.ends_with(".lora_scale");
     spec.trained = spec.is_low_rank() && !is_scale;
@@ -250,9 +250,9 @@ UniformRank uniform_rank(const Adapter& adapter) {
   return *out;
 }
 
-std::vector<runtime::Array> load_additions(std::span<const Adapter> apart, uint64_t seed,
-                                           std::span<const nn::ParamSpec> specs,
-                                           const runtime::Devices& devices) {
+std::vector<runtime::Array> load_adapters(std::span<const Adapter> apart, uint64_t seed,
+                                          std::span<const nn::ParamSpec> specs,
+                                          const runtime::Devices& devices) {
   const Adapters adapters(apart, specs);
   std::vector<runtime::Array> out;
   for (const nn::ParamSpec& spec : those(specs, true)) {
@@ -266,7 +266,7 @@ std::vector<runtime::Array> load_adapted(const fs::path& base, std::span<const A
                                          std::span<const Adapter> apart, uint64_t seed,
                                          std::span<const nn::ParamSpec> specs,
                                          const runtime::Devices& devices) {
-  std::vector<runtime::Array> additions = load_additions(apart, seed, specs, devices);
+  std::vector<runtime::Array> additions = load_adapters(apart, seed, specs, devices);
   std::vector<runtime::Array> network = load(base, those(specs, false), devices, merged);
   std::vector<runtime::Array> out;
   auto addition = additions.begin();
@@ -303,7 +303,7 @@ void save_adapter(const fs::path& folder, const AdapterConfig& config,
     }
   }
   Json modules = Json::array();
-  for (std::string& module : added_modules(factors)) {
+  for (std::string& module : adapter_module_names(factors)) {
     modules.append(std::move(module));
   }
   io::make_folder(folder);

@@ -51,10 +51,10 @@ nn::LowRanks adapter_modules(std::span<const nn::ParamSpec> specs,
 
 /// The linear layers that have an adapter in `specs`, in their order, with separate names for the
 /// layers of a stack.
-std::vector<std::string> added_modules(std::span<const nn::ParamSpec> specs);
+std::vector<std::string> adapter_module_names(std::span<const nn::ParamSpec> specs);
 
 /// Makes the adapters' factors in `specs` trained, in F32, and freezes everything else.
-void train_alone(std::vector<nn::ParamSpec>& specs, const AdapterConfig& config);
+void freeze_base(std::vector<nn::ParamSpec>& specs, const AdapterConfig& config);
 
 /// The rank of all pairs of a file, and their scale (alpha / rank). Throws an Error if they differ,
 /// or if the file contains more than pairs: it cannot be trained.
@@ -74,9 +74,9 @@ std::vector<runtime::Array> load_adapted(const std::filesystem::path& base,
                                          const runtime::Devices& devices);
 
 /// Only the adapters' parameters.
-std::vector<runtime::Array> load_additions(std::span<const Adapter> apart, uint64_t seed,
-                                           std::span<const nn::ParamSpec> specs,
-                                           const runtime::Devices& devices);
+std::vector<runtime::Array> load_adapters(std::span<const Adapter> apart, uint64_t seed,
+                                          std::span<const nn::ParamSpec> specs,
+                                          const runtime::Devices& devices);
 
 /// Writes `folder` for diffusers and PEFT: `pytorch_lora_weights.safetensors` with diffusers' keys
 /// and alpha in the metadata, `adapter_config.json` with PEFT's configuration. `factors` are the

@@ -66,7 +66,7 @@ std::string_view word_of(std::string_view part) {
 
 }  // namespace
 
-Json config_beside(const fs::path& file, std::string_view part, const NameTable* names) {
+Json adjacent_config(const fs::path& file, std::string_view part, const NameTable* names) {
   const auto family =
       std::ranges::find_if(families(), [&](const Family& each) { return each.names == names; });
   const std::string_view own = !part.empty()                ? part
@@ -135,7 +135,7 @@ Checkpoint Checkpoint::open(const fs::path& path, std::string_view part) {
       all.insert(all.end(), part.begin(), part.end());
     }
     out.read(all, part);
-    out.config_ = config_beside(path, part, out.names_->table);
+    out.config_ = adjacent_config(path, part, out.names_->table);
     check(part.empty() || out.names_->table != nullptr, "[weights] {} holds no {}{}", out.path_,
           word_of(part),
           part == kVae ? "\n  wan_vae_pretrained_model_name_or_path=FOLDER takes it from elsewhere"
@@ -272,7 +272,7 @@ void Checkpoint::index(const std::vector<const io::TensorView*>& tensors) {
     for (const Piece& piece : pieces) {
       const auto rows =
           rows_of(*tensor, piece, path_, [&] { return columns_of(*tensor, path_, find_tensor); });
-      add(piece.name, rows ? rows_from(*tensor, *rows) : turned_from(*tensor, piece));
+      add(piece.name, rows ? rows_from(*tensor, *rows) : transposed_from(*tensor, piece));
     }
   }
 }
@@ -297,8 +297,9 @@ const io::TensorView* Checkpoint::rows_from(const io::TensorView& tensor, const 
 }
 
 /// A tensor of the file in another order or shape, or unchanged.
-const io::TensorView* Checkpoint::turned_from(const io::TensorView& tensor, const Piece& piece) {
-  std::optional<io::TensorView> turned = turned_view(tensor, piece, path_);
+const io::TensorView* Checkpoint::transposed_from(const io::TensorView& tensor,
+                                                  const Piece& piece) {
+  std::optional<io::TensorView> turned = transposed_view(tensor, piece, path_);
   if (!turned) {
     return &tensor;
   }
@@ -342,7 +343,7 @@ bool is_original_config(const Json& config) {
   return family != nullptr && config.at("_class_name").as_string() == family->original_class;
 }
 
-const Family* family_of(const Checkpoint& checkpoint) {
+const Family* find_family(const Checkpoint& checkpoint) {
   if (checkpoint.config().is_object()) {
     return family_of_config(checkpoint.config());
   }

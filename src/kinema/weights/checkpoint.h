@@ -92,15 +92,15 @@ class Checkpoint {
   const io::TensorView* decoded(const io::TensorView& codes, const io::TensorView& scale);
   void index(const std::vector<const io::TensorView*>& tensors);
   const io::TensorView* rows_from(const io::TensorView& tensor, const Rows& rows);
-  const io::TensorView* turned_from(const io::TensorView& tensor, const Piece& piece);
+  const io::TensorView* transposed_from(const io::TensorView& tensor, const Piece& piece);
   void add(std::string key, const io::TensorView* view);
 
   std::string path_;
   std::optional<io::ModelFolder> folder_;
   std::vector<io::SafetensorsFile> single_;  // a vector, so that addresses stay valid when moved
   std::vector<const io::SafetensorsFile*> files_;  // all of them
-  std::vector<io::GgufFile> gguf_;  // one, or the files of a split model
-  std::deque<io::TensorView> made_;  // decoded codes, parts of tensors
+  std::vector<io::GgufFile> gguf_;                 // one, or the files of a split model
+  std::deque<io::TensorView> made_;                // decoded codes, parts of tensors
   std::map<const io::TensorView*, Codes> codes_;
   io::Json config_;
   std::map<const io::TensorView*, DType> floats_;
@@ -112,8 +112,8 @@ class Checkpoint {
 /// The `config.json` with the sizes of a model in a single file: next to the file, or in the
 /// model's folder of a pipeline; null if there is none. `names` are those of its tensors, null for
 /// an unknown model.
-io::Json config_beside(const std::filesystem::path& file, std::string_view part,
-                       const NameTable* names);
+io::Json adjacent_config(const std::filesystem::path& file, std::string_view part,
+                         const NameTable* names);
 /// Throws an Error with a remedy if the name is that of a pickle.
 void refuse_other_formats(const std::filesystem::path& path);
 /// True for a name that ends with .gguf.
@@ -121,9 +121,9 @@ bool is_gguf(const std::filesystem::path& path);
 
 /// The family of the transformer, by its configuration, or without one by its tensors; null for
 /// other models.
-const Family* family_of(const Checkpoint& checkpoint);
+const Family* find_family(const Checkpoint& checkpoint);
 inline bool is_transformer(const Checkpoint& checkpoint) {
-  return family_of(checkpoint) != nullptr;
+  return find_family(checkpoint) != nullptr;
 }
 /// True for a `_class_name` of diffusers', or of the original release's.
 bool is_transformer_config(const io::Json& config);

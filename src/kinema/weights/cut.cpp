@@ -91,8 +91,8 @@ io::TensorView rows_view(const io::TensorView& tensor, const Rows& rows) {
   return out;
 }
 
-std::optional<io::TensorView> turned_view(const io::TensorView& tensor, const Piece& piece,
-                                          const std::string& path) {
+std::optional<io::TensorView> transposed_view(const io::TensorView& tensor, const Piece& piece,
+                                              const std::string& path) {
   if (piece.cut == Cut::LINEAR) {
     const Dims& dims = tensor.shape.dims;
     if (dims.size() != 4 || dims[2] != 1 || dims[3] != 1) {

@@ -28,7 +28,7 @@ io::TensorView rows_view(const io::TensorView& tensor, const Rows& rows);
 /// Other kinds of pieces; nothing if the piece is the unchanged tensor. Reordered values are
 /// computed as F32 when they are read. Throws an Error with the tensor's name if its shape does not
 /// allow the reordering.
-std::optional<io::TensorView> turned_view(const io::TensorView& tensor, const Piece& piece,
-                                          const std::string& path);
+std::optional<io::TensorView> transposed_view(const io::TensorView& tensor, const Piece& piece,
+                                              const std::string& path);
 
 }  // namespace kinema::weights

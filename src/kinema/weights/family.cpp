@@ -16,11 +16,12 @@ constexpr std::array<PipelineClass, 1> kFluxPipelines{
     {{.name = "FluxPipeline",
       .even_sigmas = true,
       .images = {.side = 1024, .num_inference_steps = 28, .guidance_scale = 3.5}}}};
-constexpr std::array<PipelineClass, 1> kSdxlPipelines{
-    {{.name = "StableDiffusionXLPipeline",
-      .zeros_for_no_negative = true,
-      .images = {
-          .side = 1024, .num_inference_steps = 50, .guidance_scale = 5.0, .told_sizes = true}}}};
+constexpr std::array<PipelineClass, 1> kSdxlPipelines{{{.name = "StableDiffusionXLPipeline",
+                                                        .force_zeros_for_empty_prompt = true,
+                                                        .images = {.side = 1024,
+                                                                   .num_inference_steps = 50,
+                                                                   .guidance_scale = 5.0,
+                                                                   .takes_size_ids = true}}}};
 
 constexpr std::array<std::string_view, 1> kWanMarks{"patch_embedding.weight"};
 constexpr std::array<std::string_view, 2> kFluxMarks{
@@ -113,7 +114,7 @@ io::Json model_index(const Family& family, std::string_view scheduler_class) {
     out.set("text_encoder_2", part("transformers", family.text_encoder_2_class));
     out.set("tokenizer_2", tokenizer(family.text_encoder_2_class));
   }
-  if (pipeline.zeros_for_no_negative) {
+  if (pipeline.force_zeros_for_empty_prompt) {
     out.set("force_zeros_for_empty_prompt", true);
   }
   return out;

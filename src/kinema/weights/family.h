@@ -14,7 +14,7 @@ struct ImageDefaults {
   int64_t side = 0;  // pixels; 0: it generates videos
   int64_t num_inference_steps = 0;
   double guidance_scale = 0.0;
-  bool told_sizes = false;  // the network takes a picture's sizes
+  bool takes_size_ids = false;  // the network takes a picture's sizes
 };
 
 /// A class name of a pipeline's model_index.json.
@@ -25,7 +25,7 @@ struct PipelineClass {
   /// It passes its scheduler sigmas evenly spaced from 1 to 1/steps.
   bool even_sigmas = false;
   /// Without a negative prompt, zeros are used, as in its model_index.json.
-  bool zeros_for_no_negative = false;
+  bool force_zeros_for_empty_prompt = false;
   ImageDefaults images = {};
 };
 

@@ -26,7 +26,7 @@ Joined swapped(const std::string& original, const JoinedPart& part, const std::s
   for (const io::TensorView** slot :
        {&out.target.up, &out.target.up_bias, &out.target.diff, &out.target.diff_bias}) {
     if (*slot != nullptr) {
-      const auto turned = turned_view(**slot, part.piece, path);
+      const auto turned = transposed_view(**slot, part.piece, path);
       *slot = keep(out, original, turned->copy(),
                    out.target.down == nullptr ? DType::F32 : out.target.down->shape.dtype);
     }

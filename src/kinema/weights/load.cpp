@@ -11,7 +11,7 @@
 #include "kinema/io/mapped_file.h"
 #include "kinema/mesh/blocks.h"
 #include "kinema/pjrt/upload.h"
-#include "kinema/runtime/spread.h"
+#include "kinema/runtime/reshard.h"
 #include "kinema/weights/folder.h"
 #include "kinema/weights/stored.h"
 #include "kinema/weights/weights.h"
@@ -21,7 +21,7 @@ namespace {
 
 /// Bytes of a file that are read before their pages are released. A multiple of every dtype's
 /// width.
-constexpr size_t kPiece = size_t{16} << 20;
+constexpr size_t kChunk = size_t{16} << 20;
 
 /// A tensor of the file and its key; without a view if only adapters contribute.
 struct Source {
@@ -216,15 +216,15 @@ class Loader {
           bytes.subspan(static_cast<size_t>(offset) * width, static_cast<size_t>(count) * width);
       const bool alone = count == part.elements();
       while (!run.empty()) {
-        const auto piece = run.first(std::min(run.size(), kPiece - gathered_.size()));
-        if (alone || piece.size() == kPiece) {
+        const auto piece = run.first(std::min(run.size(), kChunk - gathered_.size()));
+        if (alone || piece.size() == kChunk) {
           target.write(cast(piece, shape.dtype, dtype));
           if (release) {
             io::release_pages(piece);
           }
         } else {
           gathered_.insert(gathered_.end(), piece.begin(), piece.end());
-          if (gathered_.size() == kPiece) {
+          if (gathered_.size() == kChunk) {
             flush();
           }
         }
@@ -329,7 +329,7 @@ std::vector<runtime::Array> load_changed(const Checkpoint& checkpoint,
   });
   checkpoint.check_intact();
   if (devices.has_one_reader()) {
-    runtime::Spreader spread(devices);
+    runtime::Resharder spread(devices);
     for (size_t i = 0; i < specs.size(); ++i) {
       arrays[i] = spread(std::move(arrays[i]), specs[i].sharding(devices.placement()));
     }

@@ -99,7 +99,7 @@ void check_init(const Json& json, const std::string& prefix, const std::string& 
 /// Throws an Error for a PEFT adapter that is not a LoRA, if its tensors do not show it.
 void check_peft_type(const fs::path& config, const io::SafetensorsFile& file) {
   std::error_code ignored;
-  if (!fs::exists(config, ignored) || kind_of_tensors(file.tensors())) {
+  if (!fs::exists(config, ignored) || detect_tensor_kind(file.tensors())) {
     return;
   }
   const Json configured = Json::read(config);
@@ -181,7 +181,7 @@ bool is_text(const LoraKey& key) {
 }
 
 /// The family of most keys; null if none belongs to a network.
-const Family* family_of(std::span<const io::TensorView> tensors) {
+const Family* find_family(std::span<const io::TensorView> tensors) {
   const Family* best = nullptr;
   int64_t most = 0;
   for (const Family& family : families()) {
@@ -246,14 +246,14 @@ Lora Lora::open(const fs::path& path, const Layout* layout) {
 
 /// Finds the family and the module of each key.
 void Lora::read(const Layout* layout, std::array<Groups, 4>& groups) {
-  const std::optional<FoundKind> kind = kind_of_tensors(file_.tensors());
+  const std::optional<FoundKind> kind = detect_tensor_kind(file_.tensors());
   if (kind && kind->kind->roles != 0) {
     check_role(path_, {Role::ADAPTER}, "lora");
   }
   check(!kind || kind->kind->is(Role::ADAPTER),
         "[lora] {}: {} belongs to {}, which is not supported: {}", path_, kind ? kind->because : "",
         kind ? kind->kind->name : "", kind ? kind->kind->remedy : "");
-  family_ = family_of(file_.tensors());
+  family_ = find_family(file_.tensors());
   const NameTable& names = family_ == nullptr ? *families().front().names : *family_->names;
   for (const io::TensorView& tensor : file_.tensors()) {
     const std::optional<LoraKey> key =
@@ -367,8 +367,8 @@ Lora::Target Lora::part_of(const Target& whole, const Piece& piece) {
   const auto keep = [&](io::TensorView view) { return &made_.emplace_back(std::move(view)); };
   if (piece.cut == Cut::TRANSPOSED && whole.down != nullptr) {
     // (up down)^T = down^T up^T
-    out.down = keep(*turned_view(*whole.up, piece, path_));
-    out.up = keep(*turned_view(*whole.down, piece, path_));
+    out.down = keep(*transposed_view(*whole.up, piece, path_));
+    out.up = keep(*transposed_view(*whole.down, piece, path_));
   }
   const auto columns = [&] {
     const io::TensorView* weight = whole.down != nullptr ? whole.down : whole.diff;
@@ -384,7 +384,7 @@ Lora::Target Lora::part_of(const Target& whole, const Piece& piece) {
     if (const auto rows = rows_of(**slot, piece, path_, columns)) {
       *slot = keep(rows_view(**slot, *rows));
     } else if (piece.cut == Cut::SWAPPED || (piece.cut == Cut::TRANSPOSED && slot == &out.diff)) {
-      *slot = keep(*turned_view(**slot, piece, path_));
+      *slot = keep(*transposed_view(**slot, piece, path_));
     }
   }
   return out;

@@ -178,8 +178,8 @@ class Adapters {
     int64_t first = 0;  // offset among the ranks of an adapter
   };
   /// Stores a product in the adapter of `module`; false if it has none.
-  bool keep_apart(const std::string& module, const Lora::Target& target, double scale,
-                  const std::map<std::string, Shape, std::less<>>& shapes);
+  bool apply_separately(const std::string& module, const Lora::Target& target, double scale,
+                        const std::map<std::string, Shape, std::less<>>& shapes);
 
   std::map<std::string, int64_t> taken_;  // by module: number of ranks in use
   std::vector<std::shared_ptr<const Lora>> files_;

@@ -35,7 +35,7 @@ std::map<std::string, Shape, std::less<>> shapes_of(std::span<const nn::ParamSpe
 using Shapes = std::map<std::string, Shape, std::less<>>;
 
 /// The family of the network with these parameters; null for other models.
-const Family* family_of(const Shapes& shapes) {
+const Family* find_family(const Shapes& shapes) {
   for (const Family& family : families()) {
     for (const std::string_view mark : family.marks) {
       if (shapes.contains(mark)) {
@@ -48,7 +48,7 @@ const Family* family_of(const Shapes& shapes) {
 
 /// The adapter's file, read with this model's sizes if its names depend on them.
 std::shared_ptr<const Lora> fitted(const Adapter& adapter, const Shapes& shapes) {
-  const Family* family = family_of(shapes);
+  const Family* family = find_family(shapes);
   const Lora& lora = *adapter.lora;
   if (adapter.member != LoraMember::NETWORK || family == nullptr || family != lora.family() ||
       !lora.counts_by_layout()) {
@@ -278,7 +278,7 @@ Adapters::Adapters(std::span<const Adapter> adapters, std::span<const nn::ParamS
     return;
   }
   const auto shapes = shapes_of(specs);
-  const Family* family = family_of(shapes);
+  const Family* family = find_family(shapes);
   for (const Adapter& given : adapters) {
     check(std::isfinite(given.scale), "[lora] {}: the scale is {}", given.lora->path(),
           given.scale);
@@ -299,7 +299,7 @@ Adapters::Adapters(std::span<const Adapter> adapters, std::span<const nn::ParamS
       const Matcher::Keys found = matcher.match(module, target);
       if (!found.weight.empty()) {
         Part part = Part::WEIGHT;
-        if (keep_apart(module, target, adapter.scale, shapes)) {
+        if (apply_separately(module, target, adapter.scale, shapes)) {
           ++apart;
           part = Part::DIFF;
         }
@@ -326,8 +326,8 @@ Adapters::Adapters(std::span<const Adapter> adapters, std::span<const nn::ParamS
   }
 }
 
-bool Adapters::keep_apart(const std::string& module, const Lora::Target& target, double scale,
-                          const std::map<std::string, Shape, std::less<>>& shapes) {
+bool Adapters::apply_separately(const std::string& module, const Lora::Target& target, double scale,
+                                const std::map<std::string, Shape, std::less<>>& shapes) {
   const auto room = shapes.find(module + ".lora_scale");
   if (target.down == nullptr || room == shapes.end()) {
     return false;

@@ -44,7 +44,7 @@ struct Facts {
   const Family* network = nullptr;
   int64_t in_channels = 0;  // of the network; 0: unknown
   int64_t out_channels = 0;
-  std::string told_input;  // the source of the number of channels
+  std::string channels_source;  // the source of the number of channels
   size_t tensors = 0;
   /// By name, with and without a network's prefix; sorted.
   std::vector<std::pair<std::string_view, const io::TensorView*>> names = {};
@@ -79,7 +79,8 @@ void read_channels(const FileNames& file, Facts& facts) {
       return 0;
     }
     if (axis == 1) {
-      facts.told_input = fmt::format("`{}` {}", found->name, kinema::to_string(found->shape.dims));
+      facts.channels_source =
+          fmt::format("`{}` {}", found->name, kinema::to_string(found->shape.dims));
     }
     return found->shape.dims[axis];
   };
@@ -146,12 +147,12 @@ Facts facts_of(const io::Json& config) {
   }
   out.in_channels = number_in(config, {"in_channels", "in_dim"});
   out.out_channels = number_in(config, {"out_channels", "out_dim"});
-  out.told_input = fmt::format("in_channels {}", out.in_channels);
+  out.channels_source = fmt::format("in_channels {}", out.in_channels);
   return out;
 }
 
 /// Why the tensors are of the kind; nothing if they are not.
-std::optional<std::string> told_by_tensors(const ModelKind& kind, const Facts& facts) {
+std::optional<std::string> kind_by_tensors(const ModelKind& kind, const Facts& facts) {
   std::string because;
   bool asked = false;  // the kind has a condition on tensors
   if (!kind.network.empty()) {
@@ -186,7 +187,7 @@ std::optional<std::string> told_by_tensors(const ModelKind& kind, const Facts& f
     if (facts.out_channels <= 0 || facts.in_channels != wanted) {
       return std::nullopt;
     }
-    because = facts.told_input;
+    because = facts.channels_source;
   }
   if (!kind.size.tensors.empty()) {
     const io::TensorView* found = nullptr;
@@ -216,7 +217,7 @@ std::optional<FoundKind> find_kind(const Facts& facts) {
         std::ranges::find(classes, facts.class_name) != classes.end()) {
       return FoundKind{&kind, fmt::format("class `{}`", facts.class_name)};
     }
-    if (std::optional<std::string> because = told_by_tensors(kind, facts)) {
+    if (std::optional<std::string> because = kind_by_tensors(kind, facts)) {
       return FoundKind{&kind, *std::move(because)};
     }
   }
@@ -271,7 +272,7 @@ std::string_view word_of(Role role) {
 
 }  // namespace
 
-std::optional<FoundKind> kind_of(const fs::path& path) {
+std::optional<FoundKind> detect_kind(const fs::path& path) {
   std::error_code ignored;
   if (fs::is_directory(path, ignored)) {
     for (const char* file : {"model_index.json", "config.json"}) {
@@ -292,7 +293,7 @@ std::optional<FoundKind> kind_of(const fs::path& path) {
   return is_weights && is_there ? kind_of_file(path) : std::nullopt;
 }
 
-std::optional<FoundKind> kind_of_tensors(std::span<const io::TensorView> tensors) {
+std::optional<FoundKind> detect_tensor_kind(std::span<const io::TensorView> tensors) {
   return find_kind(facts_of(views(tensors)));
 }
 
@@ -312,7 +313,7 @@ std::string keys_for_missing(const std::vector<std::string_view>& parts) {
   return out;
 }
 
-std::string taken_by(const ModelKind& kind, const fs::path& path) {
+std::string accepting_commands(const ModelKind& kind, const fs::path& path) {
   const std::string name = path.string();
   std::vector<std::string> out;
   std::error_code ignored;
@@ -345,12 +346,12 @@ std::string taken_by(const ModelKind& kind, const fs::path& path) {
 }
 
 void check_role(const fs::path& path, std::initializer_list<Role> roles, std::string_view key) {
-  const std::optional<FoundKind> found = kind_of(path);
+  const std::optional<FoundKind> found = detect_kind(path);
   if (!found || std::ranges::any_of(roles, [&](Role role) { return found->kind->is(role); })) {
     return;
   }
   const ModelKind& kind = *found->kind;
-  const std::string takers = taken_by(kind, path);
+  const std::string takers = accepting_commands(kind, path);
   check(!takers.empty(), "[weights] {} is not supported: {} ({})\n  {}", path.string(), kind.name,
         found->because,
         kind.remedy.empty()

@@ -68,14 +68,14 @@ struct FoundKind {
 
 /// Identifies a safetensors or GGUF file, a model folder or a pipeline folder; nothing for an
 /// unknown kind. Of folders, only the configurations are read. Throws an Error for a corrupt file.
-std::optional<FoundKind> kind_of(const std::filesystem::path& path);
+std::optional<FoundKind> detect_kind(const std::filesystem::path& path);
 
 /// The same for the tensors of a file.
-std::optional<FoundKind> kind_of_tensors(std::span<const io::TensorView> tensors);
+std::optional<FoundKind> detect_tensor_kind(std::span<const io::TensorView> tensors);
 
 /// The keys and commands that accept a path of that kind, as text:
 /// `wan_vae_pretrained_model_name_or_path=FILE`; empty if none does.
-std::string taken_by(const ModelKind& kind, const std::filesystem::path& path);
+std::string accepting_commands(const ModelKind& kind, const std::filesystem::path& path);
 
 /// Throws an Error with the kind if the path is of one that has none of `roles`; paths of unknown
 /// kinds pass. `key`: the configuration key of the path, if any.

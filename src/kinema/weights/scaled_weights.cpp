@@ -86,9 +86,9 @@ void ScaledWeights::check_all(std::span<const io::TensorView* const> tensors) co
           "[weights] {}: `{}` is {}, but the file says that it is {}: expected one type", path_,
           weight->name, to_string(weight->shape),
           format == formats_.end() ? "" : to_string(format->second));
-    const bool wants_scale =
+    const bool needs_scale =
         format != formats_.end() || (!scales_.empty() && is_f8(dtype) && weight->shape.rank() >= 2);
-    check(!wants_scale || scales_.contains(module),
+    check(!needs_scale || scales_.contains(module),
           "[weights] {}: `{}` is {} without a scale, expected `{}.scale_weight` as other layers "
           "have it\n  the file is corrupt: download it again",
           path_, weight->name, to_string(weight->shape), module);

@@ -37,7 +37,7 @@ std::vector<std::string_view> parts_in(const std::filesystem::path& path) {
 std::string models_in(const std::filesystem::path& path) {
   const Checkpoint network = Checkpoint::open(path);
   std::string out;
-  if (const Family* family = family_of(network)) {
+  if (const Family* family = find_family(network)) {
     out =
         fmt::format("{} names of {}",
                     network.naming() == Naming::ORIGINAL ? "original" : "diffusers", family->name);
@@ -52,7 +52,7 @@ std::string to_string(const ObjectiveMarks& marks) {
   const bool both = marks.v_prediction && marks.zero_terminal_snr;
   return fmt::format("{}{}{} (by {})", marks.v_prediction ? "v-prediction" : "", both ? ", " : "",
                      marks.zero_terminal_snr ? "zero terminal SNR" : "",
-                     fmt::join(marks.said_by, ", "));
+                     fmt::join(marks.sources, ", "));
 }
 
 ObjectiveMarks objective_marks(const std::filesystem::path& path) {
@@ -63,23 +63,23 @@ ObjectiveMarks objective_marks(const std::filesystem::path& path) {
   const io::SafetensorsFile file = io::SafetensorsFile::open(path);
   if (file.find(kVelocityMark) != nullptr) {
     out.v_prediction = true;
-    out.said_by.push_back(fmt::format("`{}`", kVelocityMark));
+    out.sources.push_back(fmt::format("`{}`", kVelocityMark));
   }
   if (file.find(kZeroSnrMark) != nullptr) {
     out.zero_terminal_snr = true;
-    out.said_by.push_back(fmt::format("`{}`", kZeroSnrMark));
+    out.sources.push_back(fmt::format("`{}`", kZeroSnrMark));
   }
   constexpr const char* kKey = "modelspec.prediction_type";
   const auto said = file.metadata().find(kKey);
   if (said != file.metadata().end() &&
       (said->second == "v" || said->second == "v_prediction" || said->second == "v-prediction")) {
     out.v_prediction = true;
-    out.said_by.push_back(fmt::format("{} `{}`", kKey, said->second));
+    out.sources.push_back(fmt::format("{} `{}`", kKey, said->second));
   }
   return out;
 }
 
-std::vector<std::string> left_overs(const std::filesystem::path& path) {
+std::vector<std::string> unused_tensors(const std::filesystem::path& path) {
   std::vector<std::string> out;
   if (!is_safetensors(path)) {
     return out;

@@ -20,7 +20,7 @@ std::string models_in(const std::filesystem::path& path);
 struct ObjectiveMarks {
   bool v_prediction = false;         // it predicts the velocity
   bool zero_terminal_snr = false;    // its last timestep is pure noise (arXiv:2305.08891)
-  std::vector<std::string> said_by;  // the tensors `v_pred`, `ztsnr`, or the metadata
+  std::vector<std::string> sources;  // the tensors `v_pred`, `ztsnr`, or the metadata
 
   bool any() const { return v_prediction || zero_terminal_snr; }
 };
@@ -34,6 +34,6 @@ ObjectiveMarks objective_marks(const std::filesystem::path& path);
 
 /// Names of tensors in a single file that no model reads (is_left_over), for a log line. Throws an
 /// Error for a corrupt file.
-std::vector<std::string> left_overs(const std::filesystem::path& path);
+std::vector<std::string> unused_tensors(const std::filesystem::path& path);
 
 }  // namespace kinema::weights

@@ -16,16 +16,16 @@ namespace {
 
 constexpr int64_t kRowsAtOnce = 16;
 // Number of values converted to F32 at a time: they stay in the L1 cache.
-constexpr size_t kPiece = 4096;
+constexpr size_t kChunk = 4096;
 
 /// Calls work(first value, values) for the values of one row as F32, piece by piece.
 template <typename Work>
 void for_each_piece(const FloatWeight& weight, size_t row, const Work& work) {
   const auto width = static_cast<size_t>(weight.shape.elements() / weight.shape.dims[0]);
   const auto bytes = static_cast<size_t>(byte_size(weight.shape.dtype));
-  std::array<float, kPiece> values;  // NOLINT: convert fills what is read
-  for (size_t i = 0; i < width; i += kPiece) {
-    const std::span<float> piece(values.data(), std::min(kPiece, width - i));
+  std::array<float, kChunk> values;  // NOLINT: convert fills what is read
+  for (size_t i = 0; i < width; i += kChunk) {
+    const std::span<float> piece(values.data(), std::min(kChunk, width - i));
     convert(weight.bytes.subspan((row * width + i) * bytes, piece.size() * bytes),
             weight.shape.dtype, std::as_writable_bytes(piece), DType::F32);
     work(i, piece);

@@ -47,8 +47,8 @@ t5::EncoderConfig parse_t5_config(const Json& json) {
         "[weights] {}: `feed_forward_proj` is missing, which means relu; expected gated-gelu "
         "(T5 v1.1)",
         json.where());
-  expect_word(json, "feed_forward_proj", "gated-gelu");
-  expect_word(json, "dense_act_fn", "gelu_new");
+  expect_value(json, "feed_forward_proj", "gated-gelu");
+  expect_value(json, "dense_act_fn", "gelu_new");
   t5::EncoderConfig c;
   c.vocab_size = json.at("vocab_size").as_int();
   c.d_model = json.at("d_model").as_int();

@@ -22,7 +22,7 @@ double number_or(const Json& json, std::string_view key, double otherwise) {
   return value == nullptr || value->is_null() ? otherwise : value->as_number();
 }
 
-void expect_word(const Json& json, std::string_view key, std::string_view word) {
+void expect_value(const Json& json, std::string_view key, std::string_view word) {
   const Json* value = json.find(key);
   if (value != nullptr && !value->is_null()) {
     check(value->as_string() == word, "[weights] {} is `{}` but this build knows `{}` only",

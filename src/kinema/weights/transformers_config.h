@@ -18,7 +18,7 @@ int64_t int_or(const io::Json& json, std::string_view key, int64_t otherwise);
 double number_or(const io::Json& json, std::string_view key, double otherwise);
 
 /// Throws an Error if a key, which may be missing, has another value than `word`.
-void expect_word(const io::Json& json, std::string_view key, std::string_view word);
+void expect_value(const io::Json& json, std::string_view key, std::string_view word);
 
 /// Calls `validate` and adds this document's file name to its Errors.
 void validated(const io::Json& document, const std::function<void()>& validate);

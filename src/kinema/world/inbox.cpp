@@ -39,7 +39,7 @@ class Inbox::Receiving : public Pending {
   std::shared_ptr<Wanted> wanted_;
 };
 
-void Inbox::hand_over(Message message, Wanted& wanted) {
+void Inbox::deliver_to(Message message, Wanted& wanted) {
   if (message.size() == wanted.bytes) {
     wanted.message = std::move(message);
     wanted.done = true;
@@ -63,7 +63,7 @@ void Inbox::deliver(const Address& address, Message message) {
     lane.arrived.push_back(std::move(message));
     return;
   }
-  hand_over(std::move(message), *lane.wanted.front());
+  deliver_to(std::move(message), *lane.wanted.front());
   lane.wanted.pop_front();
   tidy(address);
 }
@@ -76,7 +76,7 @@ std::unique_ptr<Pending> Inbox::receive(const Address& address, size_t bytes) {
   if (lane.arrived.empty()) {
     lane.wanted.push_back(wanted);
   } else {
-    hand_over(std::move(lane.arrived.front()), *wanted);
+    deliver_to(std::move(lane.arrived.front()), *wanted);
     lane.arrived.pop_front();
     tidy(address);
   }

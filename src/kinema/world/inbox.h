@@ -39,7 +39,7 @@ class Inbox : public std::enable_shared_from_this<Inbox> {
   };
   class Receiving;
 
-  static void hand_over(Message message, Wanted& wanted);
+  static void deliver_to(Message message, Wanted& wanted);
   /// Removes an address without messages and receivers.
   void tidy(const Address& address);
 

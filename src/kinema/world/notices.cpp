@@ -8,16 +8,16 @@
 
 namespace kinema::world {
 
-void Notices::heard(int64_t rank, const std::string& text) {
+void LogLines::received(int64_t rank, const std::string& text) {
   if (!shown_.contains(text)) {
-    std::vector<int64_t>& ranks = heard_[text].ranks;
+    std::vector<int64_t>& ranks = received_[text].ranks;
     ranks.insert(std::ranges::upper_bound(ranks, rank), rank);
   }
 }
 
-std::vector<std::string> Notices::due(double seconds) {
+std::vector<std::string> LogLines::due(double seconds) {
   std::vector<std::string> out;
-  for (auto each = heard_.begin(); each != heard_.end();) {
+  for (auto each = received_.begin(); each != received_.end();) {
     const auto& [text, heard] = *each;
     if (!shown_.contains(text) && heard.age.seconds() < seconds) {
       ++each;
@@ -29,7 +29,7 @@ std::vector<std::string> Notices::due(double seconds) {
                                     : ranks_text(heard.ranks);
       out.push_back(fmt::format("[{}] {}", whose, text));
     }
-    each = heard_.erase(each);
+    each = received_.erase(each);
   }
   return out;
 }

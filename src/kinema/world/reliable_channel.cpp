@@ -45,7 +45,7 @@ std::optional<Packet> ReliableChannel::next(Time now) {
         progress_ = now;
       }
       bytes_on_the_way_ += part.bytes.size();
-      most_handed_ = std::max(most_handed_, acknowledged_ + ++handed_);
+      highest_sent_ = std::max(highest_sent_, acknowledged_ + ++handed_);
       probe_at_ = now + kProbeAfter;
       return out;
     }
@@ -73,8 +73,8 @@ void ReliableChannel::go_back() {
 }
 
 void ReliableChannel::acknowledged(uint64_t count, Time now) {
-  check(count <= most_handed_, "[world] part {} was acknowledged, but {} were sent", count,
-        most_handed_);
+  check(count <= highest_sent_, "[world] part {} was acknowledged, but {} were sent", count,
+        highest_sent_);
   if (count <= acknowledged_) {
     return;
   }
@@ -103,8 +103,8 @@ std::optional<ReliableChannel::Received> ReliableChannel::take(const Packet::Hea
   const bool is_part = header.kind == Packet::Kind::PART;
   if (header.number > received_) {
     // Each part after a gap reports it; a probe shows that the report was lost too.
-    if (header.kind == Packet::Kind::PROBE || last_said_lost_ != header.attempt) {
-      last_said_lost_ = lost_ = header.attempt;
+    if (header.kind == Packet::Kind::PROBE || last_reported_lost_ != header.attempt) {
+      last_reported_lost_ = lost_ = header.attempt;
       acknowledge_by(now);
     }
     return std::nullopt;

@@ -72,7 +72,7 @@ class ReliableChannel {
   /// Queues a message; returns the number of the first part after it.
   uint64_t send(const Envelope& envelope, const Message& message);
   /// True if `next` has returned all parts before this number.
-  bool handed_over(uint64_t number) const { return most_handed_ >= number; }
+  bool was_sent(uint64_t number) const { return highest_sent_ >= number; }
   /// The packet to send now; nothing if there is none.
   std::optional<Packet> next(Time now);
   /// Processes a packet of the other side; returns the message that it completes. Throws an Error
@@ -119,7 +119,7 @@ class ReliableChannel {
   uint64_t acknowledged_ = 0;  // number of the first of these
   size_t handed_ = 0;          // how many of these were sent
   size_t bytes_on_the_way_ = 0;
-  uint64_t most_handed_ = 0;
+  uint64_t highest_sent_ = 0;
   int32_t attempt_ = 0;
   Time progress_;
   Time probe_at_;
@@ -130,7 +130,7 @@ class ReliableChannel {
   size_t bytes_to_acknowledge_ = 0;
   std::optional<Time> acknowledge_at_;
   int32_t lost_ = Packet::kNone;  // to report in the next packet
-  int32_t last_said_lost_ = Packet::kNone;
+  int32_t last_reported_lost_ = Packet::kNone;
 };
 
 }  // namespace kinema::world

@@ -71,14 +71,14 @@ std::string own_address(const Addresses& coordinator) {
 
 }  // namespace
 
-bool is_here(const std::string& coordinator) {
+bool is_own_address(const std::string& coordinator) {
   const Addresses found = resolve(parts_of(coordinator));
   const std::string own = found ? own_address(found) : "";
   return own.empty() || own == text_of(found->ai_addr, found->ai_addrlen);
 }
 
-std::string wait_for_way(const TcpMeeting& meeting) {
-  const HostPort at = parts_of(meeting.coordinator);
+std::string wait_until_reachable(const TcpOptions& options) {
+  const HostPort at = parts_of(options.coordinator);
   constexpr double kLong = 5;
   bool said = false;
   for (const Stopwatch watch;;) {
@@ -86,16 +86,16 @@ std::string wait_for_way(const TcpMeeting& meeting) {
     if (std::string own = found ? own_address(found) : ""; !own.empty()) {
       return own;
     }
-    check(watch.seconds() < meeting.seconds, "[coordinator_address] `{}`: {} within {:g} s",
-          meeting.coordinator,
+    check(watch.seconds() < options.seconds, "[coordinator_address] `{}`: {} within {:g} s",
+          options.coordinator,
           found ? "this host has no way to it" : "the host's name could not be resolved",
-          meeting.seconds);
-    if (!said && meeting.on_wait && watch.seconds() > kLong) {
+          options.seconds);
+    if (!said && options.on_wait && watch.seconds() > kLong) {
       said = true;
-      meeting.on_wait(
-          fmt::format("`{}`: {} yet; tried again for {:g} s", meeting.coordinator,
+      options.on_wait(
+          fmt::format("`{}`: {} yet; tried again for {:g} s", options.coordinator,
                       found ? "this host has no way to it" : "the host's name cannot be resolved",
-                      meeting.seconds));
+                      options.seconds));
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(200));
   }

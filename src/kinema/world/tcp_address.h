@@ -27,10 +27,10 @@ Addresses resolve(const HostPort& at);
 std::string text_of(const sockaddr* address, socklen_t length);
 
 /// True if an address is this host's (it is then reached from itself), or if that is unknown.
-bool is_here(const std::string& coordinator);
+bool is_own_address(const std::string& coordinator);
 
 /// Waits until the coordinator's name resolves to an address that this host can reach; returns this
 /// host's address for it.
-std::string wait_for_way(const TcpMeeting& meeting);
+std::string wait_until_reachable(const TcpOptions& options);
 
 }  // namespace kinema::world

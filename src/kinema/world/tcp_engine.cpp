@@ -18,13 +18,13 @@
 
 #include "kinema/core/error.h"
 #include "kinema/core/parallel.h"
-#include "kinema/core/thread_room.h"
+#include "kinema/core/thread_limit.h"
 #include "kinema/core/trace.h"
 #include "kinema/world/authenticator.h"
 #include "kinema/world/inbox.h"
 #include "kinema/world/reliable_channel.h"
 #include "kinema/world/tcp_address.h"
-#include "kinema/world/tcp_meeting.h"
+#include "kinema/world/tcp_handshake.h"
 
 namespace kinema::world {
 namespace {
@@ -39,7 +39,7 @@ constexpr int kMostWaiting = 2 * ReliableChannel::kWindowParts;
 
 /// A context for one socket per process: the default limit is 1,023.
 zmq::context_t context_for(int64_t processes) {
-  check_thread_room(3, "ZeroMQ");  // two of ZeroMQ, and the engine's
+  check_thread_limit(3, "ZeroMQ");  // two of ZeroMQ, and the engine's
   constexpr int kOthers = 1023;
   zmq::context_t context;
   context.set(zmq::ctxopt::max_sockets, static_cast<int>(processes) + kOthers);
@@ -57,8 +57,8 @@ zmq::socket_t make_socket(zmq::context_t& context, zmq::socket_type type) {
 }
 
 /// Listens on a port chosen by the system, for the other processes; returns the address.
-std::string listen_for(zmq::socket_t& socket, const TcpMeeting& meeting) {
-  const std::string own = wait_for_way(meeting);
+std::string listen_for(zmq::socket_t& socket, const TcpOptions& options) {
+  const std::string own = wait_until_reachable(options);
   try {
     socket.bind(fmt::format("tcp://{}:*", own));
   } catch (const zmq::error_t& error) {
@@ -84,22 +84,22 @@ Message share(zmq::message_t message) {
 
 class TcpEngine : public Engine, public std::enable_shared_from_this<TcpEngine> {
  public:
-  explicit TcpEngine(const TcpMeeting& meeting)
-      : rank_(meeting.rank),
-        context_(context_for(meeting.size)),
+  explicit TcpEngine(const TcpOptions& options)
+      : rank_(options.rank),
+        context_(context_for(options.size)),
         authenticator_(context_),
         incoming_(make_socket(context_, zmq::socket_type::pull)) {
     if (rank_ == 0) {  // opens the port first, so that a conflict is reported immediately
-      coordinator_.emplace(meeting);
+      coordinator_.emplace(options);
     }
-    for (int64_t rank = 0; rank < meeting.size; ++rank) {
+    for (int64_t rank = 0; rank < options.size; ++rank) {
       peers_.push_back({.channel = ReliableChannel(rank_),
                         .socket = {},
-                        .patience = least_patience(meeting.size)});
+                        .timeout = least_timeout(options.size)});
     }
     Authenticator::guard(incoming_, ReliableChannel::kPartBytes, kMostWaiting);
-    const std::string own = listen_for(incoming_, meeting);
-    met_ = rank_ == 0 ? coordinator_->gather(own) : meet(meeting, own);
+    const std::string own = listen_for(incoming_, options);
+    handshake_result_ = rank_ == 0 ? coordinator_->gather(own) : handshake(options, own);
     worker_ = start_thread([this] { listen(); },
                            [this](const std::exception_ptr& error) { fail_all(error); });
   }
@@ -162,21 +162,21 @@ class TcpEngine : public Engine, public std::enable_shared_from_this<TcpEngine> 
     std::optional<zmq::socket_t> socket;  // to it
     int32_t attempt = 0;                  // the channel's attempt that uses the socket
     Clock::time_point connected = {};
-    milliseconds patience;
+    milliseconds timeout;
   };
   /// A connection without acknowledgements for this long is replaced: devices between two hosts may
   /// drop it silently. The next one gets twice the time. A process to which a thousand others
   /// connect takes some seconds to answer the last one.
-  static milliseconds least_patience(int64_t processes) {
+  static milliseconds least_timeout(int64_t processes) {
     return seconds(5) + milliseconds(25) * processes;
   }
-  static constexpr milliseconds kMostPatience = seconds(60);
+  static constexpr milliseconds kMostTimeout = seconds(60);
 
   class Sending : public Pending {
    public:
     Sending(std::shared_ptr<TcpEngine> engine, int64_t to, uint64_t end)
         : engine_(std::move(engine)), to_(to), end_(end) {}
-    bool done() override { return engine_->handed_over(to_, end_); }
+    bool done() override { return engine_->was_sent(to_, end_); }
 
    private:
     std::shared_ptr<TcpEngine> engine_;
@@ -184,9 +184,9 @@ class TcpEngine : public Engine, public std::enable_shared_from_this<TcpEngine> 
     uint64_t end_;
   };
 
-  bool handed_over(int64_t to, uint64_t end) {
+  bool was_sent(int64_t to, uint64_t end) {
     const std::lock_guard lock(peers_mutex_);
-    if (peers_.at(static_cast<size_t>(to)).channel.handed_over(end)) {
+    if (peers_.at(static_cast<size_t>(to)).channel.was_sent(end)) {
       return true;
     }
     const std::string error = inbox_->error();
@@ -218,8 +218,8 @@ class TcpEngine : public Engine, public std::enable_shared_from_this<TcpEngine> 
     peer.socket->set(zmq::sockopt::sndhwm, kMostWaiting);
     peer.socket->set(zmq::sockopt::reconnect_ivl, 50);  // ms, doubled each time
     peer.socket->set(zmq::sockopt::reconnect_ivl_max, 1000);
-    Authenticator::introduce(*peer.socket, met_.secret);
-    peer.socket->connect(met_.addresses[static_cast<size_t>(to)]);
+    Authenticator::introduce(*peer.socket, handshake_result_.secret);
+    peer.socket->connect(handshake_result_.addresses[static_cast<size_t>(to)]);
     peer.attempt = peer.channel.attempt();
     peer.connected = now;
   }
@@ -244,10 +244,10 @@ class TcpEngine : public Engine, public std::enable_shared_from_this<TcpEngine> 
     Peer& peer = peers_[static_cast<size_t>(to)];
     const std::optional<Clock::time_point> since = peer.channel.waiting_since();
     if (!since || *since > peer.connected) {
-      peer.patience = least_patience(size());
+      peer.timeout = least_timeout(size());
     }
-    if (since && now - std::max(*since, peer.connected) > peer.patience) {
-      peer.patience = std::min(peer.patience * 2, kMostPatience);
+    if (since && now - std::max(*since, peer.connected) > peer.timeout) {
+      peer.timeout = std::min(peer.timeout * 2, kMostTimeout);
       peer.channel.go_back();
       send_due(to, now);
     }
@@ -268,7 +268,7 @@ class TcpEngine : public Engine, public std::enable_shared_from_this<TcpEngine> 
     constexpr seconds kLongestEnd(5);
     constexpr milliseconds kPause(100);
     std::optional<Clock::time_point> end;
-    Clock::time_point next_guests = Clock::now();
+    Clock::time_point next_connections = Clock::now();
     milliseconds pause(0);
     for (bool sends = true; sends;) {
       std::array<zmq::pollitem_t, 2> items = {
@@ -278,11 +278,11 @@ class TcpEngine : public Engine, public std::enable_shared_from_this<TcpEngine> 
       constexpr int kAtOnce = 64;
       for (int i = 0; i < kAtOnce && take(); ++i) {
       }
-      authenticator_.answer(met_.secret);
+      authenticator_.answer(handshake_result_.secret);
       const Clock::time_point now = Clock::now();
-      if (coordinator_ && now >= next_guests) {
-        coordinator_->answer_late();
-        next_guests = now + kPause;
+      if (coordinator_ && now >= next_connections) {
+        coordinator_->answer_late_requests();
+        next_connections = now + kPause;
       }
       if (ends_ && !end) {
         end = now + kLongestEnd;
@@ -378,7 +378,7 @@ class TcpEngine : public Engine, public std::enable_shared_from_this<TcpEngine> 
   std::optional<Coordinator> coordinator_;  // of process 0
   Authenticator authenticator_;
   zmq::socket_t incoming_;
-  Met met_;
+  HandshakeResult handshake_result_;
   std::mutex peers_mutex_;  // guards the peers
   std::vector<Peer> peers_;
   std::shared_ptr<Inbox> inbox_ = std::make_shared<Inbox>();
@@ -395,11 +395,11 @@ class TcpEngine : public Engine, public std::enable_shared_from_this<TcpEngine> 
 
 }  // namespace
 
-std::shared_ptr<Engine> join_over_tcp(const TcpMeeting& meeting) {
+std::shared_ptr<Engine> join_over_tcp(const TcpOptions& options) {
   try {
-    return std::make_shared<TcpEngine>(meeting);
+    return std::make_shared<TcpEngine>(options);
   } catch (const zmq::error_t& error) {  // too few sockets or memory
-    fail("[world] the processes cannot meet at {}: {}", meeting.coordinator, error.what());
+    fail("[world] the processes cannot meet at {}: {}", options.coordinator, error.what());
   }
 }
 

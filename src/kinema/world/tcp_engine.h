@@ -10,7 +10,7 @@
 namespace kinema::world {
 
 /// The coordinator for processes without a launcher that connects them.
-struct TcpMeeting {
+struct TcpOptions {
   int64_t rank = 0;
   int64_t size = 1;
   /// `host:port` where process 0 listens; `[::1]:port` for IPv6.
@@ -24,6 +24,6 @@ struct TcpMeeting {
 /// are connected. Unauthenticated connections are closed; nothing is encrypted. Throws an Error
 /// with the processes that did not connect before the timeout, for a duplicate rank or a different
 /// size, and for a port that is in use.
-std::shared_ptr<Engine> join_over_tcp(const TcpMeeting& meeting);
+std::shared_ptr<Engine> join_over_tcp(const TcpOptions& options);
 
 }  // namespace kinema::world

@@ -37,18 +37,18 @@ std::string module_path() {
 }
 
 /// The engine of a launcher. The module stays loaded, because MPI cannot be initialised twice.
-std::shared_ptr<Engine> load_engine(const Place& place) {
+std::shared_ptr<Engine> load_engine(const Launch& launch) {
   const std::string path = module_path();
   check(!path.empty(),
         "[world] {} started this process as one of several, but {} is missing in `{}`\n"
         "  it is built where Open MPI is installed (libopenmpi-dev)",
-        place.how, kModule, program_folder().string());
+        launch.how, kModule, program_folder().string());
   // RTLD_GLOBAL: components that MPI loads need its symbols.
   void* const module = dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL);
   check(module != nullptr,
         "[world] {} started this process as one of several, but {} cannot be loaded: {}\n"
         "  install Open MPI's libraries (libopenmpi3)",
-        place.how, path, module == nullptr ? dlerror() : "");
+        launch.how, path, module == nullptr ? dlerror() : "");
   const auto make = reinterpret_cast<MakeEngine>(dlsym(module, kEngineSymbol));
   check(make != nullptr, "[world] {} is no module of this program", path);
   std::string error;
@@ -59,21 +59,21 @@ std::shared_ptr<Engine> load_engine(const Place& place) {
 
 }  // namespace
 
-World::World() : place_{.how = "one process: no launcher"}, hosts_{host_name()} {}
+World::World() : launch_{.how = "one process: no launcher"}, hosts_{host_name()} {}
 World::~World() {
   if (!engine_) {
     return;
   }
-  bool together = pulse_ && failure().empty();
+  bool together = heartbeat_ && failure().empty();
   if (together) {
     try {
       // Heartbeats continue until all have arrived; a process that still works is not an error.
-      talk_.barrier({.what = "the end", .seconds = 3600});
+      communicator_.barrier({.what = "the end", .seconds = 3600});
     } catch (const Error&) {
       together = false;  // the failed process reports it
     }
   }
-  pulse_.reset();
+  heartbeat_.reset();
   if (!together) {
     // MPI_Finalize waits for lost processes; the process ends without it.
     static auto* const kept = new std::vector<std::shared_ptr<Engine>>();
@@ -81,44 +81,45 @@ World::~World() {
   }
 }
 
-Communicator World::communicator() const {
+Communicator World::new_communicator() const {
   return is_alone() ? Communicator() : Communicator(engine_, [this] { return failure(); });
 }
 
 void World::begin(int64_t step, const std::string& doing, bool is_long) {
-  if (pulse_) {
-    pulse_->begin(step, doing, is_long);
+  if (heartbeat_) {
+    heartbeat_->begin(step, doing, is_long);
   }
 }
 
-std::shared_ptr<World> World::join(const Place& place,
+std::shared_ptr<World> World::join(const Launch& launch,
                                    const std::function<void(const std::string&)>& on_wait) {
   auto world = std::make_shared<World>();
-  world->place_ = place;
-  if (place.launcher == Launcher::NONE) {
+  world->launch_ = launch;
+  if (launch.launcher == Launcher::NONE) {
     return world;
   }
-  world->engine_ = place.launcher == Launcher::TCP
-                       ? join_over_tcp({.rank = place.rank,
-                                        .size = place.size,
-                                        .coordinator = place.coordinator,
+  world->engine_ = launch.launcher == Launcher::TCP
+                       ? join_over_tcp({.rank = launch.rank,
+                                        .size = launch.size,
+                                        .coordinator = launch.coordinator,
                                         .on_wait = on_wait})
-                       : load_engine(place);
+                       : load_engine(launch);
   const Engine& engine = *world->engine_;
-  check(engine.rank() == place.rank, "[world] {} says that this is process {}, {} that it is {}",
-        place.how, place.rank, engine.name(), engine.rank());
-  check(!place.knows_size || engine.size() == place.size,
-        "[world] {} says that there are {} processes, {} that there are {}", place.how, place.size,
-        engine.name(), engine.size());
-  world->place_.size = engine.size();
+  check(engine.rank() == launch.rank, "[world] {} says that this is process {}, {} that it is {}",
+        launch.how, launch.rank, engine.name(), engine.rank());
+  check(!launch.is_size_known || engine.size() == launch.size,
+        "[world] {} says that there are {} processes, {} that there are {}", launch.how,
+        launch.size, engine.name(), engine.size());
+  world->launch_.size = engine.size();
   if (engine.size() > 1) {
     world->hosts_ = Communicator(world->engine_).gather(host_name(), {.what = "the start"});
     std::vector<std::string> names;
     for (int64_t rank = 0; rank < engine.size(); ++rank) {
       names.push_back(world->name_of(rank));
     }
-    world->pulse_ = std::make_unique<Pulse>(world->engine_, std::move(names), PulseOptions());
-    world->talk_ = world->communicator();
+    world->heartbeat_ =
+        std::make_unique<Heartbeat>(world->engine_, std::move(names), HeartbeatOptions());
+    world->communicator_ = world->new_communicator();
     world->count_local();
   }
   return world;
@@ -128,8 +129,8 @@ std::shared_ptr<World> World::join(const Place& place,
 void World::count_local() {
   const std::string own = hosts_[static_cast<size_t>(rank())];
   const auto first = hosts_.begin();
-  place_.local_rank = std::count(first, first + rank(), own);
-  place_.local_size = std::ranges::count(hosts_, own);
+  launch_.local_rank = std::count(first, first + rank(), own);
+  launch_.local_size = std::ranges::count(hosts_, own);
 }
 
 int64_t World::host_count() const {
@@ -142,10 +143,10 @@ std::string World::name_of(int64_t rank) const {
 
 std::string World::text() const {
   if (is_alone()) {
-    return place_.how;
+    return launch_.how;
   }
   return fmt::format("{} processes on {}, by {}{}", size(), counted(host_count(), "host"),
-                     place_.how, engine_ ? ", " + engine_->name() : "");
+                     launch_.how, engine_ ? ", " + engine_->name() : "");
 }
 
 }  // namespace kinema::world

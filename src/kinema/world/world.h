@@ -6,8 +6,8 @@
 #include <string>
 
 #include "kinema/world/communicator.h"
-#include "kinema/world/place.h"
-#include "kinema/world/pulse.h"
+#include "kinema/world/heartbeat.h"
+#include "kinema/world/launch.h"
 
 namespace kinema::world {
 
@@ -25,15 +25,15 @@ class World {
   /// several. Returns when all processes have arrived. Call it once per process. Throws an Error if
   /// the module cannot be loaded, or if the others do not arrive. `on_wait`: called once, with a
   /// log line, if they take long.
-  static std::shared_ptr<World> join(const Place& place,
+  static std::shared_ptr<World> join(const Launch& launch,
                                      const std::function<void(const std::string&)>& on_wait = {});
 
-  int64_t rank() const { return place_.rank; }
-  int64_t size() const { return place_.size; }
-  bool is_alone() const { return place_.size == 1; }
+  int64_t rank() const { return launch_.rank; }
+  int64_t size() const { return launch_.size; }
+  bool is_alone() const { return launch_.size == 1; }
   /// Process 0, which writes shared files.
-  bool is_first() const { return place_.rank == 0; }
-  const Place& place() const { return place_; }
+  bool is_first() const { return launch_.rank == 0; }
+  const Launch& launch() const { return launch_; }
   /// Host names, by rank; for a single process its own.
   const std::vector<std::string>& hosts() const { return hosts_; }
   /// `process 3 on HOST`
@@ -45,27 +45,27 @@ class World {
   /// Null for a single process.
   const std::shared_ptr<Engine>& engine() const { return engine_; }
   /// For the main thread of a job.
-  Communicator& talk() { return talk_; }
+  Communicator& communicator() { return communicator_; }
   /// Another communicator, for another thread. Collective.
-  Communicator communicator() const;
+  Communicator new_communicator() const;
 
   /// Reports what this process does: at which step, `waiting for data`. A long operation has no
   /// timeout.
   void begin(int64_t step, const std::string& doing, bool is_long = false);
   /// Why the run failed, as far as this process knows: the error of another process, or that it is
   /// lost. Empty if it has not failed.
-  std::string failure() const { return pulse_ ? pulse_->failure() : ""; }
+  std::string failure() const { return heartbeat_ ? heartbeat_->failure() : ""; }
   /// Null for a single process.
-  Pulse* pulse() { return pulse_.get(); }
+  Heartbeat* heartbeat() { return heartbeat_.get(); }
 
  private:
   void count_local();
 
-  Place place_;
+  Launch launch_;
   std::vector<std::string> hosts_;
   std::shared_ptr<Engine> engine_;
-  std::unique_ptr<Pulse> pulse_;
-  Communicator talk_;
+  std::unique_ptr<Heartbeat> heartbeat_;
+  Communicator communicator_;
 };
 
 }  // namespace kinema::world

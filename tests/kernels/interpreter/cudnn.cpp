@@ -256,7 +256,7 @@ Lowering with_cudnn(Lowering lowering) {
     const Call call = read(node);
     check_operands(node, call);
     check_results(node, call);
-    kernels::write_instead(node, out, [&](std::span<const Tensor> in) {
+    kernels::emit_replacement(node, out, [&](std::span<const Tensor> in) {
       std::vector<Tensor> results = call.backward ? backward(in, node, call)
                                     : call.f8     ? forward_f8(in, node, call)
                                                   : forward(in, node, call);

@@ -140,7 +140,7 @@ Lowering interpreting(Lowering lowering) {
     if (kernel == nullptr) return lowering && lowering(node, out);
     check_row_major(attrs.operand_layouts);
     check_row_major(attrs.result_layouts);
-    kernels::write_instead(node, out, [&](std::span<const Tensor> inputs) {
+    kernels::emit_replacement(node, out, [&](std::span<const Tensor> inputs) {
       return custom_call({inputs.begin(), inputs.end()}, node.results, interpreted(*kernel));
     });
     return true;

@@ -72,12 +72,12 @@ const Op kOptimizationBarrier{
           given.push_back(dy);
         }
       }
-      const std::vector<Tensor> walled = optimization_barrier(given);
+      const std::vector<Tensor> barrier_outputs = optimization_barrier(given);
       Cotangents grads(node.inputs.size());
       size_t next = 0;
       for (size_t i = 0; i < grads.size(); ++i) {
         if (dys[i]) {
-          grads[i] = walled[next++];
+          grads[i] = barrier_outputs[next++];
         }
       }
       return grads;

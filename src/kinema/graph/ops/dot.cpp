@@ -51,7 +51,7 @@ void check_pairs(const Node& node, const char* role, const std::vector<int64_t>&
   }
 }
 
-bool gives(DType in, DType out) {
+bool is_set(DType in, DType out) {
   if (is_f8(in)) {
     return out == DType::BF16 || out == DType::F16 || out == DType::F32;
   }

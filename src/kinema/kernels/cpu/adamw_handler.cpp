@@ -40,7 +40,7 @@ struct UpdateLoop {
   }
 };
 
-constexpr int64_t kPiece = 1 << 13;  // elements: gradient, parameter and moments fit in L2
+constexpr int64_t kChunk = 1 << 13;  // elements: gradient, parameter and moments fit in L2
 
 /// A tensor updated in place, F32 or BF16, one piece at a time.
 class State {
@@ -105,16 +105,16 @@ ffi::Error adamw(ffi::ThreadPool pool, ffi::AnyBuffer p, ffi::AnyBuffer mu, ffi:
     const bool narrow = gradient.element_type() == ffi::DataType::BF16;
     const std::array state{State(p, new_p), State(mu, new_mu), State(nu, new_nu)};
     const auto n = static_cast<int64_t>(p.element_count());
-    parallel_for(pool, (n + kPiece - 1) / kPiece, [&](int64_t piece) {
-      const int64_t at = piece * kPiece;
-      const int64_t count = std::min(kPiece, n - at);
+    parallel_for(pool, (n + kChunk - 1) / kChunk, [&](int64_t piece) {
+      const int64_t at = piece * kChunk;
+      const int64_t count = std::min(kChunk, n - at);
       if (frozen) {
         for (const State& tensor : state) {
           tensor.keep(at, count);
         }
         return;
       }
-      float wide[4][kPiece];
+      float wide[4][kChunk];
       const auto* g = static_cast<const float*>(gradient.untyped_data()) + at;
       if (narrow) {
         from_bf16(static_cast<const uint16_t*>(gradient.untyped_data()) + at, count, wide[3]);

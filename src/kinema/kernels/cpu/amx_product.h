@@ -14,7 +14,7 @@ inline constexpr int64_t kTileColumns = 16;
 inline constexpr int64_t kPartDepth = 512;
 
 /// Whether k and n are whole tiles of b; any number of rows will do.
-constexpr bool is_of_tiles(int64_t k, int64_t n) {
+constexpr bool fits_tiles(int64_t k, int64_t n) {
   return k % kTileDepth == 0 && n % kTileColumns == 0;
 }
 

@@ -12,9 +12,9 @@
 #include "kinema/kernels/cpu/buffer.h"
 #include "kinema/kernels/cpu/exponential.h"
 #include "kinema/kernels/cpu/float_loops.h"
-#include "kinema/kernels/cpu/narrow.h"
 #include "kinema/kernels/cpu/packed_product.h"
 #include "kinema/kernels/cpu/rounded_exponentials.h"
+#include "kinema/kernels/cpu/rounded_values.h"
 #include "kinema/kernels/cpu/rounding.h"
 #include "kinema/kernels/cpu/tile_product.h"
 #include "kinema/kernels/cpu/vector_loop.h"
@@ -188,7 +188,7 @@ class Queries {
  private:
   struct Memory {
     Buffer scores, weights, part, sums, rows, q;
-    PackedRight k, v;
+    PackedRhs k, v;
   };
 
   int64_t step() const { return p_.heads * p_.width; }  // between neighbouring queries or keys
@@ -252,7 +252,7 @@ class Queries {
   int64_t count_;
   Memory* memory_;
   float* scores_;
-  std::optional<Narrow> weights_;  // rounded copies of the weights
+  std::optional<RoundedValues> weights_;  // rounded copies of the weights
   float* part_;
   float* sums_;
   float* largest_;

@@ -6,9 +6,9 @@
 #include "kinema/kernels/cpu/buffer.h"
 #include "kinema/kernels/cpu/exponential.h"
 #include "kinema/kernels/cpu/float_loops.h"
-#include "kinema/kernels/cpu/narrow.h"
 #include "kinema/kernels/cpu/onednn.h"
 #include "kinema/kernels/cpu/packed_product.h"
+#include "kinema/kernels/cpu/rounded_values.h"
 #include "kinema/kernels/cpu/vector_loop.h"
 
 namespace kinema::kernels {
@@ -97,7 +97,7 @@ class Head {
   struct Memory {
     Buffer weights, differences, narrow_weights, narrow_differences, part, dq, dk, dv;
     Buffer k, k_columns, v, q, dy;
-    PackedRight q_rows, q_columns, dy_rows, dy_columns;
+    PackedRhs q_rows, q_columns, dy_rows, dy_columns;
   };
 
   int64_t step() const { return p_.heads * p_.width; }  // between neighbouring queries or keys
@@ -158,8 +158,8 @@ class Head {
     const int64_t d = p_.width;
     memory_->q_columns.multiply(keys, work_, memory_->k.data() + key * row_bytes(), weights_);
     memory_->dy_columns.multiply(keys, work_, memory_->v.data() + key * row_bytes(), differences_);
-    const Narrow weights(work_, weights_, keys * rows, memory_->narrow_weights);
-    const Narrow differences(work_, differences_, keys * rows, memory_->narrow_differences);
+    const RoundedValues weights(work_, weights_, keys * rows, memory_->narrow_weights);
+    const RoundedValues differences(work_, differences_, keys * rows, memory_->narrow_differences);
     for (int64_t i = 0; i < keys; ++i) {
       fused_loop<Differences>(weights_ + i * rows, differences_ + i * rows, rows, scale_, lse,
                               delta);
@@ -171,9 +171,9 @@ class Head {
     memory_->q_rows.multiply(keys, work_, differences.data(), part_);
     add_floats(part_, keys * d, dk_ + key * d);
     // dq^T += k^T ds^T
-    multiply_alone({d, rows, keys, p_.keys, 1, rows, 1, rows, 1, {}}, work_, DType::F32,
-                   memory_->k_columns.data() + key * byte_size(work_), differences.data(),
-                   reinterpret_cast<char*>(part_));
+    multiply_single_threaded({d, rows, keys, p_.keys, 1, rows, 1, rows, 1, {}}, work_, DType::F32,
+                             memory_->k_columns.data() + key * byte_size(work_), differences.data(),
+                             reinterpret_cast<char*>(part_));
     add_floats(part_, d * rows, dq_);
   }
 

@@ -14,7 +14,7 @@ namespace {
 
 namespace ffi = ::xla::ffi;
 
-constexpr int64_t kPiece = 1 << 14;  // elements per partial result
+constexpr int64_t kChunk = 1 << 14;  // elements per partial result
 
 struct Sizes {
   float squares = 0;
@@ -76,8 +76,8 @@ std::vector<Piece> pieces_of(const ffi::RemainingArgs& tensors, ffi::Span<const 
     for (int64_t part = 0; part < parts; ++part, ++row) {
       const auto* data =
           static_cast<const char*>(tensor->untyped_data()) + part * size * (narrow ? 2 : 4);
-      for (int64_t at = 0; at < size; at += kPiece) {
-        pieces.push_back({data, narrow, at, std::min(kPiece, size - at), row});
+      for (int64_t at = 0; at < size; at += kChunk) {
+        pieces.push_back({data, narrow, at, std::min(kChunk, size - at), row});
       }
     }
   }
@@ -89,7 +89,7 @@ Sizes sizes_of(const Piece& piece, float limit) {
     return vector_loop<SizesLoop>(static_cast<const float*>(piece.data) + piece.start, piece.count,
                                   limit);
   }
-  float widened[kPiece];
+  float widened[kChunk];
   const auto* bits = static_cast<const uint16_t*>(piece.data) + piece.start;
   from_bf16(bits, piece.count, widened);
   return vector_loop<SizesLoop>(static_cast<const float*>(widened), piece.count, limit);

@@ -60,11 +60,11 @@ struct Moments {
 
 /// Of `n` contiguous elements from `at` on.
 Moments moments(DType dtype, const char* x, int64_t at, int64_t n) {
-  constexpr int64_t kPiece = 512;
-  float wide[kPiece];
+  constexpr int64_t kChunk = 512;
+  float wide[kChunk];
   Moments all;
-  for (int64_t begin = 0; begin < n; begin += kPiece) {
-    const int64_t count = std::min(kPiece, n - begin);
+  for (int64_t begin = 0; begin < n; begin += kChunk) {
+    const int64_t count = std::min(kChunk, n - begin);
     read_floats(dtype, x, at + begin, count, wide);
     const auto size = static_cast<double>(count);
     const float mean = vector_loop<Sum, const float*>(wide, count) / static_cast<float>(count);

@@ -47,7 +47,7 @@ class TapProducts {
     parallel_for(taps * blocks, [&](int64_t piece) {
       const int64_t tap = piece / blocks;
       const int64_t first = piece % blocks * kRows;
-      multiply_alone(
+      multiply_single_threaded(
           {std::min(kRows, p_.batch - first), p_.out, depth_, reach_, 1, 1, depth_, p_.out, 1, {}},
           dtype_, DType::F32, images + (first * reach_ + offset(tap)) * bytes_, kernels,
           reinterpret_cast<char*>(sums + (tap * p_.batch + first) * p_.out));

@@ -128,8 +128,8 @@ std::vector<Piece> split(const StridedDot& dot, bool in_tiles, bool rounded, int
 
 }  // namespace
 
-void multiply_alone(const StridedDot& dot, DType in, DType out, const char* a, const char* b,
-                    char* c, const float* bias) {
+void multiply_single_threaded(const StridedDot& dot, DType in, DType out, const char* a,
+                              const char* b, char* c, const float* bias) {
   if (product_dtype(in) != in) {
     panel_product(dot, in, in, out, a, b, c, bias);
     return;
@@ -180,7 +180,7 @@ void matrix_product(const StridedDot& given, DType in, DType out, const void* a,
   try {
     parallel_for(static_cast<int64_t>(pieces.size()), [&](int64_t i) {
       const Piece& piece = pieces[static_cast<size_t>(i)];
-      const auto multiply = in_tiles ? multiply_in_tiles : multiply_alone;
+      const auto multiply = in_tiles ? multiply_in_tiles : multiply_single_threaded;
       multiply(piece.dot, in, out, left + piece.a * in_bytes, right + piece.b * in_bytes,
                result + piece.c * out_bytes, bias == nullptr ? nullptr : bias + piece.column);
     });

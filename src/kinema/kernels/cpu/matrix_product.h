@@ -21,8 +21,8 @@ void matrix_product(const StridedDot& dot, DType in, DType out, const void* a, c
 
 /// One product without batch loops on the calling thread; c_n must be 1. Throws a dnnl::error when
 /// oneDNN refuses.
-void multiply_alone(const StridedDot& dot, DType in, DType out, const char* a, const char* b,
-                    char* c, const float* bias = nullptr);
+void multiply_single_threaded(const StridedDot& dot, DType in, DType out, const char* a,
+                              const char* b, char* c, const float* bias = nullptr);
 
 /// For F32 and BF16: whether this processor has fast F32 products; for S8: exact ones.
 bool has_fast_product(DType dtype);

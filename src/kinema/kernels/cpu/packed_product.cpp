@@ -70,8 +70,8 @@ bool uses_panels(DType dtype) { return isa() < Isa::Avx512 || product_dtype(dtyp
 
 }  // namespace
 
-void PackedRight::pack(DType dtype, int64_t rows, int64_t k, int64_t n, const char* b, int64_t b_k,
-                       int64_t b_n) {
+void PackedRhs::pack(DType dtype, int64_t rows, int64_t k, int64_t n, const char* b, int64_t b_k,
+                     int64_t b_n) {
   dtype_ = dtype;
   rows_ = rows;
   k_ = k;
@@ -103,9 +103,9 @@ void PackedRight::pack(DType dtype, int64_t rows, int64_t k, int64_t n, const ch
   stream.wait();
 }
 
-bool PackedRight::is_in_tiles() const { return uses_tiles(dtype_) && is_of_tiles(k_, n_); }
+bool PackedRhs::is_in_tiles() const { return uses_tiles(dtype_) && fits_tiles(k_, n_); }
 
-void PackedRight::pack_in_panels(const PanelOperand& b) {
+void PackedRhs::pack_in_panels(const PanelOperand& b) {
   const int64_t columns = panel_tile().columns;
   const int64_t width = round_up(n_, columns);
   float* to = packed_.floats(k_ * width + kPanelSpare);
@@ -114,7 +114,7 @@ void PackedRight::pack_in_panels(const PanelOperand& b) {
   }
 }
 
-void PackedRight::multiply(int64_t m, DType a_dtype, const char* a, float* c) const {
+void PackedRhs::multiply(int64_t m, DType a_dtype, const char* a, float* c) const {
   if (uses_panels(dtype_)) {
     multiply_panels_of(m, {a_dtype, a, k_, 1}, c);
     return;
@@ -133,7 +133,7 @@ void PackedRight::multiply(int64_t m, DType a_dtype, const char* a, float* c) co
   stream.wait();
 }
 
-void PackedRight::multiply_panels_of(int64_t m, const PanelOperand& a, float* c) const {
+void PackedRhs::multiply_panels_of(int64_t m, const PanelOperand& a, float* c) const {
   const PanelTile tile = panel_tile();
   const int64_t width = round_up(n_, tile.columns);
   thread_local Buffer buffer;

@@ -12,7 +12,7 @@ namespace kinema::kernels {
 /// reused for the next matrix. The layout is oneDNN's; F32 panels (panels.h) if the processor has
 /// no fast products of the dtype or oneDNN would pack b in each call; with matrix tiles that of
 /// amx_product.h.
-class PackedRight {
+class PackedRhs {
  public:
   /// b: F32 or BF16 with element strides b_k and b_n, one of which is 1; `rows`: about how many
   /// rows the products will have. Throws a dnnl::error when oneDNN refuses.

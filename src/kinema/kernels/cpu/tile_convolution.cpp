@@ -6,7 +6,7 @@
 #include "kinema/kernels/cpu/amx_product.h"
 #include "kinema/kernels/cpu/buffer.h"
 #include "kinema/kernels/cpu/float_loops.h"
-#include "kinema/kernels/cpu/held_frames.h"
+#include "kinema/kernels/cpu/frame_cache.h"
 #include "kinema/kernels/cpu/rounding.h"
 #include "kinema/kernels/cpu/tile_product.h"
 
@@ -46,7 +46,7 @@ class TileConvolution {
   void run(const ParallelFor& parallel_for) {
     const int64_t taps = p_.w[0] * p_.w[1] * p_.w[2];
     weights_ = numbers(weights_buffer_, taps * p_.out * p_.in);
-    rows_ = numbers(rows_buffer_, HeldFrames::slots(p_) * (cut_.rows + p_.w[1] - 1) * row_size());
+    rows_ = numbers(rows_buffer_, FrameCache::slots(p_) * (cut_.rows + p_.w[1] - 1) * row_size());
     for (int64_t group = 0; group < p_.groups; ++group) {
       parallel_for(p_.out, [&](int64_t channel) { take_weights(group, channel); });
       for (int64_t batch = 0; batch < p_.batch; ++batch) {
@@ -72,7 +72,7 @@ class TileConvolution {
   int64_t row_size() const { return cut_.segments * segment_size(); }
   uint16_t* packed(int64_t frame, int64_t row, int64_t segment) const {
     const int64_t rows = cut_.rows + p_.w[1] - 1;
-    return rows_ + (HeldFrames::slot(p_, frame) * rows + row) * row_size() +
+    return rows_ + (FrameCache::slot(p_, frame) * rows + row) * row_size() +
            segment * segment_size();
   }
 
@@ -92,10 +92,10 @@ class TileConvolution {
 
   /// Some rows of all frames.
   void work(const Place& at, const ParallelFor& parallel_for) {
-    HeldFrames held(p_);
+    FrameCache held(p_);
     const int64_t read_rows = at.rows + p_.w[1] - 1;
     for (int64_t frame = 0; frame < p_.y[0]; ++frame) {
-      held.hold_for(frame, [&](int64_t read) {
+      held.load_for(frame, [&](int64_t read) {
         parallel_for(read_rows * cut_.segments, [&](int64_t piece) {
           pack(at, read, piece / cut_.segments, piece % cut_.segments);
         });
@@ -152,8 +152,8 @@ class TileConvolution {
     float* sums = buffer.floats(cut_.channels * cut_.lines * cut_.columns);
     bool adds = false;
     for (int64_t i = 0; i < p_.w[0]; ++i) {
-      const int64_t read = HeldFrames::read(p_, frame, i);
-      if (!HeldFrames::is_inside(p_, read)) {
+      const int64_t read = FrameCache::read(p_, frame, i);
+      if (!FrameCache::is_inside(p_, read)) {
         continue;
       }
       for (int64_t tap = 0; tap < p_.w[1] * p_.w[2]; ++tap) {

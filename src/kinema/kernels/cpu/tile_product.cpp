@@ -87,7 +87,7 @@ void write_rows(float* sums, int64_t rows, int64_t columns, const float* bias, D
 bool has_shared_tiles(const StridedDot& dot, DType in) {
   const bool by_rows = dot.a_k == 1 || (dot.a_m == 1 && dot.m % kTileHeight == 0);
   return uses_tiles(in) && dot.batch.empty() && by_rows && dot.c_n == 1 &&
-         (dot.b_k == 1 || dot.b_n == 1) && is_of_tiles(dot.k, dot.n);
+         (dot.b_k == 1 || dot.b_n == 1) && fits_tiles(dot.k, dot.n);
 }
 
 /// A block of sums for `columns` columns of b: over the first part of k, then the next ones.
@@ -154,7 +154,7 @@ void multiply_in_tiles(const StridedDot& dot, DType in, DType out, const char* a
                        char* c, const float* bias) {
   const int64_t width = byte_size(out);
   if (dot.c_m == dot.n && dot.m * dot.n * width < kSmall) {
-    multiply_alone(dot, in, out, a, b, c, bias);
+    multiply_single_threaded(dot, in, out, a, b, c, bias);
     return;
   }
   thread_local Buffer buffer;
@@ -165,8 +165,8 @@ void multiply_in_tiles(const StridedDot& dot, DType in, DType out, const char* a
     part.n = std::min(columns, dot.n - column);
     part.c_m = part.n;
     char* made = buffer.at_least(static_cast<size_t>(part.m * part.n * width));
-    multiply_alone(part, in, out, a, b + column * dot.b_n * byte_size(in), made,
-                   bias == nullptr ? nullptr : bias + column);
+    multiply_single_threaded(part, in, out, a, b + column * dot.b_n * byte_size(in), made,
+                             bias == nullptr ? nullptr : bias + column);
     copy(made, part.m, part.n * width, c + column * width, dot.c_m * width);
   }
 }

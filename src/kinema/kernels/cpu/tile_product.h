@@ -22,10 +22,10 @@ void shared_tile_product(const StridedDot& dot, DType out, const char* a, const 
 /// The most rows in one call of multiply_in_tiles(), which packs b for all of them.
 inline constexpr int64_t kTileRows = 2048;
 
-/// c = a b or a b + bias, as multiply_alone, for any number of columns and at most kTileRows rows;
-/// for all other tile products. oneDNN uses tiles only for contiguous result rows, and writes 64
-/// columns at a time, each row in another page. Wide results are therefore computed in a buffer and
-/// written in whole cache lines.
+/// c = a b or a b + bias, as multiply_single_threaded, for any number of columns and at most
+/// kTileRows rows; for all other tile products. oneDNN uses tiles only for contiguous result rows,
+/// and writes 64 columns at a time, each row in another page. Wide results are therefore computed
+/// in a buffer and written in whole cache lines.
 void multiply_in_tiles(const StridedDot& dot, DType in, DType out, const char* a, const char* b,
                        char* c, const float* bias);
 

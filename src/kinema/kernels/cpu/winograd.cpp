@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "kinema/kernels/cpu/buffer.h"
-#include "kinema/kernels/cpu/held_frames.h"
+#include "kinema/kernels/cpu/frame_cache.h"
 #include "kinema/kernels/cpu/panels.h"
 #include "kinema/kernels/cpu/winograd_tiles.h"
 
@@ -101,7 +101,7 @@ class Winograd {
 
   void run(const ParallelFor& parallel_for) {
     kernels_ = kernels_buffer_.floats(kPoints * p_.w[0] * p_.in * cut_.share);
-    inputs_ = inputs_buffer_.floats(HeldFrames::slots(p_) * slot_size());
+    inputs_ = inputs_buffer_.floats(FrameCache::slots(p_) * slot_size());
     sums_ = sums_buffer_.floats(kPoints * cut_.share * cut_.together);
     for (int64_t group = 0; group < p_.groups; ++group) {
       for (int64_t first = 0; first < p_.out; first += cut_.share) {
@@ -163,9 +163,9 @@ class Winograd {
   /// Some tiles of all frames.
   void work(const Place& at, const ParallelFor& parallel_for) {
     constexpr int64_t kTogether = 8;  // channels per task
-    HeldFrames held(p_);
+    FrameCache held(p_);
     for (int64_t frame = 0; frame < p_.y[0]; ++frame) {
-      held.hold_for(frame, [&](int64_t read) {
+      held.load_for(frame, [&](int64_t read) {
         parallel_for(ceil_div(p_.in, kTogether), [&](int64_t piece) {
           to_points(at, read, piece * kTogether, std::min(p_.in, (piece + 1) * kTogether));
         });
@@ -188,11 +188,11 @@ class Winograd {
                 float* sums) const {
     bool add = false;
     for (int64_t i = 0; i < p_.w[0]; ++i) {
-      const int64_t read = HeldFrames::read(p_, of_result, i);
-      if (!HeldFrames::is_inside(p_, read)) {
+      const int64_t read = FrameCache::read(p_, of_result, i);
+      if (!FrameCache::is_inside(p_, read)) {
         continue;
       }
-      const float* frame = inputs_ + HeldFrames::slot(p_, read) * slot_size();
+      const float* frame = inputs_ + FrameCache::slot(p_, read) * slot_size();
       for (int64_t block = 0; block < p_.in; block += cut_.depth) {
         const int64_t depth = std::min(cut_.depth, p_.in - block);
         multiply_panels(count, cut_.together, depth, kernels_at(i, point, block) + channel * depth,
@@ -228,7 +228,7 @@ class Winograd {
       const int64_t depth = std::min(cut_.depth, p_.in - block);
       const int64_t panel = cut_.panel.columns;
       for (int64_t point = 0; point < kPoints; ++point) {
-        float* to = inputs_ + HeldFrames::slot(p_, frame) * slot_size() +
+        float* to = inputs_ + FrameCache::slot(p_, frame) * slot_size() +
                     (point * p_.in + block) * cut_.together + (in - block) * panel;
         for (int64_t tile = 0; tile < cut_.together; tile += panel) {
           std::copy_n(row + point * cut_.together + tile, panel, to + tile * depth);

@@ -102,7 +102,7 @@ std::optional<KernelCost> gpu_kernel_cost(const pjrt::HloComputation& where,
   if (q.dims.size() != 4 || k.dims.size() != 4) {
     return std::nullopt;
   }
-  const Generation generation = generation_of(chip);
+  const Generation generation = gpu_generation(chip);
   return KernelCost{.name = std::string(kind->name),
                     .flops = 2 * kind->products * static_cast<double>(q.elements()) *
                              static_cast<double>(k.dims[1]),

@@ -17,7 +17,7 @@ namespace {
 constexpr double kNoKeys = 1e38;
 
 int64_t widest(std::string_view chip) {
-  return generation_of(chip) == Generation::AMPERE ? 128 : 256;
+  return gpu_generation(chip) == Generation::AMPERE ? 128 : 256;
 }
 
 /// Bytes for the f32 sums of dq, plus a number for each row. With a device the compiler asks cuDNN
@@ -25,7 +25,7 @@ int64_t widest(std::string_view chip) {
 int64_t backward_workspace(const CudnnSizes& of, std::string_view chip) {
   constexpr int64_t kF32 = 4;
   const int64_t heads = of.b * of.n;
-  switch (generation_of(chip)) {
+  switch (gpu_generation(chip)) {
     case Generation::AMPERE: {
       constexpr int64_t kTile = 16;
       const int64_t filled = (of.s + kTile - 1) / kTile * kTile;

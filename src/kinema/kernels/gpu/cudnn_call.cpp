@@ -68,7 +68,7 @@ std::string cudnn_configuration(const CudnnSizes& of, DType dtype, double scale,
 }
 
 int64_t forward_workspace(std::string_view chip) {
-  return generation_of(chip) == Generation::HOPPER ? 256 : 0;
+  return gpu_generation(chip) == Generation::HOPPER ? 256 : 0;
 }
 
 Tensor heads_last(Tensor x, DType dtype) {

@@ -26,12 +26,12 @@ constexpr int64_t kManyKeys = 1024;
 const Dims kScalar{1, 1, 1, 1};
 const std::vector<int64_t> kScalarLayout{3, 2, 1, 0};
 
-struct Narrow {
+struct Float8Values {
   Tensor values;   // f8E4M3FN
   Tensor largest;  // f32 scalar: the largest magnitude before scaling
 };
 
-Narrow narrowed(Tensor x) {
+Float8Values to_float8(Tensor x) {
   const Tensor wide = convert(x, DType::F32);
   // The bound keeps an all-zero x from a division by 0.
   const Tensor largest = maximum(max(abs(wide)), 0x1p-100);
@@ -44,7 +44,7 @@ Tensor number(Tensor x) { return reshape(x, kScalar); }
 }  // namespace
 
 std::string cudnn_fp8_refusal(const Shape& q, const Shape& k, std::string_view chip) {
-  const Generation generation = generation_of(chip);
+  const Generation generation = gpu_generation(chip);
   if (generation == Generation::AMPERE) {
     return "cuDNN supports 8-bit attention only on H100, H200, B200 and their variants: "
            "attention_gpu_kernel=cudnn is nearest";
@@ -62,7 +62,7 @@ std::string cudnn_fp8_refusal(const Shape& q, const Shape& k, std::string_view c
   return cudnn_refusal(q, k, chip);
 }
 
-bool cudnn_fp8_pays(const Shape& k, bool masked) { return !masked && k.dims[1] >= kManyKeys; }
+bool cudnn_fp8_is_faster(const Shape& k, bool masked) { return !masked && k.dims[1] >= kManyKeys; }
 
 std::vector<Tensor> cudnn_flash_forward_fp8(std::span<const Tensor> in, DType y,
                                             const FlashAttentionSettings& settings,
@@ -72,9 +72,9 @@ std::vector<Tensor> cudnn_flash_forward_fp8(std::span<const Tensor> in, DType y,
   const auto constant_of = [&](double value) {
     return constant(graph, value, {DType::F32, kScalar});
   };
-  const Narrow q = narrowed(in[0]);
-  const Narrow k = narrowed(in[1]);
-  const Narrow v = narrowed(in[2]);
+  const Float8Values q = to_float8(in[0]);
+  const Float8Values k = to_float8(in[1]);
+  const Float8Values v = to_float8(in[2]);
   // y is a mean of rows of v, so v's scale also fits y.
   const std::vector<Tensor> operands{q.values,
                                      k.values,

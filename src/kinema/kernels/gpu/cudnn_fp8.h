@@ -17,7 +17,7 @@ std::string cudnn_fp8_refusal(const Shape& q, const Shape& k, std::string_view c
 
 /// Whether a supported call gains by 8 bits: only with many keys, none of them masked. Other calls
 /// stay in 16 bits.
-bool cudnn_fp8_pays(const Shape& k, bool masked);
+bool cudnn_fp8_is_faster(const Shape& k, bool masked);
 
 /// Inputs and results as in `fused("flash_attention")` without `keys`; `y` is the first result's
 /// dtype. Without `lse` the second result is not computed and must not be read.

@@ -38,7 +38,7 @@ std::optional<Biased> biased(const Node& convert, const Emitter& out) {
 void write_biased(const Node& node, const Biased& found, Emitter& out) {
   const std::array inputs{found.dot->input(0), found.dot->input(1), found.bias};
   const auto& attrs = found.dot->get<DotAttrs>();
-  write_instead(node, inputs, out, [&](std::span<const Tensor> in) -> std::vector<Tensor> {
+  emit_replacement(node, inputs, out, [&](std::span<const Tensor> in) -> std::vector<Tensor> {
     const Tensor y = dot_general(in[0], in[1], attrs.dims, attrs.precision, in[0].dtype());
     return {y + broadcast_in_dim(in[2], found.repeats->dims, found.repeats->axes)};
   });
@@ -96,7 +96,7 @@ void write_gated(const Node& node, const Gated& found, Emitter& out) {
   const std::array inputs{found.x, product.dot->input(0), product.dot->input(1), product.bias,
                           found.gate};
   const auto& attrs = product.dot->get<DotAttrs>();
-  write_instead(node, inputs, out, [&](std::span<const Tensor> in) -> std::vector<Tensor> {
+  emit_replacement(node, inputs, out, [&](std::span<const Tensor> in) -> std::vector<Tensor> {
     const DType dtype = in[0].dtype();
     const auto wide = [](Tensor x) { return convert(x, DType::F32); };
     const Tensor gate = reshape(in[4], in[3].shape().dims);
@@ -127,7 +127,7 @@ bool write_epilogue(const Node& node, Emitter& out) {
   if (node.op != &kGeluTanh || !is_biased_product(node.input(0), out)) {
     return false;
   }
-  write_instead(node, out, [](std::span<const Tensor> in) -> std::vector<Tensor> {
+  emit_replacement(node, out, [](std::span<const Tensor> in) -> std::vector<Tensor> {
     return {known_gelu(in[0])};
   });
   return true;

@@ -13,7 +13,7 @@ constexpr std::array<std::string_view, 3> kBlackwell{"b100", "b200", "b300"};
 
 }  // namespace
 
-Generation generation_of(std::string_view chip) {
+Generation gpu_generation(std::string_view chip) {
   std::string name(chip);
   std::ranges::transform(name, name.begin(), [](char c) {
     return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;

@@ -11,6 +11,6 @@ enum class Generation : uint8_t { AMPERE, HOPPER, BLACKWELL };
 
 /// The generation of a chip by its name in plugins ("NVIDIA H100 80GB HBM3"), by its maker or in
 /// plans ("h100").
-Generation generation_of(std::string_view chip);
+Generation gpu_generation(std::string_view chip);
 
 }  // namespace kinema::kernels

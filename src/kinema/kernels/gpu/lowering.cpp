@@ -50,8 +50,8 @@ void write_cudnn(const Node& node, const Call& call, Emitter& out, const std::st
   const DType result = node.results[0].dtype;
   const bool lse = call.forward != nullptr && out.uses(const_cast<Node&>(node).result(1)) > 0;
   const bool narrow =
-      fp8 && call.forward != nullptr && cudnn_fp8_pays(node.shape(1), node.inputs.size() > 3);
-  write_instead(node, out, [&](std::span<const Tensor> in) {
+      fp8 && call.forward != nullptr && cudnn_fp8_is_faster(node.shape(1), node.inputs.size() > 3);
+  emit_replacement(node, out, [&](std::span<const Tensor> in) {
     if (narrow) {
       return cudnn_flash_forward_fp8(in, result, *call.forward, chip, lse);
     }
@@ -67,7 +67,7 @@ std::string triton_refuses(const Node& node, const Call& call) {
 
 void write_triton(const Node& node, const Call& call, Emitter& out, const std::string& chip) {
   const DType result = node.results[0].dtype;
-  write_instead(node, out, [&](std::span<const Tensor> in) {
+  emit_replacement(node, out, [&](std::span<const Tensor> in) {
     return call.forward != nullptr ? triton_flash_forward(in, result, *call.forward, chip)
                                    : triton_flash_backward(in, result, *call.backward, chip);
   });
@@ -81,8 +81,8 @@ bool write_norm_rotate(const Node& node, Emitter& out) {
   if (settings == nullptr || !norm_rotate_refusal(node.shape(0), y).empty()) {
     return false;
   }
-  write_instead(node, out,
-                [&](std::span<const Tensor> in) { return triton_norm_rotate(in, y, *settings); });
+  emit_replacement(
+      node, out, [&](std::span<const Tensor> in) { return triton_norm_rotate(in, y, *settings); });
   return true;
 }
 

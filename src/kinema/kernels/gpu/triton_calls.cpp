@@ -63,7 +63,7 @@ bool write(const Node& node, Emitter& out, const std::string& chip) {
            .empty()) {
     return false;
   }
-  write_instead(node, out, [&](std::span<const Tensor> in) {
+  emit_replacement(node, out, [&](std::span<const Tensor> in) {
     return forward != nullptr ? triton_flash_forward(in, result, *forward, chip)
                               : triton_flash_backward(in, result, *backward, chip);
   });

@@ -110,7 +110,7 @@ std::optional<KernelCost> triton_kernel_cost(std::string_view configuration,
   const bool forward = kind == kKinds.begin();
   const double lines = (forward ? 1.0 : 2.0) * 4.0 * heads * number(work->queries);
   const Share& share =
-      *std::ranges::find(kShares, triton::architecture_of(chip), &Share::architecture);
+      *std::ranges::find(kShares, triton::gpu_architecture(chip), &Share::architecture);
   const std::string note =
       !forward              ? "the rate of attention's backward pass in Triton is estimated"
       : f32                 ? "the rate of attention of f32 in Triton is estimated"

@@ -61,7 +61,7 @@ FlashKernel flash_backward_dkv(const FlashWork& work) {
             });
         // A masked key has weights too, which must be cleared.
         const auto counting = [&](const Value& x) {
-          return work.keys_given ? f.where_counted(x, rows) : x;
+          return work.keys_given ? f.mask_keys(x, rows) : x;
         };
         f.store(counting(b.scaled(sums[0], work.scale)), f.head_of(arrays[RESULTS], work.keys),
                 rows);

@@ -177,7 +177,7 @@ Value FlashBody::masked(const Value& scores, const Rows& keys, int64_t axis) {
                    b_.full(-std::numeric_limits<double>::infinity(), scores.type));
 }
 
-Value FlashBody::where_counted(const Value& x, const Rows& keys) {
+Value FlashBody::mask_keys(const Value& x, const Rows& keys) {
   const Value there = *rows_at(keys.first, keys.count, keys_.value).there;
   return b_.select(b_.along(there, 0, x.type.dims), x, b_.full(0.0, x.type));
 }

@@ -59,7 +59,7 @@ class FlashBody {
   /// Scores with padding or masked keys set to minus infinity; `axis` is that of keys.
   Value masked(const Value& scores, const Rows& keys, int64_t axis);
   /// `x` with the rows of masked keys set to 0.
-  Value where_counted(const Value& x, const Rows& keys);
+  Value mask_keys(const Value& x, const Rows& keys);
   /// a b^T
   Value times_transposed(const Value& a, const Value& b);
 

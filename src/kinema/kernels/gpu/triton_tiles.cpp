@@ -107,7 +107,7 @@ Parts parts_of(FlashPass pass, const FlashWork& work) {
 
 }  // namespace
 
-Architecture architecture_of(std::string_view chip) {
+Architecture gpu_architecture(std::string_view chip) {
   std::string name(chip);
   std::ranges::transform(name, name.begin(),
                          [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
@@ -116,7 +116,7 @@ Architecture architecture_of(std::string_view chip) {
   return found == kKnown.end() ? Architecture::CARD : found->architecture;
 }
 
-int64_t most_shared_bytes(Architecture architecture) {
+int64_t max_shared_bytes(Architecture architecture) {
   switch (architecture) {
     case Architecture::AMPERE:
       return 163 * kKiB;
@@ -144,7 +144,8 @@ int64_t shared_bytes(FlashPass pass, const FlashWork& work, Architecture archite
 }
 
 FlashTile best_tile(FlashPass pass, const FlashWork& work, std::string_view chip) {
-  const Row& row = *std::ranges::find(rows_of(work.dtype, architecture_of(chip)), pass, &Row::pass);
+  const Row& row =
+      *std::ranges::find(rows_of(work.dtype, gpu_architecture(chip)), pass, &Row::pass);
   const auto* width =
       std::ranges::find_if(kWidths, [&](int64_t each) { return work.padded_width() <= each; });
   check(width != kWidths.end(),
@@ -154,9 +155,9 @@ FlashTile best_tile(FlashPass pass, const FlashWork& work, std::string_view chip
 }
 
 void check_fits(FlashPass pass, const FlashWork& work, std::string_view chip) {
-  const Architecture architecture = architecture_of(chip);
+  const Architecture architecture = gpu_architecture(chip);
   const int64_t wanted = shared_bytes(pass, work, architecture);
-  const int64_t most = most_shared_bytes(architecture);
+  const int64_t most = max_shared_bytes(architecture);
   check(wanted <= most,
         "[kernels] a tile of {} queries and {} keys in {} stages takes {} bytes of shared memory, "
         "at most {} was expected on {}",

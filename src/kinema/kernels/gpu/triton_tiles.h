@@ -18,10 +18,10 @@ enum class Architecture : uint8_t {
 
 /// The architecture of a chip by its name in plugins ("NVIDIA H100 80GB HBM3"), by its maker or in
 /// plans ("h100").
-Architecture architecture_of(std::string_view chip);
+Architecture gpu_architecture(std::string_view chip);
 
 /// Shared memory limit of a block of threads, in bytes.
-int64_t most_shared_bytes(Architecture architecture);
+int64_t max_shared_bytes(Architecture architecture);
 
 /// Shared memory that a kernel needs, in bytes: its own rows, blocks being loaded, and operands of
 /// the tensor cores. For the tiles here at least what the compiler reports.

@@ -12,8 +12,8 @@ namespace kinema::kernels {
 namespace {
 
 /// The integers in `text` between `key` and the next `end`.
-std::vector<int64_t> numbers_behind(std::string_view text, std::string_view key, char end,
-                                    size_t& at) {
+std::vector<int64_t> numbers_after(std::string_view text, std::string_view key, char end,
+                                   size_t& at) {
   std::vector<int64_t> out;
   at = text.find(key, at);
   if (at == std::string_view::npos) {
@@ -35,7 +35,7 @@ std::vector<int64_t> numbers_behind(std::string_view text, std::string_view key,
 }
 
 /// The quoted text after `key`.
-std::string_view quoted_behind(std::string_view text, std::string_view key) {
+std::string_view quoted_after(std::string_view text, std::string_view key) {
   const size_t at = text.find(key);
   if (at == std::string_view::npos) {
     return {};
@@ -112,18 +112,18 @@ double share_of(const Kind& kind, std::string_view chip, int64_t block_q, int64_
 }  // namespace
 
 std::optional<KernelCost> tpu_kernel_cost(std::string_view configuration, std::string_view chip) {
-  const std::string text = from_base64(quoted_behind(configuration, "\"body\":"));
-  const std::string_view function = quoted_behind(text, "sym_name = ");
+  const std::string text = from_base64(quoted_after(configuration, "\"body\":"));
+  const std::string_view function = quoted_after(text, "sym_name = ");
   const auto* kind = std::ranges::find_if(
       kKinds, [&](const Kind& each) { return function.starts_with(each.prefix); });
   if (kind == kKinds.end()) {
     return std::nullopt;
   }
   size_t at = 0;
-  const std::vector<int64_t> grid = numbers_behind(text, "iteration_bounds = array<i64:", '>', at);
+  const std::vector<int64_t> grid = numbers_after(text, "iteration_bounds = array<i64:", '>', at);
   at = std::min(text.find("window_params", at), text.size());
-  const std::vector<int64_t> q = numbers_behind(text, "window_bounds = array<i64:", '>', at);
-  const std::vector<int64_t> k = numbers_behind(text, "window_bounds = array<i64:", '>', at);
+  const std::vector<int64_t> q = numbers_after(text, "window_bounds = array<i64:", '>', at);
+  const std::vector<int64_t> k = numbers_after(text, "window_bounds = array<i64:", '>', at);
   if (grid.size() != 3 || q.size() != 3 || k.size() != 3) {
     return std::nullopt;
   }
@@ -138,8 +138,7 @@ std::optional<KernelCost> tpu_kernel_cost(std::string_view configuration, std::s
   cost.name = std::string(kind->name) + " (Mosaic)";
   cost.flops = 2 * kind->products * product({grid[0], grid[1], grid[2], q[0], q[1], q[2], k[1]});
   size_t from = 0;
-  const std::vector<int64_t> bytes =
-      numbers_behind(configuration, "\"bytes_accessed\":", '}', from);
+  const std::vector<int64_t> bytes = numbers_after(configuration, "\"bytes_accessed\":", '}', from);
   cost.hbm_bytes = bytes.empty() ? 0 : static_cast<double>(bytes[0]);
   const bool f32 = text.find("contract_precision<fp32>") != std::string::npos;
   // The function's name ends with the keys per loop step.

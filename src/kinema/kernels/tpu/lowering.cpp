@@ -31,7 +31,7 @@ bool write(const Node& node, Emitter& out, const TpuLoweringOptions& options) {
     return false;
   }
   const DType result = node.results[0].dtype;
-  write_instead(node, out, [&](std::span<const Tensor> in) {
+  emit_replacement(node, out, [&](std::span<const Tensor> in) {
     return forward != nullptr
                ? call_flash_forward(in, result, *forward, options.chip, options.maximum)
                : call_flash_backward(in, result, *backward, options.chip);
@@ -49,7 +49,7 @@ bool write_swapped_pairs(const Node& node, Emitter& out) {
     return false;
   }
   const int64_t width = 2 * x.dims[static_cast<size_t>(last - 1)];
-  write_instead(node, out, [&](std::span<const Tensor> in) -> std::vector<Tensor> {
+  emit_replacement(node, out, [&](std::span<const Tensor> in) -> std::vector<Tensor> {
     Dims flat(x.dims.begin(), x.dims.end() - 2);
     flat.push_back(width);
     const Shape square{DType::S32, {width, width}};

@@ -70,7 +70,7 @@ constexpr int64_t kSpare = kMiB;
 
 }  // namespace
 
-Vmem vmem_of(std::string_view chip) {
+Vmem vmem_limits(std::string_view chip) {
   const auto* found = std::ranges::find(kChips, chip, &ChipVmem::kind);
   return found == kChips.end() ? kChips[0].vmem : found->vmem;
 }
@@ -126,7 +126,7 @@ FlashBlockSizes best_block_sizes(std::string_view chip, int64_t keys) {
   // and more queries per block of keys are better. Few keys are best processed in one step, and
   // take so little time that fast compilation matters more.
   constexpr int64_t kFewKeys = 512;
-  const bool small = vmem_of(chip).at_most <= 16 * kMiB;
+  const bool small = vmem_limits(chip).at_most <= 16 * kMiB;
   const int64_t queries = keys <= kFewKeys ? 1024 : small ? 2048 : 4736;
   constexpr int64_t kBlock = 1024;
   const int64_t at_a_time = keys <= kFewKeys ? kFewKeys : 256;
@@ -148,8 +148,8 @@ FlashMaximum best_maximum(std::string_view chip, int64_t keys) {
   return pays && keys >= kManyKeys ? FlashMaximum::EITHER : FlashMaximum::RUNNING;
 }
 
-FlashBlockSizes taken_block_sizes(const FlashBlockSizes& asked, int64_t heads, int64_t width,
-                                  DType dtype, std::string_view chip) {
+FlashBlockSizes supported_block_sizes(const FlashBlockSizes& asked, int64_t heads, int64_t width,
+                                      DType dtype, std::string_view chip) {
   FlashBlockSizes out = asked;
   int64_t limit = 0;
   const auto take = [&](const FlashWork& work, FlashPass pass) {
@@ -194,7 +194,7 @@ FlashBlockSizes taken_block_sizes(const FlashBlockSizes& asked, int64_t heads, i
 
 FlashWork flash_work(const FlashLengths& lengths, FlashPass pass, DType dtype, DType result,
                      const FlashBlockSizes& sizes, std::string_view chip) {
-  const Vmem vmem = vmem_of(chip);
+  const Vmem vmem = vmem_limits(chip);
   const int64_t most =
       (sizes.vmem_limit_bytes > 0 ? std::min(sizes.vmem_limit_bytes, vmem.at_most) : vmem.at_most) -
       kSpare;
@@ -251,7 +251,7 @@ FlashWork flash_work(const FlashLengths& lengths, FlashPass pass, DType dtype, D
 
 int64_t vmem_limit(const FlashWork& work, FlashPass pass, const FlashBlockSizes& sizes,
                    std::string_view chip) {
-  const Vmem vmem = vmem_of(chip);
+  const Vmem vmem = vmem_limits(chip);
   const int64_t taken = vmem_bytes(work, pass);
   const int64_t wanted = taken * 5 / 4 + 2 * kMiB;
   if (sizes.vmem_limit_bytes > 0) {

@@ -17,7 +17,7 @@ struct Vmem {
 };
 /// The limits of a chip by its name in plugins ("TPU v6 lite") or by its maker ("TPU v6e"); an
 /// unknown chip gets the lowest of all.
-Vmem vmem_of(std::string_view chip);
+Vmem vmem_limits(std::string_view chip);
 
 /// Why the kernels do not support a head width and dtype, and the nearest supported one; empty if
 /// they do.
@@ -41,8 +41,8 @@ FlashMaximum best_maximum(std::string_view chip, int64_t keys);
 /// The sizes that a chip's kernels use for requested ones, at any length: multiples of 128, parts
 /// that divide their blocks, within VMEM, a valid VMEM limit that fits the smallest kernels, and a
 /// divisor of the heads.
-FlashBlockSizes taken_block_sizes(const FlashBlockSizes& asked, int64_t heads, int64_t width,
-                                  DType dtype, std::string_view chip);
+FlashBlockSizes supported_block_sizes(const FlashBlockSizes& asked, int64_t heads, int64_t width,
+                                      DType dtype, std::string_view chip);
 
 /// Unpadded lengths of one call.
 struct FlashLengths {

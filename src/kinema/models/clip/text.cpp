@@ -128,7 +128,7 @@ TextOutputs text_states(std::span<const Tensor> params, const TextConfig& config
   const std::vector<Tensor> numbers{iota(graph, {DType::S32, {layers}}, Axis(0))};
   const Tensor mask = causal(graph, t);
   const std::vector<Tensor> out = bound.run(
-      layers_of(config, prefix), {x, x}, numbers, {.looked_at = inputs.tap != nullptr},
+      layers_of(config, prefix), {x, x}, numbers, {.has_tap = inputs.tap != nullptr},
       [&](const nn::Bound::Layer& layer, std::span<const Tensor> carry) -> std::vector<Tensor> {
         const Tensor is_it = compare(layer.given[0], Comparison::EQ, static_cast<double>(kept));
         const Tensor hidden =

@@ -9,12 +9,12 @@ namespace kinema::dreamer {
 
 /// One value for each running norm of actor and critic: their state, for example.
 template <typename T>
-struct OfNorms {
+struct PerNorm {
   T returns;
   T values;
   T advantages;
 };
-using NormStates = OfNorms<std::vector<Tensor>>;
+using NormStates = PerNorm<std::vector<Tensor>>;
 
 /// The running norms by their options.
 struct Norms {

@@ -58,7 +58,7 @@ std::vector<Tensor> slow_update(const AgentConfig& config, std::span<const Tenso
   return out;
 }
 
-OfNorms<std::vector<std::string>> norm_state_names(const AgentConfig& config) {
+PerNorm<std::vector<std::string>> norm_state_names(const AgentConfig& config) {
   const Norms norms(config);
   const auto named = [](const char* norm, const std::vector<std::string>& scalars) {
     std::vector<std::string> names;
@@ -128,14 +128,14 @@ Agent::Agent(const AgentConfig& config, const nn::ModelOptions& options,
 }
 
 Tensor Agent::tokens(const TensorMap& observations) const {
-  const Tensor all = networks_->encoder(rows_together(observations), options_);
-  return rows_apart(all, observations.begin()->second.dim(0));
+  const Tensor all = networks_->encoder(merge_leading_axes(observations), options_);
+  return split_leading_axis(all, observations.begin()->second.dim(0));
 }
 
 Tensor Agent::action_vectors(const TensorMap& actions) const {
-  const Tensor all = vector_of(config_.actions, rows_together(actions), /*compress=*/false,
+  const Tensor all = vector_of(config_.actions, merge_leading_axes(actions), /*compress=*/false,
                                options_.activations_dtype);
-  return rows_apart(all, actions.begin()->second.dim(0));
+  return split_leading_axis(all, actions.begin()->second.dim(0));
 }
 
 Agent::Act Agent::act(const Memory& before, const TensorMap& observations, Tensor reset,

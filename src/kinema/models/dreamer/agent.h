@@ -26,7 +26,7 @@ std::vector<Tensor> slow_update(const AgentConfig& config, std::span<const Tenso
                                 std::span<const Tensor> value, Tensor count);
 
 /// Names of the running norms' state, `retnorm/lo/value` and so on, in the order of NormStates.
-OfNorms<std::vector<std::string>> norm_state_names(const AgentConfig& config);
+PerNorm<std::vector<std::string>> norm_state_names(const AgentConfig& config);
 
 /// The networks.
 struct Networks {

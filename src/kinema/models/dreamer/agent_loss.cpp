@@ -50,19 +50,19 @@ void offer_policy(const Agent::Tap& tap, const ActionDistributions& policy,
 
 void Agent::world_model_losses(LossOutputs& out, const Batch& batch) const {
   const int64_t b = batch.reward.dim(0);
-  const auto flat = [](Tensor x) { return rows_together(x); };
+  const auto flat = [](Tensor x) { return merge_leading_axes(x); };
   const RssmState states{.deter = flat(out.features.deter), .stoch = flat(out.features.stoch)};
   const TensorMap reconstructed = networks_->decoder(states, options_);
   for (const auto& [name, loss] :
-       networks_->decoder.losses(reconstructed, rows_together(batch.observations))) {
-    out.losses[name] = rows_apart(loss, b);
+       networks_->decoder.losses(reconstructed, merge_leading_axes(batch.observations))) {
+    out.losses[name] = split_leading_axis(loss, b);
   }
   const Tensor vector = out.features.vector();
   out.losses["rew"] =
       networks_->reward(passed(vector, config_.reward_grad), options_).loss(batch.reward);
-  const Tensor goes_on = 1.0 - as_f32(batch.is_terminal);
+  const Tensor continues = 1.0 - as_f32(batch.is_terminal);
   out.losses["con"] = networks_->continuation(vector, options_)
-                          .loss(config_.contdisc ? goes_on * config_.discount() : goes_on);
+                          .loss(config_.contdisc ? continues * config_.discount() : continues);
   const Rssm::Losses kl = networks_->rssm.losses(out.features, options_);
   out.losses["dyn"] = kl.dyn;
   out.losses["rep"] = kl.rep;
@@ -73,7 +73,7 @@ void Agent::world_model_losses(LossOutputs& out, const Batch& batch) const {
 RssmFeatures Agent::rollout_features(const RssmFeatures& first,
                                      const Rssm::Imagined& imagined) const {
   const auto joined = [&](Tensor start, Tensor later) {
-    return concatenate({passed(expand_dims(rows_together(start), Axis(1)), config_.ac_grads),
+    return concatenate({passed(expand_dims(merge_leading_axes(start), Axis(1)), config_.ac_grads),
                         stop_gradient(later)},
                        Axis(1));
   };
@@ -88,8 +88,8 @@ Tensor Agent::actor_critic_losses(LossOutputs& out, const Batch& batch, const Lo
   const int64_t starts = out.losses.at("dyn").dim(1);
   const int64_t k = config_.imag_last > 0 ? std::min(config_.imag_last, starts) : starts;
   const RssmFeatures first = out.features.last(k);
-  const RssmState start{.deter = stop_gradient(rows_together(first.deter)),
-                        .stoch = stop_gradient(rows_together(first.stoch))};
+  const RssmState start{.deter = stop_gradient(merge_leading_axes(first.deter)),
+                        .stoch = stop_gradient(merge_leading_axes(first.stoch))};
   const auto drawn = [&](const TensorMap& noise, const TensorMap& actions) {
     return [&, noise, actions](Tensor vector) {
       return sample(networks_->policy(vector, options_), {.noise = noise, .actions = actions});

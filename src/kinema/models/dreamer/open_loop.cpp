@@ -70,13 +70,15 @@ TensorMap open_loop(const Agent& agent, const Batch& batch, const Draws& posteri
                                     .imagine({.deter = last(seen.deter), .stoch = last(seen.stoch)},
                                              length - observed, taken, given, drawn(prior), options)
                                     .features;
-  const auto all = [&](Tensor a, Tensor b) { return rows_together(concatenate({a, b}, Axis(1))); };
+  const auto all = [&](Tensor a, Tensor b) {
+    return merge_leading_axes(concatenate({a, b}, Axis(1)));
+  };
   const TensorMap decoded = networks.decoder(
       {.deter = all(seen.deter, imagined.deter), .stoch = all(seen.stoch, imagined.stoch)},
       options);
   TensorMap out;
   for (const auto& [name, space] : images_of(agent.config())) {
-    out[name] = rows_apart(value_of(decoded, name), n);
+    out[name] = split_leading_axis(value_of(decoded, name), n);
   }
   return out;
 }

@@ -166,18 +166,19 @@ RssmFeatures Rssm::observe(const RssmState& state, Tensor tokens, Tensor actions
         "[dreamer] tokens are {} and actions {} but must be [n, t, {}] and [n, t, {}]",
         to_string(tokens.shape()), to_string(actions.shape()), tokens_, actions_);
   // Time comes first for the loop. [t, n, 1]: 0 where an episode begins.
-  const Tensor keeps = expand_dims(swap_rows(convert(logical_not(reset), dtype)), Axis(2));
+  const Tensor keeps = expand_dims(swap_leading_axes(convert(logical_not(reset), dtype)), Axis(2));
   const CoreRows rows = core_rows();
   const auto of_all_steps = [&](Tensor by_time, const std::function<Tensor(Tensor)>& f) {
-    return rows_apart(f(rows_together(by_time)), length);
+    return split_leading_axis(f(merge_leading_axes(by_time)), length);
   };
-  const Tensor action_parts = of_all_steps(swap_rows(actions) * keeps,
+  const Tensor action_parts = of_all_steps(swap_leading_axes(actions) * keeps,
                                            [&](Tensor a) { return action_part(rows, a, options); });
   const nn::Dense& first = posterior_[0].dense;
   const int64_t of_deter = config_.absolute ? 0 : config_.deter;
   const Tensor token_rows = first.rows(of_deter, tokens_);
-  const Tensor token_parts = of_all_steps(
-      swap_rows(tokens), [&](Tensor t) { return nn::partial_product(t, token_rows, precision); });
+  const Tensor token_parts = of_all_steps(swap_leading_axes(tokens), [&](Tensor t) {
+    return nn::partial_product(t, token_rows, precision);
+  });
   const Tensor deter_rows = config_.absolute ? Tensor() : first.rows(0, of_deter);
 
   const auto step = [&](std::span<const Tensor> carry, std::span<const Tensor> now) -> ScanResult {
@@ -197,11 +198,12 @@ RssmFeatures Rssm::observe(const RssmState& state, Tensor tokens, Tensor actions
   };
   const ScanResult states =
       scan({nn::as(state.deter, dtype), nn::as(state.stoch, dtype)},
-           {keeps, action_parts, token_parts, swap_rows(draw_of(draws))}, {.length = length}, step);
-  return {.deter = swap_rows(states.ys[0]),
-          .stoch = swap_rows(states.ys[1]),
-          .logit = swap_rows(states.ys[2]),
-          .index = swap_rows(states.ys[3])};
+           {keeps, action_parts, token_parts, swap_leading_axes(draw_of(draws))},
+           {.length = length}, step);
+  return {.deter = swap_leading_axes(states.ys[0]),
+          .stoch = swap_leading_axes(states.ys[1]),
+          .logit = swap_leading_axes(states.ys[2]),
+          .index = swap_leading_axes(states.ys[3])};
 }
 
 Rssm::Imagined Rssm::imagine(const RssmState& state, int64_t length, const Policy& policy,
@@ -210,9 +212,9 @@ Rssm::Imagined Rssm::imagine(const RssmState& state, int64_t length, const Polic
   const DType dtype = options.activations_dtype;
   const CoreRows rows = core_rows();
   std::vector<std::string> names;
-  std::vector<Tensor> xs{swap_rows(draw_of(draws))};
+  std::vector<Tensor> xs{swap_leading_axes(draw_of(draws))};
   for (const Tensor x : given) {
-    xs.push_back(swap_rows(x));
+    xs.push_back(swap_leading_axes(x));
   }
   const auto step = [&](std::span<const Tensor> carry, std::span<const Tensor> now) -> ScanResult {
     const RssmState before{.deter = carry[0], .stoch = carry[1]};
@@ -232,12 +234,12 @@ Rssm::Imagined Rssm::imagine(const RssmState& state, int64_t length, const Polic
   };
   const ScanResult states =
       scan({nn::as(state.deter, dtype), nn::as(state.stoch, dtype)}, xs, {.length = length}, step);
-  Imagined out{.features = {.deter = swap_rows(states.ys[0]),
-                            .stoch = swap_rows(states.ys[1]),
-                            .logit = swap_rows(states.ys[2]),
-                            .index = swap_rows(states.ys[3])}};
+  Imagined out{.features = {.deter = swap_leading_axes(states.ys[0]),
+                            .stoch = swap_leading_axes(states.ys[1]),
+                            .logit = swap_leading_axes(states.ys[2]),
+                            .index = swap_leading_axes(states.ys[3])}};
   for (size_t i = 0; i < names.size(); ++i) {
-    out.actions[names[i]] = swap_rows(states.ys[4 + i]);
+    out.actions[names[i]] = swap_leading_axes(states.ys[4 + i]);
   }
   return out;
 }

@@ -54,7 +54,7 @@ Tensor vector_of(const Spaces& spaces, const TensorMap& values, bool compress, D
   return parts.size() == 1 ? parts[0] : concatenate(parts, Axis(1));
 }
 
-Tensor rows_together(Tensor x) {
+Tensor merge_leading_axes(Tensor x) {
   Dims dims = x.shape().dims;
   check(dims.size() >= 2, "[dreamer] x is {} but must have two axes", to_string(x.shape()));
   dims[1] *= dims[0];
@@ -62,22 +62,22 @@ Tensor rows_together(Tensor x) {
   return reshape(x, dims);
 }
 
-Tensor rows_apart(Tensor x, int64_t a) {
+Tensor split_leading_axis(Tensor x, int64_t a) {
   Dims dims = x.shape().dims;
   dims[0] /= a;
   dims.insert(dims.begin(), a);
   return reshape(x, dims);
 }
 
-TensorMap rows_together(const TensorMap& x) {
+TensorMap merge_leading_axes(const TensorMap& x) {
   TensorMap out;
   for (const auto& [name, value] : x) {
-    out[name] = rows_together(value);
+    out[name] = merge_leading_axes(value);
   }
   return out;
 }
 
-Tensor swap_rows(Tensor x) {
+Tensor swap_leading_axes(Tensor x) {
   std::vector<int64_t> order(static_cast<size_t>(x.rank()));
   std::iota(order.begin(), order.end(), 0);
   std::swap(order[0], order[1]);

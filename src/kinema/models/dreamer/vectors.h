@@ -18,13 +18,13 @@ using TensorMap = std::map<std::string, Tensor>;
 Tensor vector_of(const Spaces& spaces, const TensorMap& values, bool compress, DType dtype);
 
 /// x [a, b, ...] -> [a b, ...], and back.
-Tensor rows_together(Tensor x);
-Tensor rows_apart(Tensor x, int64_t a);
+Tensor merge_leading_axes(Tensor x);
+Tensor split_leading_axis(Tensor x, int64_t a);
 /// Every tensor of a map so.
-TensorMap rows_together(const TensorMap& x);
+TensorMap merge_leading_axes(const TensorMap& x);
 
 /// x [a, b, ...] -> [b, a, ...].
-Tensor swap_rows(Tensor x);
+Tensor swap_leading_axes(Tensor x);
 
 /// The value; throws an Error that names it where it is missing.
 Tensor value_of(const TensorMap& values, const std::string& name);

@@ -128,7 +128,7 @@ Tensor through_blocks(nn::Bound& bound, const TransformerConfig& config,
                       const nn::ModelOptions& options, const TransformerInputs& inputs,
                       Tensor image, Tensor text, const Conditioning& given) {
   nn::Bound::Options how{.remat = remat_of_double(options.remat),
-                         .looked_at = static_cast<bool>(inputs.tap)};
+                         .has_tap = static_cast<bool>(inputs.tap)};
   const std::vector<Tensor> streams = bound.run(
       double_blocks(config), {image, text}, {}, how,
       [&](const nn::Bound::Layer& layer, std::span<const Tensor> x) -> std::vector<Tensor> {
@@ -268,7 +268,7 @@ TransformerOutputs transformer(std::span<const Tensor> params, const Transformer
     }
     text = options.place(offer("context_embedder", text), kTokenAxes);
     nn::check_attention(given.attention, text.dim(1) + x.dim(1), text.dim(1) + x.dim(1));
-    given.rope = nn::rope_of_axes(
+    given.rope = nn::rope_per_axis(
         graph, {1, rows / TransformerConfig::kPatch, columns / TransformerConfig::kPatch},
         config.axes_dims_rope, text.dim(1));
     if (inputs.tap) {

@@ -109,7 +109,7 @@ Tensor encoder(std::span<const Tensor> params, const EncoderConfig& config,
   Tensor x = nn::as(inputs.embeddings, options.activations_dtype);
   const Scope scope(x.graph(), "encoder");
   const BlockInputs given = block_inputs(inputs.mask, shared_table(bound.root(), config), options);
-  x = bound.run(blocks_of(config), {x}, {}, {.looked_at = inputs.tap != nullptr},
+  x = bound.run(blocks_of(config), {x}, {}, {.has_tap = inputs.tap != nullptr},
                 [&](const nn::Bound::Layer& layer, std::span<const Tensor> carry) {
                   const Block block(layer.params, config);
                   if (!inputs.tap || layer.number < 0) {

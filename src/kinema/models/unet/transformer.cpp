@@ -60,7 +60,7 @@ TransformerBlock::TransformerBlock(const nn::Params& params, int64_t dim, int64_
       down_(params / "ff" / "net" / "2", kFeedForward * dim, dim,
             {.out_axis = "embed", .in_axis = "mlp"}) {}
 
-Tensor TransformerBlock::feed_forward(Tensor x, const TransformerGiven& given,
+Tensor TransformerBlock::feed_forward(Tensor x, const TransformerOptions& given,
                                       const PartTap& tap) const {
   const Precision precision = given.self_attention.precision;
   const auto down = [&](std::span<const Tensor> in) -> std::vector<Tensor> {
@@ -77,7 +77,7 @@ Tensor TransformerBlock::feed_forward(Tensor x, const TransformerGiven& given,
                 : down(std::array{y}))[0];
 }
 
-Tensor TransformerBlock::operator()(Tensor x, const TextKeys& keys, const TransformerGiven& given,
+Tensor TransformerBlock::operator()(Tensor x, const TextKeys& keys, const TransformerOptions& given,
                                     const PartTap& tap) const {
   const auto offer = [&](const char* name, Tensor value) {
     if (tap) {
@@ -100,7 +100,7 @@ Tensor TransformerBlock::operator()(Tensor x, const TextKeys& keys, const Transf
   return given.place(x + feed_forward(norm3_(x), given, tap), kTokenAxes);
 }
 
-SpatialTransformer::SpatialTransformer(const nn::Params& params, const TransformerPlace& place,
+SpatialTransformer::SpatialTransformer(const nn::Params& params, const TransformerSpec& place,
                                        const UNetConfig& c)
     : place_(place),
       norm_(params / "norm", place.channels, c.norm_num_groups, kGroupNormEpsilon),
@@ -111,7 +111,7 @@ SpatialTransformer::SpatialTransformer(const nn::Params& params, const Transform
                 {.out_axis = "embed", .in_axis = "mlp", .init = nn::Init::zeros()}) {}
 
 Tensor SpatialTransformer::operator()(Tensor x, nn::Bound& bound, const TextKeys& keys,
-                                      const UNetConfig& config, const TransformerGiven& given,
+                                      const UNetConfig& config, const TransformerOptions& given,
                                       const PartTap& tap) const {
   const auto offer = [&](const char* name, Tensor value) {
     if (tap) {

@@ -24,7 +24,7 @@ struct TextKeys {
 };
 
 /// Inputs of a transformer in addition to its tokens.
-struct TransformerGiven {
+struct TransformerOptions {
   nn::AttentionOptions self_attention = {};
   nn::AttentionOptions cross_attention = {};
   mesh::Placement place = {};
@@ -57,7 +57,7 @@ class TransformerBlock {
  public:
   TransformerBlock(const nn::Params& params, int64_t dim, int64_t heads, const UNetConfig& config);
 
-  Tensor operator()(Tensor x, const TextKeys& keys, const TransformerGiven& given,
+  Tensor operator()(Tensor x, const TextKeys& keys, const TransformerOptions& given,
                     const PartTap& tap = {}) const;
   /// text [b, t, cross_attention_dim].
   TextKeys text_keys(Tensor text, Precision precision) const {
@@ -65,7 +65,7 @@ class TransformerBlock {
   }
 
  private:
-  Tensor feed_forward(Tensor x, const TransformerGiven& given, const PartTap& tap) const;
+  Tensor feed_forward(Tensor x, const TransformerOptions& given, const PartTap& tap) const;
 
   nn::LayerNorm norm1_;
   Attention attn1_;
@@ -77,7 +77,7 @@ class TransformerBlock {
 };
 
 /// The position of a transformer in the network, and its sizes.
-struct TransformerPlace {
+struct TransformerSpec {
   std::string path;  // `mid_block.attentions.0`
   int64_t channels = 0;
   int64_t heads = 0;
@@ -90,15 +90,15 @@ struct TransformerPlace {
 /// parameters around the blocks.
 class SpatialTransformer {
  public:
-  SpatialTransformer(const nn::Params& params, const TransformerPlace& place,
+  SpatialTransformer(const nn::Params& params, const TransformerSpec& place,
                      const UNetConfig& config);
 
   /// x [b, c, h, w]; `keys` are those of all blocks, with a leading axis of layers.
   Tensor operator()(Tensor x, nn::Bound& bound, const TextKeys& keys, const UNetConfig& config,
-                    const TransformerGiven& given, const PartTap& tap = {}) const;
+                    const TransformerOptions& given, const PartTap& tap = {}) const;
 
  private:
-  TransformerPlace place_;
+  TransformerSpec place_;
   nn::GroupNorm norm_;
   nn::Linear proj_in_;
   nn::Linear proj_out_;

@@ -19,7 +19,7 @@ struct Unit {
   std::string resnet;  // path
   int64_t in = 0;
   int64_t out = 0;
-  std::optional<TransformerPlace> attention = {};
+  std::optional<TransformerSpec> attention = {};
 };
 
 /// A level of the down or up path: units, then the resampling.
@@ -37,7 +37,7 @@ struct Plan {
   std::vector<Stage> up;
 };
 
-TransformerPlace transformer_at(const UNetConfig& c, const std::string& path, size_t level) {
+TransformerSpec transformer_at(const UNetConfig& c, const std::string& path, size_t level) {
   return {.path = path,
           .channels = c.block_out_channels[level],
           .heads = c.num_attention_heads[level],
@@ -97,8 +97,8 @@ Plan plan_of(const UNetConfig& c) {
   return plan;
 }
 
-std::vector<const TransformerPlace*> transformers(const Plan& plan) {
-  std::vector<const TransformerPlace*> out;
+std::vector<const TransformerSpec*> transformers(const Plan& plan) {
+  std::vector<const TransformerSpec*> out;
   const auto add = [&](const Stage& stage) {
     for (const Unit& unit : stage.units) {
       if (unit.attention) {
@@ -150,7 +150,7 @@ void open_stage(nn::SpecCollector& specs, const Stage& stage, bool up, const UNe
     if (!unit.attention) {
       continue;
     }
-    const TransformerPlace& place = *unit.attention;
+    const TransformerSpec& place = *unit.attention;
     const SpatialTransformer transformer(root / place.path, place, config);
     nn::open_layers(specs, place.blocks(), stacked, [&](const nn::Params& layer) {
       const TransformerBlock block(layer, place.channels, place.heads, config);
@@ -182,8 +182,8 @@ class Walk {
     given_.cross_attention = given_.self_attention;
     given_.self_attention.axes = nn::self_attention_axes(options.place);
     given_.cross_attention.axes = nn::cross_attention_axes(options.place);
-    given_.cross_attention.whole_keys = true;
-    given_.layers = {.remat = options.remat, .looked_at = static_cast<bool>(inputs.tap)};
+    given_.cross_attention.replicated_keys = true;
+    given_.layers = {.remat = options.remat, .has_tap = static_cast<bool>(inputs.tap)};
   }
 
   Tensor operator()(Tensor x, const Plan& plan) {
@@ -251,7 +251,7 @@ class Walk {
       offer(fmt::format("{}.resnet{}", stage.tap, number), x);
     }
     if (unit.attention) {
-      const TransformerPlace& place = *unit.attention;
+      const TransformerSpec& place = *unit.attention;
       const SpatialTransformer transformer(bound_.root() / place.path, place, config_);
       const TextKeys keys{keys_[next_key_], keys_[next_key_ + 1]};
       next_key_ += 2;
@@ -267,7 +267,7 @@ class Walk {
   const UNetInputs& inputs_;
   std::vector<Tensor> keys_;
   Tensor temb_;
-  TransformerGiven given_;
+  TransformerOptions given_;
   size_t next_key_ = 0;
 };
 
@@ -276,8 +276,8 @@ std::vector<Tensor> keys_of(nn::Bound& bound, const UNetConfig& config,
   const Plan plan = plan_of(config);
   text = nn::as(text, options.activations_dtype);
   std::vector<Tensor> keys;
-  for (const TransformerPlace* place : transformers(plan)) {
-    const std::vector<Tensor> made = bound.of_each(
+  for (const TransformerSpec* place : transformers(plan)) {
+    const std::vector<Tensor> made = bound.per_layer(
         place->blocks(), text.graph(), [&](const nn::Bound::Layer& layer) -> std::vector<Tensor> {
           const TransformerBlock block(layer.params, place->channels, place->heads, config);
           const TextKeys own = block.text_keys(text, options.precision);
@@ -381,7 +381,7 @@ std::vector<Tensor> text_keys(std::span<const Tensor> params, const UNetConfig& 
 std::vector<std::array<int64_t, 3>> text_key_sizes(const UNetConfig& config) {
   const Plan plan = plan_of(config);
   std::vector<std::array<int64_t, 3>> out;
-  for (const TransformerPlace* place : transformers(plan)) {
+  for (const TransformerSpec* place : transformers(plan)) {
     out.insert(out.end(), 2, {place->layers, place->heads, place->channels / place->heads});
   }
   return out;
@@ -397,7 +397,7 @@ double resnet_flops(const Unit& unit, const UNetConfig& c, double pixels) {
          2 * static_cast<double>(c.time_dim()) * out;
 }
 
-double transformer_flops(const TransformerPlace& place, const UNetConfig& c, double pixels,
+double transformer_flops(const TransformerSpec& place, const UNetConfig& c, double pixels,
                          double text) {
   const auto d = static_cast<double>(place.channels);
   const double self = 8 * pixels * d * d + 4 * pixels * pixels * d;

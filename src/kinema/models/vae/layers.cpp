@@ -106,7 +106,7 @@ Tensor Conv::apply(Tensor x, Tensor weight, Where where, const Compute& compute)
                          .pad = {{0, 0}, {where.before, where.after}, {where.before, where.after}}};
   attrs.precision = compute.precision;
   const Tensor y = convolve_units(x, nn::as(weight, x.dtype()), attrs, where.units);
-  return compute.placed(add_bias(y, reshape(compute.in_turn(bias_), {bias_.dim(0), 1, 1, 1})));
+  return compute.placed(add_bias(y, reshape(compute.in_loop(bias_), {bias_.dim(0), 1, 1, 1})));
 }
 
 Tensor Conv::operator()(Tensor x, Where where, const Compute& compute) const {
@@ -138,7 +138,7 @@ Tensor ChannelNorm::operator()(Tensor x, const Compute& compute) const {
   const Tensor squares = sum(square(wide), {1}, true);
   const Tensor scale =
       rsqrt(maximum(squares, kSmallestNorm * kSmallestNorm)) * std::sqrt(static_cast<double>(dim_));
-  const Tensor gamma = reshape(nn::as(compute.in_turn(gamma_), wide.dtype()), {dim_, 1, 1, 1});
+  const Tensor gamma = reshape(nn::as(compute.in_loop(gamma_), wide.dtype()), {dim_, 1, 1, 1});
   return nn::as(wide * scale * gamma, x.dtype());
 }
 

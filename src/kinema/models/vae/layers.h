@@ -27,7 +27,7 @@ struct Compute {
   }
   /// A bias or gamma for use inside a loop. Compilers broadcast loop-invariant parameters to a
   /// whole frame before the loop, and keep one such frame for each; the barrier prevents it.
-  Tensor in_turn(Tensor parameter) const {
+  Tensor in_loop(Tensor parameter) const {
     return turn ? optimization_barrier({parameter, turn})[0] : parameter;
   }
 };

@@ -51,7 +51,7 @@ Tensor HeadProjections::key(Tensor x, Precision precision, const mesh::Placement
 Tensor HeadProjections::rotated(Tensor x, const nn::RmsNorm& norm, double scale,
                                 const nn::Rope& rope) const {
   const DType dtype = nn::widened(x).dtype();
-  return nn::normed_rotation(x, norm.weight(dtype, scale), norm.epsilon(), heads_, rope);
+  return nn::norm_and_rotate(x, norm.weight(dtype, scale), norm.epsilon(), heads_, rope);
 }
 
 Tensor HeadProjections::rotated_query(Tensor x, const nn::Rope& rope, Precision precision) const {
@@ -125,7 +125,7 @@ Tensor CrossAttention::operator()(Tensor x, const CrossKeys& keys,
   }
   nn::AttentionOptions scaled = project_.with_scale(options);
   scaled.axes = nn::cross_attention_axes(place);
-  scaled.whole_keys = true;
+  scaled.replicated_keys = true;
   Tensor y = nn::attention(q, keys.key, keys.value, scaled);
   if (keys.image_key) {
     y = y + nn::attention(q, keys.image_key, keys.image_value, scaled);

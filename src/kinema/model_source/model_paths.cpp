@@ -1,0 +1,246 @@
+#include "kinema/model_source/model_paths.h"
+
+#include <algorithm>
+#include <initializer_list>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "kinema/core/error.h"
+#include "kinema/io/safetensors.h"
+#include "kinema/media/media_name.h"
+#include "kinema/model_source/expert.h"
+#include "kinema/weights/checkpoint.h"
+#include "kinema/weights/model_kind.h"
+#include "kinema/weights/single_file.h"
+#include "kinema/weights/t5.h"
+#include "kinema/weights/weights.h"
+
+namespace kinema::model_source {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Throws an Error if the folder is not a model's; it says what the folder is, and which command or
+/// key accepts it.
+void check_is_model(const fs::path& folder) {
+  std::error_code ignored;
+  bool has_weights = fs::exists(folder / "config.json", ignored);
+  bool has_clips = false;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    has_weights = has_weights || entry.path().extension() == ".safetensors";
+    has_clips = has_clips || media::is_video_name(entry.path().filename().string());
+  }
+  if (has_weights) {
+    return;
+  }
+  const std::string name = folder.string();
+  check(!fs::exists(folder / "model_index.json", ignored),
+        "[config] {} has no folder of its network, which its model_index.json lists: transformer/, "
+        "or unet/ of Stable Diffusion XL",
+        name);
+  check(!fs::is_directory(folder / "checkpoints", ignored),
+        "[config] {0} is the folder of a training run, not a model\n"
+        "  to sample it: kinema generate {0}/config.yml; to train from its weights: "
+        "wan_transformer_pretrained_model_name_or_path={0}/checkpoints/STEP",
+        name);
+  check(!has_clips,
+        "[config] {0} is a folder of clips, not a model\n  to train on them: "
+        "train_data_dir={0}",
+        name);
+  fail(
+      "[config] {} is not a model: it has no model_index.json, transformer/, config.json or "
+      ".safetensors file",
+      name);
+}
+
+/// Throws an Error if the path has none of `roles`; it says what the path is, and which command or
+/// key accepts it. Corrupt files are reported when they are opened.
+void check_is(const fs::path& path, std::initializer_list<weights::Role> roles,
+              std::string_view key) {
+  std::optional<weights::FoundKind> found;
+  try {
+    found = weights::detect_kind(path);
+  } catch (const Error&) {
+    return;
+  }
+  if (found) {
+    weights::check_role(path, roles, key);
+  }
+}
+
+/// The keys for sampling a checkpoint, which is not a pipeline. Its other models are in its run's
+/// configuration; without one, if it was trained from scratch, they are unknown.
+std::string beside_checkpoint(const fs::path& checkpoint) {
+  std::error_code ignored;
+  fs::path folder = fs::absolute(checkpoint, ignored).lexically_normal();
+  folder = folder.has_filename() ? folder : folder.parent_path();
+  const fs::path run = folder.parent_path().parent_path();
+  if (fs::exists(run / "config.yml", ignored)) {
+    return fmt::format(
+        "kinema generate {} generate_checkpoint_step={} samples it with its run's configuration",
+        (run / "config.yml").string(), folder.filename().string());
+  }
+  return fmt::format(
+      "give the pipeline that its run started from, and "
+      "wan_transformer_pretrained_model_name_or_path={}; for a run from scratch give its values of "
+      "autoencoder, text_encoder and max_sequence_length",
+      checkpoint.string());
+}
+
+}  // namespace
+
+bool is_pipeline_file(const fs::path& path) {
+  if (path.extension() != ".safetensors") {
+    return false;
+  }
+  try {
+    return !weights::parts_in(path).empty();
+  } catch (const Error&) {
+    return false;  // a corrupt file is reported when it is opened
+  }
+}
+
+fs::path pretrained_transformer(const config::Config& config, const std::string& part) {
+  const std::string& own = config.model.wan_transformer_pretrained_model_name_or_path;
+  const fs::path path = own.empty() ? config.model.pretrained_model_name_or_path : own;
+  if (path.empty()) {
+    return {};
+  }
+  std::error_code ignored;
+  const bool is_whole = own.empty() && !fs::is_directory(path, ignored);
+  check_is(path,
+           is_whole ? std::initializer_list<weights::Role>{weights::Role::PIPELINE}
+                    : std::initializer_list<weights::Role>{weights::Role::PIPELINE,
+                                                           weights::Role::NETWORK},
+           own.empty() ? "pretrained_model_name_or_path"
+                       : "wan_transformer_pretrained_model_name_or_path");
+  // A file may contain only the transformer, or also the pipeline's other models.
+  const bool there = own.empty() ? fs::is_directory(path, ignored) || is_pipeline_file(path)
+                                 : fs::exists(path, ignored);
+  if (!there && path.extension() == ".safetensors" && fs::is_regular_file(path, ignored)) {
+    io::SafetensorsFile::open(path);  // throws the Error of a corrupt file
+  }
+  check(there || !own.empty() || !fs::is_regular_file(path, ignored),
+        "[config] pretrained_model_name_or_path is the file {}, which is not a known pipeline\n"
+        "  give a pipeline's folder, or a safetensors file with all its models",
+        path.string());
+  check(
+      there, "[config] the model `{}` is not {} here\n  {}", path.string(),
+      own.empty() ? "a folder" : "a folder or file",
+      own.empty() ? "leave pretrained_model_name_or_path empty to start from scratch"
+      : config.model.lightning_ckpt.empty()
+          ? "wan_transformer_pretrained_model_name_or_path= uses the pipeline's"
+          : "it is set by lightning_repo and lightning_ckpt; without them the pipeline's is used");
+  if (fs::is_directory(path / part, ignored)) {
+    return path / part;
+  }
+  if (part == "transformer" && fs::is_directory(path / "unet", ignored)) {
+    return path / "unet";
+  }
+  const std::string other = part == "transformer" ? "transformer_2" : "transformer";
+  check(!fs::is_directory(path / other, ignored), "[config] {} has a {}/ but no {}/", path.string(),
+        other, part);
+  if (fs::is_directory(path, ignored)) {
+    check_is_model(path);
+  }
+  return path;
+}
+
+fs::path trained_transformer(const config::Config& config) {
+  return pretrained_transformer(config, Expert{.which = config.optimizer.train_expert}.part());
+}
+
+fs::path local_transformer(const config::Config& config) {
+  const config::ModelConfig& m = config.model;
+  const std::string& own = m.wan_transformer_pretrained_model_name_or_path;
+  const std::string& name = own.empty() ? m.pretrained_model_name_or_path : own;
+  std::error_code ignored;
+  return name.empty() || !fs::exists(name, ignored) ? fs::path() : trained_transformer(config);
+}
+
+fs::path vae_folder(const config::Config& config) {
+  const std::string& own = config.model.wan_vae_pretrained_model_name_or_path;
+  const std::string& pipeline = config.model.pretrained_model_name_or_path;
+  const fs::path named(own.empty() ? pipeline : own);
+  check(!named.empty(),
+        "[config] autoencoder=wan needs a VAE: set wan_vae_pretrained_model_name_or_path=FOLDER, "
+        "or autoencoder=space_to_depth");
+  std::error_code ignored;
+  if (fs::is_regular_file(named, ignored)) {
+    check_is(
+        named, {weights::Role::VAE, weights::Role::PIPELINE},
+        own.empty() ? "pretrained_model_name_or_path" : "wan_vae_pretrained_model_name_or_path");
+    return named;
+  }
+  const fs::path inside = named / "vae";
+  const fs::path folder = fs::is_directory(inside, ignored) ? inside : named;
+  check(fs::exists(folder / "config.json", ignored) ||
+            !fs::exists(named / "train_state.json", ignored),
+        "[config] {} is a run's checkpoint, which has a network but no VAE and no text encoders\n"
+        "  {}",
+        named.string(), beside_checkpoint(named));
+  check(fs::exists(folder / "config.json", ignored),
+        "[config] there is no VAE in {}: expected a folder vae/ with config.json and weights\n"
+        "  wan_vae_pretrained_model_name_or_path=FOLDER uses another one, such as the VAE of the "
+        "pipeline that the network was trained from",
+        named.string());
+  return folder;
+}
+
+bool has_both_text_encoders(const fs::path& file) {
+  const std::vector<std::string_view> parts =
+      is_pipeline_file(file) ? weights::parts_in(file) : std::vector<std::string_view>();
+  return std::ranges::count(parts, weights::kTextEncoder) > 0 &&
+         std::ranges::count(parts, weights::kTextEncoder2) > 0 &&
+         !weights::is_t5_encoder(weights::Checkpoint::open(file, weights::kTextEncoder2));
+}
+
+fs::path text_encoder_file(const config::Config& config) {
+  const fs::path own(config.model.wan_text_encoder_pretrained_model_name_or_path);
+  const fs::path pipeline(config.model.pretrained_model_name_or_path);
+  std::error_code ignored;
+  const bool elsewhere = !own.empty() && fs::is_directory(own / "text_encoder", ignored);
+  return !elsewhere && has_both_text_encoders(pipeline) ? pipeline : fs::path();
+}
+
+fs::path text_encoder_folder(const config::Config& config) {
+  const std::string& own = config.model.wan_text_encoder_pretrained_model_name_or_path;
+  const std::string& pipeline = config.model.pretrained_model_name_or_path;
+  const fs::path named(own.empty() ? pipeline : own);
+  check(!named.empty(),
+        "[config] text_encoder=umt5 needs a model: set pretrained_model_name_or_path=FOLDER or "
+        "wan_text_encoder_pretrained_model_name_or_path=FOLDER,\n"
+        "  or text_encoder=hashed if the model was trained with it");
+  std::error_code ignored;
+  if (const fs::path file = text_encoder_file(config); !file.empty()) {
+    const fs::path folder = own.empty() ? file.parent_path() : named;
+    for (const char* part : {"tokenizer", "tokenizer_2"}) {
+      check(fs::is_directory(folder / part, ignored),
+            "[config] {} contains no tokenizers, and there is no {}/ in {}\n"
+            "  set wan_text_encoder_pretrained_model_name_or_path to the folder of a pipeline that "
+            "has tokenizer/ and tokenizer_2/",
+            file.string(), part, folder.empty() ? "its folder" : folder.string());
+    }
+    return folder;
+  }
+  if (fs::is_regular_file(named, ignored)) {
+    check_is(named, {weights::Role::PIPELINE},
+             own.empty() ? "pretrained_model_name_or_path"
+                         : "wan_text_encoder_pretrained_model_name_or_path");
+  }
+  const bool is_file = fs::is_regular_file(named, ignored);
+  for (const char* part : {"text_encoder", "tokenizer"}) {
+    check(!is_file,
+          "[config] {} does not contain all text encoders of its network\n"
+          "  set wan_text_encoder_pretrained_model_name_or_path to a pipeline that has them, with "
+          "their tokenizers",
+          named.string());
+    check(fs::is_directory(named / part, ignored),
+          "[config] there is no {0}/ in {1}: expected the folder of a pipeline", part,
+          named.string());
+  }
+  return named;
+}
+
+}  // namespace kinema::model_source
