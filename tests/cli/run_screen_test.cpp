@@ -60,7 +60,7 @@ TEST_F(RunScreenTest, ShowsNoTimeLeftOfARunThatStopped) {
   EXPECT_THAT(text(screen(20, 50, /*is_running=*/false)),
               AllOf(HasSubstr("stopped after 20 steps of 50"), Not(HasSubstr("left"))));
   EXPECT_TRUE(screen(20, 50, false).json().at("stopped").as_bool());
-  EXPECT_FALSE(screen(50, 50, false).json().at("stopped").as_bool()) << "it is done";
+  EXPECT_FALSE(screen(50, 50, false).json().at("stopped").as_bool()) << "the run is done";
 }
 
 TEST_F(RunScreenTest, SmoothsTheLosses) {

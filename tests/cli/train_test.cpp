@@ -548,7 +548,7 @@ TEST_F(GenerateCommand, SaysWhatIsMissing) {
   run({"generate", "tiny.yml", "image_url=a.png"}).expect_error("cannot read a.png");
   run({"generate", "tiny.yml", "image_url=tiny.yml"}).expect_error("tiny.yml cannot be decoded");
   run({"generate", "tiny.yml", "image_url=http://127.0.0.1:1/a.png?key=secret"})
-      .expect_error("http://127.0.0.1:1/a.png did not come");
+      .expect_error("http://127.0.0.1:1/a.png was not downloaded");
   run({"generate", "tiny.yml", "image_url=https://"}).expect_error("is not a URL");
 }
 

@@ -129,7 +129,7 @@ TEST(InBackground, RunsInTheCallerWhereNoThreadCanBeMade) {
     ran = true;
     return 4;
   });
-  EXPECT_TRUE(ran) << "it is done before it is asked for";
+  EXPECT_TRUE(ran) << "the work is done before its result is requested";
   EXPECT_FALSE(begun) << "the calling thread is not a thread of the work";
   EXPECT_EQ(result.wait_for(std::chrono::seconds(0)), std::future_status::ready);
   EXPECT_EQ(result.get(), 4);

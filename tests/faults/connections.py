@@ -84,7 +84,7 @@ def away(runs):
         for rank, (code, output) in enumerate(ended):
             require((code == 0) == continues, f"process {rank} ended with {code}: {output[-1500:]}")
             if not continues:
-                named = re.findall(rf"kinema: .*process {1 - rank} on \S+ has not been heard of for.*", output)
+                named = re.findall(rf"kinema: .*process {1 - rank} on \S+ has sent no heartbeat for.*", output)
                 require(len(named) == 1, f"process {rank} named {named}: {output[-1500:]}")
         if continues:
             runs.same("alone", name, STEPS)

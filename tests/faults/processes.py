@@ -387,7 +387,7 @@ def address(runs, quick=False):
         took = time.monotonic() - began
         runs.end(processes[victim])
         require(code == 1, f"the other ended with {code}: {output[-1000:]}")
-        said = [line for line in output.splitlines() if re.search(rf"process {victim} on .* not been heard of for", line)]
+        said = [line for line in output.splitlines() if re.search(rf"process {victim} on .* sent no heartbeat for", line)]
         require(len(said) == 1, f"process {victim} was named {len(said)} times: {output[-1000:]}")
         require(took < WORDS["heartbeat_timeout_seconds"] + SLACK, f"the other took {took:.0f} s to end")
         for code, output in map(runs.end, runs.start_by_address("killed", 2, 2, words)):

@@ -116,7 +116,7 @@ TEST(Guard, TwoFlagsAreEnoughSinceTheOthersAreDefaults) {
   EXPECT_THAT(errors(effective), ElementsAre("fused-all-reduce"));
   const Finding& found = finding(effective, "fused-all-reduce");
   EXPECT_THAT(found.remedy,
-              "take --xla_tpu_enable_async_collective_fusion_fuse_all_reduce=true out of "
+              "remove --xla_tpu_enable_async_collective_fusion_fuse_all_reduce=true from "
               "LIBTPU_INIT_ARGS");
   EXPECT_THAT(found.evidence, HasSubstr("429"));
 }
@@ -210,7 +210,7 @@ TEST(Guard, DeterministicOnGpuWantsItsFlags) {
   const Effective asked = resolve(request);
   EXPECT_THAT(ids(asked, Severity::WARNING), ElementsAre("deterministic-triton"));
   EXPECT_EQ(asked.findings.front().remedy,
-            "take --xla_gpu_enable_triton_gemm=true out of XLA_FLAGS");
+            "remove --xla_gpu_enable_triton_gemm=true from XLA_FLAGS");
 }
 
 TEST(Guard, EqualToTheDefaultIsANoteOnly) {

@@ -201,14 +201,14 @@ TEST(RangedTfRecords, SayWhatIsDamaged) {
   std::string other = frames;
   other[19] ^= 1;
   EXPECT_THAT(lengths_of(other),
-              ThrowsMessage<Error>(HasSubstr("the length of record 1 at byte 19 is damaged")));
+              ThrowsMessage<Error>(HasSubstr("the length of record 1 at byte 19 is corrupt")));
   EXPECT_THAT(lengths_of(gzip(frames)), ThrowsMessage<Error>(HasSubstr("is compressed")));
 
   std::string damaged = frames;
   damaged[13] ^= 1;
   const RangedTfRecords ranged(std::make_shared<MemoryFile>(damaged), {3, 4});
   EXPECT_THAT([&] { ranged.at(0); },
-              ThrowsMessage<Error>(HasSubstr("memory.tfrec record 0 at byte 12 is damaged")));
+              ThrowsMessage<Error>(HasSubstr("memory.tfrec record 0 at byte 12 is corrupt")));
   EXPECT_EQ(ranged.at(1).size(), 4U);
   EXPECT_THAT([&] { ranged.at(2); }, ThrowsMessage<Error>(HasSubstr("has 2 records")));
 }

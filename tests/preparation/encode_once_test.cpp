@@ -241,7 +241,7 @@ TEST(EncodedClips, DetectCorruption) {
     }
   }
   EXPECT_THAT([&] { clips.find(0, options().format, false); },
-              ThrowsMessage<Error>(HasSubstr("is damaged")));
+              ThrowsMessage<Error>(HasSubstr("is corrupt")));
 }
 
 /// Truncates every cached file of a kind to `bytes`.
@@ -267,7 +267,7 @@ TEST(EncodedClips, AreEncodedAgainIfTheirFilesAreTruncated) {
     EXPECT_EQ(counting.pixels, 3);
     EXPECT_EQ(counting.captions, 0);
     EXPECT_THAT(said, ::testing::SizeIs(3));
-    EXPECT_THAT(said, ::testing::Each(HasSubstr("safetensors is damaged: ")));
+    EXPECT_THAT(said, ::testing::Each(HasSubstr("safetensors is corrupt: ")));
     EXPECT_EQ(clips.find(0, options().format, false).latents.shape.dims[0], 3);
   }
   cut(folder.kept() / "text", 20);

@@ -205,7 +205,7 @@ TEST_F(HubDataset, GoesOnWhereATransferBroke) {
   EXPECT_THAT(came(), testing::SizeIs(2));
 }
 
-// A commit has no ref that would tell that it is complete.
+// A commit has no ref that would show that it is complete.
 TEST_F(HubDataset, IsIncompleteAfterAnInterruption) {
   for (const std::string& revision : {std::string("main"), kCommit}) {
     SCOPED_TRACE(revision);
@@ -213,7 +213,7 @@ TEST_F(HubDataset, IsIncompleteAfterAnInterruption) {
     id_.revision = revision;
     breaks_ = "train/0001.parquet";
     broken_ = 3;  // more often than the number of tries
-    refuses("did not come");
+    refuses("was not downloaded");
     EXPECT_THAT(came(), UnorderedElementsAre("train/0000.parquet"));
 
     options_.offline = true;
@@ -241,7 +241,7 @@ TEST_F(HubDataset, ListsACommitOfAnotherProgramOnce) {
 
   io::write_file(repo() / "listings" / (kCommit + ".json"), "[\"train/00");
   fetch(below("train/"));
-  EXPECT_EQ(hub_.count("GET", "/api/"), asked + 2) << "a damaged listing is asked for again";
+  EXPECT_EQ(hub_.count("GET", "/api/"), asked + 2) << "a corrupt listing is requested again";
 }
 
 TEST_F(HubDataset, UsesTheCacheIfTheHubDoesNotAnswer) {

@@ -260,7 +260,7 @@ TEST_F(HubTest, RestartsWithoutRangeSupport) {
 TEST_F(HubTest, KeepsHalfAFileForTheNextRun) {
   broken_ = 3;  // more often than the number of tries
   options_.connections = 1;
-  refuses("did not come after 300000 of 300003 bytes: ");
+  refuses("was not downloaded completely (300000 of 300003 bytes): ");
   EXPECT_EQ(fs::file_size(incomplete()), 300'000U);
 
   const fs::path folder = fetch();
@@ -280,7 +280,7 @@ TEST_F(HubTest, CancelsAStalledTransfer) {
 
 TEST_F(HubTest, RemovesAFileWithAnotherDigest) {
   damaged_ = true;
-  refuses("it was damaged on the way, and is removed");
+  refuses("it was corrupted in transit, and is removed");
   EXPECT_FALSE(fs::exists(incomplete()));
   EXPECT_FALSE(fs::exists(scratch_ / "cache/models--org--name/refs/main"));
 }

@@ -107,7 +107,7 @@ TEST(StoreChecksum, ShowsWhatWasDamagedOnTheWay) {
   servers()->spoil("gs", 1, "flip");
 
   EXPECT_THAT([&] { store.download(*store.find("a"), scratch / "to"); },
-              ThrowsMessage<Error>(HasSubstr("damaged/a came with CRC-32C")));
+              ThrowsMessage<Error>(HasSubstr("damaged/a has CRC-32C")));
   servers()->spoil("gs", 0);
   EXPECT_TRUE(fs::is_empty(scratch.path()));
   store.download(*store.find("a"), scratch / "to");

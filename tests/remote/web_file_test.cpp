@@ -83,7 +83,7 @@ TEST_F(WebFileTest, SaysWhatARefusalMeansAndKeepsTheQueryToItself) {
 
 TEST_F(WebFileTest, TriesHalfAFileAgainAndThenGivesUp) {
   reply_.cut_after = 5;
-  EXPECT_THAT(refusal(), HasSubstr("did not come"));
+  EXPECT_THAT(refusal(), HasSubstr("was not downloaded"));
   EXPECT_EQ(server_.count("GET", "/image.png"), 2);
 }
 
@@ -102,7 +102,7 @@ TEST_F(WebFileTest, RefusesWhatIsTooLargeOrTooSlow) {
   EXPECT_THAT(refusal(), HasSubstr("larger than 1000 bytes"));
   reply_ = {.body = "x"};
   limits_.seconds = 0;
-  EXPECT_THAT(refusal(), HasSubstr("did not come within 0 s"));
+  EXPECT_THAT(refusal(), HasSubstr("was not downloaded within 0 s"));
 }
 
 TEST(WebUrl, IsHttpOrHttps) {

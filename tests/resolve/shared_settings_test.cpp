@@ -186,7 +186,7 @@ TEST_F(VideoSettings, OfAPictureAreRefusedWhereThereAreNone) {
   std::string changed = bytes;
   changed[changed.find("\"seed\": 7") + 8] = '8';
   io::write_file(scratch_ / "changed.png", changed);
-  refuses(scratch_ / "changed.png", "is damaged");
+  refuses(scratch_ / "changed.png", "is corrupt");
 }
 
 // Free text may be a path unless a model reads it. The exceptions here are checked where they are

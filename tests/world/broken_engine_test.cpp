@@ -106,7 +106,7 @@ TEST(BrokenEngine, AnErrorOfACallbackIsTheFailureToo) {
       throw std::runtime_error("the console is gone");
     });
     EXPECT_TRUE(soon([&] { return ended.load(); }));
-    EXPECT_THAT(heartbeat.failure(), HasSubstr("process 1 on b has not been heard of"));
+    EXPECT_THAT(heartbeat.failure(), HasSubstr("process 1 on b has sent no heartbeat"));
   }
 }
 

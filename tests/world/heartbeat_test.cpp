@@ -89,8 +89,8 @@ TEST(Heartbeat, NamesALostProcess) {
     } else {
       EXPECT_TRUE(soon([&] { return !heartbeat->failure().empty(); }));
       EXPECT_THAT(heartbeat->failure(),
-                  AllOf(HasSubstr("process 2 on c has not been heard of"),
-                        HasSubstr("its last word was of step 7, in the step")));
+                  AllOf(HasSubstr("process 2 on c has sent no heartbeat"),
+                        HasSubstr("its last report was of step 7, in the step")));
     }
     world.communicator().barrier({.what = "the end of the test"});
   }
@@ -115,7 +115,7 @@ TEST(Heartbeat, NamesAHangingProcess) {
     heartbeat.begin(4, i == 3 ? "waiting for data" : "in the step", false);
   }
   EXPECT_TRUE(soon([&] { return !heartbeat.failure().empty(); }));
-  EXPECT_THAT(heartbeat.failure(), AllOf(HasSubstr("process 1 on b lives, but has stood still"),
+  EXPECT_THAT(heartbeat.failure(), AllOf(HasSubstr("process 1 on b hangs, without progress"),
                                          HasSubstr("step 4, waiting for data")));
   world.communicator().barrier({.what = "the end of the test"});
 }
@@ -144,7 +144,7 @@ TEST(Heartbeat, DoesNotWaitForALostProcess0) {
     heartbeat.reset();
   } else {
     EXPECT_TRUE(soon([&] { return !heartbeat->failure().empty(); }));
-    EXPECT_THAT(heartbeat->failure(), HasSubstr("process 0 on a has not been heard of"));
+    EXPECT_THAT(heartbeat->failure(), HasSubstr("process 0 on a has sent no heartbeat"));
     const Stopwatch watch;
     EXPECT_FALSE(heartbeat->fail("[x] y", 60));
     EXPECT_LT(watch.seconds(), 20);
@@ -170,7 +170,7 @@ TEST(Heartbeat, ExcludesCompilationFromTheTimeout) {
     heartbeat.begin(3, "writing a checkpoint", true);
   }
   EXPECT_TRUE(soon([&] { return !heartbeat.failure().empty(); }));  // now it is stuck
-  EXPECT_THAT(heartbeat.failure(), HasSubstr("process 1 on b lives, but has stood still"));
+  EXPECT_THAT(heartbeat.failure(), HasSubstr("process 1 on b hangs, without progress"));
   world.communicator().barrier({.what = "the end of the test"});
 }
 

@@ -120,8 +120,8 @@ TEST(TcpEngine, NamesMissingProcesses) {
   auto all = start(free_address(), {{0, 4}, {2, 4}}, /*seconds=*/1);
   for (auto& each : all) {
     EXPECT_THAT([&] { each.get(); },
-                ThrowsMessage<Error>(
-                    AllOf(HasSubstr("processes 1 and 3 did not come"), HasSubstr("127.0.0.1:"))));
+                ThrowsMessage<Error>(AllOf(HasSubstr("processes 1 and 3 did not connect"),
+                                           HasSubstr("127.0.0.1:"))));
   }
 }
 

@@ -72,7 +72,7 @@ std::vector<std::string> effect_lines(const config::KeyValue& key) {
     out.push_back("ignored with pretrained weights, which have their own");
   }
   if (!key.field.later.empty()) {
-    out.push_back(fmt::format("not yet: {} is not built", key.field.later));
+    out.push_back(fmt::format("not implemented yet: {}", key.field.later));
   }
   switch (key.on_resume) {
     case config::MUST_MATCH:

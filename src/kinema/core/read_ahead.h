@@ -109,7 +109,7 @@ class ReadAhead {
     }
   }
 
-  /// Makes the next item that nobody has begun; unlocks `lock` while it works.
+  /// Makes the next item that no thread has started; unlocks `lock` while it works.
   void make_next(std::unique_lock<std::mutex>& lock) {
     const int64_t number = begun_++;
     lock.unlock();

@@ -87,7 +87,7 @@ struct HfTable::State {
     }
     const std::string place = fmt::format("{} row group {}", path.string(), group);
     const auto batch = groups->read(group, media ? media_column : caption_column);
-    check(batch->num_columns() == 1, "[hf] {}: {} columns where one was asked for", place,
+    check(batch->num_columns() == 1, "[hf] {}: {} columns instead of one", place,
           batch->num_columns());
     Kept made{group, media, batch->column(0), 0};
     check_arrow(made.column->ValidateFull(), place);

@@ -167,7 +167,7 @@ class ArrowGroups : public RowGroups {
 
 void check_arrow(const arrow::Status& status, const std::string& where) {
   check(!status.IsOutOfMemory(),
-        "[hf] {}: reading it takes far more memory than the file has bytes: it is damaged, or "
+        "[hf] {}: reading it takes far more memory than the file has bytes: it is corrupt, or "
         "should have smaller row groups",
         where);
   check(status.ok(), "[hf] {}: {}", where,

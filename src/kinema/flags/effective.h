@@ -25,9 +25,9 @@ struct Request {
   Platform platform;
   std::string libtpu_init_args;  ///< the variables' texts as the user set them
   std::string xla_flags;
-  std::vector<GivenFlag> own;      ///< what our kernels set unless somebody has set another value
-  std::vector<GivenFlag> given;    ///< later ones win
-  bool deterministic = false;      ///< results must not depend on the run or the devices
+  std::vector<GivenFlag> own;    ///< set by kinema's kernels unless the user has set another value
+  std::vector<GivenFlag> given;  ///< later ones win
+  bool deterministic = false;    ///< results must not depend on the run or the devices
   std::vector<std::string> allow;  ///< ids of rules whose errors the user lets pass
   Probe probe;  ///< asked about names and versions that are not in the table; may be empty
 };

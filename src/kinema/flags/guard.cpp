@@ -51,10 +51,10 @@ bool applies(const Rule& rule, const Effective& effective) {
   return true;
 }
 
-/// Text that tells how to remove a layer.
+/// How to remove a layer, as text.
 std::string removal(const std::string& name, const Layer& layer) {
-  return layer.word.empty() ? fmt::format("take {} out of {}", name, layer.origin)
-                            : fmt::format("take {} out of {}", layer.word, layer.origin);
+  return layer.word.empty() ? fmt::format("remove {} from {}", name, layer.origin)
+                            : fmt::format("remove {} from {}", layer.word, layer.origin);
 }
 
 /// Proposes the change of one flag that stops the rule: removing what was given, if that is enough.

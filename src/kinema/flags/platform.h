@@ -29,7 +29,7 @@ struct Platform {
 std::string chip_of_accelerator(std::string_view type);
 
 /// The plugin's version from the folders of its unpacked package (`libtpu-0.0.51/...` or a sibling
-/// `libtpu-0.0.51.dist-info`); empty when they do not tell.
+/// `libtpu-0.0.51.dist-info`); empty if they do not contain it.
 std::string plugin_version(const std::string& path);
 
 /// Negative, zero or positive as `a` is older than, equal to or newer than `b` (`0.0.42.1`).

@@ -17,7 +17,7 @@ struct ProfileFlag {
   std::string_view why = "";
 };
 
-/// A flag of the profile's source list, and why it is left out.
+/// A flag of the profile's source list, and why the profile omits it.
 struct DroppedFlag {
   std::string_view name;  ///< with the value from that list, `xla_gpu_graph_level=0`
   std::string_view why;

@@ -50,7 +50,8 @@ constexpr auto kFlags = std::to_array<Flag>({
      "DreamerV3 (xladump)"},
     // Of the CPU compiler.
     {"xla_cpu_max_isa", Backend::CPU, kXla, TEXT, kEmpty,
-     "most instructions that programs use: SSE4_2, AVX2, AVX512, AVX512_BF16, AMX ...; empty: the "
+     "the largest instruction set that programs use: SSE4_2, AVX2, AVX512, AVX512_BF16, AMX ...; "
+     "empty: the "
      "processor's",
      "kernels keep theirs: cpu_isa limits both", kList},
     {"xla_cpu_use_fusion_emitters", Backend::CPU, kXla, BOOL,

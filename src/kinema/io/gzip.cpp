@@ -57,7 +57,7 @@ std::vector<std::byte> gunzip(std::span<const std::byte> bytes, const std::strin
       check(inflateReset(&z) == Z_OK, "[gzip] {} cannot be decompressed", source);
       continue;
     }
-    check(result == Z_OK, "[gzip] {} is damaged or truncated: {}", source,
+    check(result == Z_OK, "[gzip] {} is corrupt or truncated: {}", source,
           z.msg != nullptr ? z.msg : "it ends too early");
     check(made > 0 || z.avail_in > 0 || taken < bytes.size(), "[gzip] {} is truncated", source);
   }

@@ -53,7 +53,7 @@ std::vector<TarMember> list_tar(std::span<const std::byte> bytes, const std::str
   check(a != nullptr && archive_read_support_format_tar(a.get()) == ARCHIVE_OK,
         "[tar] out of memory");
   check(archive_read_open_memory(a.get(), bytes.data(), bytes.size()) == ARCHIVE_OK,
-        "[tar] {} is damaged, compressed or no tar: {}", name, reason(a.get()));
+        "[tar] {} is corrupt, compressed or no tar: {}", name, reason(a.get()));
   std::vector<TarMember> out;
   for (;;) {
     archive_entry* entry = nullptr;
@@ -63,7 +63,7 @@ std::vector<TarMember> list_tar(std::span<const std::byte> bytes, const std::str
     }
     // Warnings are about times, owners or the locale, which are not used.
     check(result == ARCHIVE_OK || result == ARCHIVE_WARN,
-          "[tar] {} is damaged, compressed or no tar, after {} files: {}", name, out.size(),
+          "[tar] {} is corrupt, compressed or no tar, after {} files: {}", name, out.size(),
           reason(a.get()));
     if (archive_entry_filetype(entry) != AE_IFREG || archive_entry_hardlink(entry) != nullptr) {
       continue;

@@ -35,7 +35,7 @@ uint64_t payload_length(std::span<const std::byte> header, uint64_t left, uint64
         record, at);
   const auto length_bytes = header.first(8);
   check(masked_crc32c(length_bytes) == little_endian(header.subspan(8, 4)),
-        "[tfrecord] {}: the length of record {} at byte {} is damaged (its CRC does not match)",
+        "[tfrecord] {}: the length of record {} at byte {} is corrupt (its CRC does not match)",
         source, record, at);
   const uint64_t length = little_endian(length_bytes);
   check(length <= left - kBeforePayload - kAfterPayload,
@@ -47,7 +47,7 @@ uint64_t payload_length(std::span<const std::byte> header, uint64_t left, uint64
 void check_payload(std::span<const std::byte> payload, std::span<const std::byte> crc,
                    uint64_t offset, const std::string& where) {
   check(masked_crc32c(payload) == little_endian(crc),
-        "[tfrecord] {} at byte {} is damaged (its CRC does not match)", where, offset);
+        "[tfrecord] {} at byte {} is corrupt (its CRC does not match)", where, offset);
 }
 
 TfRecordFile TfRecordFile::open(const std::filesystem::path& path) {
@@ -80,7 +80,7 @@ TfRecordFile TfRecordFile::parse(std::span<const std::byte> bytes, const std::st
 }
 
 std::span<const std::byte> TfRecordFile::unchecked(int64_t i) const {
-  check(i >= 0 && i < size(), "[tfrecord] {} has {} records, record {} was asked for", path_,
+  check(i >= 0 && i < size(), "[tfrecord] {} has {} records, record {} was requested", path_,
         size(), i);
   const Extent& extent = records_[static_cast<size_t>(i)];
   return bytes_.subspan(extent.offset, extent.length);

@@ -71,7 +71,7 @@ std::string RangedTfRecords::where(int64_t i) const {
 }
 
 std::vector<std::byte> RangedTfRecords::at(int64_t i) const {
-  check(i >= 0 && i < size(), "[tfrecord] {} has {} records, record {} was asked for", path(),
+  check(i >= 0 && i < size(), "[tfrecord] {} has {} records, record {} was requested", path(),
         size(), i);
   const uint64_t begin = offsets_[static_cast<size_t>(i)] + kBeforePayload;
   const uint64_t end = offsets_[static_cast<size_t>(i) + 1];

@@ -34,7 +34,7 @@ WatchedVideos::WatchedVideos(const resolve::Settings& loaded, const Training& tr
     }
     has_baseline_ =
         world.communicator().broadcast(has_baseline_ ? "known" : "",
-                                       {.what = "what was made before the training"}) == "known";
+                                       {.what = "the videos from before training"}) == "known";
   }
 }
 
@@ -44,7 +44,7 @@ void WatchedVideos::before_training() {
   }
   if (training_.first_step > 0) {
     listeners_.job.notice(fmt::format(
-        "no {0} from before the training exists: enable_ssim compares with one after {1} steps",
+        "there is no {0} from before training: enable_ssim compares with the one after {1} steps",
         noun(), training_.first_step));
   }
   if (const auto made = make(training_.first_step)) {

@@ -250,7 +250,7 @@ class Decoder {
             av::reason(result));
       if (packet->stream_index == stream_->index) {
         check((packet->flags & AV_PKT_FLAG_CORRUPT) == 0,
-              "[video] {} is damaged or truncated after {} frames", path_, seen_);
+              "[video] {} is corrupt or truncated after {} frames", path_, seen_);
         skipped_ += (packet->flags & AV_PKT_FLAG_DISCARD) != 0 ? 1 : 0;
         send(packet.get());
       }
@@ -462,7 +462,7 @@ class Decoder {
       check(result >= 0, "[video] cannot decode {} after {} frames: {}", path_, seen_,
             av::reason(result));
       check(frame->decode_error_flags == 0 && (frame->flags & AV_FRAME_FLAG_CORRUPT) == 0,
-            "[video] frame {} of {} is damaged", seen_, path_);
+            "[video] frame {} of {} is corrupt", seen_, path_);
       const int64_t index = seen_++;
       if (index == 0) {
         choose_tone_map(*frame);

@@ -33,7 +33,7 @@ bool is_animation(std::span<const std::byte> bytes) {
 /// The header of a PNG (ISO/IEC 15948, 11.2.2): width, height, bit depth and colour type.
 ImageSize png_size(std::span<const std::byte> bytes) {
   const std::span<const std::byte> header = png_chunk(bytes, "IHDR");
-  check(header.size() >= 13, "it is damaged");
+  check(header.size() >= 13, "it is corrupt");
   const auto number = [&](size_t at) {
     int64_t out = 0;
     for (size_t i = 0; i < 4; ++i) {
@@ -47,7 +47,7 @@ ImageSize png_size(std::span<const std::byte> bytes) {
                 .width = number(0),
                 .has_alpha = (colour_type & kAlpha) != 0 || !png_chunk(bytes, "tRNS").empty(),
                 .is_hdr = transfer_of(png_cicp(bytes).transfer) != Transfer::Standard};
-  check(out.height > 0 && out.width > 0, "it is damaged");
+  check(out.height > 0 && out.width > 0, "it is corrupt");
   if (lies_on_its_side(png_orientation(bytes))) {
     std::swap(out.height, out.width);
   }

@@ -121,7 +121,7 @@ std::vector<PngText> read_png_texts(std::span<const std::byte> bytes, const std:
       const uint32_t sum = static_cast<uint32_t>(
           crc32(0, reinterpret_cast<const Bytef*>(chunk.data()), static_cast<uInt>(chunk.size())));
       check(sum == u32_at(bytes, at + 2 * kWord + length),
-            "[image] {} is damaged: the text at byte {} has another checksum", name, at);
+            "[image] {} is corrupt: the text at byte {} has another checksum", name, at);
       if (auto found = text_of(type, text.substr(kWord))) {
         out.push_back(std::move(*found));
       }

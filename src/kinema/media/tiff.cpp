@@ -104,7 +104,7 @@ class File {
     TIFFGetFieldDefaulted(get(), tag, &out);
     return out;
   }
-  std::string reason() const { return reason_.empty() ? "it is damaged or cut short" : reason_; }
+  std::string reason() const { return reason_.empty() ? "it is corrupt or truncated" : reason_; }
 
   static File& self(thandle_t handle) { return *static_cast<File*>(handle); }
   static tmsize_t read(thandle_t handle, void* out, tmsize_t bytes) {

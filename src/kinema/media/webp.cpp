@@ -30,7 +30,7 @@ std::string_view reason(VP8StatusCode status) {
     case VP8_STATUS_NOT_ENOUGH_DATA:
       return "it is cut short";
     default:
-      return "it is damaged";
+      return "it is corrupt";
   }
 }
 

@@ -63,7 +63,7 @@ Binder Bound::turn(const Stack& stack, std::span<const Tensor> slices,
 std::vector<Tensor> Bound::run(const Layers& layers, std::vector<Tensor> carry,
                                std::span<const Tensor> given, const Options& options,
                                const Step& step) {
-  check(!carry.empty(), "[layers] {} are given nothing to carry", layers.path);
+  check(!carry.empty(), "[layers] {} have an empty carry", layers.path);
   Graph& graph = carry[0].graph();
   const Stack weights = stack(layers);
   if (!weights.keys.empty()) {

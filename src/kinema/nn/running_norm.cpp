@@ -68,7 +68,7 @@ std::vector<Tensor> RunningNorm::updated(std::span<const Tensor> state, Tensor x
 
 Tensor percentile(Tensor sorted, double percent) {
   check(sorted.rank() == 1 && percent >= 0.0 && percent <= 100.0,
-        "[percentile] {} of {} is none: one axis and a number from 0 to 100 are needed", percent,
+        "[percentile] {} of {}: expected one axis and a number from 0 to 100", percent,
         to_string(sorted.shape()));
   const auto last = static_cast<double>(sorted.dim(0) - 1);
   const double position = percent / 100.0 * last;

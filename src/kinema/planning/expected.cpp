@@ -181,7 +181,7 @@ class Clock {
     return hbm_bytes(program_, at) / (chip_.memory_bandwidth * kMemoryShare);
   }
 
-  /// In addition to the work: a kernel starts when the previous one has ended completely.
+  /// Adds the time to start a kernel: it starts only after the previous one has ended.
   void start(const Place& at) {
     if (chip_.kernel_start == 0 || !is_launched(at)) {
       return;
@@ -209,7 +209,7 @@ class Clock {
     }
   }
 
-  /// Waits for the rest.
+  /// Adds the wait for the part of a copy that is not done yet.
   void finish(const HloInstruction* start) {
     const auto found = started_.find(start);
     if (found != started_.end()) {

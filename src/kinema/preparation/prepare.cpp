@@ -29,7 +29,7 @@ constexpr int64_t kShardBytes = 128'000'000;
 
 void check_timesteps(const Options& options, int64_t clips) {
   check(options.max_records < 0 || options.max_records <= clips,
-        "[prepare] {} records are asked for, but {} has {} clips", options.max_records,
+        "[prepare] {} records are requested, but {} has {} clips", options.max_records,
         options.name, clips);
   if (!options.timesteps.empty()) {
     const auto count = static_cast<int64_t>(options.timesteps.size());
@@ -252,7 +252,7 @@ class Run {
     check(out_.records > 0, "[prepare] none of the {} clips of {} can be used; the first: {}",
           out_.clips, options_.name, out_.skipped.empty() ? "" : out_.skipped.front().reason);
     check(options_.timesteps.empty() || out_.records == options_.max_records,
-          "[prepare] {} evaluation records are asked for, but only {} clips of {} can be used",
+          "[prepare] {} evaluation records are requested, but only {} clips of {} can be used",
           options_.max_records, out_.records, options_.name);
   }
 

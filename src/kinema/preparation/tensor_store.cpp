@@ -47,7 +47,7 @@ io::SafetensorsFile open(const fs::path& path, const Settings& settings) {
   } catch (const Error& error) {
     damage = error.what();
   }
-  fail("[prepare] {} is damaged: {}\n  {}", path.string(), damage.substr(0, damage.find('\n')),
+  fail("[prepare] {} is corrupt: {}\n  {}", path.string(), damage.substr(0, damage.find('\n')),
        kRemedy);
 }
 
@@ -94,7 +94,7 @@ Tensors TensorStore::read(const Settings& settings) const {
   if (member(opened, "xxh3") != sum.hex()) {
     std::error_code ignored;
     fs::remove(path, ignored);
-    fail("[prepare] {} is damaged: its checksum is another one; it is removed\n  {}", path.string(),
+    fail("[prepare] {} is corrupt: its checksum does not match; it is removed\n  {}", path.string(),
          kRemedy);
   }
   return out;

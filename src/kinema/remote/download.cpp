@@ -48,7 +48,7 @@ std::string fetch_rest(const RemoteFile& file, PartialFile& partial, const Timeo
   }
   if (response.status == 416) {
     partial.restart();
-    return "[remote] the server would not go on from where the transfer stopped";
+    return "[remote] the server did not resume the transfer";
   }
   if (is_transient(response.status)) {
     return fmt::format("[remote] {} answers {}", origin_of(file.url), response.status);
@@ -96,12 +96,12 @@ void download(const RemoteFile& file, const fs::path& to, const fs::path& lock,
     if (attempt > timeouts.retries) {
       const bool some = partial.size() > 0;
       const std::string part =
-          some ? fmt::format(" after {} of {} bytes", partial.size(),
+          some ? fmt::format(" completely ({} of {} bytes)", partial.size(),
                              file.expected.size >= 0 ? fmt::format("{}", file.expected.size) : "?")
                : "";
-      fail("[remote] {} did not come{}: {}\n  {}", file.expected.what, part,
+      fail("[remote] {} was not downloaded{}: {}\n  {}", file.expected.what, part,
            without_module(problem),
-           some ? "what came is kept: run again to go on from there"
+           some ? "the received part is kept: run again to continue"
                 : "check the network, then run again");
     }
     back_off(timeouts, attempt);

@@ -65,7 +65,8 @@ void PartialFile::remove() {
 
 void PartialFile::append(std::span<const std::byte> bytes) {
   check(expected_.size < 0 || size_ + static_cast<int64_t>(bytes.size()) <= expected_.size,
-        "[remote] {} should have {} bytes but more came", expected_.what, expected_.size);
+        "[remote] {} should have {} bytes, but the server sent more", expected_.what,
+        expected_.size);
   take(bytes);
   const int error = io::write_all(file_, bytes);
   check(error == 0, "[remote] cannot write {}: {}", path_.string(), std::strerror(error));
@@ -76,7 +77,7 @@ void PartialFile::verify() {
   if (expected_.crc32c && *expected_.crc32c != crc_) {
     remove();
     fail(
-        "[remote] {} came with CRC-32C {:08x}, expected {:08x}: it was damaged on the way, and is "
+        "[remote] {} has CRC-32C {:08x}, expected {:08x}: it was corrupted in transit, and is "
         "removed",
         expected_.what, crc_, *expected_.crc32c);
   }
@@ -87,7 +88,7 @@ void PartialFile::verify() {
   const std::string actual = digest_->hex();
   if (actual != expected) {
     remove();
-    fail("[remote] {} came with {} {}, expected {}: it was damaged on the way, and is removed",
+    fail("[remote] {} has {} {}, expected {}: it was corrupted in transit, and is removed",
          expected_.what, expected_.sha256.empty() ? "git id" : "sha256", actual, expected);
   }
 }

@@ -90,7 +90,7 @@ StoredObject::StoredObject(std::shared_ptr<const Store::Connection> connection,
 
 void StoredObject::read(int64_t begin, std::span<std::byte> to) const {
   const auto size = static_cast<int64_t>(to.size());
-  check(begin >= 0 && size <= size_ - begin, "[remote] {} has {} bytes, {} from {} were asked for",
+  check(begin >= 0 && size <= size_ - begin, "[remote] {} has {} bytes, {} from {} were requested",
         path_, size_, size, begin);
   handle_->connection->attempt(handle_->path, "read", [&]() -> Status {
     ARROW_ASSIGN_OR_RAISE(const int64_t got, handle_->file->ReadAt(begin, size, to.data()));

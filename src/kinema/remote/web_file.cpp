@@ -59,7 +59,7 @@ std::string fetch(const std::string& url, const std::string& name, const WebLimi
   request.sink = [&](std::span<const std::byte> bytes) {
     check_size(static_cast<int64_t>(out.size() + bytes.size()));
     check(Clock::now() - start < std::chrono::seconds(limits.seconds),
-          "[remote] {} did not come within {} s\n  fetch it first, and give its path", name,
+          "[remote] {} was not downloaded within {} s\n  fetch it first, and give its path", name,
           limits.seconds);
     out.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   };
@@ -69,7 +69,8 @@ std::string fetch(const std::string& url, const std::string& name, const WebLimi
       refuse(response, name);
     }
   } catch (const NetworkError& error) {
-    fail("[remote] {} did not come: {}\n  check the network, then run again", name, error.reason());
+    fail("[remote] {} was not downloaded: {}\n  check the network, then run again", name,
+         error.reason());
   }
   return out;
 }

@@ -57,7 +57,7 @@ Replay::Replay(const ReplayOptions& options, std::unique_ptr<Selector> selector)
 
 Chunk& Replay::begin_chunk() {
   const uint64_t number = next_chunk_++;
-  uses_[number] = 1;  // somebody writes it
+  uses_[number] = 1;  // by its writer
   return chunks_.emplace(number, Chunk(number, options_.chunk_size)).first->second;
 }
 

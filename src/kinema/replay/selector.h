@@ -52,7 +52,7 @@ struct PriorityOptions {
   double exponent = 0.8;
   /// A window's priority is this part of its steps' largest, and the mean for the rest.
   double maxfrac = 0.5;
-  /// Of steps that nobody gave one.
+  /// Of steps without a given one.
   double initial = std::numeric_limits<double>::infinity();
   /// Steps of a window that is sampled get the priority 0.
   bool zero_on_sample = true;

@@ -36,7 +36,7 @@ size_t SumTree::find(double part) const {
   size_t node = 1;
   while (node < leaves_) {
     const double left = nodes_[2 * node];
-    // Rounding may leave a part beyond the last number: never go where there is none.
+    // Rounding may leave a part beyond the last number: never select an empty leaf.
     const bool goes_left = part < left || nodes_[2 * node + 1] == 0.0;
     part -= goes_left ? 0.0 : left;
     node = 2 * node + (goes_left ? 0 : 1);

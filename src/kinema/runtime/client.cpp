@@ -104,7 +104,7 @@ class Overdue {
   std::jthread thread_;
 };
 
-/// The keys and values with which the plugins of a world find each other.
+/// The keys and values with which the plugins of all processes connect.
 pjrt::KeyValues key_values(const std::shared_ptr<world::World>& world) {
   // Plugins keep these as long as the client exists, so they refer to the engine, not to the world.
   const auto keys = std::make_shared<world::Keys>(world->engine(), [held = std::weak_ptr(world)] {

@@ -57,7 +57,7 @@ void add_images(const data::Sample& sample, const networks::Sizes& model, int64_
   }
 }
 
-/// What a model is told of the prompt as one vector, and of the picture's sizes.
+/// The pooled text and the picture's sizes, for models with these inputs.
 void add_vectors(const data::Sample& sample, const networks::Sizes& model, int64_t batch,
                  BatchShapes& out) {
   const auto add = [&](const HostArray& array, int64_t wanted, std::string_view what,

@@ -85,7 +85,7 @@ class Communicator::Deadline {
             missing.push_back(from[i]);
           }
         }
-        fail("[world] {} did not come to {} within {:g} s", ranks_text(missing), wait_.what,
+        fail("[world] {} did not arrive at {} within {:g} s", ranks_text(missing), wait_.what,
              wait_.seconds);
       }
       std::this_thread::sleep_for(pause);

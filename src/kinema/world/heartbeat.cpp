@@ -357,12 +357,12 @@ void Heartbeat::check_timeouts() {
   }
   const auto where = [](const Progress& at) {
     return at.doing.empty() ? std::string("it had just started")
-                            : fmt::format("its last word was of step {}, {}", at.step, at.doing);
+                            : fmt::format("its last report was of step {}, {}", at.step, at.doing);
   };
   for (const Peer& peer : peers_) {
     if (peer.rank != engine_->rank() && peer.last_received.seconds() > options_.timeout) {
       lost_process_0_ = peer.rank == 0;
-      set_failure(fmt::format("{} has not been heard of for {:g} s ({})",
+      set_failure(fmt::format("{} has sent no heartbeat for {:g} s ({})",
                               names_[static_cast<size_t>(peer.rank)], options_.timeout,
                               where(peer.progress)));
       return;
@@ -384,9 +384,9 @@ void Heartbeat::check_timeouts() {
   const Progress& at = slowest->progress;
   if (at.count < fastest->progress.count && at.count > 0 && !at.is_long &&
       slowest->last_advanced.seconds() > options_.hang_timeout) {
-    set_failure(
-        fmt::format("{} lives, but has stood still for {:g} s ({}) while others wait for it",
-                    names_[static_cast<size_t>(slowest->rank)], options_.hang_timeout, where(at)));
+    set_failure(fmt::format("{} hangs, without progress for {:g} s ({}) while others wait for it",
+                            names_[static_cast<size_t>(slowest->rank)], options_.hang_timeout,
+                            where(at)));
   }
 }
 

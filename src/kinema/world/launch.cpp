@@ -254,7 +254,7 @@ Launch with_tcp_coordinator(Launch launch, const Environment& environment) {
   const std::optional<int64_t> job = number(environment, "SLURM_JOB_ID", 0);
   check(hosts && job,
         "[world] srun started {} processes without PMIx, and SLURM_STEP_NODELIST or SLURM_JOB_ID "
-        "is not set, so they cannot find each other\n"
+        "is not set, so they cannot connect\n"
         "  srun --mpi=pmix ... starts them with it (srun --mpi=list names what this Slurm has)",
         launch.size);
   constexpr int64_t kPorts = 4096;  // the upper ones, which the system does not assign
@@ -365,7 +365,7 @@ Launch with_coordinator(Launch found, const std::string& coordinator) {
     found.coordinator = coordinator;
   }
   check(found.launcher != Launcher::TCP || !found.coordinator.empty(),
-        "[coordinator_address] {} started {} processes, but does not say where they can meet\n"
+        "[coordinator_address] {} started {} processes, but does not say where they connect\n"
         "  coordinator_address=HOST:PORT on the command line, of process 0's host and a free port; "
         "Open MPI's mpirun needs none",
         found.how, found.size);
@@ -386,10 +386,11 @@ Launch configured_launch(Launch found, int64_t rank, std::optional<int64_t> give
         "[num_processes] process_id={} is given, but num_processes is 1, the default\n"
         "  num_processes=N for each of N processes",
         rank);
-  check(size > 1 || given_size || coordinator.empty() || !found.is_size_known,
-        "[num_processes] coordinator_address={} is given, but not how many processes meet there\n"
-        "  num_processes=N process_id=I for each of N processes; num_processes=1 for one alone",
-        coordinator);
+  check(
+      size > 1 || given_size || coordinator.empty() || !found.is_size_known,
+      "[num_processes] coordinator_address={} is given, but not how many processes connect there\n"
+      "  num_processes=N process_id=I for each of N processes; num_processes=1 for one alone",
+      coordinator);
   if (size == 1) {
     return found;
   }

@@ -399,7 +399,7 @@ std::shared_ptr<Engine> join_over_tcp(const TcpOptions& options) {
   try {
     return std::make_shared<TcpEngine>(options);
   } catch (const zmq::error_t& error) {  // too few sockets or memory
-    fail("[world] the processes cannot meet at {}: {}", options.coordinator, error.what());
+    fail("[world] the processes cannot connect at {}: {}", options.coordinator, error.what());
   }
 }
 

@@ -40,7 +40,7 @@ class Waiting {
     constexpr double kLong = 5;
     if (!reported_ && options_.on_wait && watch_.seconds() > kLong) {
       reported_ = true;
-      options_.on_wait(fmt::format("waiting for {} processes to meet at {}: {}", options_.size,
+      options_.on_wait(fmt::format("waiting for {} processes to connect at {}: {}", options_.size,
                                    options_.coordinator,
                                    options_.rank == 0 && !is_own_address(options_.coordinator)
                                        ? "that is no address of this host, which has process 0"
@@ -201,7 +201,7 @@ HandshakeResult Coordinator::gather(const std::string& own) {
     }
     if (waiting.seconds() > options_.seconds) {
       refuse(
-          fmt::format("[world] {} did not come to {} within {:g} s\n  each is started with its "
+          fmt::format("[world] {} did not connect to {} within {:g} s\n  each is started with its "
                       "own process_id; its host must reach that port",
                       ranks_text(missing), options_.coordinator, options_.seconds));
     }

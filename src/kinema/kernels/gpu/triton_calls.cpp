@@ -85,7 +85,7 @@ std::string triton_refusal(const Shape& q, const Shape& k, DType result, double 
     return fmt::format("q of {} was given, expected bf16, f16 or f32", to_string(q.dtype));
   }
   if (result != q.dtype && result != DType::F32) {
-    return fmt::format("results of {} were asked for, expected {} or f32", to_string(result),
+    return fmt::format("results of {} were requested, expected {} or f32", to_string(result),
                        to_string(q.dtype));
   }
   if (q.rank() != 4 || k.rank() != 4 || q.elements() == 0 || k.elements() == 0) {

@@ -35,7 +35,7 @@ struct TileCandidate {
 std::vector<TileCandidate> tile_candidates(const AttentionCall& call, FlashPass pass,
                                            std::string_view chip, bool all);
 
-/// A program with only the trial's kernel, for this number of heads and blocks.
+/// A program with only the candidate's kernel, for this number of heads and blocks.
 std::string tile_program(const TileCandidate& trial, std::string_view chip, int64_t heads,
                          int64_t outer, int64_t inner);
 

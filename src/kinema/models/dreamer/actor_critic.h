@@ -30,7 +30,7 @@ struct Norms {
 struct Rollout {
   TensorMap actions;  // taken in each state: [n, h + 1, ...]
   Tensor reward;
-  Tensor continuation;  // the probability that the episode goes on
+  Tensor continuation;  // the probability that the episode continues
   ActionDistributions policy;
   nn::TwoHot value;
   nn::TwoHot slow_value;

@@ -29,7 +29,7 @@ class TwoHotHead {
   nn::Dense logits_;
 };
 
-/// Whether an episode goes on.
+/// Whether an episode continues.
 class BinaryHead {
  public:
   BinaryHead(const nn::Params& params, int64_t in, const HeadConfig& config);
