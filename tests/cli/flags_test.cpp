@@ -28,7 +28,7 @@ TEST_F(FlagsCommand, CheckSaysTheSmallestChangeAndEndsWith1) {
   const Outcome outcome = run({"flags", "check", kPair, "target=v6e:4x4"});
   EXPECT_EQ(outcome.status, 1);
   EXPECT_THAT(outcome.out, AllOf(HasSubstr("error [fused-all-reduce]"),
-                                 HasSubstr("take --xla_tpu_enable_async_collective_fusion_fuse_"
+                                 HasSubstr("remove --xla_tpu_enable_async_collective_fusion_fuse_"
                                            "all_reduce=true from LIBTPU_INIT_ARGS"),
                                  HasSubstr("evidence: MaxDiffusion issue 429")));
   EXPECT_EQ(run({"flags", "check", kPair, "target=v5e:4x4"}).status, 0);

@@ -21,7 +21,7 @@ class TemporaryFolder : public io::TemporaryFolder {
   }
 };
 
-/// The compiled programs shared by this room's tests, found by content.
+/// The compiled programs shared by this module's tests, by content.
 inline std::string program_cache() {
   return (std::filesystem::path(testing::TempDir()) / "kinema_sample_programs").string();
 }

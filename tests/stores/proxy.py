@@ -1,4 +1,4 @@
-"""A proxy on 127.0.0.1 that spoils some of the requests that go through it to another server.
+"""A proxy on 127.0.0.1 to another server, which makes some of the requests fail.
 
 A request comes to one of these ends, drawn with a seeded generator: `503` or `403` (not passed on), `close` (the
 connection ends without an answer), `lost` (passed on, but the answer is not given back), `cut` (the answer
@@ -16,7 +16,7 @@ import threading
 import time
 import urllib.parse
 
-KINDS = ('503', 'close', 'lost', 'cut', 'stall')  # those that another try may get over
+KINDS = ('503', 'close', 'lost', 'cut', 'stall')  # faults that a retry may fix
 
 
 class Faults:

@@ -147,10 +147,10 @@ std::vector<std::string> choose_hf_files(std::vector<std::string> names, const H
         options.folder.string(),
         options.data_dir.empty() && options.files.empty()
             ? ""
-            : " that hf_data_dir and hf_train_files ask for",
+            : " that hf_data_dir and hf_train_files select",
         there,
         options.data_dir.empty() && options.files.empty()
-            ? "\n  dataset_type=videos or images reads a folder of media files; the hub keeps "
+            ? "\n  dataset_type=videos or images reads a folder of media files; the hub has "
               "Parquet "
               "files of many data sets at @refs/convert/parquet"
             : "");

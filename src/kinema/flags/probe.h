@@ -23,8 +23,8 @@ struct ProbeAnswer {
   std::string said;  ///< the compiler's message, one line
 };
 
-/// Compiles a small program in a separate process, because a plugin may end its process over a
-/// flag. Throws an Error when no plugin can be asked.
+/// Compiles a small program in a separate process, because a flag may make a plugin end its
+/// process. Throws an Error when no plugin can be asked.
 using Probe = std::function<ProbeAnswer(const ProbeRequest&)>;
 
 /// Classifies a compiler's message; OK if it is empty.

@@ -50,11 +50,12 @@ void add_evaluation(const resolve::Settings& config, const runtime::Devices& dev
     return shapes.latents.dims == batched_like(training.latents, what.samples) &&
            shapes.text.dims == batched_like(training.text, what.samples);
   };
-  check(std::ranges::any_of(out.batches, is_like),
-        "[evaluation] the samples of {} are {} with text {}, those of the training {} with {}{}",
-        out.settings.evaluation_data, to_string(shapes.latents), to_string(shapes.text),
-        to_string(out.batches[0].latents), to_string(out.batches[0].text),
-        out.batches.size() > 1 ? " or another bucket's" : "");
+  check(
+      std::ranges::any_of(out.batches, is_like),
+      "[evaluation] the samples of {} are {} with text {}, training samples are {} with text {}{}",
+      out.settings.evaluation_data, to_string(shapes.latents), to_string(shapes.text),
+      to_string(out.batches[0].latents), to_string(out.batches[0].text),
+      out.batches.size() > 1 ? " or another bucket's" : "");
   out.evaluator = make_evaluator(config, what, shapes, devices, job);
 }
 

@@ -80,15 +80,15 @@ Prepared make_records_for_first(world::World& world, const Options& options,
       maker.emplace(options, encoders, clips,
                     RecordMaker::Places{.first = first + world.rank(), .stride = world.size()},
                     clips.end());
-      // Made one ahead, because process 0 writes between receiving two.
+      // Encoded one record ahead, because process 0 writes a record before it requests the next.
       made.emplace(
           ReadAheadOptions{.end = maker->count_before(clips.end()), .threads = 1, .depth = 2},
           [&](int64_t) { return maker->next(clips.end()).value(); });
     }
     while (world.communicator().receive(0, for_what("process 0")) == kNext) {
-      check(made.has_value(), "[prepare] process 0 asks for clips behind the last one");
+      check(made.has_value(), "[prepare] process 0 requests clips beyond the last one");
       const std::optional<EncodedRecord> next = made->next();
-      check(next.has_value(), "[prepare] process 0 asks for clips behind the last one");
+      check(next.has_value(), "[prepare] process 0 requests clips beyond the last one");
       send(*next, hooks.stop_requested && hooks.stop_requested(), world);
     }
   }

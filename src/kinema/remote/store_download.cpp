@@ -95,7 +95,7 @@ void StoredObject::read(int64_t begin, std::span<std::byte> to) const {
   handle_->connection->attempt(handle_->path, "read", [&]() -> Status {
     ARROW_ASSIGN_OR_RAISE(const int64_t got, handle_->file->ReadAt(begin, size, to.data()));
     return got == size ? Status::OK()
-                       : Status::IOError(fmt::format("{} bytes came instead of {}", got, size));
+                       : Status::IOError(fmt::format("received {} bytes instead of {}", got, size));
   });
 }
 
@@ -127,11 +127,10 @@ void Store::download(const StoredFile& file, const fs::path& to, const std::stri
   const StorePath path = path_.below(folder).below(file.name);
   const StoredObject object(connection_, path);
   const auto check_unchanged = [&](const StoredObject& now) {
-    check(
-        now.size() == file.size && now.version() == object.version(),
-        "[remote] {} changed while it was read: it had {} bytes, now {}\n  run again to read what "
-        "is there now",
-        path.text(), file.size, now.size());
+    check(now.size() == file.size && now.version() == object.version(),
+          "[remote] {} changed while it was read: it had {} bytes, now {}\n  run again to read the "
+          "new version",
+          path.text(), file.size, now.size());
   };
   check_unchanged(object);
   const fs::path part = to.parent_path() / fmt::format(".{}.{}-{}.part", to.filename().string(),

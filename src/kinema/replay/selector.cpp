@@ -136,7 +136,7 @@ void Prioritized::prioritize(std::span<const StepId> steps, std::span<const doub
           priorities[i]);
     const auto found = windows_with_.find(steps[i]);
     if (found == windows_with_.end()) {
-      continue;  // its windows were taken out since
+      continue;  // its windows were removed since
     }
     priorities_[steps[i]] = priorities[i];
     touched.insert(touched.end(), found->second.begin(), found->second.end());
@@ -190,9 +190,9 @@ int64_t Recency::sample() {
   if (there < count) {
     age = age * there / count;
   }
-  // Numbers have no gaps but at the old end, where windows are taken out.
+  // Numbers have no gaps except at the old end, where windows are removed.
   const auto found = windows_.find(next_ - 1 - age);
-  check(found != windows_.end(), "[replay] windows were not taken out in their order");
+  check(found != windows_.end(), "[replay] windows were not removed in their order");
   return found->second;
 }
 

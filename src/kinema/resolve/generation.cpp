@@ -213,7 +213,7 @@ sample::ReuseSettings reuse_of(const config::GenerateConfig& g) {
     const std::vector<double>& table = g.mag_ratios_base.empty() ? by_height : g.mag_ratios_base;
     check(!table.empty(),
           "[generate] use_magcache needs the model's table: mag_ratios_base, two numbers per step\n"
-          "  configs/wan21_t2v_14b.yml, wan22_t2v_a14b.yml and wan22_i2v_a14b.yml hold those of "
+          "  configs/wan21_t2v_14b.yml, wan22_t2v_a14b.yml and wan22_i2v_a14b.yml have those of "
           "their models");
     out.magcache = sample::MagCache{.ratios = table,
                                     .threshold = g.magcache_thresh,

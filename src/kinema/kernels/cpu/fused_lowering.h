@@ -5,7 +5,7 @@
 
 namespace kinema::kernels {
 
-/// Writes a `fused` node as a call of the kernel of its name; false if no kernel supports these
+/// Emits a `fused` node as a call of the kernel with its name; false if no kernel supports these
 /// operands. Throws an Error if the settings are not of the type that settings.h lists for the
 /// name.
 bool write_fused(const Node& node, Emitter& out, const CpuLoweringOptions& options);

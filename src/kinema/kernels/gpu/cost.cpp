@@ -78,10 +78,10 @@ const Kind* kind_of(const pjrt::HloInstruction& call) {
 
 std::string note_of(Generation generation, std::string_view chip) {
   if (generation == Generation::BLACKWELL) {
-    return "attention's share of the peak is taken as GB200's";
+    return "attention's fraction of the peak is assumed to be GB200's";
   }
   if (generation == Generation::AMPERE && !chip.starts_with("a100")) {
-    return "attention's share of the peak is taken as A100's";
+    return "attention's fraction of the peak is assumed to be A100's";
   }
   return "";
 }

@@ -18,11 +18,11 @@ class Encoder {
   /// Observations [n, ...] by name -> [n, tokens] in activations_dtype.
   Tensor operator()(const TensorMap& observations, const nn::ModelOptions& options) const;
 
-  /// How many tokens an observation gives.
+  /// The number of tokens of an observation.
   static int64_t tokens(const AgentConfig& config);
 
  private:
-  /// Convolution, pooling where there is, norm, activation.
+  /// Convolution, pooling (not in every stage), norm, activation.
   struct Stage {
     nn::ImageConv conv;
     nn::ScaleNorm norm;
