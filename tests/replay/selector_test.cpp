@@ -22,7 +22,7 @@ constexpr int kSamples = 20000;
 
 StepId numbered(uint32_t index) { return {.chunk = 1, .index = index}; }
 
-/// How often each window is sampled, of all.
+/// The fraction of samples that each window gets.
 std::map<int64_t, double> shares(Selector& selector) {
   std::map<int64_t, double> out;
   for (int i = 0; i < kSamples; ++i) {
@@ -31,7 +31,7 @@ std::map<int64_t, double> shares(Selector& selector) {
   return out;
 }
 
-/// Four standard deviations of a share.
+/// Four standard deviations of such a fraction.
 double tolerance(double share) { return 4.0 * std::sqrt(share * (1.0 - share) / kSamples); }
 
 void expect_shares(Selector& selector, const std::vector<double>& expected) {
@@ -69,7 +69,7 @@ TEST(Selectors, WindowsWithoutPriorityComeFirst) {
     selector.insert(i, std::vector<StepId>{numbered(i)});
   }
   selector.prioritize(std::vector<StepId>{numbered(0)}, std::vector<double>{100.0});
-  // Each of the others once, then none is left but the first, then all are 0.
+  // A sampled window gets priority 0: first the two without a priority, then the first window.
   std::map<int64_t, int> seen;
   for (int i = 0; i < 3; ++i) {
     ++seen[selector.sample()];
@@ -126,7 +126,7 @@ TEST(SumTree, FindsPlacesByRunningSums) {
   EXPECT_EQ(tree.find(0.0), 0U);
   EXPECT_EQ(tree.find(3.5), 4U);
   EXPECT_EQ(tree.find(7.9), 8U);
-  EXPECT_EQ(tree.find(8.0), 8U);  // rounding may arrive at the sum itself
+  EXPECT_EQ(tree.find(8.0), 8U);  // rounding may result in the sum itself
 }
 
 }  // namespace

@@ -15,8 +15,8 @@
 
 namespace kinema::replay {
 
-/// Decides which window of steps is trained on. Windows are numbers; those that are put in first
-/// are taken out first.
+/// Selects the window of steps that is trained on. Windows are numbers, removed in the order of
+/// insertion.
 class Selector {
  public:
   virtual ~Selector() = default;

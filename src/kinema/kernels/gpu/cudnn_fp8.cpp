@@ -55,7 +55,7 @@ std::string cudnn_fp8_refusal(const Shape& q, const Shape& k, std::string_view c
   if (width % kStep != 0 || width > widest) {
     const int64_t nearest = std::clamp((width + kStep / 2) / kStep * kStep, kStep, widest);
     return fmt::format(
-        "heads {} wide were given, expected a multiple of {} of at most {}: {} is nearest, or "
+        "the head width is {}, expected a multiple of {} of at most {}: {} is nearest, or "
         "attention_gpu_kernel=cudnn",
         width, kStep, widest, nearest);
   }

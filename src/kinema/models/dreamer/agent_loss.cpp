@@ -7,13 +7,13 @@ namespace {
 
 Tensor as_f32(Tensor x) { return convert(x, DType::F32); }
 
-/// x, whose gradient goes on only where asked.
+/// x, without its gradient unless `gradient` is set.
 Tensor passed(Tensor x, bool gradient) { return gradient ? x : stop_gradient(x); }
 
-/// Of [n, h, ...], the first so many along the second axis.
+/// The first `count` entries of x [n, h, ...] along the second axis.
 Tensor leading(Tensor x, int64_t count) { return slice(x, Axis(1), 0, count); }
 
-/// Noise or actions of one more step than rollouts have: without the last, and the last alone.
+/// Noise or actions [n, steps + 1, ...]: those of the rollout's steps, and those of the last step.
 TensorMap without_last(const TensorMap& x, int64_t steps) {
   TensorMap out;
   for (const auto& [name, value] : x) {
@@ -29,7 +29,7 @@ TensorMap last_alone(const TensorMap& x, int64_t steps) {
   return out;
 }
 
-/// What `tap` wants to see of a policy's distributions.
+/// Calls `tap` with the parameters and values of a policy's distributions.
 void offer_policy(const Agent::Tap& tap, const ActionDistributions& policy,
                   const TensorMap& actions) {
   for (const auto& [name, distribution] : policy) {
@@ -95,7 +95,7 @@ Tensor Agent::actor_critic_losses(LossOutputs& out, const Batch& batch, const Lo
       return sample(networks_->policy(vector, options_), {.noise = noise, .actions = actions});
     };
   };
-  // Slices of noise and of given actions come to the policy in the order of their names.
+  // Slices of noise and of given actions are passed to the policy in the order of their names.
   const TensorMap noise = without_last(draws.actions.noise, length);
   const TensorMap given = without_last(draws.actions.actions, length);
   std::vector<Tensor> slices;
