@@ -212,7 +212,7 @@ TEST_F(Dataset, IsTheSameAsParquetOfAFolderOrOfTheHub) {
   run({"train", "tiny.yml", "run_name=others", "dataset_type=hf",
        "train_data_dir=", "dataset_name=some/others"},
       offline)
-      .expect_error("some/others is not whole");
+      .expect_error("some/others is incomplete");
 }
 
 TEST_F(Dataset, OfTheHubIsFetchedOnceAndTrainsTheSame) {

@@ -316,7 +316,7 @@ TEST(GpuLowering, LeavesUnsupportedShapesToOthersAndExplainsIfRequested) {
   };
   for (const Row& row :
        {Row{{1, 32, 32, 1, 64, DType::F32}, kH100, "f32 was given, expected bf16 or f16"},
-        Row{{1, 32, 32, 1, 100}, kH100, "heads 100 wide were given, expected a multiple of 8"},
+        Row{{1, 32, 32, 1, 100}, kH100, "the head width is 100, expected a multiple of 8"},
         Row{{1, 32, 32, 1, 100}, kH100, ": 104 is nearest"},
         Row{{1, 32, 32, 1, 264}, kH100, "at most 256: 256 is nearest"},
         Row{{1, 32, 32, 1, 136}, "NVIDIA A100-SXM4-40GB", "at most 128: 128 is nearest"},

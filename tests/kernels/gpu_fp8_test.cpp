@@ -225,7 +225,7 @@ TEST(GpuFp8Text, RefusesInOneLineWithWhatWorks) {
         Row{{1, 32, 1024, 1, 72},
             kH100,
             DType::BF16,
-            "heads 72 wide were given, expected a multiple of 16 of at most 256: 80 is nearest"},
+            "the head width is 72, expected a multiple of 16 of at most 256: 80 is nearest"},
         Row{{1, 32, 1024, 1, 160}, "NVIDIA B200", DType::BF16, "at most 128: 128 is nearest"},
         Row{{1, 32, 1024, 1, 64}, kH100, DType::F32, "activations_dtype=bfloat16 is nearest"}}) {
     SCOPED_TRACE(row.why);

@@ -194,7 +194,7 @@ TEST(VaeConfig, RefusesSizesThatDoNotFit) {
   refused([](Config& c) { c.dim_mult = {1}; }, "levels");
   refused([](Config& c) { c.temperal_downsample = {true}; }, "one less");
   refused([](Config& c) { c.attn_scales = {1.0}; }, "`attn_scales`");
-  refused([](Config& c) { c.latents_mean = {0.0}; }, "one a channel");
+  refused([](Config& c) { c.latents_mean = {0.0}; }, "one per channel");
   refused([](Config& c) { c.latents_std = {1.0, NAN}; }, "finite");
   refused([](Config& c) { c.latents_std = {1.0, 0.0}; }, "positive");
   refused([](Config& c) { c.patch_size = 2; }, "`in_channels` 3");

@@ -1,4 +1,4 @@
-"""Checkpoints of one byte a weight, as ComfyUI has them: kinema's in torch, torch's in kinema."""
+"""Checkpoints with one byte per weight, as in ComfyUI: kinema's in torch, torch's in kinema."""
 
 from peer import inputs, json, kinema, safetensors, same_tensors, say, verify
 
@@ -8,7 +8,7 @@ from diffusers import WanTransformer3DModel
 PREFIX = "model.diffusion_model."
 E4M3, E5M2 = torch.float8_e4m3fn, torch.float8_e5m2
 
-# Original names, which ComfyUI's files have, tell heads of 128 only.
+# Original names, as in ComfyUI's files, imply a head width of 128.
 torch.manual_seed(0)
 network = WanTransformer3DModel(num_attention_heads=2, attention_head_dim=128, text_dim=64, ffn_dim=512, num_layers=2)
 with torch.no_grad():
@@ -26,7 +26,7 @@ def module_of(key):
 
 
 def check(file, values, with_output=False):
-    """kinema reads these values, bit for bit, and computes with them what diffusers does."""
+    """kinema reads these values, bit for bit, and computes the same outputs as diffusers."""
     kinema("convert", file, "read-" + file, "--to", "comfyui", "--dtype", "float32")
     same_tensors(safetensors.torch.load_file("read-" + file), values)
     if with_output:
@@ -39,12 +39,12 @@ def check(file, values, with_output=False):
         say(f"{file}: the same values")
 
 
-# kinema's files: codes times scales, within half a code of the weights, and not a tensor more.
+# kinema's files: codes times scales, within half a code of the weights, and no other tensors.
 for to, codes in [("fp8", E4M3), ("int8", torch.int8)]:
     file = f"kinema-{to}.safetensors"
     kinema("convert", "model", file, "--to", to)
     found = safetensors.torch.load_file(file)
-    if to == "fp8":  # ComfyUI asks for the mark and its dtype
+    if to == "fp8":  # ComfyUI requires the mark and its dtype
         mark = found.pop(PREFIX + "scaled_fp8")
         assert mark.dtype == E4M3 and mark.numel() == 0
     for key in narrow:
@@ -59,7 +59,7 @@ for to, codes in [("fp8", E4M3), ("int8", torch.int8)]:
 
 
 def scaled(dtype=E4M3):
-    """Codes and scales as torch's users make them, and what they stand for."""
+    """Codes and scales as made with torch, and their dequantized values."""
     codes, scales, values = {}, {}, dict(plain)
     for key in narrow:
         scales[key] = plain[key].abs().max() / torch.finfo(dtype).max
@@ -95,7 +95,7 @@ for dtype in (E4M3, E5M2):
     safetensors.torch.save_file(cast, file)
     check(file, {key: value.float() for key, value in cast.items()})
 
-# Layers that are packed or turned are not read as what they are not.
+# Layers in packed or rotated formats are refused.
 for where, more, metadata in [("tensor", {module_of(narrow[0]) + "comfy_quant": described("nvfp4")}, None),
                               ("metadata", {}, {"_quantization_metadata": json.dumps({"layers": {narrow[0]: {"format": "int8_convrot"}}})})]:
     safetensors.torch.save_file({**plain, **codes, **{module_of(key) + "weight_scale": scale for key, scale in scales.items()}, **more}, "other.safetensors", metadata)

@@ -74,7 +74,7 @@ TEST(FirstMissing, CountsWhatNumberedNamesPromise) {
   EXPECT_EQ(first_missing(scratch.path(), all), "a-00001-of-00003.parquet");
   io::write_file(scratch / "a-00001-of-00003.parquet", "x");
   EXPECT_EQ(first_missing(scratch.path(), all), "");
-  io::write_file(scratch / "b-of-00009.parquet", "x");  // its name tells nothing about other files
+  io::write_file(scratch / "b-of-00009.parquet", "x");  // its name implies no other files
   EXPECT_EQ(first_missing(scratch.path(), all), "");
 }
 

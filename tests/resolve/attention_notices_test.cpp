@@ -77,8 +77,8 @@ TEST(AttentionNotices, HeadsThatNoKernelTakesAreNamed) {
   config::Config wide = with("flash", "{block_q: 3024}");
   wide.model.attention_head_dim.value = 512;
   EXPECT_THAT(attention_notices(wide, "TPU v6e"),
-              ElementsAre("attention on TPU v6e has no kernel and is computed blockwise: heads 512 "
-                          "wide were given, expected at most 256"));
+              ElementsAre("attention on TPU v6e has no kernel and is computed blockwise: the head "
+                          "width is 512, expected at most 256"));
   EXPECT_THAT(attention_notices(wide, ""), IsEmpty());
   wide.model.attention = "dot_product";
   EXPECT_THAT(attention_notices(wide, "TPU v6e"), IsEmpty());

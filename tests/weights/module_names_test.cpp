@@ -37,7 +37,7 @@ TEST(NamedBy, DoesNotTakeHalfAWord) {
 TEST(NamedBy, NamesTheNearestModule) {
   EXPECT_THAT([] { named({"to_query"}); },
               ThrowsMessage<Error>(AllOf(HasSubstr("lora_target_modules"), HasSubstr("to_query"),
-                                         HasSubstr("one that is there is `blocks."))));
+                                         HasSubstr("an existing one is `blocks."))));
   EXPECT_THAT([] { named({"proj_uot"}); },
               ThrowsMessage<Error>(HasSubstr("the nearest is `proj_out`")));
 }

@@ -198,10 +198,10 @@ TEST(ReliableChannel, RefusesWhatNoSenderMakes) {
               ThrowsMessage<Error>(HasSubstr("was acknowledged, but 0 were sent")));
   EXPECT_FALSE(receiver.take({.message_bytes = 7, .envelope = {}}, part, now));
   EXPECT_THAT([&] { receiver.take({.number = 1, .message_bytes = 9, .envelope = {}}, part, now); },
-              ThrowsMessage<Error>(HasSubstr("a part of 3 bytes came after 3 of the 7 bytes")));
+              ThrowsMessage<Error>(HasSubstr("a part of 3 bytes arrived after 3 of the 7 bytes")));
   EXPECT_FALSE(receiver.take({.number = 1, .message_bytes = 7, .envelope = {}}, part, now));
   EXPECT_THAT([&] { receiver.take({.number = 2, .message_bytes = 7, .envelope = {}}, part, now); },
-              ThrowsMessage<Error>(HasSubstr("a part of 3 bytes came after 6 of the 7 bytes")));
+              ThrowsMessage<Error>(HasSubstr("a part of 3 bytes arrived after 6 of the 7 bytes")));
 }
 
 /// Two sides that both send, over connections that end at random moments: packets in transit are

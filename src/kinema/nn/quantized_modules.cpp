@@ -35,7 +35,7 @@ void check_module_path(const Quantization& quantization, std::span<const std::st
       "[quantization] no module's whole path matches `{}`\n"
       "  {} is `{}`; all are matched by `.*`, those of blocks by `{}.*`",
       quantization.module_path,
-      is_near(quantization.module_path, nearest) ? "the nearest" : "one that is there", nearest,
+      is_near(quantization.module_path, nearest) ? "the nearest" : "an existing one", nearest,
       nearest.substr(0, nearest.find('/') + 1));
 }
 

@@ -362,7 +362,7 @@ fs::path fetch_from_hub(const HubId& id, const Wanted& wanted, const HubOptions&
       (cached.sure || options.offline || is_whole(cached, repository, wanted, id.repo))) {
     return wanted.file.empty() ? cached.folder : cached.folder / wanted.file;
   }
-  check(!options.offline, "[hub] {} is not whole in {} ({} is missing) and HF_HUB_OFFLINE is set",
+  check(!options.offline, "[hub] {} is incomplete in {} ({} is missing) and HF_HUB_OFFLINE is set",
         id.repo, options.cache.string(), cached.missing);
   const auto network = [&](const NetworkError& error) {
     fail(

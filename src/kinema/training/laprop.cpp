@@ -18,7 +18,7 @@ Tensor layer_norm_of(const nn::ParamSpec& spec, Tensor x) {
   return sqrt(axes.empty() ? square(x) : sum(square(x), axes, /*keep_dims=*/true));
 }
 
-/// The gradient, clipped by what the parameter is.
+/// The gradient, clipped relative to the parameter's norm.
 Tensor clipped(const nn::ParamSpec& spec, Tensor gradient, Tensor parameter, double agc) {
   if (agc == 0.0) {
     return gradient;
@@ -37,7 +37,7 @@ class LaProp : public Optimizer {
     return {.mu = {kept}, .nu = {kept}};
   }
 
-  /// The biases of both moments.
+  /// The bias corrections of both moments, 1 - b^t.
   std::vector<Tensor> shared(const Update& how) const override {
     return {one_minus_power(options_.b1, how.number), one_minus_power(options_.b2, how.number)};
   }
@@ -49,7 +49,7 @@ class LaProp : public Optimizer {
         parameter);
   }
 
-  /// What is added to the parameter, F32; `moments` become those after the update.
+  /// The update that is added to the parameter, F32; updates `moments`.
   Tensor change(const nn::ParamSpec& spec, Tensor parameter, Moments<Tensor>& moments,
                 Tensor gradient, const Update& how) const {
     const LaPropOptions& c = options_;

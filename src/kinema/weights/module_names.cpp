@@ -62,7 +62,7 @@ std::vector<std::string> named_by(std::span<const std::string> names,
       });
       fail("[config] {}: no module of the transformer is named, or ends with, `{}`; {} is `{}`",
            key, word,
-           is_near(word, end_of(nearest, word.size())) ? "the nearest" : "one that is there",
+           is_near(word, end_of(nearest, word.size())) ? "the nearest" : "an existing one",
            nearest);
     }
   }

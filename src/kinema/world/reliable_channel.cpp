@@ -140,7 +140,7 @@ std::optional<ReliableChannel::Received> ReliableChannel::set_share(const Packet
   }
   check(header.message_bytes == assembly_.size && bytes.size() > 0 &&
             bytes.size() <= assembly_.size - assembly_.filled,
-        "[world] a part of {} bytes came after {} of the {} bytes of a message", bytes.size(),
+        "[world] a part of {} bytes arrived after {} of the {} bytes of a message", bytes.size(),
         assembly_.filled, assembly_.size);
   std::memcpy(assembly_.bytes.get() + assembly_.filled, bytes.bytes().data(), bytes.size());
   assembly_.filled += bytes.size();

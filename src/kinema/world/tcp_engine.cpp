@@ -324,10 +324,10 @@ class TcpEngine : public Engine, public std::enable_shared_from_this<TcpEngine> 
     }
     Packet::Header header;
     check(two_parts && first.size() == sizeof header,
-          "[world] a message of another version of kinema came");
+          "[world] received a message of another version of kinema");
     std::memcpy(&header, first.data(), sizeof header);
-    check(header.from >= 0 && header.from < size(), "[world] a message of process {} of {} came",
-          header.from, size());
+    check(header.from >= 0 && header.from < size(),
+          "[world] received a message of process {} of {}", header.from, size());
     std::optional<ReliableChannel::Received> received;
     {
       const std::lock_guard lock(peers_mutex_);

@@ -9,7 +9,7 @@
 namespace kinema {
 namespace {
 
-// Writes nothing: the result is an alias of the operand.
+// Emits nothing: the result is an alias of the operand.
 void emit_nothing(const Node& node, Emitter& out) {
   out.bind(result_of(node), out.name(node.input(0)));
 }
@@ -60,7 +60,7 @@ const Op kWithSharding{
     .free_to_recompute = true,
 };
 
-// y_i = x_i,  dx_i = dy_i, behind another barrier
+// y_i = x_i,  dx_i = dy_i, after another barrier
 const Op kOptimizationBarrier{
     .name = "optimization_barrier",
     .infer = same_as_first,

@@ -70,7 +70,7 @@ std::string cudnn_refusal(const Shape& q, const Shape& k, std::string_view chip)
   if (width % kStep != 0 || width > widest(chip)) {
     const int64_t nearest = std::clamp((width + kStep / 2) / kStep * kStep, kStep, widest(chip));
     return fmt::format(
-        "heads {} wide were given, expected a multiple of {} of at most {}: {} is nearest", width,
+        "the head width is {}, expected a multiple of {} of at most {}: {} is nearest", width,
         kStep, widest(chip), nearest);
   }
   if (q.elements() == 0 || k.elements() == 0) {

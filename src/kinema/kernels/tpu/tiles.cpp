@@ -78,7 +78,7 @@ Vmem vmem_limits(std::string_view chip) {
 std::string flash_refusal(int64_t width, DType dtype) {
   constexpr int64_t kWidest = 256;
   if (width > kWidest) {
-    return fmt::format("heads {} wide were given, expected at most {}", width, kWidest);
+    return fmt::format("the head width is {}, expected at most {}", width, kWidest);
   }
   return dtype == DType::BF16 || dtype == DType::F32
              ? ""

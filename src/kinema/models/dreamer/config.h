@@ -14,28 +14,28 @@
 
 namespace kinema::dreamer {
 
-/// What one entry of an observation or an action is.
+/// The dtype and shape of one entry of an observation or an action.
 struct Space {
   DType dtype = DType::F32;
   Dims shape = {};
-  /// > 0: integers 0 .. classes - 1, which are one-hot inside.
+  /// > 0: integers 0 .. classes - 1, which become one-hot vectors.
   int64_t classes = 0;
 
   bool is_discrete() const { return classes > 0; }
   /// Pixels [rows, columns, channels], U8.
   bool is_image() const { return shape.size() == 3; }
   int64_t elements() const;
-  /// How many features it has as a vector.
+  /// The number of its features as a vector.
   int64_t features() const { return elements() * (is_discrete() ? classes : 1); }
   bool operator==(const Space&) const = default;
 };
 
-/// Spaces by name, in their own order.
+/// Spaces with their names, in any order.
 using Spaces = std::vector<std::pair<std::string, Space>>;
 
-/// The same in the order of names, which is that of concatenated vectors.
+/// The same, sorted by name: the order in which vectors are concatenated.
 Spaces sorted_by_name(Spaces spaces);
-/// How many features all have as one vector.
+/// The number of features of all spaces as one vector.
 int64_t features(const Spaces& spaces);
 
 /// The recurrent state-space model.
@@ -54,7 +54,7 @@ struct RssmConfig {
   /// The posterior sees tokens only, not the deterministic state.
   bool absolute = false;
   int64_t blocks = 8;  // of the core's linear layers
-  /// What the KL divergences cost at least.
+  /// The minimum of each KL loss.
   double free_nats = 1.0;
 
   int64_t features() const { return deter + stoch * classes; }
@@ -68,17 +68,17 @@ struct CoderConfig {
   int64_t units = 1024;
   nn::Activation act = nn::Activation::SILU;
   nn::ScaleNorm::How norm = {};
-  /// Whether floats are compressed: observations, or targets of the decoder.
+  /// Compresses floats with symlog: observations, or targets of the decoder.
   bool symlog = true;
   /// The convolution next to the pixels keeps the resolution.
   bool outer = false;
   int64_t kernel = 5;
-  /// Convolutions of stride 2 in place of pooling and repeated pixels.
+  /// Convolutions of stride 2 instead of pooling and repeated pixels.
   bool strided = false;
   double outscale = 1.0;  // decoder
   int64_t bspace = 8;     // decoder: blocks of the layer from deter to pixels
 
-  /// How often the resolution is halved.
+  /// The number of times that the resolution is halved.
   int64_t halvings() const { return static_cast<int64_t>(mults.size()) - (outer ? 1 : 0); }
 };
 
@@ -96,7 +96,7 @@ struct HeadConfig {
 
 /// Returns and losses of actor and critic.
 struct ReturnConfig {
-  /// The slow critic gives the values of returns and advantages.
+  /// Returns and advantages use the slow critic's values.
   bool slowtar = false;
   double lam = 0.95;
   double actent = 3e-4;  // entropy's weight
@@ -116,10 +116,10 @@ struct AgentConfig {
   HeadConfig policy = {.layers = 3, .outscale = 0.01};
   HeadConfig value = {.layers = 3, .outscale = 0.0};
 
-  int64_t imag_last = 0;  // rollouts begin at so many last states of a row; 0: at all
+  int64_t imag_last = 0;  // number of last states of a sequence where rollouts start; 0: all
   int64_t imag_length = 15;
   int64_t horizon = 333;
-  /// The discount is part of what the continuation head learns.
+  /// The continuation head learns the probability times the discount.
   bool contdisc = true;
   ReturnConfig imag_loss;
   ReturnConfig repl_loss;

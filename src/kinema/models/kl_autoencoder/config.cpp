@@ -31,7 +31,7 @@ void validate(const AutoencoderConfig& c) {
   check(c.latents_mean.size() == c.latents_std.size() &&
             (c.latents_mean.empty() || c.latents_mean.size() == channels),
         "[kl_autoencoder] `latents_mean` has {} values and `latents_std` {} but both must have "
-        "{}, one a channel, or none",
+        "{}, one per channel, or none",
         c.latents_mean.size(), c.latents_std.size(), channels);
   for (const double deviation : c.latents_std) {
     check(std::isfinite(deviation) && deviation > 0.0,

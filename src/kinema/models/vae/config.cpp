@@ -14,7 +14,7 @@ constexpr ConfigCheck kCheck{"vae"};
 
 void check_latents(std::string_view key, const std::vector<double>& values, int64_t z_dim) {
   check(static_cast<int64_t>(values.size()) == z_dim,
-        "[vae] `{}` has {} values but z_dim is {}: one a channel is needed", key, values.size(),
+        "[vae] `{}` has {} values but z_dim is {}: one per channel is needed", key, values.size(),
         z_dim);
   for (const double value : values) {
     check(std::isfinite(value), "[vae] `{}` holds {}: finite numbers are needed", key, value);
