@@ -40,11 +40,11 @@ TEST_F(InspectClips, IsATableOfSizesLengthsAndCaptions) {
   const Outcome table = run({"inspect", "clips"});
   ASSERT_EQ(table.status, 0) << table.err;
   EXPECT_THAT(table.out, AllOf(HasSubstr("16x32       9     16    0.56 s  noise"),
-                               HasSubstr("sub/B.MP4"), HasSubstr("left out: c.rmvb: neither")));
+                               HasSubstr("sub/B.MP4"), HasSubstr("skipped: c.rmvb: neither")));
   EXPECT_THAT(table.out,
               HasSubstr("2 clips with captions, 1.69 s in all; 0 cannot be used, 1 file "
-                        "left out; sizes (height x width) 16x32: 2; frames a second 16: 1, 8: 1; "
-                        "left out: neither a video nor an image by its name 1"));
+                        "skipped; sizes (height x width) 16x32: 2; frames a second 16: 1, 8: 1; "
+                        "skipped: neither a video nor an image by its name 1"));
 
   const Outcome check = run({"inspect", "clips", "--check"});
   EXPECT_EQ(check.status, 0) << check.err;
@@ -183,7 +183,7 @@ TEST_F(TrainOnClips, SaysHowManyThereAreAndWhatIsLeftOut) {
   const Outcome outcome = train({"skip_bad_clips=true"});
   ASSERT_EQ(outcome.status, 0) << outcome.err;
   EXPECT_THAT(outcome.err,
-              HasSubstr("data: 11 clips, 2 left out: cannot be decoded 1, not in metadata.jsonl "
+              HasSubstr("data: 11 clips, 2 skipped: cannot be decoded 1, not in metadata.jsonl "
                         "1 (cannot read videos/clip_03.mp4"));
   EXPECT_THAT(outcome.err, HasSubstr("extra.AVI: not in metadata.jsonl; all in out/tiny/skipped"));
   const std::string list = read_text(folder_ / "out/tiny/skipped.jsonl");
@@ -232,7 +232,7 @@ TEST_F(TrainOnClips, StopsWhereMostOfThemCannotBeUsedForOneReason) {
 
   const Outcome outcome = train(with("allow_dataset_shrink=true"));
   ASSERT_EQ(outcome.status, 0) << outcome.err;
-  EXPECT_THAT(outcome.err, HasSubstr("data: 3 clips, 8 left out: too short 8 ("));
+  EXPECT_THAT(outcome.err, HasSubstr("data: 3 clips, 8 skipped: too short 8 ("));
   // The error without skip_bad_clips also says it.
   train({"train_data_dir=few", "num_frames=32", "run_name=other"})
       .expect_error("num_frames=9 keeps 11 of 11; skip_bad");

@@ -189,7 +189,7 @@ TEST(Launch, NamesAVariableThatIsNoNumber) {
   EXPECT_THAT(error_in({{"OMPI_COMM_WORLD_RANK", "-1"}, {"OMPI_COMM_WORLD_SIZE", "4"}}),
               HasSubstr("OMPI_COMM_WORLD_RANK=-1"));
   EXPECT_THAT(error_in({{"OMPI_COMM_WORLD_RANK", "4"}, {"OMPI_COMM_WORLD_SIZE", "4"}}),
-              HasSubstr("begin with 0"));
+              HasSubstr("start at 0"));
   EXPECT_THAT(error_in({{"PMIX_NAMESPACE", "a"}}), HasSubstr("PMIX_RANK"));
 }
 

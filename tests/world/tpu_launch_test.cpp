@@ -94,7 +94,7 @@ TEST(TpuPlace, ReadsTheOlderNames) {
 TEST(TpuPlace, RefusesNumbersThatAreNoProcess) {
   EXPECT_THAT(error_in({{"TPU_WORKER_ID", "4"}, {"TPU_WORKER_HOSTNAMES", "a,b,c,d"}}),
               AllOf(HasSubstr("TPU_WORKER_ID=4, but TPU_WORKER_HOSTNAMES names 4 hosts\n"),
-                    HasSubstr("begin with 0")));
+                    HasSubstr("start at 0")));
   EXPECT_THAT(error_in({{"TPU_WORKER_ID", "one"}, {"TPU_WORKER_HOSTNAMES", "a,b"}}),
               HasSubstr("TPU_WORKER_ID=one"));
   EXPECT_THAT(error_in({{"TPU_WORKER_HOSTNAMES", "a,b"}}),

@@ -52,7 +52,7 @@ int check_clips(const std::string& path, const inspection::ClipTable& table, boo
     fmt::print("{}\n", printable_line(line));
   }
   for (const Json& each : table.report.at("left_out").items()) {
-    fmt::print("left out: {}: {}\n", printable_line(each.at("file").as_string()),
+    fmt::print("skipped: {}: {}\n", printable_line(each.at("file").as_string()),
                printable_line(each.at("reason").as_string()));
   }
   check_usable(path, std::ssize(table.bad), table.report.at("clips"));
@@ -66,7 +66,7 @@ int check_path(const std::string& path, bool json) {
   if (inspection::may_be_clips(local)) {
     weights::refuse_other_formats(local);
     if (const auto table =
-            inspection::clip_table(local, /*verify=*/true, job.progress("looking at clips"))) {
+            inspection::clip_table(local, /*verify=*/true, job.progress("reading clips"))) {
       return check_clips(path, *table, json);
     }
   }
@@ -84,7 +84,7 @@ int check_path(const std::string& path, bool json) {
 int print_contents(const std::string& path, bool json) {
   const Job job = console_job();
   const inspection::Contents contents =
-      inspection::contents(stores::local_copy(path, job), job.progress("looking at clips"));
+      inspection::contents(stores::local_copy(path, job), job.progress("reading clips"));
   if (json) {
     Json report = Json::object();
     report.set("path", path).set("summary", contents.summary).set("parts", contents.parts);

@@ -26,7 +26,7 @@ struct Recording {
 
 /// Starts recording in all threads; throws an Error if a recording is running.
 void start();
-/// Ends the recording. Spans that are still open are left out.
+/// Ends the recording. Spans that are still open are dropped.
 Recording stop();
 bool is_recording();
 

@@ -303,10 +303,9 @@ Listing list_folder(const fs::path& folder, const ListOptions& options) {
     hint = "num_frames=1 takes the images, as clips of one frame";
   }
   check(!out.clips.empty(), "[data] {} holds no clips{}\n  {}", folder.string(),
-        out.left_out.empty()
-            ? ""
-            : fmt::format("; {} file(s) left out, like {}: {}", out.left_out.size(),
-                          out.left_out.front().file, out.left_out.front().reason),
+        out.left_out.empty() ? ""
+                             : fmt::format("; {} file(s) skipped, like {}: {}", out.left_out.size(),
+                                           out.left_out.front().file, out.left_out.front().reason),
         hint.empty()
             ? "put videos or images there with a metadata.jsonl of file_name and text, or a .txt "
               "for each"

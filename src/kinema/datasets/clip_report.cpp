@@ -224,7 +224,7 @@ data::Survey survey_dataset(const ClipSettings& settings, const data::ClipSet& c
                                     .threads = settings.threads,
                                     .on_progress = [&](int64_t done) {
                                       if (!bar && watch.seconds() > 1) {
-                                        bar = job.task("looking at clips", count);
+                                        bar = job.task("reading clips", count);
                                       }
                                       if (bar) {
                                         bar->update(done);
@@ -245,7 +245,7 @@ std::vector<std::string> report_lines(const ClipSettings& settings, const data::
     for (const Lost& each : lost) {
       files += each.files;
     }
-    line += fmt::format(", {} left out: {} ({}{})", files, causes_text(survey), first_of(lost),
+    line += fmt::format(", {} skipped: {} ({}{})", files, causes_text(survey), first_of(lost),
                         file.empty() ? "" : "; all in " + file);
   }
   std::vector<std::string> out{std::move(line)};

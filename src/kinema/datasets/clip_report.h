@@ -25,7 +25,7 @@ struct ClipReport {
 data::Survey survey_dataset(const ClipSettings& settings, const data::ClipSet& clips,
                             const Job& job);
 
-/// `data: 812 clips, 3 left out: too short 2, not in metadata.jsonl 1 (a.avi is too short: ...; all
+/// `data: 812 clips, 3 skipped: too short 2, not in metadata.jsonl 1 (a.avi is too short: ...; all
 /// in FILE)`, then lines about likely mistakes and conversions: transparent parts, HDR, empty
 /// captions, frame rates, clips that are enlarged much, and the set's own notes.
 std::vector<std::string> report_lines(const ClipSettings& settings, const data::ClipSet& clips,

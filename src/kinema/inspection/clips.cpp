@@ -95,7 +95,7 @@ class Table {
       add(clip);
     }
     for (const data::SkippedFile& each : survey.left_out) {
-      out_.lines.push_back(fmt::format("left out: {}: {}", printable(each.file), each.reason));
+      out_.lines.push_back(fmt::format("skipped: {}: {}", printable(each.file), each.reason));
     }
     for (const std::string& each : survey.notes) {
       out_.lines.push_back(printable(each));
@@ -107,7 +107,7 @@ class Table {
     const size_t others = survey_.left_out.size();
     const char* noun = images_ == count() - bad && images_ > 0 ? "picture" : "clip";
     out_.summary = fmt::format(
-        "data set: {} with captions, {} in all; {}{} cannot be used, {} left out",
+        "data set: {} with captions, {} in all; {}{} cannot be used, {} skipped",
         counted(count() - bad, noun), length_text(seconds_),
         survey_.empty_captions > 0
             ? fmt::format("{} of {} {} an empty caption, ", survey_.empty_captions,
@@ -130,7 +130,7 @@ class Table {
     std::string text;
     for (const data::CauseCount& each : data::count_causes(survey_)) {
       causes.set(printable(each.cause), each.count);
-      text += fmt::format("{} {} {}", text.empty() ? "; left out:" : ",", printable(each.cause),
+      text += fmt::format("{} {} {}", text.empty() ? "; skipped:" : ",", printable(each.cause),
                           each.count);
     }
     out_.summary += text;

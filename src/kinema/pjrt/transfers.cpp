@@ -29,7 +29,7 @@ void begin_transfer(Direction direction, const Shape& shape) {
     int64_t& left = in ? innermost->to_device_bytes_ : innermost->to_host_bytes_;
     check(bytes <= left,
           "[transfer_guard] {} ({} bytes) is copied to the {} in {}, where {}\n"
-          "  transfer_guard=false lets it pass",
+          "  transfer_guard=false allows it",
           to_string(shape), bytes, in ? "device" : "host", innermost->where_,
           left == 0 ? std::string("nothing is") : fmt::format("{} bytes more are allowed", left));
     if (left != AllowTransfers::kAnyBytes) {

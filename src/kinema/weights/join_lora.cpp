@@ -92,7 +92,7 @@ Joined join(const NameTable& names, const std::string& original, std::span<const
               target.diff_bias == nullptr && target.down->shape.rank() == 2 &&
               target.up->shape.rank() == 2,
           "[lora] {}: `{}` is more than a low-rank pair, and the original release joins it with "
-          "others\n  --to diffusers holds it",
+          "others\n  --to diffusers can store it",
           path, part.module);
   }
   const std::vector<RowsOf> all = in_order(names, original, parts, path);

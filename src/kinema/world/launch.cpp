@@ -48,7 +48,7 @@ std::optional<Launch> launch_from(const Names& names, const Environment& environ
   if (!size || !rank) {
     return std::nullopt;
   }
-  check(*rank < *size, "[world] {}={} but {}={}: ranks begin with 0", names.rank, *rank, names.size,
+  check(*rank < *size, "[world] {}={} but {}={}: ranks start at 0", names.rank, *rank, names.size,
         *size);
   return Launch{.launcher = *size > 1 ? Launcher::PMIX : Launcher::NONE,
                 .rank = *rank,
@@ -145,11 +145,11 @@ InSlice find_in_slice(const Environment& environment) {
   const std::optional<int64_t> task = number(environment, kTask, 0);
   const std::optional<int64_t> worker = number(environment, kWorker, 0);
   // Several processes of one host share its worker number.
-  check(
-      addresses || !task || !worker || *task == *worker,
-      "[world] {}={} but {}={}\n  with one process a host both are its number; several are listed "
-      "in {}",
-      kTask, *task, kWorker, *worker, kAddresses);
+  check(addresses || !task || !worker || *task == *worker,
+        "[world] {}={} but {}={}\n  with one process per host, both are its index; several are "
+        "listed "
+        "in {}",
+        kTask, *task, kWorker, *worker, kAddresses);
   const bool by_task = task && (addresses || !worker);
   const std::string_view rank_name = by_task ? kTask : kWorker;
   const std::optional<int64_t> rank = by_task ? task : worker;
@@ -174,11 +174,11 @@ InSlice find_in_slice(const Environment& environment) {
     return {};
   }
   check(rank.has_value(),
-        "[world] {} names {}, but {} is not set\n  it is the number of this one, "
+        "[world] {} names {}, but {} is not set\n  it is the index of this process, "
         "from 0",
         list_name, named(names, addresses), addresses ? kTask : kWorker);
   check(*rank < count,
-        "[world] {}={}, but {} names {}\n  numbers begin with 0; it lists all of the "
+        "[world] {}={}, but {} names {}\n  numbers start at 0; it lists all of the "
         "slice, in order",
         rank_name, *rank, list_name, named(names, addresses));
   return {.rank = *rank,
@@ -206,7 +206,7 @@ Slices find_slices(const Environment& environment) {
     return {};
   }
   if (*count == 1) {
-    check(index.value_or(0) == 0, "[world] {}={}, but {}=1: slices begin with 0", kIndex, *index,
+    check(index.value_or(0) == 0, "[world] {}={}, but {}=1: slices start at 0", kIndex, *index,
           kCount);
     return {};
   }
@@ -214,7 +214,7 @@ Slices find_slices(const Environment& environment) {
         "[world] {}={}, but {} is not set\n  it is the number of this host's "
         "slice, from 0",
         kCount, *count, kIndex);
-  check(*index < *count, "[world] {}={}, but {}={}: slices begin with 0", kIndex, *index, kCount,
+  check(*index < *count, "[world] {}={}, but {}={}: slices start at 0", kIndex, *index, kCount,
         *count);
   check(
       coordinator.has_value(),
@@ -255,7 +255,7 @@ Launch with_tcp_coordinator(Launch launch, const Environment& environment) {
   check(hosts && job,
         "[world] srun started {} processes without PMIx, and SLURM_STEP_NODELIST or SLURM_JOB_ID "
         "is not set, so they cannot connect\n"
-        "  srun --mpi=pmix ... starts them with it (srun --mpi=list names what this Slurm has)",
+        "  srun --mpi=pmix ... starts them with PMIx (srun --mpi=list names the choices)",
         launch.size);
   constexpr int64_t kPorts = 4096;  // the upper ones, which the system does not assign
   // Steps of one job run at the same time, and so do jobs with consecutive numbers.
@@ -394,7 +394,7 @@ Launch configured_launch(Launch found, int64_t rank, std::optional<int64_t> give
   if (size == 1) {
     return found;
   }
-  check(rank < size, "[process_id] {} of num_processes={}: numbers begin with 0", rank, size);
+  check(rank < size, "[process_id] {} of num_processes={}: numbers start at 0", rank, size);
   check(!coordinator.empty(),
         "[coordinator_address] num_processes={}, but nothing says where process 0 is: HOST:PORT of "
         "its host, a free port",
