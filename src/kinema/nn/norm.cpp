@@ -36,19 +36,19 @@ Tensor RmsNorm::weight(DType dtype, double scale) const {
 ScaleNorm::How ScaleNorm::from_string(std::string_view name) {
   How how;
   std::string_view kind = name;
-  // `rms1em6`: the negative power of ten behind the kind.
+  // `rms1em6`: the negative power of ten after the kind.
   constexpr std::string_view kPower = "1em";
   if (const size_t at = name.find(kPower); at != std::string_view::npos) {
     const std::string_view digits = name.substr(at + kPower.size());
     int power = 0;
     const auto [end, error] = std::from_chars(digits.begin(), digits.end(), power);
-    check(error == std::errc() && end == digits.end(), "[norm] `{}` has no number behind `{}`",
-          name, kPower);
+    check(error == std::errc() && end == digits.end(), "[norm] `{}` has no number after `{}`", name,
+          kPower);
     how.epsilon = std::pow(10.0, -power);
     kind = name.substr(0, at);
   }
   check(kind == "rms" || kind == "layer" || kind == "none",
-        "[norm] `{}` is no norm\n  there are rms, layer and none", name);
+        "[norm] `{}` is not a norm\n  there are rms, layer and none", name);
   how.kind = kind == "rms" ? Kind::RMS : kind == "layer" ? Kind::LAYER : Kind::NONE;
   return how;
 }

@@ -4,12 +4,12 @@
 
 namespace kinema::nn {
 
-/// What a sequence of states leads to; every tensor F32 [n, t], at the time of a state.
+/// Rewards and values of sequences of states; every tensor F32 [n, t], one entry per state.
 struct Trajectory {
-  Tensor last;      // 1 where a state is the last of its episode: nothing behind it counts
-  Tensor terminal;  // the probability that an episode ends in a state, after which all is 0
+  Tensor last;      // 1 where a state is the last of its episode: what follows is not used
+  Tensor terminal;  // the probability that the episode ends in a state, with return 0 afterwards
   Tensor reward;    // for reaching a state
-  Tensor value;     // what is expected from a state on
+  Tensor value;     // the expected return from a state
 };
 
 /// Lambda returns (arXiv:2301.04104) of all states but the last, [n, t - 1]:

@@ -101,7 +101,7 @@ Tensor timesteps(Tensor u, const schedulers::FlowMatch& flow, double min_timeste
     return flow.timestep(flow.level(flow.density_of(u)));
   }
   check(flow.density == schedulers::Density::UNIFORM,
-        "[train] bounds of timesteps are given, which a density other than `none` does not have");
+        "[train] bounds of timesteps need a uniform density (weighting_scheme)");
   const double low = flow.uniform(min_timestep);
   const double high = flow.uniform(max_timestep);
   const Tensor within = low + (high - low) * u;
@@ -189,7 +189,7 @@ FlowBatch flow_batch(Tensor latents, Tensor noise, Tensor timestep, const Object
     const Tensor clean = sample & compare(number, Comparison::EQ, 0);
     out.noisy = select(clean, x0, out.noisy);
     const auto scalar = [&](double value) { return constant(x0.graph(), value, {DType::F32, {}}); };
-    // The frames after a given one get its weight.
+    // The other frames of a sample with a given first frame get its share of the weight.
     const auto f = static_cast<double>(frames);
     const Tensor others = select(sample, scalar(f / (f - 1.0)), scalar(1.0));
     out.counts = select(clean, scalar(0.0), others);

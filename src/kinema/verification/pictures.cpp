@@ -238,7 +238,7 @@ void read_dataset(const Run& run) {
 std::vector<Kind> picture_kinds() {
   using enum Kind::Forms;
   return {
-      // The preprocessing is equal to the byte, so only the last arithmetic may differ.
+      // The preprocessing is bit-identical, so only the last arithmetic may differ.
       {"image",
        encode_clip_image,
        ONE,
