@@ -25,7 +25,7 @@ UNEQUAL = ("config.yml", "timings.jsonl", "loss.svg", ".lock")  # they name the 
 
 
 class Fault(Exception):
-    """What a job did that it must not."""
+    """A job violated a requirement."""
 
 
 def require(condition, message):
@@ -34,7 +34,7 @@ def require(condition, message):
 
 
 class Command:
-    """A job by its words; `into` names the folder that it fills, in which `begin` is there before."""
+    """A job by its arguments; `into`: the key of its output folder, which already contains `begin`."""
 
     def __init__(self, name, words, into, begin=None):
         self.name, self.words, self.into, self.begin = name, words, into, begin
@@ -74,7 +74,7 @@ class Jobs:
 
 
 def made(folder):
-    """What a job made: bytes by path, of metrics without times."""
+    """The files that a job wrote: bytes by path, of metrics without times."""
     out = {}
     for path in sorted(folder.rglob("*")):
         name = str(path.relative_to(folder))
@@ -134,7 +134,7 @@ def threads(jobs):
                     if code == 1:
                         require(is_an_error(err), f"no error of one line and its remedy: {err[-500:]}")
                         code, err = jobs.run(command, folder)
-                        require(code == 0, f"it did not go on: {err[-500:]}")
+                        require(code == 0, f"it did not continue: {err[-500:]}")
                     else:
                         went_on += 1
                     same(expected, made(folder))
@@ -142,7 +142,7 @@ def threads(jobs):
                     problems += 1
                     after = " and all after it" if all_after else ""
                     print(f"{command.name} without thread {number} of {count}{after}: {fault}", flush=True)
-        print(f"{command.name}: {tried} faults, {went_on} times it went on with fewer threads", flush=True)
+        print(f"{command.name}: {tried} faults, {went_on} times it continued with fewer threads", flush=True)
     return problems
 
 

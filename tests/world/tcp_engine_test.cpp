@@ -148,7 +148,7 @@ TEST(TcpEngine, OneThatLeftMayComeAgain) {
       const Stranger gone(address);
       gone.say(to_line(
           HandshakeRequest{.rank = 1, .size = 3, .address = "tcp://127.0.0.1:1", .token = "x"}));
-      // The port's owner gives no sign that the hello has arrived, so wait.
+      // The port's owner gives no sign that the request has arrived, so wait.
       std::this_thread::sleep_for(std::chrono::milliseconds(300));
     }
     auto others = is_last ? start(address, {{2, 3}}) : start(address, {{1, 3}, {2, 3}});
@@ -169,7 +169,7 @@ TEST(TcpEngine, NamesAPortThatIsTaken) {
   EXPECT_THAT([&] { join_over_tcp({.rank = 0, .size = 2, .coordinator = address}); },
               ThrowsMessage<Error>(AllOf(HasSubstr(address), HasSubstr("in use"))));
   EXPECT_THAT([&] { join_over_tcp({.rank = 1, .size = 2, .coordinator = address, .seconds = 5}); },
-              ThrowsMessage<Error>(HasSubstr("are there already")));
+              ThrowsMessage<Error>(HasSubstr("have already connected")));
 }
 
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // which need address space
@@ -271,7 +271,7 @@ TEST(TcpEngine, UnauthenticatedMessagesAreIgnored) {
   EXPECT_EQ(text_of(*all[0]->receive(0, 2, 1, 0)), "ok");
 }
 
-// A repeated hello is answered once; only processes of the run get the secret.
+// A repeated request is answered once; only processes of the run get the secret.
 TEST(TcpEngine, SendsNoSecretToLateConnections) {
   const std::string address = free_address();
   const Engines all = join(2, address);
@@ -279,10 +279,10 @@ TEST(TcpEngine, SendsNoSecretToLateConnections) {
   const std::string hello = to_line(
       HandshakeRequest{.rank = 1, .size = 2, .address = "tcp://127.0.0.1:1", .token = "guessed"});
   late.say(hello + hello + hello);
-  EXPECT_THAT(late.hear(), AnyOf("", HasSubstr("are there already")));
+  EXPECT_THAT(late.hear(), AnyOf("", HasSubstr("have already connected")));
   const Stranger one(address);
   one.say(hello);
-  EXPECT_THAT(one.hear(), AllOf(HasSubstr("are there already"), Not(HasSubstr("secret"))));
+  EXPECT_THAT(one.hear(), AllOf(HasSubstr("have already connected"), Not(HasSubstr("secret"))));
 }
 
 TEST(TcpEngine, TextsAndBarriersOfManyProcesses) {

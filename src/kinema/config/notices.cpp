@@ -159,7 +159,7 @@ void check_train(const Loaded& loaded) {
         "({}) has other samples: set only one of them",
         run.eval_split, origin_of(loaded, "eval_split"), origin_of(loaded, "eval_data_dir"));
   check(run.eval_split == 0 || config.data.dataset_type != DatasetType::SYNTHETIC,
-        "[config] eval_split {:g} ({}) is a share of a data set, but dataset_type is synthetic",
+        "[config] eval_split {:g} ({}) is a fraction of a data set, but dataset_type is synthetic",
         run.eval_split, origin_of(loaded, "eval_split"));
   const OptimizerConfig& o = config.optimizer;
   check(o.lr_decay_fraction != 0 || o.lr_schedule == LrSchedule::CONSTANT,

@@ -125,10 +125,11 @@ class ArrowGroups : public RowGroups {
       if (message == nullptr) {
         break;  // the end marker of the stream
       }
-      check(message->type() == arrow::ipc::MessageType::RECORD_BATCH,
-            "[hf] {}: a message at byte {} is no batch of rows; columns of categories are not "
-            "read here",
-            where_, at);
+      check(
+          message->type() == arrow::ipc::MessageType::RECORD_BATCH,
+          "[hf] {}: a message at byte {} is not a record batch; dictionary-encoded columns are not "
+          "supported",
+          where_, at);
       offsets_.push_back(at);
       rows_.push_back(decode(*message, small_field)->num_rows());
     }

@@ -60,9 +60,9 @@ ExpWeights exp_weights(Tensor x, DType dtype) {
 
 }  // namespace
 
-// The weights are not normalised; the result is divided by their sum instead: it is smaller by t /
-// d, and so is the backward pass's reduction. The maximum only keeps the exponential finite; the
-// result does not depend on it, so no gradient flows through it.
+// The weights are not normalised; the result is divided by their sum instead, because it has t / d
+// times fewer values; so has the backward pass's reduction. The maximum only keeps the exponential
+// finite; the result does not depend on it, so no gradient flows through it.
 Tensor dot_product(Tensor q, Tensor k, Tensor v, Tensor bias, Precision precision, double scale) {
   const DType sums = q.dtype() == DType::F64 ? DType::F64 : DType::F32;
   Tensor scores = dot_general(

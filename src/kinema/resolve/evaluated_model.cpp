@@ -15,7 +15,7 @@ namespace kinema::resolve {
 void check_evaluation_data(const config::Config& config) {
   check(config.run.eval_split == 0 || !config.run.eval_data_dir.empty() ||
             config.data.dataset_type != config::DatasetType::SYNTHETIC,
-        "[config] eval_split {:g} is a share of a data set, but dataset_type is synthetic",
+        "[config] eval_split {:g} is a fraction of a data set, but dataset_type is synthetic",
         config.run.eval_split);
 }
 

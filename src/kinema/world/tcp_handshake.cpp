@@ -43,7 +43,7 @@ class Waiting {
       options_.on_wait(fmt::format("waiting for {} processes to connect at {}: {}", options_.size,
                                    options_.coordinator,
                                    options_.rank == 0 && !is_own_address(options_.coordinator)
-                                       ? "that is no address of this host, which has process 0"
+                                       ? "that is not an address of this host, which runs process 0"
                                        : "was kinema started on all hosts?"));
     }
   }
@@ -57,8 +57,8 @@ class Waiting {
 
 std::string late_error(const TcpOptions& options) {
   return fmt::format(
-      "[world] all {} processes of the run at {} are there already\n  does an earlier run still go "
-      "on?",
+      "[world] all {} processes of the run at {} have already connected\n  is an earlier run still "
+      "running?",
       options.size, options.coordinator);
 }
 

@@ -26,7 +26,7 @@ struct Norms {
   nn::RunningNorm advantages;
 };
 
-/// What actor and critic say of rollouts of n states and what they led to, [n, h + 1].
+/// Rollouts from n states, with the predictions of actor and critic for each step, [n, h + 1].
 struct Rollout {
   TensorMap actions;  // taken in each state: [n, h + 1, ...]
   Tensor reward;
@@ -49,12 +49,12 @@ struct RolloutLosses {
 RolloutLosses rollout_losses(const Rollout& rollout, const AgentConfig& config,
                              const NormStates& states, bool update = true);
 
-/// What was seen of replayed states, [n, t].
+/// Rewards and values of replayed states, [n, t].
 struct Replayed {
   Tensor last;      // 1 where a state is the last of its episode
-  Tensor terminal;  // 1 where the episode ended for good
+  Tensor terminal;  // 1 where the episode terminated
   Tensor reward;
-  Tensor bootstrap;  // returns of rollouts that begin in the states
+  Tensor bootstrap;  // returns of rollouts that start in the states
   nn::TwoHot value;
   nn::TwoHot slow_value;
 };
