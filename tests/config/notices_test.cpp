@@ -67,7 +67,7 @@ TEST(Notices, NameKeysWithoutEffect) {
   };
   EXPECT_THAT(said({"num_layers=7", "ffn_dim=64", "pretrained_model_name_or_path=folder"}),
               ElementsAre(AllOf(HasSubstr("no effect"),
-                                HasSubstr("num_layers (beside pretrained_model_name_or_path)"),
+                                HasSubstr("num_layers (set with pretrained_model_name_or_path)"),
                                 HasSubstr("ffn_dim"))));
   EXPECT_THAT(said({"num_layers=7", "pretrained_model_name_or_path="}), IsEmpty());
   EXPECT_THAT(said({"profiler_steps=3"}),
@@ -139,7 +139,7 @@ TEST(Notices, SayWhatGenerateDoesNotReadOfTraining) {
 TEST(Notices, NameSizesThatAPretrainedModelHasItself) {
   const Loaded given = load_defaults(std::vector<std::string>{"num_layers=7"});
   EXPECT_THAT(notices(given, "generate"),
-              ElementsAre(HasSubstr("num_layers (beside pretrained_model_name_or_path)")));
+              ElementsAre(HasSubstr("num_layers (set with pretrained_model_name_or_path)")));
 }
 
 TEST(Notices, RefuseUnsupportedKeysThatChangeTheResult) {

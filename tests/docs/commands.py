@@ -39,7 +39,7 @@ class Failure(Exception):
     pass
 
 
-# ---- What the documents hold ---------------------------------------------------------------
+# ---- Commands in the documents ---------------------------------------------------------------
 
 
 def documents():
@@ -92,7 +92,7 @@ def words_of(text):
 
 
 def without_launcher(words):
-    """The command behind mpirun and its like, and whether there was one."""
+    """The command after mpirun or a similar launcher, and whether there was one."""
     if words[0] not in LAUNCHERS:
         return words, False
     for i, word in enumerate(words):
@@ -159,7 +159,7 @@ class Runner:
                 raise Failure(f"kinema {words[0]} has no option {word}")
 
     def stands_for_others(self, words):
-        """Whether the reader is to put something in the place of a word."""
+        """True if a word is a placeholder that the reader replaces."""
         option = ""
         for word in words[1:]:
             key, equals, value = word.partition("=")
@@ -186,7 +186,7 @@ class Runner:
         return ""
 
     def resolved(self, words):
-        """What the configuration of a command comes to; fails for a key or a value that is wrong."""
+        """The resolved configuration of a command; fails for a key or a value that is wrong."""
         own = {"plan": ("target", "mode", "save_executable", "compile_memory_gib")}.get(words[0], ())
         config = "configs/tiny.yml"
         keys = []

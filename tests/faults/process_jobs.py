@@ -1,4 +1,4 @@
-"""What several processes make beside the steps of a run, against what one makes: every file, byte for byte.
+"""The outputs of several processes, in addition to a run's steps, against those of one: every file, byte for byte.
 
 generate  videos of prompts shared out over 2 and 3 processes: more and fewer prompts than processes, batches, names that
           are taken, latents; one that fails, other prompts, a mesh that would cross
@@ -53,7 +53,7 @@ class Jobs:
         self.kinema, self.folder = kinema, Path(folder)
 
     def start(self, words, processes, each=None):
-        """`each`: of a process, (environment, words) beside those of all."""
+        """`each`: of a process, (environment, words) in addition to those of all."""
         words = words + ["executable_cache=off", "heartbeat_timeout_seconds=8"]
         command = [self.kinema] + words
         if processes > 1:

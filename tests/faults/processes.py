@@ -100,7 +100,7 @@ class Runs:
         self.args, self.folder = args, Path(folder)
 
     def command(self, name, processes, devices, words, each=None):
-        """`each`: of a process, (environment, words, program) beside those of all."""
+        """`each`: of a process, (environment, words, program) in addition to those of all."""
         keys = WORDS | dict(output_dir=self.folder, run_name=name, cpu_device_count=devices) | words
         config = keys.pop("config", "configs/tiny.yml")
         if processes == 1 and not each:
@@ -121,7 +121,7 @@ class Runs:
                                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True)
 
     def start_by_address(self, name, processes, devices, words, each=None, on_host=None, port=None):
-        """Processes without a launcher, by rank. `each`: words of a process beside those of all; `on_host`: of a process,
+        """Processes without a launcher, by rank. `each`: words of a process in addition to those of all; `on_host`: of a process,
         what its command begins with, and its environment."""
         port = port or free_port()
         environment = os.environ | LIGHTLY_COMPILED
@@ -472,7 +472,7 @@ def with_stores(runs, schemes, ports):
         for code, said in map(runs.end, runs.start_by_address("run", 4, 1, replicas, on_host=host(f"{scheme}-replicas"))):
             require(code == 0, f"{scheme}, 4 replicas ended with {code}: {said[-1500:]}")
             output += said
-        line = re.search(r"([\d.]+) MB came from .* \(process 0 ([\d.]+) MB\)", output)
+        line = re.search(r"([\d.]+) MB were downloaded from .* \(process 0 ([\d.]+) MB\)", output)
         require(line, f"{scheme}: nothing, or something else, is said of what came: {output[-1500:]}")
         require(abs(float(line[1]) - size / 1e6) < 0.06, f"{scheme}: {line[0]}, but the state has {size} bytes")
         kept = [str(path) for path in runs.folder.glob(f"host-{scheme}-replicas-*/stores/written/**/*.safetensors")]

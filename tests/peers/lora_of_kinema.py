@@ -42,7 +42,7 @@ for name, part, scale, words in [
     rows = verify("lora", GOLDEN / name / part, tensors, {"adapter": adapter})
     say(f"{name}: outputs with the adapter in diffusers", max(row["max_diff"] for row in rows))
 
-    # PEFT reads the configuration beside it, and the factors under that give the same.
+    # PEFT reads the configuration next to the file, and the factors with that configuration give the same.
     state, metadata = WanLoraLoaderMixin.lora_state_dict(adapter, weight_name=FILE, return_lora_metadata=True)
     config = peft.LoraConfig.from_pretrained(adapter)
     assert config.r == metadata["transformer.r"] == 3 and config.use_rslora == ("use_rslora=true" in words)

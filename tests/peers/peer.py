@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 
-# Before torch is imported: the tests run beside others, and models are tiny.
+# Before torch is imported: the tests run in parallel with others, and models are tiny.
 os.environ.update(OMP_NUM_THREADS="1", HF_HUB_OFFLINE="1", TOKENIZERS_PARALLELISM="false")
 
 import safetensors.torch  # noqa: E402

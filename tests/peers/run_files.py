@@ -1,4 +1,4 @@
-"""What a run leaves beside its weights, and what lies beside a video, in the readers that Python's users have."""
+"""A run's files other than weights, and the files next to a video, in the readers that Python's users have."""
 
 from peer import GOLDEN, json, kinema, pathlib, safetensors, same, say, train
 

@@ -82,9 +82,10 @@ TEST(KeysWithoutEffect, AreThoseOfANegativePromptWhereNothingIsGuidedByOne) {
                          {.negative_prompt = "blurred", .guidance_scale = 1}),
               ElementsAre(AllOf(HasSubstr("negative_prompt (without guidance_scale above 1)"),
                                 HasSubstr("guidance_rescale (without guidance_scale above 1)"))));
-  EXPECT_THAT(generating(sdxl(), {given, "do_classifier_free_guidance=false"},
-                         {.negative_prompt = "blurred", .guidance_scale = 1}),
-              ElementsAre(HasSubstr("negative_prompt (beside do_classifier_free_guidance=false)")));
+  EXPECT_THAT(
+      generating(sdxl(), {given, "do_classifier_free_guidance=false"},
+                 {.negative_prompt = "blurred", .guidance_scale = 1}),
+      ElementsAre(HasSubstr("negative_prompt (set with do_classifier_free_guidance=false)")));
 }
 
 TEST(KeysWithoutEffect, OfTrainingAreNamedToo) {

@@ -267,7 +267,7 @@ void StoredCheckpoints::check_sent() const {
     return;
   }
   const std::scoped_lock lock(mutex_);
-  fail("[checkpoint] step {} is not in {}: {}\n  it is whole in {}; the same command sends it",
+  fail("[checkpoint] step {} is not in {}: {}\n  it is complete in {}; the same command uploads it",
        left.back(), store_.path().text(), problem_.substr(0, problem_.find('\n')),
        local_.path(left.back()).string());
 }
@@ -322,8 +322,8 @@ void StoredCheckpoints::restore_newest(const std::vector<int64_t>& stored) {
     skip(*step, problem);
   }
   check(stored.empty(),
-        "[train] the run's checkpoints are all corrupt: refusing to start over\n  bring {} back "
-        "whole, remove the folder, or take another run_name",
+        "[train] the run's checkpoints are all corrupt: refusing to start over\n  restore {} "
+        "completely, remove the folder, or choose another run_name",
         stored.empty() ? "" : store_.path().below(std::to_string(stored.back())).text());
 }
 
@@ -385,8 +385,8 @@ void StoredCheckpoints::pull_together(world::World& world) {
     skip(step, found);
   }
   check(listed.empty(),
-        "[train] the run's checkpoints are all corrupt: refusing to start over\n  bring {} back "
-        "whole, remove the folder, or take another run_name",
+        "[train] the run's checkpoints are all corrupt: refusing to start over\n  restore {} "
+        "completely, remove the folder, or choose another run_name",
         store_.path().below(listed.substr(0, listed.find(' '))).text());
 }
 
@@ -416,7 +416,7 @@ std::string StoredCheckpoints::restored(world::World& world) {
   if (sum == 0) {
     return "";
   }
-  return fmt::format("{:.1f} MB came from {}, which has {:.1f} MB ({})", sum / kMega,
+  return fmt::format("{:.1f} MB were downloaded from {}, which has {:.1f} MB ({})", sum / kMega,
                      store_.path().below(std::to_string(step)).text(), whole / kMega, each);
 }
 

@@ -61,7 +61,7 @@ std::string no_effect(const std::vector<KeyValue>& values, const KeyValue& each,
   }
   for (const std::string_view other : words(field.without)) {
     if (is_on(values, other)) {
-      return fmt::format("beside {}", other);
+      return fmt::format("set with {}", other);
     }
   }
   const bool is_calibration = each.key.ends_with("_quantization_calibration_method");

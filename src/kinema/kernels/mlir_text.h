@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
-/// What texts of kernels in MLIR's generic form share. A `Type` has a to_string beside it.
+/// Common parts of kernel texts in MLIR's generic form. Each `Type` needs a to_string.
 namespace kinema::kernels {
 
-/// What an operation gave, or an argument.
+/// The result of an operation, or an argument.
 template <typename Type>
 struct MlirValue {
   std::string name;
@@ -57,7 +57,7 @@ class MlirLines {
     text_ += text;
     text_ += '\n';
   }
-  /// A result that no other operation gives.
+  /// A result with a new name.
   template <typename Type>
   MlirValue<Type> fresh(const Type& type) {
     return {fmt::format("%{}", next_++), type};

@@ -93,12 +93,11 @@ HostArray contact_sheet(std::span<const HostArray> videos, std::span<const std::
         "[image] {} labels were given for {} videos", labels.size(), videos.size());
   const Dims& size = videos[0].shape.dims;
   for (const HostArray& video : videos) {
-    check(
-        video.shape.dtype == DType::U8 && video.shape.rank() == 4 && video.shape.dims[3] == 3 &&
-            video.shape.elements() > 0 && video.shape.dims[1] == size[1] &&
-            video.shape.dims[2] == size[2],
-        "[image] a contact sheet was given {} beside {}: u8 [f, h, w, 3] of one size was expected",
-        to_string(video.shape), to_string(videos[0].shape));
+    check(video.shape.dtype == DType::U8 && video.shape.rank() == 4 && video.shape.dims[3] == 3 &&
+              video.shape.elements() > 0 && video.shape.dims[1] == size[1] &&
+              video.shape.dims[2] == size[2],
+          "[image] a contact sheet was given {} and {}: u8 [f, h, w, 3] of one size was expected",
+          to_string(video.shape), to_string(videos[0].shape));
   }
   const int64_t enlarge = std::max<int64_t>(1, options.enlarge);
   const int64_t shown = std::clamp<int64_t>(options.frames_per_video, 1, size[0]);

@@ -43,7 +43,7 @@ bool Array::is_whole() const {
 
 HostArray Array::to_host() const {
   check(!shards_.empty(), "[runtime] an empty array is read");
-  check(is_whole(), "[runtime] {} is read whole, but other processes hold parts of it",
+  check(is_whole(), "[runtime] {} is read completely, but parts of it are in other processes",
         to_string(shape_));
   const std::vector<mesh::Holders> parts = mesh::holders_of(blocks_);
   if (parts.size() == 1) {
@@ -62,7 +62,7 @@ bool Array::is_deleted() const {
 }
 
 pjrt::Buffer Array::take() && {
-  check(shards_.size() == 1, "[runtime] {} lies on {} devices, not on one", to_string(shape_),
+  check(shards_.size() == 1, "[runtime] {} is on {} devices, not on one", to_string(shape_),
         shards_.size());
   return std::move(shards_.front());
 }
@@ -211,7 +211,7 @@ pjrt::MemoryKind Devices::memory_kind(Memory memory) const {
     return pjrt::MemoryKind::DEVICE;
   }
   check(devices_.front().has_pinned_host(),
-        "[runtime] {} has no memory of the host that its devices read (pinned_host)\n  "
+        "[runtime] {} has no host memory that its devices can read (pinned_host)\n  "
         "weights_memory=device and optimizer_memory=device do without",
         client_.plugin().path());
   return pjrt::MemoryKind::PINNED_HOST;

@@ -105,8 +105,8 @@ pjrt::Executable build(const pjrt::Client& client, const std::string& text,
       report.compile_seconds = watch.seconds();
       return loaded;
     } catch (const Error& error) {
-      fail("[program] {} was made by another compiler than this plugin takes: {}", options.saved,
-           error.what());
+      fail("[program] {} was compiled by another compiler than this plugin accepts: {}",
+           options.saved, error.what());
     }
   }
   std::optional<ExecutableCache> cache;
@@ -270,7 +270,7 @@ std::vector<Array> Program::run(const Devices& devices,
   for (size_t i = 0; i < arguments.size(); ++i) {
     const Array* array = arguments[i];
     check(array != nullptr && array->shards().size() == ids.size(),
-          "[{}] argument {} lies on {} devices but the program runs on {}", name_, i,
+          "[{}] argument {} is on {} devices but the program runs on {}", name_, i,
           array == nullptr ? 0 : array->shards().size(), ids.size());
     for (size_t d = 0; d < ids.size(); ++d) {
       lists[place[d]].push_back(&array->shards()[d]);

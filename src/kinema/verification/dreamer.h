@@ -61,7 +61,7 @@ struct DreamerOptimizer {
 };
 DreamerOptimizer dreamer_optimizer(const io::Json& opt);
 
-// What `dreamer_kinds` lists.
+// The cases in `dreamer_kinds`.
 void dreamer_layer_cases(const Run& run);
 void dreamer_distribution_cases(const Run& run);
 void dreamer_return_cases(const Run& run);
