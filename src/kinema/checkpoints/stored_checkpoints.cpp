@@ -348,7 +348,7 @@ void StoredCheckpoints::receive(int64_t step, const fs::path& folder) const {
 
 void StoredCheckpoints::pull_together(world::World& world) {
   const world::Wait wait{.what = "the newest checkpoint", .seconds = 4 * 3600};
-  const bool brings = world.place().local_rank.value_or(0) == 0;
+  const bool brings = world.launch().local_rank.value_or(0) == 0;
   if (brings) {
     io::make_folder(local_.path());
     local_.clean();
@@ -401,7 +401,7 @@ std::string StoredCheckpoints::restored(world::World& world) {
       world.communicator().gather(std::to_string(lazy_->bytes_downloaded()),
                                   {.what = "the restored checkpoint", .seconds = 4 * 3600});
   lazy_.reset();
-  if (world.place().local_rank.value_or(0) == 0) {
+  if (world.launch().local_rank.value_or(0) == 0) {
     local_.remove(step);
   }
   double sum = 0;

@@ -87,8 +87,8 @@ class JoinWatch {
 
 void join(const world::Launch& launch) {
   {
-    const JoinWatch watch(place);
-    joined() = world::World::join(place, warn);
+    const JoinWatch watch(launch);
+    joined() = world::World::join(launch, warn);
     if (!joined()->is_alone()) {
       world::check_consistent(*joined(), {{"the command", command()}}, "the start");
     }
@@ -150,7 +150,7 @@ std::shared_ptr<world::World> joined_world(const std::string& name,
 }
 
 std::shared_ptr<world::World> joined_world(const config::Config& config) {
-  check(joined() != nullptr, "[world] the words come before the configuration");
+  check(joined() != nullptr, "[world] a configuration was read before the processes were joined");
   const world::Launch& joined_launch = joined()->launch();
   if (joined()->is_alone()) {
     const world::Launch launch = resolve::process_launch(config, joined_launch);
@@ -162,11 +162,12 @@ std::shared_ptr<world::World> joined_world(const config::Config& config) {
   const config::RuntimeConfig& keys = config.runtime;
   const world::Launch configured = world::configured_launch(
       joined_launch, keys.process_id, keys.num_processes, keys.coordinator_address);
-  check(configured.coordinator == met.coordinator,
+  check(configured.coordinator == joined_launch.coordinator,
         "[coordinator_address] {}: the processes that {} started have connected at {} before any "
         "file was read\n"
         "  give it on the command line: coordinator_address={}",
-        configured.coordinator, met.how, met.coordinator, configured.coordinator);
+        configured.coordinator, joined_launch.how, joined_launch.coordinator,
+        configured.coordinator);
   return joined();
 }
 

@@ -75,7 +75,7 @@ std::string accept_checkpoints(const fs::path& path) {
   const checkpoints::CheckpointFolder folder(path);
   const std::vector<int64_t> steps = folder.steps();
   check(!steps.empty(), "{} holds no checkpoint", path.string());
-  std::vector<checkpoints::Damage> damaged;
+  std::vector<checkpoints::CorruptCheckpoint> damaged;
   for (const int64_t step : steps) {
     if (const std::string problem = checkpoints::manifest_problem(folder.path(step));
         !problem.empty()) {

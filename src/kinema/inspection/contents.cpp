@@ -198,7 +198,7 @@ Contents list_checkpoints(const fs::path& path) {
   const checkpoints::CheckpointFolder folder(path);
   const std::vector<int64_t> steps = folder.steps();
   Contents out{.summary = counted(std::ssize(steps), "checkpoint")};
-  std::vector<checkpoints::Damage> damaged;
+  std::vector<checkpoints::CorruptCheckpoint> damaged;
   for (const int64_t step : steps) {
     const std::string problem = checkpoints::manifest_problem(folder.path(step));
     out.add(fmt::format("step {}: {}", step, problem.empty() ? "valid" : problem));

@@ -62,7 +62,7 @@ fs::path checkpoint_of(const fs::path& path) {
         path.string());
   const checkpoints::Found found = checkpoints::CheckpointFolder(*folder).newest();
   check(found.step.has_value(), "[config] the run in {} has no valid checkpoint\n  {}", path.string(),
-        found.damaged.empty() ? "it has none at all" : checkpoints::damage_text(found.damaged));
+        found.corrupt.empty() ? "it has none at all" : checkpoints::damage_text(found.corrupt));
   return found.folder;
 }
 

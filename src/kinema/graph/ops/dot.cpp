@@ -51,7 +51,7 @@ void check_pairs(const Node& node, const char* role, const std::vector<int64_t>&
   }
 }
 
-bool is_set(DType in, DType out) {
+bool allows_output(DType in, DType out) {
   if (is_f8(in)) {
     return out == DType::BF16 || out == DType::F16 || out == DType::F32;
   }
@@ -66,7 +66,7 @@ Shape dot_shape(const Node& node) {
   if (!is_f8(a.dtype) || !is_f8(b.dtype)) {
     check_same_dtype("dot_general", a, b);
   }
-  check(gives(a.dtype, out),
+  check(allows_output(a.dtype, out),
         "[dot_general] {} times {} cannot give {}: the operands' dtype, f32 for bf16 and f16, s32 "
         "for s8, a wider float for f8",
         to_string(a), to_string(b), to_string(out));
