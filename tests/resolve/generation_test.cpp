@@ -11,6 +11,7 @@
 #include "kinema/io/atomic_write.h"
 #include "kinema/io/json.h"
 #include "kinema/networks/open.h"
+#include "kinema/resolve/prompts.h"
 #include "kinema/sample/pipeline_folder.h"
 
 namespace kinema::resolve {

@@ -1,4 +1,5 @@
 // The .json of a video from an untrusted source.
+#include "kinema/resolve/prompts.h"
 #include "kinema/resolve/shared_settings.h"
 
 #include <gmock/gmock.h>

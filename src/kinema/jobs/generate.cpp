@@ -22,6 +22,7 @@
 #include "kinema/resolve/compiler_flags.h"
 #include "kinema/resolve/device.h"
 #include "kinema/resolve/generation.h"
+#include "kinema/resolve/prompts.h"
 #include "kinema/resolve/missing_features.h"
 #include "kinema/resolve/shared_start.h"
 #include "kinema/resolve/stored_paths.h"

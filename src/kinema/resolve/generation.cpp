@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <array>
-#include <fstream>
 #include <span>
 #include <utility>
 #include <vector>
@@ -22,22 +21,16 @@
 #include "kinema/resolve/device.h"
 #include "kinema/resolve/encoders.h"
 #include "kinema/resolve/load.h"
+#include "kinema/resolve/prompts.h"
 #include "kinema/sample/scheduler_config.h"
 #include "kinema/sample/solver_settings.h"
 #include "kinema/schedulers/samplers.h"
-#include "kinema/text/prompt_syntax.h"
-#include "kinema/text/unicode.h"
 #include "kinema/weights/family.h"
 
 namespace kinema::resolve {
 namespace {
 
 namespace fs = std::filesystem;
-
-/// True if `prompt` overrides `prompt_file` because it was given later.
-bool prompt_wins(const config::Loaded& loaded) {
-  return wins_over_files(loaded, "prompt") && !on_command_line(loaded, "prompt_file");
-}
 
 /// A diffusion's schedule with the overrides of diffusion_scheduler_config.
 schedulers::ScheduleConfig with_scheduler_config(schedulers::ScheduleConfig out,
@@ -312,64 +305,6 @@ void set_guidance(const config::Loaded& loaded, const networks::Network& network
   }
 }
 
-std::vector<std::string> read_prompts(const config::Loaded& loaded) {
-  const config::Config& config = loaded.config;
-  const std::string& path = config.generate.prompt_file;
-  check(
-      !on_command_line(loaded, "prompt") || !on_command_line(loaded, "prompt_file") || path.empty(),
-      "[generate] prompt and prompt_file are both on the command line: give only one of them");
-  if (path.empty() || prompt_wins(loaded)) {
-    return {config.generate.prompt};
-  }
-  std::error_code ignored;
-  const bool is_file = fs::is_regular_file(path, ignored);  // reading a pipe would block
-  std::ifstream in(is_file ? path : "");
-  check(is_file && in.good(), "[generate] prompt_file {} cannot be read{}", path,
-        !is_file && fs::exists(path, ignored) ? ": it is not a regular file" : "");
-  std::vector<std::string> prompts;
-  int64_t number = 0;
-  for (std::string line; std::getline(in, line);) {
-    constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
-    if (++number == 1 && line.starts_with(kByteOrderMark)) {
-      line.erase(0, kByteOrderMark.size());
-    }
-    if (line.ends_with('\r')) {
-      line.pop_back();
-    }
-    check(text::invalid_utf8_at(line) == std::string_view::npos,
-          "[generate] prompt_file {}:{} is not text in UTF-8", path, number);
-    if (line.find_first_not_of(" \t") != std::string::npos) {
-      prompts.push_back(line);
-    }
-  }
-  check(!prompts.empty(), "[generate] prompt_file {} contains no prompt", path);
-  return prompts;
-}
-
-std::vector<std::string> prompt_notices(const config::Loaded& loaded) {
-  const config::GenerateConfig& g = loaded.config.generate;
-  std::vector<std::string> prompts = read_prompts(loaded);
-  prompts.insert(prompts.end(), {g.negative_prompt, g.prompt_2.value, g.negative_prompt_2.value});
-  std::vector<std::string> found;
-  for (const std::string& prompt : prompts) {
-    for (const std::string& each : text::prompt_syntax(prompt)) {
-      if (std::ranges::find(found, each) == found.end()) {
-        found.push_back(each);
-      }
-    }
-  }
-  constexpr size_t kNamed = 4;
-  if (found.empty()) {
-    return {};
-  }
-  const size_t named = std::min(kNamed, found.size());
-  return {
-      fmt::format("`{}`{} in prompts {} used as plain text: weights, BREAK and file names have no "
-                  "meaning (lora=FILE:0.8 adds a LoRA)",
-                  fmt::join(std::span(found).first(named), "`, `"),
-                  found.size() > named ? " and others" : "", found.size() == 1 ? "is" : "are")};
-}
-
 sample::GenerateRequest make_request(const config::Loaded& loaded,
                                      const model_source::SelectedModel& model,
                                      const networks::Network& network, const Job& job) {
@@ -430,14 +365,6 @@ std::optional<std::string> apply_batch(const config::Loaded& loaded, const mesh:
   }
   return fmt::format("{}s of each prompt: {} ({})", request.noun, *videos,
                      batch_origin(loaded.config, place));
-}
-
-std::vector<std::string> default_prompt_notice(const config::Loaded& loaded) {
-  const config::GenerateConfig& keys = loaded.config.generate;
-  if (!keys.prompt_file.empty() || loaded.is_set("prompt")) {
-    return {};
-  }
-  return {fmt::format("no prompt is given: `{}` is used", keys.prompt)};
 }
 
 GenerateSettings generate_settings(const config::Config& config) {

@@ -16,13 +16,6 @@
 /// Turns a configuration into a request of the module `sample`.
 namespace kinema::resolve {
 
-/// The prompts of prompt_file, one per line, or the single prompt. Throws an Error that names the
-/// file, and the line that is not valid text.
-std::vector<std::string> read_prompts(const config::Loaded& loaded);
-
-/// A log line if prompts contain syntax of other programs, such as weights (text::prompt_syntax).
-std::vector<std::string> prompt_notices(const config::Loaded& loaded);
-
 /// Sets only the guidance scales and negative prompts of a request.
 void set_guidance(const config::Loaded& loaded, const networks::Network& network,
                   bool has_two_experts, sample::GenerateRequest& request);
@@ -44,9 +37,6 @@ std::optional<int64_t> videos_per_batch(const config::Loaded& loaded, int64_t de
 /// generate_batch_size was given. Returns a log line, or nothing if the request is unchanged.
 std::optional<std::string> apply_batch(const config::Loaded& loaded, const mesh::Placement& place,
                                        sample::GenerateRequest& request);
-
-/// A log line if no prompt was given, else nothing.
-std::vector<std::string> default_prompt_notice(const config::Loaded& loaded);
 
 /// What `generate` writes and prints, in addition to sample::OutputOptions.
 struct GenerateSettings {

@@ -16,6 +16,7 @@
 #include "kinema/resolve/compiler_flags.h"
 #include "kinema/resolve/device.h"
 #include "kinema/resolve/generation.h"
+#include "kinema/resolve/prompts.h"
 
 namespace kinema::resolve {
 namespace {
