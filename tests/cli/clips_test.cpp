@@ -143,6 +143,22 @@ TEST_F(InspectClips, DrawsThemAsTheTrainerSeesThem) {
   run({"inspect", "how.yml", "--preview", "a.png"}).expect_error("how.yml");
 }
 
+// Whose model is not on this machine yet, as in the tutorial on photos.
+TEST_F(InspectClips, DrawsPicturesOfAReleaseThatIsNotDownloaded) {
+  fs::create_directories(folder_ / "photos");
+  fs::copy_file(io::golden("images/orientation_6.jpg"), folder_ / "photos/a.jpg");
+  write("photos/a.txt", "a fox");
+  for (const char* model :
+       {"stabilityai/stable-diffusion-xl-base-1.0", "black-forest-labs/FLUX.1-dev"}) {
+    write("photos.yml",
+          std::string("resolution: 64\npretrained_model_name_or_path: ") + model + "\n");
+    const Outcome sheet =
+        run({"inspect", "photos", "config=photos.yml", "--preview", "sheet.png"});
+    EXPECT_EQ(sheet.status, 0) << sheet.err;
+    EXPECT_THAT(sheet.out, HasSubstr("1 of 1 samples")) << model;
+  }
+}
+
 TEST_F(InspectClips, ReadsTars) {
   video("clips/a.mp4");
   ASSERT_EQ(

@@ -207,6 +207,10 @@ TEST_F(NewRuns, EvaluateHeldOutSamples) {
   run({"evaluate", "tiny.yml", "eval_split=0.1"}).expect_error("is synthetic");
   run({"convert", "out/tiny", "tiny.safetensors", "--to", "comfyui"})
       .expect_error("is a run's folder");
+  run({"convert", "out/tiny/checkpoints/500", "tiny.safetensors", "--to", "kohya"})
+      .expect_error("out/tiny/checkpoints/500 does not exist: the run has checkpoints of steps ");
+  run({"convert", "nothing.safetensors", "tiny.safetensors", "--to", "kohya"})
+      .expect_error("nothing.safetensors does not exist");
   run(on_records({"eval_split=0.2"})).expect_error("eval_split is 0.2, but the run of");
 }
 

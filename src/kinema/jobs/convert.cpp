@@ -107,6 +107,18 @@ void check_schedule_of(const fs::path& source) {
   }
 }
 
+/// Throws an Error that names the steps that a run has if one of another step was given.
+void check_exists(const fs::path& source) {
+  std::error_code ignored;
+  if (fs::exists(source, ignored)) {
+    return;
+  }
+  const std::vector<int64_t> steps = checkpoints::CheckpointFolder(source.parent_path()).steps();
+  check(steps.empty(), "[convert] {} does not exist: the run has checkpoints of steps {}",
+        source.string(), fmt::join(steps, ", "));
+  fail("[convert] {} does not exist", source.string());
+}
+
 ConvertResult convert_one(const std::string& given, const std::string& target,
                           const ConvertOptions& options, const Job& job) {
   const std::string named = lora_file_in(given);
@@ -122,6 +134,8 @@ ConvertResult convert_one(const std::string& given, const std::string& target,
     }
     return {.source = named, .target = target};
   }
+  check(options.to != "kohya",
+        "[convert] {} is not a LoRA file, and `kohya` is a format of LoRA files only", named);
   const fs::path source = transformer_of(named);
   check_schedule_of(named);
   // Another dtype or shard size requires writing the network again.
@@ -172,6 +186,7 @@ ConvertResult convert(const std::string& given, const std::string& target,
           "  choose a path outside",
           target, above.parent_path().string());
   }
+  check_exists(given);
   const fs::path checkpoints = fs::path(given) / "checkpoints";
   const std::vector<int64_t> steps = checkpoints::CheckpointFolder(checkpoints).steps();
   check(steps.empty(), "[convert] {} is a run's folder, expected a checkpoint\n  {} is its newest",

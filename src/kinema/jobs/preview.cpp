@@ -14,6 +14,7 @@
 #include "kinema/datasets/clip_report.h"
 #include "kinema/datasets/clips.h"
 #include "kinema/media/sample_sheet.h"
+#include "kinema/model_source/network.h"
 #include "kinema/model_source/pictures.h"
 #include "kinema/resolve/dataset.h"
 #include "kinema/stores/local_copies.h"
@@ -64,16 +65,21 @@ std::string title_of(const std::string& where, const Shape& pixels, const data::
   return out;
 }
 
-/// The configuration with the sizes of an image model; unchanged if the model is not on this
-/// machine.
+/// The configuration with the sizes of an image model. Of a model that is not on this machine, its
+/// name must be that of a release; for other names the configuration is unchanged.
 resolve::Settings with_sizes(const resolve::Settings& loaded, const Job& job) {
   try {
     return model_source::with_image_keys(loaded, model_source::picture_settings(loaded));
   } catch (const Error& error) {
     const std::string why = error.what();
-    job.notice("sizes are the configuration's, the model is not asked: " +
-               why.substr(0, why.find('\n')));
-    return loaded;
+    try {
+      return model_source::with_image_keys(
+          loaded, model_source::picture_settings(model_source::planned_network(loaded)));
+    } catch (const Error&) {
+      job.notice("sizes are the configuration's, because the model is not here: " +
+                 why.substr(0, why.find('\n')));
+      return loaded;
+    }
   }
 }
 
