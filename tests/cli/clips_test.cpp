@@ -5,6 +5,7 @@
 #include <string>
 
 #include "cli/run_kinema.h"
+#include "io/scratch.h"
 #include "kinema/core/host_array.h"
 #include "kinema/io/json.h"
 #include "kinema/media/image.h"
@@ -152,8 +153,7 @@ TEST_F(InspectClips, DrawsPicturesOfAReleaseThatIsNotDownloaded) {
        {"stabilityai/stable-diffusion-xl-base-1.0", "black-forest-labs/FLUX.1-dev"}) {
     write("photos.yml",
           std::string("resolution: 64\npretrained_model_name_or_path: ") + model + "\n");
-    const Outcome sheet =
-        run({"inspect", "photos", "config=photos.yml", "--preview", "sheet.png"});
+    const Outcome sheet = run({"inspect", "photos", "config=photos.yml", "--preview", "sheet.png"});
     EXPECT_EQ(sheet.status, 0) << sheet.err;
     EXPECT_THAT(sheet.out, HasSubstr("1 of 1 samples")) << model;
   }
