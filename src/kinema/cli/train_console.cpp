@@ -39,9 +39,11 @@ void announce(const jobs::TrainStart& start) {
   }
   fmt::print(
       "global batch: {}{}\n", start.batch,
-      start.accumulation == 1 ? "" : fmt::format("; {} batches per step", start.accumulation));
+      start.accumulation == 1
+          ? ""
+          : fmt::format("; a step averages the gradients of {} such batches", start.accumulation));
   for (const auto& [batch, report] : start.steps) {
-    fmt::print("batch: {} of {} with text {}{}{}\n", counted(batch.latents.dims[0], "sample"),
+    fmt::print("samples of a step: {} of {} with text {}{}{}\n", batch.latents.dims[0],
                to_string(batch.latents), to_string(batch.text),
                also("image condition", batch.condition), also("image states", batch.image_states));
     fmt::print("step compiled in {:.2f} s{}, {:.1f} MB of temporaries\n", report.compile_seconds,

@@ -193,6 +193,10 @@ bool is_kl_autoencoder(const std::filesystem::path& folder) {
   return name != nullptr && name->is_string() && name->as_string() == kl::kClassName;
 }
 
+int64_t kl_cell_side(const std::filesystem::path& folder) {
+  return kl::parse_config(io::Json::read(folder / "config.json")).spatial();
+}
+
 KlAutoencoder::KlAutoencoder(const runtime::Devices& devices, const std::filesystem::path& folder,
                              const KlAutoencoderOptions& options)
     : model_(std::make_unique<Model>(devices, folder, options)) {}

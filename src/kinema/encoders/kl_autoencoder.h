@@ -54,4 +54,7 @@ class KlAutoencoder final : public Autoencoder {
 /// True if a `vae` folder's config.json is of this class. Single files contain no other.
 bool is_kl_autoencoder(const std::filesystem::path& folder);
 
+/// The side of a latent cell in pixels, by the folder's config.json alone.
+int64_t kl_cell_side(const std::filesystem::path& folder);
+
 }  // namespace kinema::encoders

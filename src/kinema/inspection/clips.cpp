@@ -107,8 +107,9 @@ class Table {
     const size_t others = survey_.left_out.size();
     const char* noun = images_ == count() - bad && images_ > 0 ? "picture" : "clip";
     out_.summary = fmt::format(
-        "data set: {} with captions, {} in all; {}{} cannot be used, {} skipped",
-        counted(count() - bad, noun), length_text(seconds_),
+        "data set: {} with captions{}; {}{} cannot be used, {} skipped",
+        counted(count() - bad, noun),
+        seconds_ > 0 ? fmt::format(", {} in all", length_text(seconds_)) : "",
         survey_.empty_captions > 0
             ? fmt::format("{} of {} {} an empty caption, ", survey_.empty_captions,
                           counted(count(), noun), survey_.empty_captions == 1 ? "has" : "have")

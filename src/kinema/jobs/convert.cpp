@@ -149,10 +149,12 @@ ConvertResult convert_one(const std::string& given, const std::string& target,
       .to = networks::format_from_string(options.to),
       .dtype = options.dtype,
       .max_shard_bytes = options.max_shard_bytes,
-      .progress = [job, told = job.progress("converting")](int64_t done, int64_t total) {
-        job.check_stop();  // partial files are removed
-        told(done, total);
-      }};
+      .progress =
+          [job, told = job.progress("converting")](int64_t done, int64_t total) {
+            job.check_stop();  // partial files are removed
+            told(done, total);
+          },
+      .notice = [&job](const std::string& line) { job.notice(line); }};
   io::make_folder(fs::path(target).parent_path());
   job.notice(model_source::file_notices(source));
   if (holds_pipeline(source)) {

@@ -44,9 +44,13 @@ void write_gguf(const fs::path& target, const std::vector<Written>& tensors,
                 const ConvertOptions& options) {
   std::vector<io::GgufEntry> entries;
   const auto total = static_cast<int64_t>(tensors.size());
+  int64_t matrices = 0;
+  int64_t floats = 0;  // of the matrices
   for (const Written& tensor : tensors) {
     const bool codes = !options.dtype && tensor.as_codes &&
                        io::gguf_can_write(io::GgmlType::Q8_0, tensor.shape.dims);
+    matrices += !options.dtype && tensor.as_codes ? 1 : 0;
+    floats += !options.dtype && tensor.as_codes && !codes ? 1 : 0;
     const DType dtype =
         tensor.shape.rank() == 2 ? options.dtype.value_or(tensor.shape.dtype) : DType::F32;
     const auto at = static_cast<int64_t>(entries.size());
@@ -61,6 +65,11 @@ void write_gguf(const fs::path& target, const std::vector<Written>& tensors,
                          const auto all = values.as<float>();
                          return std::vector<float>(all.begin(), all.end());
                        }});
+  }
+  if (floats > 0 && options.notice) {
+    options.notice(fmt::format(
+        "{} of {} matrices are not quantized: their rows are not multiples of Q8_0's blocks of 32",
+        floats, matrices));
   }
   io::write_gguf(target, entries, {{"general.architecture", "wan"}});
 }

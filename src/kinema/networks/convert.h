@@ -33,6 +33,8 @@ struct ConvertOptions {
   int64_t max_shard_bytes = int64_t{10} << 30;
   /// Called before each tensor is written.
   std::function<void(int64_t done, int64_t total)> progress = {};
+  /// Called with a log line about tensors that are not written as asked.
+  std::function<void(const std::string& line)> notice = {};
 };
 
 /// Writes the transformer or UNet in `source` (anything that weights::Checkpoint::open accepts) as

@@ -68,6 +68,21 @@ std::unique_ptr<encoders::TextEncoder> image_text_encoder(
                                               .on_note = on_note});
 }
 
+/// The side of a latent cell of the configuration's image autoencoder, if its folder is here.
+std::optional<int64_t> kl_cell_side(const config::ModelConfig& config) {
+  for (const std::string& name :
+       {config.wan_vae_pretrained_model_name_or_path, config.pretrained_model_name_or_path}) {
+    for (const fs::path& folder : {fs::path(name), fs::path(name) / "vae"}) {
+      std::error_code ignored;
+      if (!name.empty() && fs::exists(folder / "config.json", ignored) &&
+          encoders::is_kl_autoencoder(folder)) {
+        return encoders::kl_cell_side(folder);
+      }
+    }
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 encoders::LatentLayout latent_layout(const config::Config& config, const networks::Sizes& model) {
@@ -77,6 +92,9 @@ encoders::LatentLayout latent_layout(const config::Config& config, const network
             .spatial = blocks.side(),
             .temporal = blocks.frames(),
             .first_frame_alone = false};
+  }
+  if (const std::optional<int64_t> side = kl_cell_side(config.model)) {
+    return {.channels = model.out_channels, .spatial = *side};
   }
   constexpr int64_t kTi2vChannels = 48;  // the cells of Wan 2.2's TI2V VAE have twice the side
   return {.channels = model.out_channels, .spatial = model.out_channels == kTi2vChannels ? 16 : 8};

@@ -24,8 +24,9 @@ constexpr std::array<PipelineClass, 1> kSdxlPipelines{{{.name = "StableDiffusion
                                                                    .takes_size_ids = true}}}};
 
 constexpr std::array<std::string_view, 1> kWanMarks{"patch_embedding.weight"};
-constexpr std::array<std::string_view, 2> kFluxMarks{
-    "single_transformer_blocks.0.norm.linear.weight", "single_blocks.0.modulation.lin.weight"};
+constexpr std::array<std::string_view, 3> kFluxMarks{
+    "single_transformer_blocks.0.norm.linear.weight", "single_blocks.0.modulation.lin.weight",
+    "double_blocks.0.img_mod.lin.weight"};
 constexpr std::array<std::string_view, 2> kSdxlMarks{"add_embedding.linear_1.weight",
                                                      "label_emb.0.0.weight"};
 

@@ -102,8 +102,8 @@ UNetConfig parse_config(const Json& json) {
                                        : std::vector<int64_t>(levels, 1);
   // The older key holds numbers of heads; the newer one takes precedence.
   const Json* heads = file.find("num_attention_heads");
-  c.num_attention_heads = per_level(
-      heads != nullptr && !heads->is_null() ? *heads : file.at("attention_head_dim"), levels);
+  const Json& older = file.at("attention_head_dim");
+  c.num_attention_heads = per_level(heads != nullptr && !heads->is_null() ? *heads : older, levels);
   c.layers_per_block = file.at("layers_per_block").as_int();
   c.cross_attention_dim = file.at("cross_attention_dim").as_int();
   c.addition_time_embed_dim = file.at("addition_time_embed_dim").as_int();
