@@ -47,7 +47,7 @@ std::string repeated(const std::string& head, const std::string& unit, size_t by
   return out + tail;
 }
 
-/// A unit that names its number, so that none comes twice.
+/// A unit that names its number, so that none appears twice.
 std::string numbered(const std::string& head, const std::string& before, const std::string& behind,
                      size_t bytes, const std::string& tail) {
   std::string out = head;

@@ -67,7 +67,7 @@ TEST_F(InspectClips, CountsEmptyCaptionsAndSaysWhatOfKohyasFoldersIsNotRead) {
   write("clips/10_fox/b.txt", "\n");
   const Outcome table = run({"inspect", "clips"});
   EXPECT_THAT(table.out, AllOf(HasSubstr("1 of 2 clips has an empty caption, "),
-                               HasSubstr("the number that 10_fox/ begins with is not read")));
+                               HasSubstr("the number that 10_fox/ begins with is ignored")));
 }
 
 TEST_F(InspectClips, NamesEveryClipThatCannotBeUsed) {
@@ -353,7 +353,7 @@ TEST_F(TrainOnClips, WarnsOfEmptyCaptionsAndOfNumbersThatAreNotRead) {
   ASSERT_EQ(outcome.status, 0) << outcome.err;
   EXPECT_THAT(outcome.err,
               AllOf(HasSubstr("warning: 2 of 3 clips have an empty caption\n"),
-                    HasSubstr("data: the number that 10_fox/ begins with is not read")));
+                    HasSubstr("data: the number that 10_fox/ begins with is ignored")));
 }
 
 }  // namespace

@@ -57,7 +57,7 @@ TEST_F(Outputs, SayWhereTheSettingsOfAVideoAre) {
   write("b.jpg", "x");
   write("a.json", "{}");
   run({"generate", "a.mp4"}).expect_error("they are in a.json: kinema generate a.json");
-  run({"generate", "b.jpg"}).expect_error("kinema writes them to a .json beside each video");
+  run({"generate", "b.jpg"}).expect_error("kinema writes them to a .json next to each video");
 }
 
 TEST_F(Outputs, SayThatAKeyIsGivenTwice) {

@@ -300,7 +300,7 @@ TEST(ListFolder, ReadsFoldersOfKohyasScripts) {
                                   {"2_owl/c.mp4", "an owl"},
                                   {"2024/d.mp4", "a year"}}));
   EXPECT_THAT(list_folder(folder.path()).notes,
-              ElementsAre(AllOf(HasSubstr("10_fox/ (and 1 more) begins with is not read"),
+              ElementsAre(AllOf(HasSubstr("10_fox/ (and 1 more) begins with is ignored"),
                                 HasSubstr("a clip that metadata.jsonl names n times"))));
 
   // A consistent entry.

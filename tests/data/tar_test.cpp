@@ -189,7 +189,7 @@ TEST(TarClips, OfPicturesThatAreNotReadAreSaid) {
   shard.file("a.heic", "x");
   shard.make();
   EXPECT_THAT([&] { folder_clips(shard.folder(), "text", true, true, ""); },
-              ThrowsMessage<Error>(HasSubstr("a HEIC picture, which is not read")));
+              ThrowsMessage<Error>(HasSubstr("a HEIC picture, which is not supported")));
 }
 
 TEST(TarClips, WithoutACaptionAreNamedOrKeptAsBad) {

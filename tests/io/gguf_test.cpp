@@ -221,10 +221,10 @@ TEST(Gguf, NamesWhatIsWrong) {
   refuses({.name_length = ~uint64_t{0}}, "truncated");
   refuses({.axes = 0}, "has 0 axes");
   refuses({.axes = 9}, "has 9 axes");
-  refuses({.size = 33}, "no multiple of Q8_0's 32");
+  refuses({.size = 33}, "not a multiple of Q8_0's 32");
   refuses({.size = uint64_t{1} << 62}, "long");
   refuses({.axes = 8, .size = 1 << 10}, "");
-  refuses({.type = 16}, "ggml type 16, which is not read");
+  refuses({.type = 16}, "ggml type 16, which is not supported");
   refuses({.offset = 1, .data = 64}, "offset 1, expected a multiple of the alignment 32");
   refuses({.offset = 32}, "takes 34 bytes");
   refuses({.offset = ~uint64_t{0}}, "takes 34 bytes");

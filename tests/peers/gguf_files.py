@@ -101,5 +101,5 @@ def written(name):
 
 for name in ["BF16", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K"]:
     check(written(name))
-kinema("convert", written("TQ1_0"), "x.safetensors", "--to", "comfyui", refused="which is not read")
+kinema("convert", written("TQ1_0"), "x.safetensors", "--to", "comfyui", refused="which is not supported")
 say("other types are refused")

@@ -1,4 +1,4 @@
-"""Updates of whole runs, against transformers' Adafactor and torch's AdamW on the gradients that kinema had.
+"""Updates of whole runs, against transformers' Adafactor and torch's AdamW with kinema's gradients.
 
 Each update is a run of one step that begins with weights and optimizer of the last one. Its gradients are read off
 another run of the same step: with adam_b1=0 the first moment is the gradient.
@@ -21,7 +21,7 @@ ROUNDING = 1e-6
 
 
 def step(name, seed, *words):
-    """The checkpoint of a run of one step; the seed says which batch it sees."""
+    """The checkpoint of a run of one step; the seed selects its batch."""
     kinema("train", SOURCE / "configs/tiny.yml", f"run_name={name}", f"seed={seed}", "max_train_steps=1", f"learning_rate={RATE}",
            "learning_rate_schedule_steps=100", "warmup_steps_fraction=0", "checkpoint_every=-1", *words)
     return pathlib.Path(f"outputs/{name}/checkpoints/1")
@@ -40,7 +40,7 @@ def check_states(last, parameters, optimizer):
             if isinstance(value := optimizer.state[parameter].get(theirs), torch.Tensor):
                 found = files[part].pop(key + end).reshape(value.shape)
                 same(f"{part} of {key}{end}", found, value, UPDATES * ROUNDING * value.abs().max().item())
-    assert not any(files.values()), f"kinema keeps more: {files}"
+    assert not any(files.values()), f"kinema stores more: {files}"
 
 
 def check(name, words, make):
@@ -68,6 +68,6 @@ def adafactor(b1):
 
 
 check("adafactor-momentum", ["optimizer=adafactor", "adafactor_b1=0.9"], adafactor(0.9))
-if UPDATES > 2:  # asked for: each takes as long
+if UPDATES > 2:  # only on request: each takes as long
     check("adafactor", ["optimizer=adafactor"], adafactor(None))
     check("adamw", ["optimizer=adamw"], lambda parameters: torch.optim.AdamW(parameters, RATE, (0.9, 0.999), 1e-8, DECAY))

@@ -231,7 +231,7 @@ TEST(Checkpoint, DequantizesCodes) {
             -224.0F);
   EXPECT_EQ(later.find("blocks.0.self_attn.q.comfy_quant"), nullptr);
   refuses("blocks.0.self_attn.q.comfy_quant", layer(R"({"format": "nvfp4"})"),
-          "stored as `nvfp4`, which is not read");
+          "stored as `nvfp4`, which is not supported");
   refuses("blocks.0.self_attn.q.comfy_quant", layer("[1]"), "comfy_quant");
   refuses("blocks.0.self_attn.q.comfy_quant", layer(R"({"format": "float8_e5m2"})"),
           "but the file says that it is f8e5m2");

@@ -186,7 +186,7 @@ class Walk {
     const bool image = media::is_image_name(file);
     if (!image && !media::is_video_name(file)) {
       if (const std::string format = media::unread_image_name(file); !format.empty()) {
-        out_.left_out.push_back({name(path), "a " + format + " picture, which is not read"});
+        out_.left_out.push_back({name(path), "a " + format + " picture, which is not supported"});
       } else if (!is_companion(path)) {
         others_[path.extension().string()].push_back(name(path));
       }
@@ -243,7 +243,7 @@ class Walk {
   void note_repeats() {
     if (!repeats_.empty()) {
       out_.notes.push_back(fmt::format(
-          "the number that {}/{} begins with is not read: each clip counts once an epoch (a clip "
+          "the number that {}/{} begins with is ignored: each clip counts once an epoch (a clip "
           "that metadata.jsonl names n times counts n times)",
           *repeats_.begin(),
           repeats_.size() == 1 ? "" : fmt::format(" (and {} more)", repeats_.size() - 1)));

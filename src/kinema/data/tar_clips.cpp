@@ -42,7 +42,7 @@ struct TarClip {
 std::string without_media(const TarSample& sample) {
   for (const auto& [ending, member] : sample.parts) {
     if (const std::string format = media::unread_image_name("x." + ending); !format.empty()) {
-      return "a " + format + " picture, which is not read";
+      return "a " + format + " picture, which is not supported";
     }
   }
   return "a sample without a video or an image";

@@ -52,7 +52,8 @@ class GgufReader {
     constexpr uint32_t kSwapped2 = 0x02000000;
     constexpr uint32_t kSwapped3 = 0x03000000;
     check(version != kSwapped2 && version != kSwapped3,
-          "[gguf] {} is big-endian, which is not read\n  gguf-py's gguf_convert_endian.py makes it "
+          "[gguf] {} is big-endian, which is not supported\n  gguf-py's gguf_convert_endian.py "
+          "makes it "
           "little-endian",
           source_);
     check(version == 2 || version == 3, "[gguf] {} is of version {}: 2 and 3 are read", source_,
@@ -73,7 +74,7 @@ class GgufReader {
     const uint64_t start = (at_ + alignment_ - 1) / alignment_ * alignment_;
     std::set<std::string> names;
     for (const Info& each : infos) {
-      check(names.insert(each.name).second, "[gguf] {}: the tensor `{}` comes twice", source_,
+      check(names.insert(each.name).second, "[gguf] {}: the tensor `{}` appears twice", source_,
             each.name);
       add(each, start);
     }
@@ -94,7 +95,7 @@ class GgufReader {
 
   std::string_view take(uint64_t count) {
     check(count <= left(),
-          "[gguf] {}: {} bytes are wanted at {}, and {} are left (is it truncated?)", source_,
+          "[gguf] {}: {} bytes are needed at {}, but {} are left (is it truncated?)", source_,
           count, at_, left());
     const auto* text = reinterpret_cast<const char*>(bytes_.data()) + at_;
     at_ += count;
@@ -207,28 +208,28 @@ class GgufReader {
     }
     check(std::ranges::all_of(found->second, [](int64_t size) { return size > 0; }) &&
               checked_elements(found->second) == elements,
-          "[gguf] {}: `{}` is {}, which is not the shape {} that the metadata says", source_,
-          info.name, to_string(info.dims), to_string(found->second));
+          "[gguf] {}: `{}` is {}, which is not the shape {} in the metadata", source_, info.name,
+          to_string(info.dims), to_string(found->second));
     return found->second;
   }
 
   void add(const Info& info, uint64_t start) {
     const GgmlLayout* layout = ggml_layout(info.type);
     check(layout != nullptr,
-          "[gguf] {}: `{}` is of ggml type {}, which is not read\n"
+          "[gguf] {}: `{}` is of ggml type {}, which is not supported\n"
           "F32, F16, BF16, Q2_K to Q6_K, Q4_0, Q4_1, Q5_0, Q5_1 and Q8_0 are: take such a file of "
           "the "
           "model",
           source_, info.name, info.type);
     const int64_t elements = checked_elements(info.dims);
     check(info.dims.back() % layout->values == 0,
-          "[gguf] {}: rows of `{}` are {} long, no multiple of {}'s {}", source_, info.name,
+          "[gguf] {}: rows of `{}` are {} long, not a multiple of {}'s {}", source_, info.name,
           info.dims.back(), layout->name, layout->values);
     const uint64_t size =
         static_cast<uint64_t>(elements / layout->values) * static_cast<uint64_t>(layout->bytes);
     check(start <= bytes_.size() && info.offset <= bytes_.size() - start &&
               size <= bytes_.size() - start - info.offset,
-          "[gguf] {}: `{}` lies at {} and takes {} bytes, but the file has {} (is it truncated?)",
+          "[gguf] {}: `{}` is at {} and has {} bytes, but the file has {} (is it truncated?)",
           source_, info.name, start + info.offset, size, bytes_.size());
     check(info.offset % alignment_ == 0,
           "[gguf] {}: `{}` has the offset {}, expected a multiple of the alignment {}", source_,
@@ -352,7 +353,7 @@ void write_gguf(const std::filesystem::path& path, std::span<const GgufEntry> en
                 const std::map<std::string, std::string>& texts) {
   std::set<std::string_view> names;
   for (const GgufEntry& entry : entries) {
-    check(names.insert(entry.name).second, "[gguf] {}: the tensor name `{}` comes twice",
+    check(names.insert(entry.name).second, "[gguf] {}: the tensor name `{}` appears twice",
           path.string(), entry.name);
     check(gguf_can_write(entry.type, entry.dims), "[gguf] `{}` {} cannot be written as type {}",
           entry.name, to_string(entry.dims), static_cast<uint32_t>(entry.type));

@@ -162,7 +162,7 @@ struct JsonReader : nlohmann::json_sax<nlohmann::json> {
   bool end_object() override { return close(); }
   bool key(std::string& name) override {
     Json& object = *stack.back();
-    check(seen.back().insert(name).second, "[json] {}: the key `{}` comes twice", *source,
+    check(seen.back().insert(name).second, "[json] {}: the key `{}` appears twice", *source,
           shortened(object.path_.empty() ? name : object.path_ + "." + name));
     object.members_.emplace_back(name, Json());
     keys.back() = std::move(name);

@@ -116,7 +116,7 @@ struct HeaderReader : nlohmann::json_sax<nlohmann::json> {
       entries.back().have_dtype = true;
     } else if (at == At::Metadata) {
       if (!metadata.emplace(field, value).second) {
-        refuse(fmt::format("the metadata key `{}` comes twice", shown(field)));
+        refuse(fmt::format("the metadata key `{}` appears twice", shown(field)));
       }
     } else {
       refuse("a string where none was expected");
@@ -131,7 +131,7 @@ struct HeaderReader : nlohmann::json_sax<nlohmann::json> {
     } else if (at == At::Names) {
       name = field;
       if (!names.insert(name).second) {
-        refuse("the name comes twice");
+        refuse("the name appears twice");
       }
       entries.emplace_back().name = name;
       at = At::Tensor;
@@ -177,10 +177,10 @@ struct HeaderReader : nlohmann::json_sax<nlohmann::json> {
       refuse(fmt::format("unknown key `{}`", shown(value)));
     }
     if (at == At::Tensor && value == "dtype" && entries.back().have_dtype) {
-      refuse("`dtype` comes twice");
+      refuse("`dtype` appears twice");
     }
     if (at == At::Names && value == "__metadata__" && !names.insert(value).second) {
-      refuse("`__metadata__` comes twice");
+      refuse("`__metadata__` appears twice");
     }
     field = std::move(value);
     return true;
@@ -358,7 +358,7 @@ uint64_t write_safetensors(const std::filesystem::path& path, std::span<const Te
   std::set<std::string_view> names;
   for (const TensorEntry& entry : entries) {
     check(entry.name != "__metadata__" && names.insert(entry.name).second,
-          "[safetensors] {}: the tensor name `{}` comes twice or is reserved", path.string(),
+          "[safetensors] {}: the tensor name `{}` appears twice or is reserved", path.string(),
           entry.name);
     order.push_back(&entry);
   }

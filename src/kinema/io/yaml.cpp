@@ -173,7 +173,7 @@ class YamlReader : public YAML::EventHandler {
     } else if (wants_key(frame)) {
       check(value.kind_ == Yaml::Kind::Scalar, "[yaml] {}: a key must be a plain word or a string",
             value.where());
-      check(frame.keys.insert(value.text_).second, "[yaml] {}: the key `{}` comes twice",
+      check(frame.keys.insert(value.text_).second, "[yaml] {}: the key `{}` appears twice",
             value.where(), one_line(value.text_));
       frame.have_key = true;
       frame.key = value.text_;

@@ -16,7 +16,7 @@ class DenseBlock {
     Activation activation = Activation::SILU;
     ScaleNorm::How norm = {};
   };
-  /// The linear layer's parameters and the norm's lie under two names beside each other.
+  /// The linear layer's parameters and the norm's are stored under two adjacent names.
   DenseBlock(const Params& linear, const Params& norm, int64_t in, int64_t out, const How& how)
       : dense(linear, in, out), norm_(norm, out, how.norm), activation_(how.activation) {}
 

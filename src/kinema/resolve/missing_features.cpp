@@ -48,7 +48,7 @@ MissingFeatures missing_features(const networks::Network& network, bool two_expe
   if (!has_scale) {
     out.emplace(Needs::TWO_PASSES, config.generate.do_classifier_free_guidance
                                        ? fmt::format("without {} above 1", key)
-                                       : "beside do_classifier_free_guidance=false");
+                                       : "set with do_classifier_free_guidance=false");
   }
   if (!has_prompt) {
     out.emplace(Needs::TWO_PASSES, "without negative_prompt");

@@ -14,7 +14,7 @@
 
 namespace kinema::training {
 
-/// A network's output that training minimises, and what is reported beside it.
+/// A network's output that training minimises, and the values reported with it.
 struct LossTerms {
   Tensor loss;                  // F32 scalar
   std::vector<Tensor> metrics;  // F32 scalars

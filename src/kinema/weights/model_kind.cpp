@@ -324,10 +324,10 @@ std::string accepting_commands(const ModelKind& kind, const fs::path& path) {
     out.push_back(fmt::format("generate {0}, train pretrained_model_name_or_path={0}, convert{1}",
                               name, is_file ? keys_for_missing(parts) : ""));
   } else if (kind.is(Role::NETWORK)) {
-    out.push_back(fmt::format(
-        "generate and train by wan_transformer_pretrained_model_name_or_path={} beside a "
-        "pipeline, convert",
-        name));
+    out.push_back(
+        fmt::format("generate and train by wan_transformer_pretrained_model_name_or_path={} with a "
+                    "pipeline, convert",
+                    name));
   }
   if (kind.is(Role::VAE) &&
       (!is_file || !kind.is(Role::NETWORK) || std::ranges::count(parts, kVae) > 0)) {

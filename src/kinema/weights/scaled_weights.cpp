@@ -124,7 +124,8 @@ void ScaledWeights::add_format(const std::string& module, const Json& layer,
                                const std::string& where) {
   const std::string& format = layer.at("format").as_string();
   check(format == "float8_e4m3fn" || format == "float8_e5m2",
-        "[weights] {} is stored as `{}`, which is not read\n  float8_e4m3fn and float8_e5m2 are: "
+        "[weights] {} is stored as `{}`, which is not supported\n  float8_e4m3fn and float8_e5m2 "
+        "are: "
         "take such a file of the model",
         where, format);
   const DType dtype = format == "float8_e5m2" ? DType::F8E5M2 : DType::F8E4M3FN;
