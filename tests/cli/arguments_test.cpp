@@ -154,7 +154,7 @@ TEST_F(ConfigCommand, DocumentsEveryKeyAsInDocsConfigMd) {
   const Outcome outcome = run({"config", "--docs"});
   EXPECT_EQ(outcome.status, 0);
   EXPECT_EQ(outcome.out, read_text(std::string(KINEMA_SOURCE_DIR) + "/docs/reference/config.md"))
-      << "write it anew: build/kinema config --docs > docs/reference/config.md";
+      << "regenerate it: build/kinema config --docs > docs/reference/config.md";
 }
 
 class InspectCommand : public KinemaTest {

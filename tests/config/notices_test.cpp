@@ -133,7 +133,7 @@ TEST(Notices, SayWhatGenerateDoesNotReadOfTraining) {
   const Loaded given =
       load_defaults(std::vector<std::string>{"per_device_batch_size=0.5", "enable_profiler=True"});
   EXPECT_THAT(notices(given, "generate"), ElementsAre(HasSubstr("enable_profiler")))
-      << "per_device_batch_size is read: videos of a prompt";
+      << "per_device_batch_size is used: it is the number of videos of a prompt";
 }
 
 TEST(Notices, NameSizesThatAPretrainedModelHasItself) {

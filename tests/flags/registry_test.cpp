@@ -179,7 +179,7 @@ TEST(FlagsDocs, AreWhatTheTablesHave) {
   std::stringstream text;
   text << in.rdbuf();
   EXPECT_EQ(markdown(), text.str())
-      << "write it anew: build/kinema flags --docs > docs/reference/flags.md";
+      << "regenerate it: build/kinema flags --docs > docs/reference/flags.md";
 }
 
 }  // namespace

@@ -101,7 +101,7 @@ TEST_F(Dataset, IsCroppedAtPlacesThatAResumedRunFindsAgain) {
 }
 
 TEST_F(Dataset, ResumesEncodingAfterAKill) {
-  // Killed after another time in each attempt, until a run completes.
+  // Killed after a different time in each attempt, until a run completes.
   write("kill.sh", "cd " + quoted(folder_.string()) +
                        "\nfor i in $(seq 60); do\n"
                        "timeout -s KILL $((3 * i / 100)).$(printf %02d $((3 * i % 100))) " +

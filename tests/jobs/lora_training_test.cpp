@@ -221,7 +221,7 @@ TEST_F(LoraTraining, GoesOnFromTheFirstFileAndMergesTheOthers) {
   const std::string from = "lora_config={lora_model_name_or_path: [" + adapter + "]}";
   const Outcome again = train("again", {"max_train_steps=1", "learning_rate=0", from});
   ASSERT_EQ(again.status, 0) << again.err;
-  EXPECT_THAT(again.out, HasSubstr("gone on from: "));
+  EXPECT_THAT(again.out, HasSubstr("resumed from: "));
   EXPECT_EQ(adapter_bytes("again", 1), adapter_bytes("first", 2));
   const Outcome merged = train(
       "merged", {"max_train_steps=1", "learning_rate=0",

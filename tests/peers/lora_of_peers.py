@@ -1,4 +1,4 @@
-"""Adapters that diffusers and PEFT save, in kinema: sampled, gone on from, or refused by one line."""
+"""Adapters that diffusers and PEFT save, in kinema: sampled, trained further, or refused with a one-line error."""
 
 from peer import GOLDEN, inputs, kinema, safetensors, same_tensors, say, train, verify
 
@@ -57,7 +57,7 @@ for name, about in READ.items():
     assert len(rows) == 2 * len(files)  # merged, and kept apart
     say(f"{name}: outputs of kinema", max(row["max_diff"] for row in rows))
 
-# A run goes on from it: at a rate of next to nothing its adapter is the one that it began with.
+# A run resumes from it: at a learning rate near zero its adapter stays the initial one.
 for name in ("plain", "rslora"):
     for how, where in (("pipeline", f"{name}-pipeline/{FILE}"), ("peft", f"{name}-peft")):
         adapter = train(f"{name}-{how}", MODEL, "enable_lora=true", "lora_target_modules=attention+ffn" if name == "rslora" else "lora_target_modules=attention",
@@ -67,7 +67,7 @@ for name in ("plain", "rslora"):
         about = peft.LoraConfig.from_pretrained(adapter)
         scale = about.lora_alpha / (about.r**0.5 if about.use_rslora else about.r)
         assert about.r == 4 and abs(scale - (4 if name == "rslora" else 2)) < 1e-9, about
-        say(f"{name}: a run that goes on from {how}'s keeps it", difference)
+        say(f"{name}: a run that resumes from {how}'s keeps it", difference)
 
 # What kinema has no formula or no place for is refused, in at most two lines.
 REFUSED = {
@@ -82,4 +82,4 @@ for name, (about, why) in REFUSED.items():
     say(f"{name}: refused")
 for name, why in (("patterns", "several ranks or scales"), ("bias", "by more than a low-rank pair")):
     train(f"{name}-refused", MODEL, "enable_lora=true", f"lora_config={{lora_model_name_or_path: [{name}-peft]}}", refused=why)
-    say(f"{name}: no run goes on from it")
+    say(f"{name}: no run resumes from it")

@@ -326,7 +326,7 @@ TEST(EncodedClips, IdentifyKnownClipsWithoutReadingThem) {
   encode(folder, options());
   const std::string known = hashed();
   EXPECT_EQ(encode(folder, options()), (std::pair{0, 0}));
-  EXPECT_EQ(hashed(), known) << "nothing was learned anew";
+  EXPECT_EQ(hashed(), known) << "nothing was hashed again";
   // Neither size nor time of this file changed, but a sample of its bytes did.
   const fs::path clip = folder.clips() / "0.mp4";
   const auto time = fs::last_write_time(clip);

@@ -164,7 +164,7 @@ TEST_F(ProgramTest, IsCompiledAnewWhenItsCacheEntryIsSpoiled) {
 TEST_F(ProgramTest, IsCompiledAnewWhenThePluginRefusesItsCacheEntry) {
   const ProgramOptions options{.executable_cache = folder()};
   const std::string key = ExecutableCache::key(client(), kAxpy, options.compile.serialize());
-  ExecutableCache(folder(), 1 << 20).put(key, "sound for the cache but no executable");
+  ExecutableCache(folder(), 1 << 20).put(key, "valid for the cache but not an executable");
 
   EXPECT_FALSE(axpy(options).report().from_cache);
   EXPECT_TRUE(axpy(options).report().from_cache);

@@ -127,7 +127,7 @@ TEST_F(Resume, StartsMomentsAtZeroWithoutASavedOptimizer) {
 
   const StateView state{trainer.state().specs, loaded};
   EXPECT_EQ(state.params()[0]->to_host().bytes, trainer.state().params()[0]->to_host().bytes);
-  EXPECT_THAT(counts_of(loaded), ElementsAre(2, 0, 2)) << "those of the moments begin anew";
+  EXPECT_THAT(counts_of(loaded), ElementsAre(2, 0, 2)) << "those of the moments start from 0";
   EXPECT_EQ(state.parts.mu[0].to_host().as<float>()[0], 0.0F);
   EXPECT_EQ(read_train_state(scratch / "weights").step, 2);
 }

@@ -9,8 +9,8 @@
 
 namespace kinema {
 
-/// A range of a longer loop's steps: ScanOptions::length steps from `first`, if every x has the
-/// leading size `of`.
+/// A range of a longer loop's steps: ScanOptions::length steps from `first` of `of` steps. Every x
+/// has the leading size `of`.
 struct ScanPart {
   int64_t first;
   int64_t of;

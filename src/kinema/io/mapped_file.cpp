@@ -59,8 +59,8 @@ MappedFile MappedFile::open(const std::filesystem::path& path) {
   file.guard_ = mapping_guard::add(file.data_, file.size_);
   file.has_holes_ = note_mapping(file.data_, file.size_, status.st_dev, status.st_ino);
   check(!is_lfs_pointer(file.bytes()),
-        "[io] {} is a pointer of Git LFS, not the file itself\n  `git lfs pull` in its folder "
-        "brings it",
+        "[io] {} is a Git LFS pointer, not the file itself\n  `git lfs pull` in its folder "
+        "downloads it",
         file.path_);
   return file;
 }

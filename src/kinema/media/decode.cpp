@@ -26,8 +26,8 @@ constexpr int kIoBufferBytes = 64 * 1024;
 constexpr const char* kVideoFormats =
     "mov,matroska,webm,avi,mpegts,mpeg,gif,asf,flv,ogg,ivf,yuv4mpegpipe";
 
-// Time stamps of containers may have a precision of a millisecond: a frame that comes less than
-// this too late is used.
+// Time stamps of containers may have a precision of a millisecond: a frame that is
+// late by less than this is used.
 constexpr double kTimeSlack = 1e-3;
 
 int refuse_to_open(AVFormatContext*, AVIOContext**, const char*, int, AVDictionary**) {

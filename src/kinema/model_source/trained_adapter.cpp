@@ -116,7 +116,7 @@ std::optional<TrainedAdapter> trained_adapter(const config::Config& config,
   if (!out.start.empty()) {
     options.low_ranks = out.config.modules;
     const std::vector<nn::ParamSpec> specs = network->parameters(options);
-    note("gone on from", out.start, specs);
+    note("resumed from", out.start, specs);
     check_start(out.start.front(), specs, out);
   }
   if (expert.which != config::TrainExpert::NONE) {

@@ -21,12 +21,12 @@ Init truncated_normal_in(const Dims& kernel, double scale) {
     return Init::zeros();
   }
   check(kernel.size() >= 2, "[init] a kernel is {} but must have two axes", to_string(kernel));
-  // Blocks and the pixels of a convolution multiply the inputs alike.
+  // The inputs of all blocks count, and those of all pixels of a convolution.
   double fan_in = 1.0;
   for (size_t i = 0; i + 1 < kernel.size(); ++i) {
     fan_in *= static_cast<double>(kernel[i]);
   }
-  // The inverse of the deviation that is left of a standard normal distribution between -2 and 2.
+  // One over the standard deviation of a standard normal distribution truncated to [-2, 2].
   constexpr double kUncut = 1.1368;
   return {.kind = Init::Kind::TRUNCATED_NORMAL, .scale = scale * kUncut / std::sqrt(fan_in)};
 }
@@ -51,7 +51,7 @@ Tensor partial_product(Tensor x, Tensor rows, Precision precision) {
 BlockDense::BlockDense(const Params& params, int64_t in, int64_t out, int64_t blocks,
                        double scale) {
   check(blocks > 0 && in % blocks == 0 && out % blocks == 0,
-        "[dense] {} inputs and {} outputs are no multiples of {} blocks", in, out, blocks);
+        "[dense] {} inputs and {} outputs are not multiples of {} blocks", in, out, blocks);
   const Dims kernel{blocks, in / blocks, out / blocks};
   kernel_ = params.weight("kernel", kernel, {"", "", ""}, truncated_normal_in(kernel, scale));
   bias_ = params.weight("bias", {out}, {""}, Init::zeros());

@@ -169,7 +169,7 @@ double code_bound(DType codes) {
     case DType::F8E5M2:
       return 57344.0;
     default:
-      fail("[quantize] {} are no codes: s8, f8e4m3fn and f8e5m2 are", to_string(codes));
+      fail("[quantize] {} is not a dtype of codes: s8, f8e4m3fn and f8e5m2 are", to_string(codes));
   }
 }
 

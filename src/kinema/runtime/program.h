@@ -93,7 +93,7 @@ class Program {
   const Pieces* pieces() const { return pieces_.get(); }
 
   /// Runs on one device. Donated arguments are consumed: their buffers are deleted. Throws an Error
-  /// if an argument is missing, deleted or of another shape than the input.
+  /// if an argument is missing, deleted or not of the input's shape.
   std::vector<pjrt::Buffer> run(std::span<const pjrt::Buffer* const> arguments) const;
   /// The same from a contiguous span of buffers.
   std::vector<pjrt::Buffer> run(std::span<const pjrt::Buffer> arguments) const;

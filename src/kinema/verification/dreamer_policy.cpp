@@ -14,7 +14,7 @@ using dreamer::TensorMap;
 /// [n, t, ...] -> one time, [n, ...].
 HostArray at_time(const HostArray& x, int64_t time) {
   Dims dims = x.shape.dims;
-  check(dims.size() >= 2, "[verify] {} has no time", to_string(x.shape));
+  check(dims.size() >= 2, "[verify] {} has no time axis", to_string(x.shape));
   const int64_t length = dims[1];
   dims.erase(dims.begin() + 1);
   HostArray out(Shape{x.shape.dtype, dims});
