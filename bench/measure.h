@@ -25,7 +25,7 @@ inline double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-/// Waits for the weights and resets the peak of memory: making them at random is no part of
+/// Waits for the weights and resets the peak of memory: making them at random is not part of
 /// what is measured. The peers do the same.
 inline void weights_are_there(std::span<const pjrt::Buffer> weights) {
   for (const pjrt::Buffer& each : weights) {

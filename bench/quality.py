@@ -78,7 +78,7 @@ def main():
     kinema = Path(a.kinema).resolve() / "kinema"
     run = REPO / a.run
     if not (run / "config.yml").is_file():
-        sys.exit(f"quality: {run} is no run\n  ./dev demo makes it")
+        sys.exit(f"quality: {run} is not a run\n  ./dev demo makes it")
     report("demo", kinema, ["configs/shapes.yml", f"run_name={run.name}", f"output_dir={run.parent}"])
     if a.pipeline:
         model = json.loads((Path(a.pipeline) / "model_index.json").read_text())["_class_name"]

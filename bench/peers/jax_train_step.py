@@ -205,7 +205,7 @@ def main():
         rng.normal(size=(1, a.text, a.text_dim))))
     jax.block_until_ready((p, frozen, mu, nu, batch))
     with open("/proc/self/clear_refs", "w") as peak:
-        peak.write("5")  # resets the peak: making weights is no part of what is measured
+        peak.write("5")  # resets the peak: making weights is not part of what is measured
     begin = time.time()
     step = make_step(a).lower(p, mu, nu, jnp.float32(0), batch, *frozen).compile()
     compiled = time.time() - begin

@@ -26,7 +26,7 @@ def build(dtype, make, device="cpu"):
     finally:
         torch.set_default_dtype(torch.float32)
     with open("/proc/self/clear_refs", "w") as peak:
-        peak.write("5")  # resets the peak: making weights is no part of what is measured
+        peak.write("5")  # resets the peak: making weights is not part of what is measured
     return model
 
 

@@ -299,9 +299,9 @@ TEST_F(NewRuns, AreCompared) {
                 losses("first"), {}, [](const std::string& loss) { return std::stod(loss); }))));
 
   run({"compare", "out/first"}).expect_error("1 run was given");
-  run({"compare", "absent"}).expect_error("absent is no folder of a run");
+  run({"compare", "absent"}).expect_error("absent is not a folder of a run");
   run({"compare", "out"}).expect_error("out is not a run, but contains 2 runs");
-  run({"compare", "out/first", "absent"}).expect_error("absent is no folder of a run");
+  run({"compare", "out/first", "absent"}).expect_error("absent is not a folder of a run");
   run({"compare", "out/first", "out"})
       .expect_error("out is not a run, but contains 2 runs: second, first");
   fs::create_directories(folder_ / "empty");

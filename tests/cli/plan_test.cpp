@@ -80,11 +80,11 @@ TEST_F(Plan, WhatItCompiledIsTheRunsStep) {
   with("train", {"compiled_step=step.bin", "run_name=other", "learning_rate=1e-4", "adam_b1=0.8"})
       .expect_error("step.bin holds another program than the train_step of this run");
   with("train", {"compiled_step=none.bin", "run_name=none"})
-      .expect_error("none.bin is no compiled program");
+      .expect_error("none.bin is not a compiled program");
   std::string bytes = read_text(folder_ / "step.bin");
   bytes[bytes.size() / 2] ^= 1;
   write("step.bin", bytes);
-  with("train", {"compiled_step=step.bin", "run_name=none"}).expect_error("or a damaged one");
+  with("train", {"compiled_step=step.bin", "run_name=none"}).expect_error("or a corrupt one");
 }
 
 TEST_F(Plan, EmitsTheTextThatARunEmits) {

@@ -258,7 +258,7 @@ TEST_F(TrainCommand, RefusesOutputsThatCannotBeWrittenBeforeTheWork) {
   run({"train", "tiny.yml", "tensorboard_dir=/dev/null", "pjrt_plugin=/absent.so"})
       .expect_error("/dev/null");
   ASSERT_EQ(std::system(("mkfifo " + quoted((folder_ / "pipe").string())).c_str()), 0);
-  run({"train", "tiny.yml", "compiled_step=pipe"}).expect_error("is no compiled program");
+  run({"train", "tiny.yml", "compiled_step=pipe"}).expect_error("is not a compiled program");
 }
 
 TEST_F(TrainCommand, BeginsNothingAnewOverDamagedCheckpoints) {

@@ -332,7 +332,7 @@ TEST(SharedProgram, ReportsACompilerErrorToAll) {
   const Devices devices = devices_of(shared(), mesh_sizes(4, 1, 1, 1));
   ProgramOptions options{.name = "broken"};
   split_over(devices, options);
-  EXPECT_THROW(Program::compile_text(shared(), "module { this is no program }", {}, {}, options),
+  EXPECT_THROW(Program::compile_text(shared(), "module { this is not a program }", {}, {}, options),
                Error);
 }
 

@@ -54,7 +54,7 @@ TEST(Pattern, NamesWhatCannotBeRead) {
   for (const char* text : {"(", "a)", "[a", "*a", "a{2", "a{3,2}", "[b-a]"}) {
     SCOPED_TRACE(text);
     EXPECT_THAT([&] { Pattern pattern(text); },
-                ThrowsMessage<Error>(HasSubstr("is no regular expression")));
+                ThrowsMessage<Error>(HasSubstr("is not a regular expression")));
   }
   EXPECT_THAT([] { Pattern(std::string(1001, 'a')); },
               ThrowsMessage<Error>(HasSubstr("1001 characters")));

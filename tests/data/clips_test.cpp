@@ -248,16 +248,16 @@ TEST(ListFolder, NamesACaptionThatIsNoUtf8) {
   folder.captioned("b.mp4", "\xef\xbb\xbfgood");
 
   EXPECT_THAT([&] { list_clips(folder.path()); },
-              ThrowsMessage<Error>(AllOf(HasSubstr("a.txt: the caption is no UTF-8"),
+              ThrowsMessage<Error>(AllOf(HasSubstr("a.txt: the caption is not UTF-8"),
                                          HasSubstr("0xe9 at 3"), HasSubstr("iconv"))));
-  EXPECT_THAT(folder.list().at("a.mp4"), HasSubstr("no UTF-8"));
+  EXPECT_THAT(folder.list().at("a.mp4"), HasSubstr("not UTF-8"));
   EXPECT_EQ(folder.list().at("b.mp4"), "good");
   folder.text("a.txt", std::string("\xff\xfe"
                                    "x\0",
                                    4));
   EXPECT_THAT(folder.list().at("a.mp4"), HasSubstr("iconv -f utf-16 -t utf-8"));
   folder.text("metadata.csv", "file_name,text\na.mp4,caf\xe9\n");
-  EXPECT_THAT(folder.list().at("a.mp4"), HasSubstr("metadata.csv:2: the caption is no UTF-8"));
+  EXPECT_THAT(folder.list().at("a.mp4"), HasSubstr("metadata.csv:2: the caption is not UTF-8"));
 }
 
 TEST(ListFolder, TakesImagesAsClipsOfOneFrameWhereTheyFit) {

@@ -206,7 +206,7 @@ TEST(TarClips, WithoutACaptionAreNamedOrKeptAsBad) {
   const auto clips = folder_clips(path, "text", /*keep_bad=*/true);
   ASSERT_EQ(clips->size(), 3);
   EXPECT_THAT([&] { clips->measure(1); }, ThrowsMessage<Error>(HasSubstr("b.json has words")));
-  EXPECT_THAT([&] { clips->measure(2); }, ThrowsMessage<Error>(HasSubstr("no UTF-8")));
+  EXPECT_THAT([&] { clips->measure(2); }, ThrowsMessage<Error>(HasSubstr("not UTF-8")));
   EXPECT_EQ(folder_clips(path, "words", /*keep_bad=*/true)->caption(1), "x");
 }
 

@@ -302,7 +302,7 @@ def deaths(runs, times, seed):
                 pids = pids_of(process)
                 if process.poll() is None and victim in pids:
                     began = time.monotonic()
-                    if kind == signal.SIGCONT:  # a slow process is no dead one
+                    if kind == signal.SIGCONT:  # a slow process is not a dead one
                         os.kill(pids[victim], signal.SIGSTOP)
                         time.sleep(chance.random() * WORDS["heartbeat_timeout_seconds"] / 2)
                     os.kill(pids[victim], kind)

@@ -75,7 +75,7 @@ TEST_F(Parallel, MistakesAreAnsweredWithTheRemedy) {
        "a fraction leaves fewer samples",
        "the product is 1 or 2"},
       {{"ici_tensor_parallelism=4"}, "2 attention heads do not divide over tensor=4", "1 or 2"},
-      {{R"(logical_axis_rules=[["embed", "sequence"]])"}, "`embed` on `sequence`", "no axis"},
+      {{R"(logical_axis_rules=[["embed", "sequence"]])"}, "`embed` on `sequence`", "not an axis"},
   };
   for (const Mistake& each : mistakes) {
     std::vector<std::string> words = each.words;

@@ -327,7 +327,7 @@ INSTANTIATE_TEST_SUITE_P(
         Damage{"WrongSegments", "1, 1, 1>", "1, 1, 0>", "operandSegmentSizes [1,1,0] of 3"},
         Damage{"NoFunctionType", "function_type", "type", "`function_type` is missing"},
         Damage{"NoOrder", "order = ", "permutation = ", "`order` is missing"},
-        Damage{"NoPowerOfTwo", "16x", "24x", "no tensor of a power of two elements"},
+        Damage{"NoPowerOfTwo", "16x", "24x", "not a tensor of a power of two elements"},
         Damage{"YieldsTooLittle", "(%54, %39, %48) : (tensor<16x8xf32>, tensor<16xf32>, ",
                "(%54, %39) : (tensor<16x8xf32>, ", "it carries"},
         Damage{"UnknownPrecision", "inputPrecision = 2", "inputPrecision = 9", "inputPrecision 9"},

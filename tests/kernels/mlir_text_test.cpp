@@ -46,7 +46,7 @@ TEST(MlirText, NamesTheLineItCannotRead) {
   const auto message = [](const char* part) { return ThrowsMessage<Error>(HasSubstr(part)); };
   EXPECT_THAT(error_of("%0 = arith.addi %1, %1 : i32"), message("line 2: an operation in the gen"));
   EXPECT_THAT(error_of(R"(%0 = "a"() : () -> f64)"), message("line 2: element type `f64`"));
-  EXPECT_THAT(error_of(R"("a"() {v = 300 : i8} : () -> ())"), message("300 is no i8"));
+  EXPECT_THAT(error_of(R"("a"() {v = 300 : i8} : () -> ())"), message("300 is not of type i8"));
   EXPECT_THAT(error_of(R"("a"() {v = 1 : f32} : () -> ())"), message("a point is missing"));
   EXPECT_THAT(error_of(R"("a"() {v = dense<1.0> : vector<2xi32>} : () -> ())"), message("is no"));
   EXPECT_THAT(error_of(R"("a"() {v = 1, v = 2} : () -> ())"), message("attribute `v` twice"));

@@ -125,7 +125,7 @@ TEST(Picture, SaysWhatItIsThatCannotBeRead) {
   EXPECT_THAT([] { read_image(folder("tiff/pages.tiff")); },
               ThrowsMessage<Error>(HasSubstr("it holds several pages: save each alone")));
   EXPECT_THAT([] { read_image(folder("tiff/float.tiff")); },
-              ThrowsMessage<Error>(HasSubstr("its samples are no unsigned integers")));
+              ThrowsMessage<Error>(HasSubstr("its samples are not unsigned integers")));
   EXPECT_THAT([] { read_image(folder("tiff/lab.tiff")); },
               ThrowsMessage<Error>(HasSubstr("its colours are CIELAB: save it in sRGB")));
   EXPECT_THAT([] { measured(folder("tiff/lab.tiff")); },

@@ -101,7 +101,7 @@ TEST(Video, FillsWhatIsTransparentInWebM) {
 
 TEST(Video, RefusesWhatIsNoVideoAndNamesIt) {
   const io::Scratch scratch;
-  io::write_file(scratch / "text.mp4", "this is no video");
+  io::write_file(scratch / "text.mp4", "this is not a video");
   io::write_file(scratch / "empty.mp4", "");
   io::write_file(scratch / "list.mp4", "#EXTM3U\n#EXTINF:1,\n/etc/passwd\n");
 

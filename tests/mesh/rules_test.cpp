@@ -185,7 +185,7 @@ TEST(Placement, RefusesRulesForAxesThatTheMeshDoesNotHave) {
         placement({{"data", 2}}, rules(R"([["embed", "sequence"]])"));
       },
       ThrowsMessage<Error>("[mesh] logical_axis_rules puts `embed` on `sequence`, which is "
-                           "no axis of the mesh data=2"));
+                           "not an axis of the mesh data=2"));
 }
 
 TEST(Placement, WritesConstraintsOnlyOverAMesh) {

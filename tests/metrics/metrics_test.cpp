@@ -126,7 +126,7 @@ TEST(Metrics, DoNotOverwriteOtherFiles) {
   std::ofstream(file) << "my thesis\nline 2\n";
 
   EXPECT_THAT([&] { MetricsFile(file, "run", 0); },
-              ThrowsMessage<Error>(HasSubstr("is no file of metrics: it is not written over")));
+              ThrowsMessage<Error>(HasSubstr("is not a file of metrics: it is not overwritten")));
   EXPECT_EQ(text_of(file), "my thesis\nline 2\n");
 }
 

@@ -185,7 +185,7 @@ TEST_F(Execute, OutlivesTheClientItWasCompiledWith) {
 TEST_F(Compile, ReportsWhatTheCompilerSays) {
   const Client client = cpu_client();
 
-  EXPECT_THAT([&] { client.compile("module { this is no program }"); },
+  EXPECT_THAT([&] { client.compile("module { this is not a program }"); },
               ThrowsMessage<Error>(AllOf(HasSubstr("[pjrt] PJRT_Client_Compile: "),
                                          HasSubstr("custom op 'this' is unknown"),
                                          Not(testing::EndsWith("\n")))));

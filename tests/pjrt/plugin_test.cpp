@@ -59,8 +59,9 @@ TEST(Plugin, SaysThatTheFileIsNoLibrary) {
 }
 
 TEST(Plugin, SaysThatTheLibraryIsNoPlugin) {
-  EXPECT_THAT([] { Plugin::load(fake("no_api")); },
-              ThrowsMessage<Error>(HasSubstr("is no PJRT plugin: it has no function GetPjrtApi")));
+  EXPECT_THAT(
+      [] { Plugin::load(fake("no_api")); },
+      ThrowsMessage<Error>(HasSubstr("is not a PJRT plugin: it has no function GetPjrtApi")));
   EXPECT_THAT([] { Plugin::load(fake("null_api")); },
               ThrowsMessage<Error>(HasSubstr("GetPjrtApi returned nothing")));
 }

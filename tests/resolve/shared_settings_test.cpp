@@ -170,7 +170,7 @@ TEST_F(VideoSettings, OfAPictureAreRefusedWhereThereAreNone) {
   media::write_png(scratch_ / "foreign.png", HostArray(Shape{DType::U8, {4, 6, 3}}));
   refuses(scratch_ / "foreign.png", "no settings of kinema");
   io::write_file(scratch_ / "text.png", "no picture at all");
-  refuses(scratch_ / "text.png", "is no PNG");
+  refuses(scratch_ / "text.png", "is not a PNG");
   refuses(picture(scratch_ / "list.png", "[]"), "not a picture of kinema");
   refuses(picture(scratch_ / "words.png", "a red fox"), "`kinema`");
   refuses(scratch_ / "nowhere.png", "");
@@ -181,7 +181,7 @@ TEST_F(VideoSettings, OfAPictureAreRefusedWhereThereAreNone) {
   const std::string bytes{std::istreambuf_iterator<char>(in), {}};
   for (size_t size = 0; size < bytes.size(); ++size) {
     io::write_file(scratch_ / "cut.png", bytes.substr(0, size));
-    refuses(scratch_ / "cut.png", size < 8 ? "is no PNG" : "is cut off");
+    refuses(scratch_ / "cut.png", size < 8 ? "is not a PNG" : "is cut off");
   }
   // A digit of the seed.
   std::string changed = bytes;

@@ -26,7 +26,7 @@ std::string origin_of(const char* function) {
 
 TEST_F(GuestTest, AnOpenClientLeavesTheHostsMallocAlone) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  GTEST_SKIP() << "the sanitizer's malloc stands here";
+  GTEST_SKIP() << "the sanitizer replaces malloc";
 #endif
   const std::string libc = origin_of("getenv");
   for (const char* function : {"malloc", "calloc", "realloc", "free", "aligned_alloc", "memalign",

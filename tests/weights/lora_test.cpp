@@ -327,7 +327,7 @@ TEST_F(LoraFile, TakesAlphasOfRegularExpressionsAsPeftDoes) {
       "alpha_pattern": {"attn1\\.to_(q|k)": 8, "attn1": 20, "blocks\\.1\\..*": 12}})json"}}));
 
   EXPECT_EQ(lora.targets().at("blocks.0.attn1.to_q").factor, 2.0);
-  EXPECT_EQ(lora.targets().at("blocks.0.attn1.to_v").factor, 1.0);  // `attn1` is no ending
+  EXPECT_EQ(lora.targets().at("blocks.0.attn1.to_v").factor, 1.0);  // `attn1` is not an ending
   EXPECT_EQ(lora.targets().at("blocks.1.attn2.to_q").factor, 3.0);
   const auto broken =
       write({{"lora_adapter_metadata", R"json({"alpha_pattern": {"to_(q": 3}})json"}});

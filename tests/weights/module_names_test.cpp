@@ -58,7 +58,7 @@ TEST(NamedBy, SaysOfOtherModulesThatTheyAreNoLinearLayers) {
 TEST(NamedBy, RefusesWhatIsNoPattern) {
   EXPECT_THAT([] { named({"(to_q"}); },
               ThrowsMessage<Error>(
-                  AllOf(HasSubstr("lora_target_modules"), HasSubstr("no regular expression"))));
+                  AllOf(HasSubstr("lora_target_modules"), HasSubstr("not a regular expression"))));
 }
 
 }  // namespace

@@ -49,15 +49,16 @@ TEST(Heartbeat, ReportsAnErrorAndItsProcessToAll) {
   Heartbeat heartbeat(world.engine(), kNames, {.interval = 0.05});
   world.communicator().barrier({.what = "the start of the test"});
   if (world.rank() == 1) {
-    EXPECT_TRUE(heartbeat.fail("[data] clips is no folder", 3));
+    EXPECT_TRUE(heartbeat.fail("[data] clips is not a folder", 3));
   } else if (world.is_first()) {
     EXPECT_TRUE(soon([&] { return !heartbeat.failure().empty(); }));
     heartbeat.set_printed();
   }
   EXPECT_TRUE(soon([&] { return !heartbeat.failure().empty(); }));
-  EXPECT_EQ(heartbeat.failure(), "[process 1 on b] [data] clips is no folder");
+  EXPECT_EQ(heartbeat.failure(), "[process 1 on b] [data] clips is not a folder");
   if (world.is_first()) {
-    EXPECT_THAT(heartbeat.errors(0.1), ElementsAre("[process 1 on b] [data] clips is no folder"));
+    EXPECT_THAT(heartbeat.errors(0.1),
+                ElementsAre("[process 1 on b] [data] clips is not a folder"));
   }
   world.communicator().barrier({.what = "the end of the test"});
 }

@@ -109,7 +109,7 @@ std::vector<std::string> curve_lines(std::span<const double> values, int columns
 
 std::vector<std::string> picture_lines(const HostArray& image, int columns, int rows) {
   check(image.shape.rank() == 3 && image.shape.dims[2] == 3 && image.shape.dtype == DType::U8,
-        "[watch] {} is no picture", to_string(image.shape));
+        "[watch] {} is not a picture", to_string(image.shape));
   const double scale = std::min({1.0, columns / static_cast<double>(image.shape.dims[1]),
                                  2.0 * rows / static_cast<double>(image.shape.dims[0])});
   const auto scaled = [&](int64_t size) {

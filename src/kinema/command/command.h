@@ -52,7 +52,7 @@ class Command {
   Option option(const std::string& name, std::vector<std::string>& values,
                 const std::string& about);
   Option option(const std::string& name, std::vector<int64_t>& values, const std::string& about);
-  /// Collects the words that are no options, also those that begin with dashes.
+  /// Collects the words that are not options, also those that begin with dashes.
   void extra_arguments(std::vector<std::string>& words);
 
   /// Lines after the options in --help.

@@ -100,7 +100,7 @@ constexpr std::string_view choices(TrainExpert /*value*/) {
 enum class IdleExpert : uint8_t { DEVICE, HOST };
 constexpr std::string_view choices(IdleExpert /*value*/) { return "device | host"; }
 
-/// The prediction of a diffusion's network.
+/// The prediction of a diffusion model's network.
 enum class PredictionType : uint8_t { EPSILON, V_PREDICTION };
 constexpr std::string_view choices(PredictionType /*value*/) { return "epsilon | v_prediction"; }
 

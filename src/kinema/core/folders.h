@@ -13,7 +13,7 @@ std::filesystem::path user_home();
 /// Where this user's programs keep what can be made or fetched again: XDG_CACHE_HOME, else
 /// HOME/.cache. Without either, `kinema-UID` in the temporary folder, made with mode 0700. Plugins
 /// are loaded from inside it, so no other user may have made it: throws an Error where it belongs
-/// to another user, is open to others, or is no folder.
+/// to another user, is open to others, or is not a folder.
 std::filesystem::path user_cache();
 
 /// The folder of this process's executable; empty where the kernel does not tell.

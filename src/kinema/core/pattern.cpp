@@ -78,7 +78,7 @@ Pattern::Pattern(std::string_view pattern, Fits fits, PatternBudget* budget)
   UParseError where{};
   compiled_ = std::make_shared<const Compiled>(Compiled{std::unique_ptr<icu::RegexPattern>(
       icu::RegexPattern::compile(unicode(without_python(whole)), 0, where, status))});
-  check(U_SUCCESS(status) != 0, "[pattern] `{}` is no regular expression ({}, at character {})",
+  check(U_SUCCESS(status) != 0, "[pattern] `{}` is not a regular expression ({}, at character {})",
         pattern, u_errorName(status), where.offset);
 }
 

@@ -20,8 +20,8 @@ std::pair<int64_t, int64_t> grid_of(const HostArray& ids, int64_t tokens,
   const float last = tokens == 0 ? -1.0F : values[values.size() - 1];
   const int64_t columns = last >= 0 && last < 1e6F ? static_cast<int64_t>(last) + 1 : 0;
   check(columns > 0 && tokens % columns == 0,
-        "[example] {}: {} tokens are no rows of {} columns, as the last of `img_ids` says", where,
-        tokens, columns);
+        "[example] {}: {} tokens do not divide into rows of {} columns, the number in `img_ids`",
+        where, tokens, columns);
   for (int64_t i = 0; i < tokens; ++i) {
     const auto at = static_cast<size_t>(3 * i);
     check(values[at] == 0.0F && values[at + 1] == static_cast<float>(i / columns) &&

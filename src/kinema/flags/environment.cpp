@@ -52,7 +52,7 @@ void report_stray(EnvironmentFlags& out, const std::string& word) {
                   .drop = {word}};
   finding.what =
       fmt::format("`{}` in {} is silently left out: {}", shortened(word), to_string(out.variable),
-                  quoted ? "quotes around flags make them one word that is no flag"
+                  quoted ? "quotes around flags make them one word that is not a flag"
                          : "a flag begins with two dashes");
   finding.remedy = quoted ? "take the quotes away"
                    : flag ? fmt::format("write --{}", shortened(word))

@@ -105,7 +105,7 @@ constexpr auto kWordRules = std::to_array<WordRule>({
     {"flags-file", Severity::ERROR, "XLA_FLAGS names a file that cannot be read"},
     {"wrong-backend", Severity::ERROR, "a flag of libtpu is set for another plugin"},
     {"duplicate-flag", Severity::WARNING, "a flag is given twice; the last one is used"},
-    {"stray-word", Severity::WARNING, "a word that is no flag, which is ignored"},
+    {"stray-word", Severity::WARNING, "a word that is not a flag, which is ignored"},
     {"unread-variable", Severity::NOTE, "LIBTPU_INIT_ARGS is set and no TPU is used"},
     {"renamed-flag", Severity::NOTE, "the variable maps an old name to a new one"},
     {"no-effect", Severity::NOTE, "the plugin accepts the flag but ignores it"},

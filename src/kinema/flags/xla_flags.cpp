@@ -149,7 +149,7 @@ constexpr auto kFlags = std::to_array<Flag>({
      "nothing: gone since jaxlib 0.5.3, the compiler decides"},
     {"xla_gpu_graph_level", Backend::GPU, kXla, INTEGER, kRemoved, "CUDA graphs, 0: none",
      "ends the process", "DreamerV3", "",
-     "xla_gpu_enable_command_buffer= (an empty list is no graphs)"},
+     "xla_gpu_enable_command_buffer= (an empty list means no graphs)"},
     {"xla_gpu_enable_command_buffer", Backend::GPU, kXla, WORDS,
      "xla: fusion,cublas,cublaslt,custom_call,cudnn,conditional,dynamic_slice_fusion",
      "operations in CUDA graphs; an empty list: none", "", kList,

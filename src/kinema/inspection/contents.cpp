@@ -78,7 +78,7 @@ Contents list_lora(const fs::path& path) {
     }
   }
   for (const std::string& key : lora.unknown()) {
-    out.add(fmt::format("{:<60} is no key of its family", key));
+    out.add(fmt::format("{:<60} is not a key of its family", key));
   }
   return out;
 }
@@ -275,7 +275,7 @@ Contents contents(const fs::path& path, const ClipProgress& progress) {
   check(!format, "[inspect] {}",
         io::wrong_format_text(path.string(), format, "weights, clips, a run or a data set"));
   check(fs::is_directory(path),
-        "{} is no safetensors or TFRecord file, video, model folder, pipeline, run or data set",
+        "{} is not a safetensors or TFRecord file, video, model folder, pipeline, run or data set",
         path.string());
   Contents out{.summary = check_records_folder(path)};
   for (const fs::path& file : files_of(path)) {

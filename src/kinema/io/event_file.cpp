@@ -49,7 +49,7 @@ std::vector<EventValue> parse_event(std::span<const std::byte> bytes, const std:
   check(bytes.size() <= static_cast<size_t>(std::numeric_limits<int>::max()) &&
             lengths_fit(bytes, kEvent) &&
             event.ParseFromArray(bytes.data(), static_cast<int>(bytes.size())),
-        "[events] {} is no TensorBoard event", where);
+        "[events] {} is not a TensorBoard event", where);
   std::vector<EventValue> out;
   for (const wire::Summary::Value& value : event.summary().value()) {
     out.push_back(value_of(value));

@@ -24,7 +24,7 @@ wire::XSpace parse(std::string_view bytes) {
   const bool read = out.ParseFromArray(bytes.data(), static_cast<int>(bytes.size())) ||
                     (!bytes.empty() && bytes.back() == '\0' &&
                      out.ParseFromArray(bytes.data(), static_cast<int>(bytes.size() - 1)));
-  check(read, "[profile] {} bytes are no recording (XSpace)", bytes.size());
+  check(read, "[profile] {} bytes are not a recording (XSpace)", bytes.size());
   return out;
 }
 

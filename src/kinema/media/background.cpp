@@ -47,7 +47,7 @@ Background read_background(std::string_view word) {
   const char* end = word.data() + word.size();
   const bool is_colour = word.size() == 7 && word[0] == '#' &&
                          std::from_chars(word.data() + 1, end, number, 16).ptr == end;
-  check(is_colour, "[image] `{}` is no background, expected {}", word.substr(0, 60),
+  check(is_colour, "[image] `{}` is not a background, expected {}", word.substr(0, 60),
         kBackgroundWords);
   return {.rgb = {static_cast<uint8_t>(number >> 16), static_cast<uint8_t>(number >> 8 & 0xff),
                   static_cast<uint8_t>(number & 0xff)}};

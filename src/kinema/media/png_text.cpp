@@ -102,7 +102,7 @@ bool is_png(std::span<const std::byte> bytes) {
 }
 
 std::vector<PngText> read_png_texts(std::span<const std::byte> bytes, const std::string& name) {
-  check(is_png(bytes), "[image] {} is no PNG", name);
+  check(is_png(bytes), "[image] {} is not a PNG", name);
   std::vector<PngText> out;
   for (size_t at = kSignature.size();;) {
     const size_t left = bytes.size() - at;

@@ -352,7 +352,7 @@ HostArray decode_tiff(std::span<const std::byte> bytes, int64_t max_pixels,
         "it has {} x {} pixels (height x width), at most {} are read", file.height, file.width,
         max_pixels);
   check(file.sample_format == SAMPLEFORMAT_UINT || file.sample_format == SAMPLEFORMAT_VOID,
-        "its samples are no unsigned integers: save it with 8 or 16 bits a channel");
+        "its samples are not unsigned integers: save it with 8 or 16 bits a channel");
   check(file.samples >= 1 && file.samples * file.bits <= kMaxPixelBits,
         "it has {} channels of {} bits, at most {} bits a pixel are read", file.samples, file.bits,
         kMaxPixelBits);

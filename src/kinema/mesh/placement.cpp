@@ -17,7 +17,7 @@ std::vector<std::string> strings(std::initializer_list<std::string_view> names) 
 Placement::Placement(Mesh mesh, AxisRules rules, std::string_view key) {
   for (const Rule& rule : rules.rules()) {
     for (const std::string& axis : rule.mesh_axes) {
-      check(mesh.has(axis), "[mesh] {} puts `{}` on `{}`, which is no axis of the mesh {}", key,
+      check(mesh.has(axis), "[mesh] {} puts `{}` on `{}`, which is not an axis of the mesh {}", key,
             rule.logical, axis, axes_text(mesh.axes));
     }
   }

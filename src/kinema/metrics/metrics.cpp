@@ -65,7 +65,7 @@ void check_holds_rows(const std::filesystem::path& path, std::string_view begin,
   for (std::string line; std::getline(old, line);) {
     const std::string_view start = std::string_view(line).substr(0, begin.size());
     check(start == begin.substr(0, start.size()),
-          "[train] {} is there and is no file of {}: it is not written over\n  remove it, or give "
+          "[train] {} exists and is not a file of {}: it is not overwritten\n  remove it, or give "
           "another name",
           path.string(), what);
   }

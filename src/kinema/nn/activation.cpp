@@ -28,7 +28,7 @@ Activation activation_from_string(std::string_view name) {
     }
     known.push_back(word);
   }
-  fail("[activation] `{}` is no activation\n  there are {}", name, fmt::join(known, ", "));
+  fail("[activation] `{}` is not an activation\n  there are {}", name, fmt::join(known, ", "));
 }
 
 Tensor softplus(Tensor x) { return maximum(x, 0.0) + log(1.0 + exp(-abs(x))); }

@@ -10,7 +10,7 @@ namespace kinema::nn {
 
 RunningNorm::Kind RunningNorm::kind_from_string(std::string_view name) {
   check(name == "none" || name == "perc" || name == "meanstd",
-        "[norm] `{}` is no statistic\n  there are none, perc and meanstd", name);
+        "[norm] `{}` is not a statistic\n  there are none, perc and meanstd", name);
   return name == "none" ? Kind::NONE : name == "perc" ? Kind::PERCENTILES : Kind::MEAN_STD;
 }
 

@@ -259,7 +259,7 @@ ProgramWithCalls with_collective_calls(const OptimizedProgram& optimized, int64_
         "[pjrt] the optimized program has format `{}`, expected HLO", optimized.format);
   check(has_config ? with_config.ParseFromString(optimized.bytes)
                    : with_config.mutable_hlo_module()->ParseFromString(optimized.bytes),
-        "[pjrt] the optimized program ({} bytes) is no HLO module", optimized.bytes.size());
+        "[pjrt] the optimized program ({} bytes) is not an HLO module", optimized.bytes.size());
   wire::HloModule& module = *with_config.mutable_hlo_module();
   ProgramWithCalls out;
   out.calls = Rewriter(module, partitions, program).run();

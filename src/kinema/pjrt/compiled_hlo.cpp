@@ -76,11 +76,11 @@ std::string hlo_text(const OptimizedProgram& program) {
   if (program.format == "hlo_with_config") {
     wire::HloModuleWithConfig with_config;
     check(with_config.ParseFromString(program.bytes),
-          "[pjrt] the optimized program ({} bytes) is no HLO module", program.bytes.size());
+          "[pjrt] the optimized program ({} bytes) is not an HLO module", program.bytes.size());
     module = std::move(*with_config.mutable_hlo_module());
   } else if (program.format == "hlo") {
     check(module.ParseFromString(program.bytes),
-          "[pjrt] the optimized program ({} bytes) is no HLO module", program.bytes.size());
+          "[pjrt] the optimized program ({} bytes) is not an HLO module", program.bytes.size());
   } else {
     return program.bytes;
   }

@@ -154,14 +154,14 @@ HloModule read_hlo(const OptimizedProgram& program) {
   if (program.format == "hlo_with_config") {
     wire::HloModuleWithConfig with_config;
     check(with_config.ParseFromString(program.bytes),
-          "[pjrt] the optimized program ({} bytes) is no HLO module", program.bytes.size());
+          "[pjrt] the optimized program ({} bytes) is not an HLO module", program.bytes.size());
     return read_module(with_config.hlo_module());
   }
   check(program.format == "hlo", "[pjrt] the optimized program has format `{}`, expected HLO",
         program.format);
   wire::HloModule module;
   check(module.ParseFromString(program.bytes),
-        "[pjrt] the optimized program ({} bytes) is no HLO module", program.bytes.size());
+        "[pjrt] the optimized program ({} bytes) is not an HLO module", program.bytes.size());
   return read_module(module);
 }
 

@@ -26,7 +26,8 @@ const PJRT_Api* open_api(const std::string& path) {
     fail("[pjrt] `{}` cannot be loaded: {}", path, reason != nullptr ? reason : "no reason given");
   }
   const auto get_api = reinterpret_cast<const PJRT_Api* (*)()>(dlsym(library, "GetPjrtApi"));
-  check(get_api != nullptr, "[pjrt] `{}` is no PJRT plugin: it has no function GetPjrtApi", path);
+  check(get_api != nullptr, "[pjrt] `{}` is not a PJRT plugin: it has no function GetPjrtApi",
+        path);
   const PJRT_Api* api = get_api();
   check(api != nullptr, "[pjrt] `{}`: GetPjrtApi returned nothing", path);
   const PJRT_Api_Version& version = api->pjrt_api_version;

@@ -110,7 +110,7 @@ Target parse_target(const std::string& text) {
   Target out{.name = text, .chip = chip};
   const size_t colon = text.find(':');
   if (colon == std::string::npos) {
-    check(chip.family != Family::TPU, "[plan] target `{}` lacks its chips: target={}", text,
+    check(chip.family != Family::TPU, "[plan] target `{}` needs a number of chips: target={}", text,
           example(chip));
     return out;
   }

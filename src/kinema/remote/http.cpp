@@ -296,7 +296,7 @@ std::string resolved_url(const std::string& base, const std::string& location) {
   const bool ok = curl_url_set(url.get(), CURLUPART_URL, base.c_str(), 0) == CURLUE_OK &&
                   curl_url_set(url.get(), CURLUPART_URL, location.c_str(), 0) == CURLUE_OK &&
                   curl_url_get(url.get(), CURLUPART_URL, &text, 0) == CURLUE_OK;
-  check(ok, "[remote] {} redirects to what is no URL", origin_of(base));
+  check(ok, "[remote] {} redirects to an invalid URL", origin_of(base));
   std::string out(text);
   curl_free(text);
   return out;

@@ -73,7 +73,7 @@ std::optional<StorePath> read_store_path(const std::string& text) {
         return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-' || c == '_' || c == '.';
       });
   check(plain && (out.name.empty() || is_plain_path(out.name)),
-        "[remote] `{}` is no {}://BUCKET/PATH: buckets have 3 to 222 of a-z 0-9 - _ .",
+        "[remote] `{}` is not of the form {}://BUCKET/PATH: buckets have 3 to 222 of a-z 0-9 - _ .",
         text.substr(0, 200), out.scheme);
   return out;
 }

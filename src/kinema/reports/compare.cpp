@@ -33,10 +33,11 @@ struct ReadRun {
 
 ReadRun read(const fs::path& folder) {
   std::error_code ignored;
-  check(fs::is_directory(folder, ignored), "[compare] {} is no folder of a run", folder.string());
+  check(fs::is_directory(folder, ignored), "[compare] {} is not a folder of a run",
+        folder.string());
   const RunFiles files(folder);
   check(fs::exists(files.metrics, ignored),
-        "[compare] {} is no folder of a run: there is no {}\n  kinema train writes one in "
+        "[compare] {} is not a folder of a run: there is no {}\n  kinema train writes one in "
         "output_dir/run_name",
         folder.string(), files.metrics.filename().string());
   metrics::MetricsReader reader(files.metrics);

@@ -168,7 +168,7 @@ runtime::ClientSpec client_spec(const config::Config& config) {
 
 namespace {
 
-/// A missing cache is no error: containers may run without a home folder, on read-only file
+/// A missing cache is not an error: containers may run without a home folder, on read-only file
 /// systems.
 std::optional<std::string> cache_notice(const config::Config& config) {
   const std::string folder = program_options(config).executable_cache;

@@ -16,8 +16,8 @@ training::ObjectiveOptions training_objective(const config::Config& config,
                                               const networks::Network& network,
                                               const model_source::Expert& expert);
 
-/// A warning if prediction_type differs from that of a pretrained diffusion's own files; else
-/// nothing.
+/// A warning if prediction_type differs from that of the files of a pretrained diffusion model;
+/// else nothing.
 std::vector<std::string> objective_warnings(const config::Config& config,
                                             const networks::Network& network,
                                             const training::ObjectiveOptions& objective);

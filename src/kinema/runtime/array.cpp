@@ -42,7 +42,7 @@ bool Array::is_whole() const {
 }
 
 HostArray Array::to_host() const {
-  check(!shards_.empty(), "[runtime] an empty array is read");
+  check(!shards_.empty(), "[runtime] the array is empty and cannot be read");
   check(is_whole(), "[runtime] {} is read completely, but parts of it are in other processes",
         to_string(shape_));
   const std::vector<mesh::Holders> parts = mesh::holders_of(blocks_);
@@ -92,7 +92,7 @@ Devices::Devices(pjrt::Client client, mesh::Placement placement)
         places_.push_back(place);
       }
     }
-    check(!devices_.empty(), "[runtime] the mesh has {} devices, and none of process {}",
+    check(!devices_.empty(), "[runtime] the mesh has {} devices, but process {} has none of them",
           mesh_.devices(), client_.process_index());
   } else {
     devices_.push_back(client_.addressable_devices().front());
@@ -212,7 +212,7 @@ pjrt::MemoryKind Devices::memory_kind(Memory memory) const {
   }
   check(devices_.front().has_pinned_host(),
         "[runtime] {} has no host memory that its devices can read (pinned_host)\n  "
-        "weights_memory=device and optimizer_memory=device do without",
+        "weights_memory=device and optimizer_memory=device need none",
         client_.plugin().path());
   return pjrt::MemoryKind::PINNED_HOST;
 }

@@ -87,8 +87,9 @@ std::string read_saved_program(const std::string& path, std::string_view text,
                                std::string_view name) {
   constexpr std::string_view kRemedy = "kinema plan CONFIG target=... save_executable=";
   std::optional<ExecutableFile> file = read_executable(path);
-  check(file.has_value(), "[program] {} is no compiled program, or a damaged one\n  {}{} makes it",
-        path, kRemedy, path);
+  check(file.has_value(),
+        "[program] {} is not a compiled program, or a corrupt one\n  {}{} makes it", path, kRemedy,
+        path);
   check(file->key == program_key(text),
         "[program] {} holds another program than the {} of this run: it was made for another "
         "configuration, mesh or version\n  {}{} creates it again",

@@ -30,7 +30,7 @@ using LossBuilder = std::function<LossFunction(const nn::Params& params)>;
 class LossTrainer {
  public:
   /// Finds the parameters by opening the layers once, initialises them from `seed` and compiles the
-  /// step. `inputs`: the shapes of a step's inputs. Throws an Error for a loss that is no F32
+  /// step. `inputs`: the shapes of a step's inputs. Throws an Error for a loss that is not an F32
   /// scalar.
   LossTrainer(const pjrt::Client& client, std::vector<Shape> inputs, const LossBuilder& builder,
               const AdamWOptions& optimizer = {}, uint64_t seed = 0);

@@ -178,7 +178,7 @@ clip::TextConfig clip_text_config(const Checkpoint& files) {
     c.hidden_act = clip::Activation::GELU;
   }
   check(c.hidden_size % kHead == 0,
-        "[weights] {}: the text encoder is {} wide, which is no number of heads of {}",
+        "[weights] {}: the text encoder is {} wide, which is not a multiple of the head size {}",
         files.path(), c.hidden_size, kHead);
   try {
     clip::validate(c);

@@ -11,7 +11,7 @@ HostArray embedding_rows(const io::TensorView& table, const Dims& dims,
   check(table.shape.dims.size() == 2, "[weights] {} is {} but must be a table of rows", table.name,
         to_string(table.shape));
   Shape shape{table.shape.dtype, dims};
-  check(shape.elements() == static_cast<int64_t>(ids.size()), "[weights] {} ids are no {}",
+  check(shape.elements() == static_cast<int64_t>(ids.size()), "[weights] {} ids do not make {}",
         ids.size(), to_string(shape));
   shape.dims.push_back(table.shape.dims[1]);
   HostArray rows(shape);

@@ -88,7 +88,8 @@ t5::EncoderConfig t5_config(const Checkpoint& files) {
   c.num_heads = dims(layer(0, kBias))[1];
   const int64_t inner = dims(layer(0, "0.SelfAttention.q"))[0];
   check(c.num_heads > 0 && inner % c.num_heads == 0,
-        "[weights] {}: queries of {} are no number of {} heads", files.path(), inner, c.num_heads);
+        "[weights] {}: queries of {} do not divide into {} heads", files.path(), inner,
+        c.num_heads);
   c.d_kv = inner / c.num_heads;
   for (c.num_layers = 0; files.find(layer(c.num_layers, "0.SelfAttention.q")) != nullptr;) {
     ++c.num_layers;

@@ -44,7 +44,7 @@ void Inbox::deliver_to(Message message, Wanted& wanted) {
     wanted.message = std::move(message);
     wanted.done = true;
   } else {
-    wanted.error = fmt::format("[world] a message of {} bytes came where {} were expected",
+    wanted.error = fmt::format("[world] a message of {} bytes arrived, but {} were expected",
                                message.size(), wanted.bytes);
   }
 }

@@ -50,7 +50,7 @@ std::shared_ptr<Engine> load_engine(const Launch& launch) {
         "  install Open MPI's libraries (libopenmpi3)",
         launch.how, path, module == nullptr ? dlerror() : "");
   const auto make = reinterpret_cast<MakeEngine>(dlsym(module, kEngineSymbol));
-  check(make != nullptr, "[world] {} is no module of this program", path);
+  check(make != nullptr, "[world] {} is not a module of this program", path);
   std::string error;
   std::shared_ptr<Engine> engine(make(&error));
   check(engine != nullptr, "[world] {}", error);

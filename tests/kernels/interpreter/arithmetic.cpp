@@ -111,7 +111,7 @@ Step constant(Compiler& compiler, const Operation& op) {
   const Attribute* number = &found->second;
   using Kind = Attribute::Kind;
   const bool dense = number->kind == Kind::DENSE;
-  compiler.check(op, dense == (type.kind != Type::Kind::SCALAR), "its value is no {}",
+  compiler.check(op, dense == (type.kind != Type::Kind::SCALAR), "its value is not a {}",
                  to_string(type));
   Type of = number->value_type;
   if (dense) number = &number->items[0];
@@ -119,7 +119,7 @@ Step constant(Compiler& compiler, const Operation& op) {
   compiler.check(
       op,
       number->kind == Kind::FLOAT || number->kind == Kind::INTEGER || number->kind == Kind::BOOL,
-      "its value is no number");
+      "its value is not a number");
   compiler.check(op, of == type, "its value is {} but it is declared as {}", to_string(of),
                  to_string(type));
   Value value(type);
@@ -306,7 +306,7 @@ Step to_integer(Compiler& compiler, const Operation& op) {
     for (size_t i = 0; i < out.size(); ++i) {
       const float value = std::trunc(values[i]);
       if (!(value >= -limit && value < limit)) {
-        place.fail("{} is no {}", values[i], to_string(to));
+        place.fail("{} is not of type {}", values[i], to_string(to));
       }
       out[i] = static_cast<int64_t>(value);
     }

@@ -50,7 +50,7 @@ Step for_step(Compiler& compiler, const Operation& op) {
   Steps body = compiler.block(op, 0, "scf.yield");
   expected.erase(expected.begin());
   for (const std::vector<int>& values : {body.results, op.results}) {
-    compiler.check(op, compiler.types(values) == expected, "it carries {} but gives {}",
+    compiler.check(op, compiler.types(values) == expected, "it carries {} but yields {}",
                    to_string(expected), to_string(compiler.types(values)));
   }
   const std::vector<int> carried(arguments.begin() + 1, arguments.end());

@@ -40,7 +40,7 @@ std::string Scanner::digits(bool* hexadecimal) {
     }
   }
   if (out.empty() || out == "-") error("a number is expected before `{}`", text_.substr(at_, 10));
-  if (*hexadecimal && (out.size() > 16 || out[0] == '-')) error("0x{} is no number", out);
+  if (*hexadecimal && (out.size() > 16 || out[0] == '-')) error("0x{} is not a number", out);
   return out;
 }
 
@@ -50,20 +50,20 @@ Attribute Scanner::number_of(std::string_view digits, bool hexadecimal, const Ty
   const std::string text(digits);
   const bool fraction = text.find('.') != std::string::npos;
   if (!is_float(type.element)) {
-    if (fraction) error("{} is no {}", text, to_string(type.element));
+    if (fraction) error("{} is not of type {}", text, to_string(type.element));
     out.kind = Attribute::Kind::INTEGER;
     char* end = nullptr;
     errno = 0;
     out.integer = hexadecimal ? static_cast<int64_t>(std::strtoull(text.c_str(), &end, 16))
                               : static_cast<int64_t>(std::strtoll(text.c_str(), &end, 10));
     if (errno != 0 || *end != '\0' || !fits(out.integer, type.element)) {
-      error("{} is no {}", text, to_string(type.element));
+      error("{} is not of type {}", text, to_string(type.element));
     }
     return out;
   }
   out.kind = Attribute::Kind::FLOAT;
   if (!hexadecimal) {
-    if (!fraction) error("{} is no {}: a point is missing", text, to_string(type.element));
+    if (!fraction) error("{} is not of type {}: a point is missing", text, to_string(type.element));
     out.number = std::strtod(text.c_str(), nullptr);
     return out;
   }
@@ -116,11 +116,11 @@ Attribute Scanner::dense() {
   try {
     out.items.push_back(inner.dense_item(&out.value_type));
   } catch (const Error&) {
-    error("dense<{}> is no {}", body, to_string(out.value_type));
+    error("dense<{}> is not of type {}", body, to_string(out.value_type));
   }
   const bool is_bool = out.items[0].kind == Attribute::Kind::BOOL;
   if (!inner.at_end() || is_bool != (out.value_type.element == Element::I1)) {
-    error("dense<{}> is no {}", body, to_string(out.value_type));
+    error("dense<{}> is not of type {}", body, to_string(out.value_type));
   }
   return out;
 }

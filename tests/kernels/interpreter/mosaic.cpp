@@ -80,7 +80,7 @@ class Kernel {
     const Function* found = nullptr;
     for (const Function& function : module_.functions) {
       check(function.operation.name == "stable_mosaic.func.func",
-            "[mosaic] line {}: `{}` is no stable_mosaic.func.func", function.operation.line,
+            "[mosaic] line {}: `{}` is not a stable_mosaic.func.func", function.operation.line,
             function.operation.name);
       const auto& attributes = function.operation.attributes;
       if (attributes.contains("tpu.core_type") || attributes.contains("iteration_bounds")) {

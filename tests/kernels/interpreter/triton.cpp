@@ -25,7 +25,7 @@ const Rules& triton_rules() {
 const Function& find(const Module& module, const std::string& name) {
   for (const Function& function : module.functions) {
     const Operation& op = function.operation;
-    check(op.name == "tt.func", "[triton] line {}: `{}` is no tt.func", op.line, op.name);
+    check(op.name == "tt.func", "[triton] line {}: `{}` is not a tt.func", op.line, op.name);
     const auto found = op.attributes.find("sym_name");
     if (found != op.attributes.end() && found->second.text == name) return function;
   }
@@ -39,7 +39,7 @@ void check_sizes(const Compiler& compiler, const Function& function) {
                    type.kind == Type::Kind::SCALAR ||
                        (type.kind == Type::Kind::TENSOR &&
                         std::has_single_bit(static_cast<uint64_t>(type.elements()))),
-                   "{} is no tensor of a power of two elements", to_string(type));
+                   "{} is not a tensor of a power of two elements", to_string(type));
   }
 }
 

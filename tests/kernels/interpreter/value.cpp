@@ -72,7 +72,7 @@ Value from_array(const HostArray& array) {
   type.element = element_of(array.shape.dtype);
   type.dims = array.shape.dims;
   check(array.bytes.size() == static_cast<size_t>(array.shape.bytes()),
-        "[interpreter] {} bytes are no {}", array.bytes.size(), to_string(array.shape));
+        "[interpreter] {} bytes do not make {}", array.bytes.size(), to_string(array.shape));
   Value out(type);
   if (out.has_floats()) {
     const HostArray wide = convert(array, DType::F32);

@@ -50,13 +50,13 @@ ffi::Error forward(ffi::ThreadPool pool, ffi::AnyBuffer q, ffi::AnyBuffer k, ffi
     const float* added = nullptr;
     if (bias.size() > 0) {
       auto given = bias.get<ffi::AnyBuffer>(0);
-      check(given.has_value(), "[attention kernel] the bias is no buffer");
+      check(given.has_value(), "[attention kernel] the bias is not a buffer");
       added = f32(*given, "the bias");
     }
     float* sums = nullptr;
     if (lse.size() > 0) {
       auto given = lse.get<ffi::AnyBuffer>(0);
-      check(given.has_value(), "[attention kernel] lse is no buffer");
+      check(given.has_value(), "[attention kernel] lse is not a buffer");
       sums = f32(**given, "lse");
     }
     attention(plan_of(plan), dtype_of(q), scale, q.untyped_data(), k.untyped_data(),
