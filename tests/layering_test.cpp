@@ -297,7 +297,7 @@ TEST(Layering, TheTableItselfHasNoCycle) {
         placed.insert(room);
       }
     }
-    ASSERT_GT(placed.size(), before) << "some rooms depend on each other in a circle";
+    ASSERT_GT(placed.size(), before) << "some rooms depend on each other in a cycle";
   }
 }
 

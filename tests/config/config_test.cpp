@@ -149,7 +149,7 @@ TEST_F(LoadTest, OverridesItsBase) {
 
 TEST_F(LoadTest, RefusesCyclesOfBaseFiles) {
   write("a.yml", "base: run.yml\n");
-  EXPECT_THAT([&] { load_text("base: a.yml\n"); }, ThrowsMessage<Error>(HasSubstr("a circle")));
+  EXPECT_THAT([&] { load_text("base: a.yml\n"); }, ThrowsMessage<Error>(HasSubstr("a cycle")));
 }
 
 TEST_F(LoadTest, NamesTheNearestKeyWhenOneIsUnknown) {

@@ -1,4 +1,4 @@
-// A resumed run with other values than at its start.
+// A resumed run with values that differ from those at its start.
 #include "kinema/config/resume.h"
 
 #include <gmock/gmock.h>

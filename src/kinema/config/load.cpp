@@ -88,7 +88,7 @@ void apply_defaults(Loaded& loaded, const Yaml& defaults) {
 void apply_file(Loaded& loaded, const fs::path& file, int depth) {
   constexpr int kDeepest = 8;
   check(depth <= kDeepest,
-        "[config] {}: more than {} files are chained by `base`; is there a circle?", file.string(),
+        "[config] {}: more than {} files are chained by `base`; is there a cycle?", file.string(),
         kDeepest);
   const Yaml yaml = Yaml::read(file);
   check(yaml.kind() == Yaml::Kind::Mapping || yaml.kind() == Yaml::Kind::Null,

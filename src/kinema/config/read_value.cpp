@@ -109,8 +109,9 @@ std::string checked_word(const GivenText& given, const Yaml& value, std::string_
     check(field.prose || !std::ranges::any_of(text, is_control),
           "[config] {} holds a line break or another control character ({}), expected {}",
           given.key, given.where, type);
-    check(!only_blanks || field.prose, "[config] {} is only blanks ({}), expected {} or nothing",
-          given.key, given.where, type);
+    check(!only_blanks || field.prose,
+          "[config] {} is only whitespace ({}), expected {} or nothing", given.key, given.where,
+          type);
     return text;
   }
   const auto same = [&](std::string_view a, std::string_view b) {

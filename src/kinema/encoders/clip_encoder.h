@@ -21,7 +21,7 @@ struct ClipOptions {
   runtime::ProgramOptions program = {};
 };
 
-/// CLIP's vision model: an image as the tokens of the last layer but one. The program is compiled
+/// CLIP's vision model: an image as the tokens of the second-to-last layer. The program is compiled
 /// and the parameters are loaded for the first image; after release() the next image loads the
 /// parameters again. Thread-safe.
 class ClipEncoder final : public ImageEncoder {

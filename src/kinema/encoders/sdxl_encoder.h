@@ -29,7 +29,7 @@ struct SdxlTextSettings {
   std::function<void(const std::string& note)> on_note = {};
 };
 
-/// Stable Diffusion XL's text encoders: states are those of both encoders' last layer but one,
+/// Stable Diffusion XL's text encoders: states are those of both encoders' second-to-last layers,
 /// concatenated along channels, f32 [n, 77, 768 + 1280]; pooled is the second encoder's projected
 /// row at the end of the text, f32 [n, 1280]. The second encoder reads a prompt's second text.
 ///

@@ -138,14 +138,14 @@ void check_same_processes(const pjrt::Client& client, const ClientSpec& spec) {
   const int64_t rank = spec.world ? spec.world->rank() : 0;
   const char* const remedy =
       spec.hardware == "tpu"
-          ? "\n  TPU_WORKER_ID and TPU_WORKER_HOSTNAMES tell kinema which of all this one is"
+          ? "\n  TPU_WORKER_ID and TPU_WORKER_HOSTNAMES tell kinema which of them this one is"
           : "";
   check(count == size,
         "[runtime] the devices are of {} processes, but kinema was started as {} ({}){}", count,
         size, spec.world ? spec.world->launch().how : "one process: no launcher", remedy);
   check(size == 1 || client.process_index() == rank,
-        "[runtime] to the devices this is process {}, but {} says that it is {}\n  the two must "
-        "number the hosts alike",
+        "[runtime] the devices number this process {}, but {} numbers it {}\n  the two must "
+        "number the hosts in the same way",
         client.process_index(), spec.world->launch().how, rank);
 }
 
@@ -222,9 +222,10 @@ pjrt::Client open_client(const ClientSpec& spec) {
   const bool chosen = !spec.plugin.empty() || !environment("KINEMA_PJRT_PLUGIN").empty();
   // Without a TPU, libtpu queries the network for one, and waits for minutes.
   check(spec.hardware != "tpu" || chosen || shows_tpu(),
-        "[runtime] hardware is tpu, but this machine shows none: there is no /dev/accel0 and no "
+        "[runtime] hardware is tpu, but this machine has none: there is no /dev/accel0 and no "
         "/dev/vfio\n"
-        "  kinema plan compiles for TPUs that are not here; pjrt_plugin=PATH opens libtpu anyway");
+        "  kinema plan compiles for TPUs on a machine without them; pjrt_plugin=PATH opens libtpu "
+        "anyway");
   const bool is_cpu = spec.hardware == "cpu";
   const bool several = spec.world && !spec.world->is_alone();
   const bool shared = several && spec.shares_devices;
@@ -268,7 +269,7 @@ pjrt::Client open_client(const ClientSpec& spec) {
     check(spec.hardware != "cuda" ||
               std::string_view(error.what()).find("No visible GPU") == std::string_view::npos,
           "[runtime] hardware is gpu, but {} sees none\n  hardware=cpu runs here; kinema plan "
-          "compiles for GPUs that are not here",
+          "compiles for GPUs on a machine without them",
           path);
     throw;
   }

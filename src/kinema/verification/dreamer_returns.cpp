@@ -13,7 +13,7 @@ namespace {
 
 Tensor as_f32(Tensor x) { return convert(x, DType::F32); }
 
-/// The number behind `word` in a dotted name, up to the end or the next letter.
+/// The number after `word` in a dotted name, up to the end or the next letter.
 double number_behind(const std::string& name, std::string_view word) {
   const size_t at = name.find(word);
   check(at != std::string::npos, "[verify] `{}` has no `{}`", name, word);
@@ -35,7 +35,7 @@ void add_lambda_returns(CaseGraph& graph, const std::string& name) {
                                         discount, number_behind(name, ".lam")));
 }
 
-/// What a setting of the case says.
+/// The value of one of the case's settings.
 dreamer::AgentConfig config_of(const io::Json& setting) {
   dreamer::AgentConfig c;
   c.horizon = setting.at("horizon").as_int();
@@ -58,7 +58,7 @@ dreamer::AgentConfig config_of(const io::Json& setting) {
   return c;
 }
 
-/// The scalars of the case that a norm's state begins with.
+/// The case's scalars from which a norm's state starts.
 std::vector<Tensor> state_of(CaseGraph& graph, const nn::RunningNorm& norm) {
   std::vector<Tensor> state;
   for (const std::string& name : norm.state_names()) {

@@ -233,7 +233,7 @@ constexpr ModelKind kKinds[] = {
      .remedy = kFluxTextToImage},
     {.name = "Flux image to image",
      .classes = "FluxImg2ImgPipeline FluxInpaintPipeline",
-     .remedy = "as class FluxPipeline in model_index.json its models make images of text"},
+     .remedy = "as class FluxPipeline in model_index.json its models make images from text"},
     {.name = "CosXL / EDM v-prediction",
      .any = "edm_vpred.sigma_max edm_vpred.sigma_min",
      .remedy = "SDXL checkpoints that learned the noise, or the velocity by DDPM's schedule "
@@ -258,7 +258,7 @@ constexpr ModelKind kKinds[] = {
      .remedy = kTextToImage},
     {.name = "SDXL image to image",
      .classes = "StableDiffusionXLImg2ImgPipeline",
-     .remedy = "as class StableDiffusionXLPipeline in model_index.json its models make images of "
+     .remedy = "as class StableDiffusionXLPipeline in model_index.json its models make images from "
                "text"},
 
     // ---- Networks that are supported ---------------------------------------------------------

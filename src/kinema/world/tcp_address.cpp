@@ -31,7 +31,8 @@ HostPort parts_of(const std::string& address) {
         "[coordinator_address] `{}`: HOST:PORT of process 0 was expected, such as 10.0.0.2:8476",
         address);
   check(host != "0.0.0.0" && host != "::" && host != "*",
-        "[coordinator_address] `{}` is any host: the one of process 0 was expected, as the others "
+        "[coordinator_address] `{}` is not a specific host: expected process 0's, by a name or "
+        "address at which all processes "
         "reach it",
         address);
   return {.host = host, .port = std::to_string(port)};
@@ -86,16 +87,17 @@ std::string wait_until_reachable(const TcpOptions& options) {
     if (std::string own = found ? own_address(found) : ""; !own.empty()) {
       return own;
     }
-    check(watch.seconds() < options.seconds, "[coordinator_address] `{}`: {} within {:g} s",
-          options.coordinator,
-          found ? "this host has no way to it" : "the host's name could not be resolved",
-          options.seconds);
+    check(
+        watch.seconds() < options.seconds, "[coordinator_address] `{}`: {} within {:g} s",
+        options.coordinator,
+        found ? "there is no route to it from this host" : "the host's name could not be resolved",
+        options.seconds);
     if (!said && options.on_wait && watch.seconds() > kLong) {
       said = true;
-      options.on_wait(
-          fmt::format("`{}`: {} yet; tried again for {:g} s", options.coordinator,
-                      found ? "this host has no way to it" : "the host's name cannot be resolved",
-                      options.seconds));
+      options.on_wait(fmt::format(
+          "`{}`: {} yet; retrying for {:g} s", options.coordinator,
+          found ? "there is no route to it from this host" : "the host's name cannot be resolved",
+          options.seconds));
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(200));
   }

@@ -25,12 +25,13 @@ void check_work(const FlashWork& work) {
   const FlashTile& tile = work.tile;
   // The compiler aborts the process if the number of warps is not a power of two.
   check(is_power_of_two(tile.warps) && tile.stages > 0,
-        "[kernels] {} warps and {} stages were given, powers of two of warps and a stage or more "
-        "were expected",
+        "[kernels] {} warps and {} stages were given, expected a power of two of warps and at "
+        "least one "
+        "stage",
         tile.warps, tile.stages);
   for (const int64_t block : {tile.block_q, tile.block_kv}) {
     check(is_power_of_two(block) && block >= kLeast,
-          "[kernels] a block of {} rows was given, a power of two from {} on was expected", block,
+          "[kernels] a block of {} rows was given, expected a power of two of at least {}", block,
           kLeast);
   }
   check(work.scale > 0 && std::isfinite(work.scale),
