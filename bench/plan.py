@@ -1,4 +1,4 @@
-"""What `kinema plan` says of published settings beside what it should, compiled for devices that are not here.
+"""The results of `kinema plan` for published settings next to the expected ones, compiled without the devices.
 
 One compile after the other; each report is kept in the cache under the program's bytes and the command, so that a bench
 that was cut off goes on where it was. The compilers are fetched first where they are missing. Goals are written below.

@@ -215,7 +215,7 @@ class Runner:
         if words[0] == "plan":
             return "compiles for minutes (--plan does)"
         if words[0] == "convert" and not (self.folder / words[1]).exists():
-            return "converts weights that are not here"
+            return "converts weights that this machine does not have"
         if words[0] == "inspect" and not any((self.folder / word).exists() for word in words[1:]):
             return f"wants {words[1]}"
         if words[0] not in CONFIGURED or words[0] == "config":
@@ -507,7 +507,7 @@ def check_plans(runner, device):
 
 
 def dev_commands():
-    """The words behind ./dev, in code blocks and in the text, without what explains them."""
+    """The words after ./dev, in code blocks and in the text, without explanations."""
     found = {}
     for document in documents():
         text = document.read_text()

@@ -55,7 +55,7 @@ def cuts(runs, times=100):
         name, port = f"cut-{processes}", free_port()
         proxy = Proxy(port, times, seed=processes)
         try:
-            # A connection that is cut ten times a second is slow, and what is said of being alive waits behind the rest.
+            # A connection that is cut ten times a second is slow, and heartbeats wait for the other messages.
             end_all(runs, start_through(runs, proxy, port, name, processes, heartbeat_timeout_seconds=60), name)
         finally:
             proxy.end()

@@ -55,7 +55,7 @@ ssize_t write(int fd, const void* data, size_t size) {
   return fits < 0 ? -1 : real(fd, data, (size_t)fits);
 }
 
-// What libstdc++'s streams call for a buffer and a block behind it.
+// What libstdc++'s streams call for a buffer and a block after it.
 ssize_t writev(int fd, const struct iovec* parts, int count) {
   static ssize_t (*real)(int, const struct iovec*, int);
   if (real == NULL) {

@@ -2,7 +2,7 @@
 
 generate  videos of prompts shared out over 2 and 3 processes: more and fewer prompts than processes, batches, names that
           are taken, latents; one that fails, other prompts, a mesh that would cross
-prepare   records by 2 and 3 processes, killed and gone on with by another number
+prepare   records by 2 and 3 processes, killed and resumed by another number
 videos    videos on the way of a training run, over a mesh that crosses processes
 quick     a few of each, for every test run
 
@@ -25,7 +25,7 @@ from processes import LIGHTLY_COMPILED, REPO, TIMEOUT, Fault, mesh, report, requ
 
 
 def files(folder, without=()):
-    """Bytes of every file below a folder by its path; of metadata without what names the folder."""
+    """Bytes of every file below a folder by its path; of metadata without the folder's name."""
     out = {}
     for path in sorted(Path(folder).rglob("*")):
         name = str(path.relative_to(folder))
@@ -120,7 +120,7 @@ def generate(jobs, only=None, counts=(2, 3)):
         count = 0
         for processes in counts:
             count = same(one, jobs.folder / f"{name.replace(' ', '-')}-{processes}", f"{name} by {processes}")
-            require(told[1] == told[processes], f"{name} by {processes} told {told[processes]}, by one {told[1]}")
+            require(told[1] == told[processes], f"{name} by {processes} reported {told[processes]}, by one {told[1]}")
         yield f"{name}: {count} files of 1 and {' and '.join(map(str, counts))} processes are equal ({time.monotonic() - began:.0f} s)"
     if not only or "one mesh" in only:
         yield one_mesh(jobs, tiny + [f"prompt_file={prompts}", "generate_batch_size=2"])
@@ -177,7 +177,7 @@ def prepare(jobs, counts=(2, 3), deaths=((signal.SIGKILL, 2), (signal.SIGTERM, 3
         require(victim == [] or (code == 0) == (kind == signal.SIGTERM), f"{name} ended with {code}: {out[-800:]}{err[-800:]}")
         out, _ = jobs.run(shards + both(name), 5 - processes)
         same(jobs.folder / "prepared-1", jobs.folder / name, name)
-        yield f"{kind.name} of one of {processes} after {begun} shards, gone on with by {5 - processes}: equal"
+        yield f"{kind.name} of one of {processes} after {begun} shards, resumed by {5 - processes}: equal"
 
 
 def children(job):
@@ -210,13 +210,13 @@ def videos(jobs, only=None, shapes=((1, 4), (2, 2), (4, 1))):
                         eval_every=2, enable_generate_video_for_eval="true", enable_ssim="true", prompt_file=prompts,
                         checkpoint_every=2) | words
             out, err = jobs.run(["train", "configs/tiny.yml"] + [f"{k}={v}" for k, v in keys.items()], processes)
-            require(out.count("2 videos after step") == 2, f"{run} told of other videos: {out[-1500:]}{err[-500:]}")
+            require(out.count("2 videos after step") == 2, f"{run} reported other videos: {out[-1500:]}{err[-500:]}")
             similarity[processes] = re.findall(r"SSIM score after training is \S+", out)
         for processes, _ in shapes[1:]:
             first = jobs.folder / f"{name}-{shapes[0][0]}"
             count = same(first / "samples", jobs.folder / f"{name}-{processes}" / "samples", f"{name} by {processes}")
             require(similarity[processes] == similarity[shapes[0][0]] != [], f"{name}: {similarity}")
-        yield f"{name}: {count} files of videos on the way are equal by {', '.join(f'{p} x {d}' for p, d in shapes)}"
+        yield f"{name}: {count} files of videos during training are equal by {', '.join(f'{p} x {d}' for p, d in shapes)}"
 
 
 def main():

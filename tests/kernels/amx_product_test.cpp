@@ -187,7 +187,7 @@ TEST(RoundedExponentials, EqualTheExponentialsOfEachScore) {
         EXPECT_NEAR(value(weights[i]), want, want * (0x1p-8 + 0x1p-16)) << i << " of " << n;
       }
       EXPECT_NEAR(sum, total, total * 0x1p-16);
-      EXPECT_EQ(weights.back(), 0x4242) << "behind the last";
+      EXPECT_EQ(weights.back(), 0x4242) << "after the last";
     }
   }
   const float nan = std::numeric_limits<float>::quiet_NaN();

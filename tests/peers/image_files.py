@@ -42,7 +42,7 @@ for name in ("sdxl_diffusers", "sdxl_kohya", "sdxl_kohya_conv", "sdxl_kohya_diff
     expected = additions(GOLDEN / f"lora/{name}.safetensors")
     for names in ("diffusers", "kohya", "comfyui"):
         kinema("convert", GOLDEN / f"lora/{name}.safetensors", f"{name}-{names}.safetensors", "--to", names)
-        # Alpha is multiplied in before or behind the product.
+        # Alpha is multiplied in before or after the product.
         say(f"{name}: {names} names in diffusers", same_tensors(additions(f"{name}-{names}.safetensors"), expected, 1e-6))
 
 # diffusers divides Flux's joined layers at the released model's width. Attention alone, and queries and values alone.

@@ -29,7 +29,7 @@ class StoreServers {
   StoreServers() {
     const char* packages = std::getenv("KINEMA_TEST_STORES");
     check(packages != nullptr && ::access(packages, R_OK) == 0,
-          "[test] the servers of tests/stores are not here\n  `./dev setup` fetches them");
+          "[test] the servers of tests/stores are missing\n  `./dev setup` fetches them");
     std::array<int, 2> to = {};
     std::array<int, 2> from = {};
     check(::pipe2(to.data(), O_CLOEXEC) == 0 && ::pipe2(from.data(), O_CLOEXEC) == 0,

@@ -45,7 +45,7 @@ void check_clip_sizes(int64_t num_frames, int64_t height, int64_t width, const L
                  cells(layout.spatial, patch_size[2]));
   std::string why = fmt::format("latent frames of {}", layout.temporal);
   if (layout.first_frame_alone) {
-    why += " behind a first of one";
+    why += " after a first of one";
   }
   if (patch_size[0] > 1) {
     why += fmt::format(", patches of {} latent frames", patch_size[0]);

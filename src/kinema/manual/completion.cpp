@@ -75,7 +75,7 @@ std::string first_line(const std::string& text) { return text.substr(0, text.fin
 
 constexpr std::string_view kBash =
     R"bash(# bash completion for kinema; made by `kinema completion bash`.
-_kinema_next() {  # the commands or options behind a command
+_kinema_next() {  # the commands or options after a command
   case $1 in
 @NEXT@  esac
 }

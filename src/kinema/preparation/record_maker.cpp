@@ -53,7 +53,7 @@ std::optional<EncodedRecord> RecordMaker::next(int64_t end) {
   return out;
 }
 
-/// Why there is no record; empty: there is one.
+/// The reason if no record is made, else empty.
 std::string RecordMaker::make(const DecodedClip& clip, int64_t end, EncodedRecord& out) {
   if (!clip.problem.empty()) {
     return clip.problem;

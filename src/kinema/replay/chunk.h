@@ -34,7 +34,7 @@ class Chunk {
   Chunk(uint64_t number, int64_t size) : number_(number), size_(size) {}
 
   uint64_t number() const { return number_; }
-  /// The number of the chunk behind it, which is there once this one is full; 0: none yet.
+  /// The number of the next chunk, which exists once this one is full; 0: none yet.
   uint64_t successor() const { return successor_; }
   void set_successor(uint64_t number) { successor_ = number; }
   int64_t length() const { return length_; }

@@ -62,7 +62,7 @@ Chunk& Replay::begin_chunk() {
 }
 
 void Replay::release(uint64_t chunk) {
-  // A chunk that goes no longer holds the one behind it, which may go too.
+  // A removed chunk no longer holds the next one, which may then be removed too.
   while (chunk != 0 && --uses_.at(chunk) == 0) {
     const uint64_t successor = chunks_.at(chunk).successor();
     chunks_.erase(chunk);

@@ -52,7 +52,7 @@ class Replay {
   /// The first steps of all windows, the oldest window's first; and of those in the queue.
   std::vector<StepId> starts() const;
   std::vector<StepId> queued() const;
-  /// The steps behind `start`, by name [length, ...], as they are kept, with `stepid`.
+  /// The steps from `start` on, by name [length, ...], as they are stored, with `stepid`.
   Arrays window(const StepId& start) const;
 
  private:

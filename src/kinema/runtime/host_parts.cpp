@@ -8,7 +8,7 @@ namespace kinema::runtime {
 
 HostParts::HostParts(const Array& array)
     : shape_(array.shape()), blocks_(array.blocks().begin(), array.blocks().end()) {
-  check(static_cast<bool>(array), "[runtime] an empty array is read");
+  check(static_cast<bool>(array), "[runtime] the array is empty and cannot be read");
   for (const mesh::Holders& part : mesh::holders_of(blocks_)) {
     parts_.push_back(array.shards()[part.devices.front()].to_host());
   }
@@ -24,7 +24,8 @@ int64_t HostParts::bytes() const {
 
 HostArray HostParts::whole() const {
   check(bytes() == shape_.bytes(),
-        "[runtime] {} is read whole, but other processes hold parts of it", to_string(shape_));
+        "[runtime] {} is read completely, but parts of it are in other processes",
+        to_string(shape_));
   if (parts_.size() == 1) {
     return parts_.front();
   }

@@ -235,15 +235,16 @@ UniformRank uniform_rank(const Adapter& adapter) {
   for (const auto& [module, target] : adapter.targets()) {
     check(target.down != nullptr && target.up_bias == nullptr && target.diff == nullptr &&
               target.diff_bias == nullptr,
-          "[lora] {} changes `{}` by more than a low-rank pair, so it cannot be trained on\n"
-          "  name it behind the adapter that is trained: then it is merged into the model",
+          "[lora] {} changes `{}` by more than a low-rank pair, so it cannot be trained further\n"
+          "  name it after the adapter that is trained: then it is merged into the model",
           lora.path(), module);
     const UniformRank own{.rank = target.rank(), .factor = target.factor};
-    check(!out || (out->rank == own.rank && out->factor == own.factor),
-          "[lora] {} has several ranks or scales (`{}` has rank {} and {:g}), so it cannot be "
-          "trained on\n  name it behind the adapter that is trained: then it is merged into the "
-          "model",
-          lora.path(), module, own.rank, own.factor);
+    check(
+        !out || (out->rank == own.rank && out->factor == own.factor),
+        "[lora] {} has several ranks or scales (`{}` has rank {} and {:g}), so it cannot be "
+        "trained further\n  name it after the adapter that is trained: then it is merged into the "
+        "model",
+        lora.path(), module, own.rank, own.factor);
     out = own;
   }
   check(out.has_value(), "[lora] {} holds no pair for this transformer", lora.path());

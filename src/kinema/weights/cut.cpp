@@ -67,7 +67,7 @@ std::optional<Rows> rows_of(const io::TensorView& tensor, const Piece& piece,
   const int64_t first = piece.part * width;
   const int64_t count = piece.cut == Cut::SQUARE ? width : all - first;
   check(width > 0 && first >= 0 && first < all && count <= all - first,
-        "[weights] {}: `{}` is {}, expected three parts of {} rows and more behind them", path,
+        "[weights] {}: `{}` is {}, expected three parts of {} rows and more rows after them", path,
         tensor.name, to_string(tensor.shape), width);
   return Rows{first, count};
 }

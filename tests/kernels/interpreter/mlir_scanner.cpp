@@ -93,7 +93,7 @@ std::string Scanner::value_name() {
   expect("%");
   const size_t start = at_;
   while (is_part_of_word(peek()) || peek() == '-') ++at_;
-  if (at_ == start) error("a value's name is expected behind %");
+  if (at_ == start) error("a value's name is expected after %");
   return std::string(text_.substr(start, at_ - start));
 }
 

@@ -24,9 +24,9 @@ struct RssmFeatures {
   Tensor logit;  // [n, t, stoch, classes], before unimix
   Tensor index;  // [n, t, stoch] s32, which class was drawn
 
-  /// What heads see: deter, then stoch as one vector, [n, t, deter + stoch * classes].
+  /// The input of heads: deter, then stoch as one vector, [n, t, deter + stoch * classes].
   Tensor vector() const;
-  /// The states of so many last times.
+  /// The states of the last `count` times.
   RssmFeatures last(int64_t count) const;
 };
 
@@ -65,7 +65,7 @@ class Rssm {
     RssmFeatures features;
     TensorMap actions;  // [n, length, ...], each taken before its features
   };
-  /// Prior states of `length` steps behind a state, with a policy's actions. `given` [n, length,
+  /// Prior states of `length` steps after a state, with a policy's actions. `given` [n, length,
   /// ...] are sliced for the policy.
   Imagined imagine(const RssmState& state, int64_t length, const Policy& policy,
                    std::vector<Tensor> given, const Draws& draws,
