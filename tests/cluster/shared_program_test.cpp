@@ -217,7 +217,7 @@ TEST(SharedProgram, ArraysOfOthersAreReadByAProgram) {
     array.to_host();
     ADD_FAILURE() << "half an array was read as a whole one";
   } catch (const Error& error) {
-    EXPECT_THAT(error.what(), HasSubstr("other processes hold parts"));
+    EXPECT_THAT(error.what(), HasSubstr("parts of it are in other processes"));
   }
 }
 

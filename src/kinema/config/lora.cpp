@@ -65,7 +65,8 @@ std::vector<double> scales(const Json& json, size_t count) {
   std::vector<double> out;
   for (const Json& item : items(json, "scale")) {
     out.push_back(item.as_number());
-    check(std::abs(out.back()) <= 1e6, "[config] lora_config: the scale {} is absurd", out.back());
+    check(std::abs(out.back()) <= 1e6,
+          "[config] lora_config: the scale {} is not between -1e6 and 1e6", out.back());
   }
   check(out.empty() || out.size() == count,
         "[config] lora_config: scale has {} items but lora_model_name_or_path has {}", out.size(),

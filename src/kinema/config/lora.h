@@ -29,7 +29,7 @@ struct LoraChoice {
 std::vector<LoraChoice> lora_choices(const ModelConfig& config);
 
 /// `lora_config` (JSON) with the files of `lora`, `FILE[:scale][,FILE...]`, appended. Throws an
-/// Error for a file without a name, and for an absurd scale.
+/// Error for a file without a name, and for a scale out of range.
 std::string with_lora_files(const std::string& lora_config, const std::string& lora);
 
 /// The properties of the trained adapter in `lora_config`, as key -> value text: rank (of the first

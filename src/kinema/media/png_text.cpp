@@ -109,7 +109,7 @@ std::vector<PngText> read_png_texts(std::span<const std::byte> bytes, const std:
     check(left >= 3 * kWord, "[image] {} is cut off: it has no last chunk", name);
     const size_t length = u32_at(bytes, at);
     check(length <= left - 3 * kWord,
-          "[image] {} is cut off: a chunk of {} bytes begins at {}, and {} are there", name, length,
+          "[image] {} is cut off: a chunk of {} bytes starts at {}, but {} are left", name, length,
           at, left - 3 * kWord);
     const std::span<const std::byte> chunk = bytes.subspan(at + kWord, kWord + length);
     const std::string_view text(reinterpret_cast<const char*>(chunk.data()), chunk.size());

@@ -8,7 +8,7 @@
 #include "kinema/kernels/mlir_text.h"
 
 /// Kernels for TPUs as text: a module of Mosaic, in the generic form that libtpu reads (version 11
-/// of its stable dialect, which releases since 2024 take).
+/// of its stable dialect, which releases since 2024 accept).
 ///
 /// A kernel is a function for one step of a grid. The compiler pipelines it: it copies the operand
 /// blocks of a step into on-chip memory while the previous step computes, and writes a result block
@@ -30,7 +30,7 @@ using kernels::Compare;
 using kernels::Reduce;
 
 /// The body of a function, written operation by operation. Vectors are of f32 unless they are cast;
-/// arithmetic wants operands of one type.
+/// arithmetic needs operands of one type.
 class Body : public MlirLines {
  public:
   // ---- Scalars ----
