@@ -320,7 +320,7 @@ TEST_F(LoraTraining, BeginsFromTheAdapterOfAnotherRun) {
 
 TEST_F(LoraTraining, RefusesWhatCannotBe) {
   expect_refused({"max_train_steps=1", "lora_target_modules=[to_query]"}, "an existing one is");
-  expect_refused({"max_train_steps=1", "lora_target_modules=(("}, "no regular expression");
+  expect_refused({"max_train_steps=1", "lora_target_modules=(("}, "not a regular expression");
   expect_refused({"max_train_steps=1", "lora_config={ranks: [3]}"}, "no key `ranks`");
   expect_refused(
       {"max_train_steps=1", "lora_config={lora_model_name_or_path: [nowhere.safetensors]}"},

@@ -177,7 +177,7 @@ TEST(ExpectedTime, OfCudnnsAttentionIsAtPublishedRates) {
     EXPECT_EQ(forward.note.empty(), std::string_view(row.chip) != "b200") << forward.note;
   }
   EXPECT_THAT(expected_time(cudnn("__cudnn$fmhaSoftmax", 0), chip("l40s")).note,
-              ::testing::HasSubstr("taken as A100's"));
+              ::testing::HasSubstr("assumed to be A100's"));
 }
 
 TEST(ExpectedTime, OfCudnnsAttentionFollowsTheLengthAndTheBits) {
@@ -277,7 +277,7 @@ TEST(ExpectedTime, ComesBackFromJson) {
                     .waiting_seconds = 0.25,
                     .starts = 1000,
                     .start_seconds = 0.0013,
-                    .note = "taken as H100's"};
+                    .note = "assumed to be H100's"};
   time.kernels.push_back(
       {.name = "flash", .count = 40, .flops = 1e12, .seconds = 0.5, .peak_seconds = 0.4});
   const ExpectedTime back = read_expected_time(io::Json::parse(to_json(time).dump(), "job"));
@@ -286,7 +286,7 @@ TEST(ExpectedTime, ComesBackFromJson) {
   EXPECT_EQ(back.waiting_seconds, 0.25);
   EXPECT_EQ(back.starts, 1000);
   EXPECT_EQ(back.start_seconds, 0.0013);
-  EXPECT_EQ(back.note, "taken as H100's");
+  EXPECT_EQ(back.note, "assumed to be H100's");
   ASSERT_EQ(back.kernels.size(), 1U);
   EXPECT_EQ(back.kernels[0].name, "flash");
   EXPECT_EQ(back.kernels[0].count, 40);
