@@ -128,7 +128,7 @@ class GgufReader {
     } else if (key == "general.alignment" && type == Kind::U32) {
       alignment_ = number<uint32_t>();
       check(std::has_single_bit(alignment_) && alignment_ <= (1U << 20),
-            "[gguf] {}: the alignment {} is no power of two", source_, alignment_);
+            "[gguf] {}: the alignment {} is not a power of two", source_, alignment_);
     } else if (key.starts_with(kSplitKey) && is_integer(type)) {
       split(key.substr(kSplitKey.size()), integer(type));
     } else {
