@@ -38,6 +38,27 @@ class Dataset : public RunsTest {
   }
 };
 
+/// The clips of a folder as a Parquet file, in groups of five rows.
+void write_parquet(const fs::path& clips, const fs::path& path) {
+  arrow::StringBuilder text;
+  arrow::BinaryBuilder bytes;
+  for (const data::CaptionedClip& clip : data::list_clips(clips)) {
+    ASSERT_TRUE(text.Append(clip.caption).ok());
+    ASSERT_TRUE(bytes.Append(read_text(clip.path)).ok());
+  }
+  const auto captions = text.Finish().ValueOrDie();
+  const auto videos =
+      arrow::StructArray::Make({bytes.Finish().ValueOrDie()}, std::vector<std::string>{"bytes"})
+          .ValueOrDie();
+  const auto table = arrow::Table::Make(
+      arrow::schema({arrow::field("text", arrow::utf8()), arrow::field("video", videos->type())}),
+      {captions, videos});
+  fs::create_directories(path.parent_path());
+  const auto out = arrow::io::FileOutputStream::Open(path.string()).ValueOrDie();
+  ASSERT_TRUE(parquet::arrow::WriteTable(*table, arrow::default_memory_pool(), out, 5).ok());
+  ASSERT_TRUE(out->Close().ok());
+}
+
 TEST_F(Dataset, IsEncodedOnceAndTrainsTheSame) {
   const std::vector<std::string> how = {"train", "tiny.yml", "random_flip=true",
                                         "caption_dropout=0.5", "max_train_steps=8"};
@@ -59,6 +80,39 @@ TEST_F(Dataset, IsEncodedOnceAndTrainsTheSame) {
   EXPECT_EQ(losses("second"), losses("memory"));
   run({"train", "tiny.yml", "dataset_save_location=kept", "random_start=true"})
       .expect_error("random_start");
+}
+
+TEST_F(Dataset, OfPicturesNeedsNoNumberOfFramesInAVideoModel) {
+  fs::create_directories(folder_ / "pictures");
+  for (const std::string name : {"a", "b", "c"}) {
+    fs::copy_file(fs::path(KINEMA_SOURCE_DIR) / "tests/golden/images/alpha/rgba.png",
+                  folder_ / "pictures" / (name + ".png"));
+    write("pictures/" + name + ".txt", "picture " + name);
+  }
+  write_parquet(folder_ / "pictures", folder_ / "table/train.parquet");
+  std::string config = read_text(folder_ / "tiny.yml");
+  config.erase(config.find("num_frames: 2"), std::string("num_frames: 2").size());
+  write("unsaid.yml", config);
+  const auto train = [&](const std::string& file, std::vector<std::string> more) {
+    more.insert(more.begin(), {"train", file, "max_train_steps=1", "train_data_dir=pictures"});
+    return run(more);
+  };
+  const Outcome given = train("tiny.yml", {"run_name=given", "num_frames=1"});
+  ASSERT_EQ(given.status, 0) << given.err;
+  const Outcome unsaid = train("unsaid.yml", {"run_name=unsaid", "dataset_type=images"});
+  ASSERT_EQ(unsaid.status, 0) << unsaid.err;
+  EXPECT_EQ(losses("unsaid"), losses("given"));
+  EXPECT_THAT(read_text(folder_ / "out/unsaid/config.yml"), HasSubstr("num_frames: 1\n"));
+  // A data set of the hub's kind may hold either: the error says what takes pictures.
+  const std::vector<std::string> rows = {"dataset_type=hf", "train_data_dir=table",
+                                         "skip_bad_clips=true", "run_name=rows"};
+  train("unsaid.yml", rows)
+      .expect_error("num_frames=1 keeps 3 of 3, pictures as clips of one frame");
+  std::vector<std::string> one = rows;
+  one.emplace_back("num_frames=1");
+  const Outcome taken = train("unsaid.yml", one);
+  ASSERT_EQ(taken.status, 0) << taken.err;
+  EXPECT_EQ(losses("rows"), losses("given"));
 }
 
 TEST_F(Dataset, OfTheEvaluationIsDetectedByItsFiles) {
@@ -146,27 +200,6 @@ TEST_F(Dataset, SkipsUnusableClipsIfConfigured) {
           .status,
       0);
   EXPECT_EQ(losses("tiny"), losses("memory"));
-}
-
-/// The clips of a folder as a Parquet file, in groups of five rows.
-void write_parquet(const fs::path& clips, const fs::path& path) {
-  arrow::StringBuilder text;
-  arrow::BinaryBuilder bytes;
-  for (const data::CaptionedClip& clip : data::list_clips(clips)) {
-    ASSERT_TRUE(text.Append(clip.caption).ok());
-    ASSERT_TRUE(bytes.Append(read_text(clip.path)).ok());
-  }
-  const auto captions = text.Finish().ValueOrDie();
-  const auto videos =
-      arrow::StructArray::Make({bytes.Finish().ValueOrDie()}, std::vector<std::string>{"bytes"})
-          .ValueOrDie();
-  const auto table = arrow::Table::Make(
-      arrow::schema({arrow::field("text", arrow::utf8()), arrow::field("video", videos->type())}),
-      {captions, videos});
-  fs::create_directories(path.parent_path());
-  const auto out = arrow::io::FileOutputStream::Open(path.string()).ValueOrDie();
-  ASSERT_TRUE(parquet::arrow::WriteTable(*table, arrow::default_memory_pool(), out, 5).ok());
-  ASSERT_TRUE(out->Close().ok());
 }
 
 TEST_F(Dataset, IsTheSameAsParquetOfAFolderOrOfTheHub) {

@@ -5,6 +5,7 @@
 
 #include <filesystem>
 #include <sstream>
+#include <string>
 #include <vector>
 
 #include "kinema/core/error.h"
@@ -565,6 +566,34 @@ TEST_F(PipelineTest, SharesMakeTheVideosOfTheWhole) {
   GenerateRequest none = whole;
   none.share = {.index = 2, .count = 3};
   EXPECT_THAT([&] { pipeline().generate(none); }, ThrowsMessage<Error>(HasSubstr("has no video")));
+}
+
+// The weights of the second expert may be lost while the first one makes its steps. Processes that
+// share the devices must all know before its first step, in which they would wait for each other.
+TEST_F(PipelineTest, AgreesOnTheWeightsOfEachExpert) {
+  const fs::path second = folder_.path() / "transformer_2";
+  save_transformer(second, twelve_channels(), 2);
+  folder_.write("model_index.json",
+                R"({"_class_name": "WanPipeline", "boundary_ratio": 0.875,
+                    "transformer": ["diffusers", "WanTransformer3DModel"],
+                    "transformer_2": ["diffusers", "WanTransformer3DModel"]})");
+  std::vector<std::string> asked;
+  Pipeline made(
+      client(), read_pipeline_folder(folder_.path()),
+      {.autoencoder = encoders::space_to_depth_autoencoder(kBlocks),
+       .text_encoder = encoders::hashed_text_encoder(kText)},
+      {.program = {.executable_cache = program_cache()}, .agree = [&](const std::string& problem) {
+         asked.push_back(problem);
+         return problem;
+       }});
+  const auto lose = [&](const DenoiseStep& step) {
+    EXPECT_EQ(step.expert, "transformer");
+    fs::remove(second / "diffusion_pytorch_model.safetensors");
+  };
+  EXPECT_THAT([&] { made.generate(request(), {.step = lose}); },
+              ThrowsMessage<Error>(HasSubstr("transformer_2")));
+  ASSERT_FALSE(asked.empty());
+  EXPECT_THAT(asked.back(), HasSubstr("transformer_2"));
 }
 
 TEST_F(PipelineTest, EndsWithWhatIsWrongInAnotherProcess) {

@@ -4,8 +4,11 @@
 #include <gmock/gmock.h>
 
 #include <fmt/format.h>
+#include <poll.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <fstream>
 #include <map>
@@ -15,10 +18,12 @@
 
 #include "kinema/core/error.h"
 #include "kinema/core/stopwatch.h"
+#include "kinema/io/descriptor.h"
 #include "kinema/world/communicator.h"
 #include "kinema/world/handshake_messages.h"
 #include "kinema/world/keys.h"
 #include "kinema/world/reliable_channel.h"
+#include "kinema/world/tcp_address.h"
 #include "world/tcp_engines.h"
 
 namespace kinema::world {
@@ -269,6 +274,34 @@ TEST(TcpEngine, UnauthenticatedMessagesAreIgnored) {
   }
   all[1]->send(0, Message::copy_of("ok"), 0, 0);
   EXPECT_EQ(text_of(*all[0]->receive(0, 2, 1, 0)), "ok");
+}
+
+// Once all processes have spoken, the system ignores most of those who come to the port.
+TEST(TcpEngine, FewStrangersAreAcceptedWhenAllAreThere) {
+  const std::string address = free_address();
+  const Engines all = join(2, address);
+  all[1]->send(0, Message::copy_of("x"), 0, 0);
+  EXPECT_EQ(text_of(*all[0]->receive(0, 1, 1, 0)), "x");
+  const Addresses at = resolve(parts_of(address));
+  ASSERT_TRUE(at);
+  constexpr int kMany = 1000;
+  const Stopwatch watch;
+  std::vector<io::Descriptor> strangers;
+  std::vector<pollfd> items;
+  for (int i = 0; i < kMany; ++i) {
+    strangers.emplace_back(socket(at->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    connect(strangers.back().get(), at->ai_addr, at->ai_addrlen);
+    items.push_back({.fd = strangers.back().get(), .events = POLLOUT, .revents = 0});
+  }
+  std::this_thread::sleep_for(std::chrono::milliseconds(400));
+  poll(items.data(), items.size(), 0);
+  const auto accepted =
+      std::ranges::count_if(items, [](const pollfd& each) { return each.revents != 0; });
+  // 9 may wait (the kernel takes one more than its limit), and 9 more each time that the engine has
+  // looked, every half second.
+  const double looks = 1 + watch.seconds() / 0.5;
+  EXPECT_LE(static_cast<double>(accepted), 9 * (1 + looks));
+  EXPECT_GE(accepted, 1);
 }
 
 // A repeated request is answered once; only processes of the run get the secret.

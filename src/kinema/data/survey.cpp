@@ -56,7 +56,7 @@ Survey survey_clips(const ClipSet& clips, const SurveyOptions& options) {
       cause = "cannot be decoded";
       const ClipSize size = clips.measure(clip);
       out.sizes[i] = size;
-      cause = size.frames == 1 && size.fps <= 0 ? "a picture" : kTooShort;
+      cause = size.frames == 1 && size.fps <= 0 ? kPicture : kTooShort;
       if (options.buckets.empty() && !options.any_length) {
         check_length(size, clips.path(clip), options.format);
       }

@@ -26,6 +26,8 @@ struct Survey {
 
 /// The cause of a clip with fewer frames than a sample needs.
 inline constexpr const char* kTooShort = "too short";
+/// The cause of a picture if a sample needs several frames.
+inline constexpr const char* kPicture = "a picture";
 
 /// Number of skipped clips and files by cause, the most frequent first.
 struct CauseCount {

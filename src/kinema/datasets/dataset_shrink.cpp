@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -49,7 +50,15 @@ FitsFrames fits_frames(const ClipSettings& settings, const encoders::LatentLayou
 
 std::string length_remedy(const ClipSettings& settings, const data::Survey& survey,
                           const FitsFrames& fits) {
-  if (std::ranges::find(survey.causes, data::kTooShort) == survey.causes.end()) {
+  const auto count = [&](std::string_view cause) {
+    return std::ranges::count(survey.causes, cause);
+  };
+  if (count(data::kPicture) > count(data::kTooShort)) {
+    return fmt::format("num_frames=1 keeps {} of {}, pictures as clips of one frame",
+                       count(data::kPicture) + count(data::kTooShort) + count(""),
+                       survey.sizes.size());
+  }
+  if (count(data::kTooShort) == 0) {
     return "";
   }
   data::ClipFormat format = settings.order.format;
@@ -89,8 +98,8 @@ void check_enough(const ClipSettings& settings, const data::ClipSet& clips,
     return;
   }
   const auto first = std::ranges::find(survey.causes, causes[0].cause) - survey.causes.begin();
-  const std::string longer =
-      causes[0].cause == data::kTooShort ? length_remedy(settings, survey, fits) : "";
+  const bool is_of_frames = causes[0].cause == data::kTooShort || causes[0].cause == data::kPicture;
+  const std::string longer = is_of_frames ? length_remedy(settings, survey, fits) : "";
   const std::string remedy =
       longer.empty() ? "`kinema inspect FOLDER --check` lists the problem of each" : longer;
   const std::string reason =

@@ -193,6 +193,7 @@ class Run {
       states.push_back(start(batch, settings_.schedule.form, programs_.devices()));
     }
     for (const Phase& phase : phases_of(settings_.schedule, experts_)) {
+      experts_.prepare(phase.expert);
       for (size_t i = 0; i < batches_.size(); ++i) {
         advance(states[i], static_cast<int64_t>(i), phase);
       }

@@ -87,6 +87,15 @@ std::vector<const runtime::Array*> Experts::shared_parameters(int64_t expert) co
   return out;
 }
 
+void Experts::prepare(int64_t expert) {
+  const auto load = [&] { parameters(expert); };
+  if (together_) {
+    together_(load);
+  } else {
+    load();
+  }
+}
+
 bool Experts::has_parameter_memory(int64_t expert) const {
   return is_shared(expert) ||
          std::ranges::any_of(loaded_, [](const auto& x) { return !x.empty(); });

@@ -51,6 +51,12 @@ class Experts {
   /// dtypes and placement of Architecture::parameters. They are requested when an expert is needed,
   /// and must stay valid until the other one is.
   void share(SharedParameters parameters) { shared_parameters_ = std::move(parameters); }
+  /// Loads an expert before its first step, through `together` if it is set: processes that share
+  /// the devices then all throw if one could not read the weights, instead of waiting for it in a
+  /// step.
+  void prepare(int64_t expert);
+  using Together = std::function<void(const std::function<void()>& work)>;
+  void set_together(Together together) { together_ = std::move(together); }
   /// Frees the loaded parameters; `parameters` loads them again.
   void release() { loaded_ = {}; }
   double load_seconds() const { return load_seconds_; }
@@ -68,6 +74,7 @@ class Experts {
   std::array<std::vector<runtime::Array>, 2> loaded_;
   std::array<bool, 2> is_shared_{};
   SharedParameters shared_parameters_;
+  Together together_;
   double load_seconds_ = 0;
 };
 

@@ -330,8 +330,7 @@ Generated Pipeline::generate(const GenerateRequest& request, const GenerateObser
   std::vector<HostArray> latents;
   {
     const AddSeconds watch(out.timings.denoise);
-    // Of processes that share the devices, none starts if another could not read the weights.
-    check_together([&] { experts_.parameters(*plan.experts.begin()); });
+    experts_.set_together([this](const std::function<void()>& work) { check_together(work); });
     latents = denoise(experts_, *programs_, batches, plan.settings, counted_steps(observer, out));
   }
   take_out(experts_.load_seconds() - loaded, programs_->compile_seconds() - compiled, out.timings);

@@ -11,6 +11,7 @@
 #include <map>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -93,10 +94,12 @@ class TcpEngine : public Engine, public std::enable_shared_from_this<TcpEngine> 
       coordinator_.emplace(options);
     }
     for (int64_t rank = 0; rank < options.size; ++rank) {
+      unheard_.insert(rank);
       peers_.push_back({.channel = ReliableChannel(rank_),
                         .socket = {},
                         .timeout = least_timeout(options.size)});
     }
+    unheard_.erase(rank_);
     Authenticator::guard(incoming_, ReliableChannel::kPartBytes, kMostWaiting);
     const std::string own = listen_for(incoming_, options);
     handshake_result_ = rank_ == 0 ? coordinator_->gather(own) : handshake(options, own);
@@ -267,6 +270,7 @@ class TcpEngine : public Engine, public std::enable_shared_from_this<TcpEngine> 
     // At the end, unacknowledged messages are sent to processes that still exist.
     constexpr seconds kLongestEnd(5);
     constexpr milliseconds kPause(100);
+    constexpr milliseconds kSettledPause(500);
     std::optional<Clock::time_point> end;
     Clock::time_point next_connections = Clock::now();
     milliseconds pause(0);
@@ -282,7 +286,7 @@ class TcpEngine : public Engine, public std::enable_shared_from_this<TcpEngine> 
       const Clock::time_point now = Clock::now();
       if (coordinator_ && now >= next_connections) {
         coordinator_->answer_late_requests();
-        next_connections = now + kPause;
+        next_connections = now + (unheard_.empty() ? kSettledPause : kPause);
       }
       if (ends_ && !end) {
         end = now + kLongestEnd;
@@ -334,6 +338,9 @@ class TcpEngine : public Engine, public std::enable_shared_from_this<TcpEngine> 
       received = peers_[static_cast<size_t>(header.from)].channel.take(
           header, share(std::move(body)), Clock::now());
     }
+    if (unheard_.erase(header.from) > 0 && unheard_.empty() && coordinator_) {
+      coordinator_->settle();
+    }
     if (received) {
       answer(header.from, received->envelope, std::move(received->message));
     }
@@ -381,6 +388,7 @@ class TcpEngine : public Engine, public std::enable_shared_from_this<TcpEngine> 
   HandshakeResult handshake_result_;
   std::mutex peers_mutex_;  // guards the peers
   std::vector<Peer> peers_;
+  std::set<int64_t> unheard_;  // ranks that have not sent anything yet
   std::shared_ptr<Inbox> inbox_ = std::make_shared<Inbox>();
   std::atomic<int> channels_ = 0;
   std::mutex ask_mutex_;

@@ -22,6 +22,10 @@ namespace {
 
 using std::chrono::milliseconds;
 
+// Connections that are accepted at a time, and that wait for it after Coordinator::settle.
+constexpr int kAtOnce = 64;
+constexpr int kSettled = 8;
+
 /// 128 random bits as text.
 std::string random_text() {
   std::random_device random;
@@ -99,7 +103,7 @@ bool Coordinator::read(Connection& connection) {
   return connection.request && end + 1 == connection.received.size();
 }
 
-void Coordinator::look(milliseconds wait, size_t max_connections) {
+void Coordinator::look(milliseconds wait, size_t max_connections, int most_new) {
   constexpr double kTimeout = 10;  // seconds for the handshake request
   std::vector<pollfd> items;
   for (const Connection& each : connections_) {
@@ -113,8 +117,7 @@ void Coordinator::look(milliseconds wait, size_t max_connections) {
     return has_data ? !read(connection)
                     : !connection.request && connection.since.seconds() > kTimeout;
   });
-  constexpr int kAtOnce = 64;
-  for (int i = 0; i < kAtOnce; ++i) {
+  for (int i = 0; i < most_new; ++i) {
     std::optional<io::Descriptor> accepted = accept_from(socket_);
     if (!accepted) {
       break;
@@ -182,7 +185,7 @@ HandshakeResult Coordinator::gather(const std::string& own) {
   constexpr size_t kMostUnauthenticated = 64;
   for (Waiting waiting(options_);;) {
     waiting.look();
-    look(milliseconds(100), static_cast<size_t>(options_.size) + kMostUnauthenticated);
+    look(milliseconds(100), static_cast<size_t>(options_.size) + kMostUnauthenticated, kAtOnce);
     const std::vector<const HandshakeRequest*> all = members();
     std::vector<int64_t> missing;
     for (int64_t rank = 1; rank < options_.size; ++rank) {
@@ -208,9 +211,14 @@ HandshakeResult Coordinator::gather(const std::string& own) {
   }
 }
 
+void Coordinator::settle() {
+  settled_ = true;
+  limit_backlog(socket_, kSettled);
+}
+
 void Coordinator::answer_late_requests() {
-  constexpr size_t kMost = 64;
-  look(milliseconds(0), kMost);
+  const int most = settled_ ? kSettled : kAtOnce;
+  look(milliseconds(0), static_cast<size_t>(most), most);
   std::erase_if(connections_, [&](const Connection& connection) {
     if (!connection.request) {
       return false;

@@ -23,6 +23,10 @@ class Coordinator {
   /// Answers late connections, up to a limit: a process of the run that lost its connection gets
   /// its reply again, others get an error. Called periodically.
   void answer_late_requests();
+  /// Call when all processes of the run have their reply. From then on only a process that was
+  /// started by mistake comes, and few connections wait for their error: others cannot slow the
+  /// run.
+  void settle();
 
  private:
   /// An unauthenticated connection.
@@ -34,7 +38,7 @@ class Coordinator {
   };
 
   /// Processes closed connections, received bytes and new connections.
-  void look(std::chrono::milliseconds wait, size_t max_connections);
+  void look(std::chrono::milliseconds wait, size_t max_connections, int most_new);
   static bool read(Connection& connection);
   /// The requests by rank. Throws an Error, also in all processes, if one is inconsistent.
   std::vector<const HandshakeRequest*> members();
@@ -46,6 +50,7 @@ class Coordinator {
   std::vector<Connection> connections_;
   HandshakeResult result_;
   std::vector<std::string> tokens_;  // of the processes, by rank
+  bool settled_ = false;
 };
 
 /// The other processes' side: sends the address where this one listens to process 0.

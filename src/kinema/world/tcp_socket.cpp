@@ -78,6 +78,10 @@ io::Descriptor listen_everywhere(const std::string& port) {
   return listen_at(reinterpret_cast<const sockaddr*>(&four), sizeof four);
 }
 
+void limit_backlog(const io::Descriptor& listening, int connections) {
+  listen(listening.get(), connections);
+}
+
 std::optional<io::Descriptor> accept_from(const io::Descriptor& listening) {
   io::Descriptor out(accept4(listening.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
   return out ? std::optional(std::move(out)) : std::nullopt;

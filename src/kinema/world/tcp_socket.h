@@ -15,6 +15,10 @@ io::Descriptor listen_at(const sockaddr* address, socklen_t length);
 /// The same at all addresses of this host.
 io::Descriptor listen_everywhere(const std::string& port);
 
+/// Limits a listening socket's backlog: the system then ignores further connections until some are
+/// accepted, at no cost for this process.
+void limit_backlog(const io::Descriptor& listening, int connections);
+
 /// The next connection; nothing if there is none.
 std::optional<io::Descriptor> accept_from(const io::Descriptor& listening);
 
