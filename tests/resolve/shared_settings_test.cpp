@@ -1,6 +1,6 @@
 // The .json of a video from an untrusted source.
-#include "kinema/resolve/prompts.h"
 #include "kinema/resolve/shared_settings.h"
+#include "kinema/resolve/prompts.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -205,7 +205,7 @@ TEST(Share, IsDeclaredForNoFreeTextButNames) {
   EXPECT_THAT(free_text,
               ElementsAre("act_quantization_calibration_method", "diffusion_scheduler_config",
                           "flash_block_sizes", "lightning_ckpt", "qwix_module_path", "revision",
-                          "run_name", "weight_quantization_calibration_method"));
+                          "run_name", "scheduler", "weight_quantization_calibration_method"));
 }
 
 }  // namespace

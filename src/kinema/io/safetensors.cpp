@@ -258,7 +258,7 @@ uint64_t header_length(std::span<const std::byte> bytes, const std::string& path
         "place: it says why",
         path);
   const FileFormat format = file_format(bytes);
-  check(length <= kMaxHeaderBytes || !format, "[safetensors] {}",
+  check(length <= bytes.size() - 8 || !format, "[safetensors] {}",
         wrong_format_text(path, format, "safetensors"));
   check(length <= kMaxHeaderBytes,
         "[safetensors] {}: the header claims {} bytes, more than the format's limit of {}", path,
