@@ -30,7 +30,7 @@ int status_after(std::initializer_list<int> signals, std::chrono::milliseconds a
 
 TEST(StopSignal, TakesTheFirstOfEachKindAsARequest) {
   EXPECT_EQ(status_after({}), 0);
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1}) {
     EXPECT_EQ(status_after({signal}), 1) << signal;
   }
 }
@@ -60,6 +60,7 @@ TEST(StopSignal, LetsTheThirdEndTheProcess) {
 TEST(StopSignal, TakesAnyNumberOfHangUpsForOne) {
   EXPECT_EQ(status_after({SIGHUP, SIGHUP, SIGHUP}, kApart), 1);
   EXPECT_EQ(status_after({SIGTERM, SIGHUP}), 1);
+  EXPECT_EQ(status_after({SIGUSR1, SIGUSR1, SIGUSR1}, kApart), 1);
 }
 
 TEST(StopSignal, LeavesAHangUpAloneThatIsIgnored) {

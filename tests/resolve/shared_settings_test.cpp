@@ -160,6 +160,13 @@ TEST_F(VideoSettings, WinOverFilesAndLoseToTheCommandLine) {
       read_prompts(load_generation(
           std::vector{file.string(), "prompt_file=" + (scratch_ / "prompts.txt").string()}, {})),
       ElementsAre("a crow"));
+  io::write_file(scratch_ / "prompts.txt", "a crow\n{\"prompt\": \"a cat\", \"seed\": 3}\n");
+  EXPECT_THAT(
+      [&] {
+        read_prompts(load_generation(
+            std::vector{file.string(), "prompt_file=" + (scratch_ / "prompts.txt").string()}, {}));
+      },
+      ThrowsMessage<Error>(HasSubstr("prompts.txt:2 is JSON, expected a prompt as plain text")));
 }
 
 TEST_F(VideoSettings, OfAPictureAreRefusedWhereThereAreNone) {

@@ -120,6 +120,8 @@ int explain(const std::string& word, bool json) {
 
 int show_config(const ConfigOptions& options) {
   if (options.docs) {
+    check(options.words.empty(), "[config] --docs prints all keys: `{}` has no effect",
+          options.words.empty() ? "" : options.words.front());
     fmt::print("{}", config::markdown());
     return 0;
   }

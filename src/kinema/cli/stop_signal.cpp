@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <ctime>
+#include <utility>
 
 namespace kinema::cli {
 
@@ -30,7 +31,7 @@ void on_signal(int signal) {
   constexpr int64_t kSecond = 1'000'000'000;
   const int64_t since = (now.tv_sec - g_first.tv_sec) * kSecond + (now.tv_nsec - g_first.tv_nsec);
   const bool typed = signal == SIGINT && g_first_signal == SIGINT;
-  if (since < (typed ? kSameKey : kSameRequest) || signal == SIGHUP) {
+  if (since < (typed ? kSameKey : kSameRequest) || signal == SIGHUP || signal == SIGUSR1) {
     return;
   }
   g_second_signal = signal;
@@ -51,9 +52,11 @@ StopSignal::StopSignal() {
   ours.sa_flags = SA_RESTART;  // interrupted system calls would break file writes
   sigaction(SIGTERM, &ours, &old_term_);
   sigaction(SIGINT, &ours, &old_int_);
-  sigaction(SIGHUP, nullptr, &old_hup_);
-  if (old_hup_.sa_handler != SIG_IGN) {
-    sigaction(SIGHUP, &ours, nullptr);
+  for (const auto& [signal, old] : {std::pair(SIGHUP, &old_hup_), std::pair(SIGUSR1, &old_usr1_)}) {
+    sigaction(signal, nullptr, old);
+    if (old->sa_handler != SIG_IGN) {
+      sigaction(signal, &ours, nullptr);
+    }
   }
 }
 
@@ -61,6 +64,7 @@ StopSignal::~StopSignal() {
   sigaction(SIGTERM, &old_term_, nullptr);
   sigaction(SIGINT, &old_int_, nullptr);
   sigaction(SIGHUP, &old_hup_, nullptr);
+  sigaction(SIGUSR1, &old_usr1_, nullptr);
 }
 
 bool StopSignal::requested() { return g_requested != 0; }

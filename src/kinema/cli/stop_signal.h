@@ -4,12 +4,14 @@
 
 namespace kinema::cli {
 
-/// Turns the first SIGTERM, SIGINT or SIGHUP into a stop request, which the loop polls. A SIGTERM
+/// Turns the first SIGTERM, SIGINT, SIGHUP or SIGUSR1 (sbatch --signal=USR1, before a time limit)
+/// into a stop request, which the loop polls. A SIGTERM
 /// or SIGINT at least half a second later requests an immediate end; an earlier one only repeats
 /// the first request, because GNU timeout signals both the process and its group. A second SIGINT
 /// counts after 50 ms: it may have been typed. The next signal has its default action and ends the
-/// process. A SIGHUP after the first signal does nothing: a closing terminal sends several. An
-/// ignored SIGHUP (nohup) stays ignored. The destructor restores the earlier handlers.
+/// process. A SIGHUP or SIGUSR1 after the first signal does nothing: a closing terminal sends
+/// several. An ignored SIGHUP (nohup) or SIGUSR1 stays ignored. The destructor restores the earlier
+/// handlers.
 class StopSignal {
  public:
   StopSignal();
@@ -26,6 +28,7 @@ class StopSignal {
   struct sigaction old_term_ = {};
   struct sigaction old_int_ = {};
   struct sigaction old_hup_ = {};
+  struct sigaction old_usr1_ = {};
 };
 
 }  // namespace kinema::cli

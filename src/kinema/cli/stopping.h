@@ -8,9 +8,9 @@
 
 namespace kinema::cli {
 
-/// Ends a command cleanly on signals: the first SIGINT, SIGTERM or SIGHUP requests a stop and
-/// immediately prints what will be finished first; a second one ends the process, or all processes
-/// of the run.
+/// Ends a command cleanly on signals: the first SIGINT, SIGTERM, SIGHUP or SIGUSR1 requests a stop
+/// and immediately prints what will be finished first; a second one ends the process, or all
+/// processes of the run.
 class Stopping {
  public:
   /// `when`: what is finished before stopping, such as `this step, with a checkpoint`; empty:

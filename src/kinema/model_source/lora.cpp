@@ -30,8 +30,9 @@ fs::path only_file(const fs::path& folder) {
       files.push_back(entry.path());
     }
   }
+  check(!files.empty(), "[lora] {} contains no safetensors file", folder.string());
   check(files.size() == 1,
-        "[lora] {} contains {} safetensors files: which one?\n"
+        "[lora] {} contains {} safetensors files, expected one\n"
         "  select it with weight_name in lora_config",
         folder.string(), files.size());
   return files[0];
@@ -46,6 +47,12 @@ fs::path locate(const std::string& source, const std::string& file, const Job& j
     }
     // A PEFT folder is not reduced to its file: alpha is in its adapter_config.json.
     return fs::exists(path / "adapter_model.safetensors", ignored) ? path : only_file(path);
+  }
+  if (const size_t colon = source.rfind(':');
+      colon != std::string::npos && !fs::exists(path, ignored)) {
+    check(!fs::exists(source.substr(0, colon), ignored),
+          "[lora] {}: the scale `{}` is not a number", source.substr(0, colon),
+          source.substr(colon + 1));
   }
   check(fs::exists(path, ignored), "[lora] {} does not exist", source);
   check(file.empty() || path.filename() == fs::path(file).filename(),

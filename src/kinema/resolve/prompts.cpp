@@ -53,6 +53,9 @@ std::vector<std::string> read_prompts(const config::Loaded& loaded) {
     }
     check(text::invalid_utf8_at(line) == std::string_view::npos,
           "[generate] prompt_file {}:{} is not text in UTF-8", path, number);
+    check(!line.starts_with('{') || line.find("\"prompt\"") == std::string::npos,
+          "[generate] prompt_file {}:{} is JSON, expected a prompt as plain text in each line",
+          path, number);
     if (line.find_first_not_of(" \t") != std::string::npos) {
       prompts.push_back(line);
     }

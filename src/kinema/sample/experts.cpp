@@ -7,6 +7,8 @@
 #include "kinema/core/stopwatch.h"
 #include "kinema/networks/open.h"
 #include "kinema/sample/memory.h"
+#include "kinema/weights/checkpoint.h"
+#include "kinema/weights/folder.h"
 #include "kinema/weights/weights.h"
 
 namespace kinema::sample {
@@ -49,6 +51,14 @@ Experts::Experts(runtime::Devices devices, PipelineFolder folder, const nn::Mode
           "[sample] transformer and transformer_2 of {} differ in channels, patch_size or text_dim",
           folder_.folder.string());
     networks_[1]->check_divides(options_.place);
+  }
+  // As when they are loaded, but before anything is compiled.
+  for (int64_t expert = 0; expert < size(); ++expert) {
+    if (!is_shared(expert)) {
+      weights::check_tensors(
+          weights::Checkpoint::open(expert == 0 ? folder_.transformer : folder_.transformer_2),
+          networks_.at(expert)->parameters(options_));
+    }
   }
 }
 
