@@ -61,7 +61,7 @@ TEST_F(CommandLine, PrintsUsageAndAnExampleForMissingArguments) {
   train.expect_error("usage: kinema train CONFIG key=value\n");
   EXPECT_THAT(train.err, HasSubstr("for example: kinema train configs/shapes.yml\n"));
   run({"watch"}).expect_error("for example: kinema watch outputs/shapes\n");
-  run({"convert"}).expect_error("SOURCE TARGET --to (diffusers | original | comfyui");
+  run({"convert"}).expect_error("SOURCE TARGET");
 }
 
 TEST_F(CommandLine, NamesAnUnknownKeyBeforeTheMissingConfiguration) {
@@ -203,6 +203,29 @@ TEST_F(InspectCommand, ListsTheTensorsOfAFile) {
 
   const Outcome json = run({"inspect", "a.safetensors", "--json"});
   EXPECT_EQ(io::Json::parse(json.out, "out").at("parts").items().size(), 1U);
+}
+
+TEST_F(InspectCommand, ReadsPicklesAndConvertsThem) {
+  const std::filesystem::path golden =
+      std::filesystem::path(KINEMA_SOURCE_DIR) / "tests/golden/pickles";
+  EXPECT_THAT(run({"inspect", (golden / "checkpoint.ckpt").string()}).out,
+              AllOf(HasSubstr("pickle: 22 tensors"), HasSubstr("bf16[3,5]")));
+  EXPECT_THAT(run({"inspect", "--check", (golden / "lora.bin").string()}).out,
+              HasSubstr("LoRA: diffusers names"));
+  const std::string agent = (golden / "agent_4.pkl").string();
+  ASSERT_EQ(run({"convert", agent, "agent.safetensors"}).status, 0);
+  const io::SafetensorsFile made = io::SafetensorsFile::open(folder_ / "agent.safetensors");
+  const io::SafetensorsFile wanted = io::SafetensorsFile::open(golden / "numpy.safetensors");
+  EXPECT_EQ(made.metadata().at("counters.updates"), "7");
+  ASSERT_EQ(made.tensors().size(), wanted.tensors().size());
+  for (const io::TensorView& tensor : wanted.tensors()) {
+    EXPECT_EQ(made.at(tensor.name).copy().bytes, tensor.copy().bytes) << tensor.name;
+  }
+  run({"convert", agent, "agent.safetensors"}).expect_error("exists already");
+  run({"convert", agent, "agent.gguf"}).expect_error("must end with .safetensors");
+  run({"convert", "agent.safetensors", "b.safetensors"}).expect_error("needs a format");
+  write("evil.pt", "cposix\nsystem\n(S'true'\ntR.");
+  run({"inspect", "evil.pt"}).expect_error("`posix.system`");
 }
 
 TEST_F(InspectCommand, ShowsTheFolderOfAnAdapter) {

@@ -5,6 +5,7 @@
 
 #include <numeric>
 
+#include "arrays.h"
 #include "io/scratch.h"
 #include "kinema/core/error.h"
 #include "kinema/io/atomic_write.h"
@@ -155,7 +156,11 @@ TEST(ModelFolder, SaysWhatIsMissing) {
               ThrowsMessage<Error>(HasSubstr("no weights")));
   write_file(scratch / "model.bin", "");
   EXPECT_THAT([&] { ModelFolder::open(scratch.path()); },
-              ThrowsMessage<Error>(HasSubstr("pickles")));
+              ThrowsMessage<Error>(HasSubstr("pytorch_model.bin is read")));
+  // Without safetensors files, those of torch with the names that programs write.
+  std::filesystem::copy_file(golden("pickles/old.pth"), scratch / "pytorch_model.bin");
+  const ModelFolder folder = ModelFolder::open(scratch.path());
+  EXPECT_EQ(folder.at("float32").shape, (Shape{DType::F32, {3, 5}}));
 }
 
 }  // namespace

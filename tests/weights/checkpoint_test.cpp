@@ -149,12 +149,13 @@ TEST(Checkpoint, NamesWrongTensorsByTheirNameInTheFile) {
   refuses(arrays, "must have 5 axes");
 }
 
-TEST(Checkpoint, RefusesPicklesWithARemedy) {
+TEST(Checkpoint, RefusesPicklesThatNeedCodeWithARemedy) {
   const io::Scratch scratch;
   for (const char* name : {"Wan2.1_VAE.pth", "model.pt", "model.ckpt"}) {
-    std::ofstream(scratch / name) << "PK";
+    std::ofstream(scratch / name) << "cposix\nsystem\n(S'true'\ntR.";
     EXPECT_THAT([&] { networks::check_path(scratch / name); },
-                ThrowsMessage<Error>(AllOf(HasSubstr(name), HasSubstr("\n  take the"))));
+                ThrowsMessage<Error>(AllOf(HasSubstr(name), HasSubstr("`posix.system`"),
+                                           HasSubstr("\n  take the"))));
   }
 }
 

@@ -160,6 +160,16 @@ TEST_F(LoraFile, DescribesTheReferenceFiles) {
   EXPECT_EQ(summary("comfy_bias"), "original Wan names, rank 4, 16 modules of Wan");
 }
 
+TEST_F(LoraFile, MayBeAFileOfTorch) {
+  const Lora torch = Lora::open(io::golden("pickles/lora.bin"));
+  const Lora same = Lora::open(io::golden("lora/adapter.safetensors"));
+  EXPECT_EQ(torch.summary(), same.summary());
+  ASSERT_EQ(torch.targets().size(), same.targets().size());
+  for (const auto& [module, target] : same.targets()) {
+    EXPECT_EQ(torch.targets().at(module).up->copy().bytes, target.up->copy().bytes) << module;
+  }
+}
+
 TEST_F(LoraFile, AddsScaleTimesAlphaOverRankTimesTheProduct) {
   pair("transformer.blocks.0.attn1.to_q", 64, 64, 3);
   put("transformer.blocks.0.attn1.to_q.alpha", HostArray::f32({}, std::array{6.0F}));

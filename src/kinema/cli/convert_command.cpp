@@ -57,16 +57,15 @@ void add_convert(Program& program) {
   const auto words = std::make_shared<Words>();
   command
       .option("SOURCE", words->source,
-              "a diffusers or original folder, a pipeline, a checkpoint, or a safetensors or GGUF "
-              "file with any of these names; a LoRA file or PEFT folder")
+              "a diffusers or original folder, a pipeline, a checkpoint, or a safetensors, GGUF or "
+              "torch file with any of these names; a LoRA file or PEFT folder")
       .required();
   command
       .option("TARGET", words->target, "a folder, or a file that ends with .safetensors or .gguf")
       .required();
-  command
-      .option("--to", words->to,
-              "diffusers | original | comfyui | fp8 | int8 | gguf; for LoRA files also kohya")
-      .required();
+  command.option("--to", words->to,
+                 "diffusers | original | comfyui | fp8 | int8 | gguf; for LoRA files also kohya; "
+                 "without it, a pickle (.pth, .pt, .ckpt, .bin, .pkl) becomes safetensors");
   command.option("--dtype", words->dtype,
                  "float32 | bfloat16 | float16; default: each tensor's own");
   command.option("--shard-gib", words->shard_gib, "maximum size of a folder's files");

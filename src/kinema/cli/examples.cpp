@@ -52,7 +52,8 @@ std::string examples(const std::string& command) {
        "1"},
       {"convert",
        "  kinema convert Wan2.1-T2V-1.3B model.safetensors --to comfyui\n"
-       "  kinema convert lora.safetensors lora_kohya.safetensors --to kohya --dtype bfloat16"},
+       "  kinema convert lora.safetensors lora_kohya.safetensors --to kohya --dtype bfloat16\n"
+       "  kinema convert Wan2.1_VAE.pth Wan2.1_VAE.safetensors"},
       {"watch",
        "  kinema watch outputs/shapes\n"
        "  kinema watch outputs/shapes --once\n"

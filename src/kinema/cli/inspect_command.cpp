@@ -21,7 +21,6 @@
 #include "kinema/jobs/preview.h"
 #include "kinema/media/image.h"
 #include "kinema/stores/local_copies.h"
-#include "kinema/weights/checkpoint.h"
 
 namespace kinema::cli {
 namespace {
@@ -64,7 +63,6 @@ int check_path(const std::string& path, bool json) {
   const Job job = console_job();
   const fs::path local = stores::local_copy(path, job);
   if (inspection::may_be_clips(local)) {
-    weights::refuse_other_formats(local);
     if (const auto table =
             inspection::clip_table(local, /*verify=*/true, job.progress("reading clips"))) {
       return check_clips(path, *table, json);

@@ -184,7 +184,7 @@ std::string accept(const fs::path& path) {
   if (const fs::path checkpoints = checkpoints_of(path); !checkpoints.empty()) {
     return "accepted: " + accept_checkpoints(checkpoints);
   }
-  if (weights::is_gguf(path) || kind == media::PathKind::Safetensors) {
+  if (weights::is_gguf(path) || kind == media::PathKind::Weights) {
     return accept_file(path);
   }
   if (kind == media::PathKind::TfRecord) {
@@ -195,7 +195,6 @@ std::string accept(const fs::path& path) {
   if (weights::is_lora_folder(path)) {
     return "accepted: " + networks::check_lora(path) + takers(path);
   }
-  weights::refuse_other_formats(path);
   if (kind == media::PathKind::Unknown && fs::is_directory(path)) {
     return "accepted: " + check_records_folder(path);
   }

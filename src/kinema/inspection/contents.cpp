@@ -83,18 +83,18 @@ Contents list_lora(const fs::path& path) {
   return out;
 }
 
-Contents list_safetensors(const fs::path& path) {
+Contents list_weights(const fs::path& path) {
   const std::optional<weights::FoundKind> kind = weights::detect_kind(path);
   if (kind && kind->kind->is(weights::Role::ADAPTER)) {
     return list_lora(path);
   }
-  const io::SafetensorsFile file = io::SafetensorsFile::open(path);
+  const io::TensorFile file = io::TensorFile::open(path);
   const bool is_read = !kind || kind->kind->roles != 0;
   const std::string models = is_read ? weights::models_in(path) : "";
   const std::string name = kind ? std::string(kind->kind->name) : "";
   const std::string what = name + (name.empty() || models.empty() ? "" : "; ") + models;
-  Contents out{.summary =
-                   what.empty() ? "safetensors file: " : "safetensors file (" + what + "): "};
+  const std::string format = io::is_pickle_name(path) ? "pickle" : "safetensors file";
+  Contents out{.summary = format + (what.empty() ? ": " : " (" + what + "): ")};
   std::vector<const io::TensorView*> tensors;
   for (const io::TensorView& tensor : file.tensors()) {
     tensors.push_back(&tensor);
@@ -232,8 +232,8 @@ void Contents::add(std::string line) {
 
 Contents contents(const fs::path& path, const ClipProgress& progress) {
   switch (media::path_kind(path)) {
-    case media::PathKind::Safetensors:
-      return list_safetensors(path);
+    case media::PathKind::Weights:
+      return list_weights(path);
     case media::PathKind::ModelFolder:
       return list_model(path);
     case media::PathKind::TfRecord:
@@ -263,7 +263,6 @@ Contents contents(const fs::path& path, const ClipProgress& progress) {
   if (weights::is_lora_folder(path)) {
     return list_lora(path);
   }
-  weights::refuse_other_formats(path);
   if (weights::is_gguf(path)) {
     return list_gguf(path);
   }
@@ -275,7 +274,8 @@ Contents contents(const fs::path& path, const ClipProgress& progress) {
   check(!format, "[inspect] {}",
         io::wrong_format_text(path.string(), format, "weights, clips, a run or a data set"));
   check(fs::is_directory(path),
-        "{} is not a safetensors or TFRecord file, video, model folder, pipeline, run or data set",
+        "{} is not a safetensors, torch or TFRecord file, video, model folder, pipeline, run or "
+        "data set",
         path.string());
   Contents out{.summary = check_records_folder(path)};
   for (const fs::path& file : files_of(path)) {

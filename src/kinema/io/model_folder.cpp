@@ -62,31 +62,44 @@ Weights find_weights(const fs::path& folder) {
   if (index.size() == 1) {
     return {index[0], true};
   }
+  if (single.empty()) {
+    for (const char* name : {"diffusion_pytorch_model.bin", "pytorch_model.bin"}) {
+      if (const fs::path bin_index = folder / (std::string(name) + ".index.json");
+          fs::exists(bin_index)) {
+        return {bin_index, true};
+      }
+      if (fs::exists(folder / name)) {
+        return {folder / name, false};
+      }
+    }
+  }
   check(
       single.size() <= 1,
       "[model_folder] {} has {} safetensors files, none with a name that tells which to take, and "
       "no index",
       folder.string(), single.size());
-  check(
-      !single.empty(),
-      "[model_folder] {} has no weights: diffusion_pytorch_model.safetensors, its index, or "
-      "model.safetensors was expected{}",
-      folder.string(),
-      pickled ? "\n  the .bin or .pt files there are pickles; save them as safetensors first" : "");
+  check(!single.empty(),
+        "[model_folder] {} has no weights: diffusion_pytorch_model.safetensors, its index, or "
+        "model.safetensors was expected{}",
+        folder.string(),
+        pickled
+            ? "\n  of .bin and .pt files, diffusion_pytorch_model.bin or pytorch_model.bin is read"
+            : "");
   return {single[0], false};
 }
 
 // A shard is in the folder of its index: paths are errors.
 void check_shard_name(const std::string& name, const std::string& index) {
+  const char* end = index.ends_with(".bin.index.json") ? ".bin" : ".safetensors";
   const bool plain = !name.empty() && name != "." && name != ".." &&
                      name.find_first_of(std::string_view("/\\\0", 3)) == std::string::npos &&
-                     name.ends_with(".safetensors");
+                     name.ends_with(end);
   check(plain, "[model_folder] {}: the shard `{}` is not a file name inside the folder", index,
         name.substr(0, 120));
 }
 
 // Opens the shards of an index and compares both ways.
-std::vector<SafetensorsFile> open_indexed(const fs::path& index_path) {
+std::vector<TensorFile> open_indexed(const fs::path& index_path) {
   const Json index = Json::read(index_path);
   std::map<std::string, std::string> shard_of;
   std::set<std::string> shards;
@@ -95,12 +108,12 @@ std::vector<SafetensorsFile> open_indexed(const fs::path& index_path) {
     shard_of.emplace(name, value.as_string());
     shards.insert(value.as_string());
   }
-  std::vector<SafetensorsFile> files;
+  std::vector<TensorFile> files;
   for (const std::string& shard : shards) {
     const fs::path path = index_path.parent_path() / shard;
     check(fs::exists(path), "[model_folder] {} names the shard {}, which is not there",
           index_path.string(), shard);
-    files.push_back(SafetensorsFile::open(path));
+    files.push_back(TensorFile::open(path));
     for (const TensorView& tensor : files.back().tensors()) {
       const auto entry = shard_of.find(tensor.name);
       check(entry != shard_of.end(), "[model_folder] {} holds tensor `{}`, which {} does not list",
@@ -110,13 +123,13 @@ std::vector<SafetensorsFile> open_indexed(const fs::path& index_path) {
     }
   }
   size_t found = 0;
-  for (const SafetensorsFile& file : files) {
+  for (const TensorFile& file : files) {
     found += file.tensors().size();
   }
   if (found != shard_of.size()) {
     for (const auto& [name, shard] : shard_of) {
       const auto file =
-          std::ranges::find_if(files, [&, &wanted = shard](const SafetensorsFile& candidate) {
+          std::ranges::find_if(files, [&, &wanted = shard](const TensorFile& candidate) {
             return fs::path(candidate.path()).filename() == wanted;
           });
       check(file->find(name) != nullptr,
@@ -188,9 +201,9 @@ ModelFolder ModelFolder::open(const fs::path& folder) {
   if (weights.is_index) {
     out.files_ = open_indexed(weights.file);
   } else {
-    out.files_.push_back(SafetensorsFile::open(weights.file));
+    out.files_.push_back(TensorFile::open(weights.file));
   }
-  for (const SafetensorsFile& file : out.files_) {
+  for (const TensorFile& file : out.files_) {
     for (const TensorView& tensor : file.tensors()) {
       out.tensors_.push_back(&tensor);
       out.index_.emplace(tensor.name, &tensor);
@@ -211,14 +224,14 @@ const TensorView& ModelFolder::at(std::string_view name) const {
   return *tensor;
 }
 
-std::vector<SafetensorsFile> open_shards(const fs::path& single) {
+std::vector<TensorFile> open_shards(const fs::path& single) {
   const fs::path index = single.string() + ".index.json";
   std::error_code ignored;
   if (!fs::exists(single, ignored) && fs::exists(index, ignored)) {
     return open_indexed(index);
   }
-  std::vector<SafetensorsFile> out;
-  out.push_back(SafetensorsFile::open(single));
+  std::vector<TensorFile> out;
+  out.push_back(TensorFile::open(single));
   return out;
 }
 

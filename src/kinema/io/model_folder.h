@@ -15,7 +15,8 @@
 namespace kinema::io {
 
 /// One model of a diffusers or transformers pipeline: `config.json` and its weights, in one
-/// safetensors file or in shards with an index.
+/// safetensors file or in shards with an index, or without such files in those of torch
+/// (`pytorch_model.bin`, read as PickleFile).
 ///
 /// Opening checks the files against each other, not the tensors against a model.
 class ModelFolder {
@@ -32,12 +33,12 @@ class ModelFolder {
   const TensorView* find(std::string_view name) const;
   /// The tensor; throws an Error with the folder and the missing name.
   const TensorView& at(std::string_view name) const;
-  const std::vector<SafetensorsFile>& files() const { return files_; }
+  const std::vector<TensorFile>& files() const { return files_; }
 
  private:
   std::string path_;
   Json config_;
-  std::vector<SafetensorsFile> files_;
+  std::vector<TensorFile> files_;
   std::vector<const TensorView*> tensors_;
   std::map<std::string, const TensorView*, std::less<>> index_;
 };
@@ -64,7 +65,7 @@ std::vector<std::string> write_shards(const std::filesystem::path& folder,
 
 /// The files of write_shards, by the name of the single file, whether sharded or not. Throws the
 /// Errors of ModelFolder::open.
-std::vector<SafetensorsFile> open_shards(const std::filesystem::path& single);
+std::vector<TensorFile> open_shards(const std::filesystem::path& single);
 
 /// Writes `config.json` and the weights into `folder` (created if missing), file by file. Returns
 /// the names of the written files, relative to the folder.

@@ -271,19 +271,6 @@ uint64_t header_length(std::span<const std::byte> bytes, const std::string& path
 
 }  // namespace
 
-HostArray TensorView::copy() const {
-  bring(bytes);
-  HostArray out(shape);
-  if (decode) {
-    decode(out.as<float>());
-    check_intact(bytes, name);
-  } else if (!bytes.empty()) {
-    std::memcpy(out.bytes.data(), bytes.data(), bytes.size());
-    check_intact(bytes, name);
-  }
-  return out;
-}
-
 SafetensorsFile SafetensorsFile::open(const std::filesystem::path& path) {
   MappedFile file = MappedFile::open(path);
   SafetensorsFile out = file.parsed([&](auto bytes) { return parse(bytes, path.string()); });
@@ -314,18 +301,6 @@ SafetensorsFile SafetensorsFile::parse(std::span<const std::byte> bytes,
   }
   check_cover(header.entries, data.size(), source);
   return out;
-}
-
-const TensorView* SafetensorsFile::find(std::string_view name) const {
-  const auto found = index_.find(name);
-  return found == index_.end() ? nullptr : &tensors_[found->second];
-}
-
-const TensorView& SafetensorsFile::at(std::string_view name) const {
-  const TensorView* tensor = find(name);
-  check(tensor != nullptr, "[safetensors] {} has no tensor `{}` among its {}", path_, name,
-        tensors_.size());
-  return *tensor;
 }
 
 TensorEntry TensorEntry::of(std::string name, const HostArray& array) {

@@ -11,48 +11,18 @@
 
 #include "kinema/core/host_array.h"
 #include "kinema/core/shape.h"
-#include "kinema/io/mapped_file.h"
+#include "kinema/io/tensor_file.h"
 
 namespace kinema::io {
 
-/// A tensor inside a mapped file; valid as long as the file object exists.
-struct TensorView {
-  std::string name;
-  Shape shape;
-  std::span<const std::byte> bytes;
-  /// If set, the bytes are codes, and this writes their F32 values.
-  std::function<void(std::span<float> values)> decode = {};
-
-  /// A copy in host memory; throws an Error if the file was truncated meanwhile.
-  HostArray copy() const;
-};
-
 /// A safetensors file, validated completely when opened: header, shapes against offsets, and every
 /// byte of the data belongs to exactly one tensor.
-class SafetensorsFile {
+class SafetensorsFile : public TensorFile {
  public:
   /// Throws an Error with the file and the problem.
   static SafetensorsFile open(const std::filesystem::path& path);
   /// The same checks over bytes in memory, which must outlive the result.
   static SafetensorsFile parse(std::span<const std::byte> bytes, const std::string& source);
-
-  /// In the order of their bytes in the file.
-  const std::vector<TensorView>& tensors() const { return tensors_; }
-  /// The tensor, or null.
-  const TensorView* find(std::string_view name) const;
-  /// The tensor; throws an Error with the file and the missing name.
-  const TensorView& at(std::string_view name) const;
-  const std::map<std::string, std::string>& metadata() const { return metadata_; }
-  const std::string& path() const { return path_; }
-  /// Throws an Error if the file was truncated since it was opened; call it after reading.
-  void check_intact() const { file_.check_intact(); }
-
- private:
-  std::string path_;
-  MappedFile file_;
-  std::vector<TensorView> tensors_;
-  std::map<std::string, size_t, std::less<>> index_;
-  std::map<std::string, std::string> metadata_;
 };
 
 using ByteSink = std::function<void(std::span<const std::byte>)>;

@@ -11,7 +11,9 @@
 
 #include "kinema/checkpoints/checkpoint_folder.h"
 #include "kinema/core/error.h"
+#include "kinema/core/host_array.h"
 #include "kinema/io/folder.h"
+#include "kinema/io/safetensors.h"
 #include "kinema/jobs/convert_pipeline.h"
 #include "kinema/model_source/model_schedule.h"
 #include "kinema/networks/convert.h"
@@ -119,8 +121,45 @@ void check_exists(const fs::path& source) {
   fail("[convert] {} does not exist", source.string());
 }
 
+/// Writes a pickle's tensors as they are, with its numbers and texts as metadata.
+ConvertResult convert_pickle(const fs::path& source, const fs::path& target,
+                             const ConvertOptions& options, const Job& job) {
+  check(
+      io::is_pickle_name(source),
+      "[convert] {} needs a format: without --to, only pickles (.pth, .pt, .ckpt, .bin, .pkl) "
+      "are converted, to safetensors\n  --to diffusers, original, comfyui, fp8, int8 or gguf; for "
+      "LoRA files also kohya",
+      source.string());
+  check(target.extension() == ".safetensors", "[convert] {} must end with .safetensors",
+        target.string());
+  std::error_code ignored;
+  check(!fs::exists(fs::symlink_status(target, ignored)),
+        "[convert] {} exists already\n  remove it, or choose another path", target.string());
+  const io::TensorFile file = io::TensorFile::open(source);
+  const auto told = job.progress("converting");
+  const int64_t total = std::ssize(file.tensors());
+  std::vector<io::TensorEntry> entries;
+  for (const io::TensorView& tensor : file.tensors()) {
+    const DType own = tensor.shape.dtype;
+    const bool is_kept = !options.dtype || !is_float(own) || is_f8(own);
+    const Shape shape{is_kept ? own : *options.dtype, tensor.shape.dims};
+    entries.push_back(io::TensorEntry::lazy(
+        tensor.name, shape, [&, &tensor = tensor, shape, done = std::ssize(entries) + 1] {
+          job.check_stop();  // partial files are removed
+          told(done, total);
+          return kinema::convert(tensor.copy(), shape.dtype);
+        }));
+  }
+  io::make_folder(target.parent_path());
+  io::write_safetensors(target, entries, file.metadata());
+  return {.source = source.string(), .target = target.string()};
+}
+
 ConvertResult convert_one(const std::string& given, const std::string& target,
                           const ConvertOptions& options, const Job& job) {
+  if (options.to.empty()) {
+    return convert_pickle(given, target, options, job);
+  }
   const std::string named = lora_file_in(given);
   using weights::Role;
   weights::check_role(named, {Role::NETWORK, Role::PIPELINE, Role::ADAPTER});

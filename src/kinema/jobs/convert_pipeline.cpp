@@ -43,7 +43,6 @@ std::vector<std::string> complete(const fs::path& source, const fs::path& target
 }  // namespace
 
 bool holds_pipeline(const fs::path& source) {
-  weights::refuse_other_formats(source);
   return !weights::parts_in(source).empty() &&
          weights::is_transformer(weights::Checkpoint::open(source));
 }

@@ -31,7 +31,7 @@ int64_t elements(const std::vector<io::TensorView>& tensors) {
 std::string check_model_folder(const fs::path& path) {
   const io::ModelFolder folder = io::ModelFolder::open(path);
   int64_t sum = 0;
-  for (const io::SafetensorsFile& file : folder.files()) {
+  for (const io::TensorFile& file : folder.files()) {
     sum += elements(file.tensors());
   }
   const io::Json* name = folder.config().find("_class_name");
@@ -74,8 +74,8 @@ PathKind path_kind(const fs::path& path) {
         "file",
         path.string());
   const std::string extension = path.extension().string();
-  if (extension == ".safetensors") {
-    return PathKind::Safetensors;
+  if (extension == ".safetensors" || io::is_pickle_name(path)) {
+    return PathKind::Weights;
   }
   if (extension == ".tfrec" || extension == ".tfrecord" || extension == ".tfrecords") {
     return PathKind::TfRecord;
@@ -94,10 +94,11 @@ PathKind path_kind(const fs::path& path) {
 
 std::string check_path(const fs::path& path) {
   switch (path_kind(path)) {
-    case PathKind::Safetensors: {
-      const io::SafetensorsFile file = io::SafetensorsFile::open(path);
-      return fmt::format("safetensors file: {} tensors, {} elements", file.tensors().size(),
-                         elements(file.tensors()));
+    case PathKind::Weights: {
+      const io::TensorFile file = io::TensorFile::open(path);
+      return fmt::format("{}: {} tensors, {} elements",
+                         io::is_pickle_name(path) ? "pickle" : "safetensors file",
+                         file.tensors().size(), elements(file.tensors()));
     }
     case PathKind::ModelFolder:
       return check_model_folder(path);

@@ -12,6 +12,7 @@
 
 #include "kinema/config/lora.h"
 #include "kinema/core/error.h"
+#include "kinema/io/tensor_file.h"
 #include "kinema/model_source/models.h"
 #include "kinema/networks/open.h"
 #include "kinema/stores/local_copies.h"
@@ -22,17 +23,23 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The single safetensors file of a folder.
+/// The single safetensors file of a folder, or without any the single pickle.
 fs::path only_file(const fs::path& folder) {
   std::vector<fs::path> files;
+  std::vector<fs::path> pickles;
   for (const auto& entry : fs::directory_iterator(folder)) {
     if (entry.path().extension() == ".safetensors") {
       files.push_back(entry.path());
+    } else if (io::is_pickle_name(entry.path())) {
+      pickles.push_back(entry.path());
     }
   }
-  check(!files.empty(), "[lora] {} contains no safetensors file", folder.string());
+  if (files.empty()) {
+    files = std::move(pickles);
+  }
+  check(!files.empty(), "[lora] {} contains no LoRA file", folder.string());
   check(files.size() == 1,
-        "[lora] {} contains {} safetensors files, expected one\n"
+        "[lora] {} contains {} LoRA files, expected one\n"
         "  select it with weight_name in lora_config",
         folder.string(), files.size());
   return files[0];

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "kinema/core/error.h"
-#include "kinema/io/safetensors.h"
+#include "kinema/io/tensor_file.h"
 #include "kinema/media/media_name.h"
 #include "kinema/model_source/expert.h"
 #include "kinema/weights/checkpoint.h"
@@ -91,7 +91,7 @@ std::string beside_checkpoint(const fs::path& checkpoint) {
 }  // namespace
 
 bool is_pipeline_file(const fs::path& path) {
-  if (path.extension() != ".safetensors") {
+  if (path.extension() != ".safetensors" && !io::is_pickle_name(path)) {
     return false;
   }
   try {
@@ -118,8 +118,9 @@ fs::path pretrained_transformer(const config::Config& config, const std::string&
   // A file may contain only the transformer, or also the pipeline's other models.
   const bool there = own.empty() ? fs::is_directory(path, ignored) || is_pipeline_file(path)
                                  : fs::exists(path, ignored);
-  if (!there && path.extension() == ".safetensors" && fs::is_regular_file(path, ignored)) {
-    io::SafetensorsFile::open(path);  // throws the Error of a corrupt file
+  if (!there && (path.extension() == ".safetensors" || io::is_pickle_name(path)) &&
+      fs::is_regular_file(path, ignored)) {
+    io::TensorFile::open(path);  // throws the Error of a corrupt file
   }
   check(there || !own.empty() || !fs::is_regular_file(path, ignored),
         "[config] pretrained_model_name_or_path is the file {}, which is not a known pipeline\n"

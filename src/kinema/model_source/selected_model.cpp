@@ -14,6 +14,7 @@
 #include "kinema/config/scalar.h"
 #include "kinema/core/edit_distance.h"
 #include "kinema/core/error.h"
+#include "kinema/io/tensor_file.h"
 #include "kinema/model_source/model_paths.h"
 #include "kinema/model_source/model_schedule.h"
 #include "kinema/model_source/trained_model.h"
@@ -162,7 +163,8 @@ std::string model_name(const fs::path& transformer) {
   if (path.parent_path().filename() == "checkpoints") {
     return path.parent_path().parent_path().filename().string() + "_" + path.filename().string();
   }
-  return path.extension() == ".safetensors" || path.extension() == ".gguf"
+  return path.extension() == ".safetensors" || path.extension() == ".gguf" ||
+                 io::is_pickle_name(path)
              ? path.stem().string()
              : path.filename().string();
 }

@@ -10,6 +10,7 @@
 #include "kinema/config/buckets.h"
 #include "kinema/core/error.h"
 #include "kinema/core/folders.h"
+#include "kinema/io/tensor_file.h"
 #include "kinema/media/media_name.h"
 #include "kinema/mesh/batch.h"
 #include "kinema/mesh/rules.h"
@@ -54,7 +55,8 @@ bool is_hub_id(const std::string& word) {
 /// True for a weights file, which may contain a whole pipeline.
 bool is_weights(const std::string& word) {
   std::error_code ignored;
-  return word.ends_with(".safetensors") && fs::is_regular_file(word, ignored);
+  return (word.ends_with(".safetensors") || io::is_pickle_name(word)) &&
+         fs::is_regular_file(word, ignored);
 }
 
 bool is_key(const std::string& word) { return word.find('=') != std::string::npos; }

@@ -95,22 +95,11 @@ Json adjacent_config(const fs::path& file, std::string_view part, const NameTabl
   return {};
 }
 
-void refuse_other_formats(const fs::path& path) {
-  const std::string extension = path.extension().string();
-  const bool pickle =
-      extension == ".pth" || extension == ".pt" || extension == ".ckpt" || extension == ".bin";
-  check(!pickle,
-        "[weights] {} is a pickle, which may run code when it is read: it is not opened\n"
-        "  take the one that ends in .safetensors, or save its tensors as that",
-        path.string());
-}
-
 bool is_gguf(const fs::path& path) { return path.extension() == ".gguf"; }
 
 Checkpoint::Checkpoint() : names_(std::make_shared<const FileNames>()) {}
 
 Checkpoint Checkpoint::open(const fs::path& path, std::string_view part) {
-  refuse_other_formats(path);
   Checkpoint out;
   out.path_ = path.string();
   std::error_code ignored;
@@ -121,7 +110,7 @@ Checkpoint Checkpoint::open(const fs::path& path, std::string_view part) {
       check_architecture(out.gguf_.front());
     } else {
       out.single_ = io::open_shards(path);
-      for (const io::SafetensorsFile& file : out.single_) {
+      for (const io::TensorFile& file : out.single_) {
         out.files_.push_back(&file);
       }
     }
@@ -130,7 +119,7 @@ Checkpoint Checkpoint::open(const fs::path& path, std::string_view part) {
       const std::vector<const io::TensorView*> part = views(file);
       all.insert(all.end(), part.begin(), part.end());
     }
-    for (const io::SafetensorsFile& file : out.single_) {
+    for (const io::TensorFile& file : out.single_) {
       const std::vector<const io::TensorView*> part = views(file);
       all.insert(all.end(), part.begin(), part.end());
     }
@@ -144,7 +133,7 @@ Checkpoint Checkpoint::open(const fs::path& path, std::string_view part) {
   }
   out.folder_ = io::ModelFolder::open(path);
   out.config_ = out.folder_->config();
-  for (const io::SafetensorsFile& file : out.folder_->files()) {
+  for (const io::TensorFile& file : out.folder_->files()) {
     out.files_.push_back(&file);
   }
   out.read(out.folder_->tensors(), part);
@@ -163,13 +152,13 @@ Checkpoint::Checkpoint(const io::ModelFolder& folder) : Checkpoint() {
     index_.emplace(tensor->name, tensor);
     tensors_.push_back({tensor->name, tensor});
   }
-  for (const io::SafetensorsFile& file : folder.files()) {
+  for (const io::TensorFile& file : folder.files()) {
     files_.push_back(&file);
   }
 }
 
 void Checkpoint::check_intact() const {
-  for (const io::SafetensorsFile* file : files_) {
+  for (const io::TensorFile* file : files_) {
     file->check_intact();
   }
   for (const io::GgufFile& file : gguf_) {
@@ -178,7 +167,7 @@ void Checkpoint::check_intact() const {
 }
 
 void Checkpoint::check_finite() const {
-  for (const io::SafetensorsFile* file : files_) {
+  for (const io::TensorFile* file : files_) {
     for (const io::TensorView& tensor : file->tensors()) {
       check(
           !names_->is_of_model(tensor.name) || all_finite(tensor.bytes, tensor.shape.dtype),
@@ -201,7 +190,7 @@ std::vector<const io::TensorView*> Checkpoint::with_scales(
   std::ranges::copy_if(all, std::back_inserter(tensors),
                        [&](const io::TensorView* t) { return names_->is_of_model(t->name); });
   ScaledWeights scaled(tensors, path_);
-  for (const io::SafetensorsFile* file : files_) {
+  for (const io::TensorFile* file : files_) {
     scaled.add_formats(*file, names_->prefix);
   }
   scaled.check_all(tensors);

@@ -26,11 +26,11 @@ inline constexpr std::string_view kTextEncoder = "text_encoder";
 inline constexpr std::string_view kTextEncoder2 = "text_encoder_2";
 
 /// A model's tensors under diffusers keys. They come from a model folder of diffusers or
-/// transformers, a folder of the original release, or a safetensors or GGUF file with the
-/// names of either, with or without a prefix such as `model.diffusion_model.`. If the original
-/// joins several tensors in one, they are views of its rows. Codes with separate scales (`X.weight`
-/// with `X.scale_weight`, as in ComfyUI's fp8 files) are read as their values. In files without any
-/// scale, codes are read as plain numbers.
+/// transformers, a folder of the original release, or a single safetensors, GGUF or torch file
+/// with the names of either, with or without a prefix such as `model.diffusion_model.`. If the
+/// original joins several tensors in one, they are views of its rows. Codes with separate scales
+/// (`X.weight` with `X.scale_weight`, as in ComfyUI's fp8 files) are read as their values. In files
+/// without any scale, codes are read as plain numbers.
 class Checkpoint {
  public:
   /// Codes in the file, S8 or f8, and their scales, F32: one, or one per output.
@@ -47,11 +47,10 @@ class Checkpoint {
   /// Opens the network, or the model `part` of its pipeline if a file contains several: kVae,
   /// kTextEncoder, kTextEncoder2. A file with only an autoencoder is opened without a part too.
   ///
-  /// Throws the Errors of ModelFolder::open, SafetensorsFile::open and GgufFile::open. Also throws
-  /// an Error with a remedy for pickles, which are not read; with the tensor's name if codes,
-  /// scales and the file's description of them do not fit together, or if a tensor cannot be
-  /// divided as its name requires; and for GGUF files of other architectures and files without that
-  /// part.
+  /// Throws the Errors of ModelFolder::open, TensorFile::open and GgufFile::open. Also throws an
+  /// Error with the tensor's name if codes, scales and the file's description of them do not fit
+  /// together, or if a tensor cannot be divided as its name requires; and for GGUF files of other
+  /// architectures and files without that part.
   static Checkpoint open(const std::filesystem::path& path, std::string_view part = {});
   /// A model folder under its own keys; it must outlive the result.
   Checkpoint(const io::ModelFolder& folder);  // NOLINT(*-explicit-*): the same, seen otherwise
@@ -97,10 +96,10 @@ class Checkpoint {
 
   std::string path_;
   std::optional<io::ModelFolder> folder_;
-  std::vector<io::SafetensorsFile> single_;  // a vector, so that addresses stay valid when moved
-  std::vector<const io::SafetensorsFile*> files_;  // all of them
-  std::vector<io::GgufFile> gguf_;                 // one, or the files of a split model
-  std::deque<io::TensorView> made_;                // decoded codes, parts of tensors
+  std::vector<io::TensorFile> single_;        // a vector, so that addresses stay valid when moved
+  std::vector<const io::TensorFile*> files_;  // all of them
+  std::vector<io::GgufFile> gguf_;            // one, or the files of a split model
+  std::deque<io::TensorView> made_;           // decoded codes, parts of tensors
   std::map<const io::TensorView*, Codes> codes_;
   io::Json config_;
   std::map<const io::TensorView*, DType> floats_;
@@ -114,8 +113,6 @@ class Checkpoint {
 /// an unknown model.
 io::Json adjacent_config(const std::filesystem::path& file, std::string_view part,
                          const NameTable* names);
-/// Throws an Error with a remedy if the name is that of a pickle.
-void refuse_other_formats(const std::filesystem::path& path);
 /// True for a name that ends with .gguf.
 bool is_gguf(const std::filesystem::path& path);
 

@@ -97,7 +97,7 @@ void check_init(const Json& json, const std::string& prefix, const std::string& 
 }
 
 /// Throws an Error for a PEFT adapter that is not a LoRA, if its tensors do not show it.
-void check_peft_type(const fs::path& config, const io::SafetensorsFile& file) {
+void check_peft_type(const fs::path& config, const io::TensorFile& file) {
   std::error_code ignored;
   if (!fs::exists(config, ignored) || detect_tensor_kind(file.tensors())) {
     return;
@@ -218,8 +218,7 @@ Lora Lora::open(const fs::path& path, const Layout* layout) {
       folder && fs::exists(path / kLoraFile, ignored) && !fs::exists(path / kPeftFile, ignored);
   const fs::path file = folder ? path / (of_diffusers ? kLoraFile : kPeftFile) : path;
   const fs::path peft_config = file.parent_path() / kPeftConfig;
-  refuse_other_formats(file);
-  out.file_ = io::SafetensorsFile::open(file);
+  out.file_ = io::TensorFile::open(file);
   if (file.filename() == kPeftFile) {
     check_peft_type(peft_config, out.file_);
   }

@@ -63,7 +63,7 @@ class Lora {
   };
   using Targets = std::map<std::string, Target, std::less<>>;
 
-  /// Reads a safetensors file, or the one in a PEFT folder (adapter_model.safetensors and
+  /// Reads a safetensors or torch file, or the one in a PEFT folder (adapter_model.safetensors and
   /// adapter_config.json) or a diffusers folder. Alpha is from the file's keys, else from its
   /// metadata in diffusers' format, else from adapter_config.json.
   ///
@@ -114,7 +114,7 @@ class Lora {
   Target part_of(const Target& whole, const Piece& piece);
 
   std::string path_;
-  io::SafetensorsFile file_;
+  io::TensorFile file_;
   std::deque<io::TensorView> made_;  // rows of tensors, and reordered halves
   std::array<Targets, 4> targets_;   // by LoraMember
   const Family* family_ = nullptr;

@@ -248,7 +248,7 @@ std::optional<FoundKind> kind_of_file(const fs::path& path) {
     const std::vector<io::GgufFile> files = io::open_gguf(path);
     return find_kind(facts_of(all_views(files)));
   }
-  const std::vector<io::SafetensorsFile> shards = io::open_shards(path);
+  const std::vector<io::TensorFile> shards = io::open_shards(path);
   return find_kind(facts_of(all_views(shards)));
 }
 
@@ -287,7 +287,8 @@ std::optional<FoundKind> detect_kind(const fs::path& path) {
     }
     return std::nullopt;
   }
-  const bool is_weights = path.extension() == ".safetensors" || is_gguf(path);
+  const bool is_weights =
+      path.extension() == ".safetensors" || is_gguf(path) || io::is_pickle_name(path);
   const bool is_there = fs::is_regular_file(path, ignored) ||
                         fs::is_regular_file(path.string() + ".index.json", ignored);
   return is_weights && is_there ? kind_of_file(path) : std::nullopt;

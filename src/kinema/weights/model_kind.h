@@ -66,8 +66,9 @@ struct FoundKind {
   std::string because;
 };
 
-/// Identifies a safetensors or GGUF file, a model folder or a pipeline folder; nothing for an
-/// unknown kind. Of folders, only the configurations are read. Throws an Error for a corrupt file.
+/// Identifies a safetensors, GGUF or torch file, a model folder or a pipeline folder; nothing for
+/// an unknown kind. Of folders, only the configurations are read. Throws an Error for a corrupt
+/// file.
 std::optional<FoundKind> detect_kind(const std::filesystem::path& path);
 
 /// The same for the tensors of a file.

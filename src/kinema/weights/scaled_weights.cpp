@@ -54,7 +54,7 @@ ScaledWeights::ScaledWeights(std::span<const io::TensorView* const> tensors,
   }
 }
 
-void ScaledWeights::add_formats(const io::SafetensorsFile& file, const std::string& prefix) {
+void ScaledWeights::add_formats(const io::TensorFile& file, const std::string& prefix) {
   const auto found = file.metadata().find(kLayerFormats);
   if (found == file.metadata().end()) {
     return;

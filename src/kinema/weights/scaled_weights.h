@@ -19,7 +19,7 @@ class ScaledWeights {
   ScaledWeights(std::span<const io::TensorView* const> tensors, const std::string& path);
 
   /// Newer files store the formats of all layers in the metadata, maybe without `prefix` in names.
-  void add_formats(const io::SafetensorsFile& file, const std::string& prefix);
+  void add_formats(const io::TensorFile& file, const std::string& prefix);
   /// Throws an Error if the formats do not fit the weights.
   void check_all(std::span<const io::TensorView* const> tensors) const;
   /// The scales of `X.weight`, or null.

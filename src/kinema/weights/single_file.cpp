@@ -9,7 +9,7 @@
 namespace kinema::weights {
 namespace {
 
-bool is_safetensors(const std::filesystem::path& path) {
+bool is_single_file(const std::filesystem::path& path) {
   std::error_code ignored;
   return std::filesystem::is_regular_file(path, ignored) && !is_gguf(path);
 }
@@ -17,10 +17,10 @@ bool is_safetensors(const std::filesystem::path& path) {
 }  // namespace
 
 std::vector<std::string_view> parts_in(const std::filesystem::path& path) {
-  if (!is_safetensors(path)) {
+  if (!is_single_file(path)) {
     return {};
   }
-  const io::SafetensorsFile file = io::SafetensorsFile::open(path);
+  const io::TensorFile file = io::TensorFile::open(path);
   std::vector<const io::TensorView*> tensors;
   for (const io::TensorView& tensor : file.tensors()) {
     tensors.push_back(&tensor);
@@ -57,10 +57,10 @@ std::string to_string(const ObjectiveMarks& marks) {
 
 ObjectiveMarks objective_marks(const std::filesystem::path& path) {
   ObjectiveMarks out;
-  if (!is_safetensors(path)) {
+  if (!is_single_file(path)) {
     return out;
   }
-  const io::SafetensorsFile file = io::SafetensorsFile::open(path);
+  const io::TensorFile file = io::TensorFile::open(path);
   if (file.find(kVelocityMark) != nullptr) {
     out.v_prediction = true;
     out.sources.push_back(fmt::format("`{}`", kVelocityMark));
@@ -81,10 +81,10 @@ ObjectiveMarks objective_marks(const std::filesystem::path& path) {
 
 std::vector<std::string> unused_tensors(const std::filesystem::path& path) {
   std::vector<std::string> out;
-  if (!is_safetensors(path)) {
+  if (!is_single_file(path)) {
     return out;
   }
-  const io::SafetensorsFile file = io::SafetensorsFile::open(path);
+  const io::TensorFile file = io::TensorFile::open(path);
   for (const io::TensorView& tensor : file.tensors()) {
     if (is_left_over(tensor.name)) {
       out.push_back(tensor.name);

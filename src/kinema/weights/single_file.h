@@ -29,7 +29,7 @@ struct ObjectiveMarks {
 std::string to_string(const ObjectiveMarks& marks);
 
 /// From the tensors `v_pred` and `ztsnr`, and `modelspec.prediction_type` in the metadata of a
-/// safetensors file. No marks for a folder. Throws an Error for a corrupt file.
+/// file. No marks for a folder. Throws an Error for a corrupt file.
 ObjectiveMarks objective_marks(const std::filesystem::path& path);
 
 /// Names of tensors in a single file that no model reads (is_left_over), for a log line. Throws an
