@@ -334,7 +334,8 @@ TEST_F(LoadTest, DefaultsOfAFileLoseToItsBase) {
 TEST(Configs, OfTheRepositoryAreReadable) {
   int files = 0;
   for (const auto& entry : fs::directory_iterator(fs::path(KINEMA_SOURCE_DIR) / "configs")) {
-    if (entry.path().extension() == ".yml") {
+    // An agent's has keys of its own (tests/agents).
+    if (entry.path().extension() == ".yml" && entry.path().stem() != "dreamer") {
       ++files;
       EXPECT_NO_THROW(load(entry.path())) << entry.path();
     }

@@ -33,6 +33,7 @@ ONLY = None  # a document's name
 LAUNCHERS = {"mpirun", "srun", "podman"}
 CONFIGURED = {"train", "generate", "evaluate", "prepare", "plan", "config"}  # take key=value words
 SHORTER = {"train": {"max_train_steps": "3"}, "generate": {"num_inference_steps": "2"}}
+SHORTER_AGENT = "run.steps=400"
 
 
 class Failure(Exception):
@@ -152,8 +153,8 @@ class Runner:
         if words[0] not in self.commands:
             raise Failure(f"there is no command {words[0]}")
         text = self.help_of(words[0])
-        if words[0] == "flags" and len(words) > 1:
-            text += self.output(["flags", words[1], "--help"])
+        if words[0] in ("flags", "agent") and len(words) > 1:
+            text += self.output([words[0], words[1], "--help"])
         for word in words[1:]:
             if word.startswith("--") and "=" not in word and " " not in word and word not in text:
                 raise Failure(f"kinema {words[0]} has no option {word}")
@@ -253,6 +254,8 @@ class Runner:
                          "num_attention_heads=1", "attention_head_dim=128"])
 
     def shortened(self, words):
+        if words[:2] == ["agent", "train"]:
+            return [*words, SHORTER_AGENT]
         for key, value in SHORTER.get(words[0], {}).items():
             words = [word for word in words if not word.startswith(key + "=")] + [f"{key}={value}"]
         return words

@@ -151,5 +151,60 @@ TEST(Rates, TheLimiterKeepsSamplesNearInsertions) {
   EXPECT_TRUE(limiter.may_insert());
 }
 
+/// Adds steps to several workers, samples and writes back: what was sampled, in order.
+std::vector<float> use(Replay& replay, int first, int last) {
+  std::vector<float> seen;
+  for (int i = first; i < last; ++i) {
+    replay.add(step(static_cast<float>(i)), i % 3);
+    if (i >= 20 && i % 2 == 0) {
+      Arrays rows = replay.sample(2);
+      const std::vector<float> values = floats(rows.at("x"));
+      seen.insert(seen.end(), values.begin(), values.end());
+      for (float& x : rows.at("x").as<float>()) {
+        x += 1000.0F;
+      }
+      replay.update(rows.at("stepid"), {{"x", rows.at("x")}});
+    }
+  }
+  return seen;
+}
+
+TEST(Replay, ARestoredOneGoesOnAsTheOtherWould) {
+  // Chunks, windows and the queue all overflow within these steps.
+  const ReplayOptions options{
+      .length = 3, .capacity = 17, .chunk_size = 4, .online = true, .seed = 5};
+  for (const int saved_at : {0, 1, 12, 13, 47, 60}) {
+    Replay one(options);
+    use(one, 0, saved_at);
+    const Arrays index = one.index();
+    std::map<uint64_t, Arrays> chunks;
+    for (const uint64_t number : one.chunk_numbers()) {
+      chunks[number] = one.chunk(number);
+    }
+    Replay other(options);
+    other.restore(index, [&](uint64_t number) { return chunks.at(number); });
+    EXPECT_EQ(other.starts(), one.starts());
+    EXPECT_EQ(other.queued(), one.queued());
+    EXPECT_EQ(use(other, saved_at, 120), use(one, saved_at, 120)) << saved_at;
+    EXPECT_EQ(other.chunks(), one.chunks());
+  }
+}
+
+TEST(Replay, RestoresNothingThatDoesNotFit) {
+  Replay one({.length = 2, .chunk_size = 4});
+  use(one, 0, 10);
+  const auto chunk = [&](uint64_t number) { return one.chunk(number); };
+  for (const char* name : {"chunks", "workers", "starts", "next"}) {
+    Arrays index = one.index();
+    index.erase(name);
+    Replay other({.length = 2, .chunk_size = 4});
+    EXPECT_THAT([&] { other.restore(index, chunk); },
+                ThrowsMessage<Error>(HasSubstr("what was saved has no")));
+  }
+  Replay other({.length = 2, .chunk_size = 4});
+  EXPECT_THAT([&] { other.restore(one.index(), [](uint64_t) { return Arrays(); }); },
+              ThrowsMessage<Error>(HasSubstr("has 0 steps")));
+}
+
 }  // namespace
 }  // namespace kinema::replay

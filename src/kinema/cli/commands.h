@@ -15,6 +15,7 @@ using command::Program;
 // Each adds its command to the program.
 void add_train(Program& program);
 void add_generate(Program& program);
+void add_agent(Program& program);
 void add_prepare(Program& program);
 void add_evaluate(Program& program);
 void add_verify(Program& program);

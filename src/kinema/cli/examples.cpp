@@ -17,6 +17,10 @@ std::string examples(const std::string& command) {
        "  kinema generate Wan-AI/Wan2.1-T2V-1.3B-Diffusers prompt=\"a red panda eats bamboo\"\n"
        "  kinema generate configs/shapes.yml run_name=shapes prompt=\"a red circle\" seed=7\n"
        "  kinema generate samples/000_a_red_circle.json num_inference_steps=50"},
+      {"agent",
+       "  kinema agent train configs/dreamer.yml task=native_catch run_name=catch\n"
+       "  kinema agent eval outputs/catch --video\n"
+       "  kinema agent play outputs/catch"},
       {"prepare",
        "  kinema prepare configs/finetune.yml train_data_dir=clips tfrecords_dir=records\n"
        "  kinema prepare configs/finetune.yml train_data_dir=clips tfrecords_dir=records \\\n"

@@ -31,7 +31,8 @@ extern const char* const kKinemaCommit;  // NOLINT(readability-redundant-declara
 namespace {
 
 constexpr const char* kAbout =
-    "Trains and samples diffusion models on XLA: Wan video, Flux.1 and SDXL images.";
+    "Trains and samples diffusion models on XLA: Wan video, Flux.1 and SDXL images. Trains agents: "
+    "DreamerV3.";
 
 int run(int argc, char** argv) {
   std::string version = KINEMA_VERSION;
@@ -41,6 +42,7 @@ int run(int argc, char** argv) {
   kinema::command::Program program("kinema", version, kAbout);
   kinema::cli::add_train(program);
   kinema::cli::add_generate(program);
+  kinema::cli::add_agent(program);
   kinema::cli::add_prepare(program);
   kinema::cli::add_evaluate(program);
   kinema::cli::add_verify(program);

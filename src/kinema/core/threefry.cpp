@@ -43,6 +43,13 @@ uint32_t RandomStream::bits() {
   return block_[i % 2];
 }
 
+void RandomStream::seek(uint64_t position) {
+  counter_ = position - position % 2;
+  if (position % 2 == 1) {
+    bits();  // of the block that the second word comes from
+  }
+}
+
 float RandomStream::uniform() { return static_cast<float>(bits() >> 8) * 0x1p-24F; }
 
 float RandomStream::normal() {

@@ -27,6 +27,10 @@ class RandomStream {
   /// Uniform in [0, n), without bias; n > 0.
   uint64_t below(uint64_t n);
 
+  /// How many words were drawn; `seek` continues behind so many.
+  uint64_t position() const { return counter_; }
+  void seek(uint64_t position);
+
  private:
   std::array<uint32_t, 2> key_;
   uint64_t counter_ = 0;

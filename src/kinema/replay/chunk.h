@@ -42,6 +42,8 @@ class Chunk {
   /// The first step decides which names there are, and their shapes; throws an Error for a later
   /// one that differs.
   void append(const Arrays& step);
+  /// The same for a chunk that is empty: all of its steps at once, by name [length, ...].
+  void fill(const Arrays& steps);
   /// All steps by name, [size, ...], of which `length` are there.
   const Arrays& arrays() const { return arrays_; }
   /// The bytes of one step; throws an Error for a name or a place that is not there.

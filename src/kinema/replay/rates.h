@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 namespace kinema::replay {
 
@@ -13,6 +14,15 @@ class StepRatio {
 
   /// How many times at this step, which grows from call to call. The first call gives 1.
   int64_t operator()(int64_t step);
+
+  /// The step that what was done reaches to; nothing before the first call.
+  std::optional<double> done_to() const {
+    return is_first_ ? std::nullopt : std::optional<double>(done_to_);
+  }
+  void restore(std::optional<double> done_to) {
+    is_first_ = !done_to.has_value();
+    done_to_ = done_to.value_or(0.0);
+  }
 
  private:
   double ratio_;

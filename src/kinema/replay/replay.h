@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -52,6 +53,17 @@ class Replay {
   /// The first steps of all windows, the oldest window's first; and of those in the queue.
   std::vector<StepId> starts() const;
   std::vector<StepId> queued() const;
+
+  /// What is kept, for `restore`: the numbers of all chunks, a chunk's steps by name [length, ...],
+  /// and S64 arrays about everything else.
+  std::vector<uint64_t> chunk_numbers() const;
+  Arrays chunk(uint64_t number) const;
+  Arrays index() const;
+  /// Continues from there, in a replay with the same options to which nothing was added: samples
+  /// are those that the other one would have given, if its selector has a state. `chunk` gives the
+  /// steps of a chunk that has any. Throws an Error for arrays that do not fit together.
+  void restore(const Arrays& index, const std::function<Arrays(uint64_t number)>& chunk);
+
   /// The steps from `start` on, by name [length, ...], as they are stored, with `stepid`.
   Arrays window(const StepId& start) const;
 

@@ -39,6 +39,21 @@ int64_t Uniform::sample() {
   return windows_[random_.below(windows_.size())];
 }
 
+std::vector<int64_t> Uniform::state() const {
+  std::vector<int64_t> out{static_cast<int64_t>(random_.position())};
+  out.insert(out.end(), windows_.begin(), windows_.end());
+  return out;
+}
+
+void Uniform::restore(std::span<const int64_t> state) {
+  check(!state.empty() && windows_.empty(), "[replay] a selector with {} windows is restored",
+        windows_.size());
+  random_.seek(static_cast<uint64_t>(state[0]));
+  for (const int64_t window : state.subspan(1)) {
+    insert(window, {});
+  }
+}
+
 Prioritized::Prioritized(const PriorityOptions& options, uint64_t seed)
     : options_(options), random_(random_key(seed, "replay priority")), all_(seed), first_(seed) {}
 

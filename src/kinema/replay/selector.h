@@ -28,6 +28,10 @@ class Selector {
   /// Gives steps their priorities, where those count.
   virtual void prioritize(std::span<const StepId> /*steps*/,
                           std::span<const double> /*priorities*/) {}
+  /// Numbers from which `restore` makes a selector without windows draw on as this one would.
+  /// Without any, windows are put in again, and draws begin anew.
+  virtual std::vector<int64_t> state() const { return {}; }
+  virtual void restore(std::span<const int64_t> /*state*/) {}
 };
 
 /// Every window with equal probability.
@@ -40,6 +44,9 @@ class Uniform : public Selector {
   int64_t sample() override;
   bool empty() const { return windows_.empty(); }
   bool contains(int64_t window) const { return places_.contains(window); }
+  /// How many numbers were drawn, then the windows in their order.
+  std::vector<int64_t> state() const override;
+  void restore(std::span<const int64_t> state) override;
 
  private:
   RandomStream random_;

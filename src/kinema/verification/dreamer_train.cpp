@@ -2,8 +2,7 @@
 
 #include <map>
 
-#include "kinema/graph/autodiff.h"
-#include "kinema/training/laprop.h"
+#include "kinema/agent_step/train_step.h"
 #include "kinema/verification/arrays.h"
 #include "kinema/verification/dreamer.h"
 
@@ -41,24 +40,22 @@ class DreamerStep : public AgentGraph {
     for (const char* name : {"deter", "stoch"}) {
       input(run.tensor(std::string("carry.") + name), std::string("carry_after.") + name);
     }
-    const dreamer::LossOutputs loss = loss_of_batch();
-    training::OptimizerState before{.params = params};
+    const TensorMap data = inputs("data.");
+    agent_step::AgentState<Tensor> before{.params = params, .slow = slow};
     for (const nn::ParamSpec& spec : specs) {
       before.mu.push_back(input(HostArray(spec.shape), "mu." + spec.name));
       before.nu.push_back(input(HostArray(spec.shape), "nu." + spec.name));
     }
+    before.norms = agent_step::as_list(norm_states());
     before.count = input(integer(0), "other.opt/step/value");
-    const std::vector<Tensor> grads = gradients(loss.total, params);
-    const training::LaPropStep step =
-        training::laprop(before, specs, grads, input("rate"), optimizer);
-    output_update(step.state, before.count);
-    for (const auto& [name, metric] :
-         TensorMap{{"loss", loss.total},
-                   {"grad_norm", training::norm(grads)},
-                   {"grad_rms", training::root_mean_square(grads)},
-                   {"update_rms", training::root_mean_square(step.changes)},
-                   {"param_rms", training::root_mean_square(step.state.params)}}) {
-      output("metric.opt/" + name, metric);
+    const agent_step::StepResult step = agent_step::train_step(
+        config(), {.model = agent.options(), .optimizer = optimizer}, before,
+        dreamer::batch_of(config(), data, state("carry_after")), loss_draws(*this), input("rate"),
+        [&](const std::string& name, Tensor index) { output_index(name, index); });
+    output_state(step.state);
+    output_features(step.loss.features, data);
+    for (const auto& [name, metric] : step.metrics) {
+      output("metric." + name, metric);
     }
   }
 
@@ -70,47 +67,35 @@ class DreamerStep : public AgentGraph {
     }
   }
 
-  void output_update(const training::OptimizerState& after, Tensor count) {
+  void output_state(const agent_step::AgentState<Tensor>& after) {
     output_all("param.", specs, after.params);
     output_all("mu.", specs, after.mu);
     output_all("nu.", specs, after.nu);
+    output_all("other.", slow_specs, after.slow);
+    output_states("other.", agent_step::by_norm(config(), after.norms));
     output("other.opt/step/value", after.count);
-    std::vector<Tensor> critic;
-    for (size_t i = 0; i < specs.size(); ++i) {
-      if (specs[i].name.starts_with("val/")) {
-        critic.push_back(after.params[i]);
-      }
-    }
-    output_all("other.", slow_specs, dreamer::slow_update(config(), slow, critic, count));
   }
 
-  dreamer::LossOutputs loss_of_batch() {
-    const auto tap = [&](const std::string& name, Tensor index) {
-      constexpr std::string_view kRollout = "imag.";
-      if (name.starts_with("imag.act.")) {
-        output("index." + name.substr(kRollout.size()), index);
-      } else if (name == "index.prior") {
-        output(name, index);
-      }
-    };
-    const TensorMap data = inputs("data.");
-    const dreamer::LossOutputs loss =
-        agent.loss(dreamer::batch_of(config(), data, state("carry_after")), loss_draws(*this),
-                   norm_states(), tap);
-    output_states("other.", loss.states);
-    output("index.post", loss.features.index);
-    output("replay.dyn/deter", loss.features.deter);
-    output("replay.dyn/stoch", loss.features.stoch);
+  /// Which classes a rollout drew.
+  void output_index(const std::string& name, Tensor index) {
+    constexpr std::string_view kRollout = "imag.";
+    if (name.starts_with("imag.act.")) {
+      output("index." + name.substr(kRollout.size()), index);
+    } else if (name == "index.prior") {
+      output(name, index);
+    }
+  }
+
+  void output_features(const dreamer::RssmFeatures& features, const TensorMap& data) {
+    output("index.post", features.index);
+    output("replay.dyn/deter", features.deter);
+    output("replay.dyn/stoch", features.stoch);
     const auto last = [](Tensor x) { return squeeze(slice(x, Axis(1), x.dim(1) - 1, 1), Axis(1)); };
-    output("carry_after.deter", last(loss.features.deter));
-    output("carry_after.stoch", last(loss.features.stoch));
+    output("carry_after.deter", last(features.deter));
+    output("carry_after.stoch", last(features.stoch));
     for (const auto& [name, space] : config().actions) {
       output("carry_after.act." + name, last(data.at(name)));
     }
-    for (const auto& [name, metric] : loss.metrics) {
-      output("metric." + name, metric);
-    }
-    return loss;
   }
 };
 

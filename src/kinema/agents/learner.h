@@ -1,0 +1,88 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <future>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "kinema/agents/programs.h"
+#include "kinema/core/stopwatch.h"
+#include "kinema/pjrt/client.h"
+#include "kinema/replay/chunk.h"
+#include "kinema/runtime/program.h"
+#include "kinema/training/laprop.h"
+
+namespace kinema::agents {
+
+/// Parameters on a device, in the order of acting_parameters. Actors share them.
+using ActingParameters = std::shared_ptr<const std::vector<pjrt::Buffer>>;
+
+struct LearnerOptions {
+  BatchSize batch;
+  agent_step::StepOptions step;
+  training::AnnealedRate rate;
+  uint64_t seed = 0;
+};
+
+/// An agent that is trained: its state on the device, and the program that changes it.
+class Learner {
+ public:
+  /// Compiles, and draws the parameters from the seed.
+  Learner(const pjrt::Client& client, const dreamer::AgentConfig& config,
+          const LearnerOptions& options, const runtime::ProgramOptions& program);
+
+  struct Result {
+    std::vector<std::pair<std::string, double>> metrics;  // with the original's names
+    replay::Arrays latents;                               // of the trained steps
+    HostArray stepid;                                     // of the trained steps
+    double seconds = 0;
+  };
+  /// Starts a step of training on another thread. `batch` is a sample of replay, [rows, context +
+  /// length, ...], with `stepid` and `consec`.
+  void begin(replay::Arrays batch);
+  bool is_busy() const { return running_.valid(); }
+  /// Waits for it. Throws what it threw.
+  Result end();
+
+  /// Steps of training that ended.
+  int64_t updates() const { return updates_; }
+  int64_t parameter_count() const { return parameter_count_; }
+  /// Those after the last step that ended.
+  const ActingParameters& acting() const { return acting_; }
+  const runtime::ProgramReport& report() const { return program_->report(); }
+
+  /// Writes the state, with names as in the original's checkpoints; `restore` reads it. Neither may
+  /// be called between begin and end. Throws an Error for a file of another agent.
+  void save(const std::filesystem::path& file) const;
+  void restore(const std::filesystem::path& file);
+
+ private:
+  Result run(const replay::Arrays& batch);
+  void upload(const agent_step::AgentState<HostArray>& state);
+
+  pjrt::Client client_;
+  dreamer::AgentConfig config_;
+  LearnerOptions options_;
+  TrainGraph graph_;
+  std::unique_ptr<runtime::Program> program_;
+  agent_step::AgentState<nn::ParamSpec> specs_;
+  std::vector<pjrt::Buffer> state_;  // in the order of the program, with the carried state
+  ActingParameters acting_;
+  ActingParameters next_acting_;
+  int64_t updates_ = 0;
+  int64_t parameter_count_ = 0;
+  std::future<Result> running_;
+};
+
+/// The parameters of a new agent.
+agent_step::AgentState<HostArray> initial_state(const dreamer::AgentConfig& config, uint64_t seed);
+
+/// Reads what acting needs of a file that Learner::save wrote.
+ActingParameters read_acting_parameters(const pjrt::Client& client,
+                                        const dreamer::AgentConfig& config,
+                                        const std::filesystem::path& file);
+
+}  // namespace kinema::agents

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "kinema/agents/learner.h"
+#include "kinema/agents/settings.h"
+#include "kinema/environments/group.h"
+#include "kinema/pjrt/client.h"
+#include "kinema/replay/replay.h"
+#include "kinema/runtime/program.h"
+
+/// What settings say, as the parts of a run.
+namespace kinema::agents {
+
+/// `logdir` with its time filled in, or `output_dir`/`run_name`.
+std::filesystem::path run_folder(const Settings& settings);
+
+/// The environments of a task: `count` of them from index `first` on.
+std::unique_ptr<environments::Group> open_environments(const Settings& settings, int64_t count,
+                                                       int64_t first, uint64_t seed);
+
+/// The devices, how programs are compiled, and how networks are computed.
+struct Device {
+  pjrt::Client client;
+  runtime::ProgramOptions program;
+  nn::ModelOptions model;
+};
+Device open_device(const Settings& settings);
+
+BatchSize batch_size(const Settings& settings);
+LearnerOptions learner_options(const Settings& settings, const nn::ModelOptions& model);
+std::shared_ptr<replay::Replay> make_replay(const Settings& settings);
+
+/// The newest checkpoint of a run; throws an Error where there is none.
+std::filesystem::path newest_checkpoint(const std::filesystem::path& run);
+inline constexpr const char* kCheckpoints = "ckpt";
+inline constexpr const char* kSettingsFile = "config.yaml";
+inline constexpr const char* kAgentFile = "agent.safetensors";
+
+}  // namespace kinema::agents

@@ -1,0 +1,198 @@
+#include "kinema/agents/train.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include "kinema/agents/evaluate.h"
+#include "kinema/core/error.h"
+#include "kinema/io/json.h"
+
+namespace kinema::agents {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::Contains;
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
+
+class AgentTraining : public ::testing::Test {
+ protected:
+  AgentTraining() : folder_(fs::path(::testing::TempDir()) / name()) { fs::remove_all(folder_); }
+
+  static std::string name() {
+    return std::string("agents_") + ::testing::UnitTest::GetInstance()->current_test_info()->name();
+  }
+
+  /// A small agent with few steps.
+  Settings settings(const std::string& run, std::vector<std::string> more) const {
+    std::vector<std::string> words{"preset=debug",        "output_dir=" + folder_.string(),
+                                   "run_name=" + run,     "jax.debug=false",
+                                   "batch_size=2",        "batch_length=4",
+                                   "replay.chunksize=16", "run.log_every=0",
+                                   "run.save_every=0",    "agent.imag_length=3",
+                                   "agent.opt.warmup=2",  "agent.opt.lr=1e-3",
+                                   "jax.prealloc=true",   "jax.compute_dtype=float32"};
+    words.insert(words.end(), more.begin(), more.end());
+    return Settings::read(fs::path(KINEMA_SOURCE_DIR) / "configs/dreamer.yml", words);
+  }
+
+  /// Trains until a step, then asks to stop.
+  TrainResult until(const Settings& settings, int64_t step) const {
+    std::stop_source stop;
+    TrainObserver observer;
+    observer.on_progress = [&](const TrainProgress& now) {
+      if (now.step >= step) {
+        stop.request_stop();
+      }
+    };
+    JobOptions options;
+    options.stop = stop.get_token();
+    return train(settings, observer, options);
+  }
+
+  std::string bytes(const fs::path& file) const {
+    std::ifstream in(file, std::ios::binary);
+    EXPECT_TRUE(in.is_open()) << file;
+    return {std::istreambuf_iterator<char>(in), {}};
+  }
+  fs::path checkpoint(const std::string& run) const {
+    for (const auto& entry : fs::directory_iterator(folder_ / run / "ckpt")) {
+      if (entry.is_directory()) {
+        return entry.path();
+      }
+    }
+    ADD_FAILURE() << run << " has no checkpoint";
+    return {};
+  }
+
+  /// Every file of two checkpoints, byte for byte.
+  void expect_same_checkpoints(const std::string& a, const std::string& b) const {
+    std::set<std::string> files;
+    for (const auto& run : {a, b}) {
+      for (const auto& entry : fs::recursive_directory_iterator(checkpoint(run))) {
+        if (entry.is_regular_file()) {
+          files.insert(fs::relative(entry.path(), checkpoint(run)).string());
+        }
+      }
+    }
+    EXPECT_GE(files.size(), 5U);
+    EXPECT_THAT(files, Contains("agent.safetensors"));
+    for (const std::string& file : files) {
+      EXPECT_TRUE(bytes(checkpoint(a) / file) == bytes(checkpoint(b) / file)) << file;
+    }
+  }
+
+  fs::path folder_;
+};
+
+const std::vector<std::string> kCatch{"task=native_catch", R"(.*\.mults=[2])", R"(.*\.kernel=3)",
+                                      R"(.*\.depth=4)", "run.steps=120"};
+const std::vector<std::string> kCartPole{"task=native_cartpole", "run.steps=120",
+                                         "run.env_groups=2"};
+
+TEST_F(AgentTraining, TrainsAndWritesWhatTheOriginalWrites) {
+  const TrainResult result = train(settings("run", kCatch), {}, {});
+  EXPECT_EQ(result.step, 120);
+  EXPECT_FALSE(result.stopped);
+  // The first step of training comes with the 8th window; then ratio 8 means one for each 8 / 8
+  // steps of the environments.
+  EXPECT_GT(result.updates, 50);
+  EXPECT_LT(result.updates, 120);
+  EXPECT_GT(result.episodes, 10);
+  std::ifstream metrics(folder_ / "run/metrics.jsonl");
+  std::set<std::string> names;
+  for (std::string line; std::getline(metrics, line);) {
+    const io::Json row = io::Json::parse(line, "metrics");
+    for (const auto& [name, value] : row.members()) {
+      names.insert(name);
+    }
+  }
+  for (const char* name :
+       {"step", "episode/score", "episode/length", "epstats/reward_rate", "train/loss/image",
+        "train/loss/dyn", "train/loss/repval", "train/opt/grad_norm", "train/opt/updates",
+        "train/ent/action", "train/rand/action", "train/ret_rate", "fps/policy", "fps/train",
+        "replay/items"}) {
+    EXPECT_TRUE(names.contains(name)) << name;
+  }
+  std::ifstream scores(folder_ / "run/scores.jsonl");
+  std::string line;
+  ASSERT_TRUE(std::getline(scores, line));
+  EXPECT_TRUE(io::Json::parse(line, "scores").contains("episode/score")) << line;
+}
+
+TEST_F(AgentTraining, AResumedRunIsBitExact) {
+  for (const auto& [name, task] : {std::pair{"catch", kCatch}, {"cart_pole", kCartPole}}) {
+    const std::string once = std::string(name) + "_once";
+    const std::string parts = std::string(name) + "_parts";
+    train(settings(once, task), {}, {});
+    for (const int64_t step : {1, 30, 60, 61, 90}) {
+      EXPECT_TRUE(until(settings(parts, task), step).stopped || step > 60) << step;
+    }
+    const TrainResult result = train(settings(parts, task), {}, {});
+    EXPECT_EQ(result.step, 120);
+    expect_same_checkpoints(once, parts);
+  }
+}
+
+TEST_F(AgentTraining, SeedsDecideTheRun) {
+  std::vector<std::string> words = kCatch;
+  words.emplace_back("run.steps=40");
+  train(settings("one", words), {}, {});
+  train(settings("same", words), {}, {});
+  words.emplace_back("seed=1");
+  train(settings("other", words), {}, {});
+  expect_same_checkpoints("one", "same");
+  EXPECT_FALSE(bytes(checkpoint("one") / "agent.safetensors") ==
+               bytes(checkpoint("other") / "agent.safetensors"));
+}
+
+TEST_F(AgentTraining, AnAgentIsEvaluatedAndDrawn) {
+  std::vector<std::string> words = kCatch;
+  words.emplace_back("run.steps=40");
+  train(settings("run", words), {}, {});
+  EvaluateObserver observer;
+  int64_t steps = 0;
+  observer.on_step = [&](int64_t, const std::string&, double) { ++steps; };
+  const EvaluateOptions options{.episodes = 7,
+                                .environments = 3,
+                                .video = folder_ / "episode.mp4",
+                                .sheet = folder_ / "episode.png"};
+  const EvaluateResult result = evaluate(folder_ / "run", options, observer, {});
+  EXPECT_EQ(result.scores.size(), 7U);
+  EXPECT_EQ(steps, 5);  // the observations of an episode with 5 rows
+  EXPECT_EQ(result.step, 40);
+  for (const double score : result.scores) {
+    EXPECT_EQ(std::abs(score), 1.0);
+  }
+  EXPECT_GT(fs::file_size(options.video), 0U);
+  EXPECT_GT(fs::file_size(options.sheet), 0U);
+  EXPECT_EQ(evaluate(folder_ / "run", options, {}, {}).scores, result.scores);
+}
+
+TEST_F(AgentTraining, ARandomAgentOnlyPlays) {
+  std::vector<std::string> words = kCatch;
+  words.emplace_back("random_agent=true");
+  const TrainResult result = train(settings("run", words), {}, {});
+  EXPECT_EQ(result.updates, 0);
+  EXPECT_GT(result.episodes, 10);
+}
+
+TEST_F(AgentTraining, OtherSettingsDoNotReadItsCheckpoint) {
+  std::vector<std::string> words = kCatch;
+  words.emplace_back("run.steps=40");
+  train(settings("run", words), {}, {});
+  words.emplace_back(R"(.*\.units=16)");
+  EXPECT_THAT([&] { train(settings("run", words), {}, {}); },
+              ThrowsMessage<Error>(HasSubstr("settings of the run have changed")));
+  EXPECT_THAT([&] { (void)evaluate(folder_ / "nothing", {}, {}, {}); }, ::testing::Throws<Error>());
+}
+
+}  // namespace
+}  // namespace kinema::agents
