@@ -85,7 +85,7 @@ TrainStart TrainRun::start() {
                  .steps = settings_.whole("run.steps")};
   checkpoints_.clean();
   const checkpoints::Found found = checkpoints_.newest();
-  for (const checkpoints::Damage& damage : found.damaged) {
+  for (const checkpoints::CorruptCheckpoint& damage : found.corrupt) {
     job_.notice(
         fmt::format("{} is damaged and left out: {}", damage.folder.string(), damage.reason));
   }
