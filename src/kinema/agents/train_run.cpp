@@ -85,9 +85,9 @@ TrainStart TrainRun::start() {
                  .steps = settings_.whole("run.steps")};
   checkpoints_.clean();
   const checkpoints::Found found = checkpoints_.newest();
-  for (const checkpoints::CorruptCheckpoint& damage : found.corrupt) {
+  for (const checkpoints::CorruptCheckpoint& corrupt : found.corrupt) {
     job_.notice(
-        fmt::format("{} is damaged and left out: {}", damage.folder.string(), damage.reason));
+        fmt::format("{} is corrupt and was skipped: {}", corrupt.folder.string(), corrupt.reason));
   }
   if (found.step) {
     const auto reading = job_.task("reading the checkpoint");
