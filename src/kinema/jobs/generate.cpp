@@ -12,23 +12,18 @@
 #include "kinema/io/folder.h"
 #include "kinema/jobs/kernel_check.h"
 #include "kinema/jobs/same_inputs.h"
+#include "kinema/jobs/sampled_model.h"
 #include "kinema/jobs/shared_generation.h"
 #include "kinema/jobs/tile_search.h"
-#include "kinema/model_source/lora.h"
 #include "kinema/model_source/model_options.h"
-#include "kinema/model_source/model_schedule.h"
-#include "kinema/model_source/models.h"
-#include "kinema/networks/open.h"
 #include "kinema/resolve/compiler_flags.h"
 #include "kinema/resolve/device.h"
 #include "kinema/resolve/generation.h"
 #include "kinema/resolve/missing_features.h"
 #include "kinema/resolve/prompts.h"
 #include "kinema/resolve/shared_start.h"
-#include "kinema/resolve/stored_paths.h"
 #include "kinema/sample/output.h"
 #include "kinema/stores/output_stores.h"
-#include "kinema/weights/weights.h"
 
 namespace kinema::jobs {
 namespace {
@@ -130,48 +125,6 @@ void write(const fs::path& output, const sample::GenerateRequest& request,
     result.contact_sheet = sheet.empty() ? "" : store.path(sheet);
   }
   store.finish();
-}
-
-/// The sampled model, as its files describe it.
-struct SampledModel {
-  model_source::SelectedModel model;
-  networks::Network network;
-  nn::ModelOptions options;
-  std::vector<std::string> adapters;  // one line per LoRA
-};
-
-SampledModel open_model(const resolve::Settings& loaded, fs::path& checkpoint, const Job& job) {
-  SampledModel out{.options = model_source::model_options(loaded)};
-  read_together(
-      checkpoint,
-      [&] {
-        out.model = model_source::find_model(loaded, job);
-        checkpoint = out.model.checkpoint();
-        out.adapters = model_source::add_lora(loaded, out.options, out.model, job);
-        out.network = networks::open(out.model.folder.transformer);
-      },
-      job);
-  job.notice(sample::warnings(out.model.folder));
-  job.notice(model_source::file_notices(out.model.folder.transformer));
-  return out;
-}
-
-/// The configuration with local copies of its inputs. `checkpoint` is set to the run's checkpoint
-/// that all processes use.
-resolve::Settings with_local_inputs(const resolve::Settings& given, fs::path& checkpoint,
-                                    const Job& job) {
-  resolve::Settings loaded = resolve::with_local_checkpoint(given, job);
-  job.notice(model_source::check_run(loaded));
-  const bool from_run = model_source::has_checkpoint(loaded) && !model_source::has_adapter(loaded);
-  loaded = model_source::with_local_models(
-      std::move(loaded),
-      from_run ? model_source::Use::GENERATE_FROM_RUN : model_source::Use::GENERATE, job);
-  if (const auto step =
-          agree_on_checkpoint([&] { return model_source::find_model(loaded, job); }, job)) {
-    loaded = model_source::with_checkpoint_step(loaded, *step);
-    checkpoint = model_source::checkpoint_folder(loaded, *step);
-  }
-  return loaded;
 }
 
 /// Makes the videos of this process's share, which may be empty.

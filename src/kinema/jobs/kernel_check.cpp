@@ -16,6 +16,7 @@
 #include "kinema/graph/graph.h"
 #include "kinema/io/atomic_write.h"
 #include "kinema/io/json.h"
+#include "kinema/jobs/check_cache.h"
 #include "kinema/kernels/attention_call.h"
 #include "kinema/kernels/collecting.h"
 #include "kinema/kernels/kernel_set.h"
@@ -50,29 +51,6 @@ std::optional<KernelKind> kind_of_call(const Node& node) {
   const bool rotates =
       body != nullptr && std::any_cast<kernels::RmsNormRotateSettings>(&body->settings) != nullptr;
   return rotates ? std::optional(KernelKind::NORM_ROTATION) : std::nullopt;
-}
-
-/// The cached result of a check: empty text if the kernels agree, else the reason; nothing if it is
-/// not cached.
-std::optional<std::string> remembered(const fs::path& file) {
-  std::error_code ignored;
-  if (!fs::is_regular_file(file, ignored)) {
-    return std::nullopt;
-  }
-  try {
-    return io::Json::read(file).at("problem").as_string();
-  } catch (const Error&) {  // incomplete, or of another version: check again
-    return std::nullopt;
-  }
-}
-
-void remember(const fs::path& file, const std::string& problem) {
-  try {
-    std::error_code ignored;
-    fs::create_directories(file.parent_path(), ignored);
-    io::write_file(file, io::Json::object().set("problem", problem).dump());
-  } catch (const Error&) {
-  }
 }
 
 /// The smallest target with the client's kind of device; empty if `plan` does not support it.
@@ -206,12 +184,12 @@ std::string kernel_problem(const pjrt::Client& client, const std::string& progra
                            const Job& job) {
   const std::string key = runtime::ExecutableCache::key(client, program, options.serialize());
   const fs::path file = folder / ("compiled-" + key + ".json");
-  if (const std::optional<std::string> known = remembered(file)) {
+  if (const std::optional<std::string> known = read_check(file)) {
     return *known;
   }
   const Tried tried = compile_elsewhere(client, program, options, job);
   if (tried.lasting) {
-    remember(file, tried.problem);
+    write_check(file, tried.problem);
   }
   return tried.problem;
 }
@@ -272,13 +250,13 @@ bool kernels_agree(KernelKind kind, const pjrt::Client& client,
   const fs::path file =
       folder /
       (runtime::ExecutableCache::key(client, program, options.compile.serialize()) + ".json");
-  std::optional<std::string> problem = remembered(file);
+  std::optional<std::string> problem = read_check(file);
   if (!problem) {
     const Tried tried = compile_elsewhere(client, program, options.compile, job);
     problem =
         tried.problem.empty() ? problem_of_numbers(kind, client, options, job) : tried.problem;
     if (tried.problem.empty() || tried.lasting) {
-      remember(file, *problem);
+      write_check(file, *problem);
     }
   }
   if (!problem->empty()) {

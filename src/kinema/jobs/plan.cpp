@@ -2,12 +2,8 @@
 
 #include <fmt/format.h>
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <cstdlib>
 #include <map>
-#include <sstream>
 #include <utility>
 
 #include "kinema/core/error.h"
@@ -16,6 +12,7 @@
 #include "kinema/io/atomic_write.h"
 #include "kinema/io/folder.h"
 #include "kinema/jobs/planned_step.h"
+#include "kinema/jobs/program_path.h"
 #include "kinema/jobs/smaller_plans.h"
 #include "kinema/jobs/tile_search.h"
 #include "kinema/kernels/block_sizes.h"
@@ -39,25 +36,6 @@ std::string plugin_for(const resolve::Settings& settings, const planning::Target
   runtime::ClientSpec spec = resolve::client_spec(settings);
   spec.hardware = target.platform();
   return runtime::find_plugin(spec);
-}
-
-/// Options with a program: the named one, or the kinema in PATH.
-JobOptions with_program(JobOptions options) {
-  if (!options.program.empty()) {
-    return options;
-  }
-  const char* path = std::getenv("PATH");
-  std::istringstream folders(path == nullptr ? "" : path);
-  for (std::string folder; std::getline(folders, folder, ':');) {
-    const fs::path program = fs::path(folder) / "kinema";
-    if (::access(program.c_str(), X_OK) == 0) {
-      options.program = program;
-      return options;
-    }
-  }
-  fail(
-      "[plan] there is no program kinema in PATH, which is needed to compile\n"
-      "  give its path as JobOptions::program");
 }
 
 /// The step's text with all options of its compiler.
