@@ -23,7 +23,7 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::ThrowsMessage;
 
-std::span<const std::byte> bytes_of(std::string_view text) {
+std::span<const std::byte> pickle_bytes(std::string_view text) {
   return std::as_bytes(std::span(text));
 }
 
@@ -68,7 +68,7 @@ TEST(Pickle, HoldsWhatNumpySaved) {
 
 TEST(Pickle, ContiguousTensorsAreMappedAndNotCopied) {
   const std::string all = text_of(golden("pickles/checkpoint.ckpt"));
-  const PickleFile file = PickleFile::parse(bytes_of(all), "checkpoint.ckpt");
+  const PickleFile file = PickleFile::parse(pickle_bytes(all), "checkpoint.ckpt");
   const auto is_inside = [&](const TensorView& tensor) {
     const auto* data = reinterpret_cast<const char*>(tensor.bytes.data());
     return data >= all.data() && data + tensor.bytes.size() <= all.data() + all.size();
@@ -90,7 +90,7 @@ TEST(Pickle, RefusesOtherNamesAndRunsNothing) {
            std::string("\x80\x04\x8c\x05posix\x8c\x06system\x93."),
            "}S'w'\ncposix\nsystem\n(S'touch " + mark + "'\ntRs.",
        }) {
-    EXPECT_THAT([&] { PickleFile::parse(bytes_of(pickle), "model.pt"); },
+    EXPECT_THAT([&] { PickleFile::parse(pickle_bytes(pickle), "model.pt"); },
                 ThrowsMessage<Error>(AllOf(HasSubstr("model.pt"), HasSubstr("`posix.system`"),
                                            HasSubstr("no code of a file is run"),
                                            HasSubstr("\n  take the safetensors"))));
@@ -99,13 +99,13 @@ TEST(Pickle, RefusesOtherNamesAndRunsNothing) {
   // Parts of names on the list are not names on the list.
   for (const char* name : {"ctorch\nFloatStorage2\n.", "ctorch\nnn.Module\n.", "c\ntorch.Tensor\n.",
                            "ccollections.Ordered\nDict\n."}) {
-    EXPECT_THAT([&] { PickleFile::parse(bytes_of(name), "model.pt"); },
+    EXPECT_THAT([&] { PickleFile::parse(pickle_bytes(name), "model.pt"); },
                 ThrowsMessage<Error>(HasSubstr("is refused")));
   }
 }
 
 TEST(Pickle, ReadsValuesOfAllProtocols) {
-  const auto read = [](std::string_view text) { return Pickle::read(bytes_of(text), "a.pkl"); };
+  const auto read = [](std::string_view text) { return Pickle::read(pickle_bytes(text), "a.pkl"); };
   const Pickle numbers = read(std::string_view(
       "(I5\nI-7\nL12L\nK\xff"
       "M\x01\x02J\xff\xff\xff\xff\x8a\x01\xffI01\nF2.5\nG?\xf0\x00\x00\x00\x00\x00\x00t.",
@@ -125,7 +125,7 @@ TEST(Pickle, ReadsValuesOfAllProtocols) {
 TEST(Pickle, SaysWhatIsWrong) {
   const auto problem = [](std::string_view text) -> std::string {
     try {
-      PickleFile::parse(bytes_of(text), "f.pt");
+      PickleFile::parse(pickle_bytes(text), "f.pt");
     } catch (const Error& error) {
       return error.what();
     }
@@ -156,7 +156,7 @@ std::string changed(const char* fixture, std::string_view from, std::string_view
 
 std::string problem_of(const std::string& all) {
   try {
-    PickleFile::parse(bytes_of(all), "f.pt");
+    PickleFile::parse(pickle_bytes(all), "f.pt");
   } catch (const Error& error) {
     return error.what();
   }
