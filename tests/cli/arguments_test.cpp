@@ -9,6 +9,7 @@
 #include "cli/run_kinema.h"
 #include "io/scratch.h"
 #include "kinema/io/json.h"
+#include "kinema/io/safetensors.h"
 
 namespace kinema::cli_test {
 namespace {

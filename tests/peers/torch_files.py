@@ -34,7 +34,7 @@ state = {str(dtype): (torch.rand(3, 50) * 9).to(dtype) for dtype in TYPES}
 base = torch.randn(6, 8, 4)
 state |= {
     "whole": base, "part": base[2:4], "columns": base[:, 1:5], "permuted": base.permute(2, 0, 1), "step": base[::2, :, ::3],
-    "parameter": torch.nn.Parameter(base[0].t()), "as_int": base[1].view(torch.int32), "empty": base[:0], "one": base[0, 0, 0],
+    "parameter": torch.nn.Parameter(base[0].t()), "empty": base[:0], "one": base[0, 0, 0],
     "flat": base.flatten()[5:77].view(8, 9).t(), "last": base.permute(1, 2, 0).to(torch.bfloat16),
 }  # fmt: skip
 for end in ("pth", "pt", "bin", "ckpt"):
