@@ -10,6 +10,7 @@
 #include "io/scratch.h"
 #include "kinema/io/json.h"
 #include "kinema/io/safetensors.h"
+#include "kinema/io/safetensors.h"
 
 namespace kinema::cli_test {
 namespace {
