@@ -10,7 +10,6 @@
 #include "io/scratch.h"
 #include "kinema/io/json.h"
 #include "kinema/io/safetensors.h"
-#include "kinema/io/safetensors.h"
 
 namespace kinema::cli_test {
 namespace {
