@@ -205,22 +205,49 @@ TEST_F(ModelFiles, OfUNetsThatTakeMoreThanLatentsAreRefused) {
   config.set("in_channels", 9);
   write("inpaint/unet/config.json", config.dump());
   expect_refused("inpaint", "SDXL inpainting UNet");
-  write_model("cosxl.safetensors", {{"edm_vpred.sigma_max", zeros({})}});
-  expect_refused("cosxl.safetensors", "CosXL / EDM v-prediction");
+}
+
+TEST_F(ModelFiles, OfEdmAreSampledButNotTrained) {
+  const auto scalar = [](float value) {
+    HostArray out(Shape{DType::F32, {}});
+    out.as<float>()[0] = value;
+    return out;
+  };
+  write_model("cosxl.safetensors",
+              {{"edm_vpred.sigma_max", scalar(64.0F)}, {"edm_vpred.sigma_min", scalar(0.125F)}});
+  write_model("playground.safetensors", {{"edm_mean", zeros({4})}, {"edm_std", zeros({4})}});
+  const HostArray cosxl = latents({}, "cosxl.safetensors");
+  const HostArray playground = latents({}, "playground.safetensors");
+  for (const char* file : {"cosxl.safetensors", "playground.safetensors"}) {
+    for (const Outcome& outcome :
+         {train(file, "refused"), run({"convert", file, "made", "--to", "diffusers"})}) {
+      EXPECT_EQ(outcome.status, 1);
+      EXPECT_THAT(outcome.err, AllOf(HasSubstr(file), HasSubstr("scaled as in EDM")));
+    }
+    EXPECT_FALSE(fs::exists(folder_ / "made"));
+    EXPECT_THAT(run({"inspect", file, "--check"}).out, HasSubstr("; it learned EDM"));
+  }
+  // diffusers' configurations of these models, next to the file without marks.
+  write("scheduler/scheduler_config.json",
+        R"({"_class_name": "EDMEulerScheduler", "prediction_type": "v_prediction",
+            "sigma_data": 1.0, "sigma_max": 64.0, "sigma_min": 0.125})");
+  EXPECT_EQ(latents({}, "sdxl.safetensors").bytes, cosxl.bytes);
+  write("scheduler/scheduler_config.json", R"({"_class_name": "EDMDPMSolverMultistepScheduler"})");
+  EXPECT_EQ(latents({}, "sdxl.safetensors").bytes, playground.bytes);
 }
 
 TEST_F(ModelFiles, OfSchedulersOfOtherModelsAreRefused) {
-  for (const std::string name : {"EDMDPMSolverMultistepScheduler", "EDMEulerScheduler"}) {
+  for (const std::string name : {"CosineDPMSolverMultistepScheduler", "SCMScheduler"}) {
     bring_folder(name, R"({"_class_name": ")" + name + R"(", "sigma_data": 0.5})");
     expect_refused(name, name);
   }
   bring_folder("other", R"({"_class_name": "NoSuchScheduler", "beta_start": 0.001})");
   expect_refused("other", "NoSuchScheduler");
   // Also next to a single file.
-  write("scheduler/scheduler_config.json", R"({"_class_name": "EDMEulerScheduler"})");
+  write("scheduler/scheduler_config.json", R"({"_class_name": "SCMScheduler"})");
   const auto refused = [&](const Outcome& outcome) {
     EXPECT_EQ(outcome.status, 1);
-    EXPECT_THAT(outcome.err, HasSubstr("EDMEulerScheduler"));
+    EXPECT_THAT(outcome.err, HasSubstr("SCMScheduler"));
   };
   refused(generate({"scheduler=euler"}));
   refused(train("sdxl.safetensors", "refused"));
@@ -228,18 +255,23 @@ TEST_F(ModelFiles, OfSchedulersOfOtherModelsAreRefused) {
   EXPECT_FALSE(fs::exists(folder_ / "made"));
 }
 
-TEST_F(ModelFiles, WithSigmasOfTheirOwnAreTrainedAndSampledWithoutThem) {
+TEST_F(ModelFiles, WithSigmasOfTheirOwnAreTrainedAndSampled) {
   io::Json scheduler = io::Json::read(io::golden("sdxl/scheduler/scheduler_config.json"));
   scheduler.set("use_karras_sigmas", true);
   bring_folder("karras", scheduler.dump());
-  generate({}, "karras").expect_error("use_karras_sigmas");
-  EXPECT_EQ(latents({"scheduler=euler"}, "karras").bytes,
-            latents({}, io::golden("sdxl").string()).bytes);
+  const std::string plain = io::golden("sdxl").string();
+  EXPECT_EQ(latents({}, "karras").bytes, latents({"noise_levels=karras"}, plain).bytes);
+  EXPECT_NE(latents({}, "karras").bytes, latents({}, plain).bytes);
+  EXPECT_EQ(latents({"scheduler=euler"}, "karras").bytes, latents({}, plain).bytes);
   EXPECT_EQ(train("karras", "karras").status, 0);
-  const Outcome check = run({"inspect", "karras", "--check"});
+  // Settings that contradict each other are named, with a sampler that does not need them.
+  scheduler.set("use_beta_sigmas", true);
+  bring_folder("both", scheduler.dump());
+  generate({}, "both").expect_error("use_beta_sigmas");
+  const Outcome check = run({"inspect", "both", "--check"});
   EXPECT_EQ(check.status, 0) << check.err;
   EXPECT_THAT(check.out,
-              AllOf(HasSubstr("use_karras_sigmas"), HasSubstr("generate needs scheduler=euler;")));
+              AllOf(HasSubstr("use_beta_sigmas"), HasSubstr("generate needs scheduler=euler;")));
 }
 
 TEST_F(ModelFiles, AreSampledByTheSchedulerOfTheirIndex) {

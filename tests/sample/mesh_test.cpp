@@ -6,6 +6,7 @@
 
 #include "kinema/core/error.h"
 #include "kinema/sample/denoiser.h"
+#include "kinema/sample/latents.h"
 #include "kinema/sample/memory.h"
 #include "runtime/cpu_mesh.h"
 #include "sample/tiny_transformer.h"
@@ -58,7 +59,7 @@ class MeshDenoiser : public TwoTransformers {
   }
 
   HostArray made(const runtime::Devices& on, const DenoiseSettings& settings,
-                 const char* attention = "flash") {
+                 const char* attention = "flash", const DenoiseBatch& of = batch()) {
     nn::ModelOptions options;
     options.attention.kind = nn::attention_kind(attention);
     Experts experts(on,
@@ -68,8 +69,7 @@ class MeshDenoiser : public TwoTransformers {
                      .boundary_ratio = 0.9},
                     options);
     StepPrograms programs(on, {.executable_cache = program_cache()});
-    const std::vector<DenoiseBatch> batches{batch()};
-    return denoise(experts, programs, batches, settings)[0];
+    return denoise(experts, programs, std::span(&of, 1), settings)[0];
   }
 };
 
@@ -107,6 +107,29 @@ TEST_F(MeshDenoiser, OnFsdpGivesTheBitsOfContext) {
               made(devices({attention, 1, 1, 8, 1}), settings(), attention).bytes)
         << attention;
   }
+}
+
+// The noise of a sampler that draws it depends on the seed, the video's index and the step.
+TEST_F(MeshDenoiser, DrawsTheNoiseOfOneDevice) {
+  const schedulers::ScheduleConfig sampler{.sampler = schedulers::Sampler::DPM_MULTISTEP,
+                                           .noise = schedulers::Noise::FLOW,
+                                           .solver = {.stochastic = true}};
+  const DenoiseSettings settings{.schedule = schedulers::make_schedule(sampler, kSteps),
+                                 .guidance_scale = 1.0,
+                                 .guidance_scale_2 = 1.0,
+                                 .seed = 7};
+  DenoiseBatch both = batch();
+  both.negative_text = HostArray();
+  both.indices = {3, 8};
+  const HostArray on_mesh = made(devices({"flash", 2, 1, 1, 1}), settings, "flash", both);
+  for (int64_t i = 0; i < 2; ++i) {
+    const DenoiseBatch alone{.latents = take_rows(both.latents, {i}),
+                             .text = take_rows(both.text, {i}),
+                             .indices = {both.indices[static_cast<size_t>(i)]}};
+    EXPECT_EQ(take_rows(on_mesh, {i}).bytes, made(client(), settings, "flash", alone).bytes) << i;
+  }
+  both.indices = {8, 3};
+  EXPECT_NE(made(devices({"flash", 2, 1, 1, 1}), settings, "flash", both).bytes, on_mesh.bytes);
 }
 
 TEST_F(MeshDenoiser, WhatOneStepKeepsForLaterOnesStaysOnTheDevices) {

@@ -203,7 +203,7 @@ TEST(SchedulerConfig, ReadsEulersShift) {
 TEST(SchedulerConfig, KeepsWhatWasLearnedOfAnUnknownClass) {
   const TemporaryFolder folder;
   folder.write("c.json",
-               R"({"_class_name": "DEISMultistepScheduler", "use_karras_sigmas": true,
+               R"({"_class_name": "SASolverScheduler", "use_karras_sigmas": true,
                    "lambda_min_clipped": -Infinity, "solver_order": 2,
                    "beta_start": 0.001, "beta_end": 0.03, "beta_schedule": "linear",
                    "prediction_type": "v_prediction", "timestep_spacing": "trailing",
@@ -211,8 +211,8 @@ TEST(SchedulerConfig, KeepsWhatWasLearnedOfAnUnknownClass) {
   const schedulers::ScheduleConfig diffusion = read_scheduler_config(folder.path() / "c.json");
   EXPECT_FALSE(schedulers::is_flow(diffusion));
   EXPECT_THAT([&] { schedulers::make_schedule(diffusion, 4); },
-              ThrowsMessage<Error>(AllOf(HasSubstr("`DEISMultistepScheduler`"),
-                                         HasSubstr("scheduler=euler or ddim"))));
+              ThrowsMessage<Error>(
+                  AllOf(HasSubstr("`SASolverScheduler`"), HasSubstr("scheduler=euler or ddim"))));
   const schedulers::ScheduleConfig named = with_sampler(diffusion, schedulers::Sampler::DDIM);
   EXPECT_EQ(schedulers::make_schedule(named, 4).size(), 4);
   EXPECT_EQ(named.diffusion.beta_end, 0.03);
@@ -293,7 +293,12 @@ TEST(SchedulerConfig, RefusesASettingThatWouldChangeTheResult) {
         {"UniPCMultistepScheduler", R"("solver_p": {"a": 1})", "solver_p"},
         {"UniPCMultistepScheduler", R"("solver_type": "bh3")", "solver_type"},
         {"DPMSolverMultistepScheduler", R"("algorithm_type": "dpmsolver")", "final_sigmas_type"},
-        {"EulerDiscreteScheduler", R"("timestep_spacing": "ays")", "noise_levels=ays"},
+        {"DPMSolverSinglestepScheduler", R"("algorithm_type": "sde-dpmsolver")",
+         "final_sigmas_type"},
+        {"DPMSolverSinglestepScheduler",
+         R"("algorithm_type": "sde-dpmsolver", "final_sigmas_type": "sigma_min")", "single steps"},
+        {"DEISMultistepScheduler", R"("thresholding": true)", "DEIS"},
+        {"DDIMScheduler", R"("timestep_spacing": "ays", "clip_sample": false)", "noise_levels"},
         {"EulerDiscreteScheduler", R"("use_karras_sigmas": true, "use_beta_sigmas": true)",
          "`karras` is set already"},
         {"DDPMScheduler", R"("variance_type": "learned_range")", "variance_type"},
@@ -317,6 +322,10 @@ TEST(SchedulerConfig, WritesWhatItReads) {
         R"({"_class_name": "DPMSolverMultistepScheduler", "algorithm_type": "sde-dpmsolver++",
             "use_karras_sigmas": true, "final_sigmas_type": "sigma_min", "beta_start": 0.001})",
         R"({"_class_name": "EDMEulerScheduler", "sigma_data": 1.0, "sigma_max": 120.0})",
+        R"({"_class_name": "DEISMultistepScheduler", "solver_order": 3, "beta_start": 0.001})",
+        R"({"_class_name": "DPMSolverSinglestepScheduler", "lower_order_final": true,
+            "solver_type": "heun", "beta_start": 0.001})",
+        R"({"_class_name": "EulerDiscreteScheduler", "timestep_spacing": "ays"})",
         R"({"_class_name": "EulerDiscreteScheduler", "sigma_min": 0.1, "timestep_type":
             "continuous", "prediction_type": "v_prediction"})"}) {
     folder.write("c.json", text);

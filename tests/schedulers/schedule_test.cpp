@@ -164,6 +164,17 @@ TEST(Schedule, KnowsTheNamesOfOtherPrograms) {
   EXPECT_EQ(sde.solver.order, 3);
   EXPECT_EQ(sampler_from_string("Euler a").sampler, Sampler::EULER_ANCESTRAL);
   EXPECT_EQ(sampler_from_string("PLMS").sampler, Sampler::PNDM);
+  EXPECT_EQ(sampler_from_string("DPM2").sampler, Sampler::KDPM2);
+  EXPECT_EQ(sampler_from_string("DPM2 a Karras").sampler, Sampler::KDPM2_ANCESTRAL);
+  EXPECT_EQ(sampler_from_string("dpm_2_ancestral").sampler, Sampler::KDPM2_ANCESTRAL);
+  EXPECT_EQ(sampler_from_string("DEIS").sampler, Sampler::DEIS);
+  EXPECT_EQ(sampler_from_string("dpmpp_2m_sde_gpu").solver,
+            sampler_from_string("dpmpp_2m_sde").solver);
+  EXPECT_FALSE(sampler_from_string("DPM++ 2S").solver.ancestral);
+  for (const char* name : {"DPM++ 2S a", "dpmpp_2s_ancestral_karras"}) {
+    EXPECT_EQ(sampler_from_string(name).sampler, Sampler::DPM_SINGLESTEP) << name;
+    EXPECT_TRUE(sampler_from_string(name).solver.ancestral) << name;
+  }
   EXPECT_THAT([] { sampler_from_string("karras"); },
               ThrowsMessage<Error>(HasSubstr("noise_levels=karras")));
 }
@@ -239,6 +250,43 @@ TEST(Discrete, EndsAtTheDataForAnExactPrediction) {
       EXPECT_NEAR(x, kData, 1e-4);
     }
   }
+}
+
+// k-diffusion's sampler, in its terms: t = -log sigma, and the step h goes to sigma_down.
+TEST(Dpm2sAncestral, IsTheSamplerOfKDiffusion) {
+  const auto predicted = [](double input) { return std::sin(2.0 * input) - 0.3; };
+  const auto noise = [](size_t i) { return std::cos(static_cast<double>(i)); };
+  const Schedule schedule =
+      make_schedule({.sampler = Sampler::DPM_SINGLESTEP, .solver = {.ancestral = true}}, 5);
+  ASSERT_EQ(schedule.size(), 9);
+  ASSERT_TRUE(schedule.form.noise);
+  double x = 10.0;
+  double previous = 0.0;
+  for (size_t i = 0; i < schedule.steps.size(); ++i) {
+    const StepCoefficients& k = schedule.steps[i];
+    const double m0 = k.data_x * x + k.data_v * predicted(k.input * x);
+    const double c = k.correct_x * x + k.correct_previous * previous;
+    x = k.from_c * c + k.from_m0 * m0 + k.from_noise * noise(i);
+    previous = c;
+  }
+  double expected = 10.0;
+  const auto data = [&](double at, double sigma) {
+    return at - sigma * predicted(at / std::hypot(sigma, 1.0));
+  };
+  for (size_t i = 0; i + 1 < schedule.steps.size(); i += 2) {
+    const double sigma = schedule.sigmas[i];
+    const double next = schedule.sigmas[i + 2];
+    const double up = next * std::sqrt(1.0 - next * next / (sigma * sigma));
+    const double down = std::sqrt(next * next - up * up);
+    const double h = std::log(sigma) - std::log(down);
+    const double middle = std::exp(std::log(sigma) - h / 2.0);
+    EXPECT_NEAR(schedule.sigmas[i + 1], middle, 1e-6 * middle);
+    const double y = middle / sigma * expected - std::expm1(-h / 2.0) * data(expected, sigma);
+    expected = down / sigma * expected - std::expm1(-h) * data(y, middle) + up * noise(i + 1);
+  }
+  expected = data(expected, schedule.sigmas[8]);
+  // Coefficients are floats: some roundings of numbers up to 15 in each of nine evaluations.
+  EXPECT_NEAR(x, expected, 1e-5 * 15.0);
 }
 
 TEST(FlowMatchEuler, ADynamicShiftIsTheOneThatItIsSaidToBe) {

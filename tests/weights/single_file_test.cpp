@@ -105,6 +105,41 @@ TEST(SingleFile, OfStableDiffusionXlHasTheTensorsOfAllItsFolders) {
             "original names of Stable Diffusion XL, vae, text_encoder, text_encoder_2");
 }
 
+TEST(SingleFile, OfPlaygroundHasTheStatisticsOfItsLatents) {
+  const io::Scratch scratch;
+  const io::SafetensorsFile file = io::SafetensorsFile::open(io::golden("single/sdxl.safetensors"));
+  std::vector<io::TensorEntry> entries;
+  for (const io::TensorView& tensor : file.tensors()) {
+    entries.push_back(io::TensorEntry::of(tensor.name, tensor));
+  }
+  const auto numbers = [](std::vector<float> values) {
+    HostArray out(Shape{DType::F32, {static_cast<int64_t>(values.size())}});
+    std::ranges::copy(values, out.as<float>().begin());
+    return out;
+  };
+  const HostArray mean = numbers({-1.5F, 0.5F, 0.25F, 0.0F});
+  const HostArray deviation = numbers({8.5F, 7.0F, 6.0F, 5.0F});
+  entries.push_back(io::TensorEntry::of("edm_mean", mean));
+  entries.push_back(io::TensorEntry::of("edm_std", deviation));
+  const fs::path made = scratch / "playground.safetensors";
+  io::write_safetensors(made, entries);
+  const auto config = kl_config(Checkpoint::open(made, kVae));
+  EXPECT_EQ(config.scaling_factor, 0.5);
+  EXPECT_THAT(config.latents_mean, ElementsAre(-1.5, 0.5, 0.25, 0.0));
+  EXPECT_THAT(config.latents_std, ElementsAre(8.5, 7.0, 6.0, 5.0));
+  EXPECT_TRUE(kl_config(Checkpoint::open(io::golden("single/sdxl.safetensors"), kVae))
+                  .latents_mean.empty());
+  expect_same(Checkpoint::open(made), "sdxl/unet", DType::F16);
+
+  entries.pop_back();
+  const HostArray three = numbers({1.0F, 1.0F, 1.0F});
+  entries.push_back(io::TensorEntry::of("edm_std", three));
+  const fs::path wrong = scratch / "wrong.safetensors";
+  io::write_safetensors(wrong, entries);
+  EXPECT_THAT([&] { kl_config(Checkpoint::open(wrong, kVae)); },
+              ThrowsMessage<Error>(HasSubstr("edm_std")));
+}
+
 // Rows of a tensor are views of the file.
 TEST(SingleFile, CopiesNoRows) {
   const Checkpoint checkpoint = Checkpoint::open(io::golden("single/flux_schnell.safetensors"));

@@ -51,7 +51,8 @@ import torch  # noqa: E402
 
 COUNT = 8  # numbers of a sample
 TOKENS = 1024
-SDXL = {"beta_start": 0.00085, "beta_end": 0.012, "beta_schedule": "scaled_linear", "timestep_spacing": "leading", "steps_offset": 1}
+BETAS = {"beta_start": 0.00085, "beta_end": 0.012, "beta_schedule": "scaled_linear"}
+SDXL = {**BETAS, "timestep_spacing": "leading", "steps_offset": 1}
 FLUX = {"shift": 3.0, "use_dynamic_shifting": True, "base_shift": 0.5, "max_shift": 1.15, "base_image_seq_len": 256,
         "max_image_seq_len": 4096}
 WAN = {"prediction_type": "flow_prediction", "use_flow_sigmas": True, "flow_shift": 3.0}
@@ -60,6 +61,7 @@ ZERO = {**V, "rescale_betas_zero_snr": True, "timestep_spacing": "trailing"}
 SAMPLE = {"prediction_type": "sample"}
 KARRAS, EXPONENTIAL, BETA = ({f"use_{each}_sigmas": True} for each in ("karras", "exponential", "beta"))
 END = {"final_sigmas_type": "sigma_min"}
+IN_DOUBLE = ("DEISMultistepScheduler", "DPMSolverSinglestepScheduler")  # their coefficients cancel: 3e-4 in float32
 THRESHOLD = {"thresholding": True, "sample_max_value": 1.5, "dynamic_thresholding_ratio": 0.8}
 
 
@@ -93,6 +95,8 @@ def cases():
     add("heun", "HeunDiscreteScheduler", SDXL, *spreads, V, SAMPLE, {"clip_sample": True, "clip_sample_range": 2.0})
     add("lms", "LMSDiscreteScheduler", SDXL, *spreads, V, SAMPLE)
     add("sde", "DPMSolverSDEScheduler", SDXL, *spreads, V)
+    add("kdpm2", "KDPM2DiscreteScheduler", SDXL, *spreads, V, {"timestep_spacing": "linspace"}, {"timestep_spacing": "trailing"})
+    add("kdpm2.ancestral", "KDPM2AncestralDiscreteScheduler", SDXL, *spreads, V, {"timestep_spacing": "linspace"})
     add("ddim", "DDIMScheduler", {**SDXL, "clip_sample": False}, {}, V, ZERO, SAMPLE, {"set_alpha_to_one": False},
         {"clip_sample": True}, {"clip_sample": True, "clip_sample_range": 2.5}, {"thresholding": True}, THRESHOLD)
     add("ddpm", "DDPMScheduler", {**SDXL, "clip_sample": False}, {}, V, ZERO, SAMPLE, {"variance_type": "fixed_large"},
@@ -117,6 +121,21 @@ def cases():
     add("dpm.long", dpm, SDXL, *solvers, steps=17)
     add("dpm.timesteps", dpm, SDXL, {}, steps=4, timesteps=[999, 749, 499, 249])
     add("dpm.flow", dpm, WAN, *solvers[:-1], END, {"flow_shift": 7.0}, THRESHOLD)
+    single = "DPMSolverSinglestepScheduler"
+    singles = (*solvers[:-2], {"solver_order": 3, "solver_type": "heun"}, {"algorithm_type": "dpmsolver", **END},
+               {"algorithm_type": "dpmsolver", **END, "solver_order": 3}, {"algorithm_type": "dpmsolver", **END, "solver_type": "heun"},
+               {"algorithm_type": "sde-dpmsolver++", "solver_order": 3, "solver_type": "heun"}, END,
+               {**END, "lower_order_final": True})
+    for steps in (7, 8, 9):
+        add(f"single.{steps}", single, BETAS, *singles, steps=steps)
+    add("single", single, BETAS, *spreads[1:], V, SAMPLE, THRESHOLD, {"lambda_min_clipped": -1.0})
+    add("single.timesteps", single, BETAS, {}, steps=4, timesteps=[999, 749, 499, 249])
+    add("single.flow", single, WAN, *solvers[:-2], {**END, "solver_order": 3}, {"flow_shift": 7.0}, THRESHOLD)
+    orders = ({}, {"solver_order": 1}, {"solver_order": 3})
+    add("deis", "DEISMultistepScheduler", SDXL, *orders, *spreads[1:], V, SAMPLE, {"timestep_spacing": "linspace"},
+        {"lower_order_final": False, "solver_order": 3}, {"algorithm_type": "dpmsolver++", "solver_type": "heun"})
+    add("deis.long", "DEISMultistepScheduler", SDXL, *orders, KARRAS, steps=17)
+    add("deis.flow", "DEISMultistepScheduler", WAN, *orders, {"flow_shift": 7.0})
     unipc = "UniPCMultistepScheduler"
     orders = ({}, {"solver_order": 1}, {"solver_order": 3}, {"disable_corrector": [0, 2]})
     add("unipc", unipc, SDXL, *orders, *spreads[1:], {"predict_x0": False, **END}, {**END, "solver_type": "bh1"}, V, ZERO, SAMPLE,
@@ -161,13 +180,16 @@ def run(case):
             given[key] = np.array(case[key] + [0.0] * needs_end)
     scheduler.set_timesteps(**given) if given else scheduler.set_timesteps(case["steps"])
     scale = float(getattr(scheduler, "init_noise_sigma", 1.0))
-    x = torch.tensor(scale * np.linspace(-1.5, 1.5, COUNT), dtype=torch.float32).reshape(1, 1, 2, 4)
+    dtype = torch.float32
+    if case["class"] in IN_DOUBLE:
+        scheduler.sigmas, dtype = scheduler.sigmas.double(), torch.float64
+    x = torch.tensor(scale * np.linspace(-1.5, 1.5, COUNT), dtype=dtype).reshape(1, 1, 2, 4)
     scheduler._begin_index = 0 if hasattr(scheduler, "_begin_index") else None
     for step, t in enumerate(scheduler.timesteps):
         now["step"] = step
         scaled = scheduler.scale_model_input(x, t) if hasattr(scheduler, "scale_model_input") else x
         v = output(scaled.double().numpy().reshape(-1), float(t))
-        x = scheduler.step(torch.tensor(v, dtype=torch.float32).reshape(1, 1, 2, 4), t, x, return_dict=False)[0]
+        x = scheduler.step(torch.tensor(v, dtype=dtype).reshape(1, 1, 2, 4), t, x, return_dict=False)[0]
     finals = x.double().numpy().reshape(-1).tolist()
     assert all(map(math.isfinite, finals)), case
     short = lambda values: [float(f"{value:.9g}") for value in values]  # noqa: E731

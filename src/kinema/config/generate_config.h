@@ -132,8 +132,9 @@ struct GenerateConfig {
     visit(
         "scheduler", self.scheduler, UNRELATED,
         {.help = "sampler; overrides the class in the model's scheduler_config.json: euler, unipc, "
-                 "dpmpp_2m, dpmpp_2m_sde, dpmpp_3m_sde, dpmpp_sde, euler_ancestral, heun, lms, "
-                 "ddim, ddpm, pndm, lcm, tcd, or a name of diffusers, ComfyUI or "
+                 "dpmpp_2m, dpmpp_2m_sde, dpmpp_3m_sde, dpmpp_sde, dpmpp_2s, dpmpp_2s_ancestral, "
+                 "dpm_2, dpm_2_ancestral, deis, euler_ancestral, heun, lms, ddim, ddpm, pndm, lcm, "
+                 "tcd, or a name of diffusers, ComfyUI or "
                  "AUTOMATIC1111's webui (`DPM++ 2M Karras`)",
          .share = Share::YES});
     visit(

@@ -107,6 +107,10 @@ void check_schedule_of(const fs::path& source) {
   } else if (fs::exists(source / sample::kSchedulerConfig, ignored)) {
     sample::read_scheduler_config(source / sample::kSchedulerConfig);
   }
+  check(!weights::objective_marks(source).edm,
+        "[convert] {}: models whose input and output are scaled as in EDM are sampled, but not "
+        "trained or converted",
+        source.string());
 }
 
 /// Throws an Error that names the steps that a run has if one of another step was given.

@@ -10,6 +10,7 @@
 #include "kinema/core/quantities.h"
 #include "kinema/model_source/model_paths.h"
 #include "kinema/model_source/trained_model.h"
+#include "kinema/sample/solver_settings.h"
 #include "kinema/weights/single_file.h"
 
 namespace kinema::model_source {
@@ -43,11 +44,37 @@ ScheduleFile schedule_file_of(const config::Config& config) {
           .class_name = ""};
 }
 
+namespace {
+
+/// The schedule with EDM's levels. The sampler is the file's, if it samples EDM; else Euler's, or
+/// DPM++ 2M of models that predict the noise (Playground v2.5).
+schedulers::ScheduleConfig edm_schedule(schedulers::ScheduleConfig schedule,
+                                        const weights::ObjectiveMarks& marks, bool is_said) {
+  const auto& kinds = schedulers::info_of(schedule.sampler).kinds;
+  const bool stays = is_said && std::ranges::find(kinds, schedulers::Noise::EDM) != kinds.end();
+  if (!stays) {
+    schedule = schedulers::with_sampler(
+        std::move(schedule), {.sampler = marks.v_prediction ? schedulers::Sampler::EULER
+                                                            : schedulers::Sampler::DPM_MULTISTEP});
+  }
+  schedule.noise = schedulers::Noise::EDM;
+  schedule.diffusion.prediction_type = schedulers::Prediction::EPSILON;
+  schedule.edm = {.sigma_min = marks.edm->sigma_min,
+                  .sigma_max = marks.edm->sigma_max,
+                  .sigma_data = marks.edm->sigma_data};
+  return schedule;
+}
+
+}  // namespace
+
 schedulers::ScheduleConfig with_marks(schedulers::ScheduleConfig schedule, const fs::path& network,
                                       bool is_said) {
   const weights::ObjectiveMarks marks = weights::objective_marks(network);
   if (!marks.any() || schedulers::is_flow(schedule)) {
     return schedule;
+  }
+  if (marks.edm && schedulers::noise_of(schedule) != schedulers::Noise::EDM) {
+    schedule = edm_schedule(std::move(schedule), marks, is_said);
   }
   if (marks.v_prediction) {
     schedule.diffusion.prediction_type = schedulers::Prediction::V_PREDICTION;
@@ -96,6 +123,7 @@ ModelSchedule read_model_schedule(const ScheduleFile& file, const fs::path& netw
     out.schedule = network->learned().sampled;
   }
   const schedulers::ScheduleConfig marked = with_marks(out.schedule, network_file, is_said);
+  check_trained(marked, network_file);
   const io::Json written = sample::scheduler_json(marked);
   if (!is_said) {
     out.file = written;

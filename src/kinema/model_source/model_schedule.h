@@ -39,8 +39,8 @@ ModelSchedule read_model_schedule(const ScheduleFile& file,
                                   const std::filesystem::path& network_file,
                                   const networks::Network& network);
 
-/// `schedule` with the markers in the network's own file: v-prediction, and a last timestep of pure
-/// noise, which then is the first sampling step unless a file sets the spacing (`is_said`).
+/// `schedule` with the markers in the network's own file: EDM, v-prediction, and a last timestep of
+/// pure noise, which then is the first sampling step unless a file sets the spacing (`is_said`).
 schedulers::ScheduleConfig with_marks(schedulers::ScheduleConfig schedule,
                                       const std::filesystem::path& network, bool is_said);
 

@@ -24,7 +24,6 @@
 #include "kinema/resolve/prompts.h"
 #include "kinema/sample/scheduler_config.h"
 #include "kinema/sample/solver_settings.h"
-#include "kinema/schedulers/samplers.h"
 #include "kinema/weights/family.h"
 
 namespace kinema::resolve {
@@ -64,6 +63,8 @@ schedulers::ScheduleConfig with_scheduler_config(schedulers::ScheduleConfig out,
       out.diffusion.prediction_type = schedulers::prediction_from_string(value.as_string());
     } else if (key == "rescale_zero_terminal_snr" || key == "rescale_betas_zero_snr") {
       out.diffusion.rescale_betas_zero_snr = value.as_bool();
+    } else if (key == "timestep_spacing" && value.is_string() && value.as_string() == "ays") {
+      out.levels.spread = schedulers::Spread::AYS;
     } else if (key == "timestep_spacing") {
       out.diffusion.timestep_spacing = schedulers::spacing_from_string(value.as_string());
     } else if (key == "clip_sample") {

@@ -55,12 +55,12 @@ T word_or(const Json& config, std::string_view key, T (*read)(std::string_view),
   return value == nullptr ? otherwise : read(value->as_string());
 }
 
-/// The training's settings. A spacing that is not known is a setting of the sampler:
-/// ScheduleConfig::unsupported.
-schedulers::Diffusion diffusion_of(Sampler sampler, const Json& config, std::string& unsupported) {
+/// The training's settings.
+schedulers::Diffusion diffusion_of(Sampler sampler, const Json& config) {
   // The defaults of diffusers' classes, not of SDXL.
   const bool is_distilled = sampler == Sampler::LCM || sampler == Sampler::TCD;
-  const bool is_latent = is_distilled || sampler == Sampler::HEUN || sampler == Sampler::DPM_SDE;
+  const bool is_latent = is_distilled || sampler == Sampler::HEUN || sampler == Sampler::DPM_SDE ||
+                         sampler == Sampler::KDPM2 || sampler == Sampler::KDPM2_ANCESTRAL;
   schedulers::Diffusion out;
   out.beta_start = number_or(config, "beta_start", is_latent ? 0.00085 : 0.0001);
   out.beta_end = number_or(config, "beta_end", is_latent ? 0.012 : 0.02);
@@ -81,12 +81,7 @@ schedulers::Diffusion diffusion_of(Sampler sampler, const Json& config, std::str
   }
   out.timestep_spacing.reset();
   if (const Json* spacing = given(config, "timestep_spacing")) {
-    if (spacing->as_string() == "ays") {
-      unsupported = fmt::format(
-          "{} is \"ays\", but only leading, trailing and linspace are supported there\n  set "
-          "noise_levels=ays",
-          spacing->where());
-    } else {
+    if (spacing->as_string() != "ays") {
       out.timestep_spacing = schedulers::spacing_from_string(spacing->as_string());
     }
   }
@@ -177,7 +172,7 @@ schedulers::ScheduleConfig read_training(Sampler sampler, schedulers::Noise nois
   }
   if (noise != schedulers::Noise::FLOW) {
     out.shift = 1.0;
-    out.diffusion = diffusion_of(sampler, config, out.unsupported);
+    out.diffusion = diffusion_of(sampler, config);
     if (noise == schedulers::Noise::EDM) {
       read_edm(config, out.edm);
     }
@@ -201,12 +196,17 @@ schedulers::ScheduleConfig read_training(Sampler sampler, schedulers::Noise nois
 schedulers::ScheduleConfig read_known(Sampler sampler, schedulers::Noise noise,
                                       const Json& config) {
   schedulers::ScheduleConfig out = read_training(sampler, noise, config);
+  if (const Json* spacing = given(config, "timestep_spacing");
+      spacing != nullptr && spacing->as_string() == "ays") {
+    out.levels.spread = schedulers::Spread::AYS;
+  }
+  set_solver_defaults(out);
   read_solver_settings(config, out);
   const bool has_levels_of_betas =
       out.levels.spread != schedulers::Spread::MODEL || out.levels.ends_at_sigma_min;
   if (noise == schedulers::Noise::FLOW && sampler != Sampler::FLOW_MATCH_EULER &&
       has_levels_of_betas) {
-    out.diffusion = diffusion_of(sampler, config, out.unsupported);
+    out.diffusion = diffusion_of(sampler, config);
   }
   return out;
 }
@@ -286,7 +286,9 @@ Json scheduler_json(const schedulers::ScheduleConfig& schedule) {
   out.set("beta_schedule", schedulers::name_of(d.beta_schedule));
   out.set("prediction_type", schedulers::name_of(d.prediction_type));
   out.set("rescale_betas_zero_snr", d.rescale_betas_zero_snr);
-  out.set("timestep_spacing", schedulers::name_of(schedulers::spacing_of(schedule)));
+  out.set("timestep_spacing", schedule.levels.spread == schedulers::Spread::AYS
+                                  ? name_of(schedule.levels.spread)
+                                  : name_of(schedulers::spacing_of(schedule)));
   out.set("steps_offset", d.steps_offset);
   out.set("set_alpha_to_one", d.set_alpha_to_one);  // for DDIM, which may be requested instead
   if (d.clip_sample) {

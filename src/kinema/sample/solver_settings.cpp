@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "kinema/core/error.h"
-#include "kinema/schedulers/samplers.h"
 
 namespace kinema::sample {
 namespace {
@@ -81,7 +80,7 @@ std::optional<Json> write_algorithm(const ScheduleConfig& from) {
 void read_solver_type(ScheduleConfig& to, const Json& value) {
   const std::string_view word = one_of(value, {"midpoint", "heun", "logrho", "bh1", "bh2"});
   to.solver.bh1 = to.sampler == Sampler::UNIPC && word == "bh1";
-  to.solver.heun = to.sampler == Sampler::DPM_MULTISTEP && word == "heun";
+  to.solver.heun = to.sampler != Sampler::UNIPC && word == "heun";
 }
 
 std::optional<Json> write_solver_type(const ScheduleConfig& from) {
@@ -89,6 +88,9 @@ std::optional<Json> write_solver_type(const ScheduleConfig& from) {
          : from.solver.heun ? std::optional<Json>("heun")
                             : std::nullopt;
 }
+
+/// The default of lower_order_final.
+bool lowers_order(Sampler sampler) { return sampler != Sampler::DPM_SINGLESTEP; }
 
 const std::vector<Setting>& settings() {
   static const std::vector<Setting> all{
@@ -102,7 +104,9 @@ const std::vector<Setting>& settings() {
        [](const ScheduleConfig& from) { return unless(!from.solver.predicts_noise, true); }},
       {"lower_order_final",
        [](ScheduleConfig& to, const Json& value) { to.solver.lower_order_final = value.as_bool(); },
-       [](const ScheduleConfig& from) { return unless(from.solver.lower_order_final, true); }},
+       [](const ScheduleConfig& from) {
+         return unless(from.solver.lower_order_final, lowers_order(from.sampler));
+       }},
       {"euler_at_final",
        [](ScheduleConfig& to, const Json& value) { to.solver.euler_at_final = value.as_bool(); },
        [](const ScheduleConfig& from) { return unless(from.solver.euler_at_final, false); }},
@@ -113,6 +117,9 @@ const std::vector<Setting>& settings() {
                                  from.solver.disable_corrector.end());
          return steps.empty() ? std::nullopt : std::optional<Json>(Json::array(std::move(steps)));
        }},
+      {"ancestral",  // kinema's own: diffusers does not have this sampler
+       [](ScheduleConfig& to, const Json& value) { to.solver.ancestral = value.as_bool(); },
+       [](const ScheduleConfig& from) { return unless(from.solver.ancestral, false); }},
       {"skip_prk_steps",
        [](ScheduleConfig& to, const Json& value) { to.solver.skip_prk_steps = value.as_bool(); },
        [](const ScheduleConfig& from) { return unless(from.solver.skip_prk_steps, false); }},
@@ -241,10 +248,20 @@ std::string_view keys_of(const ScheduleConfig& schedule) {
     case Sampler::DDPM:
       return "variance_type thresholding dynamic_thresholding_ratio sample_max_value "
              "clip_sample_range";
+    case Sampler::DPM_SINGLESTEP:
+      return "solver_order solver_type algorithm_type lower_order_final use_karras_sigmas "
+             "use_exponential_sigmas use_beta_sigmas final_sigmas_type lambda_min_clipped "
+             "thresholding dynamic_thresholding_ratio sample_max_value time_shift_type ancestral";
+    case Sampler::DEIS:
+      return "solver_order lower_order_final use_karras_sigmas use_exponential_sigmas "
+             "use_beta_sigmas thresholding dynamic_thresholding_ratio sample_max_value "
+             "time_shift_type";
     case Sampler::HEUN:
       return "use_karras_sigmas use_exponential_sigmas use_beta_sigmas clip_sample_range";
     case Sampler::LMS:
     case Sampler::DPM_SDE:
+    case Sampler::KDPM2:
+    case Sampler::KDPM2_ANCESTRAL:
       return "use_karras_sigmas use_exponential_sigmas use_beta_sigmas";
     case Sampler::DPM_MULTISTEP:
       return "solver_order solver_type algorithm_type lower_order_final euler_at_final "
@@ -274,6 +291,11 @@ bool has_key(std::string_view keys, std::string_view key) {
 }
 
 }  // namespace
+
+void set_solver_defaults(ScheduleConfig& out) {
+  out.solver.lower_order_final = lowers_order(out.sampler);
+  out.levels.ends_at_sigma_min = schedulers::info_of(out.sampler).ends_at_sigma_min;
+}
 
 void read_solver_settings(const Json& config, ScheduleConfig& out) {
   const std::string_view keys = keys_of(out);

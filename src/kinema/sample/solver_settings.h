@@ -3,11 +3,13 @@
 #include <string_view>
 
 #include "kinema/io/json.h"
-#include "kinema/schedulers/schedule.h"
+#include "kinema/schedulers/samplers.h"
 
 /// The settings of samplers in a scheduler_config.json, by the keys of diffusers' classes.
 namespace kinema::sample {
 
+/// Sets what the class of the sampler has as defaults, where classes differ.
+void set_solver_defaults(schedulers::ScheduleConfig& out);
 /// Reads the keys that the class of `out`'s sampler has; others are not read, as in diffusers. The
 /// first value that is not supported becomes a message (ScheduleConfig::unsupported).
 void read_solver_settings(const io::Json& config, schedulers::ScheduleConfig& out);

@@ -48,9 +48,11 @@ std::vector<double> spaced(const ScheduleConfig& config, int64_t steps);
 /// The same, rounded to whole ones.
 std::vector<int64_t> whole_timesteps(const ScheduleConfig& config, int64_t steps);
 
+/// Levels of EDM.
+Ladder edm_levels(const ScheduleConfig& config, int64_t steps);
 /// Levels of samplers whose samples are x_0 + sigma eps: EULER, HEUN, ...
 Ladder exploding_levels(const ScheduleConfig& config, int64_t steps);
-/// Levels of UNIPC and DPM_MULTISTEP.
+/// Levels of UNIPC, DPM_MULTISTEP, DPM_SINGLESTEP and DEIS.
 Ladder solver_levels(const ScheduleConfig& config, int64_t steps, int64_t tokens);
 /// The shift of a flow's even levels: by flow_shift or the picture's size, then to shift_terminal.
 /// Throws an Error if a dynamic shift has no picture.

@@ -66,6 +66,12 @@ double input_of(const ScheduleConfig& config, const Level& level) {
                                         : 1.0;
 }
 
+StepCoefficients evaluation(double input, const Linear& data) {
+  return {.input = static_cast<float>(input),
+          .data_x = static_cast<float>(data.x),
+          .data_v = static_cast<float>(data.v)};
+}
+
 Denoiser denoiser_of(const ScheduleConfig& config, double sigma) {
   const Level level = level_of(config, sigma);
   Linear data = data_of(config, level);

@@ -30,6 +30,9 @@ Linear noise_prediction_of(const ScheduleConfig& config, const Level& level);
 /// The factor of the network's input at this level: 1 but for EDM.
 double input_of(const ScheduleConfig& config, const Level& level);
 
+/// An evaluation of the model whose m0 is `data`, without an update of the sample.
+StepCoefficients evaluation(double input, const Linear& data);
+
 /// A model of samples x_0 + sigma eps, as in k-diffusion, of Noise::DIFFUSION or EDM.
 struct Denoiser {
   double input = 1.0;  // factor of the network's input

@@ -71,6 +71,28 @@ const std::vector<SamplerInfo>& table() {
        .class_name = "DPMSolverSDEScheduler",
        .kinds = {kDiffusion, kEdm},
        .make = dpm_sde},
+      {.sampler = Sampler::DPM_SINGLESTEP,
+       .word = "dpmpp_2s",
+       .class_name = "DPMSolverSinglestepScheduler",
+       .kinds = {kDiffusion, kFlow, kEdm},
+       .limits = true,
+       .make = dpm_singlestep},
+      {.sampler = Sampler::DEIS,
+       .word = "deis",
+       .class_name = "DEISMultistepScheduler",
+       .kinds = {kDiffusion, kFlow},
+       .ends_at_sigma_min = true,
+       .make = deis},
+      {.sampler = Sampler::KDPM2,
+       .word = "dpm_2",
+       .class_name = "KDPM2DiscreteScheduler",
+       .kinds = {kDiffusion, kEdm},
+       .make = kdpm2},
+      {.sampler = Sampler::KDPM2_ANCESTRAL,
+       .word = "dpm_2_ancestral",
+       .class_name = "KDPM2AncestralDiscreteScheduler",
+       .kinds = {kDiffusion, kEdm},
+       .make = kdpm2_ancestral},
       {.sampler = Sampler::DDPM,
        .word = "ddpm",
        .class_name = "DDPMScheduler",
@@ -121,6 +143,11 @@ const std::vector<OtherName>& other_names() {
       {"dpmpp_3m_sde", Sampler::DPM_MULTISTEP, {.order = 3, .stochastic = true}},
       {"dpm++ 3m sde", Sampler::DPM_MULTISTEP, {.order = 3, .stochastic = true}},
       {"dpm++ sde", Sampler::DPM_SDE},
+      {"dpm++ 2s", Sampler::DPM_SINGLESTEP},
+      {"dpmpp_2s_ancestral", Sampler::DPM_SINGLESTEP, {.ancestral = true}},
+      {"dpm++ 2s a", Sampler::DPM_SINGLESTEP, {.ancestral = true}},
+      {"dpm2", Sampler::KDPM2},
+      {"dpm2 a", Sampler::KDPM2_ANCESTRAL},
       {"uni_pc", Sampler::UNIPC, {.bh1 = true}},
       {"uni_pc_bh2", Sampler::UNIPC},
       {"plms", Sampler::PNDM, {.skip_prk_steps = true}},
@@ -173,6 +200,9 @@ NamedSampler sampler_from_string(std::string_view name, bool flow) {
   }
   std::string small(plain);
   std::ranges::transform(small, small.begin(), [](unsigned char c) { return std::tolower(c); });
+  if (constexpr std::string_view kGpu = "_gpu"; small.ends_with(kGpu)) {
+    small.resize(small.size() - kGpu.size());  // ComfyUI's names for noise that a GPU draws
+  }
   const Spread spread = cut_levels(small);
   if (small == "euler") {
     return {.sampler = flow ? Sampler::FLOW_MATCH_EULER : Sampler::EULER, .spread = spread};
@@ -224,7 +254,9 @@ ScheduleConfig with_sampler(ScheduleConfig schedule, const NamedSampler& named) 
   schedule.solver = named.solver;
   schedule.solver.timestep_scaling = own.timestep_scaling;
   schedule.solver.original_inference_steps = own.original_inference_steps;
-  schedule.levels = {.spread = named.spread, .continuous = schedule.levels.continuous};
+  schedule.levels = {.spread = named.spread,
+                     .continuous = schedule.levels.continuous,
+                     .ends_at_sigma_min = info.ends_at_sigma_min};
   schedule.limit = {};
   if (named.sampler != Sampler::FLOW_MATCH_EULER) {
     schedule.dynamic_shift.reset();

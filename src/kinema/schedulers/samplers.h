@@ -20,6 +20,7 @@ struct SamplerInfo {
   Spacing spacing = Spacing::LINSPACE;  // the default of the class
   bool clips = false;                   // the class clips unless told otherwise
   bool limits = false;                  // clip_sample and thresholding apply
+  bool ends_at_sigma_min = false;       // the class has no final_sigmas_type, and does not end at 0
   /// Fills sigmas, timesteps, steps and initial_scale for a number of steps and of the picture's
   /// tokens.
   Schedule (*make)(const ScheduleConfig& config, int64_t steps, int64_t tokens);
@@ -60,6 +61,11 @@ Schedule heun(const ScheduleConfig& config, int64_t steps, int64_t tokens);
 Schedule lms(const ScheduleConfig& config, int64_t steps, int64_t tokens);
 Schedule dpm_multistep(const ScheduleConfig& config, int64_t steps, int64_t tokens);
 Schedule dpm_sde(const ScheduleConfig& config, int64_t steps, int64_t tokens);
+Schedule dpm_singlestep(const ScheduleConfig& config, int64_t steps, int64_t tokens);
+Schedule dpm_2s_ancestral(const ScheduleConfig& config, int64_t steps, int64_t tokens);
+Schedule deis(const ScheduleConfig& config, int64_t steps, int64_t tokens);
+Schedule kdpm2(const ScheduleConfig& config, int64_t steps, int64_t tokens);
+Schedule kdpm2_ancestral(const ScheduleConfig& config, int64_t steps, int64_t tokens);
 Schedule ddim(const ScheduleConfig& config, int64_t steps, int64_t tokens);
 Schedule ddpm(const ScheduleConfig& config, int64_t steps, int64_t tokens);
 Schedule pndm(const ScheduleConfig& config, int64_t steps, int64_t tokens);

@@ -22,6 +22,10 @@ enum class Sampler {
   LMS,               // LMSDiscreteScheduler
   DPM_MULTISTEP,     // DPMSolverMultistepScheduler (arXiv:2211.01095)
   DPM_SDE,           // DPMSolverSDEScheduler
+  DPM_SINGLESTEP,    // DPMSolverSinglestepScheduler (arXiv:2206.00927)
+  DEIS,              // DEISMultistepScheduler (arXiv:2204.13902)
+  KDPM2,             // KDPM2DiscreteScheduler
+  KDPM2_ANCESTRAL,   // KDPM2AncestralDiscreteScheduler
   DDPM,              // DDPMScheduler (arXiv:2006.11239)
   PNDM,              // PNDMScheduler (arXiv:2202.09778)
   LCM,               // LCMScheduler (arXiv:2310.04378)

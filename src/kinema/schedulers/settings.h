@@ -18,11 +18,12 @@ std::string_view name_of(Variance variance);
 
 /// Settings of the solver. Each sampler reads its own.
 struct Solver {
-  int64_t order = 2;            // UNIPC and DPM_MULTISTEP: 1 to 3
+  int64_t order = 2;            // UNIPC, DPM_MULTISTEP, DPM_SINGLESTEP, DEIS: 1 to 3
   bool bh1 = false;             // UNIPC: B(h) = h, else expm1(h)
-  bool heun = false;            // DPM_MULTISTEP: solver_type heun, else midpoint
-  bool stochastic = false;      // DPM_MULTISTEP: an sde- algorithm; FLOW_MATCH_EULER: new noise
-  bool predicts_noise = false;  // UNIPC, DPM_MULTISTEP: history of noise, else of data predictions
+  bool heun = false;            // DPM_*STEP: solver_type heun, else midpoint
+  bool stochastic = false;      // DPM_*STEP: an sde- algorithm; FLOW_MATCH_EULER: new noise
+  bool ancestral = false;       // DPM_SINGLESTEP: DPM++ 2S a of k-diffusion
+  bool predicts_noise = false;  // UNIPC, DPM_*STEP: history of noise, else of data predictions
   bool lower_order_final = true;
   bool euler_at_final = false;                // DPM_MULTISTEP
   std::vector<int64_t> disable_corrector{};   // UNIPC: after these steps, the corrector is skipped
@@ -53,8 +54,8 @@ struct Levels {
   bool log_linear = false;  // EULER, interpolation_type: levels evenly spaced in log sigma
   bool continuous = false;  // EULER, timestep_type: with v_prediction, timesteps are log(sigma) / 4
   std::optional<double> sigma_min{}, sigma_max{};  // ends of KARRAS, EXPONENTIAL and BETA
-  bool ends_at_sigma_min = false;                  // final_sigmas_type: the last level is not 0
-  /// DPM_MULTISTEP: timesteps whose half log signal-to-noise ratio is below are not visited.
+  bool ends_at_sigma_min = false;  // final_sigmas_type, always for DEIS: the last level is not 0
+  /// DPM_*STEP: timesteps whose half log signal-to-noise ratio is below are not visited.
   std::optional<double> lambda_min_clipped{};
   std::optional<double> shift_terminal{};  // flows: the level of the last evaluation
   bool linear_shift = false;               // flows, time_shift_type: mu is the shift, not e^mu

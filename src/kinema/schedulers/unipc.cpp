@@ -5,6 +5,7 @@
 #include <span>
 
 #include "kinema/core/error.h"
+#include "kinema/schedulers/dpm_weights.h"
 #include "kinema/schedulers/levels.h"
 #include "kinema/schedulers/model_output.h"
 #include "kinema/schedulers/samplers.h"
@@ -98,8 +99,7 @@ void set_predictor(StepCoefficients& out, const Move& move, std::span<const doub
 
 void check_unipc(const ScheduleConfig& config) {
   const Solver& solver = config.solver;
-  check(solver.order >= 1 && solver.order <= 3,
-        "[scheduler] solver_order is {}, expected 1 to 3 of UniPC", solver.order);
+  check_order(solver, "UniPC");
   check(solver.lower_order_final || solver.order == 1 || config.levels.ends_at_sigma_min,
         "[scheduler] lower_order_final is false and final_sigmas_type zero: the last step of order "
         "{} would divide by zero\n  set final_sigmas_type to sigma_min, or use another scheduler",

@@ -120,7 +120,8 @@ bool is_left_over(std::string_view name) {
 }
 
 bool is_objective_mark(std::string_view name) {
-  return name == kVelocityMark || name == kZeroSnrMark;
+  return name == kVelocityMark || name == kZeroSnrMark || name == kEdmVelocityMin ||
+         name == kEdmVelocityMax || name == kEdmMean || name == kEdmDeviation;
 }
 
 bool FileNames::is_of_model(std::string_view name) const {

@@ -10,10 +10,16 @@
 
 namespace kinema::weights {
 
-/// Empty tensors that describe a network's training: velocity prediction, and a last timestep of
-/// pure noise.
+/// Tensors that describe a network's training. Empty ones: velocity prediction, and a last timestep
+/// of pure noise.
 inline constexpr std::string_view kVelocityMark = "v_pred";
 inline constexpr std::string_view kZeroSnrMark = "ztsnr";
+/// EDM (arXiv:2206.00364): scalars of CosXL, the noise levels of its velocity prediction; [4] of
+/// Playground v2.5, the mean and deviation of its latents.
+inline constexpr std::string_view kEdmVelocityMin = "edm_vpred.sigma_min";
+inline constexpr std::string_view kEdmVelocityMax = "edm_vpred.sigma_max";
+inline constexpr std::string_view kEdmMean = "edm_mean";
+inline constexpr std::string_view kEdmDeviation = "edm_std";
 bool is_objective_mark(std::string_view name);
 
 /// True for tensors that training left in the file and that no model reads: `alphas_cumprod`,

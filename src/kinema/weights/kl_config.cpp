@@ -1,5 +1,6 @@
 #include "kinema/weights/kl_config.h"
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -7,6 +8,7 @@
 #include "kinema/models/kl_autoencoder/coder.h"
 #include "kinema/models/kl_autoencoder/config_file.h"
 #include "kinema/weights/folder.h"
+#include "kinema/weights/single_file.h"
 
 namespace kinema::weights {
 
@@ -18,6 +20,8 @@ namespace {
 constexpr int64_t kFluxChannels = 16;
 constexpr double kFluxScale = 0.3611;
 constexpr double kFluxShift = 0.1159;
+/// EDM's sigma_data, the deviation of normalized latents.
+constexpr double kEdmDeviationOfLatents = 0.5;
 
 kl::AutoencoderConfig from_shapes(const Checkpoint& files) {
   const auto dims = [&](const std::string& key) -> const Dims& {
@@ -43,6 +47,11 @@ kl::AutoencoderConfig from_shapes(const Checkpoint& files) {
   if (c.latent_channels == kFluxChannels) {
     c.scaling_factor = kFluxScale;
     c.shift_factor = kFluxShift;
+  }
+  if (const std::optional<LatentStatistics> of = latent_statistics(files.path())) {
+    c.scaling_factor = kEdmDeviationOfLatents;
+    c.latents_mean = of->mean;
+    c.latents_std = of->deviation;
   }
   return c;
 }

@@ -234,14 +234,6 @@ constexpr ModelKind kKinds[] = {
     {.name = "Flux image to image",
      .classes = "FluxImg2ImgPipeline FluxInpaintPipeline",
      .remedy = "as class FluxPipeline in model_index.json its models make images from text"},
-    {.name = "CosXL / EDM v-prediction",
-     .any = "edm_vpred.sigma_max edm_vpred.sigma_min",
-     .remedy = "SDXL checkpoints that learned the noise, or the velocity by DDPM's schedule "
-               "(v_pred), are supported"},
-    {.name = "Playground v2.5 (EDM)",
-     .any = "edm_mean edm_std",
-     .remedy = "SDXL checkpoints that learned the noise, or the velocity by DDPM's schedule "
-               "(v_pred), are supported"},
     {.name = "SDXL inpainting UNet",
      .classes = "StableDiffusionXLInpaintPipeline",
      .network = kSdxl,

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "kinema/core/error.h"
+#include "kinema/core/host_array.h"
 #include "kinema/weights/checkpoint.h"
 #include "kinema/weights/file_names.h"
 
@@ -12,6 +14,39 @@ namespace {
 bool is_single_file(const std::filesystem::path& path) {
   std::error_code ignored;
   return std::filesystem::is_regular_file(path, ignored) && !is_gguf(path);
+}
+
+std::vector<double> numbers_of(const io::TensorView& tensor) {
+  check(is_float(tensor.shape.dtype), "[weights] `{}` is {}, expected numbers", tensor.name,
+        to_string(tensor.shape));
+  const HostArray values = convert(tensor.copy(), DType::F32);
+  const auto floats = values.as<float>();
+  return {floats.begin(), floats.end()};
+}
+
+/// The value of a scalar, if the file has it.
+void read_scalar(const io::SafetensorsFile& file, std::string_view name, double& to) {
+  if (const io::TensorView* tensor = file.find(name)) {
+    const std::vector<double> values = numbers_of(*tensor);
+    check(values.size() == 1, "[weights] {}: `{}` is {}, expected one number", file.path(), name,
+          to_string(tensor->shape));
+    to = values[0];
+  }
+}
+
+/// CosXL, and Playground v2.5, whose file has no noise levels: those of its paper
+/// (arXiv:2402.17245) are EDM's own.
+void read_edm(const io::SafetensorsFile& file, ObjectiveMarks& out) {
+  if (file.find(kEdmVelocityMax) != nullptr) {
+    out.edm = EdmMarks{.sigma_data = 1.0};
+    read_scalar(file, kEdmVelocityMax, out.edm->sigma_max);
+    read_scalar(file, kEdmVelocityMin, out.edm->sigma_min);
+    out.v_prediction = true;
+    out.sources.push_back(fmt::format("`{}`", kEdmVelocityMax));
+  } else if (file.find(kEdmMean) != nullptr) {
+    out.edm = EdmMarks{};
+    out.sources.push_back(fmt::format("`{}`", kEdmMean));
+  }
 }
 
 }  // namespace
@@ -49,10 +84,17 @@ std::string models_in(const std::filesystem::path& path) {
 }
 
 std::string to_string(const ObjectiveMarks& marks) {
-  const bool both = marks.v_prediction && marks.zero_terminal_snr;
-  return fmt::format("{}{}{} (by {})", marks.v_prediction ? "v-prediction" : "", both ? ", " : "",
-                     marks.zero_terminal_snr ? "zero terminal SNR" : "",
-                     fmt::join(marks.sources, ", "));
+  std::vector<std::string_view> learned;
+  if (marks.edm) {
+    learned.emplace_back("EDM");
+  }
+  if (marks.v_prediction) {
+    learned.emplace_back("v-prediction");
+  }
+  if (marks.zero_terminal_snr) {
+    learned.emplace_back("zero terminal SNR");
+  }
+  return fmt::format("{} (by {})", fmt::join(learned, ", "), fmt::join(marks.sources, ", "));
 }
 
 ObjectiveMarks objective_marks(const std::filesystem::path& path) {
@@ -69,6 +111,7 @@ ObjectiveMarks objective_marks(const std::filesystem::path& path) {
     out.zero_terminal_snr = true;
     out.sources.push_back(fmt::format("`{}`", kZeroSnrMark));
   }
+  read_edm(file, out);
   constexpr const char* kKey = "modelspec.prediction_type";
   const auto said = file.metadata().find(kKey);
   if (said != file.metadata().end() &&
@@ -76,6 +119,23 @@ ObjectiveMarks objective_marks(const std::filesystem::path& path) {
     out.v_prediction = true;
     out.sources.push_back(fmt::format("{} `{}`", kKey, said->second));
   }
+  return out;
+}
+
+std::optional<LatentStatistics> latent_statistics(const std::filesystem::path& path) {
+  if (!is_safetensors(path)) {
+    return std::nullopt;
+  }
+  const io::SafetensorsFile file = io::SafetensorsFile::open(path);
+  const io::TensorView* mean = file.find(kEdmMean);
+  const io::TensorView* deviation = file.find(kEdmDeviation);
+  if (mean == nullptr || deviation == nullptr) {
+    return std::nullopt;
+  }
+  LatentStatistics out{.mean = numbers_of(*mean), .deviation = numbers_of(*deviation)};
+  check(out.mean.size() == out.deviation.size(),
+        "[weights] {}: `{}` is {} and `{}` {}, expected as many numbers", file.path(), kEdmMean,
+        to_string(mean->shape), kEdmDeviation, to_string(deviation->shape));
   return out;
 }
 
