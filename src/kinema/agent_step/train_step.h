@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "kinema/models/dreamer/agent.h"
+#include "kinema/nn/model_options.h"
 #include "kinema/training/laprop.h"
 
 /// What an agent computes in one step of training, whoever runs it.
