@@ -297,9 +297,9 @@ TEST_F(InspectCommand, ChecksEveryPartOfAPipeline) {
   std::ifstream in(io::golden("wan21_t2v") / "model_index.json");
   std::string index{std::istreambuf_iterator<char>(in), {}};
   const std::string sampler = "UniPCMultistepScheduler";
-  index.replace(index.find(sampler), sampler.size(), "RePaintScheduler");
+  index.replace(index.find(sampler), sampler.size(), "SASolverScheduler");
   EXPECT_THAT(damaged("model_index.json", index).out,
-              HasSubstr("its scheduler, RePaintScheduler, is not supported"));
+              HasSubstr("its scheduler, SASolverScheduler, is not supported"));
   damaged("model_index.json", "[]").expect_error("must be an object");
   damaged("vae/config.json", "{}").expect_error("vae");
   damaged("scheduler/scheduler_config.json", "{}").expect_error("_class_name");

@@ -25,7 +25,7 @@ std::vector<double> numbers_of(const io::TensorView& tensor) {
 }
 
 /// The value of a scalar, if the file has it.
-void read_scalar(const io::SafetensorsFile& file, std::string_view name, double& to) {
+void read_scalar(const io::TensorFile& file, std::string_view name, double& to) {
   if (const io::TensorView* tensor = file.find(name)) {
     const std::vector<double> values = numbers_of(*tensor);
     check(values.size() == 1, "[weights] {}: `{}` is {}, expected one number", file.path(), name,
@@ -36,7 +36,7 @@ void read_scalar(const io::SafetensorsFile& file, std::string_view name, double&
 
 /// CosXL, and Playground v2.5, whose file has no noise levels: those of its paper
 /// (arXiv:2402.17245) are EDM's own.
-void read_edm(const io::SafetensorsFile& file, ObjectiveMarks& out) {
+void read_edm(const io::TensorFile& file, ObjectiveMarks& out) {
   if (file.find(kEdmVelocityMax) != nullptr) {
     out.edm = EdmMarks{.sigma_data = 1.0};
     read_scalar(file, kEdmVelocityMax, out.edm->sigma_max);
@@ -123,10 +123,10 @@ ObjectiveMarks objective_marks(const std::filesystem::path& path) {
 }
 
 std::optional<LatentStatistics> latent_statistics(const std::filesystem::path& path) {
-  if (!is_safetensors(path)) {
+  if (!is_single_file(path)) {
     return std::nullopt;
   }
-  const io::SafetensorsFile file = io::SafetensorsFile::open(path);
+  const io::TensorFile file = io::TensorFile::open(path);
   const io::TensorView* mean = file.find(kEdmMean);
   const io::TensorView* deviation = file.find(kEdmDeviation);
   if (mean == nullptr || deviation == nullptr) {
