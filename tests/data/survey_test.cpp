@@ -155,7 +155,7 @@ TEST(Survey, CountsWhatIsLeftOutByCause) {
                            {"caption is not UTF-8", "1"},
                            {"caption cannot be read", "1"},
                            {"cannot be decoded", "1"},
-                           {"a HEIC picture, which is not read", "1"}}));
+                           {"a HEIC picture, which is not supported", "1"}}));
   EXPECT_EQ(count_causes(survey).front().count, 2) << "the most frequent first";
 }
 

@@ -226,9 +226,9 @@ TEST(Gguf, NamesWhatIsWrong) {
   refuses({.axes = 8, .size = 1 << 10}, "");
   refuses({.type = 16}, "ggml type 16, which is not supported");
   refuses({.offset = 1, .data = 64}, "offset 1, expected a multiple of the alignment 32");
-  refuses({.offset = 32}, "takes 34 bytes");
-  refuses({.offset = ~uint64_t{0}}, "takes 34 bytes");
-  refuses({.data = 33}, "takes 34 bytes");
+  refuses({.offset = 32}, "has 34 bytes");
+  refuses({.offset = ~uint64_t{0}}, "has 34 bytes");
+  refuses({.data = 33}, "has 34 bytes");
 }
 
 // An infinite scale with code 0, and a NaN scale.

@@ -336,7 +336,7 @@ fs::path inside(const fs::path& root, const fs::path& base, const std::string& f
 
 void check_caption(const std::string& caption, const std::string& where) {
   const size_t bad = text::invalid_utf8_at(caption);
-  check(bad == std::string::npos, "[data] {}: the caption is no UTF-8 (byte {:#04x} at {})\n  {}",
+  check(bad == std::string::npos, "[data] {}: the caption is not UTF-8 (byte {:#04x} at {})\n  {}",
         where, bad == std::string::npos ? 0 : static_cast<unsigned char>(caption[bad]), bad,
         text::is_utf16(caption)
             ? text::kUtf16Remedy
