@@ -3,6 +3,7 @@
 
 wheels.py CACHE wheels      CACHE/NAME-VERSION: the wheels of cmake/wheels.txt, unpacked
 wheels.py CACHE stores      CACHE/stores-HASH: the servers of tests/stores with the packages that they import
+wheels.py CACHE environments  CACHE/environments-HASH: numpy, for tests/environments
 wheels.py CACHE peers PINS  CACHE/bench-HASH: a virtual environment of what a file pins; the folder is printed
 
 It says what it fetches before it does, and leaves alone what is there.
@@ -110,17 +111,26 @@ def pinned(file, cache, name):
     return cache / f"{name}-{hashlib.sha256(text).hexdigest()[:12]}", ", ".join(names)
 
 
-def stores(cache):
-    pins = SOURCE / "tests/stores/requirements.txt"
-    folder, names = pinned(pins, cache, "stores")
+def for_tests(cache, room, what):
+    """The packages of tests/ROOM/requirements.txt, for PYTHONPATH."""
+    pins = SOURCE / "tests" / room / "requirements.txt"
+    folder, names = pinned(pins, cache, room)
     if folder.is_dir():
         return
     with whole(folder) as part:
-        announce(f"the servers that the tests of gs:// and s3:// talk to, into {folder}: {names}")
+        announce(f"{what}, into {folder}: {names}")
         why = pip("install", "--no-cache-dir", "--only-binary=:all:", "--target", part, "-r", pins)
         if why:
-            raise Failure(f"could not fetch the packages of tests/stores/requirements.txt: {why}",
+            raise Failure(f"could not fetch the packages of tests/{room}/requirements.txt: {why}",
                           "they need Python 3.11 or 3.12, and the network or pip's index (python3 -m pip config list)")
+
+
+def stores(cache):
+    for_tests(cache, "stores", "the servers that the tests of gs:// and s3:// talk to")
+
+
+def environments(cache):
+    for_tests(cache, "environments", "what the tests of environments in Python import")
 
 
 def peers(cache, pins):
@@ -140,7 +150,8 @@ def peers(cache, pins):
 def main():
     cache = pathlib.Path(sys.argv[1]).absolute()
     try:
-        {"wheels": wheels, "stores": stores, "peers": peers}[sys.argv[2]](cache, *sys.argv[3:])
+        fetchers = {"wheels": wheels, "stores": stores, "environments": environments, "peers": peers}
+        fetchers[sys.argv[2]](cache, *sys.argv[3:])
     except OSError as error:
         sys.exit(f"dev: cannot write to {cache}: {error}\n  set KINEMA_CACHE to a folder that you may write to")
     except Failure as failure:

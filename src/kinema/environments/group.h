@@ -56,6 +56,7 @@ struct GroupOptions {
   std::string address;             // HOST:PORT of a remote group; empty: on this host
   std::string token;               // which a remote group must present
   double step_timeout_seconds = 60.0;
+  std::string output;  // file to which is appended what environments in Python print; empty: none
 };
 
 /// Opens a group of environments, with the wrappers that all have: continuous actions are
