@@ -123,12 +123,13 @@ TEST(SingleFile, OfPlaygroundHasTheStatisticsOfItsLatents) {
   entries.push_back(io::TensorEntry::of("edm_std", deviation));
   const fs::path made = scratch / "playground.safetensors";
   io::write_safetensors(made, entries);
-  const auto config = kl_config(Checkpoint::open(made, kVae));
-  EXPECT_EQ(config.scaling_factor, 0.5);
-  EXPECT_THAT(config.latents_mean, ElementsAre(-1.5, 0.5, 0.25, 0.0));
-  EXPECT_THAT(config.latents_std, ElementsAre(8.5, 7.0, 6.0, 5.0));
-  EXPECT_TRUE(kl_config(Checkpoint::open(io::golden("single/sdxl.safetensors"), kVae))
-                  .latents_mean.empty());
+  const std::optional<LatentStatistics> found = latent_statistics(made);
+  ASSERT_TRUE(found);
+  EXPECT_THAT(found->mean, ElementsAre(-1.5, 0.5, 0.25, 0.0));
+  EXPECT_THAT(found->deviation, ElementsAre(8.5, 7.0, 6.0, 5.0));
+  EXPECT_FALSE(latent_statistics(io::golden("single/sdxl.safetensors")));
+  EXPECT_FALSE(latent_statistics(io::golden("sdxl/vae")));
+  EXPECT_EQ(objective_marks(made).edm, EdmMarks{});
   expect_same(Checkpoint::open(made), "sdxl/unet", DType::F16);
 
   entries.pop_back();
@@ -136,8 +137,7 @@ TEST(SingleFile, OfPlaygroundHasTheStatisticsOfItsLatents) {
   entries.push_back(io::TensorEntry::of("edm_std", three));
   const fs::path wrong = scratch / "wrong.safetensors";
   io::write_safetensors(wrong, entries);
-  EXPECT_THAT([&] { kl_config(Checkpoint::open(wrong, kVae)); },
-              ThrowsMessage<Error>(HasSubstr("edm_std")));
+  EXPECT_THAT([&] { latent_statistics(wrong); }, ThrowsMessage<Error>(HasSubstr("edm_std")));
 }
 
 // Rows of a tensor are views of the file.
