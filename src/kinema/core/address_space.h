@@ -8,7 +8,8 @@
 namespace kinema {
 
 /// The limit of the address space (`ulimit -v`), bytes; nothing: none. It counts what is mapped or
-/// reserved, such as files of weights and the stacks of threads, whether memory is behind it or not.
+/// reserved, such as files of weights and the stacks of threads, whether memory is behind it or
+/// not.
 std::optional<int64_t> address_space_limit();
 
 /// The remedy where no thread can be made: to raise the limit that was reached.

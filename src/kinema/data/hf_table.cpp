@@ -120,8 +120,8 @@ HfTable::HfTable(const fs::path& path, const std::string& media_column,
   s.groups = open_row_groups(s.file.bytes(), path.string(), caption_column, &s.pool);
   const std::vector<std::string> columns = s.groups->columns();
   // The default names also match other usual ones.
-  s.media_column = media_column == "image" ? first_of({"image", "video", "file_name"}, columns)
-                                           : media_column;
+  s.media_column =
+      media_column == "image" ? first_of({"image", "video", "file_name"}, columns) : media_column;
   s.caption_column = first_of(caption_names(caption_column), columns);
   for (const auto& [column, key] :
        {std::pair{s.media_column, "image_column"}, std::pair{s.caption_column, "caption_column"}}) {

@@ -171,8 +171,10 @@ bool take_separator_line(Csv& csv) {
 }
 
 std::string_view separator_word(char separator) {
-  return separator == ',' ? "comma" : separator == ';' ? "semicolon" : separator == '\t' ? "tab"
-                                                                                         : "bar";
+  return separator == ','    ? "comma"
+         : separator == ';'  ? "semicolon"
+         : separator == '\t' ? "tab"
+                             : "bar";
 }
 
 Metadata from_csv(std::string_view text, const std::string& path,
@@ -204,7 +206,8 @@ Metadata from_csv(std::string_view text, const std::string& path,
 std::vector<MetadataRow> from_parquet(const fs::path& path, const std::string& caption_column) {
   const std::vector<std::string> columns = HfTable::columns_of(path);
   const size_t file = find_name(columns, file_names(), path.string(), "column ");
-  const size_t caption = find_name(columns, caption_names(caption_column), path.string(), "column ");
+  const size_t caption =
+      find_name(columns, caption_names(caption_column), path.string(), "column ");
   const HfTable table(path, columns[file], columns[caption]);
   std::vector<MetadataRow> out;
   for (int64_t row = 0; row < table.rows(); ++row) {
@@ -213,8 +216,7 @@ std::vector<MetadataRow> from_parquet(const fs::path& path, const std::string& c
           "[data] {}: `{}` holds the pictures themselves, expected names of files\n  "
           "dataset_type=hf reads them",
           path.string(), columns[file]);
-    out.push_back(
-        {fmt::format("{} row {}", path.string(), row), cell.path, table.caption(row)});
+    out.push_back({fmt::format("{} row {}", path.string(), row), cell.path, table.caption(row)});
   }
   return out;
 }

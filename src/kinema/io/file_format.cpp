@@ -1,7 +1,7 @@
 #include "kinema/io/file_format.h"
 
-#include <fmt/format.h>
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -89,7 +89,8 @@ FileFormat by_text(std::string_view text) {
   if (begin == std::string::npos || lower[begin] != '<') {
     return {};
   }
-  if (lower.find("<html") != std::string::npos || lower.find("<!doctype html") != std::string::npos) {
+  if (lower.find("<html") != std::string::npos ||
+      lower.find("<!doctype html") != std::string::npos) {
     return {"a web page", "the server answered with it in the file's place: it says why"};
   }
   return lower.find("<svg") != std::string::npos ? FileFormat{"an SVG drawing", kToPicture}

@@ -54,8 +54,9 @@ class GgufFile {
   Split split_;
 };
 
-/// The file, or all files `NAME-00001-of-00003.gguf`, ... of a split model, in order, if it is one of
-/// them. Throws the Errors of GgufFile::open, and an Error if a file is missing or of another model.
+/// The file, or all files `NAME-00001-of-00003.gguf`, ... of a split model, in order, if it is one
+/// of them. Throws the Errors of GgufFile::open, and an Error if a file is missing or of another
+/// model.
 std::vector<GgufFile> open_gguf(const std::filesystem::path& path);
 
 /// One tensor to write: `values` is called once, when the tensor is written, and returns all

@@ -48,10 +48,11 @@ void check_parts(const std::vector<GgufFile>& parts, const std::filesystem::path
   std::set<std::string_view> names;
   for (size_t i = 0; i < parts.size(); ++i) {
     const GgufFile::Split& split = parts[i].split();
-    check(split.count == std::ssize(parts) && split.number == static_cast<int64_t>(i),
-          "[gguf] {} is file {} of {} by its name, but {} of {} by its metadata\n  give it the name "
-          "that it was published under",
-          parts[i].path(), i + 1, parts.size(), split.number + 1, split.count);
+    check(
+        split.count == std::ssize(parts) && split.number == static_cast<int64_t>(i),
+        "[gguf] {} is file {} of {} by its name, but {} of {} by its metadata\n  give it the name "
+        "that it was published under",
+        parts[i].path(), i + 1, parts.size(), split.number + 1, split.count);
     for (const TensorView& tensor : parts[i].tensors()) {
       check(names.insert(tensor.name).second, "[gguf] {}: `{}` is also in an earlier file",
             parts[i].path(), tensor.name);

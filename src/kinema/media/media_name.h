@@ -8,8 +8,8 @@ namespace kinema::media {
 bool is_video_name(const std::string& name);
 bool is_image_name(const std::string& name);
 
-/// `HEIC`, `JPEG 2000`, ... for names of pictures in formats that are not supported; empty for other
-/// names.
+/// `HEIC`, `JPEG 2000`, ... for names of pictures in formats that are not supported; empty for
+/// other names.
 std::string unread_image_name(const std::string& name);
 
 }  // namespace kinema::media

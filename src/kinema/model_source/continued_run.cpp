@@ -61,7 +61,8 @@ fs::path checkpoint_of(const fs::path& path) {
   check(folder.has_value(), "[config] {} is neither a run's folder nor a checkpoint",
         path.string());
   const checkpoints::Found found = checkpoints::CheckpointFolder(*folder).newest();
-  check(found.step.has_value(), "[config] the run in {} has no valid checkpoint\n  {}", path.string(),
+  check(found.step.has_value(), "[config] the run in {} has no valid checkpoint\n  {}",
+        path.string(),
         found.corrupt.empty() ? "it has none at all" : checkpoints::damage_text(found.corrupt));
   return found.folder;
 }

@@ -104,7 +104,8 @@ constexpr ModelKind kKinds[] = {
             "*transformer_blocks.59.attn.to_q.lora* *transformer_blocks.59.attn.to_k.lora* "
             "*transformer_blocks_59_attn_to_q.lora* *transformer_blocks_59_attn_to_k.lora*",
      .remedy = kSupportedLora},
-    // Their blocks have names that are also Flux's or SDXL's: they are told by other modules, by the
+    // Their blocks have names that are also Flux's or SDXL's: they are told by other modules, by
+    // the
     // number of blocks, or by the width.
     {.name = "Flux.2 LoRA",
      .any = "*.attn.to_qkv_mlp_proj.lora* *_attn_to_qkv_mlp_proj.lora* "
@@ -125,16 +126,18 @@ constexpr ModelKind kKinds[] = {
      .remedy = kSupportedLora},
     {.name = "SD 3 LoRA", .size = {kFirstQuery, 1, 1536}, .remedy = kSupportedLora},  // medium
     {.name = "SD 3 LoRA", .size = {kFirstQuery, 1, 2432}, .remedy = kSupportedLora},  // 3.5 large
-    {.name = "Chroma LoRA", 
+    {.name = "Chroma LoRA",
      .any = "*distilled_guidance_layer.layers.0.linear_1.lora* "
             "*distilled_guidance_layer.layers.0.in_layer.lora* "
-            "*distilled_guidance_layer_layers_0_in_layer.lora*", .remedy = kSupportedLora},
+            "*distilled_guidance_layer_layers_0_in_layer.lora*",
+     .remedy = kSupportedLora},
     {.name = "HiDream LoRA",
      .any = "*double_stream_blocks.0.block.attn1.to_q.lora* "
             "*double_stream_blocks_0_block_attn1_to_q.lora*",
      .remedy = kSupportedLora},
     {.name = "AuraFlow LoRA",
-     .any = "*joint_transformer_blocks.0.attn.to_q.lora* *joint_transformer_blocks.0.attn.add_q_proj.lora*",
+     .any = "*joint_transformer_blocks.0.attn.to_q.lora* "
+            "*joint_transformer_blocks.0.attn.add_q_proj.lora*",
      .remedy = kSupportedLora},
     {.name = "Z-Image or Lumina 2 LoRA",
      .any = "*layers.0.attention.to_q.lora* *layers.0.attention.qkv.lora* "
