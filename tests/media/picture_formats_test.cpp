@@ -146,13 +146,14 @@ TEST(Picture, SaysWhatItIsThatCannotBeRead) {
   io::write_file(scratch / "a.png", std::string("\0\0\0\x0cjP  \r\n\x87\n\0\0", 14));
   io::write_file(scratch / "b.png", std::string("\xff\x4f\xff\x51\0\x2f", 6));
   io::write_file(scratch / "c.png", std::string("PK\x03\x04\x14\0", 6));
-  for (const auto& [name, what] : {std::pair("a.png", "is a JPEG 2000 picture"),
-                                   {"b.png", "is a JPEG 2000 picture"},
-                                   {"c.png",
-                                    "is a ZIP archive, expected a picture that kinema "
-                                    "reads\n  unpack it"}}) {
-    EXPECT_THAT([&] { read_image(scratch / name); }, ThrowsMessage<Error>(HasSubstr(what)));
-    EXPECT_THAT([&] { measured(scratch / name); }, ThrowsMessage<Error>(HasSubstr(what)));
+  for (const auto& [file, message] : {std::pair("a.png", "is a JPEG 2000 picture"),
+                                      {"b.png", "is a JPEG 2000 picture"},
+                                      {"c.png",
+                                       "is a ZIP archive, expected a picture that kinema "
+                                       "reads\n  unpack it"}}) {
+    const std::filesystem::path path = scratch / file;
+    EXPECT_THAT([&] { read_image(path); }, ThrowsMessage<Error>(HasSubstr(message)));
+    EXPECT_THAT([&] { measured(path); }, ThrowsMessage<Error>(HasSubstr(message)));
   }
   io::write_file(scratch / "c.mp4", std::string("PK\x03\x04\x14\0", 6));
   EXPECT_THAT([&] { read_video(scratch / "c.mp4"); },
