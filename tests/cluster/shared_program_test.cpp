@@ -1,5 +1,6 @@
 // mpirun starts it as two processes of two devices each. Results are compared, bit for bit, with
 // those of XLA's own client with four devices, which each process also opens.
+#include <fmt/ranges.h>
 #include <gmock/gmock.h>
 
 #include <unistd.h>
