@@ -122,14 +122,14 @@ TEST_F(Dataset, OfTheEvaluationIsDetectedByItsFiles) {
       .expect_error("empty holds no clips, pictures or records\n  put videos or images there");
   write("phone/a.heic", "x");
   run({"evaluate", "tiny.yml", "eval_data_dir=phone"})
-      .expect_error("it holds 1 HEIC picture, which is not supported");
+      .expect_error("it holds 1 HEIC picture, which is not read");
   for (const char* type : {"videos", "tfrecord"}) {
     run({"train", "tiny.yml", "run_name=other", "train_data_dir=phone",
          std::string("dataset_type=") + type})
-        .expect_error("it holds 1 HEIC picture, which is not supported");
+        .expect_error("it holds 1 HEIC picture, which is not read");
   }
   run({"prepare", "tiny.yml", "train_data_dir=phone", "tfrecords_dir=records"})
-      .expect_error("it holds 1 HEIC picture, which is not supported");
+      .expect_error("it holds 1 HEIC picture, which is not read");
 }
 
 TEST_F(Dataset, IsCroppedAtPlacesThatAResumedRunFindsAgain) {

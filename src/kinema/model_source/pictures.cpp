@@ -45,13 +45,10 @@ Pictures picture_settings(const config::Loaded& loaded) {
 }
 
 config::Loaded with_image_keys(config::Loaded loaded, const Pictures& pictures) {
-  config::GenerateConfig& g = loaded.config.generate;
   if (!pictures.images) {
-    const bool of_pictures = loaded.config.data.dataset_type == config::DatasetType::IMAGES &&
-                             !config::read_buckets(loaded.config.data).on;
-    g.num_frames = of_pictures && !loaded.is_set("num_frames") ? 1 : g.num_frames;
     return loaded;
   }
+  config::GenerateConfig& g = loaded.config.generate;
   check(!loaded.is_set("num_frames") || g.num_frames == 1,
         "[config] num_frames is {}, but this model makes images\n"
         "  set num_frames=1, or do not set it",
