@@ -237,13 +237,17 @@ void apply_open_axis(Loaded& loaded) {
         {p.dcn_data_parallelism, p.dcn_fsdp_parallelism, p.dcn_tensor_parallelism});
 }
 
-/// Replaces synonyms, so that each value is one reader.
+/// Replaces synonyms, so that each value is one reader. Pictures are clips of one frame, unless
+/// num_frames or buckets were given.
 void apply_dataset_type(Loaded& loaded) {
   DataConfig& data = loaded.config.data;
   const bool by_name = loaded.origin.contains("dataset_name") && !data.dataset_name.empty() &&
                        data.train_data_dir.empty();
   if (data.dataset_type == DatasetType::IMAGES) {
     data.dataset_type = DatasetType::VIDEOS;
+    if (!loaded.is_set("num_frames") && data.buckets == DataConfig{}.buckets) {
+      loaded.config.generate.num_frames = 1;
+    }
   } else if (data.dataset_type == DatasetType::TF && by_name) {
     data.dataset_type = DatasetType::HF;
   }

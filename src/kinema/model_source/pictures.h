@@ -27,8 +27,7 @@ Pictures picture_settings(const networks::Network& network);
 Pictures picture_settings(const config::Loaded& loaded);
 
 /// For an image model: the configuration with num_frames, height and width of an image unless they
-/// were given. Throws an Error if another num_frames was given. For a video model: with num_frames
-/// 1 for a data set of pictures (dataset_type images), unless num_frames or buckets were given.
+/// were given. Throws an Error if another num_frames was given.
 config::Loaded with_image_keys(config::Loaded loaded, const Pictures& pictures);
 
 }  // namespace kinema::model_source
