@@ -91,14 +91,14 @@ TEST_F(NewRuns, GoOnBitForBitWhateverTheOptimizer) {
     with("_parts", "4");
     EXPECT_EQ(losses(optimizer + "_parts"), losses(optimizer + "_whole"));
     const auto moments = [&](const std::string& name) {
-      return read_text(folder_ / "out" / (optimizer + name) /
-                       "checkpoints/4/optimizer/nu.safetensors");
+      const char* file = optimizer == "lion8bit" ? "mu.safetensors" : "nu.safetensors";
+      return read_text(folder_ / "out" / (optimizer + name) / "checkpoints/4/optimizer" / file);
     };
     EXPECT_FALSE(moments("_whole").empty());
     EXPECT_EQ(moments("_parts"), moments("_whole"));
     EXPECT_EQ(fs::exists(folder_ / "out" / (optimizer + "_whole") /
                          "checkpoints/4/optimizer/mu.safetensors"),
-              optimizer == "adamw8bit");
+              optimizer != "adafactor");
   }
   // Another optimizer's moments cannot be used.
   run({"train", "tiny.yml", "run_name=adamw8bit_parts", "ffn_dim=256", "max_train_steps=5"})
