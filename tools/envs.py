@@ -138,7 +138,7 @@ def converted_action(space):
 
 
 def spaces_of_gymnasium(space, name, alone):
-    """Spaces by name, nested ones joined by `/`. Text is left out, since agents cannot read it."""
+    """Spaces by name, nested ones joined by `/`. Text is skipped, since agents cannot read it."""
     kind = type(space).__name__
     if hasattr(space, "spaces"):
         nested = space.spaces.items() if hasattr(space.spaces, "items") else enumerate(space.spaces)

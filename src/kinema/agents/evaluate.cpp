@@ -171,7 +171,7 @@ EvaluateResult evaluate(const std::filesystem::path& run, const EvaluateOptions&
   Recording recording;
   const bool with_frames = !options.video.empty() || !options.sheet.empty();
   const auto progress = job.task("episodes", options.episodes);
-  // Environment i plays its share; what it plays beyond is left out.
+  // Environment i plays its share; further episodes are not counted.
   std::vector<int64_t> left(static_cast<size_t>(n), options.episodes / n);
   for (int64_t i = 0; i < options.episodes % n; ++i) {
     ++left[static_cast<size_t>(i)];

@@ -13,7 +13,7 @@
 
 namespace kinema::agents {
 
-/// Sums by name, whose means are taken; NaN is left out.
+/// Means of values by name. NaN values are skipped.
 class Means {
  public:
   void add(const std::string& name, double value);

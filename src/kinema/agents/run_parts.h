@@ -34,7 +34,7 @@ BatchSize batch_size(const Settings& settings);
 LearnerOptions learner_options(const Settings& settings, const nn::ModelOptions& model);
 std::shared_ptr<replay::Replay> make_replay(const Settings& settings);
 
-/// The newest checkpoint of a run; throws an Error where there is none.
+/// The newest checkpoint of a run; throws an Error if it has none.
 std::filesystem::path newest_checkpoint(const std::filesystem::path& run);
 inline constexpr const char* kCheckpoints = "ckpt";
 inline constexpr const char* kSettingsFile = "config.yaml";

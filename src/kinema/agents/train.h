@@ -25,7 +25,7 @@ struct TrainStart {
   bool new_episodes = false;    // the run goes on, but its environments begin anew
 };
 
-/// Where a run is. Numbers are NaN where there are none yet.
+/// The progress of a run. Numbers that are not known yet are NaN.
 struct TrainProgress {
   int64_t step = 0;     // of the environments
   int64_t updates = 0;  // steps of training

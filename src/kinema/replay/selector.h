@@ -119,7 +119,7 @@ class Recency : public Selector {
 /// One of several selectors for each sample, with given probabilities.
 class Mixture : public Selector {
  public:
-  /// Parts that are 0 are left out. Throws an Error unless they add up to 1.
+  /// Parts of probability 0 are skipped. Throws an Error unless they add up to 1.
   Mixture(std::vector<std::pair<double, std::unique_ptr<Selector>>> parts, uint64_t seed);
 
   void insert(int64_t window, std::span<const StepId> steps) override;
