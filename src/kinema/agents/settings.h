@@ -19,8 +19,8 @@ namespace kinema::agents {
 class Settings {
  public:
   /// A file and words `key=value`; `preset=a,b` applies named blocks in that order before all other
-  /// words; without one, a block with the name of the `task` is applied. A key `*.units` or
-  /// `.*\.units` stands for every key that ends so, `envs` for the one key that does. A value must
+  /// words; without one, a block with the name of the `task` is applied. `*.units` or `.*\.units`
+  /// sets every key that ends in `.units`, `envs` the only key that ends in `.envs`. A value must
   /// have the type of its default. Throws an Error with file, line and the nearest key for an
   /// unknown one.
   static Settings read(const std::filesystem::path& file, std::span<const std::string> words = {});
@@ -54,7 +54,7 @@ class Settings {
 
   const io::Json* find(std::string_view key) const;
   const io::Json& at(std::string_view key) const;
-  /// Sets every key that `pattern` stands for; `where` names its origin in errors.
+  /// Sets every key that matches `pattern`; `where` names its origin in errors.
   void set(const std::string& pattern, const io::Json& value, const std::string& where);
   void apply(const std::vector<std::pair<std::string, io::Yaml>>& block);
   std::vector<Entry*> entries_of(const std::string& pattern, const std::string& where);

@@ -16,7 +16,7 @@ std::optional<int64_t> address_space_limit();
 std::string thread_remedy();
 
 /// The second line of an error about a failed allocation or mapping: to raise the limit of the
-/// address space. Empty if there is none.
+/// address space. Empty without such a limit.
 std::string memory_remedy();
 
 }  // namespace kinema
