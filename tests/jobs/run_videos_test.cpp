@@ -146,15 +146,19 @@ TEST_F(RunVideos, ThatCannotBeMadeAreRefusedBeforeTheFirstStep) {
   with("prompt_file=absent.txt").expect_error("prompt_file absent.txt");
   with("use_magcache=true").expect_error("mag_ratios_base");
   with("image_url=absent.png").expect_error("absent.png");
+  with("initial_latents=absent.safetensors").expect_error("absent.safetensors");
   EXPECT_FALSE(fs::exists(folder_ / "out/tiny/checkpoints/4"));
 }
 
 TEST_F(RunVideos, ThatFailOnTheWayDoNotEndTheRun) {
-  const Outcome outcome = run({"train", "tiny.yml", "enable_generate_video_for_eval=true",
-                               "eval_every=2", "initial_latents=absent.safetensors"});
+  fs::create_directories(folder_ / "out/tiny/samples");
+  write("out/tiny/samples/2", "a file in the place of a folder");
+  const Outcome outcome =
+      run({"train", "tiny.yml", "enable_generate_video_for_eval=true", "eval_every=2"});
   EXPECT_EQ(outcome.status, 0) << outcome.err;
   EXPECT_THAT(outcome.err, HasSubstr("no videos after step 2: "));
-  EXPECT_THAT(outcome.err, HasSubstr("absent.safetensors"));
+  EXPECT_THAT(outcome.err, HasSubstr("out/tiny/samples/2"));
+  EXPECT_TRUE(fs::exists(folder_ / "out/tiny/samples/4/contact_sheet.png"));
   EXPECT_TRUE(fs::exists(folder_ / "out/tiny/checkpoints/4/manifest.json"));
 }
 
@@ -180,7 +184,7 @@ TEST_F(RunVideos, OfAResumedRunThatKeptNoneAreComparedFromThere) {
   const Outcome more =
       run({"train", "tiny.yml", "enable_ssim=true", "learning_rate_schedule_steps=4"});
   ASSERT_EQ(more.status, 0) << more.err;
-  EXPECT_THAT(more.err, HasSubstr("compares with one after 2 steps"));
+  EXPECT_THAT(more.err, HasSubstr("compares with the one after 2 steps"));
   EXPECT_THAT(more.out, HasSubstr("SSIM score after training is"));
 }
 

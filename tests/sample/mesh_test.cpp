@@ -126,10 +126,14 @@ TEST_F(MeshDenoiser, DrawsTheNoiseOfOneDevice) {
     const DenoiseBatch alone{.latents = take_rows(both.latents, {i}),
                              .text = take_rows(both.text, {i}),
                              .indices = {both.indices[static_cast<size_t>(i)]}};
-    EXPECT_EQ(take_rows(on_mesh, {i}).bytes, made(client(), settings, "flash", alone).bytes) << i;
+    EXPECT_LT(largest_difference(take_rows(on_mesh, {i}), made(client(), settings, "flash", alone)),
+              kRounding)
+        << i;
   }
   both.indices = {8, 3};
-  EXPECT_NE(made(devices({"flash", 2, 1, 1, 1}), settings, "flash", both).bytes, on_mesh.bytes);
+  EXPECT_GT(
+      largest_difference(made(devices({"flash", 2, 1, 1, 1}), settings, "flash", both), on_mesh),
+      100 * kRounding);
 }
 
 TEST_F(MeshDenoiser, WhatOneStepKeepsForLaterOnesStaysOnTheDevices) {

@@ -224,6 +224,8 @@ ConvertResult convert(const std::string& given, const std::string& target,
   job.check_stop();
   check(!given.empty() && !target.empty(), "[convert] the {} is empty, expected a file or folder",
         given.empty() ? "source" : "target");
+  check(options.max_shard_bytes > 0, "[convert] shards of {} bytes, expected at least 1",
+        options.max_shard_bytes);
   for (fs::path above = fs::absolute(target).lexically_normal(); above.has_relative_path();
        above = above.parent_path()) {
     check(checkpoint_parts(above.parent_path()).empty(),
@@ -236,8 +238,6 @@ ConvertResult convert(const std::string& given, const std::string& target,
   const std::vector<int64_t> steps = checkpoints::CheckpointFolder(checkpoints).steps();
   check(steps.empty(), "[convert] {} is a run's folder, expected a checkpoint\n  {} is its newest",
         given, (checkpoints / fmt::format("{}", steps.empty() ? 0 : steps.back())).string());
-  check(options.max_shard_bytes > 0, "[convert] shards of {} bytes, expected at least 1",
-        options.max_shard_bytes);
   const std::vector<std::string> parts = checkpoint_parts(given);
   if (parts.size() < 2) {
     return convert_one(given, target, options, job);
