@@ -75,6 +75,7 @@ TEST_F(CommandLine, NamesAnUnknownKeyBeforeTheMissingConfiguration) {
     run(words).expect_error("there is no key `learning_rat`");
   }
   run({"train", "learning_rate=1"}).expect_error("which configuration?");
+  run({"generate", "height"}).expect_error("`height` is neither a file nor key=value");
 }
 
 TEST_F(CommandLine, PrintsErrorsAsJsonOnRequest) {

@@ -150,6 +150,8 @@ TEST_F(LoadTest, OverridesItsBase) {
 TEST_F(LoadTest, RefusesCyclesOfBaseFiles) {
   write("a.yml", "base: run.yml\n");
   EXPECT_THAT([&] { load_text("base: a.yml\n"); }, ThrowsMessage<Error>(HasSubstr("a cycle")));
+  EXPECT_THAT([&] { load_text("base: absent.yml\n"); },
+              ThrowsMessage<Error>(HasSubstr("absent.yml, which does not exist")));
 }
 
 TEST_F(LoadTest, NamesTheNearestKeyWhenOneIsUnknown) {

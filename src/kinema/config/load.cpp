@@ -96,7 +96,11 @@ void apply_file(Loaded& loaded, const fs::path& file, int depth) {
   if (const Yaml* base = yaml.find("base")) {
     check(base->kind() == Yaml::Kind::Scalar && !base->text().empty(),
           "[config] base ({}) must name a file", base->where());
-    apply_file(loaded, file.parent_path() / base->text(), depth + 1);
+    const fs::path base_file = file.parent_path() / base->text();
+    std::error_code ignored;
+    check(fs::exists(base_file, ignored), "[config] base ({}) is {}, which does not exist",
+          base->where(), base_file.string());
+    apply_file(loaded, base_file, depth + 1);
   }
   if (const Yaml* defaults = yaml.find(kDefaults)) {
     apply_defaults(loaded, *defaults);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
 #include <set>
 #include <string_view>
 #include <system_error>
@@ -152,6 +153,23 @@ RunSummary summary_of(const ReadRun& run, const std::string& name) {
   return out;
 }
 
+/// Counts the steps that both runs have made, and those from the first on whose losses are equal in
+/// all bits.
+void count_equal_steps(const ReadRun& first, const ReadRun& run, RunSummary& out) {
+  std::map<int64_t, double> losses;
+  for (const MetricsRow& row : first.rows) {
+    losses[row.step] = row.loss;
+  }
+  bool equal = true;
+  for (const MetricsRow& row : run.rows) {
+    if (const auto found = losses.find(row.step); found != losses.end()) {
+      equal = equal && found->second == row.loss;
+      ++out.common_steps;
+      out.equal_steps += equal ? 1 : 0;
+    }
+  }
+}
+
 /// The keys that differ between runs, without the name and paths.
 std::vector<Comparison::Row> differences_of(std::span<const ReadRun> runs) {
   std::vector<Comparison::Row> out;
@@ -205,7 +223,9 @@ io::Json to_json(const RunSummary& run) {
                                    {"loss", run.loss},
                                    {"best_loss", run.best_loss},
                                    {"best_step", run.best_step},
-                                   {"steps_per_second", run.steps_per_second}});
+                                   {"steps_per_second", run.steps_per_second},
+                                   {"common_steps", run.common_steps},
+                                   {"equal_steps", run.equal_steps}});
   if (!run.experts.empty()) {
     io::Json experts = io::Json::object();
     for (const auto& [expert, loss] : run.experts) {
@@ -252,8 +272,8 @@ std::vector<Comparison::Row> Comparison::table() const {
     return std::isfinite(loss) ? fmt::format("{:.4g}", loss) : "-";
   };
   add("steps", [](const RunSummary& run) { return std::to_string(run.steps); });
-  add("loss, last", [&](const RunSummary& run) { return number(run.loss); });
-  add("loss, best", [&](const RunSummary& run) { return best(run.best_loss, run.best_step); });
+  add("mean loss, last", [&](const RunSummary& run) { return number(run.loss); });
+  add("mean loss, best", [&](const RunSummary& run) { return best(run.best_loss, run.best_step); });
   std::set<std::string> experts;
   for (const RunSummary& run : runs) {
     for (const auto& [expert, loss] : run.experts) {
@@ -261,7 +281,7 @@ std::vector<Comparison::Row> Comparison::table() const {
     }
   }
   for (const std::string& expert : experts) {
-    add("loss of " + expert + ", last", [&](const RunSummary& run) {
+    add("mean loss of " + expert + ", last", [&](const RunSummary& run) {
       const auto found = run.experts.find(expert);
       return found == run.experts.end() ? "-" : number(found->second);
     });
@@ -274,6 +294,12 @@ std::vector<Comparison::Row> Comparison::table() const {
       return run.best_eval_loss ? best(*run.best_eval_loss, run.best_eval_step) : "-";
     });
   }
+  add("losses equal to " + runs.front().name + "'s", [&](const RunSummary& run) {
+    return &run == &runs.front() ? std::string("-")
+           : run.common_steps > 0 && run.equal_steps == run.common_steps
+               ? fmt::format("at all {} steps", run.common_steps)
+               : fmt::format("at the first {} of {} steps", run.equal_steps, run.common_steps);
+  });
   add("steps a second",
       [](const RunSummary& run) { return fmt::format("{:.3g}", run.steps_per_second); });
   return out;
@@ -330,6 +356,7 @@ Comparison compare(std::span<const fs::path> folders) {
   Comparison out;
   for (size_t i = 0; i < runs.size(); ++i) {
     out.runs.push_back(summary_of(runs[i], names[i]));
+    count_equal_steps(runs.front(), runs[i], out.runs.back());
   }
   add_curve(out.curves, "loss", runs,
             [](const ReadRun& run) { return mean_of(run, &MetricsRow::loss, ""); });

@@ -29,6 +29,8 @@ struct RunSummary {
   std::optional<double> best_eval_loss;
   int64_t best_eval_step = 0;
   double steps_per_second = 0;  // from the median of the steps' seconds
+  int64_t common_steps = 0;     // steps that the first run has made too
+  int64_t equal_steps = 0;      // of these, those from the first on with exactly its losses
 };
 
 /// One metric of all runs, by step.

@@ -105,6 +105,8 @@ config::Loaded load_command_line(std::span<const std::string> words,
           "[config] {0} is {1}, expected a configuration (YAML)\n"
           "  give the model in addition to a configuration: pretrained_model_name_or_path={0}",
           word, is_folder(word) ? "a folder" : "a file of weights");
+    check(word.find_first_of("./") != std::string::npos || exists(configuration_file(word)),
+          "[config] `{0}` is neither a file nor key=value\n  to set a key: {0}=VALUE", word);
     file = word;
   }
   return load(file, overrides, environment, job);
