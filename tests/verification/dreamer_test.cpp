@@ -15,12 +15,17 @@ namespace {
 
 const std::filesystem::path kDreamer = kGolden / "dreamer";
 
+// dreamer_train_test has it.
+const char* const kTrainCase = "dreamer_cont_train";
+
 pjrt::Client& device() {
   static pjrt::Client opened = runtime::open_client({});
   return opened;
 }
 
-TEST(DreamerCases, AllMatchTheReference) { expect_all_match(run(kDreamer, device())); }
+TEST(DreamerCases, AllMatchTheReference) {
+  expect_all_match(run(kDreamer, device(), {.skip = {kTrainCase}}));
+}
 
 struct Mutation {
   const char* name;
