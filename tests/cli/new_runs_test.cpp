@@ -281,10 +281,10 @@ TEST_F(NewRuns, AreCompared) {
             0);
   const Outcome out = run({"compare", "out/first", "out/second", "--svg", "both.svg"});
   ASSERT_EQ(out.status, 0) << out.err;
-  EXPECT_THAT(out.out, AllOf(HasSubstr("learning_rate    0.001"), HasSubstr("0.002\n"),
-                             HasSubstr("max_train_steps  4"), Not(HasSubstr("run_name")),
+  EXPECT_THAT(out.out, AllOf(HasSubstr("learning_rate            0.001"), HasSubstr("0.002\n"),
+                             HasSubstr("max_train_steps          4"), Not(HasSubstr("run_name")),
                              HasSubstr("\ngradient norm\n"), HasSubstr("steps a second"),
-                             HasSubstr("losses equal to first's  -  "),
+                             HasSubstr("losses equal to first's  - "),
                              HasSubstr("at the first 1 of 3 steps\n")));
   EXPECT_THAT(run({"compare", "out/first", "out/first"}).out, HasSubstr("at all 4 steps\n"));
   const std::string svg = read_text(folder_ / "both.svg");
