@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <tuple>
 #include <utility>
 
 #include "kinema/checkpoints/checkpoint_folder.h"
@@ -143,6 +144,24 @@ Contents list_folder(const fs::path& path, std::string kind) {
   return out;
 }
 
+/// What a checkpoint is of, as the beginning of a summary.
+std::string checkpoint_kind(const fs::path& path) {
+  const fs::path file = path / "train_state.json";
+  const Json state = Json::read(file);
+  std::string out = "checkpoint";
+  for (const auto& [key, before, after] :
+       {std::tuple("step", " after ", " steps"), std::tuple("updates", ", ", " updates"),
+        std::tuple("data_position", ", ", " samples"), std::tuple("seed", ", seed ", "")}) {
+    if (const Json* value = state.find(key);
+        value != nullptr && value->kind() == Json::Kind::Integer) {
+      out += fmt::format("{}{}{}", before, value->as_int(), after);
+    }
+  }
+  const Json* settings = state.find("settings");
+  const Json* optimizer = settings == nullptr ? nullptr : settings->find("optimizer");
+  return optimizer != nullptr && optimizer->is_string() ? out + ", " + optimizer->as_string() : out;
+}
+
 /// One line per tag: the number of values, their steps, and the last one.
 Contents list_events(const fs::path& path) {
   struct Tag {
@@ -249,7 +268,7 @@ Contents contents(const fs::path& path, const ClipProgress& progress) {
       break;
   }
   if (is_checkpoint(path)) {
-    return list_folder(path, "checkpoint");
+    return list_folder(path, checkpoint_kind(path));
   }
   if (is_pipeline_without_index(path)) {
     return list_folder(path, "pipeline without a model_index.json");

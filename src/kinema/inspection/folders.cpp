@@ -49,6 +49,18 @@ std::vector<fs::path> files_of(const fs::path& path) {
   return out;
 }
 
+/// What a folder of a pipeline without weights is; else empty.
+std::string pipeline_part(const std::vector<std::string>& names) {
+  const auto has = [&](const char* name) { return std::ranges::find(names, name) != names.end(); };
+  if (has("scheduler_config.json")) {
+    return "scheduler";
+  }
+  return has("tokenizer_config.json") || has("tokenizer.json") || has("spiece.model") ||
+                 (has("vocab.json") && has("merges.txt"))
+             ? "tokenizer"
+             : "";
+}
+
 std::string check_records_folder(const fs::path& path) {
   int64_t records = 0;
   const std::vector<fs::path> files = files_of(path);
@@ -59,6 +71,11 @@ std::string check_records_folder(const fs::path& path) {
   for (const fs::path& file : files) {
     names.push_back(file.filename().string());
   }
+  const std::string part = pipeline_part(names);
+  check(part.empty(),
+        "[inspect] {} is the {} of a pipeline, which no command takes alone\n  give the folder of "
+        "the pipeline",
+        path.string(), part);
   const std::string unread = data::unread_files(names);
   names = io::shards_of(std::move(names));
   for (const std::string& name : names) {
