@@ -88,7 +88,8 @@ std::string check_records_folder(const fs::path& path) {
       throw;
     }
   }
-  check(!names.empty(), "{} is not a model folder, pipeline, run or data set", path.string());
+  check(!names.empty(), "{} is no model folder, pipeline, run or data set: {}", path.string(),
+        unread_line(files.front()));
   check(records > 0, "{} holds no records", path.string());
   return fmt::format("data set: {} in {}", counted(records, "record"),
                      counted(static_cast<int64_t>(names.size()), "file"));
