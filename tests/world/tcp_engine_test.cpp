@@ -9,6 +9,8 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <fstream>
 #include <map>
@@ -24,6 +26,7 @@
 #include "kinema/world/keys.h"
 #include "kinema/world/reliable_channel.h"
 #include "kinema/world/tcp_address.h"
+#include "kinema/world/tcp_socket.h"
 #include "world/tcp_engines.h"
 
 namespace kinema::world {
@@ -240,6 +243,35 @@ TEST(TcpEngine, SaysThatProcess0DoesNotAnswer) {
       },
       ThrowsMessage<Error>(HasSubstr("process 0 did not answer")));
   EXPECT_THAT(told, HasSubstr("waiting for 2 processes"));
+}
+
+TEST(TcpEngine, NamesAnotherProgramAtTheAddressOfProcess0) {
+  const std::string address = free_address();
+  const io::Descriptor listening = listen_everywhere(address.substr(address.find(':') + 1));
+  std::atomic<bool> stop = false;
+  std::thread server([&] {
+    while (!stop) {
+      wait_for(listening, std::chrono::milliseconds(20));
+      if (const std::optional<io::Descriptor> one = accept_from(listening)) {
+        send_all(*one, "HTTP/1.0 400 Bad \x1b[31m request\r\n\r\n",
+                 std::chrono::milliseconds(1000));
+      }
+    }
+  });
+  std::string told;
+  EXPECT_THAT(
+      [&] {
+        join_over_tcp({.rank = 1,
+                       .size = 2,
+                       .coordinator = address,
+                       .seconds = -8,  // two seconds
+                       .on_wait = [&](const std::string& line) { told = line; }});
+      },
+      ThrowsMessage<Error>(AllOf(HasSubstr("another program answers at " + address),
+                                 HasSubstr("HTTP/1.0 400"), Not(HasSubstr("\x1b")))));
+  stop = true;
+  server.join();
+  EXPECT_THAT(told, HasSubstr("HTTP/1.0 400"));
 }
 
 /// Data that anyone may send to an open port.

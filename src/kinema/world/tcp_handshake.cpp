@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "kinema/core/error.h"
+#include "kinema/core/printable.h"
 #include "kinema/world/communicator.h"
 #include "kinema/world/tcp_address.h"
 #include "kinema/world/tcp_socket.h"
@@ -51,12 +52,27 @@ class Waiting {
                                        : "was kinema started on all hosts?"));
     }
   }
+  /// What was received at the coordinator's address, which is no reply of process 0. It may start
+  /// later, so this is said once and waiting goes on.
+  void foreign(std::string_view received) {
+    if (foreign_.empty() && !received.empty() && received.front() != '{') {  // a reply, cut off
+      constexpr size_t kShown = 40;
+      foreign_ = fmt::format(
+          "another program answers at {}: `{}`", options_.coordinator,
+          printable_line(received.substr(0, std::min(received.find_first_of("\r\n"), kShown))));
+      if (options_.on_wait) {
+        options_.on_wait(foreign_);
+      }
+    }
+  }
+  const std::string& foreign() const { return foreign_; }
   double seconds() const { return watch_.seconds(); }
 
  private:
   const TcpOptions& options_;
   Stopwatch watch_;
   bool reported_ = false;
+  std::string foreign_;
 };
 
 std::string late_error(const TcpOptions& options) {
@@ -249,9 +265,14 @@ std::optional<HandshakeReply> read_reply(const io::Descriptor& socket, Waiting& 
     }
     received += *more;
     if (const size_t end = received.find('\n'); end != std::string::npos) {
-      return parse_reply(std::string_view(received).substr(0, end));
+      std::optional<HandshakeReply> reply = parse_reply(std::string_view(received).substr(0, end));
+      if (!reply) {
+        waiting.foreign(received);
+      }
+      return reply;
     }
   }
+  waiting.foreign(received);
   return std::nullopt;
 }
 
@@ -263,7 +284,8 @@ HandshakeResult handshake(const TcpOptions& options, const std::string& own) {
       .rank = options.rank, .size = options.size, .address = own, .token = random_text()});
   // Process 0 waits as long for the last process, and reports it.
   const double longest = options.seconds + 10;
-  for (Waiting waiting(options); waiting.seconds() < longest;) {
+  Waiting waiting(options);
+  while (waiting.seconds() < longest) {
     waiting.look();
     const std::optional<io::Descriptor> socket = connect_to(at, milliseconds(1000));
     if (socket && send_all(*socket, request, milliseconds(1000))) {
@@ -276,6 +298,10 @@ HandshakeResult handshake(const TcpOptions& options, const std::string& own) {
     }
     std::this_thread::sleep_for(milliseconds(200));
   }
+  check(
+      waiting.foreign().empty(),
+      "[world] {}, expected process 0\n  coordinator_address needs a port of its host that is free",
+      waiting.foreign());
   fail(
       "[world] process 0 did not answer at {} within {:g} s\n  is it started, and does this host "
       "reach that port?",
