@@ -301,6 +301,14 @@ TEST_F(NewRuns, AreCompared) {
             std::to_string(std::stod(std::ranges::min(
                 losses("first"), {}, [](const std::string& loss) { return std::stod(loss); }))));
 
+  // The configuration of a copied run names the run that it was copied from.
+  fs::copy(folder_ / "out/first", folder_ / "copied", fs::copy_options::recursive);
+  EXPECT_THAT(run({"train", "copied/config.yml", "max_train_steps=4"}).err,
+              HasSubstr("copied/config.yml is beside checkpoints, but its keys name the run "
+                        "out/first\n"));
+  EXPECT_THAT(run({"train", "out/first/config.yml", "max_train_steps=4"}).err,
+              Not(HasSubstr("beside checkpoints")));
+
   run({"compare", "out/first"}).expect_error("1 run was given");
   run({"compare", "absent"}).expect_error("absent is not a folder of a run");
   run({"compare", "out"}).expect_error("out is not a run, but contains 2 runs");

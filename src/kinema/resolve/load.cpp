@@ -61,6 +61,22 @@ bool is_weights(const std::string& word) {
 
 bool is_key(const std::string& word) { return word.find('=') != std::string::npos; }
 
+/// Says that the keys of a copied run's config.yml still name the run that it was copied from.
+void notice_copied_run(const std::string& file, const config::Config& config, const Job& job) {
+  const fs::path folder = fs::absolute(file).parent_path();
+  std::error_code ignored;
+  if (config.run.run_name.empty() || !is_folder((folder / "checkpoints").string())) {
+    return;
+  }
+  const fs::path run = fs::path(config.run.output_dir) / config.run.run_name;
+  if (!fs::equivalent(folder, run, ignored)) {
+    job.notice(
+        fmt::format("{} is beside checkpoints, but its keys name the run {}\n  for the run beside "
+                    "it: output_dir={} run_name={}",
+                    file, run.string(), folder.parent_path().string(), folder.filename().string()));
+  }
+}
+
 /// The configuration with a file's settings for keys that the command line does not give.
 config::Loaded with_settings(config::Loaded loaded, const SharedSettings& video) {
   for (const std::string& word : video.words) {
@@ -109,7 +125,11 @@ config::Loaded load_command_line(std::span<const std::string> words,
           "[config] `{0}` is neither a file nor key=value\n  to set a key: {0}=VALUE", word);
     file = word;
   }
-  return load(file, overrides, environment, job);
+  config::Loaded loaded = load(file, overrides, environment, job);
+  if (!file.empty()) {
+    notice_copied_run(file, loaded.config, job);
+  }
+  return loaded;
 }
 
 config::Loaded load_generation(std::span<const std::string> words,
