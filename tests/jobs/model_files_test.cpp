@@ -196,15 +196,19 @@ TEST_F(ModelFiles, WithUnusedTensorsAreAccepted) {
 
 TEST_F(ModelFiles, OfUNetsThatTakeMoreThanLatentsAreRefused) {
   const std::string first = "model.diffusion_model.input_blocks.0.0.weight";
-  write_model("inpaint.safetensors", {{first, zeros({4, 9, 3, 3})}});
-  expect_refused("inpaint.safetensors", "SDXL inpainting UNet");
   write_model("pix2pix.safetensors", {{first, zeros({4, 8, 3, 3})}});
   expect_refused("pix2pix.safetensors", "SDXL InstructPix2Pix UNet");
-  fs::copy(io::golden("sdxl"), folder_ / "inpaint", fs::copy_options::recursive);
-  io::Json config = io::Json::read(folder_ / "inpaint/unet/config.json");
-  config.set("in_channels", 9);
-  write("inpaint/unet/config.json", config.dump());
-  expect_refused("inpaint", "SDXL inpainting UNet");
+}
+
+TEST_F(ModelFiles, ThatFillMasksAreSampledButNotTrained) {
+  const std::string model = io::golden("control/sdxl_inpaint9").string();
+  const std::string picture = io::golden("images/orientation_5.jpg").string();
+  EXPECT_THAT(generate({}, model).err, HasSubstr("set image=FILE and mask=FILE"));
+  const Outcome made = generate({"image=" + picture, "mask=" + picture}, model);
+  EXPECT_EQ(made.status, 0) << made.err;
+  EXPECT_THAT(train(model, "refused").err, HasSubstr("takes a mask"));
+  EXPECT_THAT(run({"inspect", model, "--check"}).out,
+              AllOf(HasSubstr("taken by generate"), Not(HasSubstr("train"))));
 }
 
 TEST_F(ModelFiles, OfEdmAreSampledButNotTrained) {

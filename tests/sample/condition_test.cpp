@@ -72,7 +72,7 @@ TEST(ConditionOf, SaysWhatDoesNotFit) {
   };
   EXPECT_THAT(message(48, 48, false, none), HasSubstr("makes 16 channels, but the transformer"));
   EXPECT_THAT(message(36, 16, false, none), HasSubstr("set image_url"));
-  EXPECT_THAT(message(16, 16, false, one), HasSubstr("from text only"));
+  EXPECT_THAT(message(16, 16, false, one), HasSubstr("starts from video=FILE"));
   EXPECT_THAT(message(16, 16, true, both), HasSubstr("last_image_url must be empty"));
   EXPECT_THAT(message(36, 16, false, {.first = {}, .last = plain(1)}),
               HasSubstr("image_url is not"));

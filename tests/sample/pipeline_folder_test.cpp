@@ -379,9 +379,10 @@ TEST(PipelineFolder, TakesTheSchedulerOfItsIndex) {
 
 TEST(PipelineFolder, NamesAKindThatIsNotSupported) {
   const TemporaryFolder folder;
-  for (const auto& [name, kind] : {std::pair{"FluxFillPipeline", "Flux Fill"},
-                                   {"StableDiffusionXLInpaintPipeline", "SDXL inpainting UNet"},
-                                   {"WanVACEPipeline", "Wan 2.1 VACE"}}) {
+  for (const auto& [name, kind] :
+       {std::pair{"FluxFillPipeline", "Flux Fill"},
+        {"StableDiffusionXLInstructPix2PixPipeline", "SDXL InstructPix2Pix UNet"},
+        {"WanVACEPipeline", "Wan 2.1 VACE"}}) {
     folder.write("model_index.json", fmt::format(R"({{"_class_name": "{}"}})", name));
     EXPECT_THAT([&] { read_pipeline_folder(folder.path()); },
                 ThrowsMessage<Error>(AllOf(HasSubstr("is not supported"), HasSubstr(kind))));

@@ -362,12 +362,15 @@ TEST(ModelKind, NamesTheCommandsThatAcceptAFile) {
 
 TEST(ModelKind, IsRefusedByNameIfUnsupported) {
   const io::Scratch scratch;
-  const fs::path inpaint = write(scratch / "inpaint.safetensors", unet(9));
+  const fs::path pix2pix = write(scratch / "pix2pix.safetensors", unet(8));
   EXPECT_THAT(
-      [&] { check_role(inpaint, {Role::NETWORK}); },
+      [&] { check_role(pix2pix, {Role::NETWORK}); },
       ThrowsMessage<Error>(AllOf(
-          HasSubstr("inpaint.safetensors is not supported"), HasSubstr("SDXL inpainting UNet"),
-          HasSubstr("`input_blocks.0.0.weight` [4,9,3,3]"), HasSubstr("\n  "))));
+          HasSubstr("pix2pix.safetensors is not supported"), HasSubstr("SDXL InstructPix2Pix UNet"),
+          HasSubstr("`input_blocks.0.0.weight` [4,8,3,3]"), HasSubstr("\n  "))));
+  const fs::path inpaint = write(scratch / "inpaint.safetensors", unet(9));
+  EXPECT_THAT(accepting_commands(*detect_kind(inpaint)->kind, inpaint),
+              AllOf(HasSubstr("generate"), HasSubstr("convert"), Not(HasSubstr("train "))));
   const fs::path file =
       write(scratch / "style.safetensors", lora("diffusion_model.blocks.0.self_attn.q"));
   EXPECT_THAT(

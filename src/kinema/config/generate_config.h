@@ -23,6 +23,11 @@ struct GenerateConfig {
   Given<std::string> negative_prompt_2;
   std::string image_url;
   std::string last_image_url;
+  std::string image;
+  std::string video;
+  std::string mask;
+  Given<double> strength = 1.0;
+  double mask_blur = 0.0;
   Given<std::string> scheduler = std::string("unipc");
   Given<std::string> noise_levels = std::string("model");
   std::vector<double> sigmas;
@@ -129,6 +134,31 @@ struct GenerateConfig {
     visit("last_image_url", self.last_image_url, UNRELATED,
           {.help = "last frame of the video: path or URL of an image (first and last frame models)",
            .share = Share::FILE});
+    visit("image", self.image, UNRELATED,
+          {.help = "picture to start from (image to image, inpainting): path or URL; of image to "
+                   "video models the first frame, as image_url",
+           .share = Share::FILE});
+    visit("video", self.video, UNRELATED,
+          {.help = "video to start from (video to video), whose frames at the rate fps are changed "
+                   "by a text to video model",
+           .needs = {Needs::VIDEOS},
+           .share = Share::FILE});
+    visit("mask", self.mask, UNRELATED,
+          {.help = "picture of the part that is made: white is made, black is kept (inpainting)",
+           .share = Share::FILE});
+    visit("strength", self.strength, UNRELATED,
+          {.help = "part of num_inference_steps that changes the given picture or video: near 0 "
+                   "little, 1 all; not given: 0.6 of an image, 0.8 of a video, 1 with a mask",
+           .max = 1,
+           .above = 0,
+           .share = Share::YES});
+    visit("mask_blur", self.mask_blur, UNRELATED,
+          {.help = "standard deviation in pixels of the blur of the mask's edge, over which made "
+                   "and kept pixels are mixed; 0: kept pixels are returned exactly",
+           .min = 0,
+           .max = 256,
+           .with = "mask",
+           .share = Share::YES});
     visit(
         "scheduler", self.scheduler, UNRELATED,
         {.help = "sampler; overrides the class in the model's scheduler_config.json: euler, unipc, "

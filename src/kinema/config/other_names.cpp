@@ -64,7 +64,6 @@ constexpr OtherName kOtherNames[] = {
     {"ici_fsdp_batch_parallelism", "ici_fsdp_parallelism"},
     {"ici_fsdp_transpose_parallelism", "ici_fsdp_parallelism"},
     {"ici_sequence_parallelism", "ici_context_parallelism"},
-    {"image", "image_url"},
     {"instance_data_dir", "train_data_dir"},
     {"instance_data_root", "train_data_dir"},
     {"jax_compilation_cache_dir", "executable_cache"},

@@ -52,6 +52,10 @@ HostArray join_frames(const std::vector<HostArray>& pieces) {
 
 }  // namespace
 
+HostArray Autoencoder::encode_sample(const HostArray& pixels, const HostArray& /*noise*/) const {
+  return encode(pixels);
+}
+
 HostArray Autoencoder::decode(const HostArray& latents) const {
   std::vector<HostArray> pieces;
   decode(latents, [&](const HostArray& piece) { pieces.push_back(piece); });

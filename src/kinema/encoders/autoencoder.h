@@ -33,6 +33,9 @@ class Autoencoder {
   /// f32 [3, F, H, W] in [-1, 1] -> f32 [c, f, h, w], normalised for the transformer; the mode, if
   /// the encoder predicts a distribution. Throws an Error with the sizes if they do not divide.
   virtual HostArray encode(const HostArray& pixels) const = 0;
+  /// A sample of the distribution that the encoder predicts, normalised: mean + deviation * noise,
+  /// with noise f32 [c, f, h, w]. Of an encoder without a distribution, the result of encode.
+  virtual HostArray encode_sample(const HostArray& pixels, const HostArray& noise) const;
   /// f32 [c, f, h, w] -> the video, passed to `sink` in parts, so that a long one is never in
   /// memory completely.
   virtual void decode(const HostArray& latents, const FrameSink& sink) const = 0;

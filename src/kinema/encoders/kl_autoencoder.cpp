@@ -108,7 +108,9 @@ class KlAutoencoder::Side {
         graph.input(shape, encodes_ ? "image" : "latents", devices_.placement().whole(shape.dims));
     Tensor out;
     if (encodes_) {
-      out = kl::scaled(kl::encode(params, config_, options_.model, x).mean, config_);
+      const kl::Moments moments = kl::encode(params, config_, options_.model, x);
+      out = concatenate({kl::scaled(moments.mean, config_), kl::scaled_deviation(moments, config_)},
+                        Axis(1));
     } else {
       out = kl::decode(params, config_, options_.model, kl::unscaled(x, config_));
     }
@@ -212,7 +214,8 @@ LatentLayout KlAutoencoder::layout() const {
           .first_frame_alone = false};
 }
 
-HostArray KlAutoencoder::encode(const HostArray& pixels) const {
+/// Mean and deviation of the scaled latents, f32 [2 z, f, h, w].
+HostArray KlAutoencoder::moments(const HostArray& pixels) const {
   const Dims& d = pixels.shape.dims;
   const int64_t cell = config().spatial();
   check(pixels.shape.dtype == DType::F32 && d.size() == 4 && d[0] == 3,
@@ -221,15 +224,39 @@ HostArray KlAutoencoder::encode(const HostArray& pixels) const {
         "[encoders] the image is {} x {} pixels (height x width), expected multiples of {} (the "
         "VAE's cells)",
         d[2], d[3], cell);
-  HostArray out(Shape{DType::F32, {config().latent_channels, d[1], d[2] / cell, d[3] / cell}});
+  const int64_t channels = 2 * config().latent_channels;
+  HostArray out(Shape{DType::F32, {channels, d[1], d[2] / cell, d[3] / cell}});
   const bool is_cut = model_->is_cut(d[2] / cell, d[3] / cell);
   for (int64_t i = 0; i < d[1]; ++i) {
     const HostArray frame = cut_frames(pixels, i, 1);
     put_frames(out,
-               is_cut ? model_->by_tiles(model_->encoder, frame, config().latent_channels, cell, 1)
+               is_cut ? model_->by_tiles(model_->encoder, frame, channels, cell, 1)
                       : model_->encoder.run(frame),
                i);
   }
+  return out;
+}
+
+HostArray KlAutoencoder::encode(const HostArray& pixels) const {
+  HostArray out = moments(pixels);
+  out.shape.dims[0] /= 2;
+  out.bytes.resize(out.bytes.size() / 2);
+  return out;
+}
+
+HostArray KlAutoencoder::encode_sample(const HostArray& pixels, const HostArray& noise) const {
+  HostArray out = moments(pixels);
+  Shape latents = out.shape;
+  latents.dims[0] /= 2;
+  check(noise.shape == latents, "[encoders] the noise is {} but the latents are {}",
+        to_string(noise.shape), to_string(latents));
+  const auto values = out.as<float>();
+  const auto drawn = noise.as<float>();
+  for (size_t i = 0; i < drawn.size(); ++i) {
+    values[i] += values[drawn.size() + i] * drawn[i];
+  }
+  out.shape = latents;
+  out.bytes.resize(noise.bytes.size());
   return out;
 }
 

@@ -40,6 +40,7 @@ class KlAutoencoder final : public Autoencoder {
   /// f32 [3, f, H, W] -> the scaled mean for the diffusion model, f32 [z, f, h, w]. H and W are
   /// multiples of the spatial factor.
   HostArray encode(const HostArray& pixels) const override;
+  HostArray encode_sample(const HostArray& pixels, const HostArray& noise) const override;
   void decode(const HostArray& latents, const FrameSink& sink) const override;
   using Autoencoder::decode;
   int64_t decode_memory_bytes(const Dims& latents) const override;
@@ -48,6 +49,7 @@ class KlAutoencoder final : public Autoencoder {
  private:
   class Side;
   struct Model;
+  HostArray moments(const HostArray& pixels) const;
   std::unique_ptr<Model> model_;
 };
 

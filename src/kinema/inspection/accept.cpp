@@ -111,6 +111,14 @@ std::string takers(const fs::path& path) {
   return found ? "; taken by " + weights::accepting_commands(*found->kind, path) : "";
 }
 
+/// The same for a pipeline: as for its network if that is not trained.
+std::string takers_of_pipeline(const fs::path& path, const fs::path& network) {
+  const std::optional<weights::FoundKind> found = weights::detect_kind(network);
+  return found && !found->kind->is_trained
+             ? "; taken by " + weights::accepting_commands(*found->kind, path)
+             : takers(path);
+}
+
 /// A description of a weights file, with the commands that accept it.
 std::string accept_file(const fs::path& path) {
   using weights::Role;
@@ -175,7 +183,7 @@ std::string accept(const fs::path& path) {
     for (const std::string& warning : sample::warnings(pipeline)) {
       out += "; " + warning;
     }
-    return out + takers(path);
+    return out + takers_of_pipeline(path, pipeline.transformer);
   }
   if (is_checkpoint(path)) {
     check_checkpoint(path);

@@ -50,17 +50,19 @@ bool holds_pipeline(const fs::path& source) {
 void convert_pipeline(const fs::path& source, const fs::path& target,
                       const networks::ConvertOptions& options, const Job& job) {
   const weights::Family& family = *weights::find_family(weights::Checkpoint::open(source));
+  const networks::Network network = networks::open(source);
   const Json scheduler =
       model_source::read_model_schedule(
           {.path = model_source::adjacent_scheduler_config(source), .class_name = ""}, source,
-          networks::open(source))
+          network)
           .file;
   networks::convert_parts(source, target, options);
   std::vector<std::string> missing;
   try {
     io::make_folder(target / "scheduler");
     io::write_file(target / sample::kSchedulerConfig, scheduler.dump() + "\n");
-    const Json index = weights::model_index(family, scheduler.at("_class_name").as_string());
+    const Json index = weights::model_index(family, scheduler.at("_class_name").as_string(),
+                                            network.sizes().condition_channels() > 0);
     io::write_file(target / "model_index.json", index.dump() + "\n");
     missing = complete(source, target, index);
   } catch (...) {

@@ -11,15 +11,12 @@
 
 #include "kinema/config/keys.h"
 #include "kinema/core/error.h"
-#include "kinema/io/mapped_file.h"
-#include "kinema/media/image.h"
-#include "kinema/media/media_name.h"
 #include "kinema/model_source/model_schedule.h"
 #include "kinema/model_source/pictures.h"
 #include "kinema/model_source/trained_model.h"
-#include "kinema/remote/web_file.h"
 #include "kinema/resolve/device.h"
 #include "kinema/resolve/encoders.h"
+#include "kinema/resolve/given_frames.h"
 #include "kinema/resolve/load.h"
 #include "kinema/resolve/prompts.h"
 #include "kinema/sample/scheduler_config.h"
@@ -28,8 +25,6 @@
 
 namespace kinema::resolve {
 namespace {
-
-namespace fs = std::filesystem;
 
 /// A diffusion's schedule with the overrides of diffusion_scheduler_config.
 schedulers::ScheduleConfig with_scheduler_config(schedulers::ScheduleConfig out,
@@ -143,48 +138,6 @@ schedulers::ScheduleConfig schedule(const config::Loaded& loaded,
     out.dynamic_shift.reset();
   }
   return out;
-}
-
-/// Prints how the model's view of an image differs from the file.
-void tell_what_changes(const io::MappedFile& file, const std::string& name,
-                       const media::Background& background, const Job& job) {
-  const media::ImageSize size = media::measure_image(file.bytes(), name);
-  if (size.has_alpha) {
-    job.notice(fmt::format("{} has an alpha channel: {} (alpha_background)", name,
-                           background.drop
-                               ? "it is dropped, and the stored colours are used"
-                               : "transparent parts become " + media::background_name(background)));
-  }
-  if (size.is_hdr) {
-    job.notice(fmt::format("{} is HDR (PQ or HLG): tone-mapped to SDR (BT.2390)", name));
-  }
-}
-
-/// Reads an image from a local path, a `file://` URL or the web; `key` names it in errors.
-HostArray read_given_image(const std::string& url, std::string_view key,
-                           const config::Config& config, const Job& job) {
-  if (url.empty()) {
-    return {};
-  }
-  check(!media::is_video_name(url),
-        "[generate] {} is the video {}, expected a picture\n"
-        "  give one of its frames as PNG, JPEG or WebP",
-        key, url);
-  const media::Background background = media::read_background(config.data.alpha_background);
-  const auto read = [&](const fs::path& path, const std::string& name) {
-    const io::MappedFile file = io::MappedFile::open(path);
-    HostArray out = media::read_image(file.bytes(), name, background);
-    tell_what_changes(file, name, background, job);
-    file.check_intact();
-    return out;
-  };
-  if (remote::is_web_url(url)) {
-    const remote::WebFile file(url);
-    return read(file.path(), file.name());
-  }
-  constexpr std::string_view kFile = "file://";
-  const std::string path = url.starts_with(kFile) ? url.substr(kFile.size()) : url;
-  return read(path, path);
 }
 
 /// An expert's guidance scale: its own key if given, else guidance_scale if given, else the default
@@ -313,9 +266,6 @@ sample::GenerateRequest make_request(const config::Loaded& loaded,
   sample::GenerateRequest request{.noun = network.sizes().noun()};
   request.prompts = read_prompts(loaded);
   set_guidance(loaded, network, model.folder.has_two_experts(), request);
-  request.images = {
-      .first = read_given_image(g.image_url, "image_url", loaded.config, job),
-      .last = read_given_image(g.last_image_url, "last_image_url", loaded.config, job)};
   request.num_videos_per_prompt = g.num_videos_per_prompt;
   request.first_index = g.first_video_index;
   request.num_frames = g.num_frames;
@@ -333,6 +283,7 @@ sample::GenerateRequest make_request(const config::Loaded& loaded,
   if (network.sizes().makes_images) {
     ask_for_images(loaded, model_source::image_defaults(network), request);
   }
+  set_given_frames(loaded, network.sizes(), model.folder.expand_timesteps, job, request);
   check_sampler_steps(request.num_inference_steps,
                       request.schedule.value_or(network->learned().sampled));
   return request;

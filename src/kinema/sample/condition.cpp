@@ -16,13 +16,17 @@ Condition detect_condition(const networks::Sizes& network, const encoders::Laten
   const bool first = !images.first.bytes.empty();
   const bool last = !images.last.bytes.empty();
   check(first || !last, "[sample] last_image_url is set, but image_url is not");
+  if (network.makes_images) {
+    check(!first, "[sample] a model that makes images starts from an image, which is no condition");
+    return network.in_channels == z ? Condition::NONE : Condition::CHANNELS;
+  }
   if (network.in_channels == with_image) {
     check(first, "[sample] this model generates videos from images: set image_url=FILE");
     return Condition::CHANNELS;
   }
   check(!first || expand_timesteps,
-        "[sample] this model generates {}s from text only: image_url must be empty",
-        network.noun());
+        "[sample] this model generates videos from text: it starts from video=FILE, not from an "
+        "image");
   check(!last, "[sample] this model takes a first image only: last_image_url must be empty");
   return first ? Condition::FIRST_FRAME : Condition::NONE;
 }

@@ -74,6 +74,12 @@ Tensor rows_input(Graph& graph, const StepSpec& spec, int64_t width, const char*
                     : whole_input(graph, spec, {DType::F32, {contexts(spec), width}}, name);
 }
 
+/// The mask of the sample's cells, the same for all videos.
+Tensor mask_input(Graph& graph, const StepSpec& spec) {
+  const Dims& dims = spec.latents;
+  return whole_input(graph, spec, {DType::F32, {1, 1, dims[2], dims[3], dims[4]}}, "mask");
+}
+
 /// Shapes of the keys and values, which are the same in all steps.
 std::vector<networks::Value> key_values(const StepSpec& spec) {
   return spec.network->cross_key_values(spec.options, contexts(spec), spec.text_length,
@@ -147,6 +153,8 @@ HostArray step_numbers(const schedulers::Schedule& schedule, int64_t step,
                             others.weights.high, others.embedded_guidance}) {
     values.push_back(static_cast<float>(each));
   }
+  const schedulers::Mix next = schedule.mix(step + 1);
+  values.insert(values.end(), {next.signal, next.noise});
   return HostArray::f32({kNumbers}, values);
 }
 
@@ -222,6 +230,10 @@ std::unique_ptr<StepGraph> build_step(const StepSpec& given_spec) {
   if (const Dims dims = condition_dims(spec); !dims.empty()) {
     given.condition = whole_input(graph, spec, {DType::F32, dims}, "condition");
   }
+  const Tensor clean = spec.keeps_part ? whole_input(graph, spec, video, "clean") : Tensor();
+  const Tensor clean_noise =
+      spec.keeps_part ? whole_input(graph, spec, video, "clean_noise") : Tensor();
+  const Tensor mask = spec.keeps_part ? mask_input(graph, spec) : Tensor();
   given.kept = kept_inputs(graph, spec);
   const Tensor noise = spec.form.noise ? whole_input(graph, spec, video, "noise") : Tensor();
   const Tensor numbers = whole_input(graph, spec, {DType::F32, {kNumbers}}, "numbers");
@@ -234,7 +246,13 @@ std::unique_ptr<StepGraph> build_step(const StepSpec& given_spec) {
   const Solved solved =
       solve({.x = x, .previous = previous, .m1 = m1, .m2 = m2, .m3 = m3, .v = v, .noise = noise},
             numbers, spec.form);
-  const Tensor next = solved.next;
+  Tensor next = solved.next;
+  if (spec.keeps_part) {
+    const Tensor kept =
+        number(numbers, kKeptSignal) * clean + number(numbers, kKeptNoise) * clean_noise;
+    const Tensor made = compare(broadcast_to(mask, spec.latents), Comparison::GT, 0.5);
+    next = select(made, next, kept);
+  }
   const Tensor finite = convert(all(is_finite(next)), DType::S32);
   step->outputs = {next, solved.corrected, solved.data, v, finite};
   const bool moves = spec.reuse == Reuse::KEEP_VELOCITY || spec.reuse == Reuse::VELOCITY;

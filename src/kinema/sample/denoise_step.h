@@ -48,6 +48,8 @@ struct StepSpec {
   bool rescale = false;
   bool expand_timesteps = false;
   Condition condition = Condition::NONE;
+  /// After the step the kept part of given frames is put back, at the noise level of the next step.
+  bool keeps_part = false;
   int64_t image_tokens = 0;  // CLIP's tokens of a video's images; 0: none
   Reuse reuse = Reuse::NOTHING;
   /// Text and image are inputs as the blocks' keys and values, computed by StepPrograms::keys.
@@ -75,12 +77,16 @@ Tensor model_input(Tensor x, Tensor condition, Condition kind);
 ///     pooled                [b or 2 b, pooled_dim]; absent where the network takes none
 ///     size_ids              [b or 2 b, size_ids]; absent where the network takes none
 ///     condition             see model_input; absent for NONE
+///     clean, clean_noise    [b, c, f, h, w]   with keeps_part: the latents of given frames, the
+///                                             noise that they are mixed with, and
+///     mask                  [1, 1, f, h, w]   1 where the sample is made, 0 where it is kept
 ///     kept, by reuse        BLOCKS: block_sum [b or 2 b, s, d]
 ///                           BRANCH: prompted, plain; VELOCITY: velocity, reference
 ///     noise                 [b, c, f, h, w]   of forms with noise
-///     numbers               [24]              StepCoefficients, timestep, guidance scale, rescale,
+///     numbers               [26]              StepCoefficients, timestep, guidance scale, rescale,
 ///                                             weights of low and high frequencies (BRANCH), the
-///                                             the network's guidance input
+///                                             the network's guidance input, signal and noise of
+///                                             the kept part
 ///
 /// Outputs: the next x, the corrected sample (the next `previous`), the data prediction (the next
 /// m1; this step's m1 is the next m2), the velocity after guidance, u + g (c - u), and `finite`,

@@ -279,8 +279,11 @@ class Run {
     if (!batch.size_ids.bytes.empty()) {
       given.push_back(contexts(batch.size_ids, batch.negative_size_ids, guided, devices));
     }
-    if (!batch.condition.bytes.empty()) {
-      given.push_back(devices.upload(batch.condition));
+    for (const HostArray* each :
+         {&batch.condition, &batch.clean, &batch.clean_noise, &batch.mask}) {
+      if (!each->bytes.empty()) {
+        given.push_back(devices.upload(*each));
+      }
     }
     return given;
   }
@@ -369,6 +372,7 @@ StepSpec step_spec(const Experts& experts, int64_t expert, const DenoiseBatch& b
                 .guidance = Guidance::NONE,
                 .expand_timesteps = experts.folder().expand_timesteps,
                 .condition = batch.condition_kind,
+                .keeps_part = !batch.mask.shape.dims.empty(),
                 .image_tokens = batch.image.shape.dims.empty() ? 0 : batch.image.shape.dims[1]};
   if (is_guided(settings, expert)) {
     spec.guidance = settings.two_passes ? Guidance::TWO_PASSES : Guidance::DOUBLED_BATCH;

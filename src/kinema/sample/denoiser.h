@@ -25,7 +25,10 @@ struct DenoiseBatch {
   HostArray size_ids, negative_size_ids;
   Condition condition_kind = Condition::NONE;
   HostArray condition;  // f32, see model_input; no bytes for NONE
-  HostArray image;      // f32 [b, n, image_dim] of CLIP; no bytes if the model has no such input
+  // To put back the kept part of given frames after each step, see StepGraph; no bytes: nothing is
+  // kept.
+  HostArray clean, clean_noise, mask;
+  HostArray image;  // f32 [b, n, image_dim] of CLIP; no bytes if the model has no such input
   /// The videos' indices, on which the noise of stochastic samplers depends; one for each video.
   std::vector<int64_t> indices;
 };

@@ -33,19 +33,20 @@ const io::TensorView& latents_tensor(const io::SafetensorsFile& file) {
 
 }  // namespace
 
-HostArray initial_noise(uint64_t seed, int64_t index, const Dims& dims) {
+HostArray initial_noise(uint64_t seed, int64_t index, const Dims& dims, std::string_view name) {
   HostArray out(Shape{DType::F32, dims});
-  RandomStream stream(random_key(seed, "initial_latents", static_cast<uint64_t>(index)));
+  RandomStream stream(random_key(seed, name, static_cast<uint64_t>(index)));
   for (float& value : out.as<float>()) {
     value = stream.normal();
   }
   return out;
 }
 
-HostArray initial_noise(uint64_t seed, int64_t videos, const Dims& video, int64_t first_index) {
+HostArray initial_noise(uint64_t seed, int64_t videos, const Dims& video, int64_t first_index,
+                        std::string_view name) {
   HostArray out(Shape{DType::F32, with_count(videos, video)});
   for (int64_t i = 0; i < videos; ++i) {
-    const HostArray noise = initial_noise(seed, first_index + i, video);
+    const HostArray noise = initial_noise(seed, first_index + i, video, name);
     std::ranges::copy(noise.bytes,
                       out.bytes.begin() + i * static_cast<int64_t>(noise.bytes.size()));
   }
@@ -78,9 +79,14 @@ HostArray step_noise(uint64_t seed, const std::vector<int64_t>& indices, int64_t
   return out;
 }
 
-HostArray read_latents(const std::filesystem::path& path, int64_t videos, const Dims& video) {
+bool has_latents(const std::filesystem::path& path, std::string_view name) {
+  return io::SafetensorsFile::open(path).find(name) != nullptr;
+}
+
+HostArray read_latents(const std::filesystem::path& path, int64_t videos, const Dims& video,
+                       std::string_view name) {
   const auto file = io::SafetensorsFile::open(path);
-  const io::TensorView& tensor = latents_tensor(file);
+  const io::TensorView& tensor = name.empty() ? latents_tensor(file) : file.at(name);
   Dims dims = tensor.shape.dims;
   // Of one video, or of images without an axis of frames.
   const bool of_images = dims.size() == 4 && video[1] == 1 && dims[1] == video[0] &&

@@ -1,7 +1,6 @@
 #include "kinema/sample/pipeline.h"
 
 #include <algorithm>
-#include <numeric>
 #include <utility>
 
 #include "kinema/core/error.h"
@@ -60,16 +59,6 @@ HostArray with_zeros(HostArray x) {
   return x;
 }
 
-/// `count` rows of the first axis.
-HostArray own_rows(HostArray all, int64_t first, int64_t count) {
-  if (count == all.shape.dims.front()) {
-    return all;
-  }
-  std::vector<int64_t> rows(static_cast<size_t>(count));
-  std::iota(rows.begin(), rows.end(), first);
-  return take_rows(all, rows);
-}
-
 /// Decodes the video in parts, as bytes: the f32 frames are never in memory completely.
 HostArray decode_frames(const encoders::Autoencoder& autoencoder, const HostArray& latents,
                         const VideoSizes& sizes) {
@@ -120,7 +109,8 @@ Pipeline::Pipeline(const runtime::Devices& devices, PipelineFolder folder, Pipel
       network.out_channels);
   const std::string& name = experts_.folder().class_name;
   const bool takes_image = network.in_channels != z || experts_.folder().expand_timesteps;
-  check(name.empty() || (experts_.folder().of_images() ? takes_image : network.in_channels == z),
+  check(name.empty() || network.makes_images ||
+            (experts_.folder().of_images() ? takes_image : network.in_channels == z),
         "[sample] {} is a {}, but its transformer takes {} channels and makes {}: model_index.json "
         "does not fit",
         experts_.folder().folder.string(), name, network.in_channels, network.out_channels);
@@ -185,18 +175,30 @@ Pipeline::Context Pipeline::encode(const GenerateRequest& request, const Plan& p
   return out;
 }
 
-std::vector<DenoiseBatch> Pipeline::make_batches(const GenerateRequest& request, const Plan& plan,
-                                                 const Context& context,
-                                                 const HostArray& condition) {
-  HostArray latents =
-      request.initial_latents.empty()
-          ? initial_noise(request.seed, plan.videos, plan.sizes.latents,
-                          request.first_index + plan.first)
-          : own_rows(read_latents(request.initial_latents, request.videos(), plan.sizes.latents),
-                     plan.first, plan.videos);
-  for (float& value : latents.as<float>()) {
+Start Pipeline::start(const GenerateRequest& request, const Plan& plan) const {
+  const StartNoise noise{.seed = request.seed,
+                         .first_index = request.first_index + plan.first,
+                         .first = plan.first,
+                         .videos = plan.videos,
+                         .all_videos = request.videos(),
+                         .file = request.initial_latents};
+  if (request.start.is_given()) {
+    return make_start(request.start, plan.settings.schedule, plan.sizes, *parts_.autoencoder, noise,
+                      plan.takes_mask);
+  }
+  Start out{.latents = noise.draw("noise", plan.sizes.latents)};
+  for (float& value : out.latents.as<float>()) {
     value *= plan.settings.schedule.initial_scale;
   }
+  return out;
+}
+
+std::vector<DenoiseBatch> Pipeline::make_batches(const GenerateRequest& request, const Plan& plan,
+                                                 const Context& context, const Start& start,
+                                                 const HostArray& condition) {
+  const auto rows_of = [](const HostArray& all, const std::vector<int64_t>& items) {
+    return all.bytes.empty() ? HostArray() : take_rows(all, items);
+  };
   const int64_t negative = plan.prompts;
   std::vector<DenoiseBatch> batches;
   for (const auto& items : batches_of(plan.videos, plan.batch)) {
@@ -205,10 +207,14 @@ std::vector<DenoiseBatch> Pipeline::make_batches(const GenerateRequest& request,
     for (int64_t& item : prompts) {
       item = (plan.first + item) / request.num_videos_per_prompt - plan.first_prompt;
     }
-    DenoiseBatch batch{.latents = take_rows(latents, items),
+    DenoiseBatch batch{.latents = take_rows(start.latents, items),
                        .text = take_rows(context.text, prompts),
                        .condition_kind = plan.condition,
-                       .condition = repeated(condition, count),
+                       .condition = plan.takes_mask ? take_rows(start.condition, items)
+                                                    : repeated(condition, count),
+                       .clean = rows_of(start.clean, items),
+                       .clean_noise = rows_of(start.noise, items),
+                       .mask = start.mask,
                        .image = repeated(context.image, count)};
     batch.indices = items;
     for (int64_t& index : batch.indices) {
@@ -306,6 +312,7 @@ Generated Pipeline::generate(const GenerateRequest& request, const GenerateObser
     observer.memory(out.memory);
   }
   Context context;
+  Start start;
   HostArray condition;
   check_together([&] {
     context = encode(request, plan, out.timings);
@@ -313,15 +320,19 @@ Generated Pipeline::generate(const GenerateRequest& request, const GenerateObser
     if (plan.release_encoders_first) {
       release_encoders();
     }
-    if (plan.condition != Condition::NONE) {
+    {
+      const AddSeconds watch(out.timings.image);
+      start = this->start(request, plan);
+    }
+    if (plan.condition != Condition::NONE && !plan.takes_mask) {
       const AddSeconds watch(out.timings.image);
       condition = image_condition(plan.condition, request.images, plan.sizes, *parts_.autoencoder);
-      if (plan.release_encoders_first) {
-        parts_.autoencoder->release();
-      }
+    }
+    if (plan.release_encoders_first) {
+      parts_.autoencoder->release();
     }
   });
-  const std::vector<DenoiseBatch> batches = make_batches(request, plan, context, condition);
+  const std::vector<DenoiseBatch> batches = make_batches(request, plan, context, start, condition);
   if (observer.encoded) {
     observer.encoded(batches, plan.sizes.num_frames);
   }
@@ -351,6 +362,9 @@ Generated Pipeline::generate(const GenerateRequest& request, const GenerateObser
   for (int64_t i = 0; request.decodes && i < plan.videos; ++i) {
     GeneratedVideo& video = out.videos[i];
     video.frames = decode_frames(*parts_.autoencoder, video.latents, plan.sizes);
+    if (request.start.has_mask() && request.start.returns_kept) {
+      return_kept_pixels(request.start, plan.sizes, video.frames);
+    }
     if (observer.decoded) {
       observer.decoded(i + 1, plan.videos);
     }

@@ -20,6 +20,7 @@
 #include "kinema/sample/memory.h"
 #include "kinema/sample/pipeline_folder.h"
 #include "kinema/sample/sizes.h"
+#include "kinema/sample/start.h"
 #include "kinema/schedulers/schedule.h"
 
 /// Prompts, and for some models images, to frames.
@@ -46,6 +47,8 @@ struct GenerateRequest {
   std::optional<std::string> negative_prompt_2;
   /// Of all videos.
   ConditioningImages images;
+  /// Image to image, video to video and inpainting; the same for all videos.
+  StartFrames start;
   int64_t num_videos_per_prompt = 1;
   int64_t num_frames = 81;
   int64_t height = 480;
@@ -218,13 +221,16 @@ class Pipeline {
     HostArray image;   // f32 [n, d], or no bytes
   };
   Plan plan(const GenerateRequest& request, const GenerateObserver& observer) const;
+  /// The first samples, from noise or from given frames.
+  Start start(const GenerateRequest& request, const Plan& plan) const;
   Context encode(const GenerateRequest& request, const Plan& plan, Timings& timings) const;
   void make_room(Plan& plan, const GenerateRequest& request, const GenerateObserver& observer);
   MemoryUse memory_use(const Plan& plan, const GenerateRequest& request) const;
   std::vector<encoders::Prompt> texts(const Plan& plan, const GenerateRequest& request) const;
   void release_encoders() const;
   static std::vector<DenoiseBatch> make_batches(const GenerateRequest& request, const Plan& plan,
-                                                const Context& context, const HostArray& condition);
+                                                const Context& context, const Start& start,
+                                                const HostArray& condition);
   int64_t free_bytes(const Plan& plan) const;
   void check_together(const std::function<void()>& work) const;
   bool all_agree(bool own) const;

@@ -35,6 +35,7 @@ void check_request(const GenerateRequest& request) {
         "[sample] num_videos_per_prompt is {}, expected 1 or more", request.num_videos_per_prompt);
   check(request.batch_size >= 1, "[sample] the batch size is {}, expected 1 or more",
         request.batch_size);
+  check_start(request.start);
   check(request.guidance_rescale >= 0.0 && request.guidance_rescale <= 1.0,
         "[sample] guidance_rescale is {}, expected 0 to 1", request.guidance_rescale);
   if (const std::filesystem::path& path = request.save_latents; !path.empty()) {
@@ -85,6 +86,10 @@ Pipeline::Plan Pipeline::plan(const GenerateRequest& request,
   }
   out.condition =
       detect_condition(network, layout, experts_.folder().expand_timesteps, request.images);
+  out.takes_mask = network.makes_images && out.condition == Condition::CHANNELS;
+  check(!out.takes_mask || request.start.has_mask(),
+        "[sample] this model fills in a masked part of an image: set image=FILE and "
+        "mask=FILE");
   check_image_tokens(network, parts_.image_encoder != nullptr, request.images);
   const int64_t num_frames = network.makes_images ? 1 : request.num_frames;
   out.sizes = video_sizes(num_frames, request.height, request.width, layout, network.patch_size,
@@ -98,10 +103,16 @@ Pipeline::Plan Pipeline::plan(const GenerateRequest& request,
                                  : fmt::format("multiples of {}", layout.temporal)));
   }
   if (!request.initial_latents.empty()) {  // checked before anything is compiled
-    read_latents(request.initial_latents, request.videos(), out.sizes.latents);
+    StartNoise{.videos = 0, .all_videos = request.videos(), .file = request.initial_latents}.draw(
+        "noise", out.sizes.latents);
   }
   out.schedule =
       request.schedule.value_or(experts_.folder().schedule.value_or(schedulers::ScheduleConfig{}));
+  if (request.start.is_given()) {
+    out.schedule.first_step =
+        first_step(out.schedule, schedulers::step_count(out.schedule, request.num_inference_steps),
+                   request.start.strength);
+  }
   const double scale = classifier_free_scale(request, network);
   out.settings = {.schedule = schedulers::make_schedule(out.schedule, request.num_inference_steps,
                                                         network.tokens(out.sizes.latents)),
@@ -185,6 +196,9 @@ void Pipeline::make_room(Plan& plan, const GenerateRequest& request,
   };
   batch.latents.shape = batched(plan.sizes.latents);
   batch.text.shape = batched(parts_.text_encoder->shape().dims);
+  if (request.start.has_mask() && !plan.takes_mask) {
+    batch.mask.shape = {DType::F32, {1, 1, 1, 1, 1}};
+  }
   if (experts_.network(0).sizes().image_dim > 0) {
     Dims tokens = parts_.image_encoder->shape().dims;
     tokens[0] *= request.images.last.bytes.empty() ? 1 : 2;

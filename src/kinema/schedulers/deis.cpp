@@ -34,11 +34,12 @@ Schedule deis(const ScheduleConfig& config, int64_t steps, int64_t tokens) {
   check(!config.limit.threshold, "[scheduler] thresholding needs data predictions, not DEIS");
   Schedule out = with_levels(config, solver_levels(config, steps, tokens));
   out.form.long_history = config.solver.order > 2;
-  for (int64_t i = 0; i < static_cast<int64_t>(out.timesteps.size()); ++i) {
+  const auto count = static_cast<int64_t>(out.timesteps.size());
+  for (int64_t i = 0; i < count; ++i) {
     const auto level = [&](int64_t at) { return level_of(config, out.sigmas[at]); };
     const auto rho = [&](int64_t at) { return level(at).sigma / level(at).alpha; };
     std::vector<double> logs;
-    for (int64_t k = 0; k < multistep_order(config, i, steps); ++k) {
+    for (int64_t k = 0; k < multistep_order(config, i, count); ++k) {
       logs.push_back(std::log(rho(i - k)));
     }
     const double alpha = level(i + 1).alpha;

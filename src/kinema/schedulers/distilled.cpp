@@ -19,7 +19,7 @@ std::vector<int64_t> distilled_timesteps(const ScheduleConfig& config, int64_t s
         steps, original, original);
   const int64_t apart = config.num_train_timesteps / original;
   std::vector<int64_t> out;
-  for (int64_t i = 0; i < steps; ++i) {
+  for (int64_t i = config.first_step; i < steps; ++i) {
     out.push_back((original - i * original / steps) * apart - 1);
   }
   return out;

@@ -43,7 +43,7 @@ DpmWeights dpm_weights(const Solver& solver, const Level& from, const Level& to,
 int64_t multistep_order(const ScheduleConfig& config, int64_t step, int64_t count) {
   const Solver& solver = config.solver;
   constexpr int64_t kFew = 15;  // the reference lowers the order only of runs this short
-  const bool lowers = solver.lower_order_final && count < kFew;
+  const bool lowers = solver.lower_order_final && config.first_step + count < kFew;
   if (step == count - 1 && (solver.euler_at_final || lowers || !config.levels.ends_at_sigma_min)) {
     return 1;
   }

@@ -21,9 +21,10 @@ void advance(StepCoefficients& step, double ratio) {
 
 Evaluations::Evaluations(const ScheduleConfig& config, int64_t steps)
     : schedule{.config = config},
-      ladder_(exploding_levels(config, steps)),
+      ladder_(from_first_step(config, exploding_levels(config, steps))),
       timestep_of_([](double sigma) { return 0.25 * std::log(sigma); }) {
   schedule.initial_scale = static_cast<float>(ladder_.initial_scale);
+  schedule.explodes = true;
   const bool is_continuous =
       noise_of(config) == Noise::EDM ||
       (config.levels.continuous && config.diffusion.prediction_type == Prediction::V_PREDICTION);

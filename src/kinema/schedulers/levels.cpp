@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <utility>
 
 #include "kinema/core/error.h"
 #include "kinema/schedulers/beta_quantile.h"
@@ -164,6 +165,7 @@ std::vector<int64_t> whole_timesteps(const ScheduleConfig& config, int64_t steps
   for (const double t : spaced(config, steps)) {
     out.push_back(static_cast<int64_t>(std::nearbyint(t)));
   }
+  out.erase(out.begin(), out.begin() + config.first_step);
   return out;
 }
 
@@ -186,6 +188,7 @@ Ladder edm_levels(const ScheduleConfig& config, int64_t steps) {
     out.timesteps.push_back(0.25 * std::log(static_cast<float>(sigma)));
   }
   out.initial_scale = std::hypot(edm.sigma_max, 1.0);
+  out.explodes = true;
   out.sigmas.push_back(config.levels.ends_at_sigma_min ? out.sigmas.back() : 0.0);
   return out;
 }
@@ -231,6 +234,7 @@ Ladder exploding_levels(const ScheduleConfig& config, int64_t steps) {
   const double first = static_cast<float>(*std::ranges::max_element(out.sigmas));
   out.initial_scale =
       spacing_of(config) == Spacing::LEADING ? std::sqrt(first * first + 1.0) : first;
+  out.explodes = true;
   return out;
 }
 
@@ -257,8 +261,18 @@ void apply_shift(const ScheduleConfig& config, int64_t tokens, std::vector<doubl
   }
 }
 
-Schedule with_levels(const ScheduleConfig& config, const Ladder& ladder) {
-  Schedule out{.config = config, .initial_scale = static_cast<float>(ladder.initial_scale)};
+Ladder from_first_step(const ScheduleConfig& config, Ladder ladder) {
+  for (std::vector<double>* each : {&ladder.sigmas, &ladder.timesteps}) {
+    each->erase(each->begin(), each->begin() + config.first_step);
+  }
+  return ladder;
+}
+
+Schedule with_levels(const ScheduleConfig& config, Ladder ladder) {
+  ladder = from_first_step(config, std::move(ladder));
+  Schedule out{.config = config,
+               .initial_scale = static_cast<float>(ladder.initial_scale),
+               .explodes = ladder.explodes};
   out.sigmas.assign(ladder.sigmas.begin(), ladder.sigmas.end());
   out.timesteps.assign(ladder.timesteps.begin(), ladder.timesteps.end());
   return out;

@@ -14,6 +14,7 @@ struct Ladder {
   std::vector<double> sigmas;  // one more than timesteps
   std::vector<double> timesteps;
   double initial_scale = 1.0;
+  bool explodes = false;  // samples are x_0 + sigma eps
 };
 
 /// `count` values from `first` to `last`, both included.
@@ -45,7 +46,7 @@ std::vector<double> spread(Spread kind, double high, double low, int64_t count, 
 /// Decreasing timesteps of a diffusion by spacing_of(config), or the given ones. Only LINSPACE has
 /// fractions.
 std::vector<double> spaced(const ScheduleConfig& config, int64_t steps);
-/// The same, rounded to whole ones.
+/// The same, rounded to whole ones, from first_step on.
 std::vector<int64_t> whole_timesteps(const ScheduleConfig& config, int64_t steps);
 
 /// Levels of EDM.
@@ -58,7 +59,9 @@ Ladder solver_levels(const ScheduleConfig& config, int64_t steps, int64_t tokens
 /// Throws an Error if a dynamic shift has no picture.
 void apply_shift(const ScheduleConfig& config, int64_t tokens, std::vector<double>& sigmas);
 
-/// A schedule with these levels, without steps.
-Schedule with_levels(const ScheduleConfig& config, const Ladder& ladder);
+/// The levels from ScheduleConfig::first_step on.
+Ladder from_first_step(const ScheduleConfig& config, Ladder ladder);
+/// A schedule with these levels from first_step on, without steps.
+Schedule with_levels(const ScheduleConfig& config, Ladder ladder);
 
 }  // namespace kinema::schedulers

@@ -139,23 +139,24 @@ Schedule pndm(const ScheduleConfig& config, int64_t steps, int64_t /*tokens*/) {
   const Tables tables(config);
   const std::vector<int64_t> timesteps = whole_timesteps(config, steps);
   const int64_t apart = config.num_train_timesteps / steps;
+  const auto count = static_cast<int64_t>(timesteps.size());
   Schedule out{.config = config, .form = {.long_history = true}};
   if (!config.solver.skip_prk_steps) {
-    check(steps >= 4,
-          "[scheduler] num_inference_steps is {}, but PNDM starts with Runge-Kutta steps and needs "
-          "4 or more\n  skip_prk_steps: true leaves them out",
-          steps);
+    check(count >= 4,
+          "[scheduler] there are {} steps, but PNDM starts with Runge-Kutta steps and needs 4 or "
+          "more\n  skip_prk_steps: true leaves them out",
+          count);
     for (int64_t i = 0; i < 3; ++i) {
       add_runge_kutta(tables, timesteps[i], timesteps[i + 1], apart, out);
     }
-    for (int64_t i = 3; i < steps; ++i) {
+    for (int64_t i = 3; i < count; ++i) {
       add_multistep(tables, timesteps[i], apart, 4, out);
     }
-  } else if (steps == 1) {
+  } else if (count == 1) {
     add_multistep(tables, timesteps[0], apart, 1, out);
   } else {
     add_two_evaluations(tables, timesteps[0], timesteps[1], apart, out);
-    for (int64_t i = 1; i < steps; ++i) {
+    for (int64_t i = 1; i < count; ++i) {
       add_multistep(tables, timesteps[i], apart, std::min<int64_t>(i + 1, 4), out);
     }
   }

@@ -7,6 +7,7 @@
 
 #include "kinema/core/error.h"
 #include "kinema/schedulers/levels.h"
+#include "kinema/schedulers/model_output.h"
 #include "kinema/schedulers/samplers.h"
 
 namespace kinema::schedulers {
@@ -35,34 +36,6 @@ void set_limit(const ScheduleConfig& config, StepForm& form) {
     form.limit = StepForm::Limit::CLIP;
     form.bound = limit.range;
   }
-}
-
-/// The number of steps: that of given sigmas or timesteps.
-int64_t steps_of(const ScheduleConfig& config, int64_t num_inference_steps) {
-  const Levels& levels = config.levels;
-  check(levels.sigmas.empty() || levels.timesteps.empty(),
-        "[scheduler] sigmas and timesteps are both given: one of them");
-  check(!levels.is_given() || levels.spread == Spread::MODEL,
-        "[scheduler] {} are given, and noise_levels {}: one of them",
-        levels.sigmas.empty() ? "timesteps" : "sigmas", name_of(levels.spread));
-  for (const double sigma : levels.sigmas) {
-    check(std::isfinite(sigma) && sigma > 0.0,
-          "[scheduler] sigmas has {}, expected numbers above 0 (the last one, 0, is left out)",
-          sigma);
-  }
-  const auto train = static_cast<double>(config.num_train_timesteps);
-  for (const double t : levels.timesteps) {
-    check(t >= 0.0 && t <= (is_flow(config) ? train : train - 1.0),
-          "[scheduler] timesteps has {}, expected 0 to {}", t, is_flow(config) ? train : train - 1);
-  }
-  for (const std::vector<double>* each : {&levels.sigmas, &levels.timesteps}) {
-    check(std::ranges::adjacent_find(*each, std::less_equal<>()) == each->end(),
-          "[scheduler] {} do not fall from each to the next",
-          each == &levels.sigmas ? "sigmas" : "timesteps");
-  }
-  return !levels.sigmas.empty()      ? std::ssize(levels.sigmas)
-         : !levels.timesteps.empty() ? std::ssize(levels.timesteps)
-                                     : num_inference_steps;
 }
 
 void check_dynamic_shift(const DynamicShift& shift) {
@@ -131,16 +104,45 @@ std::vector<float> StepCoefficients::values() const {
           correct_m3, from_m2,    from_m3, from_x,    from_previous,    from_noise};
 }
 
+int64_t step_count(const ScheduleConfig& config, int64_t num_inference_steps) {
+  const Levels& levels = config.levels;
+  check(levels.sigmas.empty() || levels.timesteps.empty(),
+        "[scheduler] sigmas and timesteps are both given: one of them");
+  check(!levels.is_given() || levels.spread == Spread::MODEL,
+        "[scheduler] {} are given, and noise_levels {}: one of them",
+        levels.sigmas.empty() ? "timesteps" : "sigmas", name_of(levels.spread));
+  for (const double sigma : levels.sigmas) {
+    check(std::isfinite(sigma) && sigma > 0.0,
+          "[scheduler] sigmas has {}, expected numbers above 0 (the last one, 0, is left out)",
+          sigma);
+  }
+  const auto train = static_cast<double>(config.num_train_timesteps);
+  for (const double t : levels.timesteps) {
+    check(t >= 0.0 && t <= (is_flow(config) ? train : train - 1.0),
+          "[scheduler] timesteps has {}, expected 0 to {}", t, is_flow(config) ? train : train - 1);
+  }
+  for (const std::vector<double>* each : {&levels.sigmas, &levels.timesteps}) {
+    check(std::ranges::adjacent_find(*each, std::less_equal<>()) == each->end(),
+          "[scheduler] {} do not fall from each to the next",
+          each == &levels.sigmas ? "sigmas" : "timesteps");
+  }
+  return !levels.sigmas.empty()      ? std::ssize(levels.sigmas)
+         : !levels.timesteps.empty() ? std::ssize(levels.timesteps)
+                                     : num_inference_steps;
+}
+
 Schedule make_schedule(const ScheduleConfig& config, int64_t num_inference_steps, int64_t tokens) {
   check_class(config);
   const SamplerInfo& info = info_of(config.sampler);
   check(std::ranges::find(info.kinds, noise_of(config)) != info.kinds.end(),
         "[scheduler] {} does not sample models of this kind\n  use scheduler={}", info.class_name,
         other_samplers(config));
-  const int64_t steps = steps_of(config, num_inference_steps);
+  const int64_t steps = step_count(config, num_inference_steps);
   check(steps >= 1 && steps <= config.num_train_timesteps,
         "[scheduler] num_inference_steps is {}, expected 1 to {}", steps,
         config.num_train_timesteps);
+  check(config.first_step >= 0 && config.first_step < steps,
+        "[scheduler] the first step is {}, expected 0 to {}", config.first_step, steps - 1);
   check(std::isfinite(config.shift) && config.shift > 0.0,
         "[scheduler] flow_shift is {}, expected a number above 0", config.shift);
   check(config.diffusion.steps_offset >= 0, "[scheduler] steps_offset is {}, expected 0 or more",
@@ -154,6 +156,18 @@ Schedule make_schedule(const ScheduleConfig& config, int64_t num_inference_steps
     check(std::isfinite(sigma), "[scheduler] a noise level of {} steps is not finite", steps);
   }
   return out;
+}
+
+Mix Schedule::mix(int64_t evaluation) const {
+  if (evaluation == size()) {
+    return {};
+  }
+  const float sigma = sigmas.at(static_cast<size_t>(evaluation));
+  if (explodes) {
+    return {.signal = 1, .noise = sigma};
+  }
+  const Level level = level_of(config, sigma);
+  return {.signal = static_cast<float>(level.alpha), .noise = static_cast<float>(level.sigma)};
 }
 
 TrainingTable euler_training_table(double shift, int64_t num_train_timesteps) {

@@ -72,6 +72,9 @@ struct ScheduleConfig {
   Levels levels = {};
   Limit limit = {};
   Edm edm = {};
+  /// Steps before this one are left out, because the sample at its noise level is given (image to
+  /// image). Solvers have no history there.
+  int64_t first_step = 0;
   /// The class of a file whose sampler kinema does not have. The model's training is known, but not
   /// how to sample it, until `sampler` is set, which clears this.
   std::string unknown_class = {};
@@ -142,6 +145,12 @@ void check_class(const ScheduleConfig& config);
 /// `euler or unipc`, `euler or ddim`, `euler` where DDIM would clip.
 std::string other_samplers(const ScheduleConfig& config);
 
+/// A sample is signal x_0 + noise eps.
+struct Mix {
+  float signal = 1;
+  float noise = 0;
+};
+
 /// Everything about a sampling run that does not depend on the sample.
 struct Schedule {
   ScheduleConfig config;
@@ -155,9 +164,17 @@ struct Schedule {
   std::vector<double> noise_correlation = {};
   /// What standard normal noise is multiplied with to make the first sample.
   float initial_scale = 1;
+  bool explodes = false;  // samples are x_0 + sigma eps, whatever the model learned
 
   int64_t size() const { return static_cast<int64_t>(steps.size()); }
+  /// The parts of data and noise in a sample before an evaluation; size(): after the last one,
+  /// data alone.
+  Mix mix(int64_t evaluation) const;
 };
+
+/// The number of steps: that of given sigmas or timesteps, else num_inference_steps. Throws an
+/// Error if both are given or out of range.
+int64_t step_count(const ScheduleConfig& config, int64_t num_inference_steps);
 
 /// The table of a sampler for `num_inference_steps` steps; `tokens`: those of a picture, for a
 /// dynamic shift. Throws an Error if the number of steps or the shift is out of range. Rows are

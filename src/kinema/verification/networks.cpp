@@ -255,7 +255,8 @@ std::vector<Kind> network_kinds() {
        differentiate_flow,
        EACH,
        {{"loss", kScalar}, {"grad_norm", kScalar}, {"grad*", kThousandth}, {"*", kOutput}}},
-      {"flux_transformer flux_transformer_schnell flux_transformer_edge sdxl_unet sdxl_unet_odd",
+      {"flux_transformer flux_transformer_schnell flux_transformer_edge sdxl_unet sdxl_unet_odd "
+       "sdxl_inpaint9_unet",
        predict, EACH},
       {"flux_transformer_grad sdxl_unet_grad", differentiate_image_network, EACH},
       // bfloat16 has 8 bits: the reference's own result is off by half a percent of the largest

@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <array>
 #include <memory>
-#include <optional>
 
 #include "kinema/core/error.h"
 #include "kinema/encoders/clip_encoder.h"
@@ -11,137 +10,15 @@
 #include "kinema/encoders/sdxl_encoder.h"
 #include "kinema/encoders/wan_autoencoder.h"
 #include "kinema/sample/pipeline.h"
-#include "kinema/sample/scheduler_config.h"
-#include "kinema/schedulers/samplers.h"
 #include "kinema/verification/arrays.h"
 #include "kinema/verification/kinds.h"
-#include "kinema/weights/family.h"
+#include "kinema/verification/pipeline_request.h"
 
 namespace kinema::verification {
 namespace {
 
 using io::Json;
 using sample::PipelineFolder;
-using schedulers::ScheduleConfig;
-
-bool is_wan(const PipelineFolder& folder) { return folder.class_name.starts_with("Wan"); }
-bool is_flux(const PipelineFolder& folder) { return folder.class_name.starts_with("Flux"); }
-
-/// The case's folder, with the pipeline class of the case: TI2V works with or without an image.
-PipelineFolder folder_of(const Case& c) {
-  PipelineFolder folder =
-      sample::read_pipeline_folder(c.folder() / c.about().at("pipeline").as_string());
-  const std::string& name = c.about().at("class").as_string();
-  check(weights::pipeline_class(name) != nullptr, "[verify] {} is `{}`, expected {}",
-        c.about().at("class").where(), name, weights::pipeline_classes());
-  folder.class_name = name;
-  return folder;
-}
-
-/// The folder's schedule, or the case's override: a configuration with its class, or
-/// `FlowMatchEulerDiscreteScheduler(shift=3)`.
-std::optional<ScheduleConfig> schedule_of(const Case& c, const PipelineFolder& folder) {
-  const Json& scheduler = c.about().at("scheduler");
-  if (scheduler.is_object() && !is_wan(folder)) {
-    ScheduleConfig out = sample::schedule_of(
-        schedulers::sampler_from_string(scheduler.at("class").as_string(), false).sampler,
-        scheduler);
-    out.even_sigmas = folder.schedule && folder.schedule->even_sigmas;
-    return out;
-  }
-  const std::string& text = scheduler.as_string();
-  const size_t open = text.find('(');
-  if (open == std::string::npos || !is_wan(folder)) {
-    return folder.schedule;
-  }
-  ScheduleConfig config = folder.schedule.value_or(ScheduleConfig{});
-  config.sampler = schedulers::sampler_from_string(text.substr(0, open)).sampler;
-  constexpr std::string_view kShift = "shift=";
-  if (const size_t at = text.find(kShift); at != std::string::npos) {
-    config.shift = std::stod(text.substr(at + kShift.size()));
-  }
-  return config;
-}
-
-std::optional<std::array<int64_t, 2>> pair_of(const Json& call, const std::string& key) {
-  const Json* value = given(call, key);
-  if (value == nullptr) {
-    return std::nullopt;
-  }
-  const std::vector<int64_t> both = value->as_ints();
-  check(both.size() == 2, "[verify] {} is not two numbers", value->where());
-  return std::array<int64_t, 2>{both[0], both[1]};
-}
-
-data::PictureSizes picture_sizes(const Json& call, const std::string& prefix) {
-  data::PictureSizes out{.original = pair_of(call, prefix + "original_size"),
-                         .target = pair_of(call, prefix + "target_size")};
-  out.crop = pair_of(call, prefix + "crops_coords_top_left").value_or(out.crop);
-  return out;
-}
-
-/// A text; for image pipelines also each text of a list.
-std::vector<std::string> texts_of(const Json& value, const PipelineFolder& folder) {
-  if (is_wan(folder) || !value.is_array()) {
-    return {value.as_string()};
-  }
-  check(!value.items().empty(), "[verify] {} is an empty list", value.where());
-  return strings(value);
-}
-
-/// The arguments of the call, for image pipelines and for Wan's.
-sample::GenerateRequest request_of(const Case& c, const PipelineFolder& folder) {
-  const Json& call = c.about().at("call");
-  const auto texts = [&](const char* key) {
-    const Json* value = given(call, key);
-    return value == nullptr ? std::vector<std::string>() : texts_of(*value, folder);
-  };
-  const auto number = [&](const char* key, double otherwise) {
-    const Json* value = given(call, key);
-    return value == nullptr ? otherwise : value->as_number();
-  };
-  sample::GenerateRequest out;
-  out.prompts = texts_of(call.at("prompt"), folder);
-  out.prompts_2 = texts("prompt_2");
-  if (!out.prompts_2.empty()) {
-    out.prompts_2.resize(out.prompts.size(), out.prompts_2.back());
-  }
-  for (const auto& [key, to] : {std::pair{"negative_prompt", &out.negative_prompt},
-                                {"negative_prompt_2", &out.negative_prompt_2}}) {
-    if (const std::vector<std::string> negative = texts(key); !negative.empty()) {
-      *to = negative.front();
-    }
-  }
-  // In cases of image networks, `image` is the result.
-  for (const auto& [name, image] :
-       {std::pair{"image", &out.images.first}, {"last_image", &out.images.last}}) {
-    if (is_wan(folder) && c.has(name)) {
-      *image = c.tensor(name);
-    }
-  }
-  if (const Json* images = given(call, "num_images_per_prompt")) {
-    out.num_videos_per_prompt = images->as_int();
-  }
-  out.num_frames = is_wan(folder) ? call.at("num_frames").as_int() : 1;
-  out.height = call.at("height").as_int();
-  out.width = call.at("width").as_int();
-  out.num_inference_steps = call.at("num_inference_steps").as_int();
-  out.guidance_scale = is_wan(folder) ? call.at("guidance_scale").as_number()
-                                      : number("guidance_scale", is_flux(folder) ? 3.5 : 5.0);
-  if (const Json* second = given(call, "guidance_scale_2")) {
-    out.guidance_scale_2 = second->as_number();
-  }
-  out.guidance_rescale = number("guidance_rescale", 0.0);
-  out.true_cfg_scale = number("true_cfg_scale", 1.0);
-  out.picture_sizes = picture_sizes(call, "");
-  if (given(call, "negative_original_size") && given(call, "negative_target_size")) {
-    out.negative_picture_sizes = picture_sizes(call, "negative_");
-  }
-  out.batch_size = out.videos();
-  out.schedule = schedule_of(c, folder);
-  out.initial_latents = c.folder() / "io" / (c.name() + ".safetensors");
-  return out;
-}
 
 std::shared_ptr<const encoders::TextEncoder> text_encoder_of(const Run& run,
                                                              const PipelineFolder& folder) {
@@ -188,10 +65,29 @@ sample::PipelineParts parts_of(const Run& run, const PipelineFolder& folder) {
   return parts;
 }
 
+/// Flux's tokens, f32 [n, tokens, 4 z], of latents f32 [n, z, 1, h, w]: the channels of 2 x 2
+/// cells.
+HostArray tokens_of(const HostArray& latents) {
+  const Dims& d = latents.shape.dims;
+  const int64_t rows = d.at(3) / 2;
+  const int64_t columns = d.at(4) / 2;
+  HostArray out(Shape{DType::F32, {d[0], rows * columns, 4 * d[1]}});
+  const auto from = latents.as<float>();
+  const auto to = out.as<float>();
+  for (int64_t i = 0; i < std::ssize(from); ++i) {
+    const int64_t x = i % d[4];
+    const int64_t y = i / d[4] % d[3];
+    const int64_t plane = i / (d[4] * d[3]);  // n z + channel
+    const int64_t token = plane / d[1] * rows * columns + y / 2 * columns + x / 2;
+    to[token * 4 * d[1] + plane % d[1] * 4 + y % 2 * 2 + x % 2] = from[i];
+  }
+  return out;
+}
+
 /// The transformer's input at the first step.
-HostArray first_model_input(const Run& run, const sample::DenoiseBatch& batch) {
+HostArray first_model_input(const Run& run, const sample::DenoiseBatch& batch, float scale) {
   CaseGraph graph(run);
-  const Tensor x = graph.input(batch.latents);
+  const Tensor x = graph.input(batch.latents) * static_cast<double>(scale);
   const Tensor condition = batch.condition.bytes.empty() ? Tensor() : graph.input(batch.condition);
   graph.output("x", sample::model_input(x, condition, batch.condition_kind));
   return graph.run().front().second;
@@ -210,18 +106,39 @@ void add_prompts(const Run& run, const encoders::TextEncoder& encoder) {
 }
 
 /// The text states of an image's prompts in the network's batch, and its first input.
-void add_batch(const Run& run, const PipelineFolder& folder, const sample::DenoiseBatch& batch) {
+void add_batch(const Run& run, const PipelineFolder& folder, const sample::DenoiseBatch& batch,
+               const schedulers::Schedule& schedule) {
+  const bool guided = !batch.negative_text.bytes.empty();
   if (!is_wan(folder)) {
     run.add_known("prompt_embeds", batch.text);
     run.add_known("pooled_prompt_embeds", batch.pooled);
-    if (!batch.negative_text.bytes.empty()) {
+    if (guided) {
       run.add_known("negative_prompt_embeds", batch.negative_text);
       run.add_known("negative_pooled_prompt_embeds", batch.negative_pooled);
     }
   }
-  if (run.has("first_model_input")) {
-    run.add("first_model_input", first_model_input(run, batch));
+  if (!batch.size_ids.bytes.empty()) {
+    run.add_known("time_ids", guided ? joined(std::array{batch.negative_size_ids, batch.size_ids})
+                                     : batch.size_ids);
   }
+  if (run.has("first_model_input")) {
+    HostArray input = first_model_input(run, batch, schedule.steps.front().input);
+    if (is_flux(folder)) {
+      input = tokens_of(input);
+    }
+    // Both halves of a guidance batch have the same latents.
+    const bool twice =
+        run.tensor("first_model_input").shape.elements() == 2 * input.shape.elements();
+    run.add("first_model_input", twice ? joined(std::array{input, input}) : input);
+  }
+}
+
+/// The levels of the whole schedule, of which a start from frames leaves out the first.
+void add_levels(const Run& run, schedulers::ScheduleConfig config, int64_t steps, int64_t tokens) {
+  config.first_step = 0;
+  const schedulers::Schedule whole = schedulers::make_schedule(config, steps, tokens);
+  run.add_known("timesteps", numbers(whole.timesteps));
+  run.add_known("sigmas", numbers(whole.sigmas));
 }
 
 /// The number of steps with another expert than in the reference.
@@ -257,25 +174,32 @@ void run_pipeline(const Run& run) {
   sample::Pipeline pipeline(
       run.session.client, folder, parts,
       {.model = run.options, .program = run.program(), .programs = run.session.step_programs});
+  const sample::GenerateRequest request = request_of(run.c, folder);
+  // Flux's latents are tokens in the cases that start from frames.
+  const bool packed = is_flux(folder) && request.start.is_given();
+  const auto latents_of = [&](const runtime::Array& array) {
+    return packed ? tokens_of(array.to_host()) : array.to_host();
+  };
+  sample::DenoiseBatch first;
   std::vector<HostArray> outputs;
   std::vector<HostArray> latents;
-  std::vector<float> timesteps;
   std::vector<std::string> experts;
   const sample::Generated made = pipeline.generate(
-      request_of(run.c, folder),
-      {.encoded = [&](std::span<const sample::DenoiseBatch> batches,
-                      int64_t /*num_frames*/) { add_batch(run, folder, batches.front()); },
-       .step =
-           [&](const sample::DenoiseStep& step) {
-             outputs.push_back(step.model_output.to_host());
-             latents.push_back(step.latents.to_host());
-             timesteps.push_back(step.timestep);
-             experts.push_back(step.expert);
-           }});
+      request, {.encoded = [&](std::span<const sample::DenoiseBatch> batches,
+                               int64_t /*num_frames*/) { first = batches.front(); },
+                .step =
+                    [&](const sample::DenoiseStep& step) {
+                      outputs.push_back(latents_of(step.model_output));
+                      latents.push_back(latents_of(step.latents));
+                      experts.push_back(step.expert);
+                    }});
+  const int64_t tokens = made.sizes.latents[2] * made.sizes.latents[3] / 4;  // of Flux
+  add_batch(run, folder, first,
+            schedulers::make_schedule(made.schedule, request.num_inference_steps, tokens));
   if (is_wan(folder)) {
     add_experts(run, experts);
   }
-  run.add_known("timesteps", numbers(timesteps));
+  add_levels(run, made.schedule, request.num_inference_steps, tokens);
   run.add_known("model_outputs", joined(outputs));
   run.add_known("step_latents", joined(latents));
   std::vector<HostArray> last;
@@ -287,7 +211,10 @@ void run_pipeline(const Run& run) {
     bytes.push_back(each.frames);
   }
   run.add_known("final_latents", joined(last));
-  run.add_known(is_wan(folder) ? "frames" : "image", joined(frames));
+  run.add_known(is_wan(folder)             ? "frames"
+                : request.start.is_given() ? "image_out"
+                                           : "image",
+                joined(frames));
   run.add_known("png", joined(bytes));
 }
 
@@ -304,6 +231,11 @@ std::vector<Kind> pipeline_kinds() {
         {"frames", {.absolute = 1e-3}},
         {"*", kThousandth}}},
       {"flux_pipeline* sdxl_pipeline*", run_pipeline},
+      {"sdxl_img2img* sdxl_inpaint sdxl_inpaint_* sdxl_inpaint9 sdxl_inpaint9_full flux_img2img* "
+       "flux_inpaint* v2v_pipeline*",
+       run_pipeline,
+       ONE,
+       {{"time_ids", kExact}}},
   };
 }
 

@@ -9,19 +9,29 @@
 namespace kinema::weights {
 namespace {
 
-constexpr std::array<PipelineClass, 2> kWanPipelines{
-    {{"WanPipeline"}, {"WanImageToVideoPipeline", true}}};
+constexpr std::array<PipelineClass, 3> kWanPipelines{
+    {{"WanPipeline"}, {"WanImageToVideoPipeline", true}, {"WanVideoToVideoPipeline"}}};
 
-constexpr std::array<PipelineClass, 1> kFluxPipelines{
-    {{.name = "FluxPipeline",
-      .even_sigmas = true,
-      .images = {.side = 1024, .num_inference_steps = 28, .guidance_scale = 3.5}}}};
-constexpr std::array<PipelineClass, 1> kSdxlPipelines{{{.name = "StableDiffusionXLPipeline",
-                                                        .force_zeros_for_empty_prompt = true,
-                                                        .images = {.side = 1024,
-                                                                   .num_inference_steps = 50,
-                                                                   .guidance_scale = 5.0,
-                                                                   .takes_size_ids = true}}}};
+constexpr PipelineClass flux_pipeline(std::string_view name) {
+  return {.name = name,
+          .even_sigmas = true,
+          .images = {.side = 1024, .num_inference_steps = 28, .guidance_scale = 3.5}};
+}
+constexpr std::array<PipelineClass, 3> kFluxPipelines{flux_pipeline("FluxPipeline"),
+                                                      flux_pipeline("FluxImg2ImgPipeline"),
+                                                      flux_pipeline("FluxInpaintPipeline")};
+
+constexpr PipelineClass sdxl_pipeline(std::string_view name, bool fills_masks = false) {
+  return {
+      .name = name,
+      .force_zeros_for_empty_prompt = true,
+      .fills_masks = fills_masks,
+      .images = {
+          .side = 1024, .num_inference_steps = 50, .guidance_scale = 5.0, .takes_size_ids = true}};
+}
+constexpr std::array<PipelineClass, 3> kSdxlPipelines{
+    sdxl_pipeline("StableDiffusionXLPipeline"), sdxl_pipeline("StableDiffusionXLImg2ImgPipeline"),
+    sdxl_pipeline("StableDiffusionXLInpaintPipeline", /*fills_masks=*/true)};
 
 constexpr std::array<std::string_view, 1> kWanMarks{"patch_embedding.weight"};
 constexpr std::array<std::string_view, 3> kFluxMarks{
@@ -96,7 +106,7 @@ const Family* family_of_pipeline(std::string_view name) {
   return found == kFamilies.end() ? nullptr : found;
 }
 
-io::Json model_index(const Family& family, std::string_view scheduler_class) {
+io::Json model_index(const Family& family, std::string_view scheduler_class, bool fills_masks) {
   using io::Json;
   const auto part = [](std::string_view library, std::string_view name) {
     return Json::array({Json(library), Json(name)});
@@ -104,7 +114,9 @@ io::Json model_index(const Family& family, std::string_view scheduler_class) {
   const auto tokenizer = [&](std::string_view encoder) {
     return part("transformers", encoder.starts_with("CLIP") ? "CLIPTokenizer" : "T5TokenizerFast");
   };
-  const PipelineClass& pipeline = family.pipelines.front();
+  const auto found = std::ranges::find(family.pipelines, fills_masks, &PipelineClass::fills_masks);
+  const PipelineClass& pipeline =
+      found == family.pipelines.end() ? family.pipelines.front() : *found;
   Json out = Json::object({{"_class_name", pipeline.name},
                            {std::string(family.part), part("diffusers", family.transformer_class)},
                            {"scheduler", part("diffusers", scheduler_class)},

@@ -26,6 +26,8 @@ struct PipelineClass {
   bool even_sigmas = false;
   /// Without a negative prompt, zeros are used, as in its model_index.json.
   bool force_zeros_for_empty_prompt = false;
+  /// Its network may have channels for a mask and the kept part of an image.
+  bool fills_masks = false;
   ImageDefaults images = {};
 };
 
@@ -66,9 +68,10 @@ const PipelineClass* pipeline_class(std::string_view name);
 /// The family of a pipeline's class; null for an unknown class.
 const Family* family_of_pipeline(std::string_view name);
 
-/// The `model_index.json` of the family's pipeline (the first of its classes), with a scheduler of
-/// that class.
-io::Json model_index(const Family& family, std::string_view scheduler_class);
+/// The `model_index.json` of the family's pipeline (the first of its classes; the first that fills
+/// masks, if the network does), with a scheduler of that class.
+io::Json model_index(const Family& family, std::string_view scheduler_class,
+                     bool fills_masks = false);
 
 /// The classes of all transformers, and of all pipelines, for messages: `A or B`.
 std::string transformer_classes();

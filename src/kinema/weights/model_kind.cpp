@@ -322,8 +322,10 @@ std::string accepting_commands(const ModelKind& kind, const fs::path& path) {
   const std::vector<std::string_view> parts =
       is_file && kind.is(Role::NETWORK) ? parts_in(path) : std::vector<std::string_view>();
   if (kind.is(Role::PIPELINE)) {
-    out.push_back(fmt::format("generate {0}, train pretrained_model_name_or_path={0}, convert{1}",
-                              name, is_file ? keys_for_missing(parts) : ""));
+    out.push_back(fmt::format(
+        "generate {}, {}convert{}", name,
+        kind.is_trained ? fmt::format("train pretrained_model_name_or_path={}, ", name) : "",
+        is_file ? keys_for_missing(parts) : ""));
   } else if (kind.is(Role::NETWORK)) {
     out.push_back(
         fmt::format("generate and train by wan_transformer_pretrained_model_name_or_path={} with a "

@@ -51,6 +51,7 @@ struct ModelKind {
   size_t rank_of_any = 0;      // axes of the tensor that matched `any`
   size_t most_tensors = 0;     // maximum number of tensors; 0: any
   bool known_modules = false;  // a tensor is a LoRA's for a module of a known model
+  bool is_trained = true;      // NETWORK, PIPELINE: by train, too
   /// The remedy for a kind that is not accepted; empty: the supported networks.
   std::string_view remedy = {};
 

@@ -234,14 +234,11 @@ constexpr ModelKind kKinds[] = {
     {.name = "Flux Kontext",
      .classes = "FluxKontextPipeline FluxKontextInpaintPipeline",
      .remedy = kFluxTextToImage},
-    {.name = "Flux image to image",
-     .classes = "FluxImg2ImgPipeline FluxInpaintPipeline",
-     .remedy = "as class FluxPipeline in model_index.json its models make images from text"},
     {.name = "SDXL inpainting UNet",
-     .classes = "StableDiffusionXLInpaintPipeline",
+     .roles = Role::NETWORK | Role::PIPELINE,
      .network = kSdxl,
      .input = {2, 1},
-     .remedy = kTextToImage},
+     .is_trained = false},
     {.name = "SDXL InstructPix2Pix UNet",
      .classes = "StableDiffusionXLInstructPix2PixPipeline",
      .network = kSdxl,
@@ -251,10 +248,6 @@ constexpr ModelKind kKinds[] = {
      .network = kSdxl,
      .size = {"add_embedding.linear_1.weight label_emb.0.0.weight", 1, 2560},
      .remedy = kTextToImage},
-    {.name = "SDXL image to image",
-     .classes = "StableDiffusionXLImg2ImgPipeline",
-     .remedy = "as class StableDiffusionXLPipeline in model_index.json its models make images from "
-               "text"},
 
     // ---- Networks that are supported ---------------------------------------------------------
     {.name = "Wan all-in-one", .roles = kNetwork, .network = kWan, .any = kParts},
@@ -277,13 +270,14 @@ constexpr ModelKind kKinds[] = {
     {.name = "SDXL UNet", .roles = kNetwork, .network = kSdxl},
     {.name = "Wan pipeline",
      .roles = static_cast<uint8_t>(Role::PIPELINE),
-     .classes = "WanPipeline WanImageToVideoPipeline"},
+     .classes = "WanPipeline WanImageToVideoPipeline WanVideoToVideoPipeline"},
     {.name = "Flux pipeline",
      .roles = static_cast<uint8_t>(Role::PIPELINE),
-     .classes = "FluxPipeline"},
+     .classes = "FluxPipeline FluxImg2ImgPipeline FluxInpaintPipeline"},
     {.name = "SDXL pipeline",
      .roles = static_cast<uint8_t>(Role::PIPELINE),
-     .classes = "StableDiffusionXLPipeline"},
+     .classes = "StableDiffusionXLPipeline StableDiffusionXLImg2ImgPipeline "
+                "StableDiffusionXLInpaintPipeline"},
 
     // ---- Networks of other families ----------------------------------------------------------
     {.name = "SD 1.5", .all = "cond_stage_model.transformer.* input_blocks.1.0.*"},

@@ -274,6 +274,13 @@ Tensor scaled(Tensor latents, const AutoencoderConfig& c) {
   return (latents - c.shift_factor) * c.scaling_factor;
 }
 
+Tensor scaled_deviation(const Moments& moments, const AutoencoderConfig& c) {
+  const Tensor deviation = exp(0.5 * moments.log_variance);
+  return (c.latents_std.empty() ? deviation
+                                : deviation / per_channel(deviation.graph(), c.latents_std)) *
+         c.scaling_factor;
+}
+
 Tensor unscaled(Tensor latents, const AutoencoderConfig& c) {
   if (!c.latents_mean.empty()) {
     Graph& graph = latents.graph();

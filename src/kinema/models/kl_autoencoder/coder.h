@@ -48,5 +48,7 @@ Tensor decode(std::span<const Tensor> params, const AutoencoderConfig& config,
 /// The autoencoder's latents as inputs of the diffusion model, and back: f32 [b, c, h, w].
 Tensor scaled(Tensor latents, const AutoencoderConfig& config);
 Tensor unscaled(Tensor latents, const AutoencoderConfig& config);
+/// The standard deviation of scaled latents.
+Tensor scaled_deviation(const Moments& moments, const AutoencoderConfig& config);
 
 }  // namespace kinema::kl_autoencoder

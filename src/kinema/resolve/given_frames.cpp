@@ -1,0 +1,181 @@
+#include "kinema/resolve/given_frames.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "kinema/core/error.h"
+#include "kinema/io/mapped_file.h"
+#include "kinema/media/image.h"
+#include "kinema/media/media_name.h"
+#include "kinema/media/video.h"
+#include "kinema/remote/web_file.h"
+
+namespace kinema::resolve {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Prints how the model's view of an image differs from the file.
+void tell_what_changes(const io::MappedFile& file, const std::string& name,
+                       const media::Background& background, const Job& job) {
+  const media::ImageSize size = media::measure_image(file.bytes(), name);
+  if (size.has_alpha) {
+    job.notice(fmt::format("{} has an alpha channel: {} (alpha_background)", name,
+                           background.drop
+                               ? "it is dropped, and the stored colours are used"
+                               : "transparent parts become " + media::background_name(background)));
+  }
+  if (size.is_hdr) {
+    job.notice(fmt::format("{} is HDR (PQ or HLG): tone-mapped to SDR (BT.2390)", name));
+  }
+}
+
+/// Reads an image from a local path, a `file://` URL or the web; `key` names it in errors.
+HostArray read_given_image(const std::string& url, std::string_view key,
+                           const config::Config& config, const Job& job) {
+  if (url.empty()) {
+    return {};
+  }
+  check(!media::is_video_name(url),
+        "[generate] {} is the video {}, expected a picture\n"
+        "  give one of its frames as PNG, JPEG or WebP",
+        key, url);
+  const media::Background background = media::read_background(config.data.alpha_background);
+  const auto read = [&](const fs::path& path, const std::string& name) {
+    const io::MappedFile file = io::MappedFile::open(path);
+    HostArray out = media::read_image(file.bytes(), name, background);
+    tell_what_changes(file, name, background, job);
+    file.check_intact();
+    return out;
+  };
+  if (remote::is_web_url(url)) {
+    const remote::WebFile file(url);
+    return read(file.path(), file.name());
+  }
+  constexpr std::string_view kFile = "file://";
+  const std::string path = url.starts_with(kFile) ? url.substr(kFile.size()) : url;
+  return read(path, path);
+}
+
+/// The picture as grey values, u8 [h, w], with the weights of PIL's mode L.
+HostArray grey(const HostArray& picture) {
+  HostArray out(Shape{DType::U8, {picture.shape.dims[0], picture.shape.dims[1]}});
+  const auto from = picture.as<uint8_t>();
+  const auto to = out.as<uint8_t>();
+  for (size_t i = 0; i < to.size(); ++i) {
+    const uint32_t sum =
+        19595U * from[3 * i] + 38470U * from[3 * i + 1] + 7471U * from[3 * i + 2] + 0x8000U;
+    to[i] = static_cast<uint8_t>(sum >> 16U);
+  }
+  return out;
+}
+
+/// The first frames of a video at the rate of the result.
+HostArray read_given_video(const std::string& path, const config::Loaded& loaded, const Job& job) {
+  const config::GenerateConfig& g = loaded.config.generate;
+  check(!media::is_image_name(path),
+        "[generate] video is the picture {}\n  image={} starts from it", path, path);
+  media::Video video = media::read_video(
+      fs::path(path), {.fps = static_cast<double>(g.fps),
+                       .max_frames = g.num_frames,
+                       .background = media::read_background(loaded.config.data.alpha_background)});
+  const int64_t frames = video.frames.shape.dims[0];
+  check(frames == g.num_frames || !loaded.is_set("num_frames"),
+        "[generate] {} has {} frames at {} a second (fps), but num_frames is {}\n  num_frames={} "
+        "takes all",
+        path, frames, g.fps, g.num_frames, frames);
+  job.notice(
+      fmt::format("starting from {} frames of {}, at {} a second (fps)", frames, path, g.fps));
+  return std::move(video.frames);
+}
+
+void check_together(const config::GenerateConfig& g, const networks::Sizes& network,
+                    bool takes_images) {
+  check(g.image.empty() || g.image_url.empty() || g.image == g.image_url,
+        "[generate] image is {}, image_url {}: they are names of the same key\n  give only one of "
+        "them",
+        g.image, g.image_url);
+  const bool image = !g.image.empty() || !g.image_url.empty();
+  check(!image || g.video.empty(),
+        "[generate] image and video are both given, expected one of them to start from");
+  check(image || !g.video.empty() || (g.mask.empty() && !g.strength.given),
+        "[generate] {} is given without {} to start from", g.mask.empty() ? "strength" : "mask",
+        network.makes_images ? "image=FILE" : "video=FILE");
+  check(g.video.empty() || (!network.makes_images && !takes_images), "[generate] this model {}",
+        network.makes_images
+            ? "makes images: it starts from image=FILE, not from a video"
+            : "generates from its images: a model for text to video starts from a video");
+  check(!takes_images || (g.mask.empty() && !g.strength.given),
+        "[generate] {} has no meaning for a model that generates videos from images",
+        g.mask.empty() ? "strength" : "mask");
+}
+
+/// The part of the steps that is run if the configuration does not say.
+double default_strength(const sample::StartFrames& start, bool is_image) {
+  return start.has_mask() ? 1.0 : is_image ? 0.6 : 0.8;
+}
+
+void set_sizes(const config::Loaded& loaded, int64_t most, const Job& job,
+               sample::GenerateRequest& request) {
+  const Dims& given = request.start.frames.shape.dims;
+  request.num_frames = given[0];
+  if (loaded.is_set("height") || loaded.is_set("width")) {
+    return;
+  }
+  const StartSize size = start_size(given[1], given[2], most);
+  request.height = size.height;
+  request.width = size.width;
+  if (size.height != given[1] || size.width != given[2]) {
+    job.notice(fmt::format("starting at {} x {} from frames of {} x {} (height x width)",
+                           size.height, size.width, given[1], given[2]));
+  }
+}
+
+}  // namespace
+
+StartSize start_size(int64_t height, int64_t width, int64_t most) {
+  constexpr int64_t kUnit = 16;
+  const double area = static_cast<double>(height) * static_cast<double>(width);
+  const double scale = std::min(1.0, std::sqrt(static_cast<double>(most) / area));
+  const auto side = [&](int64_t pixels) {
+    const auto scaled = static_cast<int64_t>(static_cast<double>(pixels) * scale + 1e-9);
+    return std::max(scaled / kUnit, int64_t{1}) * kUnit;
+  };
+  return {.height = side(height), .width = side(width)};
+}
+
+void set_given_frames(const config::Loaded& loaded, const networks::Sizes& network,
+                      bool expand_timesteps, const Job& job, sample::GenerateRequest& request) {
+  const config::GenerateConfig& g = loaded.config.generate;
+  const bool takes_images =
+      !network.makes_images && (expand_timesteps || network.condition_channels() > 0);
+  check_together(g, network, takes_images);
+  const std::string& image = g.image.empty() ? g.image_url : g.image;
+  HostArray picture =
+      read_given_image(image, g.image.empty() ? "image_url" : "image", loaded.config, job);
+  if (!network.makes_images) {
+    request.images = {
+        .first = std::move(picture),
+        .last = read_given_image(g.last_image_url, "last_image_url", loaded.config, job)};
+  } else if (!picture.bytes.empty()) {
+    picture.shape.dims.insert(picture.shape.dims.begin(), 1);
+    request.start.frames = std::move(picture);
+  }
+  if (!g.video.empty()) {
+    request.start.frames = read_given_video(g.video, loaded, job);
+  }
+  if (!request.start.is_given()) {
+    return;
+  }
+  if (!g.mask.empty()) {
+    request.start.mask = grey(read_given_image(g.mask, "mask", loaded.config, job));
+    request.start.mask_blur = g.mask_blur;
+  }
+  request.start.strength =
+      g.strength.given ? g.strength.value : default_strength(request.start, network.makes_images);
+  set_sizes(loaded, request.height * request.width, job, request);
+}
+
+}  // namespace kinema::resolve

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "kinema/config/config.h"
+#include "kinema/core/host_array.h"
+#include "kinema/job/job.h"
+#include "kinema/networks/network.h"
+#include "kinema/sample/pipeline.h"
+
+/// Pictures and videos that a generation is given.
+namespace kinema::resolve {
+
+/// Reads the pictures of `image` (or image_url) and last_image_url, `video`, `mask` and `strength`
+/// into a request whose sizes and prompts are set: conditions of a model that generates from
+/// images, else the start. A start sets the sizes that the configuration does not. Paths are local,
+/// `file://` URLs or on the web. Throws an Error for keys that do not go together or with the
+/// model.
+void set_given_frames(const config::Loaded& loaded, const networks::Sizes& network,
+                      bool expand_timesteps, const Job& job, sample::GenerateRequest& request);
+
+/// The size of a start of height x width pixels: itself, or scaled down to an area of `most`
+/// pixels, in multiples of 16.
+struct StartSize {
+  int64_t height = 0;
+  int64_t width = 0;
+};
+StartSize start_size(int64_t height, int64_t width, int64_t most);
+
+}  // namespace kinema::resolve
