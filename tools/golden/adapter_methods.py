@@ -69,8 +69,13 @@ def of_lycoris(kind, make, settings):
         base = layer.weight.detach().clone()
         state = module.custom_state_dict() if hasattr(module, "custom_state_dict") else None
         state = state or {key: value for key, value in module.state_dict().items() if not key.startswith("org_")}
-        merged = module.get_merged_weight(multiplier=1, shape=base.shape)[0]
-        half = module.get_merged_weight(multiplier=0.5, shape=base.shape)[0]
+        if kind in (LohaModule, LokrModule):  # as `forward`: their get_merged_weight applies alpha twice
+            merged = base + module.get_weight(base.shape)
+            half = base + 0.5 * (merged - base)
+            merged = module.apply_weight_decompose(merged) if "dora_scale" in state else merged
+        else:
+            merged = module.get_merged_weight(multiplier=1, shape=base.shape)[0]
+            half = module.get_merged_weight(multiplier=0.5, shape=base.shape)[0]
         if "dora_scale" in state:  # ComfyUI's strength: a share of the whole change
             half = base + 0.5 * (merged - base)
     return {"base": base, "merged": merged, "half": half, **{f"x.{key}": value for key, value in state.items()}}

@@ -189,9 +189,12 @@ class Writer {
     }
     for (size_t i = 0; i < target.parts.size(); ++i) {
       const auto part = static_cast<LoraPart>(i);
+      if (target.parts[i] == nullptr) {
+        continue;
+      }
       if (part == LoraPart::MAGNITUDE) {
         add_norms(name + ".dora_scale", target, /*is_peft=*/false);
-      } else if (target.parts[i] != nullptr) {
+      } else {
         add(name + "." + std::string(part_name(part)), target.parts[i]);
       }
     }
