@@ -46,6 +46,7 @@ READ = {
     "patterns": config(rank_pattern={"attn1.to_q": 2, r"blocks\.1\.attn2\.to_v": 6}, alpha_pattern={"attn1.to_q": 5, r"to_(k|v)": 3}),
     "bias": config(lora_bias=True),
     "convolution": config(["patch_embedding", "to_q", "proj_out", "time_proj"]),
+    "dora": config(use_dora=True),
 }
 for name, about in READ.items():
     network = network_with(about)
@@ -55,6 +56,23 @@ for name, about in READ.items():
         output = network(**given).sample
     rows = verify("lora", MODEL / "transformer", {**given, **{f"{file}.scale1.output": output for file in files}}, files)
     assert len(rows) == 2 * len(files)  # merged, and kept apart
+    say(f"{name}: outputs of kinema", max(row["max_diff"] for row in rows))
+
+# PEFT's other methods, as its own folders, at a strength that is not 1 / rank.
+for name, about in {"loha": peft.LoHaConfig(r=3, alpha=5, target_modules=ATTENTION, alpha_pattern={"to_q": 2}),
+                    "lokr": peft.LoKrConfig(r=3, alpha=5, target_modules=ATTENTION),
+                    "lokr_whole": peft.LoKrConfig(r=64, alpha=96, target_modules=ATTENTION, decompose_factor=4),
+                    "ia3": peft.IA3Config(target_modules=["to_k", "to_v", "ffn.net.2"], feedforward_modules=["ffn.net.2"])}.items():
+    torch.manual_seed(2)
+    network = peft.get_peft_model(WanTransformer3DModel.from_pretrained(MODEL / "transformer"), about)
+    with torch.no_grad():
+        for parameter in (p for p in network.parameters() if p.requires_grad):
+            parameter.add_(0.05 * torch.randn_like(parameter))
+    network.eval().save_pretrained(f"{name}-peft")
+    given = inputs(network.base_model.model.config)
+    with torch.no_grad():
+        output = network.base_model.model(**given).sample
+    rows = verify("lora", MODEL / "transformer", {**given, "peft.scale1.output": output}, {"peft": f"{name}-peft"})
     say(f"{name}: outputs of kinema", max(row["max_diff"] for row in rows))
 
 # A run resumes from it: at a learning rate near zero its adapter stays the initial one.
@@ -71,7 +89,6 @@ for name in ("plain", "rslora"):
 
 # What kinema has no formula or no place for is refused, in at most two lines.
 REFUSED = {
-    "dora": (config(use_dora=True), "DoRA"),
     "bias_lora_only": (config(bias="lora_only"), "blocks.0.attn1.to_k.base_layer.bias"),
     "modules_to_save": (config(modules_to_save=["proj_out"]), "proj_out"),
 }

@@ -196,6 +196,56 @@ TEST(ConvertLora, WholeDifferencesGoWhereThereAreNamesForThem) {
   EXPECT_FALSE(fs::exists(scratch / "x.safetensors"));
 }
 
+TEST(ConvertLora, OtherMethodsKeepTheirTensors) {
+  const io::Scratch scratch;
+  const std::string q = "lora_unet_blocks_0_self_attn_q.";
+  const std::string k = "lora_unet_blocks_0_self_attn_k.";
+  write(scratch / "given.safetensors", {{q + "hada_w1_a", normal({6, 2}, 1)},
+                                        {q + "hada_w1_b", normal({2, 8}, 2)},
+                                        {q + "hada_w2_a", normal({6, 2}, 3)},
+                                        {q + "hada_w2_b", normal({2, 8}, 4)},
+                                        {q + "alpha", number(1)},
+                                        {k + "lokr_w1", normal({2, 2}, 5)},
+                                        {k + "lokr_w2", normal({3, 4}, 6)}});
+  convert_lora(scratch / "given.safetensors", scratch / "comfyui.safetensors", LoraFormat::COMFYUI);
+  const auto comfyui = io::SafetensorsFile::open(scratch / "comfyui.safetensors");
+  EXPECT_EQ(comfyui.tensors().size(), 7U);
+  EXPECT_EQ(comfyui.at("diffusion_model.blocks.0.self_attn.q.hada_w2_b").copy().bytes,
+            normal({2, 8}, 4).bytes);
+  EXPECT_EQ(comfyui.at("diffusion_model.blocks.0.self_attn.k.lokr_w2").copy().bytes,
+            normal({3, 4}, 6).bytes);
+  EXPECT_THAT(
+      [&] {
+        convert_lora(scratch / "given.safetensors", scratch / "x.safetensors",
+                     LoraFormat::DIFFUSERS);
+      },
+      ThrowsMessage<Error>(AllOf(HasSubstr("which LoRA files of diffusers do not hold"),
+                                 HasSubstr("--to comfyui"))));
+}
+
+TEST(ConvertLora, NormsOfDoraAreThoseOfTheOtherProgram) {
+  const io::Scratch scratch;
+  const std::string q = "lora_unet_blocks_0_self_attn_q.";
+  write(scratch / "given.safetensors", {{q + "lora_down.weight", normal({2, 8}, 1)},
+                                        {q + "lora_up.weight", normal({6, 2}, 2)},
+                                        {q + "alpha", number(3)},
+                                        {q + "dora_scale", normal({6, 1}, 3)}});
+  convert_lora(scratch / "given.safetensors", scratch / "diffusers.safetensors",
+               LoraFormat::DIFFUSERS);
+  convert_lora(scratch / "diffusers.safetensors", scratch / "kohya.safetensors", LoraFormat::KOHYA);
+  const auto diffusers = io::SafetensorsFile::open(scratch / "diffusers.safetensors");
+  EXPECT_EQ(diffusers.at("transformer.blocks.0.attn1.to_q.lora_magnitude_vector").shape.dims,
+            Dims{6});
+  const io::Json about =
+      io::Json::parse(diffusers.metadata().at("lora_adapter_metadata"), "metadata");
+  EXPECT_TRUE(about.at("transformer.use_dora").as_bool());
+  EXPECT_EQ(about.at("transformer.lora_alpha").as_number(), 3);
+  const auto kohya = io::SafetensorsFile::open(scratch / "kohya.safetensors");
+  EXPECT_EQ(kohya.at(q + "dora_scale").shape.dims, (Dims{6, 1}));
+  EXPECT_EQ(kohya.at(q + "dora_scale").copy().bytes, normal({6, 1}, 3).bytes);
+  EXPECT_EQ(kohya.at(q + "alpha").copy().as<float>()[0], 3);
+}
+
 TEST(ConvertLora, BothExpertsStayTogetherInDiffusersNamesOnly) {
   const io::Scratch scratch;
   write(scratch / "two.safetensors",

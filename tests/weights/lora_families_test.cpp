@@ -1,3 +1,4 @@
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -451,10 +452,46 @@ TEST_F(HostileLora, TwoKeysForOneModule) {
 
 TEST_F(HostileLora, OtherMethods) {
   auto tensors = pair("double_blocks.0.img_attn.qkv", {2, 24}, {72, 2});
-  tensors.emplace("diffusion_model.double_blocks.0.img_attn.qkv.dora_scale", Dims{72});
-  refuses(tensors, "belongs to DoRA");
-  refuses({{"lora_unet_input_blocks_4_1_proj_in.hada_w1_a", {2, 2}}}, "belongs to LoHa");
-  refuses({{"lora_unet_input_blocks_4_1_proj_in.lokr_w1", {2, 2}}}, "belongs to LoKr");
+  tensors.emplace("diffusion_model.double_blocks.0.img_attn.qkv.dora_scale", Dims{71});
+  refuses(tensors, "expected one norm for each of the weight's 72 rows");
+  // The columns' norms depend on all rows, of which each of the three modules has a third.
+  tensors.at("diffusion_model.double_blocks.0.img_attn.qkv.dora_scale") = Dims{1, 24};
+  refuses(tensors, "changes 72 rows together, but 24 of them are `transformer_blocks.0.attn.to_q`");
+  refuses({{"lora_unet_input_blocks_4_1_proj_in.hada_w1_a", {2, 2}}},
+          "the module has no hada_w1_b");
+  refuses({{"lora_unet_input_blocks_4_1_proj_in.lokr_w1", {2, 2}}}, "the module has no lokr_w2_a");
+  refuses({{"lora_unet_input_blocks_4_1_proj_in.oft_blocks", {2, 2}}}, "expected square blocks");
+  refuses({{"lora_unet_input_blocks_4_1_proj_in.oft_blocks", {40, 3, 2, 2}}}, "form a butterfly");
+}
+
+// Flux's original joins the queries, keys and values: each has its rows of the whole change.
+TEST_F(HostileLora, JoinedModulesHaveTheirRowsOfAMethod) {
+  const HostArray first_factor = normal({6, 4}, 1);
+  const HostArray second_factor = normal({12, 6}, 2);
+  io::write_safetensors(
+      scratch_ / "joined.safetensors",
+      std::vector<io::TensorEntry>{
+          io::TensorEntry::of("lora_unet_double_blocks_0_img_attn_qkv.lokr_w1", first_factor),
+          io::TensorEntry::of("lora_unet_double_blocks_0_img_attn_qkv.lokr_w2", second_factor)},
+      {});
+  const auto specs = specs_of("flux_dev/transformer");
+  const Adapter adapter = adapter_of(scratch_ / "joined.safetensors");
+  const Adapters adapters(std::span(&adapter, 1), specs);
+  const auto w1 = first_factor.as<float>();
+  const auto w2 = second_factor.as<float>();
+  for (const auto& [module, first] :
+       {std::pair("to_q", 0), std::pair("to_k", 24), std::pair("to_v", 48)}) {
+    std::vector<float> values(size_t{24} * 24);
+    adapters.add_to(fmt::format("transformer_blocks.0.attn.{}.weight", module), values);
+    for (int row = 0; row < 24; ++row) {
+      for (int column = 0; column < 24; ++column) {
+        const int whole = first + row;  // 72 rows are 6 of w1 times 12 of w2
+        EXPECT_FLOAT_EQ(values[static_cast<size_t>(row * 24 + column)],
+                        w1[static_cast<size_t>(whole / 12 * 4 + column / 6)] *
+                            w2[static_cast<size_t>(whole % 12 * 6 + column % 6)]);
+      }
+    }
+  }
 }
 
 TEST(Lora, NamesAWholeModelAndAnAdapterOfAnotherType) {

@@ -464,15 +464,23 @@ TEST_F(LoraFile, RefusesInvalidFiles) {
   refuses("of one rank");
   put("transformer.blocks.0.attn1.to_q.lora_B.weight", {64, 4});
   put("transformer.blocks.0.attn1.to_q.alpha", {2});
-  refuses("must be one floating-point number");
+  refuses("must be one number");
   put("transformer.blocks.0.attn1.to_q.alpha", HostArray::f32({}, std::array{NAN}));
   refuses("is nan");
   tensors_.erase("transformer.blocks.0.attn1.to_q.alpha");
   put("blocks.0.self_attn.q.lora_up.weight", {64, 4});
   refuses("are the same part of `blocks.0.attn1.to_q`");
   tensors_.erase("blocks.0.self_attn.q.lora_up.weight");
-  put("transformer.blocks.0.attn1.to_q.dora_scale", {64, 1});
-  refuses("belongs to DoRA");
+  put("transformer.blocks.0.attn1.to_q.dora_scale", {60, 1});
+  refuses("expected one norm for each of the weight's 64 rows");
+  put("transformer.blocks.0.attn1.to_q.lokr_w1", {2, 2});
+  refuses("does not belong to LoKr");
+  tensors_.clear();
+  put("transformer.blocks.0.attn1.to_q.lokr_w1", {2, 2});
+  refuses("the module has no lokr_w2_a");
+  put("transformer.blocks.0.attn1.to_q.lokr_w2_a", {3, 2});
+  put("transformer.blocks.0.attn1.to_q.lokr_w2_b", {3, 2});
+  refuses("they do not fit together");
   tensors_.clear();
   put("transformer.blocks.0.attn1.to_q.alpha", HostArray::f32({}, std::array{1.0F}));
   refuses("no pair of down and up to go with it");
@@ -495,7 +503,75 @@ TEST_F(LoraFile, NamesTheKeysThatFitNoParameter) {
       [&] { Adapters(std::span(&adapter, 1), specs_); },
       ThrowsMessage<Error>(AllOf(HasSubstr("3 of 5 keys fit no parameter of the model, "
                                            "`lora_te_text_model.alpha` for one; the other 2 do"),
-                                 Not(HasSubstr("\n")))));
+                                 HasSubstr("lora_unmatched=skip"))));
+}
+
+/// What is said of the file with this choice.
+std::string report(const std::shared_ptr<const Lora>& lora, Unmatched unmatched,
+                   const std::vector<nn::ParamSpec>& specs) {
+  const Adapter adapter{.lora = lora, .unmatched = unmatched};
+  return Adapters(std::span(&adapter, 1), specs).report().at(0);
+}
+
+// Wan 2.1's I2V on a model without image conditioning, with a patch embedding of other channels,
+// and OneTrainer's embeddings.
+TEST_F(LoraFile, SkipsPartsOfANeighbouringModelThatDoNoHarm) {
+  pair("transformer.blocks.0.attn1.to_q", 64, 64, 4);
+  pair("transformer.blocks.0.attn2.add_k_proj", 64, 64, 4);
+  put("transformer.blocks.0.attn2.norm_added_k.diff", {64});
+  put("transformer.condition_embedder.image_embedder.ff.net.2.diff_b", {64});
+  put("transformer.patch_embedding.diff", {64, 36, 1, 2, 2});
+  put("bundle_emb.cat.clip_g", {2, 20});
+  const auto lora = open();
+  EXPECT_THAT(report(lora, Unmatched::HARMLESS, specs_),
+              HasSubstr("2 of 8 keys matched, 6 skipped (1 of embeddings of words, 4 of image "
+                        "conditioning, 1 of the patch embedding), 1 parameters"));
+  EXPECT_THAT([&] { report(lora, Unmatched::REFUSE, specs_); },
+              ThrowsMessage<Error>(
+                  HasSubstr("is for a [64,36,1,2,2] but the model's `patch_embedding.weight`")));
+  const Adapter adapter{.lora = lora};
+  const Adapters adapters(std::span(&adapter, 1), specs_);
+  EXPECT_FALSE(adapters.change("patch_embedding.weight"));
+}
+
+TEST_F(LoraFile, SkipsWhatDoesNotFitIfAsked) {
+  pair("transformer.blocks.0.attn1.to_q", 64, 64, 4);
+  pair("transformer.blocks.0.attn1.to_k", 32, 32, 4);
+  pair("transformer.blocks.9.attn1.to_q", 64, 64, 4);
+  EXPECT_THAT(
+      report(open(), Unmatched::SKIP, specs_),
+      HasSubstr("2 of 6 keys matched, 4 skipped (2 of modules that the model does not have, "
+                "2 of weights of another size)"));
+  EXPECT_THAT([&] { report(open(), Unmatched::HARMLESS, specs_); }, testing::Throws<Error>());
+  tensors_.erase("transformer.blocks.0.attn1.to_q.lora_A.weight");
+  tensors_.erase("transformer.blocks.0.attn1.to_q.lora_B.weight");
+  EXPECT_THAT([&] { report(open(), Unmatched::SKIP, specs_); },
+              ThrowsMessage<Error>(HasSubstr("none of its 4 keys fits")));
+}
+
+TEST_F(LoraFile, ChangesWeightsByOtherMethodsWhileLoading) {
+  put("lora_unet_blocks_0_self_attn_q.lokr_w1", {2, 4});
+  put("lora_unet_blocks_0_self_attn_q.lokr_w2", {32, 16});
+  put("lora_unet_blocks_0_self_attn_q.alpha", HostArray(Shape{DType::S64, {}}));
+  put("lora_unet_patch_embedding.on_input", HostArray::f32({}, std::array{1.0F}));
+  put("lora_unet_patch_embedding.weight", {1, 16, 1, 1, 1});
+  const auto lora = open();
+  EXPECT_EQ(lora->summary(), "kohya names, IA3 and LoKr, 2 modules of Wan");
+  EXPECT_THAT(report(lora, Unmatched::HARMLESS, specs_), HasSubstr("all 5 keys matched, 2 param"));
+  const Adapter adapter{.lora = lora, .scale = 2};
+  const Adapters adapters(std::span(&adapter, 1), specs_);
+  std::vector<float> weight(64 * 64, 1.0F);
+  adapters.add_to("blocks.0.attn1.to_q.weight", weight);
+  const auto w1 = tensors_.at("lora_unet_blocks_0_self_attn_q.lokr_w1").as<float>();
+  const auto w2 = tensors_.at("lora_unet_blocks_0_self_attn_q.lokr_w2").as<float>();
+  // Row 40 is row 8 of the second block, column 20 is column 4 of the second.
+  EXPECT_FLOAT_EQ(weight[40 * 64 + 20], 1 + 2 * w1[1 * 4 + 1] * w2[8 * 16 + 4]);
+  std::vector<float> kernel(64 * 16 * 4, 1.0F);
+  adapters.add_to("patch_embedding.weight", kernel);
+  const auto v = tensors_.at("lora_unet_patch_embedding.weight").as<float>();
+  EXPECT_FLOAT_EQ(kernel[(5 * 16 + 3) * 4 + 2], 1 + 2 * v[3]);
+  // Factors that are not a plain pair are merged in both modes.
+  EXPECT_TRUE(low_ranks(std::span(&adapter, 1), specs_).empty());
 }
 
 TEST_F(LoraFile, SaysInOneLineThatItIsForAnotherSize) {

@@ -44,6 +44,10 @@ constexpr std::string_view choices(TextInit /*value*/) { return "normal | xavier
 enum class LoraMode : uint8_t { MERGE, APPLY };
 constexpr std::string_view choices(LoraMode /*value*/) { return "merge | apply"; }
 
+/// What is done with an adapter's tensors that the model has no weight for.
+enum class LoraUnmatched : uint8_t { HARMLESS, REFUSE, SKIP };
+constexpr std::string_view choices(LoraUnmatched /*value*/) { return "harmless | refuse | skip"; }
+
 /// The initial values of an adapter's first factor; the second is 0.
 enum class LoraInit : uint8_t { KAIMING, GAUSSIAN };
 constexpr std::string_view choices(LoraInit /*value*/) { return "kaiming | gaussian"; }

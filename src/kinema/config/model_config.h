@@ -114,6 +114,7 @@ struct ModelConfig {
   bool enable_lora = false;
   Tree lora_config;
   LoraMode lora_mode = LoraMode::MERGE;
+  LoraUnmatched lora_unmatched = LoraUnmatched::HARMLESS;
   Given<int64_t> lora_rank = 16;
   Given<double> lora_alpha = 0.0;
   std::vector<std::string> lora_target_modules{"attention"};
@@ -504,6 +505,13 @@ struct ModelConfig {
           {.help = "merge: add the LoRA to the weights when they are loaded; apply: keep it as "
                    "separate low-rank matmuls, weights unchanged",
            .one_of = choices(self.lora_mode),
+           .with = "enable_lora",
+           .share = Share::YES});
+    visit("lora_unmatched", self.lora_unmatched, MAY_CHANGE,
+          {.help = "tensors of a LoRA file that fit no weight of the model. harmless: skip those "
+                   "that the docs list (image conditioning, patch embedding, bundled embeddings), "
+                   "refuse others; skip: skip all of them; refuse: refuse all of them",
+           .one_of = choices(self.lora_unmatched),
            .with = "enable_lora",
            .share = Share::YES});
     visit("lora_rank", self.lora_rank, MUST_MATCH,

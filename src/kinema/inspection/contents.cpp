@@ -51,6 +51,12 @@ void add_tensors(Contents& out, const Tensors& tensors) {
 
 std::string line_of(const std::string& module, const weights::Lora::Target& target) {
   std::string line = fmt::format("{:<60}", module);
+  if (target.method != nullptr) {
+    line += fmt::format(" {}", weights::method_name(*target.method, target.parts));
+    if (const int64_t rank = target.method->rank(target.parts); rank > 0) {
+      line += fmt::format(" rank {}, alpha {}", rank, target.factor * static_cast<double>(rank));
+    }
+  }
   if (target.down != nullptr) {
     line += fmt::format(" rank {}, alpha {}", target.rank(),
                         target.factor * static_cast<double>(target.rank()));

@@ -87,7 +87,11 @@ using Experts = std::array<std::vector<weights::Adapter>, 2>;
 
 /// Opens `choices`. A file that is named for neither expert is used for both, or for the one in its
 /// metadata. `two`: the pipeline has two transformers.
-Experts opened(std::span<const config::LoraChoice> choices, bool two, const Job& job) {
+Experts opened(const config::Config& config, std::span<const config::LoraChoice> choices, bool two,
+               const Job& job) {
+  constexpr std::array kUnmatched{weights::Unmatched::HARMLESS, weights::Unmatched::REFUSE,
+                                  weights::Unmatched::SKIP};
+  const auto unmatched = kUnmatched.at(static_cast<size_t>(config.model.lora_unmatched));
   Files files;
   Experts out;
   for (const config::LoraChoice& choice : choices) {
@@ -105,7 +109,7 @@ Experts opened(std::span<const config::LoraChoice> choices, bool two, const Job&
           files.open(locate(choice.source, expert == 0 ? choice.file : choice.file_2, job));
       if (!for_both || lora->only_expert().value_or(expert) == expert) {
         out[static_cast<size_t>(expert)].push_back(
-            {.lora = lora, .scale = choice.scale, .expert = expert});
+            {.lora = lora, .scale = choice.scale, .expert = expert, .unmatched = unmatched});
       }
     }
   }
@@ -176,7 +180,8 @@ std::vector<weights::Adapter> open_adapters(const config::Config& config, const 
       other = other && !two;
     }
   }
-  std::vector<weights::Adapter> out = opened(choices, two, job)[expert.is_low_noise() ? 1 : 0];
+  std::vector<weights::Adapter> out =
+      opened(config, choices, two, job)[expert.is_low_noise() ? 1 : 0];
   for (const weights::Adapter& each : out) {
     const size_t text = each.lora->targets(weights::LoraMember::TEXT_ENCODER).size() +
                         each.lora->targets(weights::LoraMember::TEXT_ENCODER_2).size();
@@ -211,7 +216,7 @@ std::vector<std::string> add_lora(const config::Config& config, nn::ModelOptions
         "[config] enable_lora is true but lora_config names no file\n  give lora_config: "
         "{{lora_model_name_or_path: [FILE], scale: [1.0]}}");
   const double scale = without_start(model, choices);
-  Experts experts = opened(choices, two, job);
+  Experts experts = opened(config, choices, two, job);
   for (size_t i = 0; i < experts.size(); ++i) {
     if (const fs::path& own = model.adapters[i]; !own.empty()) {
       experts[i].insert(experts[i].begin(),
@@ -252,7 +257,7 @@ std::vector<std::string> add_lora(const config::Config& config, nn::ModelOptions
 
 void plan_lora(const config::Config& config, const networks::Network& network,
                nn::ModelOptions& options, const Job& job) {
-  for (const auto& adapters : opened(config::lora_choices(config.model), true, job)) {
+  for (const auto& adapters : opened(config, config::lora_choices(config.model), true, job)) {
     add_ranks(config, adapters, network, options);
     // Throws an Error if a file is for another model.
     const weights::Adapters fitted(adapters, network->parameters(options));

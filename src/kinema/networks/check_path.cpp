@@ -15,6 +15,7 @@
 #include "kinema/weights/clip.h"
 #include "kinema/weights/family.h"
 #include "kinema/weights/folder.h"
+#include "kinema/weights/harmless_parts.h"
 #include "kinema/weights/kl_config.h"
 #include "kinema/weights/lora.h"
 #include "kinema/weights/model_kind.h"
@@ -210,8 +211,11 @@ void check_biases(const weights::Lora& lora) {
 std::string check_lora(const std::filesystem::path& path) {
   const weights::Lora lora = weights::Lora::open(path);
   check_biases(lora);
-  check(lora.unknown().empty(), "[lora] {}: {} keys name an unknown module, for example `{}`",
-        path.string(), lora.unknown().size(), lora.unknown().empty() ? "" : lora.unknown()[0]);
+  std::vector<std::string> unknown = lora.unknown();
+  std::erase_if(unknown,
+                [](const std::string& key) { return !weights::harmless_kind(key).empty(); });
+  check(unknown.empty(), "[lora] {}: {} keys name an unknown module, for example `{}`",
+        path.string(), unknown.size(), unknown.empty() ? "" : unknown[0]);
   lora.check_finite();
   return "LoRA: " + lora.summary();
 }

@@ -9,8 +9,10 @@
 #include "kinema/core/host_array.h"
 #include "kinema/io/json.h"
 #include "kinema/io/safetensors.h"
+#include "kinema/weights/harmless_parts.h"
 #include "kinema/weights/join_lora.h"
 #include "kinema/weights/lora.h"
+#include "kinema/weights/methods/methods.h"
 #include "kinema/weights/names.h"
 
 namespace kinema::weights {
@@ -87,6 +89,9 @@ class Writer {
   Writer(LoraFormat to, std::optional<DType> dtype) : to_(to), dtype_(dtype) {}
 
   void add(const std::string& name, const std::string& module, const Lora::Target& target) {
+    if (target.method != nullptr) {
+      return add_method(name, module, target);
+    }
     const bool ab = says_a_and_b(to_);
     add(name + (ab ? ".lora_A.weight" : ".lora_down.weight"), target.down);
     add(name + (ab ? ".lora_B.weight" : ".lora_up.weight"), target.up);
@@ -109,21 +114,17 @@ class Writer {
                              ? convert(target.alpha->copy(), DType::F64).as<double>()[0]
                              : target.factor * static_cast<double>(target.rank());
     if (to_ == LoraFormat::DIFFUSERS) {
-      const std::string at = name.substr(0, name.find('.') + 1);
-      alphas_[at][peft_module(module)] = alpha;
-      ranks_[at][peft_module(module)] = target.rank();
-      has_bias_[at] = has_bias_[at] || target.up_bias != nullptr;
+      note_scale(name, module, alpha, target.rank(), target.up_bias != nullptr);
     } else if (target.alpha != nullptr) {
       add(name + ".alpha", target.alpha);
     } else if (target.factor != 1 || to_ == LoraFormat::KOHYA) {
       // Alpha may be from metadata or another file; readers of kohya's files require one per
       // module.
-      entries_.push_back(io::TensorEntry::lazy(name + ".alpha", Shape{DType::F32, {}}, [alpha] {
-        const auto value = static_cast<float>(alpha);
-        return HostArray::f32({}, std::span(&value, 1));
-      }));
+      add_alpha(name, alpha);
     }
   }
+
+  void copy(const std::string& name, const io::TensorView* tensor) { add(name, tensor); }
 
   const std::vector<io::TensorEntry>& entries() const { return entries_; }
 
@@ -154,6 +155,9 @@ class Writer {
           .set(at + "rank_pattern", std::move(rank_pattern))
           .set(at + "alpha_pattern", std::move(alpha_pattern))
           .set(at + "target_modules", std::move(modules));
+      if (dora_.contains(at)) {
+        about.set(at + "use_dora", true);
+      }
     }
     if (!ranks_.empty()) {
       out.emplace("lora_adapter_metadata", about.dump(-1));
@@ -162,6 +166,76 @@ class Writer {
   }
 
  private:
+  /// The tensors of another method as they are, under LyCORIS' names. Of these methods, diffusers'
+  /// files have DoRA with norms of rows.
+  void add_method(const std::string& name, const std::string& module, const Lora::Target& target) {
+    const auto at = [&](LoraPart part) { return target.parts[static_cast<size_t>(part)]; };
+    const std::string_view method = method_name(*target.method, target.parts);
+    const int64_t rank = target.method->rank(target.parts);
+    if (to_ == LoraFormat::DIFFUSERS) {
+      const bool is_dora_pair = target.method == &kPair && at(LoraPart::MID) == nullptr &&
+                                target.cut == Cut::WHOLE && is_dora(target.parts) &&
+                                !norms_are_of_columns(target.parts, kPair.size(target.parts));
+      check(is_dora_pair && target.diff_bias == nullptr,
+            "[lora] `{}` is {}, which LoRA files of diffusers do not hold\n  --to comfyui or kohya "
+            "holds it",
+            module, method);
+      add(name + ".lora_A.weight", at(LoraPart::DOWN));
+      add(name + ".lora_B.weight", at(LoraPart::UP));
+      add_norms(name + ".lora_magnitude_vector", target, /*is_peft=*/true);
+      note_scale(name, module, target.factor * static_cast<double>(rank), rank, false);
+      dora_[name.substr(0, name.find('.') + 1)] = true;
+      return;
+    }
+    for (size_t i = 0; i < target.parts.size(); ++i) {
+      const auto part = static_cast<LoraPart>(i);
+      if (target.parts[i] == nullptr) {
+        continue;
+      }
+      if (part == LoraPart::MAGNITUDE) {
+        add_norms(name + ".dora_scale", target, /*is_peft=*/false);
+      } else {
+        add(name + "." + std::string(part_name(part)), target.parts[i]);
+      }
+    }
+    if (at(LoraPart::ALPHA) == nullptr && target.factor != 1) {
+      check(
+          rank > 0,
+          "[lora] `{}` is {} with whole factors and a scale from adapter_config.json, which other "
+          "programs do not read",
+          module, method);
+      add_alpha(name, target.factor * static_cast<double>(rank));
+    }
+  }
+  /// The norms of DoRA: PEFT's [out] or [1, out, 1, 1], kohya's [out, 1] or [out, 1, 1, 1].
+  void add_norms(const std::string& name, const Lora::Target& target, bool is_peft) {
+    const io::TensorView* norms = target.parts[static_cast<size_t>(LoraPart::MAGNITUDE)];
+    norms = norms == nullptr ? target.parts[static_cast<size_t>(LoraPart::DORA_SCALE)] : norms;
+    const size_t axes = target.parts[static_cast<size_t>(LoraPart::DOWN)] == nullptr
+                            ? 2
+                            : target.parts[static_cast<size_t>(LoraPart::DOWN)]->shape.dims.size();
+    Dims dims(is_peft && axes == 2 ? 1 : axes, 1);
+    dims[is_peft && axes > 2 ? 1 : 0] = norms->shape.elements();
+    const Shape shape{dtype_.value_or(norms->shape.dtype), dims};
+    entries_.push_back(io::TensorEntry::lazy(name, shape, [norms, shape] {
+      HostArray values = convert(norms->copy(), shape.dtype);
+      values.shape = shape;
+      return values;
+    }));
+  }
+  void note_scale(const std::string& name, const std::string& module, double alpha, int64_t rank,
+                  bool has_bias) {
+    const std::string at = name.substr(0, name.find('.') + 1);
+    alphas_[at][peft_module(module)] = alpha;
+    ranks_[at][peft_module(module)] = rank;
+    has_bias_[at] = has_bias_[at] || has_bias;
+  }
+  void add_alpha(const std::string& name, double alpha) {
+    entries_.push_back(io::TensorEntry::lazy(name + ".alpha", Shape{DType::F32, {}}, [alpha] {
+      const auto value = static_cast<float>(alpha);
+      return HostArray::f32({}, std::span(&value, 1));
+    }));
+  }
   /// The difference of a module's bias. Only PEFT's format has one that alpha scales.
   void add_bias(const std::string& name, const Lora::Target& target, const std::string& module) {
     if (target.up_bias == nullptr) {
@@ -201,6 +275,7 @@ class Writer {
   std::map<std::string, std::map<std::string, double>> alphas_;
   std::map<std::string, std::map<std::string, int64_t>> ranks_;
   std::map<std::string, bool> has_bias_;
+  std::map<std::string, bool> dora_;
 };
 
 }  // namespace
@@ -219,13 +294,17 @@ LoraFormat lora_format_from_string(const std::string& name) {
 void convert_lora(const fs::path& source, const fs::path& target, LoraFormat format,
                   std::optional<DType> dtype) {
   const Lora lora = Lora::open(source);
-  check(lora.unknown().empty(),
-        "[lora] {} has {} keys that name no module that is known, the first is `{}`", lora.path(),
-        lora.unknown().size(), lora.unknown().empty() ? "" : lora.unknown().front());
   check(target.extension() == ".safetensors", "[lora] {} must end with .safetensors",
         target.string());
   const Family& family = lora.family() == nullptr ? families().front() : *lora.family();
   const LoraFormat to = format_for(format, family);
+  std::vector<std::string> unknown = lora.unknown();
+  if (to != LoraFormat::DIFFUSERS) {  // copied below; diffusers refuses such keys
+    std::erase_if(unknown, [](const std::string& key) { return !harmless_kind(key).empty(); });
+  }
+  check(unknown.empty(),
+        "[lora] {} has {} keys that name no module that is known, the first is `{}`", lora.path(),
+        unknown.size(), unknown.empty() ? "" : unknown.front());
   check(!lora.has_two_parts() || to == LoraFormat::DIFFUSERS,
         "[lora] {} is for both experts of Wan 2.2, which only --to diffusers holds in one file",
         lora.path());
@@ -251,6 +330,22 @@ void convert_lora(const fs::path& source, const fs::path& target, LoraFormat for
       }
     }
     for (const auto& [original, parts] : together) {
+      // A file in the original's names has the tensors of the whole module.
+      const Lora::Target& first = *parts.front().target;
+      const bool is_same = std::ranges::all_of(parts, [&](const JoinedPart& part) {
+        return part.target->method != nullptr && part.target->parts == first.parts &&
+               part.target->cut == part.piece.cut;
+      });
+      if (is_same) {
+        writer.add(spelt(to, network_name(to, family, "", original, expert == 1)), original, first);
+        continue;
+      }
+      check(std::ranges::none_of(parts, [](const JoinedPart& part) { return part.target->method; }),
+            "[lora] {}: `{}` is {}, and the original release joins it with others in `{}`\n  "
+            "generate and train read the file as it is",
+            lora.path(), parts.front().module,
+            first.method == nullptr ? "low-rank" : method_name(*first.method, first.parts),
+            original);
       const Joined& one = joined.emplace_back(join(*family.names, original, parts, lora.path()));
       writer.add(spelt(to, network_name(to, family, "", original, expert == 1)), original,
                  one.target);
@@ -260,6 +355,9 @@ void convert_lora(const fs::path& source, const fs::path& target, LoraFormat for
     for (const auto& [module, parts] : lora.targets(member)) {
       writer.add(spelt(to, text_prefix(to, member, module) + module), module, parts);
     }
+  }
+  for (const std::string& key : lora.unknown()) {
+    writer.copy(key, lora.tensor(key));
   }
   std::map<std::string, std::string> metadata = writer.metadata();
   if (lora.only_expert()) {

@@ -33,6 +33,7 @@ struct ConfiguredAlpha {
   /// By a regular expression for a module's name or its end; the first match is used.
   std::vector<std::pair<Pattern, double>> of_modules;
   bool by_root = false;  // rank-stabilised: alpha / sqrt(rank)
+  int64_t rank = 0;      // of modules whose tensors do not tell it: LoKr with whole factors
   std::string path;      // of the file, for messages
 
   double factor(const std::string& module, int64_t rank, PatternBudget& budget) const {
@@ -51,7 +52,8 @@ struct ConfiguredAlpha {
   }
 };
 
-/// Reads `PREFIXlora_alpha`, `PREFIXalpha_pattern` and `PREFIXuse_rslora`.
+/// Reads `PREFIXlora_alpha` (of LoHa and LoKr `alpha`), `PREFIXalpha_pattern` and
+/// `PREFIXuse_rslora`.
 ConfiguredAlpha read_alpha(const Json& json, const std::string& prefix, const std::string& path,
                            PatternBudget& budget) {
   ConfiguredAlpha out{.path = path};
@@ -59,8 +61,14 @@ ConfiguredAlpha read_alpha(const Json& json, const std::string& prefix, const st
     const Json* value = json.find(prefix + key);
     return value == nullptr || value->is_null() ? nullptr : value;
   };
-  if (const Json* alpha = find("lora_alpha")) {
+  const Json* type = find("peft_type");
+  const bool is_lycoris = type != nullptr && type->is_string() &&
+                          (type->as_string() == "LOHA" || type->as_string() == "LOKR");
+  if (const Json* alpha = find(is_lycoris ? "alpha" : "lora_alpha")) {
     out.alpha = alpha->as_number();
+  }
+  if (const Json* rank = find("r"); is_lycoris && rank != nullptr) {
+    out.rank = static_cast<int64_t>(rank->as_number());
   }
   if (const Json* pattern = find("alpha_pattern")) {
     check(pattern->members().size() <= kMostPatterns,
@@ -104,11 +112,13 @@ void check_peft_type(const fs::path& config, const io::TensorFile& file) {
   }
   const Json configured = Json::read(config);
   const Json* type = configured.find("peft_type");
+  const std::string word = type == nullptr || !type->is_string() ? "LORA" : type->as_string();
+  constexpr std::array<std::string_view, 4> kRead{"LORA", "LOHA", "LOKR", "IA3"};
   check(
-      type == nullptr || !type->is_string() || type->as_string() == "LORA",
-      "[lora] {} is an adapter of PEFT's type {}, which is not supported\n  adapters of type LORA "
-      "are",
-      file.path(), type == nullptr || !type->is_string() ? "" : type->as_string());
+      std::ranges::count(kRead, word) > 0,
+      "[lora] {} is an adapter of PEFT's type {}, which is not supported\n  adapters of the types "
+      "LORA, LOHA, LOKR and IA3 are",
+      file.path(), word);
 }
 
 /// The prefix of diffusers' metadata keys for one model: a pipeline's file has `transformer.r`, a
@@ -137,12 +147,38 @@ std::string metadata_prefix(const Json& metadata, LoraMember member) {
 }
 
 double scalar(const io::TensorView& view, const std::string& path) {
-  check(view.shape.elements() == 1 && is_float(view.shape.dtype),
-        "[lora] {}: `{}` is {} but must be one floating-point number", path, view.name,
+  check(view.shape.elements() == 1, "[lora] {}: `{}` is {} but must be one number", path, view.name,
         to_string(view.shape));
-  const double value = convert(view.copy(), DType::F64).as<double>()[0];
+  const double value = number_of(view);
   check(std::isfinite(value), "[lora] {}: `{}` is {}", path, view.name, value);
   return value;
+}
+
+/// What the parts of a module are, before joined modules are divided.
+Lora::Target target_of(const LoraParts& parts, const std::string& path) {
+  const auto at = [&](LoraPart part) { return parts[static_cast<size_t>(part)]; };
+  Lora::Target out{.diff_bias = at(LoraPart::DIFF_BIAS), .alpha = at(LoraPart::ALPHA)};
+  try {
+    out.method = method_of(parts);
+    if (out.method != nullptr) {
+      const WeightSize size = out.method->size(parts);
+      if (is_dora(parts)) {
+        norms_are_of_columns(parts, size);
+      }
+      out.rows = size.rows;
+      out.parts = parts;
+      return out;
+    }
+  } catch (const Error& error) {
+    constexpr std::string_view kRoom = "[lora] ";
+    const std::string_view what = error.what();
+    fail("[lora] {}: {}", path, what.substr(what.starts_with(kRoom) ? kRoom.size() : 0));
+  }
+  out.down = at(LoraPart::DOWN);
+  out.up = at(LoraPart::UP);
+  out.up_bias = at(LoraPart::UP_BIAS);
+  out.diff = at(LoraPart::DIFF);
+  return out;
 }
 
 void check_pair(const Lora::Target& target, const std::string& module, const std::string& path) {
@@ -163,7 +199,7 @@ void check_pair(const Lora::Target& target, const std::string& module, const std
                     target.down->shape.elements() > 0 && up[0] > 0;
   check(fits,
         "[lora] {}: `{}` is {} and `{}` is {}, expected [rank, in...] and [out, rank] of one rank",
-        path, target.down->name, to_string(down), target.up->name, to_string(up));
+        path, target.down->name, kinema::to_string(down), target.up->name, kinema::to_string(up));
 }
 
 std::string format_of(const LoraKey& key, const Family* family) {
@@ -235,8 +271,11 @@ Lora Lora::open(const fs::path& path, const Layout* layout) {
     PatternBudget budget;
     const ConfiguredAlpha alpha = read_alpha(configured, "", out.path_, budget);
     for (auto& [module, target] : out.targets_[0]) {
-      if (target.down != nullptr && target.alpha == nullptr) {
-        target.factor = alpha.factor(module, target.rank(), budget);
+      const int64_t own =
+          target.method == nullptr ? target.rank() : target.method->rank(target.parts);
+      const int64_t rank = own > 0 || target.method == nullptr ? own : alpha.rank;
+      if (rank > 0 && target.alpha == nullptr) {
+        target.factor = alpha.factor(module, rank, budget);
       }
     }
   }
@@ -271,39 +310,20 @@ void Lora::read(const Layout* layout, std::array<Groups, 4>& groups) {
 }
 
 void Lora::add(const io::TensorView& tensor, const LoraKey& key, std::array<Groups, 4>& groups) {
-  check(is_float(tensor.shape.dtype), "[lora] {}: `{}` is {} but must be floating-point", path_,
-        tensor.name, to_string(tensor.shape));
+  const bool is_number = key.part == LoraPart::ALPHA || key.part == LoraPart::IA3_INPUT;
+  check(is_number || is_float(tensor.shape.dtype),
+        "[lora] {}: `{}` is {} but must be floating-point", path_, tensor.name,
+        to_string(tensor.shape));
   std::string module;
   for (const Piece& piece : key.pieces) {
     module += (module.empty() ? "" : ", ") + piece.name;
   }
   Group& group = groups[static_cast<size_t>(key.member)][module];
   group.pieces = key.pieces;
-  Target& target = group.whole;
-  const io::TensorView** slot = nullptr;
-  switch (key.part) {
-    case LoraPart::DOWN:
-      slot = &target.down;
-      break;
-    case LoraPart::UP:
-      slot = &target.up;
-      break;
-    case LoraPart::UP_BIAS:
-      slot = &target.up_bias;
-      break;
-    case LoraPart::ALPHA:
-      slot = &target.alpha;
-      break;
-    case LoraPart::DIFF:
-      slot = &target.diff;
-      break;
-    case LoraPart::DIFF_BIAS:
-      slot = &target.diff_bias;
-      break;
-  }
-  check(*slot == nullptr, "[lora] {}: `{}` and `{}` are the same part of `{}`", path_,
-        *slot == nullptr ? "" : (*slot)->name, tensor.name, module);
-  *slot = &tensor;
+  const io::TensorView*& slot = group.parts[static_cast<size_t>(key.part)];
+  check(slot == nullptr, "[lora] {}: `{}` and `{}` are the same part of `{}`", path_,
+        slot == nullptr ? "" : slot->name, tensor.name, module);
+  slot = &tensor;
   const std::string format = format_of(key, is_text(key) ? nullptr : family_);
   if (std::ranges::find(formats_, format) == formats_.end()) {
     formats_.push_back(format);
@@ -321,16 +341,19 @@ void Lora::finish(const std::array<Groups, 4>& groups) {
     const std::string prefix = metadata_prefix(configured, static_cast<LoraMember>(member));
     check_init(configured, prefix, path_);
     const ConfiguredAlpha alpha = read_alpha(configured, prefix, path_, budget);
-    for (const auto& [module, given] : groups[member]) {
-      Group group = given;
-      Target& target = group.whole;
-      check_pair(target, module, path_);
-      if (target.down != nullptr) {
-        target.factor = target.alpha != nullptr
-                            ? scalar(*target.alpha, path_) / static_cast<double>(target.rank())
-                            : alpha.factor(group.pieces[0].name, target.rank(), budget);
+    for (const auto& [module, group] : groups[member]) {
+      Target target = target_of(group.parts, path_);
+      if (target.method == nullptr) {
+        check_pair(target, module, path_);
       }
-      divide(group, targets_[member]);
+      const int64_t rank =
+          target.method == nullptr ? target.rank() : target.method->rank(target.parts);
+      const double own_alpha = target.alpha == nullptr ? 0 : scalar(*target.alpha, path_);
+      if (rank > 0) {
+        target.factor = target.alpha != nullptr ? own_alpha / static_cast<double>(rank)
+                                                : alpha.factor(group.pieces[0].name, rank, budget);
+      }
+      divide(group.pieces, target, targets_[member]);
     }
   }
   two_parts_ = !targets_[0].empty() && !targets_[1].empty();
@@ -345,19 +368,21 @@ void Lora::finish(const std::array<Groups, 4>& groups) {
 }
 
 /// A target for each diffusers module.
-void Lora::divide(const Group& group, Targets& targets) {
-  for (const Piece& piece : group.pieces) {
-    const auto [found, fresh] = targets.emplace(piece.name, part_of(group.whole, piece));
+void Lora::divide(std::span<const Piece> pieces, const Target& whole, Targets& targets) {
+  for (const Piece& piece : pieces) {
+    const auto [found, fresh] = targets.emplace(piece.name, part_of(whole, piece));
     const auto name_of = [](const Target& target) {
       for (const io::TensorView* view : {target.up, target.diff, target.diff_bias}) {
         if (view != nullptr) {
           return view->name;
         }
       }
-      return std::string();
+      const auto own =
+          std::ranges::find_if(target.parts, [](auto* view) { return view != nullptr; });
+      return own == target.parts.end() ? std::string() : (*own)->name;
     };
     check(fresh, "[lora] {}: `{}` and `{}` are the same part of `{}`", path_,
-          name_of(found->second), name_of(group.whole), piece.name);
+          name_of(found->second), name_of(whole), piece.name);
   }
 }
 
@@ -368,6 +393,9 @@ Lora::Target Lora::part_of(const Target& whole, const Piece& piece) {
     // (up down)^T = down^T up^T
     out.down = keep(*transposed_view(*whole.up, piece, path_));
     out.up = keep(*transposed_view(*whole.down, piece, path_));
+  }
+  if (whole.method != nullptr) {
+    set_rows(piece, out);
   }
   const auto columns = [&] {
     const io::TensorView* weight = whole.down != nullptr ? whole.down : whole.diff;
@@ -389,18 +417,61 @@ Lora::Target Lora::part_of(const Target& whole, const Piece& piece) {
   return out;
 }
 
+/// The rows of a module that a method changes together with others.
+void Lora::set_rows(const Piece& piece, Target& target) {
+  const WeightSize size = target.method->size(target.parts);
+  const std::string& name =
+      (*std::ranges::find_if(target.parts, [](auto* view) { return view != nullptr; }))->name;
+  const io::TensorView weight{.name = name, .shape = {DType::F32, {size.rows, size.columns}}};
+  target.cut = piece.cut;
+  if (size.rows == 0) {
+    return;
+  }
+  const auto rows = rows_of(weight, piece, path_, [&] {
+    check(size.inputs > 0 || size.columns > 0,
+          "[lora] {}: `{}` is joined of several modules, but no weight tells how", path_,
+          piece.name);
+    return size.inputs > 0 ? size.inputs : size.columns;
+  });
+  if (!rows) {
+    return;
+  }
+  const bool all_together = is_dora(target.parts) && norms_are_of_columns(target.parts, size);
+  const int64_t block = all_together ? size.rows : target.method->block(target.parts);
+  check(rows->first % block == 0 && rows->count % block == 0,
+        "[lora] {}: `{}` changes {} rows together, but {} of them are `{}`, a module of its own\n"
+        "  a file in diffusers' names has these modules separately",
+        path_, name, block, rows->count, piece.name);
+  target.first_row = rows->first;
+  target.rows = rows->count;
+}
+
+const io::TensorView* Lora::tensor(std::string_view key) const {
+  const auto found = std::ranges::find(file_.tensors(), key, &io::TensorView::name);
+  return found == file_.tensors().end() ? nullptr : &*found;
+}
+
 std::string Lora::summary() const {
   std::set<int64_t> ranks;
+  std::set<std::string_view> methods;
   size_t modules = 0;
   for (const Targets& targets : targets_) {
     for (const auto& [module, target] : targets) {
       ++modules;
-      if (target.rank() > 0) {
-        ranks.insert(target.rank());
+      const int64_t rank =
+          target.method != nullptr ? target.method->rank(target.parts) : target.rank();
+      if (rank > 0) {
+        ranks.insert(rank);
+      }
+      if (target.method != nullptr) {
+        methods.insert(method_name(*target.method, target.parts));
       }
     }
   }
   std::string out = fmt::format("{}", fmt::join(formats_, " and "));
+  if (!methods.empty()) {
+    out += fmt::format(", {}", fmt::join(methods, " and "));
+  }
   if (!ranks.empty()) {
     out += ranks.size() == 1 ? fmt::format(", rank {}", *ranks.begin())
                              : fmt::format(", ranks {} to {}", *ranks.begin(), *ranks.rbegin());

@@ -16,12 +16,12 @@
 #include "kinema/nn/params.h"
 #include "kinema/weights/family.h"
 #include "kinema/weights/lora_member.h"
+#include "kinema/weights/lora_method.h"
+#include "kinema/weights/names.h"
 
 namespace kinema::weights {
 
-struct Layout;
 struct LoraKey;
-struct Piece;
 
 /// The file of diffusers' save_lora_weights in a folder, and PEFT's two files.
 inline constexpr const char* kLoraFile = "pytorch_lora_weights.safetensors";
@@ -45,7 +45,7 @@ inline constexpr const char* kLowNoise = "low_noise";
 /// and its bias b + s (alpha / rank up_bias + diff_b), with s the adapter's scale. Products for
 /// convolutions (`patch_embedding`) are those of their flattened kernels. A pair of a module that
 /// the original release joins from several becomes one pair per module: its rows of up, and the
-/// same down.
+/// same down. Other methods change the weight by their own formulas (LoraMethod).
 class Lora {
  public:
   /// The file's contents for one module, under its diffusers name.
@@ -58,6 +58,15 @@ class Lora {
     const io::TensorView* alpha = nullptr;
     /// alpha / rank; 1 without a product.
     double factor = 1;
+    /// Another method than these: null, or the formula for `parts`, with the rows of the weight
+    /// that this module is. The pair above is then empty.
+    const LoraMethod* method = nullptr;
+    LoraParts parts{};
+    Cut cut = Cut::WHOLE;
+    int64_t first_row = 0;
+    int64_t rows = 0;  // 0: the file does not tell
+
+    bool changes_weight() const { return down != nullptr || diff != nullptr || method != nullptr; }
 
     int64_t rank() const { return down == nullptr ? 0 : down->shape.dims[0]; }
   };
@@ -70,9 +79,8 @@ class Lora {
   /// The file's family is the one with modules for most of its keys. `layout`: sizes on which the
   /// numbers in a model's names depend; null: those of the released model.
   ///
-  /// Throws an Error for a corrupt file, a file without LoRA keys, another method (DoRA, LoHa,
-  /// LoKr), half a pair, different ranks of the two halves, an alpha that is not finite, and two
-  /// keys with the same meaning.
+  /// Throws an Error for a corrupt file, a file without LoRA keys, half a pair, tensors of a module
+  /// that do not fit together, an alpha that is not finite, and two keys with the same meaning.
   static Lora open(const std::filesystem::path& path, const Layout* layout = nullptr);
 
   const std::string& path() const { return path_; }
@@ -94,6 +102,8 @@ class Lora {
   std::optional<int64_t> only_expert() const { return only_expert_; }
   /// Keys that belong to no format, or to no module of the family.
   const std::vector<std::string>& unknown() const { return unknown_; }
+  /// The tensor with this key; null if there is none.
+  const io::TensorView* tensor(std::string_view key) const;
   /// `diffusers names, rank 16, 240 modules of Wan`.
   std::string summary() const;
   /// Reads the complete file. Throws an Error with a tensor's name if a value is not finite.
@@ -103,15 +113,16 @@ class Lora {
   /// The file's contents for a module in its own naming, and the diffusers modules that it is.
   struct Group {
     std::vector<Piece> pieces;
-    Target whole;
+    LoraParts parts{};
   };
   using Groups = std::map<std::string, Group, std::less<>>;
 
   void read(const Layout* layout, std::array<Groups, 4>& groups);
   void add(const io::TensorView& tensor, const LoraKey& key, std::array<Groups, 4>& groups);
   void finish(const std::array<Groups, 4>& groups);
-  void divide(const Group& group, Targets& targets);
+  void divide(std::span<const Piece> pieces, const Target& whole, Targets& targets);
   Target part_of(const Target& whole, const Piece& piece);
+  void set_rows(const Piece& piece, Target& target);
 
   std::string path_;
   io::TensorFile file_;
@@ -125,12 +136,20 @@ class Lora {
   std::vector<std::string> formats_;
 };
 
+/// What is done with tensors of a file that fit no parameter of the model.
+enum class Unmatched : uint8_t {
+  HARMLESS,  // skip those of a table of parts whose absence is known to do no harm, refuse others
+  REFUSE,
+  SKIP,
+};
+
 /// A LoRA file with its scale.
 struct Adapter {
   std::shared_ptr<const Lora> lora;  // shared: one file may be for both experts
   double scale = 1;
   int64_t expert = 0;  // see Lora::targets
   LoraMember member = LoraMember::NETWORK;
+  Unmatched unmatched = Unmatched::HARMLESS;
 
   const Lora::Targets& targets() const {
     return member == LoraMember::NETWORK ? lora->targets(expert) : lora->targets(member);
@@ -157,8 +176,8 @@ class Adapters {
  public:
   Adapters() = default;
   /// Throws an Error with file, key and both shapes if a difference does not fit its parameter, one
-  /// with the keys that match none, and one with both families if the file is for another one than
-  /// the model's.
+  /// with the keys that match none, unless Adapter::unmatched skips them, and one with both
+  /// families if the file is for another one than the model's.
   Adapters(std::span<const Adapter> adapters, std::span<const nn::ParamSpec> specs);
 
   /// True if the parameter with this checkpoint key is changed.
@@ -166,16 +185,18 @@ class Adapters {
   /// Adds every file's difference, in order, to the f32 values of one parameter (for adapter
   /// parameters: to zeros).
   void add_to(std::string_view key, std::span<float> values) const;
-  /// One line per file: `NAME.safetensors: all 64 keys matched, 32 parameters, scale 1 (...)`.
+  /// One line per file: `NAME.safetensors: all 64 keys matched, 32 parameters, scale 1 (...)`, or
+  /// `NAME.safetensors: 95 of 119 keys matched, 24 skipped (24 of image conditioning), ...`.
   const std::vector<std::string>& report() const { return report_; }
 
  private:
-  enum class Part : uint8_t { WEIGHT, DIFF, BIAS, DOWN, UP, SCALE };
+  enum class Part : uint8_t { WEIGHT, DIFF, BIAS, DOWN, UP, SCALE, METHOD };
   struct Change {
     const Lora::Target* target;
     double scale;
     Part part;
     int64_t first = 0;  // offset among the ranks of an adapter
+    Dims dims = {};     // METHOD: of the weight
   };
   /// Stores a product in the adapter of `module`; false if it has none.
   bool apply_separately(const std::string& module, const Lora::Target& target, double scale,

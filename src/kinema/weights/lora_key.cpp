@@ -31,6 +31,32 @@ constexpr std::array kEndings{
     Ending{".diff_b", LoraPart::DIFF_BIAS},
     Ending{".w_norm", LoraPart::DIFF},  // LyCORIS' names for those of norms
     Ending{".b_norm", LoraPart::DIFF_BIAS},
+    Ending{".lora_mid.weight", LoraPart::MID},
+    Ending{".hada_w1_a", LoraPart::HADA_W1_A},
+    Ending{".hada_w1_b", LoraPart::HADA_W1_B},
+    Ending{".hada_w2_a", LoraPart::HADA_W2_A},
+    Ending{".hada_w2_b", LoraPart::HADA_W2_B},
+    Ending{".hada_t1", LoraPart::HADA_T1},
+    Ending{".hada_t2", LoraPart::HADA_T2},
+    Ending{".lokr_w1", LoraPart::LOKR_W1},
+    Ending{".lokr_w1_a", LoraPart::LOKR_W1_A},
+    Ending{".lokr_w1_b", LoraPart::LOKR_W1_B},
+    Ending{".lokr_w2", LoraPart::LOKR_W2},
+    Ending{".lokr_w2_a", LoraPart::LOKR_W2_A},
+    Ending{".lokr_w2_b", LoraPart::LOKR_W2_B},
+    Ending{".lokr_t2", LoraPart::LOKR_T2},
+    Ending{".oft_blocks", LoraPart::OFT_BLOCKS},
+    Ending{".rescale", LoraPart::RESCALE},
+    Ending{".a1.weight", LoraPart::GLORA_A1},
+    Ending{".a2.weight", LoraPart::GLORA_A2},
+    Ending{".b1.weight", LoraPart::GLORA_B1},
+    Ending{".b2.weight", LoraPart::GLORA_B2},
+    Ending{".bm.weight", LoraPart::GLORA_BM},
+    Ending{".on_input", LoraPart::IA3_INPUT},
+    Ending{".ia3_l", LoraPart::IA3_FACTOR},
+    Ending{".dora_scale", LoraPart::DORA_SCALE},
+    Ending{".lora_magnitude_vector", LoraPart::MAGNITUDE},
+    Ending{".lora_magnitude_vector.weight", LoraPart::MAGNITUDE},
 };
 
 // XLabs' names of whole pairs are modules here, with nothing before down and up.
@@ -69,8 +95,10 @@ std::optional<Split> plain_ending(std::string_view key) {
 
 /// `X.lora_A.NAME.weight`: PEFT inserts the adapter's name, usually `default`.
 std::optional<Split> named_ending(std::string_view key) {
-  for (const auto& [marker, part] : {std::pair(std::string_view(".lora_A."), LoraPart::DOWN),
-                                     std::pair(std::string_view(".lora_B."), LoraPart::UP)}) {
+  for (const auto& [marker, part] :
+       {std::pair(std::string_view(".lora_A."), LoraPart::DOWN),
+        std::pair(std::string_view(".lora_B."), LoraPart::UP),
+        std::pair(std::string_view(".lora_magnitude_vector."), LoraPart::MAGNITUDE)}) {
     const size_t at = key.rfind(marker);
     if (at == std::string_view::npos) {
       continue;
@@ -178,12 +206,20 @@ std::optional<LoraKey> read_lora_key(std::string_view key, const NameTable& netw
     whole_table = std::string(key.substr(0, key.size() - 6)) + "modulation";
     split = Split{whole_table, LoraPart::DIFF};
   }
+  // IA3's vector is called like a module's own weight, which no other format has under these names.
+  constexpr std::string_view kWeight = ".weight";
+  if (!split && key.ends_with(kWeight)) {
+    split = Split{key.substr(0, key.size() - kWeight.size()), LoraPart::IA3_WEIGHT};
+  }
   if (!split) {
     return std::nullopt;
   }
   std::string_view name = split->module;
   std::optional<LoraMember> member = strip_one(name, kUnderscored);
   const bool underscored = member.has_value();
+  if (split->part == LoraPart::IA3_WEIGHT && !underscored) {
+    return std::nullopt;
+  }
   std::string without_dots;
   if (underscored && name.find('.') != std::string_view::npos) {
     without_dots = name;  // `lora_unet_blocks_0.self_attn.k`

@@ -6,19 +6,10 @@
 #include <vector>
 
 #include "kinema/weights/lora_member.h"
+#include "kinema/weights/lora_part.h"
 #include "kinema/weights/names.h"
 
 namespace kinema::weights {
-
-/// The role of a LoRA file's tensor for its module.
-enum class LoraPart {
-  DOWN,       // [rank, in]: `lora_A.weight`, `lora_down.weight`, `lora.down.weight`
-  UP,         // [out, rank]: `lora_B.weight`, `lora_up.weight`, `lora.up.weight`
-  UP_BIAS,    // [out], scaled like the product: `lora_B.bias`
-  ALPHA,      // a number: `alpha`
-  DIFF,       // difference of the weight, or of a parameter without a module: `diff`
-  DIFF_BIAS,  // difference of the bias: `diff_b`
-};
 
 struct LoraKey {
   /// The module, or the several that the original joins, under diffusers' names:
@@ -34,7 +25,7 @@ struct LoraKey {
 /// Formats are diffusers and PEFT (prefixed by `transformer.`, `unet.`, `text_encoder.` or
 /// `base_model.model.`, with an adapter's name after `lora_A`), diffusers before PEFT
 /// (`.processor.to_q_lora.down`), ComfyUI and the original release (`diffusion_model.`), kohya and
-/// musubi (`lora_unet_`, `lora_te1_`), XLabs, and keys without a prefix.
+/// musubi (`lora_unet_`, `lora_te1_`), LyCORIS (`lycoris_`), XLabs, and keys without a prefix.
 ///
 /// Returns nothing for other keys and unknown modules.
 std::optional<LoraKey> read_lora_key(std::string_view key, const NameTable& network,

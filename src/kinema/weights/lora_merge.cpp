@@ -9,6 +9,7 @@
 #include "kinema/core/error.h"
 #include "kinema/core/finite.h"
 #include "kinema/weights/lora.h"
+#include "kinema/weights/lora_match.h"
 #include "kinema/weights/names.h"
 
 namespace kinema::weights {
@@ -31,8 +32,6 @@ std::map<std::string, Shape, std::less<>> shapes_of(std::span<const nn::ParamSpe
   }
   return out;
 }
-
-using Shapes = std::map<std::string, Shape, std::less<>>;
 
 /// The family of the network with these parameters; null for other models.
 const Family* find_family(const Shapes& shapes) {
@@ -70,21 +69,6 @@ std::string name_in_model(const std::string& module, LoraMember member, const Sh
   const bool is_bare = member != LoraMember::NETWORK && module.starts_with(kText) &&
                        (begins == shapes.end() || !begins->first.starts_with(kText));
   return is_bare ? module.substr(kText.size()) : module;
-}
-
-/// [out, rank, 1...] times [rank, in...]: the shape of the product.
-Dims product_dims(const Lora::Target& target) {
-  Dims dims = target.down->shape.dims;
-  dims[0] = target.up->shape.dims[0];
-  return dims;
-}
-
-/// Linear weights may be stored as 1x1 convolutions.
-Dims without_trailing_ones(Dims dims, size_t rank) {
-  while (dims.size() > rank && dims.back() == 1) {
-    dims.pop_back();
-  }
-  return dims;
 }
 
 /// values[out, in] += factor up[out, rank] down[rank, in]
@@ -127,87 +111,38 @@ void put_columns(const io::TensorView& view, size_t first, std::span<float> valu
   }
 }
 
-/// Finds the parameters of one file's modules, and reports mismatches.
-class Matcher {
- public:
-  Matcher(const Lora& lora, const std::map<std::string, Shape, std::less<>>& shapes)
-      : lora_(lora), shapes_(shapes) {}
-
-  /// The keys of the weight (or of the parameter itself) and of the bias; empty if unchanged.
-  struct Keys {
-    std::string weight;
-    std::string bias;
-  };
-  Keys match(const std::string& module, const Lora::Target& target) {
-    Keys keys;
-    if (target.down != nullptr || target.diff != nullptr) {
-      keys.weight = shapes_.contains(module) ? module : module + ".weight";
-    }
-    if (target.up_bias != nullptr || target.diff_bias != nullptr) {
-      keys.bias = module + ".bias";
-    }
-    if (target.down != nullptr) {
-      fit({target.down, target.up, target.alpha}, keys.weight, product_dims(target));
-    }
-    if (target.diff != nullptr) {
-      fit({target.diff}, keys.weight, target.diff->shape.dims);
-    }
-    for (const io::TensorView* view : {target.up_bias, target.diff_bias}) {
-      if (view != nullptr) {
-        fit({view}, keys.bias, view->shape.dims);
-      }
-    }
-    return keys;
-  }
-
-  /// The number of keys that have a parameter.
-  size_t matched() const { return matched_.size(); }
-
-  /// Throws for the first different shape, else for the first key without a parameter.
-  void finish() const {
-    if (!misfits_.empty()) {
-      fail("[lora] {}: {}{}: it was made for another model", lora_.path(), misfits_[0],
-           misfits_.size() == 1 ? "" : fmt::format(" ({} more differ too)", misfits_.size() - 1));
-    }
-    std::vector<std::string> unmatched = lora_.unknown();
-    unmatched.insert(unmatched.end(), missing_.begin(), missing_.end());
-    check(unmatched.empty(),
-          "[lora] {}: {} of {} keys fit no parameter of the model, `{}` for one; the other {} do",
-          lora_.path(), unmatched.size(), unmatched.size() + matched_.size(),
-          unmatched.empty() ? "" : unmatched[0].substr(0, 200), matched_.size());
-  }
-
- private:
-  /// Tensors (the first exists) that together change a parameter by a difference of these sizes.
-  void fit(std::initializer_list<const io::TensorView*> tensors, const std::string& key,
-           const Dims& dims) {
-    const auto found = shapes_.find(key);
-    for (const io::TensorView* tensor : tensors) {
-      if (tensor != nullptr && found == shapes_.end()) {
-        missing_.insert(tensor->name);
-      } else if (tensor != nullptr) {
-        matched_.insert(tensor->name);
-      }
-    }
-    if (found == shapes_.end()) {
+/// Changes a weight of the model's sizes, which is turned to the file's order for it.
+void change_by_method(const Lora::Target& target, const Dims& dims, double scale,
+                      std::span<float> values) {
+  const auto turn = [&](std::span<const float> from, std::span<float> to, const Dims& sizes) {
+    if (target.cut == Cut::SWAPPED) {
+      std::ranges::rotate_copy(from, from.begin() + static_cast<std::ptrdiff_t>(from.size() / 2),
+                               to.begin());
       return;
     }
-    const Dims& wanted = found->second.dims;
-    const Dims given = without_trailing_ones(dims, wanted.size());
-    if (given != wanted) {
-      misfits_.push_back(fmt::format("`{}` is for a {} but the model's `{}` is {}",
-                                     (*tensors.begin())->name, to_string(given), key,
-                                     to_string(wanted)));
+    const auto rows = static_cast<size_t>(sizes[0]);
+    const auto columns = static_cast<size_t>(sizes[1]);
+    for (size_t i = 0; i < rows; ++i) {
+      for (size_t j = 0; j < columns; ++j) {
+        to[j * rows + i] = from[i * columns + j];
+      }
     }
+  };
+  const Dims stored = in_file(dims, target.cut);
+  const bool turned = target.cut == Cut::SWAPPED || target.cut == Cut::TRANSPOSED;
+  std::vector<float> other(turned ? values.size() : 0);
+  if (turned) {
+    turn(values, other, dims);
   }
-
-  const Lora& lora_;
-  const std::map<std::string, Shape, std::less<>>& shapes_;
-  // A set of names, because several modules may share a tensor.
-  std::set<std::string> matched_;
-  std::set<std::string> missing_;
-  std::vector<std::string> misfits_;
-};
+  change_weight(*target.method, target.parts, target.factor, scale,
+                {.first = target.first_row,
+                 .count = stored[0],
+                 .inputs = stored[1],
+                 .values = turned ? std::span<float>(other) : values});
+  if (turned) {
+    turn(other, values, stored);
+  }
+}
 
 }  // namespace
 
@@ -217,6 +152,11 @@ void Lora::check_finite() const {
       for (const io::TensorView* view :
            {target.down, target.up, target.up_bias, target.diff, target.diff_bias}) {
         if (view != nullptr) {
+          finite_f32(*view);
+        }
+      }
+      for (const io::TensorView* view : target.parts) {
+        if (view != nullptr && is_float(view->shape.dtype)) {
           finite_f32(*view);
         }
       }
@@ -288,7 +228,7 @@ Adapters::Adapters(std::span<const Adapter> adapters, std::span<const nn::ParamS
           made_for == nullptr ? "" : made_for->name, family == nullptr ? "" : family->name);
     Adapter adapter = given;
     adapter.lora = fitted(given, shapes);
-    Matcher matcher(*adapter.lora, shapes);
+    Matcher matcher(adapter, shapes);
     int64_t parameters = 0;
     int64_t apart = 0;
     for (const auto& [name, target] : adapter.targets()) {
@@ -298,13 +238,18 @@ Adapters::Adapters(std::span<const Adapter> adapters, std::span<const nn::ParamS
       }
       const Matcher::Keys found = matcher.match(module, target);
       if (!found.weight.empty()) {
-        Part part = Part::WEIGHT;
+        Part part = target.method != nullptr ? Part::METHOD : Part::WEIGHT;
         if (apply_separately(module, target, adapter.scale, shapes)) {
           ++apart;
           part = Part::DIFF;
         }
-        if (part == Part::WEIGHT || target.diff != nullptr) {
-          changes_[found.weight].push_back({&target, adapter.scale, part});
+        if (part != Part::DIFF || target.diff != nullptr) {
+          const auto shape = shapes.find(found.weight);
+          changes_[found.weight].push_back(
+              {.target = &target,
+               .scale = adapter.scale,
+               .part = part,
+               .dims = shape == shapes.end() ? Dims() : shape->second.dims});
         }
         ++parameters;
       }
@@ -315,12 +260,12 @@ Adapters::Adapters(std::span<const Adapter> adapters, std::span<const nn::ParamS
     }
     matcher.finish();
     files_.push_back(adapter.lora);
-    if (matcher.matched() == 0) {  // a file for text encoders only, which another line reports
+    if (matcher.is_empty()) {  // a file for text encoders only, which another line reports
       continue;
     }
     report_.push_back(fmt::format(
-        "{}: all {} keys matched, {} parameters{}, scale {} ({})",
-        fs::path(adapter.lora->path()).filename().string(), matcher.matched(), parameters,
+        "{}: {}, {} parameters{}, scale {} ({})",
+        fs::path(adapter.lora->path()).filename().string(), matcher.summary(), parameters,
         apart > 0 ? fmt::format(", {} low-rank pairs not merged", apart) : "", adapter.scale,
         adapter.lora->summary()));
   }
@@ -363,6 +308,9 @@ void Adapters::add_to(std::string_view key, std::span<float> values) const {
         if (t.diff != nullptr) {
           add_scaled(*t.diff, scale, values);
         }
+        break;
+      case Part::METHOD:
+        change_by_method(t, change.dims, change.scale, values);
         break;
       case Part::BIAS:
         if (t.up_bias != nullptr) {

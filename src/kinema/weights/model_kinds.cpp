@@ -28,6 +28,9 @@ constexpr std::string_view kLoraTensors =
     "*.lora_down.weight *.lora_up.weight *.lora_A.* *.lora_B.* *.lora.down.weight "
     "*_lora.down.weight *.lora_linear_layer.down.weight *_lora1.down.weight *_lora2.down.weight";
 
+constexpr std::string_view kLycorisTensors =
+    "*.hada_w1_a *.lokr_w1 *.lokr_w1_a *.oft_blocks *.a1.weight *.on_input *.ia3_l";
+
 // The first attention of networks whose blocks are called like Flux's in diffusers, or like SDXL's.
 constexpr std::string_view kFirstQuery =
     "transformer_blocks.0.attn.to_q.lora_A.weight transformer_blocks.0.attn.to_q.lora.down.weight "
@@ -42,7 +45,9 @@ constexpr std::string_view kFirstAttention =
 
 constexpr std::string_view kSupportedLora =
     "LoRA files of Wan, Flux.1 and Stable Diffusion XL are supported";
-constexpr std::string_view kOnlyLora = "only LoRA and full differences are supported";
+constexpr std::string_view kOnlyLora =
+    "LoRA, LoCon, LoHa, LoKr, DoRA, GLoRA, IA3, full differences, and OFT and BOFT of LyCORIS are "
+    "supported";
 constexpr std::string_view kFullPrecision =
     "take the file in bfloat16 or float8, or a GGUF file of the same model";
 constexpr std::string_view kInPipeline =
@@ -70,18 +75,9 @@ constexpr ModelKind kKinds[] = {
      .remedy = kFullPrecision},
 
     // ---- Adapters ----------------------------------------------------------------------------
-    {.name = "DoRA", .any = "*.dora_scale *.lora_magnitude_vector*", .remedy = kOnlyLora},
-    {.name = "LoHa", .any = "*.hada_w*", .remedy = kOnlyLora},
-    {.name = "LoKr", .any = "*.lokr_w*", .remedy = kOnlyLora},
-    {.name = "BOFT", .any = "*.boft_R* *.boft_s*", .remedy = kOnlyLora},
-    {.name = "BOFT", .any = "*.oft_blocks", .rank_of_any = 4, .remedy = kOnlyLora},
-    {.name = "OFT", .any = "*.oft_blocks *.oft_diag *.oft_R* *.oft_r*", .remedy = kOnlyLora},
-    {.name = "GLoRA",
-     .all = "*.a1.weight *.a2.weight *.b1.weight *.b2.weight",
-     .remedy = kOnlyLora},
-    {.name = "IA3", .any = "*.on_input *.ia3_l*", .remedy = kOnlyLora},
+    {.name = "BOFT (PEFT)", .any = "*.boft_R* *.boft_s*", .remedy = kOnlyLora},
+    {.name = "OFT (PEFT)", .any = "*.oft_diag *.oft_R* *.oft_r*", .remedy = kOnlyLora},
     {.name = "VeRA", .any = "*.vera_lambda_*", .remedy = kOnlyLora},
-    {.name = "Tucker LoCon", .any = "*.lora_mid.weight", .remedy = kOnlyLora},
     {.name = "ControlNet LLLite", .any = "lllite_unet_* lllite_dit_*"},
     {.name = "SD 1.5 or SD 2.x LoRA", .any = "lora_te_text_model_*", .remedy = kSupportedLora},
     // SDXL's UNet has no attention in its first level, which has 320 channels.
@@ -166,6 +162,10 @@ constexpr ModelKind kKinds[] = {
      .remedy = kPlainWan},
     {.name = "LoRA", .roles = kAdapter, .any = kLoraTensors, .known_modules = true},
     {.name = "LoRA of a network that is not known", .any = kLoraTensors, .remedy = kSupportedLora},
+    {.name = "LyCORIS adapter", .roles = kAdapter, .any = kLycorisTensors, .known_modules = true},
+    {.name = "LyCORIS adapter of a network that is not known",
+     .any = "*.hada_w1_a *.lokr_w1 *.lokr_w1_a *.oft_blocks *.ia3_l",
+     .remedy = kSupportedLora},
     {.name = "full difference",
      .roles = kAdapter,
      .any = "*.diff *.diff_b *.diff_m *.w_norm *.b_norm",

@@ -1,0 +1,28 @@
+#pragma once
+
+#include "kinema/weights/lora_method.h"
+
+/// The table of methods; each is in the file of its name.
+namespace kinema::weights {
+
+extern const LoraMethod kPair;  // LoRA and LoCon: with Tucker's core, or with DoRA's norms
+extern const LoraMethod kLoha;
+extern const LoraMethod kLokr;
+extern const LoraMethod kOft;
+extern const LoraMethod kBoft;
+extern const LoraMethod kGlora;
+extern const LoraMethod kIa3;
+
+inline bool has(const LoraParts& parts, LoraPart part) {
+  return parts[static_cast<size_t>(part)] != nullptr;
+}
+
+/// The ending of the part's key in kohya's names, without a dot: `hada_w1_a`.
+std::string_view part_name(LoraPart part);
+
+/// For methods whose rows do not depend on each other.
+inline int64_t single_rows(const LoraParts&) { return 1; }
+/// For methods without alpha.
+inline int64_t no_rank(const LoraParts&) { return 0; }
+
+}  // namespace kinema::weights
