@@ -164,8 +164,8 @@ TEST_F(LoadTest, NamesTheNearestKeyWhenOneIsUnknown) {
 }
 
 TEST_F(LoadTest, KnowsTheAliasesOfKeys) {
-  EXPECT_THAT([&] { load_text("", {"image=cat.png"}); },
-              ThrowsMessage<Error>(HasSubstr("the nearest is `image_url`")));
+  EXPECT_THAT([&] { load_text("", {"last_image=cat.png"}); },
+              ThrowsMessage<Error>(HasSubstr("the nearest is `last_image_url`")));
   EXPECT_THAT([&] { load_text("", {"steps=20"}); },
               ThrowsMessage<Error>(HasSubstr("the nearest is `num_inference_steps`")));
   EXPECT_THAT([&] { load_defaults(std::vector<std::string>{"true_cfg=3"}); },

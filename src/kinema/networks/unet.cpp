@@ -21,7 +21,7 @@ Sizes sizes_of(const unet::UNetConfig& c) {
           .text_dim = c.cross_attention_dim,
           .encoder_tokens = 77,
           .pooled_dim = c.pooled_dim(),
-          .size_ids = unet::UNetConfig::kTimeIds,
+          .size_ids = c.has_addition() ? unet::UNetConfig::kTimeIds : 0,
           .makes_images = true,
           .sample_size = c.sample_size,
           .num_layers = std::accumulate(c.transformer_layers_per_block.begin(),
@@ -117,12 +117,14 @@ Network network(const unet::UNetConfig& config) {
   return Network(std::make_shared<const UNet>(config));
 }
 
-/// Heads of 64 channels and groups of 32, as in every released model; the other sizes are in the
-/// tensors' shapes.
+/// Heads of 64 channels (Stable Diffusion 1: 8 heads on each level) and groups of 32, as in every
+/// released model; the other sizes are in the tensors' shapes.
 unet::UNetConfig config_from_shapes(const weights::Checkpoint& checkpoint) {
   constexpr int64_t kHead = 64;
   const CheckpointSizes sizes(checkpoint);
   unet::UNetConfig c;
+  const std::string first_in = "mid_block.attentions.0.proj_in.weight";
+  c.use_linear_projection = checkpoint.at(first_in).shape.rank() == 2;
   c.in_channels = sizes.dims("conv_in.weight", 4)[1];
   c.out_channels = sizes.dims("conv_out.weight", 4)[0];
   c.block_out_channels.clear();
@@ -133,7 +135,8 @@ unet::UNetConfig config_from_shapes(const weights::Checkpoint& checkpoint) {
   for (int64_t level = 0; level < levels; ++level) {
     const std::string block = fmt::format("down_blocks.{}.", level);
     const int64_t channels = sizes.dims(block + "resnets.0.conv1.weight", 4)[0];
-    check(channels % kHead == 0,
+    const int64_t heads = c.use_linear_projection ? channels / kHead : 8;
+    check(heads > 0 && channels % heads == 0 && (heads == 8 || channels % kHead == 0),
           "[weights] {}: level {} has {} channels, which is not a multiple of the head width, {}\n"
           "  put a diffusers config.json with the heads next to the file",
           checkpoint.path(), level, channels, kHead);
@@ -141,7 +144,7 @@ unet::UNetConfig config_from_shapes(const weights::Checkpoint& checkpoint) {
     c.block_out_channels.push_back(channels);
     c.cross_attention.push_back(layers > 0);
     c.transformer_layers_per_block.push_back(std::max<int64_t>(layers, 1));
-    c.num_attention_heads.push_back(channels / kHead);
+    c.num_attention_heads.push_back(heads);
   }
   check(levels > 0, "[weights] {} has no tensor `{}`, so it holds no UNet", checkpoint.path(),
         checkpoint.name_in_file("down_blocks.0.resnets.0.conv1.weight"));
@@ -153,7 +156,11 @@ unet::UNetConfig config_from_shapes(const weights::Checkpoint& checkpoint) {
   }
   c.cross_attention_dim =
       sizes.dims("mid_block.attentions.0.transformer_blocks.0.attn2.to_k.weight", 2)[1];
-  c.projection_class_embeddings_input_dim = sizes.dims("add_embedding.linear_1.weight", 2)[1];
+  if (checkpoint.find("add_embedding.linear_1.weight") != nullptr) {
+    c.projection_class_embeddings_input_dim = sizes.dims("add_embedding.linear_1.weight", 2)[1];
+  } else {
+    c.addition_time_embed_dim = c.projection_class_embeddings_input_dim = 0;
+  }
   return c;
 }
 

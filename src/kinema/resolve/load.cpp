@@ -62,13 +62,15 @@ bool is_weights(const std::string& word) {
 bool is_key(const std::string& word) { return word.find('=') != std::string::npos; }
 
 /// Says that the keys of a copied run's config.yml still name the run that it was copied from.
-void notice_copied_run(const std::string& file, const config::Config& config, const Job& job) {
+void notice_copied_run(const std::string& file, const config::Loaded& loaded, const Job& job) {
   const fs::path folder = fs::absolute(file).parent_path();
+  const config::RunConfig& config = loaded.config.run;
   std::error_code ignored;
-  if (config.run.run_name.empty() || !is_folder((folder / "checkpoints").string())) {
+  if (config.run_name.empty() || on_command_line(loaded, "run_name") ||
+      on_command_line(loaded, "output_dir") || !is_folder((folder / "checkpoints").string())) {
     return;
   }
-  const fs::path run = fs::path(config.run.output_dir) / config.run.run_name;
+  const fs::path run = fs::path(config.output_dir) / config.run_name;
   if (!fs::equivalent(folder, run, ignored)) {
     job.notice(
         fmt::format("{} is beside checkpoints, but its keys name the run {}\n  for the run beside "
@@ -127,7 +129,7 @@ config::Loaded load_command_line(std::span<const std::string> words,
   }
   config::Loaded loaded = load(file, overrides, environment, job);
   if (!file.empty()) {
-    notice_copied_run(file, loaded.config, job);
+    notice_copied_run(file, loaded, job);
   }
   return loaded;
 }

@@ -256,9 +256,9 @@ std::vector<Kind> network_kinds() {
        EACH,
        {{"loss", kScalar}, {"grad_norm", kScalar}, {"grad*", kThousandth}, {"*", kOutput}}},
       {"flux_transformer flux_transformer_schnell flux_transformer_edge sdxl_unet sdxl_unet_odd "
-       "sdxl_inpaint9_unet",
+       "sdxl_inpaint9_unet sd15_unet sd21_unet",
        predict, EACH},
-      {"flux_transformer_grad sdxl_unet_grad", differentiate_image_network, EACH},
+      {"flux_transformer_grad sdxl_unet_grad sd15_unet_grad", differentiate_image_network, EACH},
       // bfloat16 has 8 bits: the reference's own result is off by half a percent of the largest
       // value.
       {"variants",

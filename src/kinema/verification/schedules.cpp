@@ -60,6 +60,7 @@ Followed follow(const Schedule& schedule, const HostArray& x, const HostArray& c
     float previous = 0;
     float m1 = 0;
     float m2 = 0;
+    float m3 = 0;
     for (int64_t i = 0; i < schedule.size(); ++i) {
       const schedulers::StepCoefficients& k = schedule.steps[i];
       const float now = all[i * n + j];
@@ -70,11 +71,17 @@ Followed follow(const Schedule& schedule, const HostArray& x, const HostArray& c
       out.outputs.as<float>()[i * n + j] = v;
       const float m0 = k.data_x * now + k.data_v * v;
       const float corrected = k.correct_x * now + k.correct_previous * previous +
-                              k.correct_m0 * m0 + k.correct_m1 * m1 + k.correct_m2 * m2;
-      all[(i + 1) * n + j] = k.from_c * corrected + k.from_m0 * m0 + k.from_m1 * m1 + k.from_v * v;
+                              k.correct_m0 * m0 + k.correct_m1 * m1 + k.correct_m2 * m2 +
+                              k.correct_m3 * m3;
+      all[(i + 1) * n + j] = k.from_c * corrected + k.from_m0 * m0 + k.from_m1 * m1 +
+                             k.from_m2 * m2 + k.from_m3 * m3 + k.from_v * v + k.from_x * now +
+                             k.from_previous * previous;
       previous = corrected;
-      m2 = m1;
-      m1 = m0;
+      if (k.is_kept) {
+        m3 = m2;
+        m2 = m1;
+        m1 = m0;
+      }
     }
   }
   return out;
@@ -194,6 +201,18 @@ void follow_sdxl_schedules(const Run& run) {
   }
 }
 
+/// Cases `epsilon.steps5`.
+void follow_pndm_schedules(const Run& run) {
+  for (const std::string& key : run.c.names_before(".timesteps")) {
+    ScheduleConfig config = sample::schedule_of(schedulers::Sampler::PNDM, run.about("config"));
+    config.diffusion.prediction_type =
+        schedulers::prediction_from_string(key.substr(0, key.find('.')));
+    const auto steps = static_cast<int64_t>(number_after(key, ".steps").value_or(0));
+    add_image_schedule(run, key, schedulers::make_schedule(config, steps),
+                       run.tensor("initial_noise"));
+  }
+}
+
 void draw_flux_objective(const Run& run) {
   for (const std::string& kind : run.c.names_before(".draws")) {
     const FlowMatch flow = flow_of(kind);
@@ -278,6 +297,7 @@ std::vector<Kind> schedule_kinds() {
        {{"*timesteps", kExact}, {"*sigmas", {.absolute = 1e-6}}, {"*", {.absolute = 1e-5}}}},
       {"flux_sched", follow_flux_schedules},
       {"sdxl_sched", follow_sdxl_schedules},
+      {"pndm_sched", follow_pndm_schedules},
       {"flux_objective", draw_flux_objective},
       {"sdxl_objective", draw_sdxl_objective},
   };

@@ -27,9 +27,11 @@ void validate(const UNetConfig& c) {
   kCheck.range("number of block_out_channels", c.levels(), 1, 8);
   kCheck.range("layers_per_block", c.layers_per_block, 1, 100);
   kCheck.range("cross_attention_dim", c.cross_attention_dim, 1, 1 << 20);
-  kCheck.range("addition_time_embed_dim", c.addition_time_embed_dim, 2, 1 << 16);
-  kCheck.range("projection_class_embeddings_input_dim", c.projection_class_embeddings_input_dim, 1,
-               1 << 20);
+  if (c.has_addition()) {
+    kCheck.range("addition_time_embed_dim", c.addition_time_embed_dim, 2, 1 << 16);
+    kCheck.range("projection_class_embeddings_input_dim", c.projection_class_embeddings_input_dim,
+                 1, 1 << 20);
+  }
   kCheck.range("norm_num_groups", c.norm_num_groups, 1, 1 << 12);
   kCheck.epsilon("norm_eps", c.norm_eps);
   check_levels(c, "down_block_types", c.cross_attention);
@@ -52,7 +54,7 @@ void validate(const UNetConfig& c) {
         "[unet] `block_out_channels` begins with {} and `addition_time_embed_dim` is {} but both "
         "must be even: cosines and sines",
         c.block_out_channels[0], c.addition_time_embed_dim);
-  check(c.pooled_dim() > 0,
+  check(!c.has_addition() || c.pooled_dim() > 0,
         "[unet] `projection_class_embeddings_input_dim` is {} but must be more than the sizes' "
         "6 x {}, for the pooled text\n  of a single file with other sizes than the released ones: "
         "put diffusers' config.json next to it",

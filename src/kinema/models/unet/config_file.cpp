@@ -30,16 +30,18 @@ std::vector<bool> cross_attention(const ConfigJson& file, std::string_view key,
   return out;
 }
 
-/// Throws an Error for UNets of other families under the same class.
-void check_kind(const Json& json, const ConfigJson& file) {
+/// True for Stable Diffusion XL, which adds pooled text and a picture's sizes to the timestep;
+/// false for Stable Diffusion 1 and 2. Throws an Error for UNets of other families under the same
+/// class.
+bool has_addition(const ConfigJson& file) {
   const Json* kind = file.find("addition_embed_type");
-  const bool is_sdxl = kind != nullptr && kind->is_string() && kind->as_string() == "text_time";
-  check(is_sdxl,
-        "[unet] {} is {}: this is a UNet, but not one of Stable Diffusion XL, which has "
-        "`text_time`\n"
-        "  Stable Diffusion 1 and 2 are not supported",
-        kind == nullptr ? json.where() + "addition_embed_type" : kind->where(),
-        kind == nullptr ? "not there" : kind->dump(-1));
+  if (kind == nullptr || kind->is_null()) {
+    return false;
+  }
+  check(kind->is_string() && kind->as_string() == "text_time",
+        "[unet] {} is {}: expected `text_time` (Stable Diffusion XL) or none (1 and 2)",
+        kind->where(), kind->dump(-1));
+  return true;
 }
 
 void check_fixed(const ConfigJson& file) {
@@ -66,8 +68,7 @@ void check_fixed(const ConfigJson& file) {
                     {"time_embedding_act_fn", Json()},
                     {"time_embedding_dim", Json()},
                     {"time_embedding_type", "positional"},
-                    {"timestep_post_act", Json()},
-                    {"use_linear_projection", true}});
+                    {"timestep_post_act", Json()}});
 }
 
 Json list(const std::vector<int64_t>& values) {
@@ -81,9 +82,8 @@ Json list(const std::vector<int64_t>& values) {
 }  // namespace
 
 UNetConfig parse_config(const Json& json) {
-  const ConfigJson file("unet", "an SDXL UNet", json);
+  const ConfigJson file("unet", "a UNet of Stable Diffusion", json);
   file.check_class(kClassName);
-  check_kind(json, file);
   check_fixed(file);
   UNetConfig c;
   c.in_channels = file.at("in_channels").as_int();
@@ -106,9 +106,12 @@ UNetConfig parse_config(const Json& json) {
   c.num_attention_heads = per_level(heads != nullptr && !heads->is_null() ? *heads : older, levels);
   c.layers_per_block = file.at("layers_per_block").as_int();
   c.cross_attention_dim = file.at("cross_attention_dim").as_int();
-  c.addition_time_embed_dim = file.at("addition_time_embed_dim").as_int();
+  const bool added = has_addition(file);
+  c.addition_time_embed_dim = added ? file.at("addition_time_embed_dim").as_int() : 0;
   c.projection_class_embeddings_input_dim =
-      file.at("projection_class_embeddings_input_dim").as_int();
+      added ? file.at("projection_class_embeddings_input_dim").as_int() : 0;
+  const Json* linear = file.find("use_linear_projection");
+  c.use_linear_projection = linear != nullptr && !linear->is_null() && linear->as_bool();
   c.norm_num_groups = file.at("norm_num_groups").as_int();
   c.norm_eps = file.at("norm_eps").as_number();
   if (const Json* factor = file.find("mid_block_scale_factor"); factor != nullptr) {
@@ -138,8 +141,8 @@ Json config_json(const UNetConfig& c) {
   return Json::object(
       {{"_class_name", kClassName},
        {"act_fn", "silu"},
-       {"addition_embed_type", "text_time"},
-       {"addition_time_embed_dim", c.addition_time_embed_dim},
+       {"addition_embed_type", c.has_addition() ? Json("text_time") : Json()},
+       {"addition_time_embed_dim", c.has_addition() ? Json(c.addition_time_embed_dim) : Json()},
        {"attention_head_dim", list(c.num_attention_heads)},
        {"block_out_channels", list(c.block_out_channels)},
        {"cross_attention_dim", c.cross_attention_dim},
@@ -152,11 +155,12 @@ Json config_json(const UNetConfig& c) {
        {"norm_eps", c.norm_eps},
        {"norm_num_groups", c.norm_num_groups},
        {"out_channels", c.out_channels},
-       {"projection_class_embeddings_input_dim", c.projection_class_embeddings_input_dim},
+       {"projection_class_embeddings_input_dim",
+        c.has_addition() ? Json(c.projection_class_embeddings_input_dim) : Json()},
        {"sample_size", c.sample_size},
        {"transformer_layers_per_block", list(c.transformer_layers_per_block)},
        {"up_block_types", up},
-       {"use_linear_projection", true}});
+       {"use_linear_projection", c.use_linear_projection}});
 }
 
 }  // namespace kinema::unet

@@ -100,15 +100,24 @@ Tensor TransformerBlock::operator()(Tensor x, const TextKeys& keys, const Transf
   return given.place(x + feed_forward(norm3_(x), given, tap), kTokenAxes);
 }
 
+SpatialTransformer::Projection SpatialTransformer::projection(const nn::Params& params,
+                                                              int64_t channels, const UNetConfig& c,
+                                                              const nn::LinearOptions& options) {
+  if (c.use_linear_projection) {
+    return nn::Linear(params, channels, channels, options);
+  }
+  return nn::Conv2d(params, channels, channels, 1, options.init);
+}
+
 SpatialTransformer::SpatialTransformer(const nn::Params& params, const TransformerSpec& place,
                                        const UNetConfig& c)
     : place_(place),
       norm_(params / "norm", place.channels, c.norm_num_groups, kGroupNormEpsilon),
-      proj_in_(params / "proj_in", place.channels, place.channels,
-               {.out_axis = "mlp", .in_axis = "embed", .bias_axis = "mlp"}),
+      proj_in_(projection(params / "proj_in", place.channels, c,
+                          {.out_axis = "mlp", .in_axis = "embed", .bias_axis = "mlp"})),
       // Zero: from scratch, transformers start as the identity.
-      proj_out_(params / "proj_out", place.channels, place.channels,
-                {.out_axis = "embed", .in_axis = "mlp", .init = nn::Init::zeros()}) {}
+      proj_out_(projection(params / "proj_out", place.channels, c,
+                           {.out_axis = "embed", .in_axis = "mlp", .init = nn::Init::zeros()})) {}
 
 Tensor SpatialTransformer::operator()(Tensor x, nn::Bound& bound, const TextKeys& keys,
                                       const UNetConfig& config, const TransformerOptions& given,
@@ -124,8 +133,17 @@ Tensor SpatialTransformer::operator()(Tensor x, nn::Bound& bound, const TextKeys
   const int64_t h = x.dim(2);
   const int64_t w = x.dim(3);
   const Tensor normed = offer("norm", norm_(x));
-  const Tensor pixels = reshape(transpose(normed, {0, 2, 3, 1}), {b, h * w, place_.channels});
-  const Tensor tokens = offer("proj_in", proj_in_(pixels, precision));
+  const auto to_tokens = [&](Tensor map) {
+    return reshape(transpose(map, {0, 2, 3, 1}), {b, h * w, place_.channels});
+  };
+  const auto to_map = [&](Tensor tokens) {
+    return transpose(reshape(tokens, {b, h, w, place_.channels}), {0, 3, 1, 2});
+  };
+  const auto* const linear_in = std::get_if<nn::Linear>(&proj_in_);
+  const Tensor entered =
+      offer("proj_in", linear_in != nullptr ? (*linear_in)(to_tokens(normed), precision)
+                                            : std::get<nn::Conv2d>(proj_in_)(normed, precision));
+  const Tensor tokens = linear_in != nullptr ? entered : to_tokens(entered);
   const std::vector<Tensor> of_layers{keys.key, keys.value};
   const Tensor y = bound.run(
       place_.blocks(), {tokens}, of_layers, given.layers,
@@ -139,8 +157,9 @@ Tensor SpatialTransformer::operator()(Tensor x, nn::Bound& bound, const TextKeys
         }
         return {out};
       })[0];
-  const Tensor out = reshape(proj_out_(y, precision), {b, h, w, place_.channels});
-  return x + transpose(out, {0, 3, 1, 2});
+  const auto* const linear_out = std::get_if<nn::Linear>(&proj_out_);
+  return x + (linear_out != nullptr ? to_map((*linear_out)(y, precision))
+                                    : std::get<nn::Conv2d>(proj_out_)(to_map(y), precision));
 }
 
 }  // namespace kinema::unet

@@ -3,6 +3,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <variant>
 
 #include "kinema/mesh/placement.h"
 #include "kinema/models/unet/config.h"
@@ -98,10 +99,15 @@ class SpatialTransformer {
                     const TransformerOptions& given, const PartTap& tap = {}) const;
 
  private:
+  /// On tokens, or on feature maps (use_linear_projection).
+  using Projection = std::variant<nn::Linear, nn::Conv2d>;
+  static Projection projection(const nn::Params& params, int64_t channels, const UNetConfig& c,
+                               const nn::LinearOptions& options);
+
   TransformerSpec place_;
   nn::GroupNorm norm_;
-  nn::Linear proj_in_;
-  nn::Linear proj_out_;
+  Projection proj_in_;
+  Projection proj_out_;
 };
 
 }  // namespace kinema::unet

@@ -128,8 +128,11 @@ struct Ends {
   Ends(const nn::Params& root, const UNetConfig& c)
       : conv_in(root / "conv_in", c.in_channels, c.block_out_channels[0], 3),
         time(root / "time_embedding", c.block_out_channels[0], c.time_dim(), nn::Init::xavier()),
-        addition(root / "add_embedding", c.projection_class_embeddings_input_dim, c.time_dim(),
-                 nn::Init::xavier()),
+        addition(c.has_addition()
+                     ? std::optional<nn::EmbeddingMlp>(std::in_place, root / "add_embedding",
+                                                       c.projection_class_embeddings_input_dim,
+                                                       c.time_dim(), nn::Init::xavier())
+                     : std::nullopt),
         norm_out(root / "conv_norm_out", c.block_out_channels[0], c.norm_num_groups, c.norm_eps),
         // Zero: the first prediction is the target's mean, regardless of the blocks.
         conv_out(root / "conv_out", c.block_out_channels[0], c.out_channels, 3, nn::Init::zeros()) {
@@ -137,7 +140,7 @@ struct Ends {
 
   nn::Conv2d conv_in;
   nn::EmbeddingMlp time;
-  nn::EmbeddingMlp addition;
+  std::optional<nn::EmbeddingMlp> addition;
   nn::GroupNorm norm_out;
   nn::Conv2d conv_out;
 };
@@ -301,8 +304,12 @@ void check_inputs(const UNetInputs& in, const UNetConfig& c, const nn::ModelOpti
     check(x && x.shape().dims == Dims({b, width}), "[unet] {} is {} but must be [{}, {}]", name,
           x ? to_string(x.shape()) : "not given", b, width);
   };
-  check_rows("pooled text", in.pooled, c.pooled_dim());
-  check_rows("time_ids", in.time_ids, UNetConfig::kTimeIds);
+  if (c.has_addition()) {
+    check_rows("pooled text", in.pooled, c.pooled_dim());
+    check_rows("time_ids", in.time_ids, UNetConfig::kTimeIds);
+  } else {
+    check(!in.pooled && !in.time_ids, "[unet] pooled text or time_ids are given to a UNet without");
+  }
   if (in.block_sum) {
     const Shape sum{options.activations_dtype,
                     {b, in.latents.dim(2) * in.latents.dim(3), c.block_out_channels[0]}};
@@ -465,14 +472,16 @@ UNetOutputs unet(std::span<const Tensor> params, const UNetConfig& config,
     const Scope scope(graph, "time_embedding");
     const Tensor time =
         offer("time_sinusoid", nn::sinusoid(inputs.timestep, config.block_out_channels[0]));
-    const Tensor of_time = offer("time_embedding", ends.time(time, silu, precision));
-    const Tensor sizes = offer("add_time_sinusoid",
-                               nn::sinusoid(reshape(inputs.time_ids, {b * UNetConfig::kTimeIds}),
-                                            config.addition_time_embed_dim));
-    const Tensor added =
-        concatenate({nn::as(inputs.pooled, DType::F32), reshape(sizes, {b, -1})}, Axis(1));
-    const Tensor of_sizes = offer("add_embedding", ends.addition(added, silu, precision));
-    temb = nn::as(silu(of_time + of_sizes), dtype);
+    Tensor sum = offer("time_embedding", ends.time(time, silu, precision));
+    if (ends.addition) {
+      const Tensor sizes = offer("add_time_sinusoid",
+                                 nn::sinusoid(reshape(inputs.time_ids, {b * UNetConfig::kTimeIds}),
+                                              config.addition_time_embed_dim));
+      const Tensor added =
+          concatenate({nn::as(inputs.pooled, DType::F32), reshape(sizes, {b, -1})}, Axis(1));
+      sum = sum + offer("add_embedding", (*ends.addition)(added, silu, precision));
+    }
+    temb = nn::as(silu(sum), dtype);
   }
   Tensor x;
   {

@@ -13,13 +13,15 @@
 #include "kinema/nn/model_options.h"
 #include "kinema/nn/params.h"
 
-/// The UNet of Stable Diffusion XL (arXiv:2307.01952). Source: diffusers UNet2DConditionModel.
+/// The UNets of Stable Diffusion 1 and 2 (arXiv:2112.10752) and XL (arXiv:2307.01952). Source:
+/// diffusers UNet2DConditionModel.
 namespace kinema::unet {
 
 struct UNetInputs {
-  Tensor latents;        // [b, in_channels, h, w], float
-  Tensor timestep;       // [b] or [1]; float or integer, 0..1000
-  Tensor text = {};      // [b, t, cross_attention_dim]
+  Tensor latents;    // [b, in_channels, h, w], float
+  Tensor timestep;   // [b] or [1]; float or integer, 0..1000
+  Tensor text = {};  // [b, t, cross_attention_dim]
+  // Of Stable Diffusion XL:
   Tensor pooled = {};    // [b, pooled_dim]: the second encoder's `text_embeds`
   Tensor time_ids = {};  // [b, 6]: original height, width, crop top, left, target height, width
   /// Instead of text: the result of text_keys.
