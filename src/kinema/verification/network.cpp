@@ -26,6 +26,13 @@ int64_t extent(const HostArray& ids, size_t column) {
   return static_cast<int64_t>(std::lround(largest)) + 1;
 }
 
+/// The network of the files, by its configuration alone: those that no command takes are compared
+/// too.
+networks::Network network_of(const weights::Checkpoint& files) {
+  const bool is_plain = files.config().is_object() && !weights::is_original_config(files.config());
+  return is_plain ? networks::from_config(files.config()) : networks::open(files);
+}
+
 }  // namespace
 
 nn::ModelOptions in_bf16(nn::ModelOptions options) {
@@ -52,7 +59,7 @@ NetworkGraph::NetworkGraph(const Run& run, const networks::Network& which,
 
 NetworkGraph::NetworkGraph(const Run& run, const nn::ModelOptions& how,
                            const weights::Checkpoint& files)
-    : NetworkGraph(run, networks::open(files), how, files) {}
+    : NetworkGraph(run, network_of(files), how, files) {}
 
 NetworkInputs NetworkGraph::given(const std::string& prefix, bool all) {
   const Case& c = run_.c;
