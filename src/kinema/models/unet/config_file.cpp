@@ -118,9 +118,10 @@ UNetConfig parse_config(const Json& json) {
     check(factor->as_number() == 1.0, "[unet] mid_block_scale_factor is {}; only 1 is supported",
           factor->brief());
   }
-  file.check_known({"addition_embed_type_num_heads", "class_embeddings_concat", "dropout",
-                    "mid_block_only_cross_attention", "resnet_out_scale_factor", "sample_size",
-                    "upcast_attention"});
+  file.check_known({"addition_embed_type_num_heads", "addition_time_embed_dim",
+                    "class_embeddings_concat", "dropout", "mid_block_only_cross_attention",
+                    "projection_class_embeddings_input_dim", "resnet_out_scale_factor",
+                    "sample_size", "upcast_attention"});
   if (const Json* side = file.find("sample_size");
       side != nullptr && !side->is_null() && !side->is_array()) {
     c.sample_size = side->as_int();
