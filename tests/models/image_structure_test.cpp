@@ -67,6 +67,34 @@ TEST(ImageStructure, CountsTheReleasedAutoencoders) {
       << "Flux";
 }
 
+/// The UNet of stable-diffusion-v1-5.
+unet::UNetConfig stable_diffusion_1() {
+  return {.block_out_channels = {320, 640, 1280, 1280},
+          .cross_attention = {true, true, true, false},
+          .transformer_layers_per_block = {1, 1, 1, 1},
+          .num_attention_heads = {8, 8, 8, 8},
+          .cross_attention_dim = 768,
+          .addition_time_embed_dim = 0,
+          .projection_class_embeddings_input_dim = 0,
+          .use_linear_projection = false,
+          .sample_size = 64};
+}
+
+/// The UNet of stable-diffusion-2-1.
+unet::UNetConfig stable_diffusion_2() {
+  unet::UNetConfig out = stable_diffusion_1();
+  out.num_attention_heads = {5, 10, 20, 20};
+  out.cross_attention_dim = 1024;
+  out.use_linear_projection = true;
+  out.sample_size = 96;
+  return out;
+}
+
+TEST(ImageStructure, OfStableDiffusion1And2IsThatOfTheReleasedModels) {
+  EXPECT_EQ(count(unet::parameters(stable_diffusion_1(), {})), (Count{686, 859'520'964}));
+  EXPECT_EQ(count(unet::parameters(stable_diffusion_2(), {})), (Count{686, 865'910'724}));
+}
+
 TEST(ImageStructure, HasTheSameTensorsWithAndWithoutScan) {
   nn::ModelOptions unrolled;
   unrolled.scan_layers = false;
@@ -86,6 +114,9 @@ TEST(ImageStructure, ReadsBackTheConfigurationsThatItWrites) {
   const unet::UNetConfig unet_config{.layers_per_block = 3, .sample_size = 64};
   EXPECT_EQ(unet::parse_config(io::Json::parse(unet::config_json(unet_config).dump(), "c.json")),
             unet_config);
+  for (const unet::UNetConfig& each : {stable_diffusion_1(), stable_diffusion_2()}) {
+    EXPECT_EQ(unet::parse_config(io::Json::parse(unet::config_json(each).dump(), "c.json")), each);
+  }
   const kl_autoencoder::AutoencoderConfig vae{.latent_channels = 16, .shift_factor = 0.1159};
   EXPECT_EQ(kl_autoencoder::parse_config(
                 io::Json::parse(kl_autoencoder::config_json(vae).dump(), "c.json")),
@@ -94,9 +125,9 @@ TEST(ImageStructure, ReadsBackTheConfigurationsThatItWrites) {
 
 TEST(ImageStructure, RefusesUNetsOfOtherModels) {
   io::Json config = unet::config_json({});
-  config.set("addition_embed_type", io::Json());
+  config.set("addition_embed_type", "image");
   EXPECT_THAT([&] { unet::parse_config(io::Json::parse(config.dump(), "c.json")); },
-              ThrowsMessage<Error>(HasSubstr("Stable Diffusion 1 and 2 are not supported")));
+              ThrowsMessage<Error>(HasSubstr("expected `text_time` (Stable Diffusion XL)")));
 }
 
 TEST(ImageStructure, NamesSizesThatCannotBe) {
