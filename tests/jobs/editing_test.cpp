@@ -86,7 +86,7 @@ TEST_F(Editing, ImageToImageDependsOnPictureStrengthAndSeed) {
 }
 
 TEST_F(Editing, InpaintingReturnsKeptPixels) {
-  for (const char* model : {"sdxl", "sdxl_inpaint9", "flux_dev"}) {
+  for (const char* model : {"sdxl", "sdxl_inpaint9", "flux_dev", "flux_fill"}) {
     const std::string folder = std::string("v_") + model;
     const Outcome outcome =
         generate(model, {"image=cat.png", "mask=mask.png", "video_folder=" + folder,
@@ -99,6 +99,21 @@ TEST_F(Editing, InpaintingReturnsKeptPixels) {
         << model;
     EXPECT_GT(distance(image, picture_), 1.0) << model;
   }
+}
+
+TEST_F(Editing, AControlImageIsFollowed) {
+  const auto of = [&](const std::string& file) {
+    const Outcome outcome =
+        generate("flux_control", {"control_image=" + file, "video_folder=v_" + file, "height=64",
+                                  "width=32", "max_sequence_length=40", "save_latents=l_" + file});
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    return latents("l_" + file);
+  };
+  EXPECT_NE(of("cat.png").bytes, of("mask.png").bytes);
+  EXPECT_THAT(generate("flux_control", {"max_sequence_length=40"}).err,
+              HasSubstr("set control_image=FILE"));
+  EXPECT_THAT(generate("flux_dev", {"control_image=cat.png", "max_sequence_length=40"}).err,
+              HasSubstr("follows no control image"));
 }
 
 TEST_F(Editing, VideoToVideoTakesTheFirstFramesAtItsRate) {

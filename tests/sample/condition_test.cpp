@@ -78,6 +78,19 @@ TEST(ConditionOf, SaysWhatDoesNotFit) {
               HasSubstr("image_url is not"));
 }
 
+TEST(ImageChannelsOf, AreKnownByTheirNumber) {
+  const auto of = [](int64_t in, int64_t out) {
+    return image_channels({.in_channels = in, .out_channels = out, .makes_images = true},
+                          {.channels = 16, .spatial = 8, .temporal = 1});
+  };
+  EXPECT_EQ(of(16, 16), ImageChannels::NONE);
+  EXPECT_EQ(of(33, 16), ImageChannels::MASK_AND_KEPT);
+  EXPECT_EQ(of(32, 16), ImageChannels::CONTROL);
+  EXPECT_EQ(of(96, 16), ImageChannels::KEPT_AND_MASK);
+  EXPECT_THAT([&] { of(48, 16); }, ThrowsMessage<Error>(HasSubstr("takes 48 and makes 16")));
+  EXPECT_THAT([&] { of(16, 8); }, ThrowsMessage<Error>(HasSubstr("different models")));
+}
+
 TEST(CheckImageTokens, ExpectsOneImagePerPosition) {
   networks::Sizes network{.image_dim = 8};
   const ConditioningImages one{.first = plain(1), .last = {}};

@@ -26,6 +26,7 @@ struct GenerateConfig {
   std::string image;
   std::string video;
   std::string mask;
+  std::string control_image;
   Given<double> strength = 1.0;
   double mask_blur = 0.0;
   Given<std::string> scheduler = std::string("unipc");
@@ -145,6 +146,10 @@ struct GenerateConfig {
            .share = Share::FILE});
     visit("mask", self.mask, UNRELATED,
           {.help = "picture of the part that is made: white is made, black is kept (inpainting)",
+           .share = Share::FILE});
+    visit("control_image", self.control_image, UNRELATED,
+          {.help = "picture that the result follows: the edges or depth of Flux Canny and Depth",
+           .needs = {Needs::IMAGES},
            .share = Share::FILE});
     visit("strength", self.strength, UNRELATED,
           {.help = "part of num_inference_steps that changes the given picture or video: near 0 "

@@ -19,6 +19,11 @@ weights::ImageDefaults image_defaults(const networks::Network& network) {
   if (network.sizes().sample_size > 0) {
     out.side = network.sizes().sample_size * kCell;
   }
+  // As on the pages of Flux Fill, Depth and Canny: they were distilled with larger scales.
+  if (const int64_t more = network.sizes().condition_channels();
+      network.sizes().takes_guidance && more > 0) {
+    out.guidance_scale = more > network.sizes().out_channels ? 30.0 : 10.0;
+  }
   return out;
 }
 

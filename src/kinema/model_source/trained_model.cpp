@@ -134,11 +134,11 @@ std::vector<std::string> check_model_type(const config::Config& config,
   check(channels >= 0,
         "[train] a model with {} input channels and {} output channels cannot be trained",
         model.in_channels, model.out_channels);
-  check(
-      channels == 0 || !model.makes_images,
-      "[train] this network takes a mask and the kept part of an image ({} input channels), which "
-      "train does not make\n  the network for text to image ({} channels) is trained",
-      model.in_channels, model.out_channels);
+  check(channels == 0 || !model.makes_images,
+        "[train] this network takes channels of an image beside the latents ({} input channels), "
+        "which "
+        "train does not make\n  the network for text to image ({} channels) is trained",
+        model.in_channels, model.out_channels);
   check(
       channels == 0 || has_image_condition(config),
       "[train] model_type is {}, but the transformer has {} input channels for image conditioning\n"

@@ -16,7 +16,7 @@ constexpr int64_t kPatch = flux::TransformerConfig::kPatch;
 
 Sizes sizes_of(const flux::TransformerConfig& c) {
   return {.in_channels = c.latent_channels(),
-          .out_channels = c.latent_channels(),
+          .out_channels = c.out_channels / (c.kPatch * c.kPatch),
           .patch_size = {1, kPatch, kPatch},
           .max_positions = 1 << 16,  // positions are computed, for any number
           .text_dim = c.joint_attention_dim,
@@ -130,7 +130,8 @@ flux::TransformerConfig config_from_shapes(const weights::Checkpoint& checkpoint
   const CheckpointSizes sizes(checkpoint);
   flux::TransformerConfig c;
   const Dims embedder = sizes.dims("x_embedder.weight", 2);
-  c.in_channels = c.out_channels = embedder[1];
+  c.in_channels = embedder[1];
+  c.out_channels = sizes.dims("proj_out.weight", 2)[0];
   c.num_layers = sizes.count("transformer_blocks.{}.norm1.linear.weight");
   c.num_single_layers = sizes.count("single_transformer_blocks.{}.norm.linear.weight");
   c.attention_head_dim =

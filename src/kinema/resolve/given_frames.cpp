@@ -163,6 +163,7 @@ void set_given_frames(const config::Loaded& loaded, const networks::Sizes& netwo
     picture.shape.dims.insert(picture.shape.dims.begin(), 1);
     request.start.frames = std::move(picture);
   }
+  request.control_image = read_given_image(g.control_image, "control_image", loaded.config, job);
   if (!g.video.empty()) {
     request.start.frames = read_given_video(g.video, loaded, job);
   }

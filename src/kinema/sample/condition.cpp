@@ -4,10 +4,31 @@
 
 namespace kinema::sample {
 
+ImageChannels image_channels(const networks::Sizes& network, const encoders::LatentLayout& layout) {
+  const int64_t z = layout.channels;
+  const int64_t more = network.in_channels - z;
+  check(
+      network.makes_images && network.out_channels == z &&
+          (more == 0 || more == z + 1 || more == z || more == z + layout.spatial * layout.spatial),
+      "[sample] the autoencoder makes {} channels, but the network takes {} and makes {}: they "
+      "belong to different models",
+      z, network.in_channels, network.out_channels);
+  return more == 0       ? ImageChannels::NONE
+         : more == z + 1 ? ImageChannels::MASK_AND_KEPT
+         : more == z     ? ImageChannels::CONTROL
+                         : ImageChannels::KEPT_AND_MASK;
+}
+
 Condition detect_condition(const networks::Sizes& network, const encoders::LatentLayout& layout,
                            bool expand_timesteps, const ConditioningImages& images) {
   const int64_t z = layout.channels;
   const int64_t with_image = 2 * z + layout.temporal;
+  if (network.makes_images) {
+    check(images.first.bytes.empty() && images.last.bytes.empty(),
+          "[sample] a model that makes images starts from an image, which is no condition");
+    return image_channels(network, layout) == ImageChannels::NONE ? Condition::NONE
+                                                                  : Condition::CHANNELS;
+  }
   check(
       network.out_channels == z && (network.in_channels == z || network.in_channels == with_image),
       "[sample] the autoencoder makes {} channels, but the transformer takes {} and makes {}\n"
@@ -16,10 +37,6 @@ Condition detect_condition(const networks::Sizes& network, const encoders::Laten
   const bool first = !images.first.bytes.empty();
   const bool last = !images.last.bytes.empty();
   check(first || !last, "[sample] last_image_url is set, but image_url is not");
-  if (network.makes_images) {
-    check(!first, "[sample] a model that makes images starts from an image, which is no condition");
-    return network.in_channels == z ? Condition::NONE : Condition::CHANNELS;
-  }
   if (network.in_channels == with_image) {
     check(first, "[sample] this model generates videos from images: set image_url=FILE");
     return Condition::CHANNELS;

@@ -14,6 +14,19 @@ namespace kinema::sample {
 
 using encoders::ConditioningImages;
 
+/// What the channels of an image network after those of the noisy latents hold: latents have z
+/// channels, and cells of s x s pixels.
+enum class ImageChannels : uint8_t {
+  NONE,
+  MASK_AND_KEPT,  // 1 + z: a mask of the latents, and the latents of the kept part (SDXL
+                  // inpainting)
+  KEPT_AND_MASK,  // z + s s: the kept part, and the mask's pixels in each cell (Flux Fill)
+  CONTROL,        // z: the latents of a control image (Flux Canny and Depth)
+};
+/// By the number of channels; throws an Error for another number, or for a network that makes
+/// videos.
+ImageChannels image_channels(const networks::Sizes& network, const encoders::LatentLayout& layout);
+
 /// The conditioning of a transformer, from its channels: CHANNELS if its input has the latents, the
 /// mask and the conditioning latents; FIRST_FRAME if its input has the latents only, with one
 /// timestep per token, and an image is given; else NONE.

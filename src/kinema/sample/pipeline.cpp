@@ -101,6 +101,10 @@ Pipeline::Pipeline(const runtime::Devices& devices, PipelineFolder folder, Pipel
   const networks::Sizes& network = experts_.network(0).sizes();
   const int64_t z = parts_.autoencoder->layout().channels;
   const int64_t with_image = 2 * z + parts_.autoencoder->layout().temporal;
+  if (network.makes_images) {
+    image_channels(network, parts_.autoencoder->layout());
+    return;
+  }
   check(
       network.out_channels == z && (network.in_channels == z || network.in_channels == with_image),
       "[sample] the autoencoder {} makes {} channels, but the transformer in {} takes {} and "
@@ -109,8 +113,7 @@ Pipeline::Pipeline(const runtime::Devices& devices, PipelineFolder folder, Pipel
       network.out_channels);
   const std::string& name = experts_.folder().class_name;
   const bool takes_image = network.in_channels != z || experts_.folder().expand_timesteps;
-  check(name.empty() || network.makes_images ||
-            (experts_.folder().of_images() ? takes_image : network.in_channels == z),
+  check(name.empty() || (experts_.folder().of_images() ? takes_image : network.in_channels == z),
         "[sample] {} is a {}, but its transformer takes {} channels and makes {}: model_index.json "
         "does not fit",
         experts_.folder().folder.string(), name, network.in_channels, network.out_channels);
@@ -184,11 +187,14 @@ Start Pipeline::start(const GenerateRequest& request, const Plan& plan) const {
                          .file = request.initial_latents};
   if (request.start.is_given()) {
     return make_start(request.start, plan.settings.schedule, plan.sizes, *parts_.autoencoder, noise,
-                      plan.takes_mask);
+                      plan.channels);
   }
   Start out{.latents = noise.draw("noise", plan.sizes.latents)};
   for (float& value : out.latents.as<float>()) {
     value *= plan.settings.schedule.initial_scale;
+  }
+  if (plan.channels == ImageChannels::CONTROL) {
+    out.condition = control_latents(request.control_image, plan.sizes, *parts_.autoencoder, noise);
   }
   return out;
 }
@@ -210,8 +216,9 @@ std::vector<DenoiseBatch> Pipeline::make_batches(const GenerateRequest& request,
     DenoiseBatch batch{.latents = take_rows(start.latents, items),
                        .text = take_rows(context.text, prompts),
                        .condition_kind = plan.condition,
-                       .condition = plan.takes_mask ? take_rows(start.condition, items)
-                                                    : repeated(condition, count),
+                       .condition = plan.channels != ImageChannels::NONE
+                                        ? take_rows(start.condition, items)
+                                        : repeated(condition, count),
                        .clean = rows_of(start.clean, items),
                        .clean_noise = rows_of(start.noise, items),
                        .mask = start.mask,
@@ -324,7 +331,7 @@ Generated Pipeline::generate(const GenerateRequest& request, const GenerateObser
       const AddSeconds watch(out.timings.image);
       start = this->start(request, plan);
     }
-    if (plan.condition != Condition::NONE && !plan.takes_mask) {
+    if (plan.condition != Condition::NONE && plan.channels == ImageChannels::NONE) {
       const AddSeconds watch(out.timings.image);
       condition = image_condition(plan.condition, request.images, plan.sizes, *parts_.autoencoder);
     }

@@ -49,6 +49,8 @@ struct GenerateRequest {
   ConditioningImages images;
   /// Image to image, video to video and inpainting; the same for all videos.
   StartFrames start;
+  /// u8 [h, w, 3] of any size, for networks with channels for a control image.
+  HostArray control_image;
   int64_t num_videos_per_prompt = 1;
   int64_t num_frames = 81;
   int64_t height = 480;

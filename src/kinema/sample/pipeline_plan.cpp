@@ -49,6 +49,20 @@ void check_request(const GenerateRequest& request) {
   }
 }
 
+/// Throws an Error if the network's channels and what is given do not fit.
+void check_image_channels(ImageChannels channels, const GenerateRequest& request) {
+  const bool control = !request.control_image.bytes.empty();
+  if (channels == ImageChannels::CONTROL) {
+    check(control, "[sample] this model follows a control image: set control_image=FILE");
+    check(!request.start.is_given(),
+          "[sample] this model starts from noise and follows control_image: image must be empty");
+    return;
+  }
+  check(!control, "[sample] this model follows no control image: control_image must be empty");
+  check(channels == ImageChannels::NONE || request.start.has_mask(),
+        "[sample] this model fills in a masked part of an image: set image=FILE and mask=FILE");
+}
+
 }  // namespace
 
 VideoRange videos_in_share(const GenerateRequest& request, int64_t index) {
@@ -86,10 +100,10 @@ Pipeline::Plan Pipeline::plan(const GenerateRequest& request,
   }
   out.condition =
       detect_condition(network, layout, experts_.folder().expand_timesteps, request.images);
-  out.takes_mask = network.makes_images && out.condition == Condition::CHANNELS;
-  check(!out.takes_mask || request.start.has_mask(),
-        "[sample] this model fills in a masked part of an image: set image=FILE and "
-        "mask=FILE");
+  if (network.makes_images) {
+    out.channels = image_channels(network, layout);
+  }
+  check_image_channels(out.channels, request);
   check_image_tokens(network, parts_.image_encoder != nullptr, request.images);
   const int64_t num_frames = network.makes_images ? 1 : request.num_frames;
   out.sizes = video_sizes(num_frames, request.height, request.width, layout, network.patch_size,
@@ -196,7 +210,7 @@ void Pipeline::make_room(Plan& plan, const GenerateRequest& request,
   };
   batch.latents.shape = batched(plan.sizes.latents);
   batch.text.shape = batched(parts_.text_encoder->shape().dims);
-  if (request.start.has_mask() && !plan.takes_mask) {
+  if (request.start.has_mask() && plan.channels == ImageChannels::NONE) {
     batch.mask.shape = {DType::F32, {1, 1, 1, 1, 1}};
   }
   if (experts_.network(0).sizes().image_dim > 0) {

@@ -16,7 +16,7 @@ struct Pipeline::Plan {
   int64_t prompts = 0;
   VideoSizes sizes;
   Condition condition = Condition::NONE;
-  bool takes_mask = false;  // the network has channels for a mask and the kept part
+  ImageChannels channels = ImageChannels::NONE;
   schedulers::ScheduleConfig schedule;
   DenoiseSettings settings;
   bool guided = false;                  // by any expert in the schedule

@@ -87,16 +87,34 @@ HostArray mixed(const HostArray& x, const HostArray& eps, const schedulers::Mix&
   return out;
 }
 
-/// The mask, then the latents of the kept part, f32 [n, 1 + c, f, h, w].
-HostArray joined(const HostArray& mask, const HostArray& kept) {
+/// The pixels of each cell as channels, f32 [1, s s, f, h, w] with cells of s x s pixels.
+HostArray cell_mask(std::span<const float> pixels, const VideoSizes& sizes) {
+  const int64_t f = sizes.latents[1];
+  const int64_t h = sizes.latents[2];
+  const int64_t w = sizes.latents[3];
+  const int64_t side = sizes.height / h;
+  HostArray out(Shape{DType::F32, {1, side * side, f, h, w}});
+  const auto values = out.as<float>();
+  for (int64_t i = 0; i < std::ssize(values); ++i) {
+    const int64_t channel = i / (f * h * w);
+    const int64_t row = i / w % h * side + channel / side;
+    const int64_t column = i % w * side + channel % side;
+    values[i] = pixels[row * sizes.width + column];
+  }
+  return out;
+}
+
+/// Rows of the batch of `kept`, with the channels of `mask` [1, ...] before or after.
+HostArray joined(const HostArray& mask, const HostArray& kept, bool mask_first) {
   Dims dims = kept.shape.dims;
   const int64_t each = Shape{DType::F32, dims}.bytes() / dims[0];
-  ++dims[1];
+  dims[1] += mask.shape.dims[1];
   HostArray out(Shape{DType::F32, dims});
   auto to = out.bytes.begin();
   for (int64_t i = 0; i < dims[0]; ++i) {
-    to = std::ranges::copy(mask.bytes, to).out;
+    to = mask_first ? std::ranges::copy(mask.bytes, to).out : to;
     to = std::copy_n(kept.bytes.begin() + i * each, each, to);
+    to = mask_first ? to : std::ranges::copy(mask.bytes, to).out;
   }
   return out;
 }
@@ -183,7 +201,12 @@ HostArray StartNoise::draw(const char* name, const Dims& dims) const {
 
 Start make_start(const StartFrames& given, const schedulers::Schedule& schedule,
                  const VideoSizes& sizes, const encoders::Autoencoder& autoencoder,
-                 const StartNoise& noise, bool takes_mask) {
+                 const StartNoise& noise, ImageChannels channels) {
+  const bool takes_mask = channels != ImageChannels::NONE;
+  // The reference's names of the draws.
+  const bool fills = channels == ImageChannels::KEPT_AND_MASK;
+  const char* const of_frames = fills ? "initial_vae_noise" : "vae_noise";
+  const char* const of_kept = fills ? "vae_noise" : "masked_vae_noise";
   check(given.frames.shape.dims[0] >= sizes.num_frames,
         "[sample] the video has {} frames, but num_frames is {}", given.frames.shape.dims[0],
         sizes.num_frames);
@@ -193,7 +216,7 @@ Start make_start(const StartFrames& given, const schedulers::Schedule& schedule,
   const bool of_noise =
       given.has_mask() && given.strength == 1.0 && !schedulers::is_flow(schedule.config);
   if (!of_noise || !takes_mask) {
-    out.clean = samples_of(pixels, noise.draw("vae_noise", sizes.latents), autoencoder);
+    out.clean = samples_of(pixels, noise.draw(of_frames, sizes.latents), autoencoder);
   }
   out.latents = of_noise ? mixed(drawn, drawn, {.signal = 0.0F, .noise = schedule.initial_scale})
                          : mixed(out.clean, drawn, schedule.mix(0));
@@ -212,12 +235,18 @@ Start make_start(const StartFrames& given, const schedulers::Schedule& schedule,
   for (size_t i = 0; i < values.size(); ++i) {
     values[i] *= 1.0F - made[i % made.size()];
   }
-  const HostArray latents =
-      samples_of(kept, noise.draw("masked_vae_noise", sizes.latents), autoencoder);
-  out.condition = joined(out.mask, latents);
+  const HostArray latents = samples_of(kept, noise.draw(of_kept, sizes.latents), autoencoder);
+  out.condition = joined(fills ? cell_mask(made, sizes) : out.mask, latents, !fills);
   out.clean = {};
   out.mask = {};
   return out;
+}
+
+HostArray control_latents(const HostArray& image, const VideoSizes& sizes,
+                          const encoders::Autoencoder& autoencoder, const StartNoise& noise) {
+  HostArray frame = image;
+  frame.shape.dims.insert(frame.shape.dims.begin(), 1);
+  return samples_of(pixels_of(frame, sizes), noise.draw("vae_noise", sizes.latents), autoencoder);
 }
 
 void return_kept_pixels(const StartFrames& given, const VideoSizes& sizes, HostArray& frames) {

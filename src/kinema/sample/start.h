@@ -5,6 +5,7 @@
 
 #include "kinema/core/host_array.h"
 #include "kinema/encoders/autoencoder.h"
+#include "kinema/sample/condition.h"
 #include "kinema/sample/sizes.h"
 #include "kinema/schedulers/schedule.h"
 
@@ -39,8 +40,9 @@ struct StartNoise {
   int64_t first = 0;        // the same within the request
   int64_t videos = 1;       // of this process
   int64_t all_videos = 1;   // of the request
-  /// safetensors with some of `noise` (or `latents`), `vae_noise` and `masked_vae_noise`, f32 [n,
-  /// c, f, h, w], which replace the seed's.
+  /// safetensors with some of `noise` (or `latents`), `vae_noise`, `masked_vae_noise` (of the kept
+  /// part) and `initial_vae_noise` (of the frames, Flux Fill), f32 [n, c, f, h, w], which replace
+  /// the seed's.
   std::filesystem::path file;
 
   /// The noise with this name, f32 [videos, c, f, h, w] for dims [c, f, h, w].
@@ -54,8 +56,7 @@ struct Start {
   HostArray clean;  // the latents of the given frames, as latents
   HostArray noise;  // with which they are mixed, as latents
   HostArray mask;   // f32 [1, 1, f, h, w]: 1 is made, 0 kept
-  /// For networks with channels for a mask: the mask, then the latents of the kept part, f32 [n,
-  /// 1 + c, f, h, w].
+  /// The additional channels of networks with ImageChannels, f32 [n, channels, f, h, w].
   HostArray condition;
 };
 
@@ -64,7 +65,11 @@ struct Start {
 /// flow. Of a longer video the first frames are used. Throws an Error for a shorter one.
 Start make_start(const StartFrames& given, const schedulers::Schedule& schedule,
                  const VideoSizes& sizes, const encoders::Autoencoder& autoencoder,
-                 const StartNoise& noise, bool takes_mask);
+                 const StartNoise& noise, ImageChannels channels);
+
+/// The channels of a control image, u8 [h, w, 3]: samples of its latents, f32 [n, c, f, h, w].
+HostArray control_latents(const HostArray& image, const VideoSizes& sizes,
+                          const encoders::Autoencoder& autoencoder, const StartNoise& noise);
 
 /// Puts the kept pixels of `given`, resized to the result's sizes, into decoded frames u8 [f, h, w,
 /// 3]. Where the blurred mask is between made and kept, both are mixed.

@@ -92,7 +92,10 @@ NetworkInputs NetworkGraph::given(const std::string& prefix, bool all) {
   }
   out.inputs.text = take("encoder_hidden_states");
   if (!sizes.makes_images && c.has(prefix + "encoder_hidden_states_image")) {
-    out.inputs.image = take("encoder_hidden_states_image");
+    const Tensor images = take("encoder_hidden_states_image");  // [images of a video b, n, d]
+    const Dims& d = images.shape().dims;
+    const int64_t b = out.inputs.latents.dim(0);
+    out.inputs.image = d[0] == b ? images : reshape(images, {b, d[0] / b * d[1], d[2]});
   }
   if (sizes.pooled_dim > 0) {
     out.inputs.pooled = take(packed ? "pooled_projections" : "text_embeds");

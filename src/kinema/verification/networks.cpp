@@ -247,7 +247,7 @@ void differentiate_image_network(const Run& run) {
 std::vector<Kind> network_kinds() {
   using enum Kind::Forms;
   return {
-      {"transformer transformer_edge transformer_i2v transformer_ti2v",
+      {"transformer transformer_edge transformer_i2v transformer_ti2v flf2v_transformer",
        predict,
        EACH,
        {{"*", kOutput}}},

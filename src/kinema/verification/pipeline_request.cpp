@@ -81,14 +81,14 @@ std::vector<std::string> texts_of(const Json& value, const PipelineFolder& folde
 }
 
 /// The frames, mask and strength of image to image, inpainting and video to video; only such cases
-/// have a strength.
+/// have a strength or a mask.
 sample::StartFrames start_of(const Case& c, const Json& call) {
   const Json* strength = given(call, "strength");
-  if (strength == nullptr) {
+  if (strength == nullptr && !c.has("mask_image")) {
     return {};
   }
   sample::StartFrames out{.frames = c.tensor(c.has("video") ? "video" : "image"),
-                          .strength = strength->as_number(),
+                          .strength = strength == nullptr ? 1.0 : strength->as_number(),
                           .returns_kept = false};
   if (out.frames.shape.rank() == 3) {
     out.frames.shape.dims.insert(out.frames.shape.dims.begin(), 1);
@@ -124,6 +124,9 @@ sample::GenerateRequest request_of(const Case& c, const PipelineFolder& folder) 
     }
   }
   out.start = start_of(c, call);
+  if (c.has("control_image")) {
+    out.control_image = c.tensor("control_image");
+  }
   // In cases of image networks that start from noise, `image` is the result.
   for (const auto& [name, image] :
        {std::pair{"image", &out.images.first}, {"last_image", &out.images.last}}) {

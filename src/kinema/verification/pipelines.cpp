@@ -176,7 +176,8 @@ void run_pipeline(const Run& run) {
       {.model = run.options, .program = run.program(), .programs = run.session.step_programs});
   const sample::GenerateRequest request = request_of(run.c, folder);
   // Flux's latents are tokens in the cases that start from frames.
-  const bool packed = is_flux(folder) && request.start.is_given();
+  const bool given = request.start.is_given() || !request.control_image.bytes.empty();
+  const bool packed = is_flux(folder) && given;
   const auto latents_of = [&](const runtime::Array& array) {
     return packed ? tokens_of(array.to_host()) : array.to_host();
   };
@@ -211,10 +212,7 @@ void run_pipeline(const Run& run) {
     bytes.push_back(each.frames);
   }
   run.add_known("final_latents", joined(last));
-  run.add_known(is_wan(folder)             ? "frames"
-                : request.start.is_given() ? "image_out"
-                                           : "image",
-                joined(frames));
+  run.add_known(is_wan(folder) ? "frames" : given ? "image_out" : "image", joined(frames));
   run.add_known("png", joined(bytes));
 }
 
@@ -223,7 +221,7 @@ void run_pipeline(const Run& run) {
 std::vector<Kind> pipeline_kinds() {
   using enum Kind::Forms;
   return {
-      {"pipeline_*",
+      {"pipeline_* flf2v_pipeline",
        run_pipeline,
        ONE,
        {{"*prompt_embeds", kStates},
@@ -232,7 +230,7 @@ std::vector<Kind> pipeline_kinds() {
         {"*", kThousandth}}},
       {"flux_pipeline* sdxl_pipeline*", run_pipeline},
       {"sdxl_img2img* sdxl_inpaint sdxl_inpaint_* sdxl_inpaint9 sdxl_inpaint9_full flux_img2img* "
-       "flux_inpaint* v2v_pipeline*",
+       "flux_inpaint* flux_fill* flux_control v2v_pipeline*",
        run_pipeline,
        ONE,
        {{"time_ids", kExact}}},

@@ -17,9 +17,10 @@ constexpr PipelineClass flux_pipeline(std::string_view name) {
           .even_sigmas = true,
           .images = {.side = 1024, .num_inference_steps = 28, .guidance_scale = 3.5}};
 }
-constexpr std::array<PipelineClass, 3> kFluxPipelines{flux_pipeline("FluxPipeline"),
-                                                      flux_pipeline("FluxImg2ImgPipeline"),
-                                                      flux_pipeline("FluxInpaintPipeline")};
+constexpr std::array<PipelineClass, 5> kFluxPipelines{
+    flux_pipeline("FluxPipeline"), flux_pipeline("FluxImg2ImgPipeline"),
+    flux_pipeline("FluxInpaintPipeline"), flux_pipeline("FluxFillPipeline"),
+    flux_pipeline("FluxControlPipeline")};
 
 constexpr PipelineClass sdxl_pipeline(std::string_view name, bool fills_masks = false) {
   return {

@@ -26,9 +26,10 @@ void validate(const TransformerConfig& c) {
   check(c.in_channels % kLatents == 0,
         "[flux] `in_channels` is {} but must be a multiple of {}: a token is 2 x 2 latents",
         c.in_channels, kLatents);
-  check(c.out_channels == c.in_channels,
-        "[flux] `out_channels` is {} but must be null or `in_channels`, {}", c.out_channels,
-        c.in_channels);
+  kCheck.range("out_channels", c.out_channels, 1, 65536);
+  check(c.out_channels % kLatents == 0 && c.out_channels <= c.in_channels,
+        "[flux] `out_channels` is {} but must be a multiple of {}, at most `in_channels`, {}",
+        c.out_channels, kLatents, c.in_channels);
   int64_t turned = 0;
   for (const int64_t channels : c.axes_dims_rope) {
     check(channels >= 0 && channels % 2 == 0,

@@ -8,8 +8,8 @@ namespace kinema::flux {
 /// The sizes of a Flux.1 transformer, under the names of diffusers' `config.json`; the defaults are
 /// FLUX.1-dev's.
 struct TransformerConfig {
-  int64_t in_channels = 64;  // of a token: latent channels times 2 x 2 latents
-  int64_t out_channels = 64;
+  int64_t in_channels = 64;        // of a token: latent channels times 2 x 2 latents
+  int64_t out_channels = 64;       // the same; fewer where other channels follow the latents (Fill)
   int64_t num_layers = 19;         // double-stream blocks
   int64_t num_single_layers = 38;  // single-stream blocks
   int64_t num_attention_heads = 24;

@@ -43,19 +43,20 @@ TransformerConfig parse_config(const Json& json) {
 }
 
 Json config_json(const TransformerConfig& c) {
-  return Json::object({{"_class_name", kClassName},
-                       {"attention_head_dim", c.attention_head_dim},
-                       {"axes_dims_rope", Json::array({c.axes_dims_rope[0], c.axes_dims_rope[1],
-                                                       c.axes_dims_rope[2]})},
-                       {"guidance_embeds", c.guidance_embeds},
-                       {"in_channels", c.in_channels},
-                       {"joint_attention_dim", c.joint_attention_dim},
-                       {"num_attention_heads", c.num_attention_heads},
-                       {"num_layers", c.num_layers},
-                       {"num_single_layers", c.num_single_layers},
-                       {"out_channels", Json()},
-                       {"patch_size", int64_t{1}},
-                       {"pooled_projection_dim", c.pooled_projection_dim}});
+  return Json::object(
+      {{"_class_name", kClassName},
+       {"attention_head_dim", c.attention_head_dim},
+       {"axes_dims_rope",
+        Json::array({c.axes_dims_rope[0], c.axes_dims_rope[1], c.axes_dims_rope[2]})},
+       {"guidance_embeds", c.guidance_embeds},
+       {"in_channels", c.in_channels},
+       {"joint_attention_dim", c.joint_attention_dim},
+       {"num_attention_heads", c.num_attention_heads},
+       {"num_layers", c.num_layers},
+       {"num_single_layers", c.num_single_layers},
+       {"out_channels", c.out_channels == c.in_channels ? Json() : Json(c.out_channels)},
+       {"patch_size", int64_t{1}},
+       {"pooled_projection_dim", c.pooled_projection_dim}});
 }
 
 }  // namespace kinema::flux
