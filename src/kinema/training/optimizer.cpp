@@ -333,6 +333,11 @@ OptimizerState update(const Optimizer& optimizer, const OptimizerState& state,
   }
   how.shared = optimizer.shared(how);
   if (common) {
+    // Otherwise XLA repeats the sums inside the loop of every parameter's update, which takes
+    // minutes to compile.
+    how.shared = optimization_barrier(how.shared);
+  }
+  if (common) {
     next.mu.push_back(next_common(*common, how));
   }
   for (const Row& row : rows) {
