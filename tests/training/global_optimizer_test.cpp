@@ -186,8 +186,7 @@ const std::vector<std::array<std::string, 3>> kOfProdigy = {
 constexpr double kOfEstimates = 20 * (3e-7 + 6e-7);
 
 TEST_F(GlobalOptimizers, ProdigyEqualsProdigyopt) {
-  const Result found =
-      train(*prodigy({.d0 = 0.1}), specs_of_golden(), one_always);
+  const Result found = train(*prodigy({.d0 = 0.1}), specs_of_golden(), one_always);
   const HostArray estimates = golden("prodigy.d");
   for (size_t i = 0; i < found.estimates.size(); ++i) {
     const double wanted = estimates.as<float>()[i];
