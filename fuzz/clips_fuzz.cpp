@@ -1,4 +1,5 @@
-// Any text as the list of a folder's clips: metadata.jsonl or, by the first byte, metadata.csv.
+// Any text as the list of a folder's clips: by the first byte, metadata.jsonl, metadata.csv or
+// meta_cap.json.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -13,7 +14,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size == 0) {
     return 0;
   }
-  const char* name = data[0] % 2 == 0 ? "metadata.jsonl" : "metadata.csv";
+  constexpr const char* kNames[] = {"metadata.jsonl", "metadata.csv", "meta_cap.json"};
+  const char* name = kNames[data[0] % 3];
   const fs::path path = input_file(name, data + 1, size - 1);
   try {
     const AllocationLimit limit(size);

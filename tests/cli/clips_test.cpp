@@ -61,13 +61,16 @@ TEST_F(InspectClips, IsATableOfSizesLengthsAndCaptions) {
   EXPECT_EQ(report.at("left_out").items().size(), 1U);
 }
 
-TEST_F(InspectClips, CountsEmptyCaptionsAndSaysWhatOfKohyasFoldersIsNotRead) {
+TEST_F(InspectClips, CountsEmptyCaptionsAndSaysWhatKohyasFolderNamesMean) {
   video("clips/10_fox/a.mp4");
   video("clips/10_fox/b.mp4");
   write("clips/10_fox/b.txt", "\n");
   const Outcome table = run({"inspect", "clips"});
-  EXPECT_THAT(table.out, AllOf(HasSubstr("1 of 2 clips has an empty caption, "),
-                               HasSubstr("the number that 10_fox/ begins with is ignored")));
+  EXPECT_THAT(table.out, AllOf(HasSubstr("10 of 20 clips have an empty caption, "),
+                               HasSubstr("10_fox/: each clip counts 10 times an epoch")));
+  const size_t first = table.out.find("10_fox/a.mp4");
+  EXPECT_NE(first, std::string::npos);
+  EXPECT_EQ(table.out.find("10_fox/a.mp4", first + 1), std::string::npos) << "one line each";
 }
 
 TEST_F(InspectClips, NamesEveryClipThatCannotBeUsed) {
@@ -338,7 +341,7 @@ TEST_F(TrainOnClips, WarnsOfRatesAndOfSmallClips) {
   EXPECT_EQ(losses("time"), losses("number"));
 }
 
-TEST_F(TrainOnClips, WarnsOfEmptyCaptionsAndOfNumbersThatAreNotRead) {
+TEST_F(TrainOnClips, WarnsOfEmptyCaptionsAndSaysWhatIsRepeated) {
   fs::create_directories(folder_ / "clips/10_fox");
   fs::remove(folder_ / "clips/metadata.jsonl");
   fs::remove(folder_ / "clips/metadata.csv");
@@ -351,9 +354,8 @@ TEST_F(TrainOnClips, WarnsOfEmptyCaptionsAndOfNumbersThatAreNotRead) {
   fs::remove_all(folder_ / "clips/videos");
   const Outcome outcome = train({});
   ASSERT_EQ(outcome.status, 0) << outcome.err;
-  EXPECT_THAT(outcome.err,
-              AllOf(HasSubstr("warning: 2 of 3 clips have an empty caption\n"),
-                    HasSubstr("data: the number that 10_fox/ begins with is ignored")));
+  EXPECT_THAT(outcome.err, AllOf(HasSubstr("warning: 20 of 30 clips have an empty caption\n"),
+                                 HasSubstr("data: 10_fox/: each clip counts 10 times an epoch")));
 }
 
 }  // namespace

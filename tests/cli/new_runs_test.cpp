@@ -79,11 +79,13 @@ TEST_F(NewRuns, FollowTheScheduleThatIsNamed) {
 }
 
 TEST_F(NewRuns, GoOnBitForBitWhateverTheOptimizer) {
-  for (const std::string optimizer : {"adamw8bit", "adafactor", "lion8bit", "came"}) {
+  for (const std::string optimizer :
+       {"adamw8bit", "adafactor", "lion8bit", "came", "prodigy", "adamw_schedule_free", "muon"}) {
     const auto with = [&](const std::string& name, const std::string& steps) {
       const Outcome out = run({"train", "tiny.yml", "run_name=" + optimizer + name,
                                "optimizer=" + optimizer, "ffn_dim=256", "max_train_steps=" + steps,
-                               "learning_rate_schedule_steps=4", "adam_weight_decay=0.01"});
+                               "learning_rate_schedule_steps=4", "adam_weight_decay=0.01",
+                               "learning_rate_groups=[{match: '*.ffn.*', learning_rate: 0}]"});
       EXPECT_EQ(out.status, 0) << out.err;
     };
     with("_whole", "4");
@@ -99,10 +101,45 @@ TEST_F(NewRuns, GoOnBitForBitWhateverTheOptimizer) {
     EXPECT_EQ(fs::exists(folder_ / "out" / (optimizer + "_whole") /
                          "checkpoints/4/optimizer/mu.safetensors"),
               optimizer != "adafactor");
+    EXPECT_EQ(rows(optimizer + "_whole").back().contains("learning/d"), optimizer == "prodigy");
   }
   // Another optimizer's moments cannot be used.
   run({"train", "tiny.yml", "run_name=adamw8bit_parts", "ffn_dim=256", "max_train_steps=5"})
       .expect_error("optimizer is adamw, but the run of");
+}
+
+TEST_F(NewRuns, TakeAdafactorsRelativeStepAndWarmRestarts) {
+  EXPECT_EQ(run({"train", "tiny.yml", "run_name=relative", "optimizer=adafactor",
+                 "adafactor_relative_step=true", "adafactor_warmup_init=true"})
+                .status,
+            0);
+  EXPECT_NEAR(rates("relative").front(), 1e-6, 1e-12);
+  EXPECT_NEAR(rates("relative").back(), 4e-6, 1e-12);
+  EXPECT_EQ(run({"train", "tiny.yml", "run_name=restarts", "lr_schedule=cosine_with_restarts",
+                 "lr_num_cycles=2", "lr_cycle_growth=3", "lr_cycle_peak=0.5", "learning_rate=1e-3",
+                 "warmup_steps_fraction=0"})
+                .status,
+            0);
+  EXPECT_NEAR(rates("restarts").front(), 1e-3, 1e-9);
+  EXPECT_NEAR(rates("restarts")[1], 5e-4, 1e-9) << "one step, then three";
+}
+
+TEST_F(NewRuns, RefuseRatesThatHaveNoMeaning) {
+  run({"train", "tiny.yml", "learning_rate_groups=[{match: 'nothing.*', learning_rate: 1e-4}]"})
+      .expect_error("matches no trained parameter");
+  run({"train", "tiny.yml", "learning_rate_groups=[{match: '*'}]"})
+      .expect_error("expected {match: NAMES, learning_rate: RATE}");
+  run({"train", "tiny.yml", "learning_rate=0",
+       "learning_rate_groups=[{match: '*', learning_rate: 1e-4}]"})
+      .expect_error("relative to learning_rate");
+  run({"train", "tiny.yml", "optimizer=prodigy", "learning_rate=1",
+       "learning_rate_groups=[{match: '*', learning_rate: 0.5}]"})
+      .expect_error("one learning rate for all");
+  run({"train", "tiny.yml", "optimizer=prodigy", "prodigy_growth_rate=0.5"})
+      .expect_error("prodigy_growth_rate is 0.5");
+  run({"train", "tiny.yml", "debiased_estimation=true"}).expect_error("debiased_estimation is for");
+  run({"train", "tiny.yml", "loss_type=huber", "huber_schedule=snr"})
+      .expect_error("huber_schedule=snr is for");
 }
 
 TEST_F(NewRuns, NeedLessMemoryWithSmallerOptimizerStates) {

@@ -10,6 +10,7 @@
 
 #include "io/scratch.h"
 #include "kinema/core/error.h"
+#include "kinema/data/auto_buckets.h"
 #include "kinema/data/prefetch.h"
 #include "kinema/data/record.h"
 #include "kinema/data/tfrecord_source.h"
@@ -32,6 +33,43 @@ const std::vector<Bucket> kBuckets = {
 
 std::string chosen(const ClipSize& clip, int64_t stride = 1) {
   return to_string(kBuckets[choose_bucket(kBuckets, clip, stride)]);
+}
+
+// The sizes of kohya's make_bucket_resolutions((512, 512), 256, 1024, 64), as height and width.
+TEST(AutoBuckets, AreThoseOfKohya) {
+  const AutoBuckets options{.area = 512 * 512, .max_side = 1024};
+  std::set<std::pair<int64_t, int64_t>> found;
+  for (const Bucket& each : auto_buckets(options, 1)) {
+    EXPECT_EQ(each.frames, 1);
+    EXPECT_TRUE(found.emplace(each.height, each.width).second);
+  }
+  const std::set<std::pair<int64_t, int64_t>> expected{
+      {256, 832}, {256, 896}, {256, 960}, {256, 1024}, {320, 704}, {320, 768},
+      {384, 640}, {448, 576}, {512, 512}, {576, 448},  {640, 384}, {704, 320},
+      {768, 320}, {832, 256}, {896, 256}, {960, 256},  {1024, 256}};
+  EXPECT_EQ(found, expected);
+}
+
+TEST(AutoBuckets, AreChosenByTheAspectRatio) {
+  const AutoBuckets options{.area = 512 * 512, .max_side = 1024};
+  const std::vector<Bucket> all = auto_buckets(options, 5);
+  const auto of = [&](const AutoBuckets& how, int64_t height, int64_t width) {
+    return to_string(auto_bucket(how, all, {.frames = 9, .height = height, .width = width}));
+  };
+  EXPECT_EQ(of(options, 1000, 1000), "5x512x512");
+  EXPECT_EQ(of(options, 1080, 1920), "5x384x640");
+  EXPECT_EQ(of(options, 300, 3000), "5x256x1024");
+  EXPECT_EQ(of(options, 200, 200), "5x512x512");
+  AutoBuckets small = options;
+  small.upscale = false;
+  EXPECT_EQ(of(small, 200, 330), "5x192x320");
+  EXPECT_EQ(of(small, 1080, 1920), "5x384x640");
+  EXPECT_THAT([&] { of(small, 60, 200); },
+              ThrowsMessage<Error>(AllOf(HasSubstr("60x200"), HasSubstr("bucket_upscale"))));
+  EXPECT_THAT([&] { auto_buckets({.area = 1000}, 1); },
+              ThrowsMessage<Error>(HasSubstr("no square of multiples of 64")));
+  EXPECT_THAT([&] { auto_buckets({.area = 1 << 20, .max_side = 128}, 1); },
+              ThrowsMessage<Error>(HasSubstr("exceeds")));
 }
 
 TEST(ChooseBucket, TakesTheNearestShapeThenTheMostFramesThenTheSize) {

@@ -42,6 +42,7 @@ class ClipFolder {
     text(std::filesystem::path(name).replace_extension(".txt"), name);
   }
   void image(const std::string& name) const {
+    std::filesystem::create_directories((path() / name).parent_path());
     HostArray pixels(Shape{DType::U8, {16, 32, 3}});
     media::write_png(path() / name, pixels);
     text(std::filesystem::path(name).replace_extension(".txt"), "a picture");

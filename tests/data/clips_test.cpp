@@ -285,32 +285,76 @@ TEST(ListFolder, TakesImagesAsClipsOfOneFrameWhereTheyFit) {
               ThrowsMessage<Error>(HasSubstr("b.png is an image, but num_frames is 5")));
 }
 
-// As for kohya's scripts: captions, and folder names with a number of repeats.
+// As for kohya's scripts: captions, and folder names with a number of repeats and class words.
 TEST(ListFolder, ReadsFoldersOfKohyasScripts) {
   const ClipFolder folder;
-  folder.clip("10_fox/a.mp4");
-  folder.text("10_fox/a.caption", " a fox\n");
-  folder.clip("10_fox/b.mp4");
-  folder.text("10_fox/b.caption", "not this");
-  folder.text("10_fox/b.txt", "a fox in snow");
-  folder.captioned("2_owl/c.mp4", "an owl");
-  folder.captioned("2024/d.mp4", "a year");
-  EXPECT_EQ(folder.list(), (Pairs{{"10_fox/a.mp4", "a fox"},
-                                  {"10_fox/b.mp4", "a fox in snow"},
-                                  {"2_owl/c.mp4", "an owl"},
-                                  {"2024/d.mp4", "a year"}}));
-  EXPECT_THAT(list_folder(folder.path()).notes,
-              ElementsAre(AllOf(HasSubstr("10_fox/ (and 1 more) begins with is ignored"),
-                                HasSubstr("a clip that metadata.jsonl names n times"))));
-
-  // A consistent entry.
-  folder.text("metadata.jsonl", R"({"file_name": "2024/d.mp4", "text": "x"})"
-                                "\n"
-                                R"({"file_name": "2024/d.mp4", "text": "x"})"
-                                "\n");
+  folder.clip("10_red fox/a.mp4");
+  folder.text("10_red fox/a.Caption", " a fox\n");
+  folder.clip("10_red fox/b.mp4");
+  folder.text("10_red fox/b.caption", "not this");
+  folder.text("10_red fox/b.TXT", "a fox in snow");
+  folder.clip("10_red fox/c.mp4");
+  folder.clip("1_owl/d.mp4");
+  folder.captioned("2024_summer/e.mp4", "a year");
+  folder.captioned("3_/f.mp4", "no words");
+  EXPECT_EQ(folder.list(), (Pairs{{"10_red fox/a.mp4", "a fox"},
+                                  {"10_red fox/b.mp4", "a fox in snow"},
+                                  {"10_red fox/c.mp4", "red fox"},
+                                  {"1_owl/d.mp4", "owl"},
+                                  {"2024_summer/e.mp4", "a year"},
+                                  {"3_/f.mp4", "no words"}}));
   const Listing listed = list_folder(folder.path());
-  EXPECT_EQ(listed.clips.size(), 2U);
-  EXPECT_THAT(listed.notes, IsEmpty());
+  EXPECT_EQ(listed.clips.size(), 10U * 3 + 1 + 1 + 3);
+  EXPECT_THAT(
+      listed.notes,
+      ElementsAre("10_red fox/: each clip counts 10 times an epoch, by the folder's name; 1 "
+                  "without a caption has `red fox`",
+                  "1_owl/: each clip counts once an epoch, by the folder's name; 1 without "
+                  "a caption has `owl`",
+                  "3_/: each clip counts 3 times an epoch, by the folder's name"));
+
+  // A metadata file counts alone.
+  folder.text("metadata.jsonl", R"({"file_name": "1_owl/d.mp4", "text": "x"})"
+                                "\n"
+                                R"({"file_name": "1_owl/d.mp4", "text": "x"})"
+                                "\n");
+  const Listing by_list = list_folder(folder.path());
+  EXPECT_EQ(by_list.clips.size(), 2U);
+  EXPECT_THAT(by_list.notes, IsEmpty());
+}
+
+TEST(ListFolder, LeavesOutMasksOfPictures) {
+  const ClipFolder folder;
+  folder.image("1_ball/0.png");
+  folder.image("1_ball/0-mask.png");
+  folder.image("1_ball/0-masklabel.png");
+  folder.image("1_ball/my-mask.png");  // without a picture `my`
+  EXPECT_EQ(folder.list(),
+            (Pairs{{"1_ball/0.png", "a picture"},
+                   {"1_ball/my-mask.png", "a picture"},
+                   {"1_ball/0-mask.png", "- a mask by its name, which is not used"},
+                   {"1_ball/0-masklabel.png", "- a mask by its name, which is not used"}}));
+}
+
+TEST(ListFolder, ReadsKohyasLists) {
+  const ClipFolder folder;
+  for (const char* name : {"0.png", "1.png", "2.png"}) {
+    folder.image(name);
+  }
+  folder.text("meta_cap.json",
+              R"({"0.png": {"caption": "a red ball", "tags": "ball, red"},)"
+              R"( "1.png": {"caption": "a blue ball"}, "2.png": {"tags": "green, ball"}})");
+  EXPECT_EQ(folder.list(), (Pairs{{"0.png", "a red ball, ball, red"},
+                                  {"1.png", "a blue ball"},
+                                  {"2.png", "green, ball"}}));
+  for (const auto& [text, problem] :
+       {std::pair(R"([1])", "expected an object of files"),
+        std::pair(R"({"0.png": "a"})", "`0.png` is"),
+        std::pair(R"({"0.png": {"train_resolution": [1, 2]}})", "has neither `text`"),
+        std::pair(R"({"../0.png": {"tags": "a"}})", "lies outside")}) {
+    folder.text("meta_cap.json", text);
+    EXPECT_THAT([&] { list_folder(folder.path()); }, ThrowsMessage<Error>(HasSubstr(problem)));
+  }
 }
 
 TEST(ListFolder, SaysOfAnAnimationThatItIsOne) {

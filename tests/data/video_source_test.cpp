@@ -73,6 +73,28 @@ TEST(VideoSource, HandsOnWhatIsEncodedOfTheFirstFrame) {
   EXPECT_EQ(encoded, 1) << "the second time from the cache";
 }
 
+TEST(VideoSource, ChoosesAVariantOfTheCaptionByPosition) {
+  VideoOptions options = reference_options();
+  options.seed = 4;
+  options.captions = {.wildcards = true, .variants = 3};
+  const Scratch folder;
+  copy_clip("clip_00.mp4", folder / "a.mp4");
+  write_file(folder / "a.txt", "{a|bb|ccc|dddd|eeeee}");
+  const auto lengths = [&] {
+    std::vector<float> out;
+    const auto source = video_source(folder_clips(folder.path(), "text"), options, plain);
+    for (int64_t position = 0; position < 60; ++position) {
+      out.push_back(source->at(position).encoder_hidden_states.as<float>()[0]);
+    }
+    return out;
+  };
+  const std::vector<float> first = lengths();
+  EXPECT_EQ(first, lengths());
+  const std::set<float> different(first.begin(), first.end());
+  EXPECT_GT(different.size(), 1U);
+  EXPECT_LE(different.size(), 3U) << "as many as there are variants";
+}
+
 TEST(ListClips, ReadsJsonLinesCsvAndTextFiles) {
   const auto jsonl = list_clips(golden("dataset"));
   const Scratch csv;
@@ -334,7 +356,8 @@ TEST(EncodedSource, EqualsEncodingTheClip) {
   options.random_flip = true;
   const auto now = video_source(reference_clips(), options, plain);
   const auto kept = encoded_source(
-      reference_clips(), options, [&](int64_t clip, const ClipFormat& format, bool mirrored) {
+      reference_clips(), options,
+      [&](int64_t clip, const ClipFormat& format, bool mirrored, int64_t /*variant*/) {
         const HostArray pixels = reference_clips()->read(clip, format, {});
         return plain({.pixels = mirrored ? flipped(pixels) : pixels,
                       .caption = reference_clips()->caption(clip),

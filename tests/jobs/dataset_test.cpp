@@ -59,6 +59,41 @@ void write_parquet(const fs::path& clips, const fs::path& path) {
   ASSERT_TRUE(out->Close().ok());
 }
 
+// Two data sets of a TOML file, repeats, tags in any order, sizes by aspect ratio: all of it is a
+// function of seed and position.
+TEST_F(Dataset, OfATomlFileWithVariedCaptionsResumesBitForBit) {
+  fs::create_directories(folder_ / "more");
+  for (const char* name : {"clip_00", "clip_01"}) {
+    fs::copy_file(folder_ / "clips/videos" / (std::string(name) + ".mp4"),
+                  folder_ / "more" / (std::string(name) + ".mp4"));
+  }
+  write("more/clip_00.txt", "a {red|blue} fox, snow, night, one, two");
+  write("sets.toml",
+        "[[datasets]]\nvideo_directory = 'clips'\n"
+        "[[datasets]]\nvideo_directory = 'more'\nnum_repeats = 3\nclass_tokens = 'a, b, c'\n"
+        "shuffle_caption = true\nenable_wildcard = true\n");
+  const auto train = [&](const std::string& name, const std::string& steps,
+                         const std::string& more) {
+    const Outcome out =
+        run({"train", "tiny.yml", "train_data_dir=sets.toml", "run_name=" + name,
+             "max_train_steps=" + steps, "learning_rate_schedule_steps=6", "buckets=auto",
+             "bucket_step=8", "bucket_min=8", "bucket_max=64", "caption_variants=5",
+             "caption_tag_dropout=0.2", "random_flip=true", more});
+    EXPECT_EQ(out.status, 0) << out.err;
+    return out;
+  };
+  EXPECT_THAT(train("whole", "6", "dataset_save_location=").err,
+              HasSubstr("more: 2 clips, each 3 times an epoch"));
+  train("parts", "2", "dataset_save_location=");
+  train("parts", "6", "dataset_save_location=");
+  EXPECT_EQ(losses("parts"), losses("whole"));
+  train("kept", "6", "dataset_save_location=kept");
+  EXPECT_EQ(losses("kept"), losses("whole"));
+  EXPECT_THAT(train("again", "6", "dataset_save_location=kept").err, Not(HasSubstr("encoded")));
+  run({"train", "tiny.yml", "train_data_dir=sets.toml", "dataset_type=tfrecord", "run_name=other"})
+      .expect_error("dataset_type=images or videos");
+}
+
 TEST_F(Dataset, IsEncodedOnceAndTrainsTheSame) {
   const std::vector<std::string> how = {"train", "tiny.yml", "random_flip=true",
                                         "caption_dropout=0.5", "max_train_steps=8"};
@@ -377,7 +412,8 @@ TEST_F(Buckets, RefuseClipsThatFitNone) {
   EXPECT_EQ(skipped.status, 0) << skipped.err;
   EXPECT_THAT(skipped.err, HasSubstr("need 8 frames"));
   run({"train", "tiny.yml", "run_name=new", "buckets=[[8,16,23]]"}).expect_error("width is 23");
-  run({"train", "tiny.yml", "run_name=new", "buckets=auto"}).expect_error("clips need a list");
+  run({"train", "tiny.yml", "run_name=new", "buckets=auto", "bucket_step=128"})
+      .expect_error("holds no square of multiples of 128");
   run({"train", "tiny.yml", "run_name=new", "buckets=8x16"}).expect_error("is not a size");
 }
 

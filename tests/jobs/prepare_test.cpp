@@ -165,7 +165,7 @@ TEST_F(PrepareCommand, MakesRecordsOfSeveralSizesThatTrain) {
   EXPECT_EQ(train("same", {records[0], records[1], sizes}), videos);
   EXPECT_EQ(train("auto", {records[0], records[1], "buckets=auto"}), videos);
   run({"prepare", "tiny.yml", "train_data_dir=clips", "buckets=auto", "tfrecords_dir=none"})
-      .expect_error("clips need a list of sizes");
+      .expect_error("records need a list of sizes");
 }
 
 TEST_F(PrepareCommand, SaysThatRecordsHoldTheMiddle) {

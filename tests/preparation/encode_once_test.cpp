@@ -99,6 +99,47 @@ TEST(EncodedClips, StoreTheEncodersOutput) {
   EXPECT_EQ(found.encoder_hidden_states.shape, (Shape{DType::F32, {3, 1}}));
 }
 
+TEST(EncodedClips, StoreEachVariantOfACaptionOnce) {
+  const Folder folder;
+  write_file(folder.clips() / "0.txt", "{a|bb}");
+  write_file(folder.clips() / "1.txt", "{a|bb}");
+  EncodeOnceOptions how = options();
+  how.captions = {.wildcards = true, .variants = 20};
+  // `a`, `bb` (each variant is one of them) and `b`.
+  EXPECT_EQ(encode(folder, how), std::pair(3, 3));
+  EXPECT_EQ(encode(folder, how), std::pair(0, 0));
+  EncodedClips clips(folder.list(), folder.kept(), how);
+  for (int64_t variant = 0; variant < 20; ++variant) {
+    const data::Sample found = clips.find(0, how.format, false, variant);
+    EXPECT_EQ(found.encoder_hidden_states.as<float>()[0],
+              static_cast<float>(data::varied_caption("{a|bb}", how.captions, variant).size()) + 1);
+  }
+}
+
+TEST(EncodedClips, EncodeAClipThatIsRepeatedOnce) {
+  const Folder folder;
+  fs::create_directories(folder.clips() / "5_fox");
+  fs::rename(folder.clips() / "0.mp4", folder.clips() / "5_fox/0.mp4");
+  EXPECT_EQ(folder.list()->size(), 7);
+  EXPECT_EQ(encode(folder, options()), std::pair(3, 3));
+
+  // A clip that cannot be read is a problem for all its repeats.
+  write_file(folder.clips() / "5_fox/0.mp4", "not a video");
+  EncodeOnceOptions skips = options();
+  skips.bad_clip = data::BadClip::Skip;
+  Counting counting;
+  EncodedClips clips(folder.list(), folder.kept(), skips);
+  int skipped = 0;
+  clips.encode(counting.with(), {.on_skip = [&](int64_t, const std::string&) { ++skipped; }});
+  EXPECT_EQ(skipped, 1);
+  for (int64_t clip = 0; clip < 7; ++clip) {
+    if (folder.list()->name(clip) == "0.mp4") {
+      EXPECT_THAT([&] { clips.find(clip, skips.format, false); },
+                  ThrowsMessage<Error>(HasSubstr("0.mp4")));
+    }
+  }
+}
+
 TEST(EncodedClips, StoreInputsOfImageModelsToo) {
   const Folder folder;
   Counting counting;

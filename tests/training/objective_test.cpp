@@ -52,6 +52,109 @@ TEST_F(Objective, WeighsSquaredErrorsPerSampleInF32) {
             (1 + 4 + 1 + 1) / 4.0F);
 }
 
+// kohya's conditional_loss and get_huber_threshold_if_needed, in double precision.
+TEST_F(Objective, HasKohyasLossesOfAnError) {
+  const std::vector<float> differences{0.0F, 0.05F, -2.0F};
+  const double t = 400;
+  for (const bool is_diffusion : {false, true}) {
+    ObjectiveOptions options;
+    if (is_diffusion) {
+      options.diffusion = DiffusionObjective{};
+    }
+    const double alpha = schedulers::alphas_cumprod({}, 1000)[400];
+    const double sigma = std::sqrt((1 - alpha) / alpha);
+    using Threshold = ErrorLoss::Threshold;
+    const std::vector<std::pair<Threshold, double>> thresholds{
+        {Threshold::CONSTANT, 0.2 * 1.5},
+        {Threshold::EXPONENTIAL, std::exp(std::log(0.2) / 1000 * t) * 1.5},
+        {Threshold::SNR, (1 - 0.2) / ((1 + sigma) * (1 + sigma)) + 0.2}};
+    for (const auto& [threshold, c] : thresholds) {
+      if (threshold == Threshold::SNR && !is_diffusion) {
+        continue;
+      }
+      for (const ErrorLoss::Kind kind : {ErrorLoss::Kind::L2, ErrorLoss::Kind::L1,
+                                         ErrorLoss::Kind::HUBER, ErrorLoss::Kind::SMOOTH_L1}) {
+        options.error = {.kind = kind, .threshold = threshold, .c = 0.2, .scale = 1.5};
+        double wanted = 0;
+        for (const double e : differences) {
+          const double smooth = 2 * (std::sqrt(e * e + c * c) - c);
+          wanted += kind == ErrorLoss::Kind::L2      ? e * e
+                    : kind == ErrorLoss::Kind::L1    ? std::abs(e)
+                    : kind == ErrorLoss::Kind::HUBER ? c * smooth
+                                                     : smooth;
+        }
+        Graph graph;
+        const Tensor latents = constant(graph, 0.5, {DType::F32, {1, 3}});
+        const Tensor noise = constant(graph, -0.25, {DType::F32, {1, 3}});
+        const FlowBatch flow =
+            flow_batch(latents, noise, constant_f32(graph, {1}, std::vector<float>{400}), options);
+        const Tensor prediction = flow.target - constant_f32(graph, {1, 3}, differences);
+        EXPECT_NEAR(evaluate(graph, flow_loss(prediction, flow, {})).as<float>()[0], wanted / 3,
+                    1e-6);
+      }
+    }
+  }
+}
+
+// kohya's apply_debiased_estimation and apply_snr_weight, each and both.
+TEST_F(Objective, WeighsByDebiasedEstimation) {
+  for (const auto prediction :
+       {schedulers::Prediction::EPSILON, schedulers::Prediction::V_PREDICTION}) {
+    for (const double gamma : {0.0, 5.0}) {
+      ObjectiveOptions options;
+      options.diffusion = DiffusionObjective{.snr_gamma = gamma, .debiased = true};
+      options.diffusion->diffusion.prediction_type = prediction;
+      Graph graph;
+      const Draw drawn = draw(key(graph, 3), constant(graph, 0.0, {DType::F32, {64, 1}}), options);
+      const HostArray t = evaluate(graph, drawn.timestep);
+      const HostArray weight = evaluate(graph, drawn.weight);
+      const auto alphas = schedulers::alphas_cumprod(options.diffusion->diffusion, 1000);
+      for (size_t i = 0; i < 64; ++i) {
+        const double alpha = alphas[static_cast<size_t>(t.as<float>()[i])];
+        const double snr = alpha / (1 - alpha);
+        const double most = std::min(snr, 1000.0);
+        const bool v = prediction == schedulers::Prediction::V_PREDICTION;
+        double wanted = v ? 1 / (most + 1) : 1 / std::sqrt(most);
+        if (gamma > 0) {
+          wanted *= std::min(snr, gamma) / (v ? snr + 1 : snr);
+        }
+        EXPECT_NEAR(weight.as<float>()[i], wanted, 3e-7 * wanted) << t.as<float>()[i];
+      }
+    }
+  }
+}
+
+// kohya's ip_noise_gamma, diffusers' input_perturbation.
+TEST_F(Objective, PerturbsTheInputsNoiseAlone) {
+  for (const bool is_diffusion : {false, true}) {
+    Graph graph;
+    ObjectiveOptions plain;
+    if (is_diffusion) {
+      plain.diffusion = DiffusionObjective{};
+    }
+    ObjectiveOptions more = plain;
+    more.input_perturbation = 0.25;
+    const Tensor latents = constant(graph, 0.5, {DType::F32, {2, 4096}});
+    const Draw drawn = draw(key(graph, 5), latents, more);
+    EXPECT_EQ(evaluate(graph, drawn.noise).bytes,
+              evaluate(graph, draw(key(graph, 5), latents, plain).noise).bytes);
+    double squares = 0;
+    const HostArray added = evaluate(graph, drawn.input_noise - drawn.noise);
+    for (const float x : added.as<float>()) {
+      squares += static_cast<double>(x) * x;
+    }
+    // Of 8192 numbers, whose mean square has a relative standard deviation of sqrt(2 / 8192).
+    EXPECT_NEAR(squares / 8192, 0.0625, 0.0625 * 4 * 0.0157);
+    const FlowBatch with =
+        flow_batch(latents, drawn.noise, drawn.timestep, more, {}, drawn.input_noise);
+    const FlowBatch other = flow_batch(latents, drawn.input_noise, drawn.timestep, plain);
+    EXPECT_EQ(evaluate(graph, with.noisy).bytes, evaluate(graph, other.noisy).bytes);
+    EXPECT_EQ(
+        evaluate(graph, with.target).bytes,
+        evaluate(graph, flow_batch(latents, drawn.noise, drawn.timestep, plain).target).bytes);
+  }
+}
+
 TEST_F(Objective, DrawsTheShiftedDistribution) {
   Graph graph;
   const Tensor latents = constant(graph, 0.0, {DType::F32, {4096, 1}});

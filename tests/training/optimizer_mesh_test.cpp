@@ -160,6 +160,34 @@ TEST_F(OptimizersOverAMesh, FactoredMeansAreThoseOfOneDevice) {
   }
 }
 
+// Means of 20480 numbers and more in another order, as above; d multiplies what follows.
+TEST_F(OptimizersOverAMesh, StateOfAllParametersIsThatOfOneDevice) {
+  for (const auto& optimizer : {prodigy({.d0 = 1e-3}), schedule_free({})}) {
+    const std::vector<HostArray> expected = trained(*optimizer, client());
+    for (const runtime::Devices& on : meshes()) {
+      const std::vector<HostArray> found = trained(*optimizer, on);
+      ASSERT_EQ(found.size(), expected.size());
+      for (size_t i = 0; i + 1 < expected.size(); ++i) {
+        expect_near(found[i], expected[i], 1e-5, 0);
+      }
+    }
+  }
+}
+
+// Roundings to BF16 (2^-9) of sums in another order, in five iterations; updates are up to 0.01 0.2
+// sqrt(1280) / sqrt(16) each.
+TEST_F(OptimizersOverAMesh, MuonIsThatOfOneDevice) {
+  const auto optimizer = muon({});
+  const std::vector<HostArray> expected = trained(*optimizer, client());
+  for (const runtime::Devices& on : meshes()) {
+    const std::vector<HostArray> found = trained(*optimizer, on);
+    ASSERT_EQ(found.size(), expected.size());
+    for (size_t i = 0; i + 1 < expected.size(); ++i) {
+      expect_near(found[i], expected[i], 3 * 0.02 * 0x1p-9 * 3.4, 0);
+    }
+  }
+}
+
 TEST_F(OptimizersOverAMesh, EachDeviceHoldsItsShardOfTheState) {
   const auto whole = state_bytes(state_parts(specs(), false, *adamw_8bit({})), {});
   const runtime::Devices on = runtime::devices_of(client(), runtime::mesh_sizes(1, 8, 1, 1));

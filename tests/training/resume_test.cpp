@@ -64,6 +64,72 @@ TEST_F(Resume, GivesTheLossesAndTheStateOfTheUnbrokenRunBitForBit) {
   EXPECT_EQ(tiny::bytes_of(second.state()), tiny::bytes_of(unbroken.state()));
 }
 
+TEST_F(Resume, OfStateThatAllParametersShareIsBitForBit) {
+  for (const OptimizerKind kind : {OptimizerKind::PRODIGY, OptimizerKind::SCHEDULE_FREE}) {
+    StepOptions rule = kOptions;
+    rule.optimizer = kind;
+    rule.prodigy.d0 = 1e-3;
+    const io::Scratch scratch;
+    pjrt::Client client = pjrt::cpu_client();
+    const auto fresh = [&] {
+      std::vector<runtime::Array> params = runtime::to_arrays(tiny::params(client));
+      return tiny::trainer(
+          client, 2, rule,
+          fresh_state(std::move(params), tiny::specs(), true, client, *make_optimizer(rule)));
+    };
+    Trainer unbroken = fresh();
+    const std::vector<double> expected = run(unbroken, 0, 4);
+    Trainer first = fresh();
+    run(first, 0, 2);
+    save_state(scratch / "2", tiny::network(), first.state(), {.step = 2});
+    Trainer second = tiny::trainer(
+        client, 2, rule,
+        load_state(scratch / "2", tiny::specs(), true, client, *make_optimizer(rule)));
+    const std::vector<double> rest = run(second, 2, 4);
+    EXPECT_EQ(rest, (std::vector<double>{expected[2], expected[3]}));
+    EXPECT_EQ(tiny::bytes_of(second.state()), tiny::bytes_of(unbroken.state()));
+  }
+}
+
+// The reference evaluates and saves x, and computes gradients at y: here the loss of the next step
+// is that of y, and what a checkpoint holds is x.
+TEST_F(Resume, OfScheduleFreeSavesTheAverage) {
+  StepOptions rule = kOptions;
+  rule.optimizer = OptimizerKind::SCHEDULE_FREE;
+  rule.ema = {};
+  const io::Scratch scratch;
+  pjrt::Client client = pjrt::cpu_client();
+  Trainer trainer = tiny::trainer(client, 2, rule,
+                                  fresh_state(runtime::to_arrays(tiny::params(client)),
+                                              tiny::specs(), false, client, *make_optimizer(rule)));
+  run(trainer, 0, 3);
+  save_state(scratch / "3", tiny::network(), trainer.state(), {.step = 3});
+  const State& kept = trainer.state().parts;
+  const std::vector<runtime::Array> saved =
+      weights::load(scratch / "3" / "transformer", tiny::specs(), runtime::Devices(client));
+  // A trainer whose parameters are y: with z equal to them, its gradients are computed at y too.
+  std::vector<runtime::Array> points;
+  for (size_t i = 0; i < saved.size(); ++i) {
+    EXPECT_EQ(saved[i].to_host().bytes, kept.trained[i].to_host().bytes);
+    HostArray y = saved[i].to_host();
+    const HostArray z = kept.mu[i + 1].to_host();
+    for (size_t j = 0; j < y.as<float>().size(); ++j) {
+      y.as<float>()[j] += (z.as<float>()[j] - y.as<float>()[j]) * static_cast<float>(1.0 - 0.9);
+    }
+    points.push_back(runtime::Devices(client).upload(y));
+  }
+  Trainer at_y = tiny::trainer(
+      client, 2, rule,
+      fresh_state(std::move(points), tiny::specs(), false, client, *make_optimizer(rule)));
+  Trainer at_x = tiny::trainer(client, 2, rule,
+                               fresh_state(weights::load(scratch / "3" / "transformer",
+                                                         tiny::specs(), runtime::Devices(client)),
+                                           tiny::specs(), false, client, *make_optimizer(rule)));
+  const double next = trainer.run(3, 1e-2, tiny::batch(2, 3)).loss;
+  EXPECT_NEAR(at_y.run(3, 1e-2, tiny::batch(2, 3)).loss, next, 1e-6 * next);
+  EXPECT_GT(std::abs(at_x.run(3, 1e-2, tiny::batch(2, 3)).loss - next), 1e-5 * next);
+}
+
 TEST_F(Resume, DoesNotDependOnHowLayersAreStacked) {
   const io::Scratch scratch;
   pjrt::Client client = pjrt::cpu_client();
@@ -194,7 +260,8 @@ TEST_F(Resume, WeighsTheSavedAverageByItsOwnCountWithoutASavedOptimizer) {
 TEST_F(Resume, CountsTheUpdatesOfMomentsFromWhereTheyBegin) {
   for (const OptimizerKind kind :
        {OptimizerKind::ADAMW, OptimizerKind::ADAMW8BIT, OptimizerKind::ADAFACTOR,
-        OptimizerKind::LION, OptimizerKind::CAME}) {
+        OptimizerKind::LION, OptimizerKind::CAME, OptimizerKind::PRODIGY,
+        OptimizerKind::SCHEDULE_FREE, OptimizerKind::MUON}) {
     SCOPED_TRACE(static_cast<int>(kind));
     StepOptions rule = kOptions;
     rule.optimizer = kind;

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <filesystem>
 
 #include "kinema/io/json.h"
@@ -72,6 +73,42 @@ TEST(Schedule, RestartsTheCosineInEachCycle) {
   EXPECT_DOUBLE_EQ(schedule(400), 1.0);
   EXPECT_DOUBLE_EQ(schedule(850), 0.5);
   EXPECT_DOUBLE_EQ(schedule(1000), 0.0);
+}
+
+// torch's CosineAnnealingWarmRestarts(T_0=100, T_mult=2, eta_min=0): three cycles of 100, 200 and
+// 400 steps.
+TEST(Schedule, RestartsInLongerCycles) {
+  Schedule schedule{.learning_rate = 1.0,
+                    .steps = 700,
+                    .warmup_fraction = 0,
+                    .decay_fraction = -1,
+                    .decay_shape = Schedule::DecayShape::COSINE,
+                    .cycles = 3,
+                    .cycle_growth = 2};
+
+  EXPECT_DOUBLE_EQ(schedule(0), 1.0);
+  EXPECT_NEAR(schedule(50), 0.5, 1e-12);
+  EXPECT_NEAR(schedule(99), 0.5 * (1 + std::cos(M_PI * 0.99)), 1e-12);
+  EXPECT_NEAR(schedule(100), 1.0, 1e-12);
+  EXPECT_NEAR(schedule(250), 0.5 * (1 + std::cos(M_PI * 0.75)), 1e-12);
+  EXPECT_NEAR(schedule(300), 1.0, 1e-12);
+  EXPECT_NEAR(schedule(500), 0.5, 1e-12);
+  EXPECT_NEAR(schedule(700), 0.0, 1e-12);
+
+  schedule.cycle_peak = 0.5;
+  EXPECT_NEAR(schedule(100), 0.5, 1e-12);
+  EXPECT_NEAR(schedule(500), 0.125, 1e-12);
+}
+
+TEST(Schedule, IsAdafactorsRelativeStep) {
+  Schedule schedule{.learning_rate = 7, .relative_step = Schedule::RelativeStep::PLAIN};
+
+  EXPECT_EQ(schedule(0), 1e-2);
+  EXPECT_DOUBLE_EQ(schedule(39999), 1.0 / 200);
+  EXPECT_EQ(describe(schedule), "learning rate of Adafactor: min(0.01, 1 / sqrt(t)) in step t");
+  schedule.relative_step = Schedule::RelativeStep::WARMUP;
+  EXPECT_DOUBLE_EQ(schedule(9), 1e-5);
+  EXPECT_DOUBLE_EQ(schedule(999999), 1e-3);
 }
 
 TEST(Schedule, DecaysByAPolynomialOrByRex) {

@@ -73,6 +73,10 @@ constexpr std::string_view choices(DatasetType /*value*/) {
   return "tfrecord | videos | synthetic | hf | tf | grain | images";
 }
 
+/// The captions of a caption with several lines.
+enum class CaptionLines : uint8_t { JOINED, ANY };
+constexpr std::string_view choices(CaptionLines /*value*/) { return "joined | any"; }
+
 enum class StateDtype : uint8_t { FLOAT32, WEIGHTS_DTYPE };
 constexpr std::string_view choices(StateDtype /*value*/) { return "float32 | weights_dtype"; }
 
@@ -90,9 +94,32 @@ constexpr std::string_view choices(LrSchedule /*value*/) {
   return "constant | linear | cosine | wsd | cosine_with_restarts | polynomial | rex";
 }
 
-enum class Optimizer : uint8_t { ADAMW, ADAMW8BIT, ADAFACTOR, LION, LION8BIT, CAME };
+enum class Optimizer : uint8_t {
+  ADAMW,
+  ADAMW8BIT,
+  ADAFACTOR,
+  LION,
+  LION8BIT,
+  CAME,
+  PRODIGY,
+  ADAMW_SCHEDULE_FREE,
+  MUON
+};
 constexpr std::string_view choices(Optimizer /*value*/) {
-  return "adamw | adamw8bit | adafactor | lion | lion8bit | came";
+  return "adamw | adamw8bit | adafactor | lion | lion8bit | came | prodigy | adamw_schedule_free | "
+         "muon";
+}
+
+/// The rate of a matrix under Muon (training::MuonRate).
+enum class MuonRate : uint8_t { LIKE_ADAMW, ORIGINAL };
+constexpr std::string_view choices(MuonRate /*value*/) { return "like_adamw | original"; }
+
+/// The loss of an element, and what its threshold depends on, with kohya's names.
+enum class LossType : uint8_t { L2, L1, HUBER, SMOOTH_L1 };
+constexpr std::string_view choices(LossType /*value*/) { return "l2 | l1 | huber | smooth_l1"; }
+enum class HuberSchedule : uint8_t { CONSTANT, EXPONENTIAL, SNR };
+constexpr std::string_view choices(HuberSchedule /*value*/) {
+  return "constant | exponential | snr";
 }
 
 enum class TrainExpert : uint8_t { NONE, HIGH_NOISE, LOW_NOISE, BOTH };

@@ -24,7 +24,20 @@ struct DataConfig {
   bool allow_dataset_shrink = false;
   std::string alpha_background = "white";
   Tree buckets{"[]"};
+  int64_t bucket_area = 0;
+  int64_t bucket_step = 64;
+  int64_t bucket_min = 256;
+  int64_t bucket_max = 2048;
+  bool bucket_upscale = true;
   std::string caption_column = "text";
+  CaptionLines caption_lines = CaptionLines::JOINED;
+  bool caption_wildcards = false;
+  bool caption_shuffle_tags = false;
+  int64_t caption_keep_tags = 0;
+  std::string caption_keep_separator;
+  double caption_tag_dropout = 0;
+  std::string caption_separator = ",";
+  int64_t caption_variants = 8;
   int64_t frame_stride = 1;
   double target_fps = 0;
   bool random_start = false;
@@ -97,10 +110,44 @@ struct DataConfig {
            .one_of = "white | black | grey | #rrggbb | drop",
            .share = Share::YES});
     visit("buckets", self.buckets, MUST_MATCH,
-          {.help = "aspect ratio and length buckets: a list of [frames, height, width], each clip "
-                   "goes to the nearest; auto: sizes as stored in records; []: one size"});
+          {.help =
+               "aspect ratio and length buckets: a list of [frames, height, width], each clip "
+               "goes to the nearest; auto: sizes as stored in records, and for clips every aspect "
+               "ratio at bucket_area; []: one size"});
+    visit("bucket_area", self.bucket_area, MUST_MATCH,
+          {.help = "buckets=auto of clips: most pixels of a bucket; 0: height * width", .min = 0});
+    visit("bucket_step", self.bucket_step, MUST_MATCH,
+          {.help = "buckets=auto of clips: sides are multiples of this", .min = 1, .max = 1024});
+    visit("bucket_min", self.bucket_min, MUST_MATCH,
+          {.help = "buckets=auto of clips: shortest side", .min = 1, .max = 65536});
+    visit("bucket_max", self.bucket_max, MUST_MATCH,
+          {.help = "buckets=auto of clips: longest side", .min = 1, .max = 65536});
+    visit(
+        "bucket_upscale", self.bucket_upscale, MUST_MATCH,
+        {.help = "buckets=auto of clips: enlarge clips below bucket_area; false: they are cropped "
+                 "to multiples of bucket_step"});
     visit("caption_column", self.caption_column, MAY_CHANGE,
           {.help = "name of the caption column or metadata field"});
+    visit("caption_lines", self.caption_lines, MAY_CHANGE,
+          {.help = "captions of several lines. joined: one caption; any: each line is a caption of "
+                   "its own, one of which a sample has",
+           .one_of = choices(self.caption_lines)});
+    visit("caption_wildcards", self.caption_wildcards, MAY_CHANGE,
+          {.help = "{a|b|c} in a caption is one of a, b and c; {{ and }} are braces"});
+    visit("caption_shuffle_tags", self.caption_shuffle_tags, MAY_CHANGE,
+          {.help = "shuffle the tags of a caption, which caption_separator separates"});
+    visit("caption_keep_tags", self.caption_keep_tags, MAY_CHANGE,
+          {.help = "number of first tags that are neither shuffled nor dropped", .min = 0});
+    visit("caption_keep_separator", self.caption_keep_separator, MAY_CHANGE,
+          {.help = "instead of a number, a text after the tags to keep, such as |||"});
+    visit("caption_tag_dropout", self.caption_tag_dropout, MAY_CHANGE,
+          {.help = "fraction of tags left out of a caption", .min = 0, .max = 1});
+    visit("caption_separator", self.caption_separator, MAY_CHANGE, {.help = "text between tags"});
+    visit("caption_variants", self.caption_variants, MAY_CHANGE,
+          {.help = "number of captions made of a clip's by caption_lines=any, wildcards, shuffling "
+                   "and dropout, of which a sample has one; each is encoded once",
+           .min = 1,
+           .max = 10000});
     visit("frame_stride", self.frame_stride, MAY_CHANGE,
           {.help = "use every n-th frame of a clip",
            .min = 1,

@@ -24,7 +24,10 @@ struct OptimizerConfig {
   int64_t learning_rate_schedule_steps = -1;
   double lr_decay_fraction = -1.0;
   double final_lr_fraction = 0.0;
+  Tree learning_rate_groups{"[]"};
   int64_t lr_num_cycles = 1;
+  double lr_cycle_growth = 1.0;
+  double lr_cycle_peak = 1.0;
   double lr_power = 1.0;
   Optimizer optimizer = Optimizer::ADAMW;
   double adam_b1 = 0.9;
@@ -36,11 +39,27 @@ struct OptimizerConfig {
   double adafactor_decay_power = 0.8;
   double adafactor_eps = 1e-30;
   double adafactor_clip = 1.0;
+  bool adafactor_scale_parameter = false;
+  double adafactor_min_scale = 1e-3;
+  bool adafactor_relative_step = false;
+  bool adafactor_warmup_init = false;
   double lion_b1 = 0.9;
   double lion_b2 = 0.99;
   double came_b1 = 0.9;
   double came_b2 = 0.999;
   double came_b3 = 0.9999;
+  double prodigy_b3 = 0.0;
+  double prodigy_d0 = 1e-6;
+  double prodigy_d_coef = 1.0;
+  double prodigy_growth_rate = 0.0;
+  bool prodigy_bias_correction = false;
+  bool prodigy_safeguard_warmup = false;
+  double schedule_free_weight_power = 2.0;
+  double schedule_free_average_power = 0.0;
+  double muon_momentum = 0.95;
+  bool muon_nesterov = true;
+  int64_t muon_iterations = 5;
+  MuonRate muon_rate = MuonRate::LIKE_ADAMW;
   bool opt_enable_grad_clipping = false;
   double max_grad_value = 1.0;
   bool opt_enable_grad_global_norm_clipping = false;
@@ -61,7 +80,13 @@ struct OptimizerConfig {
   double mode_scale = 1.29;
   Given<PredictionType> prediction_type = PredictionType::EPSILON;
   double snr_gamma = -1.0;
+  bool debiased_estimation = false;
   double noise_offset = 0.0;
+  double ip_noise_gamma = 0.0;
+  LossType loss_type = LossType::L2;
+  Given<HuberSchedule> huber_schedule = HuberSchedule::SNR;
+  double huber_c = 0.1;
+  double huber_scale = 1.0;
   Tree timestep_bias{
       R"({"strategy": "none", "multiplier": 1.0, "begin": 0, "end": 1000, "portion": 0.25})"};
   double train_guidance_scale = 1.0;
@@ -104,6 +129,10 @@ struct OptimizerConfig {
            .max = 1e6});
     visit("learning_rate", self.learning_rate, MAY_CHANGE,
           {.help = "peak learning rate, after warmup", .min = 0});
+    visit(
+        "learning_rate_groups", self.learning_rate_groups, MAY_CHANGE,
+        {.help = "peak learning rates of some parameters: a list of {match: NAMES, learning_rate: "
+                 "RATE}, where * in NAMES is any text (blocks.0.*); the first match counts"});
     visit("lr_schedule", self.lr_schedule, MAY_CHANGE,
           {.help = "schedule after warmup: constant; linear, cosine, polynomial or rex decay to "
                    "final_lr_fraction; cosine_with_restarts: lr_num_cycles decays; wsd: constant "
@@ -124,6 +153,16 @@ struct OptimizerConfig {
            .min = 1,
            .max = 1e6,
            .with = "lr_schedule=cosine_with_restarts"});
+    visit("lr_cycle_growth", self.lr_cycle_growth, MAY_CHANGE,
+          {.help = "length of a cycle, in lengths of the one before (warm restarts); 1: all equal",
+           .min = 1,
+           .max = 100,
+           .with = "lr_schedule=cosine_with_restarts"});
+    visit("lr_cycle_peak", self.lr_cycle_peak, MAY_CHANGE,
+          {.help = "peak of a cycle, as a fraction of the one before",
+           .max = 1,
+           .above = 0,
+           .with = "lr_schedule=cosine_with_restarts"});
     visit("lr_power", self.lr_power, MAY_CHANGE,
           {.help = "power of the polynomial decay; 1: linear",
            .max = 100,
@@ -133,22 +172,24 @@ struct OptimizerConfig {
           {.help = "learning rate after the decay, as a fraction of the peak", .min = 0, .max = 1});
     visit("optimizer", self.optimizer, MUST_MATCH,
           {.help = "adamw8bit and lion8bit store moments in 8 bits; adafactor and came store "
-                   "factored second moments; lion has no second moment",
+                   "factored second moments; lion and muon have no second moment; prodigy "
+                   "estimates the learning rate (learning_rate=1); adamw_schedule_free averages "
+                   "instead of decaying the rate",
            .one_of = choices(self.optimizer)});
     visit("adam_b1", self.adam_b1, MAY_CHANGE,
           {.help = "beta1: decay of the first moment",
            .min = 0,
            .max = 0.99999,
-           .with = "optimizer=adamw | adamw8bit"});
+           .with = "optimizer=adamw | adamw8bit | prodigy | adamw_schedule_free | muon"});
     visit("adam_b2", self.adam_b2, MAY_CHANGE,
           {.help = "beta2: decay of the second moment",
            .min = 0,
            .max = 0.9999999,
-           .with = "optimizer=adamw | adamw8bit"});
+           .with = "optimizer=adamw | adamw8bit | prodigy | adamw_schedule_free | muon"});
     visit("adam_eps", self.adam_eps, MAY_CHANGE,
           {.help = "epsilon, added to the square root of the second moment",
            .above = 0,
-           .with = "optimizer=adamw | adamw8bit"});
+           .with = "optimizer=adamw | adamw8bit | prodigy | adamw_schedule_free | muon"});
     visit("adam_weight_decay", self.adam_weight_decay, MAY_CHANGE,
           {.help = "decoupled weight decay", .min = 0});
     visit("weight_decay_min_rank", self.weight_decay_min_rank, MAY_CHANGE,
@@ -170,6 +211,65 @@ struct OptimizerConfig {
           {.help = "maximum RMS of a parameter's update, as a multiple of the learning rate",
            .above = 0,
            .with = "optimizer=adafactor"});
+    visit("adafactor_scale_parameter", self.adafactor_scale_parameter, MAY_CHANGE,
+          {.help = "multiply the learning rate by the RMS of the parameter, at least "
+                   "adafactor_min_scale",
+           .with = "optimizer=adafactor"});
+    visit(
+        "adafactor_min_scale", self.adafactor_min_scale, MAY_CHANGE,
+        {.help = "see adafactor_scale_parameter", .above = 0, .with = "adafactor_scale_parameter"});
+    visit("adafactor_relative_step", self.adafactor_relative_step, MAY_CHANGE,
+          {.help = "the learning rate of step t is min(0.01, 1 / sqrt(t)); learning_rate and its "
+                   "schedule have no effect",
+           .with = "optimizer=adafactor"});
+    visit("adafactor_warmup_init", self.adafactor_warmup_init, MAY_CHANGE,
+          {.help = "1e-6 t instead of 0.01 in adafactor_relative_step",
+           .with = "adafactor_relative_step"});
+    visit("prodigy_b3", self.prodigy_b3, MAY_CHANGE,
+          {.help = "decay of the sums that estimate d; 0: sqrt(adam_b2)",
+           .min = 0,
+           .max = 0.9999999,
+           .with = "optimizer=prodigy"});
+    visit("prodigy_d0", self.prodigy_d0, MUST_MATCH,
+          {.help = "first estimate of d, the learning rate",
+           .above = 0,
+           .with = "optimizer=prodigy"});
+    visit("prodigy_d_coef", self.prodigy_d_coef, MAY_CHANGE,
+          {.help = "factor of estimates of d: 0.5 to 2 change the rate most directly",
+           .above = 0,
+           .with = "optimizer=prodigy"});
+    visit("prodigy_growth_rate", self.prodigy_growth_rate, MAY_CHANGE,
+          {.help = "largest factor of d from one step to the next, at least 1; 0: no limit",
+           .min = 0,
+           .with = "optimizer=prodigy"});
+    visit(
+        "prodigy_bias_correction", self.prodigy_bias_correction, MAY_CHANGE,
+        {.help = "correct the moments' start at zero, as Adam does", .with = "optimizer=prodigy"});
+    visit("prodigy_safeguard_warmup", self.prodigy_safeguard_warmup, MAY_CHANGE,
+          {.help = "keep a warmup from raising d", .with = "optimizer=prodigy"});
+    visit("schedule_free_weight_power", self.schedule_free_weight_power, MAY_CHANGE,
+          {.help = "a step's weight in the average is the largest learning rate so far to this "
+                   "power",
+           .min = 0,
+           .max = 100,
+           .with = "optimizer=adamw_schedule_free"});
+    visit("schedule_free_average_power", self.schedule_free_average_power, MAY_CHANGE,
+          {.help = "times the number of the step to this power",
+           .min = 0,
+           .max = 100,
+           .with = "optimizer=adamw_schedule_free"});
+    visit("muon_momentum", self.muon_momentum, MAY_CHANGE,
+          {.help = "decay of the momentum", .min = 0, .max = 0.99999, .with = "optimizer=muon"});
+    visit("muon_nesterov", self.muon_nesterov, MAY_CHANGE,
+          {.help = "Nesterov's momentum", .with = "optimizer=muon"});
+    visit("muon_iterations", self.muon_iterations, MAY_CHANGE,
+          {.help = "Newton-Schulz iterations", .min = 1, .max = 99, .with = "optimizer=muon"});
+    visit(
+        "muon_rate", self.muon_rate, MAY_CHANGE,
+        {.help = "like_adamw: updates of matrices as large as AdamW's; original: sqrt(max(1, rows "
+                 "/ columns)) of the learning rate",
+         .one_of = choices(self.muon_rate),
+         .with = "optimizer=muon"});
     visit("lion_b1", self.lion_b1, MAY_CHANGE,
           {.help = "weight of the momentum in an update",
            .min = 0,
@@ -264,6 +364,35 @@ struct OptimizerConfig {
           {.help = "sdxl: min-SNR loss weights min(snr, snr_gamma) / snr (v_prediction: / (snr + "
                    "1)), arXiv:2303.09556; 0 or less: off",
            .needs = {Needs::DIFFUSION}});
+    visit("debiased_estimation", self.debiased_estimation, MAY_CHANGE,
+          {.help = "sdxl: loss weights 1 / sqrt(snr) (v_prediction: 1 / (snr + 1)), with the "
+                   "signal-to-noise ratio at most 1000, arXiv:2310.08442",
+           .needs = {Needs::DIFFUSION}});
+    visit("loss_type", self.loss_type, MAY_CHANGE,
+          {.help = "loss of an error e: l2 e^2, l1 |e|, huber 2 c (sqrt(e^2 + c^2) - c), smooth_l1 "
+                   "that divided by c; evaluations are always l2",
+           .one_of = choices(self.loss_type)});
+    visit("huber_schedule", self.huber_schedule, MAY_CHANGE,
+          {.help = "the c of loss_type at timestep t: constant huber_c huber_scale; exponential "
+                   "huber_c^(t / 1000) huber_scale; snr (1 - huber_c) / (1 + sigma)^2 + huber_c, "
+                   "for diffusions; not given: snr, or exponential for flows",
+           .one_of = choices(HuberSchedule{}),
+           .with = "loss_type=huber | smooth_l1"});
+    visit("huber_c", self.huber_c, MAY_CHANGE,
+          {.help = "see huber_schedule",
+           .max = 1e6,
+           .above = 0,
+           .with = "loss_type=huber | smooth_l1"});
+    visit("huber_scale", self.huber_scale, MAY_CHANGE,
+          {.help = "see huber_schedule",
+           .max = 1e6,
+           .above = 0,
+           .with = "loss_type=huber | smooth_l1"});
+    visit("ip_noise_gamma", self.ip_noise_gamma, MAY_CHANGE,
+          {.help = "input perturbation: this much more noise in the network's input than in its "
+                   "target, arXiv:2301.11706; 0.1 is usual",
+           .min = 0,
+           .max = 10});
     visit("noise_offset", self.noise_offset, MAY_CHANGE,
           {.help =
                "sdxl: offset noise: this times one normal number per channel is added to the noise",

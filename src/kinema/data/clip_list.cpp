@@ -61,28 +61,52 @@ std::string split_of(const std::string& name) {
   return found == kWords.end() ? "" : std::string(found->second);
 }
 
-/// The caption file of a clip: `.txt`, else kohya's `.caption`, in lower or upper case. The first
-/// of these if none exists.
-fs::path caption_file(const fs::path& clip) {
-  for (const char* extension : {".txt", ".TXT", ".Txt", ".caption", ".CAPTION", ".Caption"}) {
-    std::error_code ignored;
-    if (fs::path text = fs::path(clip).replace_extension(extension); fs::exists(text, ignored)) {
-      return text;
-    }
-  }
-  return fs::path(clip).replace_extension(".txt");
+std::string lower(std::string text) {
+  std::ranges::transform(text, text.begin(), [](unsigned char c) { return std::tolower(c); });
+  return text;
 }
 
-/// `10_fox`: kohya's scripts repeat the pictures of such a folder 10 times per epoch.
-bool has_repeats(const std::string& folder) {
-  const size_t digits = folder.find_first_not_of("0123456789");
-  return digits != 0 && digits != std::string::npos && folder[digits] == '_';
+/// The folder name `10_red ball` of kohya's scripts: each picture counts 10 times an epoch, and the
+/// words are the caption of pictures without one.
+struct ClassFolder {
+  int64_t repeats = 1;
+  std::string words;
+};
+
+/// Larger numbers are part of a name, such as a year's.
+constexpr int64_t kMostRepeats = 1000;
+
+std::optional<ClassFolder> class_folder(const std::string& name) {
+  const size_t digits = name.find_first_not_of("0123456789");
+  if (digits == 0 || digits == std::string::npos || digits > 9 || name[digits] != '_') {
+    return std::nullopt;
+  }
+  ClassFolder out{.repeats = std::stoll(name.substr(0, digits)),
+                  .words = std::string(trimmed(name.substr(digits + 1)))};
+  const bool is_number = out.repeats >= 1 && out.repeats <= kMostRepeats;
+  return is_number ? std::optional(out) : std::nullopt;
+}
+
+/// The picture's stem that a mask's name begins with (OneTrainer's `a-masklabel.png`,
+/// `a-mask.png`); empty for another file.
+std::string masked_stem(const fs::path& path) {
+  const std::string stem = path.stem().string();
+  for (const std::string_view ending : {"-masklabel", "-mask", "_mask"}) {
+    if (stem.size() > ending.size() && stem.ends_with(ending)) {
+      return stem.substr(0, stem.size() - ending.size());
+    }
+  }
+  return "";
 }
 
 /// Reads a folder and its subfolders.
 class Walk {
  public:
   Walk(const fs::path& root, const ListOptions& options) : root_(root), options_(options) {
+    if (!options.list.empty()) {
+      read_list(options.list);
+      return;
+    }
     choose_splits();
     visit(root, std::nullopt);
     leave_out_unlisted();
@@ -126,6 +150,7 @@ class Walk {
       return;
     }
     std::ranges::sort(paths);
+    name_companions(paths);
     for (const char* each : kMetadataFiles) {
       if (fs::is_regular_file(folder / each, error)) {
         above = folder / each;
@@ -137,7 +162,9 @@ class Walk {
     std::vector<fs::path> folders;
     for (const fs::path& path : paths) {
       if (fs::is_directory(path, error)) {
-        folders.push_back(path);
+        if (options_.subfolders) {
+          folders.push_back(path);
+        }
       } else {
         look_at(path, above);
       }
@@ -153,6 +180,39 @@ class Walk {
     }
   }
 
+  /// The folder's caption files, by stem and extension in lower case, and the stems of its clips.
+  void name_companions(const std::vector<fs::path>& paths) {
+    captions_.clear();
+    stems_.clear();
+    for (const fs::path& path : paths) {
+      const std::string extension = lower(path.extension().string());
+      const bool is_caption = options_.caption_extension.empty()
+                                  ? extension == ".txt" || extension == ".caption"
+                                  : extension == lower(options_.caption_extension);
+      if (is_caption) {
+        captions_.emplace(path.stem().string() + extension, path);
+      } else if (masked_stem(path).empty() && media::is_image_name(path.filename().string())) {
+        stems_.insert(path.stem().string());
+      }
+    }
+  }
+
+  /// `.txt`, else kohya's `.caption`, in any case; empty if there is none.
+  fs::path caption_file(const fs::path& clip) const {
+    const std::vector<std::string> extensions =
+        options_.caption_extension.empty()
+            ? std::vector<std::string>{".txt", ".caption"}
+            : std::vector<std::string>{lower(options_.caption_extension)};
+    for (const std::string& extension : extensions) {
+      const auto found = captions_.find(clip.stem().string() + extension);
+      std::error_code ignored;
+      if (found != captions_.end() && fs::is_regular_file(found->second, ignored)) {
+        return found->second;
+      }
+    }
+    return {};
+  }
+
   void read_list(const fs::path& path) {
     Metadata metadata = read_metadata(path, options_.caption_column);
     if (!metadata.note.empty()) {
@@ -165,7 +225,8 @@ class Walk {
         check_caption(clip.caption, row.where);
         clip.cause = "outside of the folder";
         check(!row.file.empty(), "[data] {}: the file name is empty", row.where);
-        clip.path = inside(root_, path.parent_path(), row.file, row.where);
+        clip.path = options_.list.empty() ? inside(root_, path.parent_path(), row.file, row.where)
+                                          : listed_clip(row.file);
         std::error_code ignored;
         clip.cause = "missing";
         check(fs::is_regular_file(clip.path, ignored), "[data] {}: there is no clip {}", row.where,
@@ -178,6 +239,20 @@ class Walk {
         out_.clips.push_back(std::move(clip));
       }
     }
+  }
+
+  /// A clip of ListOptions::list: kohya's lists have names without an extension.
+  fs::path listed_clip(const std::string& file) const {
+    const fs::path path = root_ / file;  // an absolute `file` replaces the folder
+    std::error_code ignored;
+    if (!fs::exists(path, ignored)) {
+      for (const char* extension : {".png", ".jpg", ".jpeg", ".webp", ".bmp", ".avif"}) {
+        if (fs::path picture = path.string() + extension; fs::exists(picture, ignored)) {
+          return picture;
+        }
+      }
+    }
+    return path;
   }
 
   /// Adds a file that no metadata lists.
@@ -200,28 +275,49 @@ class Walk {
       leave_out_image(path);
       return;
     }
+    if (image && stems_.contains(masked_stem(path))) {
+      out_.left_out.push_back({name(path), "a mask by its name, which is not used"});
+      return;
+    }
+    // The set's own folder may have any name.
+    const bool is_inner = options_.class_folders && path.parent_path() != root_;
+    const std::optional<ClassFolder> holder =
+        is_inner ? class_folder(path.parent_path().filename().string()) : std::nullopt;
     CaptionedClip clip{path, "", "", ""};
-    keep(clip, [&] {
-      const fs::path text = caption_file(path);
-      std::error_code ignored;
-      clip.cause = kNoCaption;
-      check(fs::is_regular_file(text, ignored),
-            "[data] {} has no caption: {} is not there (nor a .caption), and the folder has no "
-            "metadata.jsonl or metadata.csv",
-            path.string(), text.filename().string());
-      clip.cause = kUnreadable;
-      std::string words = io::read_text(text, size_t{1} << 20);
-      if (words.starts_with("\xef\xbb\xbf")) {
-        words.erase(0, 3);
-      }
-      clip.cause = kNotUtf8;
-      check_caption(words, text.string());
-      clip.caption = trimmed(words);
-    });
-    if (const std::string holder = path.parent_path().filename().string(); has_repeats(holder)) {
-      repeats_.insert(name(path.parent_path()));
+    keep(clip, [&] { clip.caption = caption_of(clip, holder); });
+    if (holder) {
+      class_folders_.try_emplace(name(path.parent_path()), *holder);
+    }
+    const int64_t times = holder ? holder->repeats : 1;
+    for (int64_t i = 1; i < times; ++i) {
+      out_.clips.push_back(clip);
     }
     out_.clips.push_back(std::move(clip));
+  }
+
+  /// The caption of a clip that no metadata lists. Sets the clip's cause to what is checked next.
+  std::string caption_of(CaptionedClip& clip, const std::optional<ClassFolder>& holder) {
+    const fs::path text = caption_file(clip.path);
+    if (text.empty() && holder && !holder->words.empty()) {
+      ++by_class_[name(clip.path.parent_path())];
+      return holder->words;
+    }
+    if (text.empty() && !options_.class_words.empty()) {
+      return options_.class_words;
+    }
+    clip.cause = kNoCaption;
+    check(!text.empty(),
+          "[data] {} has no caption: {} is not there (nor a .caption), and the folder has no "
+          "metadata.jsonl or metadata.csv",
+          clip.path.string(), fs::path(clip.path).replace_extension(".txt").filename().string());
+    clip.cause = kUnreadable;
+    std::string words = io::read_text(text, size_t{1} << 20);
+    if (words.starts_with("\xef\xbb\xbf")) {
+      words.erase(0, 3);
+    }
+    clip.cause = kNotUtf8;
+    check_caption(words, text.string());
+    return std::string(trimmed(words));
   }
 
   void leave_out_image(const fs::path& path) {
@@ -241,12 +337,19 @@ class Walk {
   }
 
   void note_repeats() {
-    if (!repeats_.empty()) {
-      out_.notes.push_back(fmt::format(
-          "the number that {}/{} begins with is ignored: each clip counts once an epoch (a clip "
-          "that metadata.jsonl names n times counts n times)",
-          *repeats_.begin(),
-          repeats_.size() == 1 ? "" : fmt::format(" (and {} more)", repeats_.size() - 1)));
+    for (const auto& [folder, holder] : class_folders_) {
+      const auto found = by_class_.find(folder);
+      if (holder.repeats == 1 && found == by_class_.end()) {
+        continue;
+      }
+      std::string line = fmt::format(
+          "{}/: each clip counts {} an epoch, by the folder's name", folder,
+          holder.repeats == 1 ? std::string("once") : fmt::format("{} times", holder.repeats));
+      if (found != by_class_.end()) {
+        line += fmt::format("; {} without a caption {} `{}`", found->second,
+                            found->second == 1 ? "has" : "have", holder.words);
+      }
+      out_.notes.push_back(std::move(line));
     }
   }
 
@@ -276,8 +379,11 @@ class Walk {
   const ListOptions& options_;
   bool by_split_ = false;
   Listing out_;
-  std::set<fs::path> seen_;        // folders
-  std::set<std::string> repeats_;  // folders that kohya's scripts would repeat
+  std::set<fs::path> seen_;                   // folders
+  std::map<std::string, fs::path> captions_;  // caption files of the folder that is read
+  std::set<std::string> stems_;               // its pictures
+  std::map<std::string, ClassFolder> class_folders_;
+  std::map<std::string, int64_t> by_class_;  // clips with the folder's words as caption
   std::map<std::string, std::vector<std::string>>
       others_;                                           // neither videos nor images, by extension
   std::set<fs::path> listed_;                            // files in metadata

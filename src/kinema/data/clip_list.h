@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -30,6 +31,16 @@ struct ListOptions {
   /// If the subfolders are named for several splits (`train`, `test`), only the clips of this one
   /// are read; empty: all.
   std::string split = "train";
+  /// If not empty, the only extension of caption files, such as `.cap`.
+  std::string caption_extension = {};
+  /// The caption of clips without one.
+  std::string class_words = {};
+  /// Read repeats and captions from folders' names (`10_red fox`).
+  bool class_folders = true;
+  bool subfolders = true;
+  /// If not empty, the list of clips (metadata.h) instead of one in the folder. The user names it,
+  /// so its clips may lie anywhere; names without an extension are those of pictures.
+  std::filesystem::path list = {};
 };
 
 struct Listing {
@@ -41,13 +52,20 @@ struct Listing {
 /// Clips of a folder and its subfolders, following links. A folder's captions are in its
 /// `metadata.jsonl`, `.csv`, `.tsv` or `.parquet`, or in that of the nearest parent folder (with
 /// file names relative to the metadata's folder); without metadata, in a `.txt` of the clip's name,
-/// else a
-/// `.caption`. Hidden files are ignored.
+/// else a `.caption`, whose extensions may have any case. Hidden files are ignored.
+///
+/// As in kohya's scripts, clips of a subfolder `10_red ball` without metadata are listed 10 times,
+/// and those without a caption have `red ball`.
 ///
 /// Throws an Error with file and line for invalid metadata. Throws an Error for a clip that is
 /// missing, outside of the folder or without a caption, unless it is kept with the reason as its
 /// `problem`.
 Listing list_folder(const std::filesystem::path& folder, const ListOptions& options = {});
+
+/// The clips of a folder as a set, or those of its tars (tar_clips). Throws their Errors, except
+/// for clips that are kept with a problem: reading such a clip throws.
+std::unique_ptr<ClipSet> folder_clips(const std::filesystem::path& folder,
+                                      const ListOptions& options);
 
 /// Only the clips.
 std::vector<CaptionedClip> list_clips(const std::filesystem::path& folder,

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "kinema/core/host_array.h"
+#include "kinema/data/caption_rules.h"
 #include "kinema/media/background.h"
 
 namespace kinema::data {
@@ -69,6 +70,12 @@ class ClipSet {
   virtual std::string cause(int64_t /*clip*/) const { return ""; }
   /// Throws an Error with the clip's name if its caption cannot be read.
   virtual std::string caption(int64_t clip) const = 0;
+  /// How the clip's caption varies; `rules` are those of the run.
+  virtual CaptionRules caption_rules(int64_t /*clip*/, const CaptionRules& rules) const {
+    return rules;
+  }
+  /// The number of captions of each clip.
+  virtual int64_t caption_variants(const CaptionRules& rules) const { return rules.count(); }
   /// Throws an Error with the clip's name if it cannot be read.
   virtual ClipSize measure(int64_t clip) const = 0;
   /// f32 [3, num_frames, height, width] in [-1, 1], by fit_frames. Throws an Error with the clip's
@@ -90,9 +97,13 @@ class ClipSet {
   virtual bool is_slow_to_measure() const { return false; }
 };
 
-/// The clips of list_folder for a folder, or those of a tar, or of a folder that contains only tars
-/// (tar_clips). Throws their Errors, except, with `keep_bad`, for clips that are missing or have no
-/// caption: reading such a clip throws.
+/// A variant of a clip's caption, of ClipSet::caption_variants. Throws an Error as caption().
+std::string varied_caption(const ClipSet& clips, int64_t clip, const CaptionRules& rules,
+                           int64_t variant);
+
+/// The clips of list_folder for a folder, or those of a tar, of a folder that contains only tars
+/// (tar_clips), or of a TOML file (dataset_file.h). Throws their Errors, except, with `keep_bad`,
+/// for clips that are missing or have no caption: reading such a clip throws.
 std::unique_ptr<ClipSet> folder_clips(const std::filesystem::path& folder,
                                       const std::string& caption_column, bool keep_bad = false,
                                       bool images = true, const std::string& split = "train");

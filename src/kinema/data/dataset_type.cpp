@@ -9,6 +9,7 @@
 #include <system_error>
 
 #include "kinema/core/quantities.h"
+#include "kinema/data/dataset_file.h"
 #include "kinema/media/media_name.h"
 
 namespace kinema::data {
@@ -81,6 +82,10 @@ std::string unread_files(const std::vector<std::string>& names) {
 }
 
 std::string other_type_hint(const fs::path& folder, const std::string& type) {
+  if (is_dataset_file(folder)) {
+    return type == "videos" ? ""
+                            : "dataset_type=images or videos reads the data sets of a TOML file";
+  }
   const std::vector<std::string> names = file_names(folder);
   const std::string found = detect_dataset_type(names);
   if (found.empty() || found == type) {

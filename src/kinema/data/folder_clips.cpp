@@ -9,6 +9,7 @@
 #include "kinema/data/clip_file.h"
 #include "kinema/data/clip_list.h"
 #include "kinema/data/clip_set.h"
+#include "kinema/data/dataset_file.h"
 #include "kinema/data/tar_clips.h"
 #include "kinema/io/hash.h"
 #include "kinema/io/mapped_file.h"
@@ -73,7 +74,12 @@ std::unique_ptr<ClipSet> folder_clips(const fs::path& folder, const std::string&
                             .missing = keep_bad ? MissingClip::Keep : MissingClip::Fail,
                             .images = images,
                             .split = split};
-  if (contains_tars(folder)) {
+  return is_dataset_file(folder) ? dataset_file_clips(folder, options)
+                                 : folder_clips(folder, options);
+}
+
+std::unique_ptr<ClipSet> folder_clips(const fs::path& folder, const ListOptions& options) {
+  if (options.list.empty() && contains_tars(folder)) {
     return tar_clips(folder, options);
   }
   return std::make_unique<FolderClips>(folder, list_folder(folder, options));

@@ -19,8 +19,8 @@ namespace {
 namespace fs = std::filesystem;
 
 // The first is the datasets library's name, the others those of other trainers.
-constexpr std::array kFileNames = {"file_name",  "video",    "path", "file",
-                                   "video_path", "filename", "image"};
+constexpr std::array kFileNames = {"file_name", "video", "path",       "file",      "video_path",
+                                   "filename",  "image", "image_path", "image_file"};
 
 std::vector<std::string> file_names() { return {kFileNames.begin(), kFileNames.end()}; }
 
@@ -67,6 +67,34 @@ std::vector<MetadataRow> from_jsonl(const std::string& text, const std::string& 
     const size_t caption = find_name(names, caption_names(caption_column), where, "");
     out.push_back({where, value.members()[file].second.as_string(),
                    value.members()[caption].second.as_string()});
+  }
+  return out;
+}
+
+/// kohya's lists: an object of `{"0.png": {"caption": "a fox", "tags": "fox, snow"}}`. Tags follow
+/// the caption, and are the caption where there is none.
+std::vector<MetadataRow> from_object(const std::string& text, const std::string& path,
+                                     const std::string& caption_column) {
+  const io::Json object = io::Json::parse(text, path);
+  check(object.is_object(), "[data] {} is {}, expected an object of files and their captions", path,
+        object.describe());
+  std::vector<MetadataRow> out;
+  for (const auto& [file, entry] : object.members()) {
+    const std::string where = fmt::format("{} `{}`", path, file.substr(0, 100));
+    check(entry.is_object(), "[data] {} is {}, expected {{\"caption\": ..., \"tags\": ...}}", where,
+          entry.describe());
+    std::string words;
+    for (const std::string& name : caption_names(caption_column)) {
+      if (const io::Json* found = entry.find(name); found != nullptr && words.empty()) {
+        words = found->as_string();
+      }
+    }
+    if (const io::Json* tags = entry.find("tags")) {
+      words += (words.empty() ? "" : ", ") + tags->as_string();
+    }
+    check(!words.empty(), "[data] {} has neither {} nor `tags`", where,
+          quoted(caption_names(caption_column), 3));
+    out.push_back({where, file, std::move(words)});
   }
   return out;
 }
@@ -239,6 +267,9 @@ Metadata read_metadata(const fs::path& path, const std::string& caption_column) 
         text::kUtf16Remedy);
   if (text.starts_with("\xef\xbb\xbf")) {
     text.erase(0, 3);  // the byte order mark of spreadsheets
+  }
+  if (extension == ".json") {
+    return {.rows = from_object(text, path.string(), caption_column), .note = ""};
   }
   return extension == ".jsonl"
              ? Metadata{.rows = from_jsonl(text, path.string(), caption_column), .note = ""}

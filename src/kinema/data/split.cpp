@@ -29,6 +29,12 @@ class SplitClips : public ClipSet {
   std::string path(int64_t clip) const override { return clips_->path(at(clip)); }
   std::string cause(int64_t clip) const override { return clips_->cause(at(clip)); }
   std::string caption(int64_t clip) const override { return clips_->caption(at(clip)); }
+  CaptionRules caption_rules(int64_t clip, const CaptionRules& rules) const override {
+    return clips_->caption_rules(at(clip), rules);
+  }
+  int64_t caption_variants(const CaptionRules& rules) const override {
+    return clips_->caption_variants(rules);
+  }
   ClipSize measure(int64_t clip) const override { return clips_->measure(at(clip)); }
   HostArray read(int64_t clip, const ClipFormat& format, const ClipWindow& window) const override {
     return clips_->read(at(clip), format, window);

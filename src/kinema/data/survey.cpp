@@ -31,6 +31,29 @@ std::vector<int64_t> frames_there(const Survey& survey, const ClipFormat& format
   return out;
 }
 
+/// Gives each usable clip its size; the buckets are those that clips have.
+void bucket_by_ratio(const AutoBuckets& automatic, int64_t frames, Survey& survey) {
+  const std::vector<Bucket> all = auto_buckets(automatic, frames);
+  std::vector<Bucket>& used = survey.buckets.buckets;
+  survey.buckets.bucket_of.assign(survey.sizes.size(), -1);
+  for (size_t i = 0; i < survey.sizes.size(); ++i) {
+    if (!survey.problems[i].empty()) {
+      continue;
+    }
+    try {
+      const Bucket own = auto_bucket(automatic, all, survey.sizes[i]);
+      const auto found = std::ranges::find(used, own);
+      survey.buckets.bucket_of[i] = found - used.begin();
+      if (found == used.end()) {
+        used.push_back(own);
+      }
+    } catch (const Error& error) {
+      survey.problems[i] = error.what();
+      survey.causes[i] = "too small";
+    }
+  }
+}
+
 }  // namespace
 
 int64_t Survey::bad() const {
@@ -72,7 +95,9 @@ Survey survey_clips(const ClipSet& clips, const SurveyOptions& options) {
       options.on_progress(done);
     }
   });
-  if (!options.buckets.empty()) {
+  if (options.automatic) {
+    bucket_by_ratio(*options.automatic, options.format.num_frames, out);
+  } else if (!options.buckets.empty()) {
     const auto measured = [&](int64_t clip) {
       const auto i = static_cast<size_t>(clip);
       check(out.problems[i].empty(), "{}", out.problems[i]);

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "kinema/data/auto_buckets.h"
 #include "kinema/data/buckets.h"
 #include "kinema/data/clip_set.h"
 
@@ -43,6 +44,8 @@ struct SurveyOptions {
   ClipFormat format;
   bool any_length = false;  // no clip is too short
   std::vector<Bucket> buckets = {};
+  /// Instead of given buckets, sizes chosen by the clips' aspect ratios.
+  std::optional<AutoBuckets> automatic = {};
   int threads = 2;
   /// Called after each clip, one call at a time.
   std::function<void(int64_t done)> on_progress = {};

@@ -7,6 +7,7 @@
 #include <map>
 #include <mutex>
 #include <set>
+#include <tuple>
 
 #include "kinema/core/error.h"
 #include "kinema/core/threefry.h"
@@ -136,6 +137,9 @@ class VideoSource : public Source {
     const float start = random.uniform();
     const bool flip = random.uniform() < 0.5F && options_.random_flip;
     const float crop = random.uniform();
+    const int64_t variants = clips_->caption_variants(options_.captions);
+    const auto drawn = static_cast<double>(random.uniform()) * static_cast<double>(variants);
+    const int64_t variant = std::min(static_cast<int64_t>(drawn), variants - 1);
     ClipWindow window;
     if (options_.random_start) {
       window.start = start;
@@ -144,19 +148,19 @@ class VideoSource : public Source {
       window.crop = crop;
     }
 
-    Sample sample = *encoded_clip(index, window, flip);
+    Sample sample = *encoded_clip(index, window, flip, variant);
     sample.id = clips_->name(index);
     return sample;
   }
 
   // Shared, because the cache and a sample in progress may both use it.
-  std::shared_ptr<const Sample> encoded_clip(int64_t index, const ClipWindow& window,
-                                             bool flip) const {
+  std::shared_ptr<const Sample> encoded_clip(int64_t index, const ClipWindow& window, bool flip,
+                                             int64_t variant) const {
     const ClipFormat format = options_.buckets.format(index, options_.format);
     if (find_) {
-      return std::make_shared<const Sample>(find_(index, format, flip));
+      return std::make_shared<const Sample>(find_(index, format, flip, variant));
     }
-    const std::pair key(index, flip);
+    const std::tuple key(index, flip, variant);
     const bool keep = !options_.varies() && options_.cache_bytes > 0;
     if (keep) {
       const std::lock_guard lock(mutex_);
@@ -172,7 +176,7 @@ class VideoSource : public Source {
     if (options_.sizes) {
       given.size_ids = size_ids(clips_->measure(index), format, window.crop, flip);
     }
-    given.caption = clips_->caption(index);
+    given.caption = varied_caption(*clips_, index, options_.captions, variant);
     given.id = clips_->name(index);
     auto encoded = std::make_shared<const Sample>(encode_(given));
     if (keep) {
@@ -200,7 +204,7 @@ class VideoSource : public Source {
   std::vector<int64_t> usable_;        // indices of usable clips; empty: all
   std::optional<GroupedOrder> order_;  // if there are buckets
   mutable std::mutex mutex_;
-  mutable std::map<std::pair<int64_t, bool>, std::shared_ptr<const Sample>> cache_;
+  mutable std::map<std::tuple<int64_t, bool, int64_t>, std::shared_ptr<const Sample>> cache_;
   mutable int64_t cached_bytes_ = 0;
   mutable std::mutex skip_mutex_;
   mutable std::set<int64_t> skipped_;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "kinema/data/buckets.h"
+#include "kinema/data/caption_rules.h"
 #include "kinema/data/clip_file.h"
 #include "kinema/data/clip_list.h"
 #include "kinema/data/clip_set.h"
@@ -29,9 +30,10 @@ struct Clip {
 /// Encodes pixels and caption as a sample; the caller sets the sample's id.
 using EncodeClip = std::function<Sample(const Clip&)>;
 
-/// Finds a clip's cached encoding: by number, in a format, mirrored or not. Throws an Error with
-/// the clip's name if it does not exist.
-using FindEncoded = std::function<Sample(int64_t clip, const ClipFormat& format, bool flipped)>;
+/// Finds a clip's cached encoding: by number, in a format, mirrored or not, with a variant of its
+/// caption. Throws an Error with the clip's name if it does not exist.
+using FindEncoded = std::function<Sample(int64_t clip, const ClipFormat& format, bool flipped,
+                                         int64_t caption_variant)>;
 
 enum class BadClip : uint8_t { Fail, Skip };
 
@@ -49,6 +51,8 @@ struct VideoOptions {
   /// (seed, position).
   bool center_crop = true;
   bool random_flip = false;
+  /// Variants of captions, one of which is chosen by (seed, position).
+  CaptionRules captions = {};
   /// Clips have size_ids.
   bool sizes = false;
   bool shuffle = true;

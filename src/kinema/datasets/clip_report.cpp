@@ -213,7 +213,7 @@ data::Survey survey_dataset(const ClipSettings& settings, const data::ClipSet& c
   const std::vector<data::Bucket>& buckets = settings.buckets;
   const int64_t most = settings.order.max_samples;
   int64_t count = most < 0 ? clips.size() : std::min(most, clips.size());
-  if (clips.is_slow_to_measure() && buckets.empty()) {
+  if (clips.is_slow_to_measure() && buckets.empty() && !settings.automatic) {
     count = std::min(count, kFewClips);
   }
   std::unique_ptr<Task> bar;
@@ -221,6 +221,7 @@ data::Survey survey_dataset(const ClipSettings& settings, const data::ClipSet& c
   return data::survey_clips(clips, {.clips = count,
                                     .format = settings.order.format,
                                     .buckets = buckets,
+                                    .automatic = settings.automatic,
                                     .threads = settings.threads,
                                     .on_progress = [&](int64_t done) {
                                       if (!bar && watch.seconds() > 1) {

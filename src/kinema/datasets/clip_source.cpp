@@ -72,6 +72,11 @@ void check_sizes(const ClipSettings& settings, const encoders::LatentLayout& lay
                  const networks::Sizes& model) {
   const data::ClipFormat& format = settings.order.format;
   std::vector<data::Bucket> sizes = settings.buckets;
+  if (settings.automatic) {
+    sizes = data::auto_buckets(*settings.automatic, format.num_frames);
+    const int64_t step = settings.automatic->step;  // sides of clips that are not enlarged
+    sizes.push_back({format.num_frames, step, step});
+  }
   if (sizes.empty()) {
     sizes.push_back({format.num_frames, format.height, format.width});
   }
@@ -185,6 +190,7 @@ std::unique_ptr<data::Source> make_encoded_source(const ClipSettings& settings,
             .max_clips = options.max_samples,
             .flips = options.random_flip,
             .crop_seed = options.center_crop ? std::nullopt : std::optional(options.seed),
+            .captions = options.captions,
             .sizes = options.sizes,
             .dtype = settings.kept->dtype,
             .pixels_settings = makes.pixels_settings(models),
@@ -220,8 +226,8 @@ std::unique_ptr<data::Source> make_encoded_source(const ClipSettings& settings,
   options.on_skip = {};        // they were logged during encoding
   return data::encoded_source(
       std::move(clips), options,
-      [encoded](int64_t clip, const data::ClipFormat& format, bool flipped) {
-        return encoded->find(clip, format, flipped);
+      [encoded](int64_t clip, const data::ClipFormat& format, bool flipped, int64_t variant) {
+        return encoded->find(clip, format, flipped, variant);
       });
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "kinema/core/dtype.h"
+#include "kinema/data/auto_buckets.h"
 #include "kinema/data/buckets.h"
 #include "kinema/data/clip_set.h"
 #include "kinema/data/hf_clips.h"
@@ -35,6 +36,8 @@ struct ClipSettings {
   data::Split split;       // the held-out share for evaluation
   /// The sizes of samples by aspect ratio; empty: only `order.format`.
   std::vector<data::Bucket> buckets;
+  /// Instead of these, sizes chosen by the clips' aspect ratios.
+  std::optional<data::AutoBuckets> automatic = {};
   /// Selection, order, crop and mirroring of clips. Buckets, batch and problems are set after the
   /// clips were measured.
   data::VideoOptions order;

@@ -5,12 +5,15 @@
 #include <algorithm>
 #include <map>
 #include <memory>
+#include <set>
 #include <system_error>
+#include <utility>
 
 #include "kinema/core/error.h"
 #include "kinema/core/parallel.h"
 #include "kinema/core/quantities.h"
 #include "kinema/data/clip_set.h"
+#include "kinema/data/dataset_file.h"
 #include "kinema/data/dataset_type.h"
 #include "kinema/data/hf_clips.h"
 #include "kinema/data/survey.h"
@@ -24,6 +27,9 @@ using io::Json;
 
 /// `videos` or `hf`, as in dataset_type; empty: no clips.
 std::string kind_of(const fs::path& path) {
+  if (data::is_dataset_file(path)) {
+    return "videos";
+  }
   std::error_code ignored;
   const std::string found = data::detect_dataset_type(
       fs::is_directory(path, ignored) ? data::file_names(path)
@@ -175,6 +181,7 @@ class Table {
     const data::ClipSize& size = survey_.sizes[i];
     const std::string name = printable(clips_.where(clip));
     const std::string caption = printable(caption_or_none(clips_, clip));
+    const bool again = !shown_.emplace(name, caption).second;  // a set may repeat clips
     const std::string why = survey_.problems[i].empty()
                                 ? ""
                                 : printable(data::short_reason(clips_, clip, survey_.problems[i]));
@@ -183,9 +190,11 @@ class Table {
     if (why.empty()) {
       const std::string shape = fmt::format("{}x{}", size.height, size.width);
       const std::string rate = size.fps > 0 ? fmt::format("{:.4g}", size.fps) : "-";
-      out_.lines.push_back(fmt::format("{:<{}}  {:>9}  {:>6}  {:>5}  {:>8}  {}", name, name_width_,
-                                       shape, size.frames, rate, length_text(size.seconds),
-                                       caption.empty() ? "(none)" : shortened(caption, 60)));
+      if (!again) {
+        out_.lines.push_back(fmt::format(
+            "{:<{}}  {:>9}  {:>6}  {:>5}  {:>8}  {}", name, name_width_, shape, size.frames, rate,
+            length_text(size.seconds), caption.empty() ? "(none)" : shortened(caption, 60)));
+      }
       images_ += size.frames == 1 && size.fps <= 0 ? 1 : 0;
       ++sizes_[shape];
       if (size.fps > 0) {
@@ -199,9 +208,12 @@ class Table {
           .set("seconds", size.seconds)
           .set("has_alpha", size.has_alpha)
           .set("is_hdr", size.is_hdr);
-    } else {
+    } else if (!again) {
       out_.bad.push_back(fmt::format("cannot be used: {}", why));
       out_.lines.push_back(fmt::format("{:<{}}  {}", name, name_width_, out_.bad.back()));
+    }
+    if (again) {
+      return;
     }
     part.set("caption", caption)
         .set("problem", why.empty() ? Json() : Json(why))
@@ -216,6 +228,7 @@ class Table {
   Json parts_ = Json::array();
   std::map<std::string, int64_t> sizes_;
   std::map<std::string, int64_t> rates_;
+  std::set<std::pair<std::string, std::string>> shown_;  // names and captions
   int64_t images_ = 0;
   double seconds_ = 0;
 };

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <optional>
 #include <set>
+#include <tuple>
 #include <utility>
 
 #include "kinema/core/error.h"
@@ -96,11 +97,16 @@ Settings EncodedClips::key(int64_t clip, const data::ClipFormat& format, bool fl
 
 std::vector<int64_t> EncodedClips::missing(const EncodeHooks& hooks) const {
   std::vector<int64_t> out;
+  std::set<std::tuple<std::string, int64_t, int64_t, int64_t>> looked_at;  // a set may repeat clips
   for (int64_t clip = 0; clip < size(); ++clip) {
     if (!content(clip).problem.empty()) {
       continue;
     }
     const data::ClipFormat format = options_.buckets.format(clip, options_.format);
+    if (!looked_at.emplace(content(clip).hash, format.num_frames, format.height, format.width)
+             .second) {
+      continue;
+    }
     bool all = true;
     for (const bool flipped : {false, true}) {
       if (flipped && !options_.flips) {
@@ -121,7 +127,12 @@ std::vector<int64_t> EncodedClips::missing(const EncodeHooks& hooks) const {
 
 void EncodedClips::skip_clip(int64_t clip, const std::string& why, const EncodeHooks& hooks) {
   check(options_.bad_clip == data::BadClip::Skip, "{}", why);
-  contents_[static_cast<size_t>(clip)].problem = why;
+  const std::string hash = content(clip).hash;
+  for (Content& each : contents_) {  // a set may repeat clips
+    if (each.hash == hash && each.problem.empty()) {
+      each.problem = why;
+    }
+  }
   if (hooks.on_skip) {
     hooks.on_skip(clip, why);
   }
@@ -149,13 +160,20 @@ EncodeCounts EncodedClips::encode(const ClipEncodeFunctions& with, const EncodeH
 void EncodedClips::encode_captions(const ClipEncodeFunctions& with, const EncodeHooks& hooks,
                                    EncodeCounts& out) const {
   std::set<std::string> captions;
-  for (int64_t clip = 0; clip < size(); ++clip) {
-    if (!content(clip).problem.empty() || captions.contains(clips_->caption(clip))) {
+  std::set<std::string> looked_at;
+  const int64_t variants = clips_->caption_variants(options_.captions);
+  for (int64_t i = 0; i < size() * variants; ++i) {
+    const int64_t clip = i / variants;
+    if (!content(clip).problem.empty()) {
       continue;
     }
-    const TensorStore::Found found = text_.find(clips_->caption(clip));
+    const std::string words = caption(clip, i % variants);
+    if (!looked_at.insert(words).second) {
+      continue;
+    }
+    const TensorStore::Found found = text_.find(words);
     if (!found.is_valid()) {
-      captions.insert(clips_->caption(clip));
+      captions.insert(words);
     }
     if (!found.damage.empty() && hooks.on_damage) {
       hooks.on_damage(found.damage);
@@ -233,7 +251,8 @@ std::string EncodedClips::encode_clip(int64_t clip, const HostArray& pixels,
   return "";
 }
 
-data::Sample EncodedClips::find(int64_t clip, const data::ClipFormat& format, bool flipped) const {
+data::Sample EncodedClips::find(int64_t clip, const data::ClipFormat& format, bool flipped,
+                                int64_t caption_variant) const {
   check(content(clip).problem.empty(), "{}", content(clip).problem);
   const Settings settings = key(clip, format, flipped);
   check(
@@ -247,7 +266,7 @@ data::Sample EncodedClips::find(int64_t clip, const data::ClipFormat& format, bo
       out.*part.of_sample = std::move(found->second);
     }
   }
-  encoders::TextStates text = text_.read(clips_->caption(clip));
+  encoders::TextStates text = text_.read(caption(clip, caption_variant));
   out.encoder_hidden_states = std::move(text.states);
   out.pooled = std::move(text.pooled);
   return out;

@@ -38,6 +38,8 @@ struct EncodeOnceOptions {
   /// Clips with another aspect ratio are cropped at a position that depends on this seed and their
   /// content; none: in the middle.
   std::optional<uint64_t> crop_seed = {};
+  /// Variants of captions, all of which are encoded.
+  data::CaptionRules captions = {};
   /// Also store the clips' sizes (data/picture_sizes.h).
   bool sizes = false;
   DType dtype = DType::F32;  // of the stored arrays: F32 or BF16
@@ -86,9 +88,10 @@ class EncodedClips {
   /// such clips are skipped), if no clip can be used, and if the disk fails.
   EncodeCounts encode(const ClipEncodeFunctions& with, const EncodeHooks& hooks = {});
 
-  /// The cached encoding of a clip. Throws an Error with the clip's name if it does not exist, and
-  /// one with the file's name if that is corrupt.
-  data::Sample find(int64_t clip, const data::ClipFormat& format, bool flipped) const;
+  /// The cached encoding of a clip with a variant of its caption. Throws an Error with the clip's
+  /// name if it does not exist, and one with the file's name if that is corrupt.
+  data::Sample find(int64_t clip, const data::ClipFormat& format, bool flipped,
+                    int64_t caption_variant = 0) const;
 
  private:
   struct Content {
@@ -98,6 +101,9 @@ class EncodedClips {
   };
   int64_t size() const { return static_cast<int64_t>(contents_.size()); }
   const Content& content(int64_t clip) const { return contents_.at(static_cast<size_t>(clip)); }
+  std::string caption(int64_t clip, int64_t variant) const {
+    return data::varied_caption(*clips_, clip, options_.captions, variant);
+  }
   data::ClipWindow window(int64_t clip) const;
   Settings key(int64_t clip, const data::ClipFormat& format, bool flipped) const;
   /// The clips with missing entries.

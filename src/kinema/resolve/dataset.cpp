@@ -9,6 +9,7 @@
 
 #include "kinema/config/buckets.h"
 #include "kinema/core/error.h"
+#include "kinema/data/dataset_file.h"
 #include "kinema/data/dataset_type.h"
 #include "kinema/encoders/clip_sizes.h"
 #include "kinema/io/tfrecord.h"
@@ -75,14 +76,37 @@ data::VideoOptions clip_order(const config::Config& config) {
   if (!d.cache_latents_text_encoder_outputs) {
     out.cache_bytes = 0;
   }
+  out.captions = {.any_line = d.caption_lines == config::CaptionLines::ANY,
+                  .wildcards = d.caption_wildcards,
+                  .shuffle = d.caption_shuffle_tags,
+                  .dropout = d.caption_tag_dropout,
+                  .separator = d.caption_separator,
+                  .keep = d.caption_keep_tags,
+                  .keep_separator = d.caption_keep_separator,
+                  .variants = d.caption_variants,
+                  .seed = out.seed};
+  return out;
+}
+
+/// The sizes for `buckets: auto` of clips.
+std::optional<data::AutoBuckets> automatic_sizes(const config::Config& config) {
+  const config::DataConfig& d = config.data;
+  const config::Buckets wanted = config::read_buckets(d);
+  if (!wanted.on || !wanted.sizes.empty()) {
+    return std::nullopt;
+  }
+  data::AutoBuckets out{
+      .area = d.bucket_area > 0 ? d.bucket_area : config.generate.height * config.generate.width,
+      .step = d.bucket_step,
+      .min_side = d.bucket_min,
+      .max_side = d.bucket_max,
+      .upscale = d.bucket_upscale};
+  out.check_values();
   return out;
 }
 
 std::vector<data::Bucket> bucket_sizes(const config::DataConfig& data) {
   const config::Buckets wanted = config::read_buckets(data);
-  check(!wanted.on || !wanted.sizes.empty(),
-        "[config] buckets=auto is for records: clips need a list of sizes,\n"
-        "  like buckets=[[81,480,832],[81,832,480]]");
   std::vector<data::Bucket> out;
   for (const auto& [frames, height, width] : wanted.sizes) {
     out.push_back({frames, height, width});
@@ -200,6 +224,7 @@ datasets::ClipSettings clip_settings(const config::Config& config, data::Split::
       .hub = std::nullopt,
       .split = split_of(config, part),
       .buckets = bucket_sizes(d),
+      .automatic = automatic_sizes(config),
       .order = clip_order(config),
       .video_fps = static_cast<double>(config.generate.fps),
       .allow_shrink = d.allow_dataset_shrink,
@@ -243,7 +268,9 @@ Settings with_clips(const Settings& settings, const std::string& folder) {
   const auto type = [](const config::Config& config) { return config.data.dataset_type; };
   Settings out = settings.with("train_data_dir", folder);
   if (!is_clips(type(out))) {
-    const std::string found = data::detect_dataset_type(data::file_names(folder));
+    const std::string found = data::is_dataset_file(folder)
+                                  ? "videos"
+                                  : data::detect_dataset_type(data::file_names(folder));
     out = out.with("dataset_type", found.empty() ? "videos" : found);
   }
   check(is_clips(type(out)),
@@ -274,6 +301,9 @@ datasets::Dataset evaluation_dataset(const config::Config& config, const network
   eval.data.random_start = false;
   eval.data.center_crop = true;
   eval.data.random_flip = false;
+  eval.data.caption_shuffle_tags = false;
+  eval.data.caption_tag_dropout = 0;
+  eval.data.caption_variants = 1;
   // Clips have no timesteps: only the first num_eval_samples are evaluated.
   eval.data.max_train_samples = config::has_clips(eval.data) ? config.data.num_eval_samples : -1;
   eval.data.buckets = {"[]"};

@@ -14,8 +14,7 @@
 namespace kinema::resolve {
 
 /// Settings of the clips of train_data_dir or, with `dataset_type: hf`, of dataset_name. `part`:
-/// the training or evaluation part of eval_split. Throws an Error for `buckets: auto`, which is for
-/// records.
+/// the training or evaluation part of eval_split.
 datasets::ClipSettings clip_settings(const config::Config& config,
                                      data::Split::Part part = data::Split::Part::ALL);
 

@@ -50,6 +50,9 @@ void check_flow_keys(const OptimizerConfig& o) {
   constexpr std::string_view kFlow = "a rectified flow";
   check_only(o.prediction_type.given, "prediction_type", kDiffusions, kFlow);
   check_only(o.snr_gamma > 0, "snr_gamma", kDiffusions, kFlow);
+  check_only(o.debiased_estimation, "debiased_estimation", kDiffusions, kFlow);
+  check_only(o.huber_schedule.given && o.huber_schedule == config::HuberSchedule::SNR,
+             "huber_schedule=snr", kDiffusions, kFlow);
   check_only(o.noise_offset != 0, "noise_offset", kDiffusions, kFlow);
   check_only(timestep_bias(o.timestep_bias).strategy != schedulers::TimestepBias::Strategy::NONE,
              "timestep_bias", kDiffusions, kFlow);
@@ -66,11 +69,39 @@ void check_diffusion_keys(const OptimizerConfig& o, const model_source::Expert& 
         "  timestep_bias={{strategy: range, begin: ..., end: ...}} draws some more often");
 }
 
+training::ErrorLoss error_loss(const OptimizerConfig& o, bool is_diffusion) {
+  using Kind = training::ErrorLoss::Kind;
+  using Threshold = training::ErrorLoss::Threshold;
+  training::ErrorLoss out{.c = o.huber_c, .scale = o.huber_scale};
+  switch (o.loss_type) {
+    case config::LossType::L2:
+      break;
+    case config::LossType::L1:
+      out.kind = Kind::L1;
+      break;
+    case config::LossType::HUBER:
+      out.kind = Kind::HUBER;
+      break;
+    case config::LossType::SMOOTH_L1:
+      out.kind = Kind::SMOOTH_L1;
+      break;
+  }
+  if (o.huber_schedule == config::HuberSchedule::CONSTANT) {
+    out.threshold = Threshold::CONSTANT;
+  } else if (o.huber_schedule == config::HuberSchedule::EXPONENTIAL || !is_diffusion) {
+    out.threshold = Threshold::EXPONENTIAL;
+  } else {
+    out.threshold = Threshold::SNR;
+  }
+  return out;
+}
+
 training::DiffusionObjective diffusion_of(const config::Config& config,
                                           const networks::Network& network) {
   const OptimizerConfig& o = config.optimizer;
   training::DiffusionObjective out{.diffusion = *network->learned().diffusion,
                                    .snr_gamma = o.snr_gamma,
+                                   .debiased = o.debiased_estimation,
                                    .noise_offset = o.noise_offset,
                                    .bias = timestep_bias(o.timestep_bias)};
   // The betas come from the model's scheduler of any class, because the model was trained with
@@ -130,7 +161,9 @@ training::ObjectiveOptions training_objective(const config::Config& config,
                                  .stratified = o.stratified_timesteps,
                                  .caption_dropout = o.caption_dropout,
                                  .min_timestep = expert.min_timestep,
-                                 .max_timestep = expert.max_timestep};
+                                 .max_timestep = expert.max_timestep,
+                                 .error = error_loss(o, learned.diffusion.has_value()),
+                                 .input_perturbation = o.ip_noise_gamma};
   if (learned.diffusion) {
     check_diffusion_keys(o, expert);
     out.diffusion = diffusion_of(config, network);

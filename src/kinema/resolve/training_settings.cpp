@@ -67,15 +67,22 @@ training::Schedule::DecayShape fall_of(config::LrSchedule schedule) {
 /// `samples`: per step, for scale_lr.
 training::Schedule schedule_of(const config::Config& config, int64_t samples) {
   const config::OptimizerConfig& o = config.optimizer;
-  return {
-      .learning_rate = o.learning_rate * (o.scale_lr ? static_cast<double>(samples) : 1.0),
-      .steps = schedule_steps(config),
-      .warmup_fraction = o.warmup_steps_fraction,
-      .decay_fraction = o.lr_decay_fraction,
-      .final_fraction = o.final_lr_fraction,
-      .decay_shape = fall_of(o.lr_schedule),
-      .power = o.lr_power,
-      .cycles = o.lr_schedule == config::LrSchedule::COSINE_WITH_RESTARTS ? o.lr_num_cycles : 1};
+  const bool restarts = o.lr_schedule == config::LrSchedule::COSINE_WITH_RESTARTS;
+  using enum training::Schedule::RelativeStep;
+  const bool is_relative = o.optimizer == config::Optimizer::ADAFACTOR && o.adafactor_relative_step;
+  return {.learning_rate = o.learning_rate * (o.scale_lr ? static_cast<double>(samples) : 1.0),
+          .steps = schedule_steps(config),
+          .warmup_fraction = o.warmup_steps_fraction,
+          .decay_fraction = o.lr_decay_fraction,
+          .final_fraction = o.final_lr_fraction,
+          .decay_shape = fall_of(o.lr_schedule),
+          .power = o.lr_power,
+          .cycles = restarts ? o.lr_num_cycles : 1,
+          .cycle_growth = restarts ? o.lr_cycle_growth : 1.0,
+          .cycle_peak = restarts ? o.lr_cycle_peak : 1.0,
+          .relative_step = !is_relative              ? NONE
+                           : o.adafactor_warmup_init ? WARMUP
+                                                     : PLAIN};
 }
 
 /// `given`, or `fallback` if it is empty.

@@ -1,10 +1,12 @@
 #include "kinema/resolve/training_step.h"
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 #include <utility>
 
 #include "kinema/core/error.h"
+#include "kinema/io/json.h"
 #include "kinema/mesh/batch.h"
 #include "kinema/model_source/model_options.h"
 #include "kinema/resolve/device.h"
@@ -29,8 +31,63 @@ training::OptimizerKind optimizer_kind(config::Optimizer optimizer) {
       return LION8BIT;
     case config::Optimizer::CAME:
       return CAME;
+    case config::Optimizer::PRODIGY:
+      return PRODIGY;
+    case config::Optimizer::ADAMW_SCHEDULE_FREE:
+      return SCHEDULE_FREE;
+    case config::Optimizer::MUON:
+      return MUON;
   }
   fail("[config] unknown optimizer {}", static_cast<int>(optimizer));
+}
+
+training::ProdigyOptions prodigy_options(const config::OptimizerConfig& o) {
+  check(o.prodigy_growth_rate == 0.0 || o.prodigy_growth_rate >= 1.0,
+        "[config] prodigy_growth_rate is {:g}, expected 0 (no limit) or a number of at least 1",
+        o.prodigy_growth_rate);
+  training::ProdigyOptions out{.b1 = o.adam_b1,
+                               .b2 = o.adam_b2,
+                               .b3 = o.prodigy_b3,
+                               .eps = o.adam_eps,
+                               .weight_decay = o.adam_weight_decay,
+                               .decay_min_rank = o.weight_decay_min_rank,
+                               .d0 = o.prodigy_d0,
+                               .d_coef = o.prodigy_d_coef};
+  if (o.prodigy_growth_rate > 0.0) {
+    out.growth_rate = o.prodigy_growth_rate;
+  }
+  out.bias_correction = o.prodigy_bias_correction;
+  out.safeguard_warmup = o.prodigy_safeguard_warmup;
+  return out;
+}
+
+std::vector<training::RateGroup> rate_groups(const config::OptimizerConfig& o) {
+  const io::Json given = io::Json::parse(o.learning_rate_groups.json, "learning_rate_groups");
+  check(given.is_array(),
+        "[config] learning_rate_groups is {}, expected a list of {{match: NAMES, learning_rate: "
+        "RATE}}",
+        given.describe());
+  std::vector<training::RateGroup> out;
+  for (const io::Json& each : given.items()) {
+    check(each.is_object() && each.contains("match") && each.contains("learning_rate") &&
+              each.members().size() == 2,
+          "[config] learning_rate_groups has {}, expected {{match: NAMES, learning_rate: RATE}}",
+          each.dump(-1));
+    const double rate = each.at("learning_rate").as_number();
+    check(std::isfinite(rate) && rate >= 0,
+          "[config] learning_rate_groups: learning_rate is {:g}, expected a number of at least 0",
+          rate);
+    check(o.learning_rate > 0,
+          "[config] learning_rate_groups are relative to learning_rate, which is 0\n  set it, and "
+          "a group {{match: \"*\", learning_rate: 0}} at the end for all others");
+    const double factor = rate / o.learning_rate;
+    check(o.optimizer != config::Optimizer::PRODIGY || factor == 0 || factor == 1,
+          "[config] learning_rate_groups: `{}` has {:g}, but prodigy has one learning rate for all "
+          "parameters\n  0 leaves parameters unchanged",
+          each.at("match").as_string(), rate);
+    out.push_back({.pattern = each.at("match").as_string(), .factor = factor});
+  }
+  return out;
 }
 
 }  // namespace
@@ -44,6 +101,8 @@ training::StepOptions step_options(const config::Config& config, const networks:
                    .decay_power = o.adafactor_decay_power,
                    .eps = o.adafactor_eps,
                    .clip = o.adafactor_clip,
+                   .scale_parameter = o.adafactor_scale_parameter,
+                   .min_scale = o.adafactor_min_scale,
                    .weight_decay = o.adam_weight_decay,
                    .decay_min_rank = o.weight_decay_min_rank};
   out.lion = {.b1 = o.lion_b1,
@@ -55,11 +114,27 @@ training::StepOptions step_options(const config::Config& config, const networks:
               .b3 = o.came_b3,
               .weight_decay = o.adam_weight_decay,
               .decay_min_rank = o.weight_decay_min_rank};
+  out.prodigy = prodigy_options(o);
+  out.schedule_free = {.b1 = o.adam_b1,
+                       .b2 = o.adam_b2,
+                       .eps = o.adam_eps,
+                       .weight_decay = o.adam_weight_decay,
+                       .decay_min_rank = o.weight_decay_min_rank,
+                       .weight_power = o.schedule_free_weight_power,
+                       .average_power = o.schedule_free_average_power};
+  out.rate_groups = rate_groups(o);
   out.adamw.b1 = o.adam_b1;
   out.adamw.b2 = o.adam_b2;
   out.adamw.eps = o.adam_eps;
   out.adamw.weight_decay = o.adam_weight_decay;
   out.adamw.decay_min_rank = o.weight_decay_min_rank;
+  out.muon = {.momentum = o.muon_momentum,
+              .nesterov = o.muon_nesterov,
+              .iterations = o.muon_iterations,
+              .rate = o.muon_rate == config::MuonRate::ORIGINAL ? training::MuonRate::ORIGINAL
+                                                                : training::MuonRate::LIKE_ADAMW,
+              .weight_decay = o.adam_weight_decay,
+              .adamw = out.adamw};
   if (o.opt_enable_grad_clipping) {
     out.adamw.max_value = o.max_grad_value;
   }

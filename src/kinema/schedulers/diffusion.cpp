@@ -166,6 +166,18 @@ std::vector<float> alphas_cumprod(const Diffusion& d, int64_t num_train_timestep
   return d.rescale_betas_zero_snr ? with_zero_snr(std::move(cumulative)) : cumulative;
 }
 
+std::vector<float> debiased_weights(const std::vector<float>& alphas_cumprod,
+                                    Prediction prediction) {
+  std::vector<float> out;
+  for (const float a : alphas_cumprod) {
+    const double snr = std::min(static_cast<double>(a) / (1.0 - static_cast<double>(a)), 1000.0);
+    out.push_back(static_cast<float>(prediction == Prediction::V_PREDICTION ? 1.0 / (snr + 1.0)
+                                     : snr == 0.0                           ? 1.0
+                                                  : 1.0 / std::sqrt(snr)));
+  }
+  return out;
+}
+
 std::vector<float> min_snr_weights(const std::vector<float>& alphas_cumprod, double gamma,
                                    Prediction prediction) {
   check(std::isfinite(gamma) && gamma > 0.0,

@@ -66,6 +66,12 @@ std::vector<float> alphas_cumprod(const Diffusion& diffusion, int64_t num_train_
 std::vector<float> min_snr_weights(const std::vector<float>& alphas_cumprod, double gamma,
                                    Prediction prediction);
 
+/// Loss weights of debiased estimation (arXiv:2310.08442), as kohya has them: 1 / sqrt(snr), or
+/// 1 / (snr + 1) for v_prediction, with the signal-to-noise ratio a / (1 - a) at most 1000. Without
+/// a signal, epsilon's weight is 1, that of min_snr_weights.
+std::vector<float> debiased_weights(const std::vector<float>& alphas_cumprod,
+                                    Prediction prediction);
+
 /// Timesteps that training draws more often than others.
 struct TimestepBias {
   enum class Strategy { NONE, LATER, EARLIER, RANGE };

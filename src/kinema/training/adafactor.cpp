@@ -37,14 +37,18 @@ class Adafactor : public Optimizer {
       moments.nu[i] = how.result(nu[i], moments.nu[i]);
     }
     change = change / maximum(rms_of_layer(spec, change) * (1.0 / options_.clip), 1.0);
-    change = change * how.learning_rate;
+    const Tensor p = convert(parameter, DType::F32);
+    Tensor rate = how.learning_rate;
+    if (options_.scale_parameter) {
+      rate = rate * maximum(rms_of_layer(spec, p), options_.min_scale);
+    }
+    change = change * rate;
     if (!moments.mu.empty()) {
       change = convert(moments.mu[0], DType::F32) * options_.b1 + change * (1.0 - options_.b1);
       moments.mu = {how.result(change, moments.mu[0])};
     }
-    const Tensor p = convert(parameter, DType::F32);
     if (options_.weight_decay > 0.0 && layer_rank(spec) >= options_.decay_min_rank) {
-      change = change + p * (how.learning_rate * options_.weight_decay);
+      change = change + p * (rate * options_.weight_decay);
     }
     return how.result(p - change, parameter);
   }

@@ -16,14 +16,18 @@ struct AdafactorOptions {
   double eps = 1e-30;
   /// The maximum root mean square of an update, before the learning rate.
   double clip = 1.0;
+  /// Multiply the learning rate by max(min_scale, rms(p)).
+  bool scale_parameter = false;
+  double min_scale = 1e-3;
   double weight_decay = 0.0;
   /// As AdamWOptions::decay_min_rank.
   int64_t decay_min_rank = 0;
 };
 
-/// Adafactor (arXiv:1804.04235) with an external learning rate: transformers' Adafactor with
-/// scale_parameter=False, relative_step=False and warmup_init=False.
+/// Adafactor (arXiv:1804.04235) as transformers has it. Its rate without a given one
+/// (relative_step, warmup_init) is Schedule::relative_step.
 ///
+///   rate = given rate, or with scale_parameter times max(min_scale, rms(p))
 ///   g = clip(gradient),  b = 1 - t^-decay_power
 ///   R = b R + (1 - b) mean over columns of g^2 + eps,   C likewise over rows
 ///   u = g / sqrt(R C / mean(R))

@@ -8,9 +8,9 @@ namespace kinema::training {
 namespace {
 
 /// One parameter's update, in the order of kernels/settings.h: p, mu, nu, gradient, scalars -> p,
-/// mu, nu.
+/// mu, nu. `rate` replaces that of the scalars if it is not empty.
 std::vector<Tensor> formula(const kernels::AdamWSettings& c, std::span<const Tensor> in,
-                            bool may_keep) {
+                            bool may_keep, Tensor rate = {}) {
   const Tensor p = convert(in[0], DType::F32);
   const auto scalar = [&](int64_t i) { return reshape(slice(in[4], Axis(0), i, 1), {}); };
   const Update how{.factor = scalar(0),
@@ -23,7 +23,8 @@ std::vector<Tensor> formula(const kernels::AdamWSettings& c, std::span<const Ten
   if (c.weight_decay != 0.0) {
     change = change + p * c.weight_decay;
   }
-  return {how.result(p - scalar(3) * change, in[0]), how.result(mu, in[1]), how.result(nu, in[2])};
+  const Tensor step = (rate ? rate : scalar(3)) * change;
+  return {how.result(p - step, in[0]), how.result(mu, in[1]), how.result(nu, in[2])};
 }
 
 class AdamW : public Optimizer {
@@ -36,24 +37,19 @@ class AdamW : public Optimizer {
   }
 
   /// The scalars of the formula.
-  std::vector<Tensor> shared(const Update& how) const override {
-    std::vector<Tensor> scalars;
-    for (const Tensor x : {how.factor, 1.0 / one_minus_power(options_.b1, how.number),
-                           1.0 / one_minus_power(options_.b2, how.number), how.learning_rate,
-                           how.ok ? convert(how.ok, DType::F32) : ones_like(how.learning_rate)}) {
-      scalars.push_back(reshape(x, {1}));
-    }
-    return {concatenate(scalars, Axis(0))};
-  }
+  std::vector<Tensor> shared(const Update& how) const override { return {scalars(how)}; }
 
   Tensor update(const nn::ParamSpec& spec, Tensor parameter, Moments<Tensor>& moments,
                 Tensor gradient, const Update& how) const override {
     const kernels::AdamWSettings settings = settings_of(spec, how);
+    const bool may_keep = static_cast<bool>(how.ok);
+    const std::vector<Tensor> given{parameter, moments.mu[0], moments.nu[0], gradient,
+                                    scalars_of(how)};
     const std::vector<Tensor> updated =
-        fused("adamw", settings, {parameter, moments.mu[0], moments.nu[0], gradient, how.shared[0]},
-              [&](std::span<const Tensor> in) {
-                return formula(settings, in, static_cast<bool>(how.ok));
-              });
+        how.learning_rate.rank() > 0
+            ? formula(settings, given, may_keep, how.learning_rate)
+            : fused("adamw", settings, given,
+                    [&](std::span<const Tensor> in) { return formula(settings, in, may_keep); });
     moments = {.mu = {updated[1]}, .nu = {updated[2]}};
     return updated[0];
   }
@@ -68,7 +64,22 @@ class AdamW : public Optimizer {
             .max_value = how.max_value};
   }
 
+  /// Those of all parameters, or with the parameter's own rate.
+  Tensor scalars_of(const Update& how) const {
+    return how.has_own_rate && how.learning_rate.rank() == 0 ? scalars(how) : how.shared[0];
+  }
+
  private:
+  Tensor scalars(const Update& how) const {
+    std::vector<Tensor> all;
+    for (const Tensor x : {how.factor, 1.0 / one_minus_power(options_.b1, how.number),
+                           1.0 / one_minus_power(options_.b2, how.number), how.learning_rate,
+                           how.ok ? convert(how.ok, DType::F32) : ones_like(how.factor)}) {
+      all.push_back(reshape(x, {1}));
+    }
+    return concatenate(all, Axis(0));
+  }
+
   AdamWOptions options_;
 };
 
@@ -95,9 +106,10 @@ class AdamW8bit : public AdamW {
       return dequantized({kept[0], kept[1]}, width, is_signed);
     };
     const std::vector<Tensor> in{parameter, wide(moments.mu, Signed::YES),
-                                 wide(moments.nu, Signed::NO), gradient, how.shared[0]};
+                                 wide(moments.nu, Signed::NO), gradient, scalars_of(how)};
     const std::vector<Tensor> updated =
-        formula(settings_of(spec, how), in, /*may_keep=*/static_cast<bool>(how.ok));
+        formula(settings_of(spec, how), in, /*may_keep=*/static_cast<bool>(how.ok),
+                how.learning_rate.rank() > 0 ? how.learning_rate : Tensor());
     const auto narrow = [&](Tensor values, std::vector<Tensor>& kept, Signed is_signed) {
       const Blocks blocks = quantized(values, width, is_signed);
       kept = {how.result(blocks.codes, kept[0]), how.result(blocks.absmax, kept[1])};

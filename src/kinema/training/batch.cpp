@@ -74,6 +74,9 @@ TrainBatch batch_inputs(Graph& graph, const BatchShapes& batch, const StepOption
     part.noise = by_sample(drawn.noise, 0, place);
     part.timestep = by_sample(drawn.timestep, 0, place);
     part.weight = drawn.weight;
+    if (drawn.input_noise) {
+      part.input_noise = by_sample(drawn.input_noise, 0, place);
+    }
     if (options.objective.guidance) {
       part.guidance = constant(graph, *options.objective.guidance, {DType::F32, {samples}});
     }
@@ -86,7 +89,8 @@ TrainBatch batch_inputs(Graph& graph, const BatchShapes& batch, const StepOption
 
 Task training_task(const TrainBatch& batch, Tensor dropout_key, const ObjectiveOptions& objective) {
   Task out;
-  out.flow = flow_batch(batch.latents, batch.noise, batch.timestep, objective, batch.given);
+  out.flow = flow_batch(batch.latents, batch.noise, batch.timestep, objective, batch.given,
+                        batch.input_noise);
   out.inputs = {.noisy = out.flow.noisy,
                 .timestep = batch.timestep,
                 .text = batch.text,

@@ -15,6 +15,7 @@ struct TrainBatch {
   Tensor condition, image_states, pooled, size_ids;  // empty if the model has no such input
   Tensor guidance;                                   // the same
   Tensor noise, timestep, weight;                    // weight is empty without weights
+  Tensor input_noise;                                // empty if it is `noise`
   Tensor given;                                      // pred [b], empty without given first frames
 };
 

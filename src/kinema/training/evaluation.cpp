@@ -23,6 +23,7 @@ runtime::Program compile(const runtime::Devices& devices, std::span<const nn::Pa
   step.place = devices.placement();
   step.given_draw = true;
   step.objective.caption_dropout = 0;
+  step.objective.error = {};  // comparable between runs
   Graph graph;
   std::vector<Tensor> weights;
   for (const nn::ParamSpec& spec : state_specs(specs, step.state)) {

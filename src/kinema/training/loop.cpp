@@ -117,6 +117,7 @@ class Loop {
       record.gradient_norm = result.gradient_norm;
       record.max_abs_gradient = result.max_abs_gradient;
       record.finite = result.finite;
+      record.estimate = result.estimate;
     }
     record.seconds = since_last_.seconds();
     since_last_.restart();

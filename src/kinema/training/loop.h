@@ -18,6 +18,8 @@ struct StepResult {
   double max_abs_gradient = 0;
   bool finite = true;  // false: the step changed nothing
   bool stop = false;   // a stop was requested in some process, and all processes know it
+  /// D-adaptation's d after the step, if the optimizer has one.
+  std::optional<double> estimate = {};
 };
 
 /// The report of a step.
@@ -26,7 +28,8 @@ struct StepRecord {
   double loss = 0;
   double gradient_norm = 0;
   double max_abs_gradient = 0;
-  bool finite = true;  // these four as in StepResult
+  bool finite = true;                   // these four as in StepResult
+  std::optional<double> estimate = {};  // as in StepResult
   double learning_rate = 0;
   double seconds = 0;                // since the previous step, including waiting for data
   double tflops = 0;                 // per device and step

@@ -17,9 +17,25 @@ Tensor per_sample(Tensor x, int64_t rank) {
   return reshape(x, dims);
 }
 
-/// (target - prediction)^2, times the frame's weight.
+/// The loss of each element.
+Tensor element_losses(Tensor difference, const FlowBatch& flow) {
+  switch (flow.error) {
+    case ErrorLoss::Kind::L2:
+      return square(difference);
+    case ErrorLoss::Kind::L1:
+      return abs(difference);
+    case ErrorLoss::Kind::HUBER:
+    case ErrorLoss::Kind::SMOOTH_L1:
+      break;
+  }
+  const Tensor c = flow.threshold;
+  const Tensor smooth = 2.0 * (sqrt(square(difference) + square(c)) - c);
+  return flow.error == ErrorLoss::Kind::HUBER ? c * smooth : smooth;
+}
+
+/// The same, times the frame's weight.
 Tensor errors(Tensor prediction, const FlowBatch& flow) {
-  const Tensor error = square(flow.target - convert(prediction, DType::F32));
+  const Tensor error = element_losses(flow.target - convert(prediction, DType::F32), flow);
   return flow.counts ? error * flow.counts : error;
 }
 
@@ -59,6 +75,52 @@ Tensor diffusion_timesteps(Tensor u, const DiffusionObjective& objective) {
   return minimum(sum(convert(passed, DType::F32), {1}), n - 1.0);
 }
 
+/// c of ErrorLoss, F32 [b].
+Tensor threshold_at(Tensor timestep, const ObjectiveOptions& options) {
+  const ErrorLoss& loss = options.error;
+  switch (loss.threshold) {
+    case ErrorLoss::Threshold::CONSTANT:
+      return ones_like(timestep) * (loss.c * loss.scale);
+    case ErrorLoss::Threshold::EXPONENTIAL: {
+      const double steps = options.diffusion
+                               ? static_cast<double>(options.diffusion->num_train_timesteps)
+                               : options.flow.num_train_timesteps;
+      return exp(timestep * (std::log(loss.c) / steps)) * loss.scale;
+    }
+    case ErrorLoss::Threshold::SNR:
+      break;
+  }
+  check(options.diffusion.has_value(),
+        "[train] a threshold of the loss by signal-to-noise ratios is for diffusions");
+  std::vector<float> table;
+  for (const float a : schedulers::alphas_cumprod(options.diffusion->diffusion,
+                                                  options.diffusion->num_train_timesteps)) {
+    const double alpha = a;
+    // Without a signal sigma is infinite, and the threshold c.
+    const double sigma = std::sqrt((1.0 - alpha) / alpha);
+    table.push_back(static_cast<float>((1.0 - loss.c) / ((1.0 + sigma) * (1.0 + sigma)) + loss.c));
+  }
+  return at_timesteps(table, timestep);
+}
+
+/// The product of the weights that the objective has; empty without any.
+Tensor diffusion_weight(Tensor timestep, const DiffusionObjective& objective) {
+  const auto alphas =
+      schedulers::alphas_cumprod(objective.diffusion, objective.num_train_timesteps);
+  const schedulers::Prediction prediction = objective.diffusion.prediction_type;
+  Tensor out;
+  if (objective.snr_gamma > 0.0) {
+    out = at_timesteps(schedulers::min_snr_weights(alphas, objective.snr_gamma, prediction),
+                       timestep);
+  }
+  if (objective.debiased) {
+    const Tensor debiased =
+        at_timesteps(schedulers::debiased_weights(alphas, prediction), timestep);
+    out = out ? out * debiased : debiased;
+  }
+  return out;
+}
+
 Draw diffusion_draw(Tensor key, Tensor u, Tensor noise, const DiffusionObjective& objective) {
   Draw drawn{.noise = noise};
   if (objective.noise_offset != 0.0) {
@@ -69,17 +131,11 @@ Draw diffusion_draw(Tensor key, Tensor u, Tensor noise, const DiffusionObjective
                               objective.noise_offset);
   }
   drawn.timestep = diffusion_timesteps(u, objective);
-  if (objective.snr_gamma > 0.0) {
-    const auto alphas =
-        schedulers::alphas_cumprod(objective.diffusion, objective.num_train_timesteps);
-    drawn.weight = at_timesteps(schedulers::min_snr_weights(alphas, objective.snr_gamma,
-                                                            objective.diffusion.prediction_type),
-                                drawn.timestep);
-  }
+  drawn.weight = diffusion_weight(drawn.timestep, objective);
   return drawn;
 }
 
-FlowBatch diffusion_batch(Tensor x0, Tensor noise, Tensor timestep,
+FlowBatch diffusion_batch(Tensor x0, Tensor noise, Tensor input_noise, Tensor timestep,
                           const DiffusionObjective& objective) {
   std::vector<float> signal;
   std::vector<float> rest;
@@ -91,7 +147,7 @@ FlowBatch diffusion_batch(Tensor x0, Tensor noise, Tensor timestep,
   const Tensor s = per_sample(at_timesteps(signal, timestep), x0.rank());
   const Tensor r = per_sample(at_timesteps(rest, timestep), x0.rank());
   const bool epsilon = objective.diffusion.prediction_type == schedulers::Prediction::EPSILON;
-  return {.noisy = s * x0 + r * noise, .target = epsilon ? noise : s * noise - r * x0};
+  return {.noisy = s * x0 + r * input_noise, .target = epsilon ? noise : s * noise - r * x0};
 }
 
 /// Timesteps within the bounds, from u in [0, 1).
@@ -145,7 +201,10 @@ bool draws_first_frames(const ObjectiveOptions& options, const Shape& latents) {
   return options.first_frame > 0.0 && latents.rank() == 5 && latents.dims[2] > 1;
 }
 
-Draw draw(Tensor key, Tensor latents, const ObjectiveOptions& options, Tensor expert) {
+namespace {
+
+/// Without the input's noise.
+Draw draw_plain(Tensor key, Tensor latents, const ObjectiveOptions& options, Tensor expert) {
   const int64_t batch = latents.dim(0);
   Draw drawn;
   // A barrier, because input and target would otherwise each draw the noise again.
@@ -174,15 +233,33 @@ Draw draw(Tensor key, Tensor latents, const ObjectiveOptions& options, Tensor ex
   return drawn;
 }
 
-FlowBatch flow_batch(Tensor latents, Tensor noise, Tensor timestep, const ObjectiveOptions& options,
-                     Tensor given) {
-  const Tensor x0 = convert(latents, DType::F32);
-  if (options.diffusion) {
-    return diffusion_batch(x0, noise, timestep, *options.diffusion);
+}  // namespace
+
+Draw draw(Tensor key, Tensor latents, const ObjectiveOptions& options, Tensor expert) {
+  Draw out = draw_plain(key, latents, options, expert);
+  if (options.input_perturbation > 0.0) {
+    const Tensor more = random_normal(fold_in(key, "input_perturbation"), latents.shape().dims);
+    out.input_noise = optimization_barrier({out.noise + options.input_perturbation * more})[0];
   }
-  const Tensor sigma = per_sample(options.flow.sigma(timestep), x0.rank());
-  FlowBatch out{(1.0 - sigma) * x0 + sigma * noise, noise - x0};
-  if (given) {
+  return out;
+}
+
+FlowBatch flow_batch(Tensor latents, Tensor noise, Tensor timestep, const ObjectiveOptions& options,
+                     Tensor given, Tensor input_noise) {
+  const Tensor x0 = convert(latents, DType::F32);
+  const Tensor in = input_noise ? input_noise : noise;
+  FlowBatch out;
+  if (options.diffusion) {
+    out = diffusion_batch(x0, noise, in, timestep, *options.diffusion);
+  } else {
+    const Tensor sigma = per_sample(options.flow.sigma(timestep), x0.rank());
+    out = {(1.0 - sigma) * x0 + sigma * in, noise - x0};
+  }
+  out.error = options.error.kind;
+  if (options.error.has_threshold()) {
+    out.threshold = per_sample(threshold_at(timestep, options), x0.rank());
+  }
+  if (given && !options.diffusion) {
     const int64_t frames = x0.dim(2);
     const Tensor sample = per_sample(given, x0.rank());
     const Tensor number = iota(x0.graph(), {DType::S32, {1, 1, frames, 1, 1}}, Axis(2));

@@ -13,11 +13,30 @@
 /// (schedulers/diffusion.h).
 namespace kinema::training {
 
+/// The loss of an element's error e, with kohya's formulas; c may depend on the timestep t.
+///
+///   l2 e^2,  l1 |e|,  huber 2 c (sqrt(e^2 + c^2) - c),  smooth_l1 2 (sqrt(e^2 + c^2) - c)
+///   constant     c scale
+///   exponential  c^(t / num_train_timesteps) scale
+///   snr          (1 - c) / (1 + sqrt((1 - a) / a))^2 + c, of a diffusion with cumulative alphas a
+struct ErrorLoss {
+  enum class Kind : uint8_t { L2, L1, HUBER, SMOOTH_L1 };
+  enum class Threshold : uint8_t { CONSTANT, EXPONENTIAL, SNR };
+  Kind kind = Kind::L2;
+  Threshold threshold = Threshold::CONSTANT;
+  double c = 0.1;
+  double scale = 1.0;
+
+  bool has_threshold() const { return kind == Kind::HUBER || kind == Kind::SMOOTH_L1; }
+};
+
 struct DiffusionObjective {
   schedulers::Diffusion diffusion;
   int64_t num_train_timesteps = 1000;
   /// > 0: samples are weighted by min_snr_weights.
   double snr_gamma = 0.0;
+  /// Samples are weighted by debiased_weights.
+  bool debiased = false;
   /// The standard deviation of an offset that is added to the noise, one per channel and sample.
   double noise_offset = 0.0;
   schedulers::TimestepBias bias = {};
@@ -44,14 +63,18 @@ struct ObjectiveOptions {
   double first_frame = 0.0;
   /// The guidance scale, for networks with takes_guidance.
   std::optional<double> guidance = {};
+  ErrorLoss error = {};
+  /// The standard deviation of noise that is added to the input's noise, not to the target's.
+  double input_perturbation = 0.0;
 };
 
 /// The random values of a batch of b samples.
 struct Draw {
-  Tensor noise;     // F32, shape of the latents
-  Tensor timestep;  // F32 [b], 0..1000
-  Tensor weight;    // F32 [b]; empty = 1
-  Tensor given;     // pred [b]: the first frame is given; empty = never
+  Tensor noise;             // F32, shape of the latents
+  Tensor timestep;          // F32 [b], 0..1000
+  Tensor weight;            // F32 [b]; empty = 1
+  Tensor given;             // pred [b]: the first frame is given; empty = never
+  Tensor input_noise = {};  // F32, the noise of the input if it has more; empty = noise
 };
 
 /// The network's input and target.
@@ -61,6 +84,8 @@ struct FlowBatch {
   /// The weight of each latent frame, F32 [b, 1, f, 1, 1] with mean 1 per sample; empty = all
   /// equal.
   Tensor counts = {};
+  ErrorLoss::Kind error = ErrorLoss::Kind::L2;
+  Tensor threshold = {};  // c of ErrorLoss, F32 [b, 1, ...]; empty without one
 };
 
 /// The last timestep of the schedule, whose first is 0. A flow's last is pure noise, a diffusion's
@@ -82,15 +107,16 @@ Draw draw(Tensor key, Tensor latents, const ObjectiveOptions& options, Tensor ex
 Tensor with_offset(Tensor noise, Tensor offsets, double noise_offset);
 
 /// Mixes latents (converted to F32) and noise. If `given` (pred [b], or empty) is true, the first
-/// latent frame stays clean; latents are then [b, c, f, h, w] with f > 1.
+/// latent frame stays clean; latents are then [b, c, f, h, w] with f > 1. `input_noise` replaces
+/// the noise in the input.
 FlowBatch flow_batch(Tensor latents, Tensor noise, Tensor timestep, const ObjectiveOptions& options,
-                     Tensor given = {});
+                     Tensor given = {}, Tensor input_noise = {});
 
-/// The weighted mean of (target - prediction)^2 over all elements with weight, in F32 for any dtype
-/// of the prediction.
+/// The weighted mean of the losses (ErrorLoss) of target - prediction over all elements with
+/// weight, in F32 for any dtype of the prediction.
 Tensor flow_loss(Tensor prediction, const FlowBatch& flow, Tensor weight);
 
-/// The mean of (target - prediction)^2 over each sample's elements with weight: F32 [b].
+/// The mean of these losses over each sample's elements with weight: F32 [b].
 Tensor sample_losses(Tensor prediction, const FlowBatch& flow);
 
 /// `text` [b, t, d] with the rows of random samples replaced by `empty` [t, d].

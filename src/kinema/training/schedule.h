@@ -16,8 +16,9 @@ namespace kinema::training {
 ///   rex         g(u) = (1 - u) / (1 - u / 2)    arXiv:2107.04197
 ///
 /// with u from 0 to 1 during the decay and f the fraction. With several cycles u begins again at 0
-/// in each of as many equal parts of the decay. A linear decay over a short last part is the
-/// warmup-stable-decay schedule of arXiv:2404.06395.
+/// in each of as many parts of the decay, each cycle_growth times as long as the one before; g is
+/// then multiplied by cycle_peak for each earlier cycle (warm restarts, arXiv:1608.03983). A linear
+/// decay over a short last part is the warmup-stable-decay schedule of arXiv:2404.06395.
 struct Schedule {
   enum class DecayShape : uint8_t { LINE, COSINE, POLYNOMIAL, REX };
 
@@ -33,6 +34,12 @@ struct Schedule {
   DecayShape decay_shape = DecayShape::LINE;
   double power = 1.0;
   int64_t cycles = 1;
+  double cycle_growth = 1.0;
+  double cycle_peak = 1.0;
+  /// Adafactor's rate of update t, min(1e-2, 1 / sqrt(t)), or min(1e-6 t, 1 / sqrt(t)) with a
+  /// warmup (arXiv:1804.04235), instead of all of the above.
+  enum class RelativeStep : uint8_t { NONE, PLAIN, WARMUP };
+  RelativeStep relative_step = RelativeStep::NONE;
 
   int64_t warmup_steps() const;
   int64_t decay_steps() const;

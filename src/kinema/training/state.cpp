@@ -66,6 +66,9 @@ StateParts<nn::ParamSpec> state_parts(std::span<const nn::ParamSpec> kept, bool 
   StateParts<nn::ParamSpec> out;
   out.frozen = frozen_specs(kept);
   out.trained = trained_specs(kept);
+  if (const std::optional<nn::ParamSpec> common = optimizer.common()) {
+    out.mu.push_back(*common);
+  }
   for (const nn::ParamSpec& spec : out.trained) {
     Moments<nn::ParamSpec> moments = optimizer.kept(spec);
     std::ranges::move(moments.mu, std::back_inserter(out.mu));

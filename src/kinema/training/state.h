@@ -36,7 +36,8 @@ template <typename T>
 struct StateParts {
   std::vector<T> frozen;    // parameters that no step changes
   std::vector<T> trained;   // parameters that steps change
-  std::vector<T> mu;        // first moments of these, as many as the optimizer has
+  std::vector<T> mu;        // first moments of these, as many as the optimizer has, after its
+                            // common state if it has one
   std::vector<T> nu;        // second moments
   std::vector<T> ema;       // averages; empty without EMA
   std::optional<T> counts;  // S32 [COUNTS], see Count

@@ -18,7 +18,7 @@ namespace {
 constexpr std::array kParts = {
     &TrainBatch::latents,  &TrainBatch::text,     &TrainBatch::condition, &TrainBatch::image_states,
     &TrainBatch::pooled,   &TrainBatch::size_ids, &TrainBatch::guidance,  &TrainBatch::noise,
-    &TrainBatch::timestep, &TrainBatch::weight,   &TrainBatch::given};
+    &TrainBatch::timestep, &TrainBatch::weight,   &TrainBatch::given,     &TrainBatch::input_noise};
 
 std::vector<Tensor> to_list(const TrainBatch& batch) {
   std::vector<Tensor> all;
@@ -219,6 +219,12 @@ std::shared_ptr<const Optimizer> make_optimizer(const StepOptions& options) {
       return lion_8bit(options.lion, options.optimizer_memory);
     case OptimizerKind::CAME:
       return came(options.came, options.optimizer_memory);
+    case OptimizerKind::PRODIGY:
+      return prodigy(options.prodigy, options.optimizer_memory);
+    case OptimizerKind::SCHEDULE_FREE:
+      return schedule_free(options.schedule_free, options.optimizer_memory);
+    case OptimizerKind::MUON:
+      return muon(options.muon, options.optimizer_memory);
   }
   fail("[train] unknown optimizer {}", static_cast<int>(options.optimizer));
 }
@@ -262,11 +268,29 @@ std::vector<std::string> layer_names(std::span<const nn::ParamSpec> specs) {
 
 namespace {
 
+/// The trained parameters where gradients are computed.
+std::vector<Tensor> trained_points(std::span<const nn::ParamSpec> specs,
+                                   const StateParts<Tensor>& state,
+                                   const StateParts<nn::ParamSpec>& kept,
+                                   const Optimizer& optimizer) {
+  if (!optimizer.moves_gradients()) {
+    return state.trained;
+  }
+  std::vector<DType> dtypes;
+  for (const nn::ParamSpec& spec : training::trained_specs(specs)) {
+    dtypes.push_back(spec.shape.dtype);
+  }
+  return gradient_points(optimizer,
+                         {state.trained, state.mu, state.nu, count_of(*state.counts, OF_MOMENTS)},
+                         kept.trained, dtypes);
+}
+
 /// Copies of the parameters in the dtypes of computation. Gradients have those dtypes, updates F32.
 std::vector<Tensor> compute_weights(std::span<const nn::ParamSpec> specs,
-                                    const StateParts<Tensor>& state, const mesh::Placement& place) {
+                                    std::span<const Tensor> frozen, std::span<const Tensor> trained,
+                                    const mesh::Placement& place) {
   std::vector<Tensor> out;
-  const auto kept = in_order<Tensor>(specs, state.frozen, state.trained);
+  const auto kept = in_order<Tensor>(specs, frozen, trained);
   for (size_t i = 0; i < specs.size(); ++i) {
     out.push_back(convert(*kept[i], specs[i].shape.dtype));
     // Gradients get the same sharding: each device sums its part. Weights in host memory are read
@@ -327,7 +351,8 @@ StepGraph build_step(std::span<const nn::ParamSpec> specs, const Model& model,
   const TrainBatch part = batch_inputs(graph, batch, options, key);
   const Tensor asked = options.exchanges_stop ? stop_input(graph, options.place) : Tensor();
 
-  const std::vector<Tensor> weights = compute_weights(specs, state, options.place);
+  const std::vector<Tensor> points = trained_points(specs, state, step.state, *optimizer);
+  const std::vector<Tensor> weights = compute_weights(specs, state.frozen, points, options.place);
   const Tensor dropout_key = fold_in(key, "dropout");
   const LossAndGradients found =
       options.accumulation == 1
@@ -341,7 +366,8 @@ StepGraph build_step(std::span<const nn::ParamSpec> specs, const Model& model,
   const Tensor ok = options.check_finite ? finite : Tensor();
   const OptimizerState next =
       update(*optimizer, {state.trained, state.mu, state.nu, count_of(*state.counts, OF_MOMENTS)},
-             trained, found.gradients, norm, learning_rate, options.adamw.limits(), ok);
+             trained, found.gradients, norm, learning_rate, options.adamw.limits(), ok,
+             rate_factors(trained, options.rate_groups));
 
   const Tensor counted = *state.counts + 1.0;
   StateParts<Tensor> after{.trained = next.params,
@@ -359,6 +385,10 @@ StepGraph build_step(std::span<const nn::ParamSpec> specs, const Model& model,
   }
   if (asked) {
     metrics.push_back(reshape(convert(max(asked), DType::F32), {1}));
+  }
+  if (const std::optional<int64_t> estimate = optimizer->estimate()) {
+    metrics.push_back(slice(next.mu[0], Axis(0), *estimate, 1));
+    step.has_estimate = true;
   }
   step.outputs.push_back(concatenate(metrics, Axis(0)));
   step.outputs.push_back(squares);

@@ -20,7 +20,11 @@
 #include "kinema/training/came.h"
 #include "kinema/training/ema.h"
 #include "kinema/training/lion.h"
+#include "kinema/training/muon.h"
 #include "kinema/training/objective.h"
+#include "kinema/training/prodigy.h"
+#include "kinema/training/rate_groups.h"
+#include "kinema/training/schedule_free.h"
 #include "kinema/training/state.h"
 
 namespace kinema::training {
@@ -43,7 +47,17 @@ struct ModelInputs {
 /// A network: parameters in the dtypes and order of the specs -> prediction [b, c, f, h, w].
 using Model = std::function<Tensor(std::span<const Tensor> params, const ModelInputs& inputs)>;
 
-enum class OptimizerKind : uint8_t { ADAMW, ADAMW8BIT, ADAFACTOR, LION, LION8BIT, CAME };
+enum class OptimizerKind : uint8_t {
+  ADAMW,
+  ADAMW8BIT,
+  ADAFACTOR,
+  LION,
+  LION8BIT,
+  CAME,
+  PRODIGY,
+  SCHEDULE_FREE,
+  MUON
+};
 
 struct StepOptions {
   OptimizerKind optimizer = OptimizerKind::ADAMW;
@@ -52,6 +66,11 @@ struct StepOptions {
   AdafactorOptions adafactor = {};
   LionOptions lion = {};
   CameOptions came = {};
+  ProdigyOptions prodigy = {};
+  ScheduleFreeOptions schedule_free = {};
+  MuonOptions muon = {};
+  /// Parameters with learning rates of their own.
+  std::vector<RateGroup> rate_groups = {};
   ObjectiveOptions objective;
   StateDType state = StateDType::F32;
   /// Optimizer::memory.
@@ -121,8 +140,9 @@ Tensor by_sample(Tensor x, size_t axis, const mesh::Placement& place);
 ///    first_frame_given [b] if first frames are given: 1 or 0],
 ///   [stop U32 [devices], one per device, with exchanges_stop]
 ///
-/// Outputs: the updated state, in the old one's buffers, then `metrics` F32[4], or F32[5] with
-/// exchanges_stop (see Metric), and the gradients' sums of squares F32[n].
+/// Outputs: the updated state, in the old one's buffers, then `metrics` F32[4], F32[5] with
+/// exchanges_stop (see Metric), one more at the end with an optimizer that has an estimate
+/// (Optimizer::estimate), and the gradients' sums of squares F32[n].
 struct StepGraph {
   enum Metric : int64_t { LOSS, GRADIENT_NORM, MAX_ABS_GRADIENT, FINITE, STOP };
 
@@ -137,6 +157,8 @@ struct StepGraph {
   /// Of the network's parameters, in the dtypes of computation.
   std::vector<nn::ParamSpec> specs;
   StateParts<nn::ParamSpec> state;
+  /// The last metric is Optimizer::estimate.
+  bool has_estimate = false;
   /// The parameter (and layer) of each entry of the sums of squares.
   std::vector<std::string> gradient_names;
 

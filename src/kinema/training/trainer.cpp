@@ -260,11 +260,15 @@ StepResult Trainer::run(int64_t step, double learning_rate, const data::Batch& b
   state_.set_changed(results);
 
   const std::span<const float> values = std::as_const(metrics).as<float>();
-  return {.loss = values[StepGraph::LOSS],
-          .gradient_norm = values[StepGraph::GRADIENT_NORM],
-          .max_abs_gradient = values[StepGraph::MAX_ABS_GRADIENT],
-          .finite = values[StepGraph::FINITE] != 0.0F,
-          .stop = options_.exchanges_stop && values[StepGraph::STOP] != 0.0F};
+  StepResult out{.loss = values[StepGraph::LOSS],
+                 .gradient_norm = values[StepGraph::GRADIENT_NORM],
+                 .max_abs_gradient = values[StepGraph::MAX_ABS_GRADIENT],
+                 .finite = values[StepGraph::FINITE] != 0.0F,
+                 .stop = options_.exchanges_stop && values[StepGraph::STOP] != 0.0F};
+  if (compiled.graph.has_estimate) {
+    out.estimate = values.back();
+  }
+  return out;
 }
 
 std::string Trainer::find_nonfinite(int64_t step, const data::Batch& batch,

@@ -1,0 +1,265 @@
+#include "kinema/data/dataset_file.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <map>
+#include <set>
+#include <string_view>
+#include <system_error>
+#include <utility>
+
+#include "kinema/core/error.h"
+#include "kinema/data/joined_clips.h"
+#include "kinema/io/toml.h"
+
+namespace kinema::data {
+namespace {
+
+namespace fs = std::filesystem;
+using io::Json;
+
+/// Keys of one part, from the outermost table to the innermost.
+using Keys = std::map<std::string, const Json*>;
+
+// Of the run, not of a data set.
+constexpr std::array<std::string_view, 31> kNotRead = {
+    "batch_size",           "bucket_no_upscale", "bucket_reso_steps",
+    "cache_directory",      "cache_info",        "debug_dataset",
+    "enable_bucket",        "frame_extraction",  "frame_sample",
+    "frame_stride",         "max_bucket_reso",   "max_data_loader_n_workers",
+    "max_frames",           "max_token_length",  "min_bucket_reso",
+    "network_multiplier",   "num_workers",       "persistent_data_loader_workers",
+    "resize_interpolation", "resolution",        "seed",
+    "skip_cache",           "skip_existing",     "skip_image_resolution",
+    "source_fps",           "target_frames",     "validation_seed",
+    "validation_split",     "video_loss_weight", "vae_batch_size",
+    "caption_encoding"};
+
+/// A key that may only have a value which changes nothing, and what to do instead.
+struct Refused {
+  std::string_view key;
+  std::string_view instead;
+};
+constexpr std::array<Refused, 14> kRefused = {{
+    {"alpha_mask", "masks are not used"},
+    {"caption_dropout_every_n_epochs", "caption_dropout=FRACTION leaves captions out"},
+    {"caption_dropout_rate", "caption_dropout=FRACTION leaves captions out, of all data sets"},
+    {"color_aug", "colours are not changed"},
+    {"conditioning_data_dir", "masks are not used"},
+    {"control_directory", "pictures to edit are not used"},
+    {"custom_attributes", "they have no effect here"},
+    {"face_crop_aug_range", "center_crop=false crops anywhere"},
+    {"flip_aug", "random_flip=true mirrors clips of all data sets"},
+    {"is_reg", "regularization pictures are not used: remove this data set"},
+    {"random_crop", "center_crop=false crops all data sets anywhere"},
+    {"secondary_separator", "only caption_separator separates tags"},
+    {"token_warmup_min", "captions have all tags from the first step on"},
+    {"token_warmup_step", "captions have all tags from the first step on"},
+}};
+
+/// True if a value asks for nothing: false, 0, an empty text, list or table, token_warmup_min = 1.
+bool asks_for_nothing(const std::string& key, const Json& value) {
+  switch (value.kind()) {
+    case Json::Kind::Null:
+      return true;
+    case Json::Kind::Bool:
+      return !value.as_bool();
+    case Json::Kind::Integer:
+      return value.as_int() == (key == "token_warmup_min" ? 1 : 0);
+    case Json::Kind::Number:
+      return value.as_number() == 0.0;
+    case Json::Kind::String:
+      return value.as_string().empty();
+    case Json::Kind::Array:
+      return value.items().empty();
+    case Json::Kind::Object:
+      return value.members().empty();
+  }
+  return false;
+}
+
+class Reader {
+ public:
+  explicit Reader(const fs::path& path) : path_(path), document_(io::read_toml(path)) {
+    const Keys general = with({}, document_.find("general"));
+    const Json* sets = document_.find("datasets");
+    check(sets != nullptr && sets->is_array() && !sets->items().empty(),
+          "[data] {} has no [[datasets]]", path.string());
+    for (const auto& [key, value] : document_.members()) {
+      check(key == "general" || key == "datasets",
+            "[data] {} has `{}`, expected [general] and [[datasets]]", path.string(), key);
+    }
+    for (size_t i = 0; i < sets->items().size(); ++i) {
+      const Json& set = sets->items()[i];
+      const std::string where = fmt::format("{}: datasets[{}]", path.string(), i);
+      check(set.is_object(), "[data] {} is {}, expected a table", where, set.describe());
+      const Keys outer = with(general, &set);
+      const Json* subsets = set.find("subsets");
+      if (subsets == nullptr) {
+        add(outer, where);
+        continue;
+      }
+      for (size_t j = 0; j < subsets->items().size(); ++j) {
+        add(with(outer, &subsets->items()[j]), fmt::format("{}.subsets[{}]", where, j));
+      }
+    }
+    check(!out_.parts.empty(), "[data] {} has no data set", path.string());
+    if (!not_read_.empty()) {
+      out_.notes.push_back(fmt::format(
+          "{}: {} {} not read: sizes, batches, frames and caches are keys of the run (height, "
+          "width, buckets, per_device_batch_size, num_frames, dataset_save_location)",
+          path.filename().string(), fmt::join(not_read_, ", "),
+          not_read_.size() == 1 ? "is" : "are"));
+    }
+  }
+
+  DatasetFile take() { return std::move(out_); }
+
+ private:
+  static Keys with(Keys keys, const Json* table) {
+    if (table != nullptr) {
+      for (const auto& [key, value] : table->members()) {
+        if (key != "subsets") {
+          keys[key] = &value;
+        }
+      }
+    }
+    return keys;
+  }
+
+  void add(const Keys& keys, const std::string& where) {
+    DatasetPart part{.where = where};
+    for (const auto& [key, value] : keys) {
+      if (!take_place(key, *value, part) && !take_caption(key, *value, part)) {
+        check_other(key, *value, where);
+      }
+    }
+    check(!part.folder.empty() || !part.list.empty(),
+          "[data] {} names no clips, expected image_dir, image_directory, video_directory, "
+          "metadata_file, image_jsonl_file or video_jsonl_file",
+          where);
+    check(part.repeats >= 0, "[data] {}: num_repeats is {}, expected at least 0", where,
+          part.repeats);
+    if (part.repeats > 0) {
+      out_.parts.push_back(std::move(part));
+    }
+  }
+
+  bool take_place(const std::string& key, const Json& value, DatasetPart& part) const {
+    if (key == "image_dir" || key == "image_directory" || key == "video_directory") {
+      part.folder = found(value.as_string());
+    } else if (key == "metadata_file" || key == "image_jsonl_file" || key == "video_jsonl_file") {
+      part.list = found(value.as_string());
+    } else if (key == "num_repeats") {
+      part.repeats = value.as_int();
+    } else {
+      return false;
+    }
+    return true;
+  }
+
+  static bool take_caption(const std::string& key, const Json& value, DatasetPart& part) {
+    CaptionChanges& captions = part.captions;
+    if (key == "class_tokens") {
+      part.class_words = value.as_string();
+    } else if (key == "caption_extension") {
+      const std::string& given = value.as_string();
+      part.caption_extension = given.empty() || given.front() == '.' ? given : "." + given;
+    } else if (key == "caption_prefix") {
+      part.caption_prefix = value.as_string();
+    } else if (key == "caption_suffix") {
+      part.caption_suffix = value.as_string();
+    } else if (key == "shuffle_caption") {
+      captions.shuffle = value.as_bool();
+    } else if (key == "enable_wildcard") {
+      captions.wildcards = value.as_bool();
+    } else if (key == "caption_tag_dropout_rate") {
+      captions.dropout = value.as_number();
+    } else if (key == "caption_separator") {
+      captions.separator = value.as_string();
+    } else if (key == "keep_tokens") {
+      captions.keep = value.as_int();
+    } else if (key == "keep_tokens_separator") {
+      captions.keep_separator = value.as_string();
+    } else {
+      return false;
+    }
+    return true;
+  }
+
+  void check_other(const std::string& key, const Json& value, const std::string& where) {
+    if (std::ranges::find(kNotRead, key) != kNotRead.end()) {
+      not_read_.insert(key);
+      return;
+    }
+    const auto* refused = std::ranges::find(kRefused, key, &Refused::key);
+    check(refused != kRefused.end(),
+          "[data] {} has `{}`, which is not a key of kohya's or musubi's", where, key);
+    check(asks_for_nothing(key, value), "[data] {}: {} is {}, which is not supported\n  {}", where,
+          key, value.brief(), refused->instead);
+  }
+
+  /// A path of the working directory, or of the file's folder.
+  fs::path found(const std::string& name) const {
+    std::error_code ignored;
+    const fs::path beside = path_.parent_path() / name;
+    return !fs::exists(name, ignored) && fs::exists(beside, ignored) ? beside : fs::path(name);
+  }
+
+  const fs::path& path_;
+  Json document_;
+  DatasetFile out_;
+  std::set<std::string> not_read_;
+};
+
+}  // namespace
+
+CaptionRules CaptionChanges::applied_to(CaptionRules rules) const {
+  rules.any_line = wildcards.value_or(rules.any_line);  // kohya's wildcards include lines
+  rules.wildcards = wildcards.value_or(rules.wildcards);
+  rules.shuffle = shuffle.value_or(rules.shuffle);
+  rules.dropout = dropout.value_or(rules.dropout);
+  rules.separator = separator.value_or(rules.separator);
+  rules.keep = keep.value_or(rules.keep);
+  rules.keep_separator = keep_separator.value_or(rules.keep_separator);
+  return rules;
+}
+
+bool is_dataset_file(const fs::path& path) {
+  std::string extension = path.extension().string();
+  std::ranges::transform(extension, extension.begin(),
+                         [](unsigned char c) { return std::tolower(c); });
+  std::error_code ignored;
+  return extension == ".toml" && fs::is_regular_file(path, ignored);
+}
+
+DatasetFile read_dataset_file(const fs::path& path) { return Reader(path).take(); }
+
+std::unique_ptr<ClipSet> dataset_file_clips(const fs::path& path, const ListOptions& options) {
+  DatasetFile file = read_dataset_file(path);
+  std::vector<JoinedPart> parts;
+  for (DatasetPart& part : file.parts) {
+    ListOptions own = options;
+    own.caption_extension = part.caption_extension;
+    own.class_words = part.class_words;
+    own.class_folders = false;
+    own.subfolders = false;
+    own.list = part.list;
+    const fs::path folder = part.folder.empty() ? part.list.parent_path() : part.folder;
+    parts.push_back({.clips = folder_clips(folder.empty() ? fs::path(".") : folder, own),
+                     .name = folder.string(),
+                     .repeats = part.repeats,
+                     .caption_prefix = std::move(part.caption_prefix),
+                     .caption_suffix = std::move(part.caption_suffix),
+                     .rules = [changes = part.captions](CaptionRules rules) {
+                       return changes.applied_to(std::move(rules));
+                     }});
+  }
+  return joined_clips(std::move(parts), std::move(file.notes));
+}
+
+}  // namespace kinema::data

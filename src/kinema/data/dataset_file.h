@@ -1,0 +1,56 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "kinema/data/clip_list.h"
+#include "kinema/data/clip_set.h"
+
+/// Data sets in TOML files of kohya's scripts and of musubi-tuner: `[general]`, `[[datasets]]` and
+/// `[[datasets.subsets]]`.
+namespace kinema::data {
+
+/// The rules of captions that a part of a data set has instead of the run's.
+struct CaptionChanges {
+  std::optional<bool> wildcards, shuffle;
+  std::optional<double> dropout;
+  std::optional<std::string> separator, keep_separator;
+  std::optional<int64_t> keep;
+
+  CaptionRules applied_to(CaptionRules rules) const;
+};
+
+/// A folder of clips, or a list of clips with captions.
+struct DatasetPart {
+  std::filesystem::path folder;
+  std::filesystem::path list;  // empty: the folder's own metadata or caption files
+  int64_t repeats = 1;         // of each clip in an epoch
+  std::string class_words;     // the caption of clips without one
+  std::string caption_extension;
+  std::string caption_prefix, caption_suffix;
+  CaptionChanges captions;
+  std::string where;  // `fox.toml: datasets[0].subsets[1]`
+};
+
+struct DatasetFile {
+  std::vector<DatasetPart> parts;
+  std::vector<std::string> notes;  // keys that are not read
+};
+
+/// True for an existing `.toml` file.
+bool is_dataset_file(const std::filesystem::path& path);
+
+/// Reads the file. Relative paths are those of the working directory, or else of the file's folder.
+/// Throws an Error with the place of a key that is unknown, or that asks for something which this
+/// program does not do or has in its configuration (`flip_aug`, `is_reg`).
+DatasetFile read_dataset_file(const std::filesystem::path& path);
+
+/// Its clips, part after part, each repeated. Throws the Errors of list_folder.
+std::unique_ptr<ClipSet> dataset_file_clips(const std::filesystem::path& path,
+                                            const ListOptions& options);
+
+}  // namespace kinema::data

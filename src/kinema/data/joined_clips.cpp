@@ -1,0 +1,128 @@
+#include "kinema/data/joined_clips.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "kinema/core/error.h"
+#include "kinema/core/quantities.h"
+
+namespace kinema::data {
+namespace {
+
+class JoinedClips : public ClipSet {
+ public:
+  JoinedClips(std::vector<JoinedPart> parts, std::vector<std::string> notes)
+      : parts_(std::move(parts)), notes_(std::move(notes)) {
+    for (const JoinedPart& part : parts_) {
+      begins_.push_back(size_);
+      size_ += part.clips->size() * part.repeats;
+    }
+  }
+
+  int64_t size() const override { return size_; }
+  std::string name(int64_t clip) const override {
+    const auto [part, number] = at(clip);
+    return part->clips->name(number);
+  }
+  std::string where(int64_t clip) const override {
+    const auto [part, number] = at(clip);
+    return part->name + "/" + part->clips->where(number);
+  }
+  std::string path(int64_t clip) const override {
+    const auto [part, number] = at(clip);
+    return part->clips->path(number);
+  }
+  std::string cause(int64_t clip) const override {
+    const auto [part, number] = at(clip);
+    return part->clips->cause(number);
+  }
+  std::string caption(int64_t clip) const override {
+    const auto [part, number] = at(clip);
+    std::string out = part->clips->caption(number);
+    if (!part->caption_prefix.empty()) {
+      out = part->caption_prefix + " " + out;
+    }
+    return part->caption_suffix.empty() ? out : out + " " + part->caption_suffix;
+  }
+  CaptionRules caption_rules(int64_t clip, const CaptionRules& rules) const override {
+    const auto [part, number] = at(clip);
+    return part->rules ? part->rules(rules) : rules;
+  }
+  int64_t caption_variants(const CaptionRules& rules) const override {
+    int64_t most = 1;
+    for (const JoinedPart& part : parts_) {
+      most = std::max(most, (part.rules ? part.rules(rules) : rules).count());
+    }
+    return most;
+  }
+  ClipSize measure(int64_t clip) const override {
+    const auto [part, number] = at(clip);
+    return part->clips->measure(number);
+  }
+  HostArray read(int64_t clip, const ClipFormat& format, const ClipWindow& window) const override {
+    const auto [part, number] = at(clip);
+    return part->clips->read(number, format, window);
+  }
+  std::string stamp(int64_t clip) const override {
+    const auto [part, number] = at(clip);
+    return part->clips->stamp(number);
+  }
+  std::string hash(int64_t clip) const override {
+    const auto [part, number] = at(clip);
+    return part->clips->hash(number);
+  }
+  void verify(int64_t clip) const override {
+    const auto [part, number] = at(clip);
+    part->clips->verify(number);
+  }
+  std::vector<SkippedFile> left_out() const override {
+    std::vector<SkippedFile> out;
+    for (const JoinedPart& part : parts_) {
+      for (SkippedFile each : part.clips->left_out()) {
+        each.file = part.name + "/" + each.file;
+        out.push_back(std::move(each));
+      }
+    }
+    return out;
+  }
+  std::vector<std::string> notes() const override {
+    std::vector<std::string> out = notes_;
+    for (const JoinedPart& part : parts_) {
+      out.push_back(fmt::format(
+          "{}: {}{}", part.name, counted(part.clips->size(), "clip"),
+          part.repeats == 1 ? "" : fmt::format(", each {} times an epoch", part.repeats)));
+      for (const std::string& note : part.clips->notes()) {
+        out.push_back(part.name + "/" + note);
+      }
+    }
+    return out;
+  }
+  bool is_slow_to_measure() const override {
+    return std::ranges::any_of(
+        parts_, [](const JoinedPart& part) { return part.clips->is_slow_to_measure(); });
+  }
+
+ private:
+  std::pair<const JoinedPart*, int64_t> at(int64_t clip) const {
+    check(clip >= 0 && clip < size_, "[data] clip {} of {}", clip, size_);
+    const auto after = std::ranges::upper_bound(begins_, clip);
+    const auto i = static_cast<size_t>(after - begins_.begin()) - 1;
+    return {&parts_[i], (clip - begins_[i]) % parts_[i].clips->size()};
+  }
+
+  std::vector<JoinedPart> parts_;
+  std::vector<std::string> notes_;
+  std::vector<int64_t> begins_;
+  int64_t size_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<ClipSet> joined_clips(std::vector<JoinedPart> parts,
+                                      std::vector<std::string> notes) {
+  return std::make_unique<JoinedClips>(std::move(parts), std::move(notes));
+}
+
+}  // namespace kinema::data

@@ -1,0 +1,141 @@
+#include "kinema/data/dataset_file.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "data/clip_folder.h"
+#include "kinema/core/error.h"
+
+namespace kinema::data {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
+
+/// Captions of all clips, by place, with the number of times.
+std::map<std::pair<std::string, std::string>, int> captions_of(const ClipSet& clips) {
+  std::map<std::pair<std::string, std::string>, int> out;
+  for (int64_t clip = 0; clip < clips.size(); ++clip) {
+    ++out[{clips.where(clip), clips.caption(clip)}];
+  }
+  return out;
+}
+
+TEST(DatasetFile, OfKohyaHasSubsetsWithRepeatsWordsAndCaptionRules) {
+  const ClipFolder folder;
+  folder.image("fox/a.png");
+  folder.image("fox/inner/not.png");
+  folder.text("fox/a.cap", "a fox, snow");
+  std::filesystem::remove(folder / "fox/a.txt");
+  folder.image("3_owl/b.png");
+  std::filesystem::remove(folder / "3_owl/b.txt");
+  folder.text("sets.toml", R"(
+[general]
+shuffle_caption = true
+caption_extension = "cap"
+[[datasets]]
+resolution = [512, 512]
+batch_size = 2
+keep_tokens = 1
+  [[datasets.subsets]]
+  image_dir = 'fox'
+  num_repeats = 4
+  caption_prefix = "photo:"
+  [[datasets.subsets]]
+  image_dir = '3_owl'
+  class_tokens = "an owl"
+  shuffle_caption = false
+  [[datasets.subsets]]
+  image_dir = 'fox'
+  num_repeats = 0
+)");
+  const auto clips = folder_clips(folder / "sets.toml", "text");
+  const std::string fox = (folder / "fox").string() + "/a.png";
+  const std::string owl = (folder / "3_owl").string() + "/b.png";
+  EXPECT_EQ(captions_of(*clips), (std::map<std::pair<std::string, std::string>, int>{
+                                     {{fox, "photo: a fox, snow"}, 4}, {{owl, "an owl"}, 1}}));
+  EXPECT_EQ(clips->measure(4).width, 32);
+  const CaptionRules rules{.variants = 6, .seed = 5};
+  EXPECT_EQ(clips->caption_variants(rules), 6);
+  EXPECT_TRUE(clips->caption_rules(0, rules).shuffle);
+  EXPECT_EQ(clips->caption_rules(0, rules).keep, 1);
+  EXPECT_EQ(clips->caption_rules(0, rules).seed, 5U);
+  EXPECT_FALSE(clips->caption_rules(4, rules).varies());
+  EXPECT_EQ(varied_caption(*clips, 4, rules, 3), "an owl");
+  EXPECT_THAT(
+      clips->notes(),
+      ElementsAre(HasSubstr("sets.toml: batch_size, resolution are not read"),
+                  HasSubstr("fox: 1 clip, each 4 times an epoch"), HasSubstr("3_owl: 1 clip")));
+}
+
+TEST(DatasetFile, OfMusubiHasFoldersAndLists) {
+  const ClipFolder folder;
+  folder.image("far/a.png");
+  folder.captioned("videos/c.mp4", "a clip");
+  folder.text("lists/list.jsonl",
+              R"({"image_path": ")" + (folder / "far/a.png").string() + R"(", "caption": "red"})");
+  folder.text("sets.toml", R"(
+[general]
+resolution = [960, 544]
+caption_extension = ".txt"
+[[datasets]]
+video_directory = "videos"
+target_frames = [1, 25]
+num_repeats = 2
+[[datasets]]
+image_jsonl_file = "lists/list.jsonl"
+cache_directory = "cache"
+)");
+  const auto clips = folder_clips(folder / "sets.toml", "text");
+  ASSERT_EQ(clips->size(), 3);
+  EXPECT_EQ(clips->caption(1), "a clip");
+  EXPECT_EQ(clips->caption(2), "red");
+  EXPECT_EQ(clips->measure(2).frames, 1);
+}
+
+TEST(DatasetFile, OfKohyasListsHasNamesWithoutExtensions) {
+  const ClipFolder folder;
+  folder.image("fox/a.png");
+  folder.text("meta.json", R"({"a": {"caption": "one", "tags": "x"}, "gone": {"tags": "y"}})");
+  folder.text("sets.toml",
+              "[[datasets]]\n[[datasets.subsets]]\nimage_dir = 'fox'\nmetadata_file = "
+              "'meta.json'\n");
+  const auto clips = folder_clips(folder / "sets.toml", "text", /*keep_bad=*/true);
+  ASSERT_EQ(clips->size(), 2);
+  EXPECT_EQ(clips->caption(0), "one, x");
+  EXPECT_EQ(clips->measure(0).frames, 1);
+  EXPECT_EQ(clips->cause(1), "missing");
+  EXPECT_THROW(clips->measure(1), Error);
+}
+
+TEST(DatasetFile, IsRefusedWhereItAsksForWhatIsNotDone) {
+  const ClipFolder folder;
+  folder.image("fox/a.png");
+  const auto expect_error = [&](const std::string& text, const std::string& problem) {
+    folder.text("sets.toml", text);
+    EXPECT_THAT([&] { read_dataset_file(folder / "sets.toml"); },
+                ThrowsMessage<Error>(AllOf(HasSubstr("sets.toml"), HasSubstr(problem))))
+        << text;
+  };
+  const std::string set = "[[datasets]]\nimage_dir = 'fox'\n";
+  expect_error("a = 1", "has no [[datasets]]");
+  expect_error("[more]\n" + set, "has `more`");
+  expect_error("[[datasets]]\n", "names no clips");
+  expect_error(set + "is_reg = true", "datasets[0]: is_reg is true");
+  expect_error(set + "flip_aug = true", "random_flip=true");
+  expect_error(set + "caption_dropout_rate = 0.1", "caption_dropout");
+  expect_error(set + "num_repeat = 2", "has `num_repeat`, which is not a key");
+  expect_error(set + "num_repeats = -1", "num_repeats is -1");
+  expect_error(set + "num_repeats = 'two'", "num_repeats");
+  expect_error(set + "num_repeats = 0", "has no data set");
+  expect_error("[[datasets]\n", "sets.toml:1");
+  folder.text("sets.toml", set + "is_reg = false\nflip_aug = false\nface_crop_aug_range = ''\n");
+  EXPECT_EQ(read_dataset_file(folder / "sets.toml").parts.size(), 1U);
+}
+
+}  // namespace
+}  // namespace kinema::data
