@@ -1,6 +1,6 @@
 // Any bytes as a prompt: an Error when they are not UTF-8, else clean text that is, without white
-// space at its ends or twice in a row, and that a tokenizer takes. The syntax of other programs is read
-// from any bytes.
+// space at its ends or twice in a row, and that a tokenizer takes. The syntax of other programs is
+// read from any bytes.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

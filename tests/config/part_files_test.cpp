@@ -21,7 +21,8 @@ using testing::ThrowsMessage;
 
 class PartFiles : public testing::Test {
  protected:
-  PartFiles() : models_(fs::temp_directory_path() / ("kinema_parts_" + std::to_string(::getpid()))) {
+  PartFiles()
+      : models_(fs::temp_directory_path() / ("kinema_parts_" + std::to_string(::getpid()))) {
     for (const char* file :
          {"checkpoints/all.safetensors", "diffusion_models/wan/high.safetensors", "vae/ae.sft",
           "unet/q4.gguf", "text_encoders/t5xxl.safetensors", "clip/clip_l.safetensors",
@@ -70,7 +71,9 @@ TEST_F(PartFiles, RefusesWhatIsNotClear) {
   EXPECT_THAT([&] { load({"lora=a.safetensors"}); },
               ThrowsMessage<Error>(HasSubstr("several files `a.safetensors`")));
   EXPECT_THAT(
-      [&] { load({"vae_file=ae", "wan_vae_pretrained_model_name_or_path=other"}); },
+      [&] {
+        load({"vae_file=ae", "wan_vae_pretrained_model_name_or_path=other"});
+      },
       ThrowsMessage<Error>(HasSubstr("names of the same key")));
   models_ /= "vae";
   EXPECT_THAT([&] { load({}); }, ThrowsMessage<Error>(HasSubstr("has none of the folders")));

@@ -1,5 +1,5 @@
-// prompt_syntax in `generate`, with the reference's tiny SDXL, Flux and Wan. tests/peers/prompts.py has
-// the numbers.
+// prompt_syntax in `generate`, with the reference's tiny SDXL, Flux and Wan. tests/peers/prompts.py
+// has the numbers.
 #include <gmock/gmock.h>
 
 #include <deque>
@@ -96,14 +96,13 @@ TEST_F(PromptSyntaxKey, TextChangesBetweenSteps) {
 TEST_F(PromptSyntaxKey, LorasAreFoundByName) {
   fs::create_directories(folder_ / "loras/more");
   fs::copy(golden_ + "/lora/sdxl_kohya.safetensors", folder_ / "loras/more/style.safetensors");
-  const HostArray wanted =
-      latents("a red ball", {"lora=loras/more/style.safetensors:0.5"});
+  const HostArray wanted = latents("a red ball", {"lora=loras/more/style.safetensors:0.5"});
   EXPECT_NE(wanted.bytes, latents("a red ball", {}).bytes);
   EXPECT_EQ(a1111("a red ball<lora:style:0.5>", {"lora_folder=loras"}).bytes, wanted.bytes);
-  EXPECT_EQ(latents("a red ball withLora(style, 0.5)",
-                    {"prompt_syntax=compel", "lora_folder=loras"})
-                .bytes,
-            wanted.bytes);
+  EXPECT_EQ(
+      latents("a red ball withLora(style, 0.5)", {"prompt_syntax=compel", "lora_folder=loras"})
+          .bytes,
+      wanted.bytes);
   const Outcome other = generate("a <lora:stile:1>", {"prompt_syntax=a1111", "lora_folder=loras"});
   EXPECT_EQ(other.status, 1);
   EXPECT_THAT(other.err, HasSubstr("the most similar name is `style`"));
@@ -116,13 +115,14 @@ TEST_F(PromptSyntaxKey, LearnedWordsReplaceRowsOfTheEmbeddingTable) {
   const int64_t id = io::Json::read(golden_ + "/sdxl/tokenizer/vocab.json").at("a</w>").as_int();
   std::deque<HostArray> rows;
   std::vector<io::TensorEntry> entries;
-  for (const auto& [part, name] : {std::pair("text_encoder", "clip_l"), {"text_encoder_2", "clip_g"}}) {
+  for (const auto& [part, name] :
+       {std::pair("text_encoder", "clip_l"), {"text_encoder_2", "clip_g"}}) {
     const weights::Checkpoint files = weights::Checkpoint::open(golden_ + "/sdxl/" + part);
     const HostArray table = files.at("text_model.embeddings.token_embedding.weight").copy();
     const int64_t width = table.shape.dims[1];
     const auto all = table.as<float>();
-    rows.push_back(HostArray::f32({1, width}, all.subspan(static_cast<size_t>(id * width),
-                                                          static_cast<size_t>(width))));
+    rows.push_back(HostArray::f32(
+        {1, width}, all.subspan(static_cast<size_t>(id * width), static_cast<size_t>(width))));
     entries.push_back(io::TensorEntry::of(name, rows.back()));
   }
   fs::create_directories(folder_ / "words");
@@ -132,7 +132,8 @@ TEST_F(PromptSyntaxKey, LearnedWordsReplaceRowsOfTheEmbeddingTable) {
   EXPECT_NE(latents("zqx red ball", {}).bytes, wanted.bytes);
   EXPECT_EQ(latents("zqx red ball", keys).bytes, wanted.bytes);
   EXPECT_EQ(a1111("embedding:zqx red ball", keys).bytes, wanted.bytes);
-  const Outcome flux = generate("zqx ball", {"embeddings_folder=words", "height=64", "width=64"}, "flux_dev");
+  const Outcome flux =
+      generate("zqx ball", {"embeddings_folder=words", "height=64", "width=64"}, "flux_dev");
   EXPECT_EQ(flux.status, flux.err.find("trained for another model") == std::string::npos ? 0 : 1);
   io::write_safetensors(folder_ / "words/zqx.safetensors", std::span(entries).subspan(1), {});
   const Outcome half = generate("zqx ball", keys);

@@ -41,7 +41,8 @@ TEST(SettingsOfOtherPrograms, AreReadFromParameters) {
   EXPECT_EQ(made.at("height").as_int(), 512);
   EXPECT_THAT([] { settings_of_parameters("a ball", "a.png"); },
               ThrowsMessage<Error>(HasSubstr("no line `Steps: 20")));
-  EXPECT_THAT([] { settings_of_parameters("", "a.png"); }, ThrowsMessage<Error>(HasSubstr("a.png")));
+  EXPECT_THAT([] { settings_of_parameters("", "a.png"); },
+              ThrowsMessage<Error>(HasSubstr("a.png")));
 }
 
 TEST(SettingsOfOtherPrograms, AreReadFromPlainGraphs) {

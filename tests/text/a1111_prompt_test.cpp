@@ -35,8 +35,9 @@ TEST(A1111Prompt, BracketsWithoutPartnersWeightTheRest) {
 }
 
 TEST(A1111Prompt, BreakStartsASection) {
-  EXPECT_THAT(parse_a1111("a ball BREAK\n a box BREAKER"),
-              ElementsAre(ElementsAre(Part{"a ball", 1.0}), ElementsAre(Part{"a box BREAKER", 1.0})));
+  EXPECT_THAT(
+      parse_a1111("a ball BREAK\n a box BREAKER"),
+      ElementsAre(ElementsAre(Part{"a ball", 1.0}), ElementsAre(Part{"a box BREAKER", 1.0})));
   EXPECT_THAT(parse_a1111("(a BREAK b:0.5)"),
               ElementsAre(ElementsAre(Part{"a", 0.5}), ElementsAre(Part{"b", 0.5})));
 }

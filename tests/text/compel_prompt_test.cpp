@@ -55,8 +55,8 @@ TEST(CompelPrompt, OtherTextIsText) {
 TEST(CompelPrompt, BlendsAndConjunctionsHaveTexts) {
   const CompelPrompt blend = parse_compel("(\"a ball+\", b).blend(0.7, -0.3, no_normalize)");
   ASSERT_EQ(blend.clauses.size(), 1U);
-  EXPECT_THAT(blend.clauses[0].texts,
-              ElementsAre(ElementsAre(Part{"a", 1.0}, Part{"ball", 1.1}), ElementsAre(Part{"b", 1.0})));
+  EXPECT_THAT(blend.clauses[0].texts, ElementsAre(ElementsAre(Part{"a", 1.0}, Part{"ball", 1.1}),
+                                                  ElementsAre(Part{"b", 1.0})));
   EXPECT_THAT(blend.clauses[0].shares, ElementsAre(0.7, -0.3));
   EXPECT_FALSE(blend.clauses[0].normalize);
   const CompelPrompt both = parse_compel("(\"a (x\", \"b\").and(1, 0.5)");

@@ -23,15 +23,12 @@ class FourBits : public testing::Test {
  protected:
   void add(const std::string& name, HostArray array) {
     arrays_.push_back(std::move(array));
-    views_.push_back(
-        {.name = name, .shape = arrays_.back().shape, .bytes = arrays_.back().bytes});
+    views_.push_back({.name = name, .shape = arrays_.back().shape, .bytes = arrays_.back().bytes});
   }
   static HostArray bytes(const std::vector<uint8_t>& values) {
     return HostArray::from<uint8_t>(DType::U8, {static_cast<int64_t>(values.size())}, values);
   }
-  static HostArray text(const std::string& json) {
-    return bytes({json.begin(), json.end()});
-  }
+  static HostArray text(const std::string& json) { return bytes({json.begin(), json.end()}); }
   std::vector<float> map() const {
     std::vector<float> out;
     for (int i = 0; i < 16; ++i) {

@@ -141,9 +141,10 @@ struct GenerateConfig {
     visit("lora_folder", self.lora_folder, UNRELATED,
           {.help = "folder with the LoRA files that prompts name, with <lora:name:0.8> or "
                    "withLora(name, 0.8)"});
-    visit("embeddings_folder", self.embeddings_folder, UNRELATED,
-          {.help = "sdxl, flux: folder with textual inversion files, which prompts name by the names "
-                   "of the files"});
+    visit(
+        "embeddings_folder", self.embeddings_folder, UNRELATED,
+        {.help = "sdxl, flux: folder with textual inversion files, which prompts name by the names "
+                 "of the files"});
     visit("image_url", self.image_url, UNRELATED,
           {.help = "first frame of the video: path or URL of an image (image to video, TI2V)",
            .share = Share::FILE});

@@ -480,9 +480,10 @@ struct ModelConfig {
     visit("transformer_file", self.transformer_file, UNRELATED,
           {.help = "single file with a transformer or UNet, for "
                    "wan_transformer_pretrained_model_name_or_path"});
-    visit("comfyui_folder", self.comfyui_folder, UNRELATED,
-          {.help = "ComfyUI's `models` folder: model and LoRA files that are not found by their path "
-                   "are searched by name in its subfolders"});
+    visit(
+        "comfyui_folder", self.comfyui_folder, UNRELATED,
+        {.help = "ComfyUI's `models` folder: model and LoRA files that are not found by their path "
+                 "are searched by name in its subfolders"});
     visit(
         "text_encoder_dtype", self.text_encoder_dtype, MAY_CHANGE,
         {.help =

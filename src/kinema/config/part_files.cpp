@@ -57,11 +57,11 @@ std::string found_in(const fs::path& models, Folders folders, const std::string&
   for (const std::string_view folder : folders) {
     const fs::path top = models / folder;
     std::error_code error;
-    for (auto each = fs::recursive_directory_iterator(
-             top,
-             fs::directory_options::skip_permission_denied |
-                 fs::directory_options::follow_directory_symlink,
-             error);
+    for (auto each =
+             fs::recursive_directory_iterator(top,
+                                              fs::directory_options::skip_permission_denied |
+                                                  fs::directory_options::follow_directory_symlink,
+                                              error);
          !error && each != fs::recursive_directory_iterator(); each.increment(error)) {
       const fs::path inside = each->path().lexically_relative(top);
       fs::path without = inside;
@@ -77,8 +77,9 @@ std::string found_in(const fs::path& models, Folders folders, const std::string&
     }
   }
   std::ranges::sort(found);
-  check(found.size() <= 1, "[config] comfyui_folder has several files `{}`: {}\n  give the path of one",
-        name, fmt::join(found, ", "));
+  check(found.size() <= 1,
+        "[config] comfyui_folder has several files `{}`: {}\n  give the path of one", name,
+        fmt::join(found, ", "));
   return found.empty() ? name : found.front();
 }
 
@@ -103,9 +104,8 @@ void search(const fs::path& models, ModelConfig& m) {
         models.string());
   constexpr std::array<std::string_view, 7> kAll{"checkpoints", "diffusion_models", "unet", "vae",
                                                  "clip",        "text_encoders",    "loras"};
-  check(std::ranges::any_of(kAll, [&](std::string_view each) {
-          return fs::is_directory(models / each, ignored);
-        }),
+  check(std::ranges::any_of(
+            kAll, [&](std::string_view each) { return fs::is_directory(models / each, ignored); }),
         "[config] comfyui_folder {} has none of the folders {}\n  give the folder `models` of "
         "ComfyUI",
         models.string(), fmt::join(kAll, ", "));

@@ -26,8 +26,7 @@ clip::TextOptions text_options(const ClipTextSettings& settings) {
 clip::TextConfig config_of(const weights::Checkpoint& files, const std::filesystem::path& other) {
   if (!files.config().is_object() && !other.empty()) {
     const io::Json json = io::Json::read(other);
-    const std::string table =
-        clip::token_embedding({}, weights::clip_text_prefix(files)).name;
+    const std::string table = clip::token_embedding({}, weights::clip_text_prefix(files)).name;
     if (weights::is_clip_text(json)) {
       const clip::TextConfig config = weights::parse_clip_text_config(json);
       if (files.at(table).shape.dims == Dims({config.vocab_size, config.hidden_size})) {
@@ -108,11 +107,10 @@ const runtime::Program& ClipText::program(int64_t hidden_layer, bool masked) {
     }
     runtime::ProgramOptions options = settings_.program;
     options.name = "clip_text";
-    found =
-        programs_
-            .emplace(std::pair(hidden_layer, masked),
-                     runtime::Program::compile(client_, graph, outputs, options))
-            .first;
+    found = programs_
+                .emplace(std::pair(hidden_layer, masked),
+                         runtime::Program::compile(client_, graph, outputs, options))
+                .first;
   }
   return found->second;
 }
@@ -132,8 +130,8 @@ ClipText::States ClipText::encode(std::span<const std::string> prompts,
 
 /// The input of the model: rows of the embedding table, with those that replace them.
 pjrt::Buffer ClipText::embed(const ClipSequence& sequence) const {
-  HostArray x = weights::embedding_rows(weights::clip_text_embedding(files_), {1, length_},
-                                        sequence.ids);
+  HostArray x =
+      weights::embedding_rows(weights::clip_text_embedding(files_), {1, length_}, sequence.ids);
   if (!sequence.rows.empty()) {
     x = convert(x, DType::F32);
     for (const ClipSequence::Row& row : sequence.rows) {

@@ -12,8 +12,7 @@ namespace kinema::encoders {
 namespace {
 
 std::vector<int64_t> ids_of_text(const text::ClipTokenizer& tokenizer, const std::string& text) {
-  const std::vector<int64_t> ids =
-      tokenizer.encode(text, std::numeric_limits<int32_t>::max()).ids;
+  const std::vector<int64_t> ids = tokenizer.encode(text, std::numeric_limits<int32_t>::max()).ids;
   return {ids.begin() + 1, ids.end() - 1};
 }
 
@@ -40,10 +39,8 @@ void append_part(const text::ClipTokenizer& tokenizer, const text::WeightedText&
     const auto width = static_cast<size_t>(word->rows.shape.dims[1]);
     const std::span<const float> rows = word->rows.as<float>();
     for (size_t row = 0; row * width < rows.size(); ++row) {
-      out.push_back({.id = 0,
-                     .weight = text.weight,
-                     .part = part,
-                     .row = rows.subspan(row * width, width)});
+      out.push_back(
+          {.id = 0, .weight = text.weight, .part = part, .row = rows.subspan(row * width, width)});
     }
     i += word->ids.size();
   }

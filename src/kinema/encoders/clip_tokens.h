@@ -27,8 +27,8 @@ std::vector<ClipToken> clip_tokens(const text::ClipTokenizer& tokenizer,
                                    std::span<const text::WeightedText> parts,
                                    std::span<const LearnedWord> words);
 
-/// The sections of a prompt (text::parse_a1111) in sequences of at most `most` tokens, as A1111's web
-/// UI with its default of 20 tokens after a comma. A learned word is not divided.
+/// The sections of a prompt (text::parse_a1111) in sequences of at most `most` tokens, as A1111's
+/// web UI with its default of 20 tokens after a comma. A learned word is not divided.
 ClipSequences a1111_sequences(const text::ClipTokenizer& tokenizer,
                               std::span<const std::vector<text::WeightedText>> sections,
                               std::span<const LearnedWord> words, size_t most);

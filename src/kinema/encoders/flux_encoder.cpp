@@ -19,10 +19,9 @@ T5Settings t5_settings(const FluxTextSettings& s) {
   check(s.max_sequence_length >= 1 && s.max_sequence_length <= kLongest,
         "[encoders] max_sequence_length is {}, but Flux.1 takes 1 to {}", s.max_sequence_length,
         kLongest);
-  const TextFiles files =
-      s.second.value_or(TextFiles{.model = s.pipeline / "text_encoder_2",
-                                  .part = weights::kTextEncoder2,
-                                  .tokenizer = s.pipeline / "tokenizer_2"});
+  const TextFiles files = s.second.value_or(TextFiles{.model = s.pipeline / "text_encoder_2",
+                                                      .part = weights::kTextEncoder2,
+                                                      .tokenizer = s.pipeline / "tokenizer_2"});
   return {.model = files.model,
           .tokenizer = files.tokenizer,
           .part = files.part,
@@ -39,8 +38,8 @@ T5Settings t5_settings(const FluxTextSettings& s) {
 }
 
 ClipTextSettings clip_settings(const FluxTextSettings& s) {
-  const TextFiles files = s.first.value_or(TextFiles{.model = s.pipeline / "text_encoder",
-                                                     .tokenizer = s.pipeline / "tokenizer"});
+  const TextFiles files = s.first.value_or(
+      TextFiles{.model = s.pipeline / "text_encoder", .tokenizer = s.pipeline / "tokenizer"});
   return {.model = files.model,
           .tokenizer = files.tokenizer,
           .part = files.part,
@@ -56,12 +55,11 @@ ClipTextSettings clip_settings(const FluxTextSettings& s) {
 class FluxTextEncoder final : public TextEncoder {
  public:
   FluxTextEncoder(const pjrt::Client& client, const FluxTextSettings& s)
-      : clip_(client, clip_settings(s)),
-        t5_(client, t5_settings(s)) {
+      : clip_(client, clip_settings(s)), t5_(client, t5_settings(s)) {
     check(s.pooled_width == 0 || s.pooled_width == clip_.config().hidden_size,
           "[encoders] CLIP of {} is {} wide but the transformer takes {}",
-          s.first ? s.first->model.string() : s.pipeline.string(),
-          clip_.config().hidden_size, s.pooled_width);
+          s.first ? s.first->model.string() : s.pipeline.string(), clip_.config().hidden_size,
+          s.pooled_width);
     if (!s.embeddings.empty()) {
       words_ = LearnedWords(s.embeddings, "clip_l", clip_.config().hidden_size);
     }

@@ -94,18 +94,18 @@ LearnedWords::LearnedWords(const fs::path& folder, std::string member, int64_t h
 }
 
 void LearnedWords::add(const fs::path& file, std::string_view text,
-                       const text::ClipTokenizer& tokenizer,
-                       std::vector<LearnedWord>& out) const {
+                       const text::ClipTokenizer& tokenizer, std::vector<LearnedWord>& out) const {
   const std::string stem = file.stem().string();
   for (auto& [word, rows] : read_learned_rows(file, member_)) {
     const std::string& name = word.empty() ? stem : word;
     if (text.find(lower(name)) == std::string_view::npos) {
       continue;
     }
-    check(rows.shape.dims[1] == hidden_size_,
-          "[encoders] the embedding `{}` of {} has rows of {} numbers, but this text encoder has {}\n"
-          "  it was trained for another model",
-          name, file.string(), rows.shape.dims[1], hidden_size_);
+    check(
+        rows.shape.dims[1] == hidden_size_,
+        "[encoders] the embedding `{}` of {} has rows of {} numbers, but this text encoder has {}\n"
+        "  it was trained for another model",
+        name, file.string(), rows.shape.dims[1], hidden_size_);
     for (const std::string& written : {"embedding:" + name, name}) {
       std::vector<int64_t> ids = ids_of(written, tokenizer);
       if (!ids.empty()) {

@@ -13,9 +13,9 @@ namespace kinema::encoders {
 
 /// A word of textual inversion: rows that replace those of the embedding table.
 struct LearnedWord {
-  std::string name;           // in prompts
-  std::vector<int64_t> ids;   // the tokens of its name
-  HostArray rows;             // f32 [n, hidden_size]
+  std::string name;          // in prompts
+  std::vector<int64_t> ids;  // the tokens of its name
+  HostArray rows;            // f32 [n, hidden_size]
 };
 
 /// The learned words of a folder that occur in prompts: files .safetensors, .pt, .bin and the other
@@ -30,8 +30,8 @@ class LearnedWords {
   /// Throws an Error if the folder cannot be read.
   LearnedWords(const std::filesystem::path& folder, std::string member, int64_t hidden_size);
 
-  /// Reads the words that occur in `text`, longer names first. Throws an Error that names the file if
-  /// it has no tensor for this encoder: of another width, or of unknown names.
+  /// Reads the words that occur in `text`, longer names first. Throws an Error that names the file
+  /// if it has no tensor for this encoder: of another width, or of unknown names.
   std::vector<LearnedWord> in(std::string_view text, const text::ClipTokenizer& tokenizer) const;
 
   bool empty() const { return files_.empty(); }

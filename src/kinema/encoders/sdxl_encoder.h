@@ -38,8 +38,8 @@ struct SdxlTextSettings {
 
 /// Stable Diffusion XL's text encoders: states are those of both encoders' second-to-last layers,
 /// concatenated along channels, f32 [n, 77, 768 + 1280]; pooled is the second encoder's projected
-/// row at the end of the text, f32 [n, 1280]. Prompts with weights and long ones have several times 77
-/// rows, see encode_weighted. The second encoder reads a prompt's second text.
+/// row at the end of the text, f32 [n, 1280]. Prompts with weights and long ones have several times
+/// 77 rows, see encode_weighted. The second encoder reads a prompt's second text.
 ///
 /// Files are opened and checked here; parameters are loaded for the first prompts, see ClipText.
 /// Throws an Error with the folder if a file is missing or does not fit.

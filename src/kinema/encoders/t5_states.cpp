@@ -32,8 +32,8 @@ text::Tokenizer open_tokenizer(const std::filesystem::path& path) {
   }
   const io::TensorFile file = io::TensorFile::open(path);
   const io::TensorView& model = file.at("spiece_model");
-  check(byte_size(model.shape.dtype) == 1, "[encoders] `{}` of {} is {}, expected bytes", model.name,
-        file.path(), to_string(model.shape));
+  check(byte_size(model.shape.dtype) == 1, "[encoders] `{}` of {} is {}, expected bytes",
+        model.name, file.path(), to_string(model.shape));
   text::Tokenizer out = text::Tokenizer::parse(model.bytes, file.path());
   file.check_intact();
   return out;
@@ -42,8 +42,8 @@ text::Tokenizer open_tokenizer(const std::filesystem::path& path) {
 }  // namespace
 
 const HostArray* T5States::Memory::find(const T5Sequence& ids) const {
-  const auto found =
-      std::ranges::find(entries_, ids, [](const auto& entry) -> const T5Sequence& { return entry.first; });
+  const auto found = std::ranges::find(
+      entries_, ids, [](const auto& entry) -> const T5Sequence& { return entry.first; });
   return found == entries_.end() ? nullptr : &found->second;
 }
 
@@ -89,9 +89,9 @@ HostArray T5States::encode(std::span<const T5Sequence> all) {
   // One device and one cache for callers from several threads.
   const std::scoped_lock lock(mutex_);
   encode_new(all);
-  HostArray out(Shape{
-      DType::F32,
-      {static_cast<int64_t>(all.size()), settings_.max_sequence_length, config_.d_model}});
+  HostArray out(
+      Shape{DType::F32,
+            {static_cast<int64_t>(all.size()), settings_.max_sequence_length, config_.d_model}});
   const size_t stride = out.bytes.size() / std::max<size_t>(1, all.size());
   for (size_t i = 0; i < all.size(); ++i) {
     const HostArray& states = *memory_.find(all[i]);
@@ -136,8 +136,7 @@ T5Sequence T5States::tokenize(const std::string& prompt, bool warn_if_truncated)
 
 std::vector<int64_t> T5States::tokens(const std::string& text) const {
   constexpr int64_t kAll = std::numeric_limits<int32_t>::max();
-  text::Tokens tokens =
-      tokenizer_.encode(settings_.clean ? text::clean_prompt(text) : text, kAll);
+  text::Tokens tokens = tokenizer_.encode(settings_.clean ? text::clean_prompt(text) : text, kAll);
   tokens.ids.pop_back();
   return std::move(tokens.ids);
 }
@@ -196,7 +195,8 @@ HostArray T5States::embed(std::span<const T5Sequence> prompts, int64_t length) c
 }
 
 /// Prompts grouped by array.
-std::vector<std::span<const T5Sequence>> T5States::batches(std::span<const T5Sequence> prompts) const {
+std::vector<std::span<const T5Sequence>> T5States::batches(
+    std::span<const T5Sequence> prompts) const {
   const size_t batch = settings_.batched ? kLargestBatch : 1;
   std::vector<std::span<const T5Sequence>> out;
   for (size_t start = 0; start < prompts.size(); start += batch) {

@@ -73,7 +73,8 @@ class T5States {
   /// See TextEncoder.
   int64_t memory_bytes(std::span<const std::string> prompts);
   int64_t memory_bytes(std::span<const T5Sequence> sequences);
-  /// The token ids of a part of a prompt, cleaned as the settings say, without the end; all of them.
+  /// The token ids of a part of a prompt, cleaned as the settings say, without the end; all of
+  /// them.
   std::vector<int64_t> tokens(const std::string& text) const;
   const text::Tokenizer& tokenizer() const { return tokenizer_; }
   /// Calls on_note for a prompt with this many tokens too many.
@@ -86,7 +87,9 @@ class T5States {
    public:
     /// f32 [rows, d], or null.
     const HostArray* find(const T5Sequence& ids) const;
-    void add(const T5Sequence& ids, HostArray states) { entries_.emplace_back(ids, std::move(states)); }
+    void add(const T5Sequence& ids, HostArray states) {
+      entries_.emplace_back(ids, std::move(states));
+    }
     /// Removes the oldest entries, down to `kept`.
     void trim(size_t kept);
 

@@ -32,8 +32,8 @@ struct PromptUntil {
   int64_t last_step = 0;
   Prompt prompt;
 };
-/// The prompts of a sampler's steps (text::prompt_schedule for A1111's syntax); most prompts are the
-/// same at all steps.
+/// The prompts of a sampler's steps (text::prompt_schedule for A1111's syntax); most prompts are
+/// the same at all steps.
 std::vector<PromptUntil> prompts_by_step(const Prompt& prompt, int64_t steps);
 
 /// The results of a text encoder.

@@ -28,9 +28,8 @@ inline std::vector<std::string> second_texts(std::span<const Prompt> prompts) {
 
 /// True if all are without syntax.
 inline bool all_plain(std::span<const Prompt> prompts) {
-  return std::ranges::all_of(prompts, [](const Prompt& prompt) {
-    return prompt.syntax == text::PromptSyntax::PLAIN;
-  });
+  return std::ranges::all_of(
+      prompts, [](const Prompt& prompt) { return prompt.syntax == text::PromptSyntax::PLAIN; });
 }
 
 }  // namespace kinema::encoders

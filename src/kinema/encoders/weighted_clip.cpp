@@ -143,7 +143,7 @@ class Weighting {
       const bool weighted =
           std::ranges::any_of(sequences[s], [](const auto& each) { return each.weight != 1.0; });
       const double after = sum(z);
-      for (float& value : weighted && after != 0 ? z : std::span<float>()) {
+      for (float& value : weighted&& after != 0 ? z : std::span<float>()) {
         value *= static_cast<float>(mean / after);
       }
     }

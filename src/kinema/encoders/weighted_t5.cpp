@@ -82,8 +82,7 @@ Texts texts_of(const T5Prompt& prompt) {
   const text::CompelPrompt::Clause& clause = parsed.clauses.front();
   Texts out{clause.texts, clause.shares};
   const double total = std::accumulate(out.shares.begin(), out.shares.end(), 0.0);
-  check(!clause.normalize || total != 0,
-        "[text] the weights of the prompt's `.blend` sum up to 0");
+  check(!clause.normalize || total != 0, "[text] the weights of the prompt's `.blend` sum up to 0");
   for (double& share : out.shares) {
     share /= clause.normalize ? total : 1.0;
   }
@@ -114,7 +113,7 @@ HostArray a1111(T5States& t5, const Tokens& tokens) {
   }
   const bool weighted = std::ranges::any_of(tokens.weights, [](double w) { return w != 1.0; });
   const double after = total_of(z.as<float>());
-  for (float& value : weighted && after != 0 ? z.as<float>() : std::span<float>()) {
+  for (float& value : weighted&& after != 0 ? z.as<float>() : std::span<float>()) {
     value *= static_cast<float>(mean / after);
   }
   return z;

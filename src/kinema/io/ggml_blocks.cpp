@@ -147,8 +147,8 @@ void decode_iq4(const std::byte* q, float scale, float* y) {
   }
 }
 
-// IQ4_XS: d, the upper two bits of eight scales in two bytes, their lower four bits in four bytes, 128
-// bytes of values. value = d (scale - 32) kIq4[q], in groups of 32.
+// IQ4_XS: d, the upper two bits of eight scales in two bytes, their lower four bits in four bytes,
+// 128 bytes of values. value = d (scale - 32) kIq4[q], in groups of 32.
 void decode_iq4_xs(const std::byte* block, float* y) {
   const float d = half_at(block);
   const int high = byte_at(block, 2) | byte_at(block, 3) << 8;

@@ -76,15 +76,17 @@ Holds held_by(const fs::path& file) {
 /// Checks that a file given by a key has this encoder.
 void check_file(const fs::path& file, size_t place) {
   std::error_code ignored;
-  check(fs::exists(file, ignored), "[config] {} {} does not exist", kFileKeys[place], file.string());
+  check(fs::exists(file, ignored), "[config] {} {} does not exist", kFileKeys[place],
+        file.string());
   check(is_file(file), "[config] {} is the folder {}, expected a file\n  {}=FOLDER takes a folder",
         kFileKeys[place], file.string(), kOwnKey);
   const Holds holds = held_by(file);
   const bool fits = place == 0 ? holds.first : holds.second;
   // A second CLIP of unusual width is known by its projection alone.
-  if (fits || (place == 1 && holds.kind == "CLIP-L" &&
-               weights::Checkpoint::open(file, weights::kTextEncoder)
-                       .find("text_projection.weight") != nullptr)) {
+  if (fits ||
+      (place == 1 && holds.kind == "CLIP-L" &&
+       weights::Checkpoint::open(file, weights::kTextEncoder).find("text_projection.weight") !=
+           nullptr)) {
     return;
   }
   const bool is_other = place == 0 ? holds.second : holds.first;

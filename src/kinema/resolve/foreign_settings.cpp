@@ -180,7 +180,8 @@ Json settings_of_parameters(std::string_view text, const std::string& source) {
   std::vector<std::string_view> lines = lines_of(trim_blanks(text));
   const Fields fields = lines.empty() ? Fields() : fields_of(lines.back());
   check(fields.size() >= 3 && fields.contains("Steps"),
-        "[generate] {}: `parameters` has no line `Steps: 20, Sampler: ..., CFG scale: ...`", source);
+        "[generate] {}: `parameters` has no line `Steps: 20, Sampler: ..., CFG scale: ...`",
+        source);
   lines.pop_back();
   constexpr std::string_view kNegative = "Negative prompt:";
   std::array<std::string, 2> prompts;
@@ -215,8 +216,8 @@ Json settings_of_parameters(std::string_view text, const std::string& source) {
   const std::string size = text_of("Size");
   const size_t cross = size.find('x');
   const auto width = config::to_int(size.substr(0, cross));
-  const auto height = cross == std::string::npos ? std::nullopt
-                                                 : config::to_int(size.substr(cross + 1));
+  const auto height =
+      cross == std::string::npos ? std::nullopt : config::to_int(size.substr(cross + 1));
   if (width && height) {
     out.set("width", *width).set("height", *height);
   }

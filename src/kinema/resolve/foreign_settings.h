@@ -14,8 +14,8 @@ namespace kinema::resolve {
 io::Json settings_of_parameters(std::string_view text, const std::string& source);
 
 /// The JSON `prompt` of ComfyUI, of graphs with one KSampler, two CLIPTextEncode,
-/// EmptyLatentImage and CheckpointLoaderSimple. Throws an Error with `source` and the node for other
-/// graphs.
+/// EmptyLatentImage and CheckpointLoaderSimple. Throws an Error with `source` and the node for
+/// other graphs.
 io::Json settings_of_comfyui(std::string_view text, const std::string& source);
 
 }  // namespace kinema::resolve

@@ -40,8 +40,10 @@ std::vector<text::LoraTag> loras_of(const std::string& prompt, config::PromptSyn
 
 /// The file of lora_folder, or of a folder in it, whose name without its ending is `name`.
 fs::path find_lora(const std::string& folder, const std::string& name) {
-  check(!folder.empty(), "[generate] the prompt names the LoRA `{}`, but lora_folder is empty\n"
-        "  lora_folder=FOLDER is searched for it", name);
+  check(!folder.empty(),
+        "[generate] the prompt names the LoRA `{}`, but lora_folder is empty\n"
+        "  lora_folder=FOLDER is searched for it",
+        name);
   std::error_code error;
   check(fs::is_directory(folder, error), "[config] lora_folder {} is not a folder", folder);
   std::vector<fs::path> found;
@@ -59,11 +61,13 @@ fs::path find_lora(const std::string& folder, const std::string& name) {
       nearest = stem;
     }
   }
-  check(!found.empty(), "[generate] lora_folder {} has no file {}.safetensors, which the prompt "
-        "names{}", folder, name,
+  check(!found.empty(),
+        "[generate] lora_folder {} has no file {}.safetensors, which the prompt "
+        "names{}",
+        folder, name,
         nearest.empty() ? "" : fmt::format("\n  the most similar name is `{}`", nearest));
-  check(found.size() == 1, "[generate] the prompt names the LoRA `{}`, but there are {} and {}", name,
-        found[0].string(), found.back().string());
+  check(found.size() == 1, "[generate] the prompt names the LoRA `{}`, but there are {} and {}",
+        name, found[0].string(), found.back().string());
   return found[0];
 }
 

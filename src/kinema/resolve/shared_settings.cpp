@@ -73,9 +73,11 @@ io::Json words_in_picture(const fs::path& file) {
     out.set("settings", settings_of_comfyui(*graph, name));
     return out;
   }
-  fail("[generate] {0} contains no settings of kinema, AUTOMATIC1111's web UI or ComfyUI: another "
-       "program made or saved it\n"
-       "  to start from a picture, give it as image_url={0} to a model that takes one", name);
+  fail(
+      "[generate] {0} contains no settings of kinema, AUTOMATIC1111's web UI or ComfyUI: another "
+      "program made or saved it\n"
+      "  to start from a picture, give it as image_url={0} to a model that takes one",
+      name);
 }
 
 }  // namespace

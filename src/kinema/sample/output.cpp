@@ -274,9 +274,9 @@ OutputFiles write_videos(const fs::path& folder, const GenerateRequest& request,
         const std::vector<media::PngText> inside{
             {.keyword = "kinema", .text = words},
             {.keyword = "parameters",
-             .text = parameters_text(request, generated, video,
-                                     pipeline.folder().folder.filename().string(),
-                                     options.version)}};
+             .text =
+                 parameters_text(request, generated, video,
+                                 pipeline.folder().folder.filename().string(), options.version)}};
         media::write_png(path, picture_of(video.frames), inside);
       } else {
         media::write_mp4(path, video.frames, {.fps = options.fps, .enlarge = options.enlarge});

@@ -202,8 +202,8 @@ std::vector<DenoiseBatch> Pipeline::make_batches(const GenerateRequest& request,
       for (const int64_t prompt : prompts) {
         rows.push_back(plan.prompt_steps[static_cast<size_t>(prompt)].at(step));
       }
-      const std::vector<int64_t> negatives(
-          plan.guided ? items.size() : 0, plan.guided ? plan.negative_steps.at(step) : 0);
+      const std::vector<int64_t> negatives(plan.guided ? items.size() : 0,
+                                           plan.guided ? plan.negative_steps.at(step) : 0);
       if (rows == before && negatives == before_negative) {
         continue;
       }

@@ -151,8 +151,8 @@ Pipeline::Plan Pipeline::plan(const GenerateRequest& request,
 }
 
 int64_t TextSteps::at(int64_t step) const {
-  const auto found = std::ranges::find_if(
-      steps, [step](const Until& each) { return step < each.last_step; });
+  const auto found =
+      std::ranges::find_if(steps, [step](const Until& each) { return step < each.last_step; });
   return (found == steps.end() ? steps.back() : *found).text;
 }
 

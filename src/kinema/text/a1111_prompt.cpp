@@ -32,8 +32,8 @@ std::optional<double> number_of(std::string_view text) {
   const bool plus = text.starts_with('+');
   double value = 0;
   const char* const end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data() + (plus ? 1 : 0), end, value,
-                                             std::chars_format::fixed);
+  const auto [stop, error] =
+      std::from_chars(text.data() + (plus ? 1 : 0), end, value, std::chars_format::fixed);
   return error == std::errc() && stop == end && std::isfinite(value) ? std::optional(value)
                                                                      : std::nullopt;
 }
@@ -142,8 +142,8 @@ std::vector<std::vector<WeightedText>> parse_a1111(std::string_view prompt) {
   for (size_t at = 0; at < text.size();) {
     const char c = text[at];
     if (c == '\\') {
-      const bool is_escape =
-          at + 1 < text.size() && std::string_view("()[]\\").find(text[at + 1]) != std::string::npos;
+      const bool is_escape = at + 1 < text.size() &&
+                             std::string_view("()[]\\").find(text[at + 1]) != std::string::npos;
       out.add(is_escape ? std::string_view(text).substr(at + 1, 1) : std::string_view());
       at += is_escape ? 2 : 1;
     } else if (c == '(' || c == '[') {

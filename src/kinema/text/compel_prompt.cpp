@@ -15,10 +15,11 @@ namespace {
 
 constexpr double kPlus = 1.1;
 constexpr double kMinus = 0.9;
-constexpr std::string_view kWhite = " \t\n\r";            // skipped before each element
+constexpr std::string_view kWhite = " \t\n\r";           // skipped before each element
 constexpr std::string_view kNoWord = " \t\n\r\x0b\x0c";  // ends a word
 constexpr std::string_view kSyntax = "()\",.+-=";
-// Brackets and quotes deeper than this are text: the functions below call themselves for each level.
+// Brackets and quotes deeper than this are text: the functions below call themselves for each
+// level.
 constexpr int kDeepest = 64;
 
 using Parts = std::vector<WeightedText>;
@@ -100,7 +101,8 @@ class Grammar {
       check(skip(at) == text_.size(),
             "[text] the prompt has text after `.blend(...)`: {}\n  a blend is the whole prompt",
             text_.substr(at, 80));
-      CompelPrompt::Clause out{.texts = {}, .shares = found->weights, .normalize = found->normalize};
+      CompelPrompt::Clause out{
+          .texts = {}, .shares = found->weights, .normalize = found->normalize};
       for (Parts& each : found->texts) {
         out.texts.push_back(fused(std::move(each)));
       }
@@ -156,7 +158,9 @@ class Grammar {
     }
   }
 
-  size_t skip(size_t at) const { return std::min(text_.find_first_not_of(kWhite, at), text_.size()); }
+  size_t skip(size_t at) const {
+    return std::min(text_.find_first_not_of(kWhite, at), text_.size());
+  }
 
   /// The position after `word`, with white space before it.
   std::optional<size_t> literal(size_t at, std::string_view word) const {
@@ -458,8 +462,8 @@ class Grammar {
   }
 
   std::string_view text_;
-  int depth_;       // of the quotes around this text
-  int level_ = 0;   // of the brackets around the position
+  int depth_;      // of the quotes around this text
+  int level_ = 0;  // of the brackets around the position
   size_t start_ = 0;
   std::vector<LoraTag>& loras_;
   std::vector<size_t> seen_;  // positions of LoRA names

@@ -24,10 +24,11 @@ struct CompelPrompt {
   std::vector<LoraTag> loras;   // of `withLora(name, scale)`
 };
 
-/// Parses compel's syntax (PyPI `compel`, 2.x): `word++` and `(two words)-` multiply the weight by 1.1
-/// or 0.9 for each sign, `(words)1.3` by a number; brackets and quotes nest, `\(` is a bracket of the
-/// text; `("a", "b").blend(0.7, 0.3)`, `("a", "b").and(1, 0.5)`, `withLora(name, 0.8)`. Text that does
-/// not fit the syntax is text, as in compel. Neighbouring parts have different weights.
+/// Parses compel's syntax (PyPI `compel`, 2.x): `word++` and `(two words)-` multiply the weight
+/// by 1.1 or 0.9 for each sign, `(words)1.3` by a number; brackets and quotes nest, `\(` is a
+/// bracket of the text; `("a", "b").blend(0.7, 0.3)`, `("a", "b").and(1, 0.5)`, `withLora(name,
+/// 0.8)`. Text that does not fit the syntax is text, as in compel. Neighbouring parts have
+/// different weights.
 ///
 /// Throws an Error for weights that are not as many as texts, for text after `.blend(...)`, and for
 /// `.swap(...)`, which is not supported.

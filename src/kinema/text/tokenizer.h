@@ -38,8 +38,8 @@ class Tokenizer {
   /// problem.
   static Tokenizer open(const std::filesystem::path& folder);
 
-  /// From a sentencepiece model, with T5's special tokens `</s>`, `<unk>` and `<pad>`; `source` is its
-  /// name in messages. Throws an Error if it is not a valid model.
+  /// From a sentencepiece model, with T5's special tokens `</s>`, `<unk>` and `<pad>`; `source` is
+  /// its name in messages. Throws an Error if it is not a valid model.
   static Tokenizer parse(std::span<const std::byte> model, const std::string& source);
 
   /// At most `max_length` ids, including the end of the sequence; tokens that do not fit are

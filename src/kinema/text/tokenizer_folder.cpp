@@ -157,7 +157,8 @@ Tokenizer Tokenizer::parse(std::span<const std::byte> bytes, const std::string& 
   parts.normalization = std::move(model.normalization);
   const auto special = [&](std::string_view text) {
     const auto piece = std::ranges::find(parts.pieces, text, &Piece::text);
-    check(piece != parts.pieces.end(), "[text] {}: the vocabulary does not have `{}`", source, text);
+    check(piece != parts.pieces.end(), "[text] {}: the vocabulary does not have `{}`", source,
+          text);
     const int64_t id = piece - parts.pieces.begin();
     parts.added.push_back({.text = std::string(text), .id = id});
     return id;

@@ -132,9 +132,7 @@ Checkpoint Checkpoint::open(const fs::path& path, std::string_view part) {
     out.read(all, part);
     out.config_ = adjacent_config(path, part, out.names_->table);
     check(part.empty() || out.names_->table != nullptr, "[weights] {} holds no {}{}", out.path_,
-          word_of(part),
-          part == kVae ? "\n  vae_file=FILE takes it from elsewhere"
-                       : "");
+          word_of(part), part == kVae ? "\n  vae_file=FILE takes it from elsewhere" : "");
     return out;
   }
   out.folder_ = io::ModelFolder::open(path);

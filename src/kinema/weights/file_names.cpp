@@ -75,9 +75,9 @@ constexpr std::array<std::string_view, 1> kOpenClipMarks{
 
 constexpr std::array<std::string_view, 2> kT5Prefixes{"text_encoders.t5xxl.transformer.", ""};
 constexpr std::array<std::string_view, 2> kUmt5Prefixes{"text_encoders.umt5xxl.transformer.", ""};
-constexpr std::array<std::string_view, 3> kT5Marks{
-    "encoder.block.0.layer.0.SelfAttention.q.weight", "blocks.0.attn.q.weight",
-    "enc.blk.0.attn_q.weight"};
+constexpr std::array<std::string_view, 3> kT5Marks{"encoder.block.0.layer.0.SelfAttention.q.weight",
+                                                   "blocks.0.attn.q.weight",
+                                                   "enc.blk.0.attn_q.weight"};
 
 constexpr std::array kParts{
     PartNames{kVae, &kAutoencoderNames, kVaePrefixes, kVaeMarks},

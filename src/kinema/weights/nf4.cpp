@@ -14,9 +14,9 @@ namespace kinema::weights {
 namespace {
 
 constexpr std::array<std::string_view, 2> kFourBitStates{".quant_state.bitsandbytes__nf4",
-                                                  ".quant_state.bitsandbytes__fp4"};
+                                                         ".quant_state.bitsandbytes__fp4"};
 constexpr std::array<std::string_view, 4> kFourBitParts{".absmax", ".quant_map", ".nested_absmax",
-                                                 ".nested_quant_map"};
+                                                        ".nested_quant_map"};
 
 using FourBitTensors = std::map<std::string_view, const io::TensorView*>;
 
@@ -90,11 +90,12 @@ class FourBitParts {
     const io::TensorView& codes = at("");
     std::vector<float> map = floats(".quant_map");
     std::vector<float> scales = this->scales(state);
-    check(byte_size(codes.shape.dtype) == 1 && map.size() == 16 &&
-              std::ssize(codes.bytes) == (count + 1) / 2 &&
-              std::ssize(scales) == (count + block - 1) / block,
-          "[weights] {}: `{}` {} has {} bytes of codes and {} scales of {} values, which do not fit",
-          path_, weight_, kinema::to_string(shape.dims), codes.bytes.size(), scales.size(), block);
+    check(
+        byte_size(codes.shape.dtype) == 1 && map.size() == 16 &&
+            std::ssize(codes.bytes) == (count + 1) / 2 &&
+            std::ssize(scales) == (count + block - 1) / block,
+        "[weights] {}: `{}` {} has {} bytes of codes and {} scales of {} values, which do not fit",
+        path_, weight_, kinema::to_string(shape.dims), codes.bytes.size(), scales.size(), block);
     return {.name = weight_,
             .shape = shape,
             .bytes = codes.bytes,

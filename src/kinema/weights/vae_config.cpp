@@ -140,8 +140,10 @@ class Shapes {
  private:
   const Dims& dims(const std::string& key) const {
     const io::TensorView& view = files_.at(key);
-    check(view.shape.rank() == 5 && view.shape.dims[0] > 0, "[weights] {}: `{}` is {}, expected a "
-          "convolution of videos", files_.path(), view.name, to_string(view.shape));
+    check(view.shape.rank() == 5 && view.shape.dims[0] > 0,
+          "[weights] {}: `{}` is {}, expected a "
+          "convolution of videos",
+          files_.path(), view.name, to_string(view.shape));
     return view.shape.dims;
   }
   bool has(const std::string& key) const { return files_.find(key) != nullptr; }

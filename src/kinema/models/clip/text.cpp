@@ -90,8 +90,8 @@ void check_inputs(const TextInputs& inputs, const TextConfig& c) {
   check(inputs.ids.shape().dims == Dims({x.dim(0), x.dim(1)}),
         "[clip] ids is {} but must be [{}, {}]", to_string(inputs.ids.shape()), x.dim(0), x.dim(1));
   check(!inputs.keys || inputs.keys.shape() == Shape{DType::F32, {x.dim(0), x.dim(1)}},
-        "[clip] keys is {} but must be f32[{},{}]", inputs.keys ? to_string(inputs.keys.shape()) : "",
-        x.dim(0), x.dim(1));
+        "[clip] keys is {} but must be f32[{},{}]",
+        inputs.keys ? to_string(inputs.keys.shape()) : "", x.dim(0), x.dim(1));
   check(inputs.hidden_layer <= -1 && inputs.hidden_layer >= -1 - c.num_hidden_layers,
         "[clip] hidden states of layer {} were requested, of {} layers: expected {} to -1",
         inputs.hidden_layer, c.num_hidden_layers, -1 - c.num_hidden_layers);
