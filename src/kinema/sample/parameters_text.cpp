@@ -12,8 +12,9 @@ namespace kinema::sample {
 namespace {
 
 /// The web UI's names of samplers, by those of the key `scheduler`.
-constexpr std::array<std::pair<std::string_view, std::string_view>, 17> kNames{
+constexpr std::array<std::pair<std::string_view, std::string_view>, 18> kNames{
     {{"euler", "Euler"},
+     {"euler_discrete", "Euler"},
      {"euler_ancestral", "Euler a"},
      {"dpmpp_2m", "DPM++ 2M"},
      {"dpmpp_2m_sde", "DPM++ 2M SDE"},
