@@ -1,6 +1,5 @@
-// Any text as the .json beside a video or as settings of other programs, or any bytes as a picture with
-// settings inside: an Error,
-// or words of which none sets what is this machine's affair.
+// Any text as the .json beside a video or as settings of other programs, or any bytes as a picture
+// with settings inside: an Error, or words of which none sets what is this machine's affair.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
