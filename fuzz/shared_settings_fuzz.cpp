@@ -1,14 +1,16 @@
-// Any text as the .json beside a video, or any bytes as a picture with settings inside: an Error,
-// or words of which none sets what is this machine's affair.
+// Any text as the .json beside a video or as settings of other programs, or any bytes as a picture
+// with settings inside: an Error, or words of which none sets what is this machine's affair.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <string>
 
 #include "allocations.h"
 #include "input_file.h"
 #include "kinema/config/keys.h"
 #include "kinema/core/error.h"
+#include "kinema/resolve/foreign_settings.h"
 #include "kinema/resolve/load.h"
 #include "kinema/resolve/shared_settings.h"
 
@@ -32,6 +34,15 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   const auto path = input_file(data[0] % 4 == 0 ? "image.png" : "video.json", data + 1, size - 1);
   const AllocationLimit limit(size);
+  const std::string text(reinterpret_cast<const char*>(data + 1), size - 1);
+  try {
+    if (data[0] % 4 == 1) {
+      resolve::settings_of_parameters(text, "input");
+    } else if (data[0] % 4 == 2) {
+      resolve::settings_of_comfyui(text, "input");
+    }
+  } catch (const Error&) {
+  }
   try {
     const resolve::SharedSettings shared = resolve::read_shared_settings(path);
     if (!std::ranges::all_of(shared.words, may_be_shared)) {

@@ -4,6 +4,7 @@
 wheels.py CACHE wheels      CACHE/NAME-VERSION: the wheels of cmake/wheels.txt, unpacked
 wheels.py CACHE stores      CACHE/stores-HASH: the servers of tests/stores with the packages that they import
 wheels.py CACHE environments  CACHE/environments-HASH: numpy, for tests/environments
+wheels.py CACHE prompts     CACHE/peers-HASH: compel, for tests/peers/prompts.py
 wheels.py CACHE peers PINS  CACHE/bench-HASH: a virtual environment of what a file pins; the folder is printed
 
 It says what it fetches before it does, and leaves alone what is there.
@@ -111,7 +112,7 @@ def pinned(file, cache, name):
     return cache / f"{name}-{hashlib.sha256(text).hexdigest()[:12]}", ", ".join(names)
 
 
-def for_tests(cache, room, what):
+def for_tests(cache, room, what, *options):
     """The packages of tests/ROOM/requirements.txt, for PYTHONPATH."""
     pins = SOURCE / "tests" / room / "requirements.txt"
     folder, names = pinned(pins, cache, room)
@@ -119,7 +120,7 @@ def for_tests(cache, room, what):
         return
     with whole(folder) as part:
         announce(f"{what}, into {folder}: {names}")
-        why = pip("install", "--no-cache-dir", "--only-binary=:all:", "--target", part, "-r", pins)
+        why = pip("install", "--no-cache-dir", "--only-binary=:all:", "--target", part, *options, "-r", pins)
         if why:
             raise Failure(f"could not fetch the packages of tests/{room}/requirements.txt: {why}",
                           "they need Python 3.11 or 3.12, and the network or pip's index (python3 -m pip config list)")
@@ -131,6 +132,11 @@ def stores(cache):
 
 def environments(cache):
     for_tests(cache, "environments", "what the tests of environments in Python import")
+
+
+def prompts(cache):
+    # Without what it depends on, which is in the environment of bench/requirements-torch.txt.
+    for_tests(cache, "peers", "the program that tests/peers/prompts.py compares prompts with", "--no-deps")
 
 
 def peers(cache, pins):
@@ -150,7 +156,7 @@ def peers(cache, pins):
 def main():
     cache = pathlib.Path(sys.argv[1]).absolute()
     try:
-        fetchers = {"wheels": wheels, "stores": stores, "environments": environments, "peers": peers}
+        fetchers = {"wheels": wheels, "stores": stores, "environments": environments, "prompts": prompts, "peers": peers}
         fetchers[sys.argv[2]](cache, *sys.argv[3:])
     except OSError as error:
         sys.exit(f"dev: cannot write to {cache}: {error}\n  set KINEMA_CACHE to a folder that you may write to")

@@ -371,7 +371,7 @@ TEST_F(ModelFiles, AreDescribedWithTheCommandsThatAcceptThem) {
                     HasSubstr("; taken by generate sdxl.safetensors, train pretrained")));
   write_model("no_vae.safetensors", {}, {}, "first_stage_model.");
   EXPECT_THAT(said("no_vae.safetensors"),
-              AllOf(HasSubstr("it holds no autoencoder: wan_vae_pretrained_model_name_or_path="),
+              AllOf(HasSubstr("it holds no autoencoder: vae_file=FILE"),
                     Not(HasSubstr("; wan_vae_pretrained_model_name_or_path=no_vae"))));
   const std::string lora = io::golden("lora/sdxl_kohya.safetensors").string();
   EXPECT_THAT(said(lora), AllOf(HasSubstr("accepted: LoRA: kohya"), HasSubstr("lora=" + lora)));

@@ -24,7 +24,7 @@ using ::testing::HasSubstr;
 TEST_F(OnePipelineFile, SaysThatTokenizersAreMissing) {
   const Outcome outcome = generate({});
   EXPECT_NE(outcome.status, 0);
-  EXPECT_THAT(outcome.err, AllOf(HasSubstr("sdxl.safetensors contains no tokenizers"),
+  EXPECT_THAT(outcome.err, AllOf(HasSubstr("there is no tokenizer/ for sdxl.safetensors"),
                                  HasSubstr("wan_text_encoder_pretrained_model_name_or_path")));
 }
 

@@ -170,7 +170,7 @@ TEST_F(RunOfAPipeline, SaysThatSyntaxOfPromptsIsTakenAsLetters) {
   EXPECT_THAT(prompt_notices(load({"prompt=(a ball:1.3) BREAK", "negative_prompt=embedding:bad"})),
               testing::ElementsAre(AllOf(HasSubstr("`(a ball:1.3)`, `BREAK`, `embedding:bad` in "
                                                    "prompts are used as plain text"),
-                                         HasSubstr("lora="))));
+                                         HasSubstr("prompt_syntax=a1111"))));
 }
 
 TEST_F(RunOfAPipeline, BeginsWithAPictureAndNoVideo) {

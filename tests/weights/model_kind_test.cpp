@@ -102,12 +102,11 @@ const std::vector<Case>& cases() {
   static const Tensors vae = {{"vae.decoder.mid.attn_1.q.weight", {8, 8, 1, 1}}};
   static const std::string kFirst = "first_stage_model.decoder.conv_in.weight";
   static const std::vector<Case> all{
-      {"Flux NF4 (bitsandbytes)",
+      {"Flux transformer",
        prefixed("model.diffusion_model.", flux(24)) +
            Tensors{{"model.diffusion_model.double_blocks.0.img_attn.qkv.weight.quant_state."
                     "bitsandbytes__nf4",
                     {78}}}},
-      {"NF4 weights (bitsandbytes)", {{"a.weight.quant_state.bitsandbytes__nf4", {78}}}},
       {"SVDQuant weights (Nunchaku)", {{"single_blocks.0.linear.wscales", {8}}}},
       {"LoRA", lora("lora_unet_input_blocks_4_1_proj_in") + of_module({"dora_scale"})},
       {"LoRA", of_module({"lora_down.weight", "lora_mid.weight", "lora_up.weight"})},
@@ -252,13 +251,13 @@ const std::vector<Case>& cases() {
       {"CLIP-G", {{"transformer.resblocks.0.attn.in_proj_weight", {24, 8}}}},
       {"CLIP-L", {{"text_model.embeddings.token_embedding.weight", {610, 768}}}},
       {"CLIP vision encoder", {{"vision_model.embeddings.patch_embedding.weight", {8, 3, 4, 4}}}},
-      {"Wan VAE (original names)",
+      {"Wan VAE (original names), incomplete",
        {{"conv1.weight", {32, 32, 1, 1, 1}},
         {"conv2.weight", {16, 16, 1, 1, 1}},
         {"decoder.conv1.weight", {8, 16, 3, 3, 3}},
         {"encoder.conv1.weight", {8, 3, 3, 3, 3}}}},
-      {"Wan VAE (diffusers names)",
-       {{"decoder.mid_block.attentions.0.to_qkv.weight", {24, 8, 1, 1}}}},
+      {"Wan VAE", {{"decoder.middle.1.to_qkv.weight", {24, 8, 1, 1}}}},
+      {"Wan VAE", {{"decoder.mid_block.attentions.0.to_qkv.weight", {24, 8, 1, 1}}}},
       {"VAE", {{"decoder.mid.attn_1.q.weight", {8, 8, 1, 1}}}},
       {"VAE", {{"decoder.mid_block.attentions.0.to_q.weight", {8, 8}}}},
       {"TAESD (tiny autoencoder)", {{"taesd_decoder.1.weight", {8, 4, 3, 3}}}},

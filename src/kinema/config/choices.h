@@ -38,6 +38,10 @@ constexpr std::string_view choices(Autoencoder /*value*/) { return "wan | space_
 enum class TextEncoder : uint8_t { UMT5, HASHED };
 constexpr std::string_view choices(TextEncoder /*value*/) { return "umt5 | hashed"; }
 
+/// How prompts are read: text::PromptSyntax.
+enum class PromptSyntax : uint8_t { PLAIN, A1111, COMPEL };
+constexpr std::string_view choices(PromptSyntax /*value*/) { return "plain | a1111 | compel"; }
+
 enum class TextInit : uint8_t { NORMAL, XAVIER };
 constexpr std::string_view choices(TextInit /*value*/) { return "normal | xavier"; }
 

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "kinema/config/choices.h"
 #include "kinema/config/field.h"
 #include "kinema/config/given.h"
 
@@ -21,6 +22,9 @@ struct GenerateConfig {
   std::string negative_prompt;
   Given<std::string> prompt_2;
   Given<std::string> negative_prompt_2;
+  PromptSyntax prompt_syntax = PromptSyntax::PLAIN;
+  std::string lora_folder;
+  std::string embeddings_folder;
   std::string image_url;
   std::string last_image_url;
   std::string image;
@@ -129,6 +133,19 @@ struct GenerateConfig {
            .prose = true,
            .needs = {Needs::SECOND_TEXT, Needs::TWO_PASSES},
            .share = Share::YES});
+    visit("prompt_syntax", self.prompt_syntax, UNRELATED,
+          {.help = "how prompts are read; a1111: weights (word:1.3), BREAK, [from:to:0.5], [a|b], "
+                   "<lora:name:0.8>, as in AUTOMATIC1111's webui; compel: word++, (words)0.8, "
+                   "(\"a\", \"b\").blend(1, 1); plain: as text",
+           .one_of = choices(self.prompt_syntax),
+           .share = Share::YES});
+    visit("lora_folder", self.lora_folder, UNRELATED,
+          {.help = "folder with the LoRA files that prompts name, with <lora:name:0.8> or "
+                   "withLora(name, 0.8)"});
+    visit(
+        "embeddings_folder", self.embeddings_folder, UNRELATED,
+        {.help = "sdxl, flux: folder with textual inversion files, which prompts name by the names "
+                 "of the files"});
     visit("image_url", self.image_url, UNRELATED,
           {.help = "first frame of the video: path or URL of an image (image to video, TI2V)",
            .share = Share::FILE});

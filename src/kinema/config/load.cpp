@@ -9,6 +9,7 @@
 #include "kinema/config/config.h"
 #include "kinema/config/keys.h"
 #include "kinema/config/lora.h"
+#include "kinema/config/part_files.h"
 #include "kinema/config/read_value.h"
 #include "kinema/config/scalar.h"
 #include "kinema/core/edit_distance.h"
@@ -303,6 +304,7 @@ void apply(Loaded& loaded, std::span<const std::string> overrides,
   apply_resolution(loaded);
   apply_open_axis(loaded);
   apply_dataset_type(loaded);
+  apply_part_files(loaded);
   apply_lora_files(loaded);
   apply_lora_config(loaded);
   note_given(loaded);

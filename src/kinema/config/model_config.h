@@ -105,6 +105,11 @@ struct ModelConfig {
   Dtype text_encoder_dtype = Dtype::FLOAT32;
   std::string text_encoder_memory = "auto";
   std::string wan_text_encoder_pretrained_model_name_or_path;
+  std::string text_encoder_file;
+  std::string text_encoder_2_file;
+  std::string vae_file;
+  std::string transformer_file;
+  std::string comfyui_folder;
   int64_t max_sequence_length = 512;
   bool use_batched_text_encoder = false;
 
@@ -462,6 +467,23 @@ struct ModelConfig {
                    "pretrained_model_name_or_path",
            .share = Share::MODEL,
            .in_store = true});
+    visit("text_encoder_file", self.text_encoder_file, MAY_CHANGE,
+          {.help = "single file with a text encoder, as ComfyUI's: clip_l, umt5_xxl, or both of a "
+                   "pipeline in one file; its tokenizer is in the file or the pipeline's",
+           .share = Share::MODEL});
+    visit("text_encoder_2_file", self.text_encoder_2_file, MAY_CHANGE,
+          {.help = "single file with the second text encoder: clip_g of sdxl, t5xxl of flux",
+           .share = Share::MODEL});
+    visit("vae_file", self.vae_file, UNRELATED,
+          {.help = "single file with an autoencoder, for "
+                   "wan_vae_pretrained_model_name_or_path"});
+    visit("transformer_file", self.transformer_file, UNRELATED,
+          {.help = "single file with a transformer or UNet, for "
+                   "wan_transformer_pretrained_model_name_or_path"});
+    visit(
+        "comfyui_folder", self.comfyui_folder, UNRELATED,
+        {.help = "ComfyUI's `models` folder: model and LoRA files that are not found by their path "
+                 "are searched by name in its subfolders"});
     visit(
         "text_encoder_dtype", self.text_encoder_dtype, MAY_CHANGE,
         {.help =

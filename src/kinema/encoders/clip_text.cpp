@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "kinema/core/error.h"
+#include "kinema/io/json.h"
 #include "kinema/models/clip/text.h"
 #include "kinema/nn/linear.h"
 #include "kinema/runtime/environment.h"
@@ -18,6 +19,22 @@ clip::TextOptions text_options(const ClipTextSettings& settings) {
   return {.dtype = settings.dtype,
           .precision = settings.precision,
           .scan_layers = settings.scan_layers};
+}
+
+/// The sizes of the model: from its own configuration, else from the other one if its width is the
+/// same, else from its shapes.
+clip::TextConfig config_of(const weights::Checkpoint& files, const std::filesystem::path& other) {
+  if (!files.config().is_object() && !other.empty()) {
+    const io::Json json = io::Json::read(other);
+    const std::string table = clip::token_embedding({}, weights::clip_text_prefix(files)).name;
+    if (weights::is_clip_text(json)) {
+      const clip::TextConfig config = weights::parse_clip_text_config(json);
+      if (files.at(table).shape.dims == Dims({config.vocab_size, config.hidden_size})) {
+        return config;
+      }
+    }
+  }
+  return weights::clip_text_config(files);
 }
 
 /// Appends one prompt's row.
@@ -37,7 +54,7 @@ ClipText::ClipText(const pjrt::Client& client, ClipTextSettings settings)
     : settings_(std::move(settings)),
       tokenizer_(text::ClipTokenizer::open(settings_.tokenizer)),
       files_(weights::Checkpoint::open(settings_.model, settings_.part)),
-      config_(weights::clip_text_config(files_)),
+      config_(config_of(files_, settings_.config)),
       prefix_(weights::clip_text_prefix(files_)),
       length_(std::min(tokenizer_.max_length().value_or(config_.max_position_embeddings),
                        config_.max_position_embeddings)),
@@ -66,8 +83,8 @@ std::vector<int64_t> ClipText::tokenize(const std::string& prompt) const {
   return std::move(tokens.ids);
 }
 
-const runtime::Program& ClipText::program(int64_t hidden_layer) {
-  auto found = programs_.find(hidden_layer);
+const runtime::Program& ClipText::program(int64_t hidden_layer, bool masked) {
+  auto found = programs_.find({hidden_layer, masked});
   if (found == programs_.end()) {
     Graph graph;
     std::vector<Tensor> params;
@@ -75,10 +92,13 @@ const runtime::Program& ClipText::program(int64_t hidden_layer) {
          clip::text_parameters(config_, prefix_, text_options(settings_))) {
       params.push_back(graph.input(spec.shape, spec.name));
     }
-    const clip::TextInputs inputs{
+    clip::TextInputs inputs{
         .embeddings = graph.input({settings_.dtype, {1, length_, config_.hidden_size}}, "x"),
         .ids = graph.input({DType::S64, {1, length_}}, "ids"),
         .hidden_layer = hidden_layer};
+    if (masked) {
+      inputs.keys = graph.input({DType::F32, {1, length_}}, "keys");
+    }
     const clip::TextOutputs out =
         clip::text_states(params, config_, prefix_, text_options(settings_), inputs);
     std::vector<Tensor> outputs{nn::as(out.hidden, DType::F32), nn::as(out.pooled, DType::F32)};
@@ -87,27 +107,47 @@ const runtime::Program& ClipText::program(int64_t hidden_layer) {
     }
     runtime::ProgramOptions options = settings_.program;
     options.name = "clip_text";
-    found =
-        programs_.emplace(hidden_layer, runtime::Program::compile(client_, graph, outputs, options))
-            .first;
+    found = programs_
+                .emplace(std::pair(hidden_layer, masked),
+                         runtime::Program::compile(client_, graph, outputs, options))
+                .first;
   }
   return found->second;
 }
 
 ClipText::States ClipText::encode(std::span<const std::string> prompts,
                                   std::span<const int64_t> hidden_layers) {
-  // One device for callers from several threads.
-  const std::scoped_lock lock(mutex_);
-  std::vector<std::vector<int64_t>> all;
+  std::vector<ClipSequence> sequences;
   for (const std::string& prompt : prompts) {
-    all.push_back(tokenize(prompt));
+    sequences.push_back({.ids = tokenize(prompt)});
   }
   std::vector<int64_t> layers(hidden_layers.begin(), hidden_layers.end());
   if (layers.empty()) {
     layers.assign(prompts.size(), settings_.hidden_layer);
   }
-  for (const int64_t layer : layers) {
-    program(layer);  // before the parameters are loaded, because compilers need memory too
+  return encode(std::span<const ClipSequence>(sequences), layers);
+}
+
+/// The input of the model: rows of the embedding table, with those that replace them.
+pjrt::Buffer ClipText::embed(const ClipSequence& sequence) const {
+  HostArray x =
+      weights::embedding_rows(weights::clip_text_embedding(files_), {1, length_}, sequence.ids);
+  if (!sequence.rows.empty()) {
+    x = convert(x, DType::F32);
+    for (const ClipSequence::Row& row : sequence.rows) {
+      std::ranges::copy(row.values, x.as<float>().begin() + row.position * config_.hidden_size);
+    }
+  }
+  return client_.to_device(convert(x, settings_.dtype));
+}
+
+ClipText::States ClipText::encode(std::span<const ClipSequence> sequences,
+                                  std::span<const int64_t> hidden_layers) {
+  // One device for callers from several threads.
+  const std::scoped_lock lock(mutex_);
+  for (size_t i = 0; i < sequences.size(); ++i) {
+    // Before the parameters are loaded, because compilers need memory too.
+    program(hidden_layers[i], !sequences[i].masked.empty());
   }
   if (params_.empty()) {
     params_ = weights::load_tensors(
@@ -115,27 +155,39 @@ ClipText::States ClipText::encode(std::span<const std::string> prompts,
         settings_.adapters);
   }
   States out;
-  for (size_t i = 0; i < all.size(); ++i) {
-    const std::vector<int64_t>& ids = all[i];
-    const runtime::Program& run = program(layers[i]);
-    const pjrt::Buffer x = client_.to_device(
-        convert(weights::embedding_rows(weights::clip_text_embedding(files_), {1, length_}, ids),
-                settings_.dtype));
-    const pjrt::Buffer places =
-        client_.to_device(HostArray::from<int64_t>(DType::S64, {1, length_}, ids));
-    std::vector<const pjrt::Buffer*> arguments;
-    for (const pjrt::Buffer& param : params_) {
-      arguments.push_back(&param);
+  for (size_t i = 0; i < sequences.size(); ++i) {
+    const ClipSequence& sequence = sequences[i];
+    const runtime::Program& run = program(hidden_layers[i], !sequence.masked.empty());
+    std::vector<pjrt::Buffer> given;
+    given.push_back(embed(sequence));
+    given.push_back(
+        client_.to_device(HostArray::from<int64_t>(DType::S64, {1, length_}, sequence.ids)));
+    if (!sequence.masked.empty()) {
+      HostArray keys(Shape{DType::F32, {1, length_}});
+      std::ranges::transform(sequence.masked, keys.as<float>().begin(),
+                             [](bool masked) { return masked ? 0.0F : 1.0F; });
+      given.push_back(client_.to_device(std::move(keys)));
     }
-    arguments.insert(arguments.end(), {&x, &places});
+    std::vector<const pjrt::Buffer*> arguments;
+    for (const std::vector<pjrt::Buffer>* all : {&params_, &given}) {
+      for (const pjrt::Buffer& each : *all) {
+        arguments.push_back(&each);
+      }
+    }
     const std::vector<pjrt::Buffer> results = run.run(arguments);
-    append(out.hidden, results[0], prompts.size());
-    append(out.pooled, results[1], prompts.size());
+    append(out.hidden, results[0], sequences.size());
+    append(out.pooled, results[1], sequences.size());
     if (config_.projection_dim > 0) {
-      append(out.text_embeds, results[2], prompts.size());
+      append(out.text_embeds, results[2], sequences.size());
     }
   }
   return out;
+}
+
+void ClipText::note(const std::string& line) const {
+  if (settings_.on_note) {
+    settings_.on_note(line);
+  }
 }
 
 int64_t ClipText::memory_bytes() {

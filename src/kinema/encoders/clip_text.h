@@ -8,6 +8,7 @@
 #include <mutex>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "kinema/core/host_array.h"
@@ -26,6 +27,9 @@ struct ClipTextSettings {
   std::filesystem::path tokenizer;  // `tokenizer` or `tokenizer_2`
   /// The model to read from a file that contains both.
   std::string_view part = weights::kTextEncoder;
+  /// The config.json of another encoder of the same sizes, for a file that does not tell its number
+  /// of heads; empty: none.
+  std::filesystem::path config = {};
   /// The layer of `hidden`, counted from the end: -2 is the last but one.
   int64_t hidden_layer = -2;
   /// Of weights and activations; norms are f32. Files of another dtype are converted while they are
@@ -38,6 +42,19 @@ struct ClipTextSettings {
   std::vector<weights::Adapter> adapters = {};
   /// Receives a log line about a prompt that was truncated.
   std::function<void(const std::string& note)> on_note = {};
+};
+
+/// The tokens of one run of the model.
+struct ClipSequence {
+  /// A row that replaces that of the embedding table, f32 [hidden_size]; valid during the call.
+  struct Row {
+    int64_t position = 0;
+    std::span<const float> values;
+  };
+  std::vector<int64_t> ids;  // ClipText::length() of them
+  std::vector<Row> rows = {};
+  /// True for tokens that no token attends to; empty: none.
+  std::vector<bool> masked = {};
 };
 
 /// Prompts to the states of CLIP's text model. Prompts are not cleaned, and padded to the full
@@ -61,6 +78,14 @@ class ClipText {
   /// Error for text that is not UTF-8.
   States encode(std::span<const std::string> prompts, std::span<const int64_t> hidden_layers = {});
 
+  /// The same for token ids.
+  States encode(std::span<const ClipSequence> sequences, std::span<const int64_t> hidden_layers);
+
+  const text::ClipTokenizer& tokenizer() const { return tokenizer_; }
+  /// Calls on_note.
+  void note(const std::string& line) const;
+  /// The settings' layer.
+  int64_t hidden_layer() const { return settings_.hidden_layer; }
   /// t: the length in the tokenizer's folder, or all positions of the model.
   int64_t length() const { return length_; }
   const clip::TextConfig& config() const { return config_; }
@@ -70,7 +95,8 @@ class ClipText {
 
  private:
   std::vector<int64_t> tokenize(const std::string& prompt) const;
-  const runtime::Program& program(int64_t hidden_layer);
+  pjrt::Buffer embed(const ClipSequence& sequence) const;
+  const runtime::Program& program(int64_t hidden_layer, bool masked = false);
 
   ClipTextSettings settings_;
   text::ClipTokenizer tokenizer_;
@@ -81,7 +107,8 @@ class ClipText {
   pjrt::Client client_;
   std::mutex mutex_;  // guards the members below
   std::vector<pjrt::Buffer> params_;
-  std::map<int64_t, runtime::Program> programs_;  // by the hidden layer of their result
+  // By the hidden layer of their result, and whether tokens are masked.
+  std::map<std::pair<int64_t, bool>, runtime::Program> programs_;
 };
 
 }  // namespace kinema::encoders

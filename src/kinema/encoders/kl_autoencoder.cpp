@@ -13,6 +13,7 @@
 #include "kinema/weights/checkpoint.h"
 #include "kinema/weights/folder.h"
 #include "kinema/weights/kl_config.h"
+#include "kinema/weights/vae_config.h"
 
 namespace kinema::encoders {
 
@@ -188,7 +189,7 @@ struct KlAutoencoder::Model {
 bool is_kl_autoencoder(const std::filesystem::path& folder) {
   std::error_code ignored;
   if (std::filesystem::is_regular_file(folder, ignored)) {
-    return true;  // the only autoencoder that is read from a single file
+    return !weights::is_vae_file(folder);
   }
   const io::Json config = io::Json::read(folder / "config.json");
   const io::Json* name = config.is_object() ? config.find("_class_name") : nullptr;

@@ -1,5 +1,6 @@
 #include "kinema/encoders/sdxl_encoder.h"
 
+#include <algorithm>
 #include <cstring>
 #include <memory>
 #include <set>
@@ -7,6 +8,7 @@
 
 #include "kinema/core/error.h"
 #include "kinema/encoders/two_texts.h"
+#include "kinema/encoders/weighted_clip.h"
 
 namespace kinema::encoders {
 namespace {
@@ -29,9 +31,16 @@ std::function<void(const std::string&)> said_once(std::function<void(const std::
 ClipTextSettings clip_settings(const SdxlTextSettings& s, const std::string& behind,
                                const std::vector<weights::Adapter>& adapters) {
   check(s.clip_skip >= 0, "[encoders] clip_skip is {}, expected 0 up", s.clip_skip);
-  return {.model = s.file.empty() ? s.pipeline / ("text_encoder" + behind) : s.file,
-          .tokenizer = s.pipeline / ("tokenizer" + behind),
-          .part = behind.empty() ? weights::kTextEncoder : weights::kTextEncoder2,
+  const TextFiles files =
+      (behind.empty() ? s.first : s.second)
+          .value_or(
+              TextFiles{.model = s.pipeline / ("text_encoder" + behind),
+                        .part = behind.empty() ? weights::kTextEncoder : weights::kTextEncoder2,
+                        .tokenizer = s.pipeline / ("tokenizer" + behind)});
+  return {.model = files.model,
+          .tokenizer = files.tokenizer,
+          .part = files.part,
+          .config = files.config,
           .hidden_layer = kHiddenLayer - s.clip_skip,
           .dtype = s.dtype,
           .precision = s.precision,
@@ -65,24 +74,38 @@ class SdxlTextEncoder final : public TextEncoder {
       : first_(client, clip_settings(s, "", s.adapters)),
         second_(client, clip_settings(s, "_2", s.adapters_2)),
         clip_skip_(s.clip_skip) {
-    const std::string where = s.pipeline.string();
+    const std::string where = s.first ? s.first->model.string() : s.pipeline.string();
     check(first_.length() == second_.length(),
           "[encoders] the text encoders of {} take {} and {} tokens, but must take the same number",
           where, first_.length(), second_.length());
     check(second_.config().projection_dim > 0,
-          "[encoders] {}/text_encoder_2 has no projection: expected a CLIPTextModelWithProjection",
-          where);
+          "[encoders] {} has no projection: expected a CLIPTextModelWithProjection",
+          s.second ? s.second->model.string() : where + "/text_encoder_2");
     check(s.width == 0 || s.width == width(),
           "[encoders] the text encoders of {} give states of width {} but the network takes {}",
           where, width(), s.width);
     check(s.pooled_width == 0 || s.pooled_width == second_.config().projection_dim,
           "[encoders] the second text encoder of {} pools {} numbers but the network takes {}",
           where, second_.config().projection_dim, s.pooled_width);
+    if (!s.embeddings.empty()) {
+      words_ = LearnedWords(s.embeddings, "clip_l", first_.config().hidden_size);
+      words_2_ = LearnedWords(s.embeddings, "clip_g", second_.config().hidden_size);
+    }
   }
 
   std::string name() const override { return "sdxl"; }
   Shape shape() const override { return {DType::F32, {first_.length(), width()}}; }
   Shape pooled_shape() const override { return {DType::F32, {second_.config().projection_dim}}; }
+  int64_t rows(std::span<const Prompt> prompts) const override {
+    int64_t sequences = 1;
+    for (const ClipPrompt& each : clip_prompts(prompts, first_texts(prompts))) {
+      sequences = std::max(sequences, clip_sequences(first_, words_, each));
+    }
+    for (const ClipPrompt& each : clip_prompts(prompts, second_texts(prompts))) {
+      sequences = std::max(sequences, clip_sequences(second_, words_2_, each));
+    }
+    return sequences * first_.length();
+  }
   void release() const override {
     first_.release();
     second_.release();
@@ -96,15 +119,40 @@ class SdxlTextEncoder final : public TextEncoder {
       return {.states = HostArray(Shape{DType::F32, {0, first_.length(), width()}}),
               .pooled = HostArray(Shape{DType::F32, {0, second_.config().projection_dim}})};
     }
-    // As in diffusers' pipeline: layers are skipped for prompts, not for negative prompts.
+    if (all_plain(prompts) && words_.empty()) {
+      const std::vector<int64_t> layers = layers_of(prompts);
+      const ClipText::States first = first_.encode(first_texts(prompts), layers);
+      ClipText::States second = second_.encode(second_texts(prompts), layers);
+      return {.states = joined(first.hidden, second.hidden),
+              .pooled = std::move(second.text_embeds)};
+    }
+    const int64_t sequences = rows(prompts) / first_.length();
+    const ClipText::States first =
+        encode_weighted(first_, words_, clip_prompts(prompts, first_texts(prompts)), sequences);
+    ClipText::States second =
+        encode_weighted(second_, words_2_, clip_prompts(prompts, second_texts(prompts)), sequences);
+    return {.states = joined(first.hidden, second.hidden), .pooled = std::move(second.text_embeds)};
+  }
+
+  /// As in diffusers' pipeline: layers are skipped for prompts, not for negative prompts.
+  std::vector<int64_t> layers_of(std::span<const Prompt> prompts) const {
     std::vector<int64_t> layers;
     for (const Prompt& prompt : prompts) {
       layers.push_back(kHiddenLayer - (prompt.is_negative ? 0 : clip_skip_));
     }
-    const ClipText::States first = first_.encode(first_texts(prompts), layers);
-    ClipText::States second = second_.encode(second_texts(prompts), layers);
-    return {.states = joined(first.hidden, second.hidden), .pooled = std::move(second.text_embeds)};
+    return layers;
   }
+
+  std::vector<ClipPrompt> clip_prompts(std::span<const Prompt> prompts,
+                                       const std::vector<std::string>& texts) const {
+    const std::vector<int64_t> layers = layers_of(prompts);
+    std::vector<ClipPrompt> out;
+    for (size_t i = 0; i < prompts.size(); ++i) {
+      out.push_back({.text = texts[i], .syntax = prompts[i].syntax, .hidden_layer = layers[i]});
+    }
+    return out;
+  }
+
   int64_t prompts_bytes(std::span<const Prompt> /*prompts*/) const override {
     return first_.memory_bytes() + second_.memory_bytes();
   }
@@ -112,6 +160,8 @@ class SdxlTextEncoder final : public TextEncoder {
   mutable ClipText first_;
   mutable ClipText second_;
   int64_t clip_skip_;
+  LearnedWords words_;
+  LearnedWords words_2_;
 };
 
 }  // namespace

@@ -33,7 +33,7 @@ TextEncoderMemory text_encoder_memory(std::string_view word) {
   return TextEncoderMemory::STREAMED;
 }
 
-T5Blocks::T5Blocks(pjrt::Client client, const io::ModelFolder& files, t5::EncoderConfig config,
+T5Blocks::T5Blocks(pjrt::Client client, const weights::Checkpoint& files, t5::EncoderConfig config,
                    t5::EncoderOptions options, runtime::ProgramOptions program,
                    TextEncoderMemory memory, bool masked,
                    std::span<const weights::Adapter> adapters)
@@ -101,7 +101,7 @@ int64_t T5Blocks::memory_bytes(std::span<const Shape> embeddings) {
   int64_t working = 0;
   for (const Shape& shape : embeddings) {
     states += Shape{options_.activations_dtype, shape.dims}.bytes();
-    working = std::max(working, programs(shape).block.report().memory.temporary);
+    working = std::max(working, programs(shape, masked_).block.report().memory.temporary);
   }
   const int64_t two = std::min<int64_t>(2, config_.num_layers) * parameter_bytes(0);
   return states + working + (is_resident() ? 0 : will_stay() ? parameter_bytes() : two);
@@ -121,9 +121,10 @@ std::vector<HostArray> T5Blocks::run(std::span<const T5Input> inputs) {
   ran_ = true;
   std::vector<Item> items;
   for (const T5Input& input : inputs) {
-    items.push_back({&programs(input.embeddings.shape),
+    const bool masked = !input.mask.bytes.empty();
+    items.push_back({&programs(input.embeddings.shape, masked),
                      client_.to_device(convert(input.embeddings, options_.activations_dtype)),
-                     masked_ ? std::optional(client_.to_device(input.mask)) : std::nullopt});
+                     masked ? std::optional(client_.to_device(input.mask)) : std::nullopt});
   }
   const bool streamed = !is_resident();
   const auto read = [this](int64_t layer) {
@@ -163,8 +164,8 @@ void T5Blocks::release() {
   runtime::release_free_memory();
 }
 
-const T5Blocks::Programs& T5Blocks::programs(const Shape& embeddings) {
-  const auto known = programs_.find(embeddings.dims);
+const T5Blocks::Programs& T5Blocks::programs(const Shape& embeddings, bool masked) {
+  const auto known = programs_.find({embeddings.dims, masked});
   if (known != programs_.end()) {
     return known->second;
   }
@@ -193,7 +194,7 @@ const T5Blocks::Programs& T5Blocks::programs(const Shape& embeddings) {
                         [&](Graph& graph, std::span<const Tensor> params, Tensor x) {
                           const Shape mask{DType::F32, {embeddings.dims[0], embeddings.dims[1]}};
                           return t5::block(params, config_, options_, x,
-                                           masked_ ? graph.input(mask, "mask") : Tensor());
+                                           masked ? graph.input(mask, "mask") : Tensor());
                         }),
                 compile("t5_norm", specs(config_.num_layers), false,
                         [&](Graph&, std::span<const Tensor> params, Tensor x) {
@@ -201,7 +202,7 @@ const T5Blocks::Programs& T5Blocks::programs(const Shape& embeddings) {
                           return states_out.dtype() == DType::F32 ? states_out
                                                                   : convert(states_out, DType::F32);
                         })};
-  return programs_.emplace(embeddings.dims, std::move(made)).first->second;
+  return programs_.emplace(std::pair(embeddings.dims, masked), std::move(made)).first->second;
 }
 
 }  // namespace kinema::encoders

@@ -5,14 +5,15 @@
 #include <optional>
 #include <span>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "kinema/core/host_array.h"
-#include "kinema/io/model_folder.h"
 #include "kinema/models/t5/encoder.h"
 #include "kinema/pjrt/buffer.h"
 #include "kinema/pjrt/client.h"
 #include "kinema/runtime/program.h"
+#include "kinema/weights/checkpoint.h"
 #include "kinema/weights/lora.h"
 
 namespace kinema::encoders {
@@ -31,7 +32,8 @@ TextEncoderMemory text_encoder_memory(std::string_view word);
 /// Prompts that the encoder runs as one array.
 struct T5Input {
   HostArray embeddings;  // [b, t, d_model], rows of the embedding table
-  HostArray mask = {};   // f32 [b, t], nonzero for tokens; for masked blocks
+  /// f32 [b, t], 0 for tokens that no token attends to; without bytes: all are attended to.
+  HostArray mask = {};
 };
 
 /// The blocks of T5 or UMT5: one compiled program, run with the parameters of one block after the
@@ -42,9 +44,9 @@ struct T5Input {
 /// bit-identical in all modes. Not thread-safe.
 class T5Blocks {
  public:
-  /// `files` has been checked against the configuration, and outlives the object. If not `masked`,
-  /// padding is attended to. Throws what weights::Adapters throws.
-  T5Blocks(pjrt::Client client, const io::ModelFolder& files, t5::EncoderConfig config,
+  /// `files` has been checked against the configuration, and outlives the object. `masked`: most
+  /// inputs have a mask, which memory_bytes assumes. Throws what weights::Adapters throws.
+  T5Blocks(pjrt::Client client, const weights::Checkpoint& files, t5::EncoderConfig config,
            t5::EncoderOptions options, runtime::ProgramOptions program, TextEncoderMemory memory,
            bool masked = true, std::span<const weights::Adapter> adapters = {});
 
@@ -77,10 +79,10 @@ class T5Blocks {
   int64_t parameter_bytes(int64_t layer) const;
   int64_t parameter_bytes() const;  // of all layers
   bool will_stay() const;
-  const Programs& programs(const Shape& embeddings);
+  const Programs& programs(const Shape& embeddings, bool masked);
 
   pjrt::Client client_;
-  const io::ModelFolder& files_;
+  const weights::Checkpoint& files_;
   t5::EncoderConfig config_;
   t5::EncoderOptions options_;
   runtime::ProgramOptions program_;
@@ -90,7 +92,7 @@ class T5Blocks {
   Parameters shared_;                 // used by all blocks; kilobytes
   bool ran_ = false;                  // since the last release
   std::vector<Parameters> resident_;  // by layer, then the norm's; empty: streamed
-  std::map<Dims, Programs> programs_;
+  std::map<std::pair<Dims, bool>, Programs> programs_;  // by shape, and whether there is a mask
 };
 
 }  // namespace kinema::encoders

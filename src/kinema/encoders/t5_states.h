@@ -7,22 +7,25 @@
 #include <mutex>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "kinema/encoders/t5_blocks.h"
-#include "kinema/io/model_folder.h"
 #include "kinema/models/t5/encoder.h"
 #include "kinema/pjrt/client.h"
 #include "kinema/runtime/program.h"
 #include "kinema/text/tokenizer.h"
+#include "kinema/weights/checkpoint.h"
 
 namespace kinema::encoders {
 
 /// Files and options of a T5 or UMT5 encoder; the defaults are Wan's.
 struct T5Settings {
-  std::filesystem::path model;      // `text_encoder` of a pipeline
-  std::filesystem::path tokenizer;  // `tokenizer` of a pipeline
+  std::filesystem::path model;      // `text_encoder` of a pipeline, or a file
+  std::filesystem::path tokenizer;  // `tokenizer` of a pipeline, or a file with one
+  /// The model to read from a file that contains several.
+  std::string_view part = weights::kTextEncoder;
   /// Rows of the result; further tokens are dropped.
   int64_t max_sequence_length = 512;
   /// Width that the transformer expects; 0: any.
@@ -43,6 +46,15 @@ struct T5Settings {
   bool masked = true;
 };
 
+/// The tokens of a prompt, with the end of the sequence.
+struct T5Sequence {
+  std::vector<int64_t> ids;  // at most max_sequence_length
+  /// True for tokens that no token attends to; empty: none.
+  std::vector<bool> masked = {};
+
+  bool operator==(const T5Sequence&) const = default;
+};
+
 /// Prompts to the states of T5 or UMT5.
 ///
 /// The constructor opens and checks the files; parameters are read once per call for all of its
@@ -57,38 +69,46 @@ class T5States {
   Shape shape() const;
   /// f32 [n, max_sequence_length, d_model]. Throws an Error for text that is not UTF-8.
   HostArray encode(std::span<const std::string> prompts);
+  HostArray encode(std::span<const T5Sequence> sequences);
   /// See TextEncoder.
   int64_t memory_bytes(std::span<const std::string> prompts);
+  int64_t memory_bytes(std::span<const T5Sequence> sequences);
+  /// The token ids of a part of a prompt, cleaned as the settings say, without the end; all of
+  /// them.
+  std::vector<int64_t> tokens(const std::string& text) const;
+  const text::Tokenizer& tokenizer() const { return tokenizer_; }
+  /// Calls on_note for a prompt with this many tokens too many.
+  void note_dropped(int64_t tokens) const;
   void release();
 
  private:
-  using Ids = std::vector<int64_t>;
-
   /// A cache of recent prompts' states, without the padding.
   class Memory {
    public:
     /// f32 [rows, d], or null.
-    const HostArray* find(const Ids& ids) const;
-    void add(const Ids& ids, HostArray states) { entries_.emplace_back(ids, std::move(states)); }
+    const HostArray* find(const T5Sequence& ids) const;
+    void add(const T5Sequence& ids, HostArray states) {
+      entries_.emplace_back(ids, std::move(states));
+    }
     /// Removes the oldest entries, down to `kept`.
     void trim(size_t kept);
 
    private:
-    std::deque<std::pair<Ids, HostArray>> entries_;
+    std::deque<std::pair<T5Sequence, HostArray>> entries_;
   };
 
-  Ids tokenize(const std::string& prompt, bool warn_if_truncated) const;
-  std::vector<Ids> not_remembered(const std::vector<Ids>& all) const;
-  void encode_new(const std::vector<Ids>& all);
-  int64_t run_length(std::span<const Ids> prompts) const;
-  HostArray embed(std::span<const Ids> prompts, int64_t length) const;
-  std::vector<std::span<const Ids>> batches(std::span<const Ids> prompts) const;
-  T5Input input_of(std::span<const Ids> prompts) const;
-  void run(std::span<const Ids> prompts);
+  T5Sequence tokenize(const std::string& prompt, bool warn_if_truncated) const;
+  std::vector<T5Sequence> not_remembered(std::span<const T5Sequence> all) const;
+  void encode_new(std::span<const T5Sequence> all);
+  int64_t run_length(std::span<const T5Sequence> prompts) const;
+  HostArray embed(std::span<const T5Sequence> prompts, int64_t length) const;
+  std::vector<std::span<const T5Sequence>> batches(std::span<const T5Sequence> prompts) const;
+  T5Input input_of(std::span<const T5Sequence> prompts) const;
+  void run(std::span<const T5Sequence> prompts);
 
   T5Settings settings_;
   text::Tokenizer tokenizer_;
-  io::ModelFolder files_;  // stays open: embeddings and streamed blocks are read from it
+  weights::Checkpoint files_;  // stays open: embeddings and streamed blocks are read from it
   t5::EncoderConfig config_;
 
   // The cache between calls; guarded by the mutex.

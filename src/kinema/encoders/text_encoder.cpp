@@ -8,6 +8,7 @@
 
 #include "kinema/core/error.h"
 #include "kinema/core/quantities.h"
+#include "kinema/text/prompt_schedule.h"
 
 namespace kinema::encoders {
 namespace {
@@ -77,6 +78,7 @@ class RememberingTextEncoder final : public TextEncoder {
   std::string name() const override { return encoder_->name(); }
   Shape shape() const override { return encoder_->shape(); }
   Shape pooled_shape() const override { return encoder_->pooled_shape(); }
+  int64_t rows(std::span<const Prompt> prompts) const override { return encoder_->rows(prompts); }
   void release() const override { encoder_->release(); }
 
  private:
@@ -111,6 +113,27 @@ TextStates row(const TextStates& all, int64_t i) {
     return out;
   };
   return {.states = own(all.states), .pooled = own(all.pooled)};
+}
+
+std::vector<PromptUntil> prompts_by_step(const Prompt& prompt, int64_t steps) {
+  if (prompt.syntax != text::PromptSyntax::A1111) {
+    return {{steps, prompt}};
+  }
+  const std::vector<text::TextUntil> first = text::prompt_schedule(prompt.text, steps);
+  const std::vector<text::TextUntil> second =
+      prompt.second ? text::prompt_schedule(*prompt.second, steps) : first;
+  std::vector<PromptUntil> out;
+  for (size_t i = 0, j = 0; i < first.size() && j < second.size();) {
+    const int64_t last = std::min(first[i].last_step, second[j].last_step);
+    out.push_back({last, prompt});
+    out.back().prompt.text = first[i].text;
+    if (prompt.second) {
+      out.back().prompt.second = second[j].text;
+    }
+    i += first[i].last_step == last ? 1 : 0;
+    j += second[j].last_step == last ? 1 : 0;
+  }
+  return out;
 }
 
 TextStates TextEncoder::encode(std::span<const std::string> prompts) const {

@@ -9,6 +9,7 @@
 
 #include "kinema/core/host_array.h"
 #include "kinema/text/hashed.h"
+#include "kinema/text/prompt_syntax.h"
 
 namespace kinema::encoders {
 
@@ -19,10 +20,21 @@ struct Prompt {
   std::optional<std::string> second = {};
   /// Negative prompts: no layer is skipped for them.
   bool is_negative = false;
+  /// Of both texts.
+  text::PromptSyntax syntax = text::PromptSyntax::PLAIN;
 
   const std::string& for_second() const { return second ? *second : text; }
   bool operator==(const Prompt&) const = default;
 };
+
+/// A prompt up to a step of the sampler, counted from 1.
+struct PromptUntil {
+  int64_t last_step = 0;
+  Prompt prompt;
+};
+/// The prompts of a sampler's steps (text::prompt_schedule for A1111's syntax); most prompts are
+/// the same at all steps.
+std::vector<PromptUntil> prompts_by_step(const Prompt& prompt, int64_t steps);
 
 /// The results of a text encoder.
 struct TextStates {
@@ -39,8 +51,10 @@ class TextEncoder {
   virtual ~TextEncoder() = default;
   /// For reports: `hashed`.
   virtual std::string name() const = 0;
-  /// f32 [t, d], the states of any prompt.
+  /// f32 [t, d], the states of a prompt without syntax.
   virtual Shape shape() const = 0;
+  /// Rows of the states of these prompts, at least shape()'s: t of encode's results.
+  virtual int64_t rows(std::span<const Prompt> /*prompts*/) const { return shape().dims[0]; }
   /// f32 [p], the pooled text; without dimensions if nothing is pooled.
   virtual Shape pooled_shape() const { return {}; }
 

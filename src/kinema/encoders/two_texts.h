@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <span>
 #include <string>
 #include <vector>
@@ -23,6 +24,12 @@ inline std::vector<std::string> second_texts(std::span<const Prompt> prompts) {
     texts.push_back(prompt.for_second());
   }
   return texts;
+}
+
+/// True if all are without syntax.
+inline bool all_plain(std::span<const Prompt> prompts) {
+  return std::ranges::all_of(
+      prompts, [](const Prompt& prompt) { return prompt.syntax == text::PromptSyntax::PLAIN; });
 }
 
 }  // namespace kinema::encoders

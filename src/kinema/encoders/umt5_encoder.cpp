@@ -2,6 +2,9 @@
 
 #include <utility>
 
+#include "kinema/encoders/two_texts.h"
+#include "kinema/encoders/weighted_t5.h"
+
 namespace kinema::encoders {
 namespace {
 
@@ -16,10 +19,21 @@ class Umt5TextEncoder final : public TextEncoder {
 
  private:
   TextStates encode_prompts(std::span<const Prompt> prompts) const override {
-    return {.states = states_.encode(single_texts(prompts, name()))};
+    if (all_plain(prompts)) {
+      return {.states = states_.encode(single_texts(prompts, name()))};
+    }
+    return {.states = encode_weighted(states_, weighted(prompts))};
   }
   int64_t prompts_bytes(std::span<const Prompt> prompts) const override {
-    return states_.memory_bytes(single_texts(prompts, name()));
+    return all_plain(prompts) ? states_.memory_bytes(single_texts(prompts, name()))
+                              : weighted_memory_bytes(states_, weighted(prompts));
+  }
+  std::vector<T5Prompt> weighted(std::span<const Prompt> prompts) const {
+    std::vector<T5Prompt> out;
+    for (const std::string& text : single_texts(prompts, name())) {
+      out.push_back({.text = text, .syntax = prompts[out.size()].syntax});
+    }
+    return out;
   }
 
   mutable T5States states_;

@@ -8,7 +8,7 @@
 namespace kinema::encoders {
 
 /// UMT5 as in Wan's pipelines: prompts are cleaned, tokenized and encoded with masked padding; rows
-/// after a prompt's end are zero.
+/// after a prompt's end are zero. Weights of prompts: see encode_weighted.
 ///
 /// Files are opened and checked here, see T5States; `clean` and `masked` are used as given.
 /// Throws an Error with the folder if a file is missing or does not fit.

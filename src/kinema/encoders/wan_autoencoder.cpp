@@ -6,7 +6,7 @@
 
 #include "kinema/core/error.h"
 #include "kinema/encoders/vae_side.h"
-#include "kinema/io/model_folder.h"
+#include "kinema/weights/checkpoint.h"
 #include "kinema/weights/folder.h"
 #include "kinema/weights/vae_config.h"
 
@@ -62,7 +62,7 @@ class WanAutoencoder::Network {
   Network(runtime::Devices devices, const std::filesystem::path& folder,
           const WanAutoencoderOptions& options)
       : options_(options),
-        files_(io::ModelFolder::open(folder)),
+        files_(weights::Checkpoint::open(folder, weights::kVae)),
         devices_(std::move(devices)),
         config_(checked_config(files_)),
         encoder_(side(VaeSide::Kind::ENCODER)),
@@ -139,8 +139,8 @@ class WanAutoencoder::Network {
   }
 
  private:
-  static vae::Config checked_config(const io::ModelFolder& files) {
-    const vae::Config config = weights::parse_vae_config(files.config());
+  static vae::Config checked_config(const weights::Checkpoint& files) {
+    const vae::Config config = weights::vae_config(files);
     weights::check_tensors(files, vae::parameters(config, {}));
     return config;
   }
@@ -223,7 +223,7 @@ class WanAutoencoder::Network {
   }
 
   WanAutoencoderOptions options_;
-  io::ModelFolder files_;  // mapped, not read
+  weights::Checkpoint files_;  // mapped, not read
   runtime::Devices devices_;
   vae::Config config_;
   std::unique_ptr<VaeSide> encoder_;

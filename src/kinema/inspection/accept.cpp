@@ -122,8 +122,8 @@ std::string takers_of_pipeline(const fs::path& path, const fs::path& network) {
 /// A description of a weights file, with the commands that accept it.
 std::string accept_file(const fs::path& path) {
   using weights::Role;
-  weights::check_role(path,
-                      {Role::NETWORK, Role::PIPELINE, Role::VAE, Role::ADAPTER, Role::LATENTS});
+  weights::check_role(
+      path, {Role::NETWORK, Role::PIPELINE, Role::VAE, Role::ADAPTER, Role::PART, Role::LATENTS});
   const std::optional<weights::FoundKind> found = weights::detect_kind(path);
   const bool is_network = weights::file_kind(path) == weights::FileKind::TRANSFORMER;
   if (!found && !is_network) {

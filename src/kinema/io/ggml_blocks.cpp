@@ -135,6 +135,30 @@ void decode_q6_k(const std::byte* block, float* y) {
   }
 }
 
+// The values of four bits in IQ4.
+constexpr std::array<int, 16> kIq4{-127, -104, -83, -65, -49, -35, -22, -10,
+                                   1,    13,   25,  38,  53,  69,  89,  113};
+
+// 16 bytes: value j in the low, j + 16 in the high four bits.
+void decode_iq4(const std::byte* q, float scale, float* y) {
+  for (int64_t j = 0; j < kBlock; ++j) {
+    const int four = byte_at(q, j % 16) >> (j / 16 * 4) & 0xf;
+    y[j] = scale * static_cast<float>(kIq4[static_cast<size_t>(four)]);
+  }
+}
+
+// IQ4_XS: d, the upper two bits of eight scales in two bytes, their lower four bits in four bytes,
+// 128 bytes of values. value = d (scale - 32) kIq4[q], in groups of 32.
+void decode_iq4_xs(const std::byte* block, float* y) {
+  const float d = half_at(block);
+  const int high = byte_at(block, 2) | byte_at(block, 3) << 8;
+  for (int64_t i = 0; i < kSuperBlock / kBlock; ++i) {
+    const int low = byte_at(block + 4, i / 2) >> (i % 2 * 4) & 0xf;
+    const int scale = (low | (high >> (2 * i) & 3) << 4) - 32;
+    decode_iq4(block + 8 + 16 * i, d * static_cast<float>(scale), y + kBlock * i);
+  }
+}
+
 void decode_block(GgmlType type, const std::byte* block, float* y) {
   switch (type) {
     case GgmlType::F32:
@@ -176,6 +200,12 @@ void decode_block(GgmlType type, const std::byte* block, float* y) {
     case GgmlType::Q6_K:
       decode_q6_k(block, y);
       return;
+    case GgmlType::IQ4_NL:
+      decode_iq4(block + 2, half_at(block), y);
+      return;
+    case GgmlType::IQ4_XS:
+      decode_iq4_xs(block, y);
+      return;
   }
 }
 
@@ -193,6 +223,8 @@ std::span<const int64_t> scale_places(GgmlType type) {
     case GgmlType::Q4_0:
     case GgmlType::Q5_0:
     case GgmlType::Q8_0:
+    case GgmlType::IQ4_NL:
+    case GgmlType::IQ4_XS:
       return std::span(kFirst).first(1);
     case GgmlType::Q4_1:
     case GgmlType::Q5_1:
@@ -219,7 +251,7 @@ void check_scale(float value, int64_t block, int64_t blocks, std::string_view wh
 }  // namespace
 
 const GgmlLayout* ggml_layout(uint32_t type) {
-  static constexpr std::array<std::pair<GgmlType, GgmlLayout>, 13> kLayouts{{
+  static constexpr std::array<std::pair<GgmlType, GgmlLayout>, 15> kLayouts{{
       {GgmlType::F32, {"F32", 1, 4}},
       {GgmlType::F16, {"F16", 1, 2}},
       {GgmlType::Q4_0, {"Q4_0", kBlock, 18}},
@@ -232,6 +264,8 @@ const GgmlLayout* ggml_layout(uint32_t type) {
       {GgmlType::Q4_K, {"Q4_K", kSuperBlock, 144}},
       {GgmlType::Q5_K, {"Q5_K", kSuperBlock, 176}},
       {GgmlType::Q6_K, {"Q6_K", kSuperBlock, 210}},
+      {GgmlType::IQ4_NL, {"IQ4_NL", kBlock, 18}},
+      {GgmlType::IQ4_XS, {"IQ4_XS", kSuperBlock, 136}},
       {GgmlType::BF16, {"BF16", 1, 2}},
   }};
   const auto* const found = std::ranges::find(kLayouts, static_cast<GgmlType>(type),

@@ -261,10 +261,11 @@ GenerateResult generate_newest(const resolve::Settings& given, fs::path& checkpo
 
 }  // namespace
 
-GenerateResult generate(const resolve::Settings& settings, const GenerateObserver& observer,
+GenerateResult generate(const resolve::Settings& given, const GenerateObserver& observer,
                         JobOptions given_options) {
   const Job job(observer, std::move(given_options));
   job.check_stop();
+  const resolve::Settings settings(resolve::with_prompt_loras(given));
   job.notice(resolve::notices(settings, "generate"));
   job.notice(resolve::default_prompt_notice(settings));
   job.notice(resolve::prompt_notices(settings));

@@ -10,6 +10,7 @@
 #include "kinema/io/tensor_file.h"
 #include "kinema/media/media_name.h"
 #include "kinema/model_source/expert.h"
+#include "kinema/model_source/text_files.h"
 #include "kinema/weights/checkpoint.h"
 #include "kinema/weights/model_kind.h"
 #include "kinema/weights/single_file.h"
@@ -139,6 +140,11 @@ fs::path pretrained_transformer(const config::Config& config, const std::string&
   if (part == "transformer" && fs::is_directory(path / "unet", ignored)) {
     return path / "unet";
   }
+  // Wan 2.2's original release.
+  const char* expert = part == "transformer" ? "high_noise_model" : "low_noise_model";
+  if (fs::is_directory(path / expert, ignored)) {
+    return path / expert;
+  }
   const std::string other = part == "transformer" ? "transformer_2" : "transformer";
   check(!fs::is_directory(path / other, ignored), "[config] {} has a {}/ but no {}/", path.string(),
         other, part);
@@ -146,6 +152,13 @@ fs::path pretrained_transformer(const config::Config& config, const std::string&
     check_is_model(path);
   }
   return path;
+}
+
+bool is_original_repository(const fs::path& folder) {
+  std::error_code ignored;
+  return fs::is_directory(folder, ignored) && !fs::exists(folder / "model_index.json", ignored) &&
+         !fs::exists(folder / "train_state.json", ignored) &&
+         (!original_vae(folder).empty() || !original_text_encoder(folder).empty());
 }
 
 fs::path trained_transformer(const config::Config& config) {
@@ -176,6 +189,9 @@ fs::path vae_folder(const config::Config& config) {
   }
   const fs::path inside = named / "vae";
   const fs::path folder = fs::is_directory(inside, ignored) ? inside : named;
+  if (const fs::path original = original_vae(named); folder == named && !original.empty()) {
+    return original;
+  }
   check(fs::exists(folder / "config.json", ignored) ||
             !fs::exists(named / "train_state.json", ignored),
         "[config] {} is a run's checkpoint, which has a network but no VAE and no text encoders\n"
@@ -183,8 +199,8 @@ fs::path vae_folder(const config::Config& config) {
         named.string(), beside_checkpoint(named));
   check(fs::exists(folder / "config.json", ignored),
         "[config] there is no VAE in {}: expected a folder vae/ with config.json and weights\n"
-        "  wan_vae_pretrained_model_name_or_path=FOLDER uses another one, such as the VAE of the "
-        "pipeline that the network was trained from",
+        "  wan_vae_pretrained_model_name_or_path=FOLDER or vae_file=FILE uses another one, such as "
+        "the VAE of the pipeline that the network was trained from",
         named.string());
   return folder;
 }
@@ -195,53 +211,6 @@ bool has_both_text_encoders(const fs::path& file) {
   return std::ranges::count(parts, weights::kTextEncoder) > 0 &&
          std::ranges::count(parts, weights::kTextEncoder2) > 0 &&
          !weights::is_t5_encoder(weights::Checkpoint::open(file, weights::kTextEncoder2));
-}
-
-fs::path text_encoder_file(const config::Config& config) {
-  const fs::path own(config.model.wan_text_encoder_pretrained_model_name_or_path);
-  const fs::path pipeline(config.model.pretrained_model_name_or_path);
-  std::error_code ignored;
-  const bool elsewhere = !own.empty() && fs::is_directory(own / "text_encoder", ignored);
-  return !elsewhere && has_both_text_encoders(pipeline) ? pipeline : fs::path();
-}
-
-fs::path text_encoder_folder(const config::Config& config) {
-  const std::string& own = config.model.wan_text_encoder_pretrained_model_name_or_path;
-  const std::string& pipeline = config.model.pretrained_model_name_or_path;
-  const fs::path named(own.empty() ? pipeline : own);
-  check(!named.empty(),
-        "[config] text_encoder=umt5 needs a model: set pretrained_model_name_or_path=FOLDER or "
-        "wan_text_encoder_pretrained_model_name_or_path=FOLDER,\n"
-        "  or text_encoder=hashed if the model was trained with it");
-  std::error_code ignored;
-  if (const fs::path file = text_encoder_file(config); !file.empty()) {
-    const fs::path folder = own.empty() ? file.parent_path() : named;
-    for (const char* part : {"tokenizer", "tokenizer_2"}) {
-      check(fs::is_directory(folder / part, ignored),
-            "[config] {} contains no tokenizers, and there is no {}/ in {}\n"
-            "  set wan_text_encoder_pretrained_model_name_or_path to the folder of a pipeline that "
-            "has tokenizer/ and tokenizer_2/",
-            file.string(), part, folder.empty() ? "its folder" : folder.string());
-    }
-    return folder;
-  }
-  if (fs::is_regular_file(named, ignored)) {
-    check_is(named, {weights::Role::PIPELINE},
-             own.empty() ? "pretrained_model_name_or_path"
-                         : "wan_text_encoder_pretrained_model_name_or_path");
-  }
-  const bool is_file = fs::is_regular_file(named, ignored);
-  for (const char* part : {"text_encoder", "tokenizer"}) {
-    check(!is_file,
-          "[config] {} does not contain all text encoders of its network\n"
-          "  set wan_text_encoder_pretrained_model_name_or_path to a pipeline that has them, with "
-          "their tokenizers",
-          named.string());
-    check(fs::is_directory(named / part, ignored),
-          "[config] there is no {0}/ in {1}: expected the folder of a pipeline", part,
-          named.string());
-  }
-  return named;
 }
 
 }  // namespace kinema::model_source

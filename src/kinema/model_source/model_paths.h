@@ -29,11 +29,8 @@ bool has_both_text_encoders(const std::filesystem::path& file);
 /// none.
 std::filesystem::path vae_folder(const config::Config& config);
 
-/// The folder of the text encoders and tokenizers; throws an Error with the key to set if there is
-/// none.
-std::filesystem::path text_encoder_folder(const config::Config& config);
-
-/// The single file that contains the text encoders; empty: they have folders.
-std::filesystem::path text_encoder_file(const config::Config& config);
+/// True for a folder of Wan's original release: a network or two, an autoencoder and a text encoder
+/// of torch.
+bool is_original_repository(const std::filesystem::path& folder);
 
 }  // namespace kinema::model_source

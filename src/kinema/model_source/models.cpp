@@ -49,7 +49,13 @@ std::vector<std::string> needed_parts(const config::Config& config, Use use) {
   const bool reads_text = encodes || config.optimizer.caption_dropout > 0;
   if (reads_text && m.text_encoder == config::TextEncoder::UMT5 &&
       m.wan_text_encoder_pretrained_model_name_or_path.empty()) {
-    parts.insert(parts.end(), {"text_encoder", "tokenizer", "text_encoder_2", "tokenizer_2"});
+    parts.insert(parts.end(), {"tokenizer", "tokenizer_2"});
+    if (m.text_encoder_file.empty()) {
+      parts.emplace_back("text_encoder");
+    }
+    if (m.text_encoder_2_file.empty()) {
+      parts.emplace_back("text_encoder_2");
+    }
   }
   if (std::ranges::find(parts, "transformer") != parts.end()) {
     parts.emplace_back("unet");  // for pipelines with a UNet

@@ -14,12 +14,14 @@
 #include "kinema/config/scalar.h"
 #include "kinema/core/edit_distance.h"
 #include "kinema/core/error.h"
+#include "kinema/io/json.h"
 #include "kinema/io/tensor_file.h"
 #include "kinema/model_source/model_paths.h"
 #include "kinema/model_source/model_schedule.h"
 #include "kinema/model_source/trained_model.h"
 #include "kinema/sample/scheduler_config.h"
 #include "kinema/training/checkpoint.h"
+#include "kinema/weights/checkpoint.h"
 
 namespace kinema::model_source {
 namespace {
@@ -123,6 +125,9 @@ std::vector<std::string> runs_of(const fs::path& output_dir, int depth = 2) {
 std::array<fs::path, 2> named_transformers(const config::Config& config) {
   const fs::path own = config.model.wan_transformer_pretrained_model_name_or_path;
   const fs::path pipeline = config.model.pretrained_model_name_or_path;
+  if (own.empty() && is_here(pipeline / "low_noise_model")) {  // Wan 2.2's original release
+    return {pretrained_transformer(config), pipeline / "low_noise_model"};
+  }
   const bool is_second = own.filename() == "transformer_2" && is_here(pipeline / "transformer_2");
   const fs::path second = is_second ? own : own / "transformer_2";
   if (own.empty() || !is_here(second)) {
@@ -219,6 +224,12 @@ SelectedModel pretrained_or_trained(const config::Config& config, const Job& job
     if (const fs::path beside = adjacent_scheduler_config(pipeline); !beside.empty()) {
       out.folder.schedule = sample::read_scheduler_config(beside);
     }
+  } else if (is_pipeline && is_original_repository(pipeline)) {
+    out.folder.folder = pipeline;
+    const io::Json config_json = weights::Checkpoint::open(transformer).config();
+    const io::Json* type = config_json.is_object() ? config_json.find("model_type") : nullptr;
+    out.folder.expand_timesteps =
+        type != nullptr && type->is_string() && type->as_string() == "ti2v";
   } else if (!is_pipeline && fs::is_regular_file(transformer)) {  // weights only
     out.folder.folder = transformer.parent_path();
   } else {

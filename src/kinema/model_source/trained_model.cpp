@@ -4,6 +4,7 @@
 
 #include "kinema/core/error.h"
 #include "kinema/encoders/clip_encoder.h"
+#include "kinema/model_source/model_options.h"
 #include "kinema/weights/family.h"
 
 namespace kinema::model_source {

@@ -42,10 +42,10 @@ std::string check_clip(const io::ModelFolder& folder) {
                      config.hidden_size);
 }
 
-std::string check_vae(const io::ModelFolder& folder) {
-  const vae::Config config = weights::parse_vae_config(folder.config());
+std::string check_vae(const weights::Checkpoint& files) {
+  const vae::Config config = weights::vae_config(files);
   const std::vector<nn::ParamSpec> specs = vae::parameters(config, {});
-  weights::check_tensors(folder, specs);
+  weights::check_tensors(files, specs);
   return fmt::format("AutoencoderKLWan: {} latent channels, {} x {} pixels a cell, {} parameters",
                      config.z_dim, config.spatial(), config.spatial(), parameter_count(specs));
 }
@@ -84,22 +84,34 @@ std::string check_clip_text(const weights::Checkpoint& files) {
                      config.hidden_size, config.vocab_size);
 }
 
+/// A model of a pipeline other than its network, in a file.
+std::string check_part(const std::filesystem::path& path, std::string_view part) {
+  const weights::Checkpoint files = weights::Checkpoint::open(path, part);
+  files.check_finite();
+  if (part == weights::kVae) {
+    return weights::is_vae_file(path) ? check_vae(files) : check_image_vae(files);
+  }
+  return weights::is_t5_encoder(files) ? check_t5(files) : check_clip_text(files);
+}
+
 /// The other models in a network's file.
 std::string check_beside(const std::filesystem::path& path) {
   std::string out;
   for (const std::string_view part : weights::parts_in(path)) {
-    const weights::Checkpoint files = weights::Checkpoint::open(path, part);
-    files.check_finite();
-    out += "; " + (part == weights::kVae           ? check_image_vae(files)
-                   : weights::is_t5_encoder(files) ? check_t5(files)
-                                                   : check_clip_text(files));
+    out += "; " + check_part(path, part);
   }
   return out;
 }
 
-/// A file without a network: an autoencoder.
+/// A file without a network: an autoencoder or a text encoder.
 std::string check_other(const std::filesystem::path& path) {
-  return check_image_vae(weights::Checkpoint::open(path, weights::kVae));
+  const auto found = weights::detect_kind(path);
+  const bool is_text = found && found->kind->is(weights::Role::PART);
+  const std::vector<std::string_view> parts = weights::parts_in(path);
+  const bool is_second = !parts.empty() && parts.front() == weights::kTextEncoder2;
+  return check_part(path, !is_text    ? weights::kVae
+                          : is_second ? weights::kTextEncoder2
+                                      : weights::kTextEncoder);
 }
 
 /// A file: a LoRA, or a transformer's checkpoint.

@@ -7,6 +7,7 @@
 #include "kinema/models/kl_autoencoder/coder.h"
 #include "kinema/models/kl_autoencoder/config_file.h"
 #include "kinema/models/t5/encoder.h"
+#include "kinema/models/vae/coder.h"
 #include "kinema/networks/convert.h"
 #include "kinema/networks/convert_entries.h"
 #include "kinema/networks/open.h"
@@ -15,6 +16,7 @@
 #include "kinema/weights/kl_config.h"
 #include "kinema/weights/single_file.h"
 #include "kinema/weights/t5.h"
+#include "kinema/weights/vae_config.h"
 
 namespace kinema::networks {
 namespace {
@@ -53,6 +55,14 @@ Part network_of(const fs::path& source) {
 
 Part vae_of(const fs::path& source) {
   Checkpoint files = Checkpoint::open(source, weights::kVae);
+  if (weights::is_vae_file(source)) {
+    const vae::Config config = weights::vae_config(files);
+    Keys keys = keys_of(vae::parameters(config, {}));
+    return {.name = std::string(weights::kVae),
+            .files = std::move(files),
+            .config = weights::vae_config_json(config),
+            .keys = std::move(keys)};
+  }
   const kl_autoencoder::AutoencoderConfig config = weights::kl_config(files);
   weights::check_kl_tensors(files, config);
   Keys keys = keys_of(kl_autoencoder::encoder_parameters(config, {}));

@@ -2,13 +2,16 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <map>
 #include <optional>
+#include <sstream>
 #include <string>
 #include <vector>
 
 #include "kinema/model_source/model_paths.h"
+#include "kinema/model_source/text_files.h"
 #include "kinema/model_source/trained_model.h"
 #include "kinema/preparation/content_index.h"
 #include "kinema/resolve/encoders.h"
@@ -21,10 +24,27 @@ namespace fs = std::filesystem;
 /// Increased when the same settings start to give other latents or text states.
 constexpr const char* kEncoding = "4";
 
+/// Several paths in one setting, a line each.
+std::string joined(const std::vector<fs::path>& paths) {
+  std::string out;
+  for (const fs::path& path : paths) {
+    out += (out.empty() ? "" : "\n") + path.string();
+  }
+  return out;
+}
+
+std::vector<std::string> split(const std::string& lines) {
+  std::vector<std::string> out;
+  std::istringstream in(lines);
+  for (std::string line; std::getline(in, line);) {
+    out.push_back(line);
+  }
+  return out;
+}
+
 /// The settings with the hash of a model's contents instead of its path.
 preparation::Settings by_content(preparation::Settings settings, preparation::ContentIndex& index) {
   const std::map<std::string, std::vector<std::string>> parts_of{
-      {"text encoder's folder", {"text_encoder", "tokenizer", "text_encoder_2", "tokenizer_2"}},
       {"image encoder's folder", {"image_encoder", "image_processor"}}};
   for (const char* named :
        {"vae", "text encoder's folder", "text encoders' file", "image encoder's folder"}) {
@@ -35,7 +55,9 @@ preparation::Settings by_content(preparation::Settings settings, preparation::Co
     std::string content;
     const auto parts = parts_of.find(found->first);
     if (parts == parts_of.end()) {
-      content = index.hash_of(found->second);
+      for (const std::string& path : split(found->second)) {
+        content += index.hash_of(path);
+      }
     } else {
       for (const std::string& part : parts->second) {
         const fs::path inside = fs::path(found->second) / part;
@@ -96,13 +118,20 @@ preparation::Settings by_path(const config::Config& config, const TextWidths& wi
       out["pooled_dim"] = fmt::format("{}", widths.pooled);
     }
   } else {
-    const std::string& own = m.wan_text_encoder_pretrained_model_name_or_path;
-    const fs::path file = model_source::text_encoder_file(config);
-    out["text encoder's folder"] = !own.empty()   ? own
-                                   : file.empty() ? m.pretrained_model_name_or_path
-                                                  : file.parent_path().string();
-    if (!file.empty()) {
-      out["text encoders' file"] = file.string();
+    const model_source::TextModels models = model_source::text_models(config);
+    std::vector<fs::path> folders;
+    std::vector<fs::path> files;
+    for (const fs::path& each : {models.first.model, models.first.tokenizer, models.second.model,
+                                 models.second.tokenizer}) {
+      std::error_code ignored;
+      std::vector<fs::path>& kind = fs::is_directory(each, ignored) ? folders : files;
+      if (!each.empty() && std::ranges::find(kind, each) == kind.end()) {
+        kind.push_back(each);
+      }
+    }
+    out["text encoder's folder"] = joined(folders);
+    if (!files.empty()) {
+      out["text encoders' file"] = joined(files);
     }
     out["text_encoder_dtype"] = config::word_of(m.text_encoder_dtype);
     if (config.generate.clip_skip > 0) {

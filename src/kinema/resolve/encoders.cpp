@@ -7,11 +7,10 @@
 #include "kinema/encoders/sdxl_encoder.h"
 #include "kinema/encoders/umt5_encoder.h"
 #include "kinema/encoders/wan_autoencoder.h"
-#include "kinema/io/json.h"
 #include "kinema/model_source/model_options.h"
 #include "kinema/model_source/model_paths.h"
+#include "kinema/model_source/text_files.h"
 #include "kinema/resolve/device.h"
-#include "kinema/weights/t5.h"
 
 namespace kinema::resolve {
 namespace {
@@ -27,21 +26,20 @@ t5::EncoderOptions t5_options(const config::ModelConfig& m) {
           .scan_layers = m.scan_layers};
 }
 
-/// For a pipeline with two text encoders: Flux, whose second one is T5, or Stable Diffusion XL.
+/// For two text encoders: Flux, whose second one is T5, or Stable Diffusion XL.
 std::unique_ptr<encoders::TextEncoder> image_text_encoder(
-    const config::Config& config, const fs::path& folder, const TextWidths& widths,
+    const config::Config& config, const model_source::TextModels& models, const TextWidths& widths,
     const pjrt::Client& client, const Job& job, TextUse use,
     const model_source::TextAdapters& adapters) {
   const config::ModelConfig& m = config.model;
   const DType type = model_source::dtype(m.text_encoder_dtype);
   const auto on_note = [job](const std::string& note) { job.notice(note); };
-  std::error_code ignored;
-  check(fs::is_directory(folder / "tokenizer_2", ignored),
-        "[config] there is no tokenizer_2/ in {}, for its text_encoder_2", folder.string());
-  const fs::path file = model_source::text_encoder_file(config);
-  if (file.empty() && weights::is_t5(io::Json::read(folder / "text_encoder_2" / "config.json"))) {
+  const fs::path embeddings =
+      use == TextUse::PROMPTS ? config.generate.embeddings_folder : std::string();
+  if (models.kind == model_source::TextModels::Kind::FLUX) {
     return encoders::flux_text_encoder(
-        client, {.pipeline = folder,
+        client, {.first = models.first,
+                 .second = models.second,
                  .max_sequence_length = m.max_sequence_length,
                  .width = widths.states,
                  .pooled_width = widths.pooled,
@@ -52,10 +50,11 @@ std::unique_ptr<encoders::TextEncoder> image_text_encoder(
                  .clip_adapters = adapters.first,
                  .t5_adapters = adapters.second,
                  .program = program_options(config),
+                 .embeddings = embeddings,
                  .on_note = on_note});
   }
-  return encoders::sdxl_text_encoder(client, {.pipeline = folder,
-                                              .file = file,
+  return encoders::sdxl_text_encoder(client, {.first = models.first,
+                                              .second = models.second,
                                               .clip_skip = config.generate.clip_skip,
                                               .width = widths.states,
                                               .pooled_width = widths.pooled,
@@ -65,6 +64,7 @@ std::unique_ptr<encoders::TextEncoder> image_text_encoder(
                                               .program = program_options(config),
                                               .adapters = adapters.first,
                                               .adapters_2 = adapters.second,
+                                              .embeddings = embeddings,
                                               .on_note = on_note});
 }
 
@@ -162,15 +162,14 @@ std::unique_ptr<encoders::TextEncoder> make_text_encoder(
   if (m.text_encoder == config::TextEncoder::HASHED) {
     return encoders::hashed_text_encoder(hashed_encoder(config, widths), on_note);
   }
-  const fs::path folder = model_source::text_encoder_folder(config);
-  std::error_code ignored;
-  if (fs::is_directory(folder / "text_encoder_2", ignored) ||
-      !model_source::text_encoder_file(config).empty()) {
-    return image_text_encoder(config, folder, widths, client, job, use, adapters);
+  const model_source::TextModels models = model_source::text_models(config);
+  if (models.kind != model_source::TextModels::Kind::UMT5) {
+    return image_text_encoder(config, models, widths, client, job, use, adapters);
   }
   return encoders::umt5_text_encoder(
-      client, {.model = folder / "text_encoder",
-               .tokenizer = folder / "tokenizer",
+      client, {.model = models.first.model,
+               .tokenizer = models.first.tokenizer,
+               .part = models.first.part,
                .max_sequence_length = m.max_sequence_length,
                .width = widths.states,
                .batched = use == TextUse::PROMPTS && m.use_batched_text_encoder,

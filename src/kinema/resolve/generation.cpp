@@ -275,7 +275,10 @@ sample::GenerateRequest make_request(const config::Loaded& loaded,
   request.seed = static_cast<uint64_t>(loaded.config.run.seed);
   request.batch_size = g.generate_batch_size;
   request.two_passes = g.guidance_in_two_passes;
-  request.share.all_texts = loaded.config.model.use_batched_text_encoder;
+  request.prompt_syntax = prompt_syntax(loaded.config);
+  // States of prompts with weights are padded to those of the longest prompt.
+  request.share.all_texts = loaded.config.model.use_batched_text_encoder ||
+                            request.prompt_syntax != text::PromptSyntax::PLAIN;
   request.reuse = reuse_of(g);
   request.schedule = schedule(loaded, model, network, job);
   request.initial_latents = g.initial_latents;

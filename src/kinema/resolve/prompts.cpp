@@ -7,21 +7,68 @@
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <system_error>
+#include <utility>
 
+#include "kinema/config/lora.h"
+#include "kinema/core/edit_distance.h"
 #include "kinema/core/error.h"
+#include "kinema/io/tensor_file.h"
 #include "kinema/resolve/load.h"
+#include "kinema/text/a1111_prompt.h"
+#include "kinema/text/compel_prompt.h"
 #include "kinema/text/prompt_syntax.h"
 #include "kinema/text/unicode.h"
 
 namespace kinema::resolve {
 namespace {
 
+namespace fs = std::filesystem;
+
 /// True if `prompt` overrides `prompt_file` because it was given later.
 bool prompt_wins(const config::Loaded& loaded) {
   return wins_over_files(loaded, "prompt") && !on_command_line(loaded, "prompt_file");
+}
+
+std::vector<text::LoraTag> loras_of(const std::string& prompt, config::PromptSyntax syntax) {
+  return syntax == config::PromptSyntax::A1111 ? text::lora_tags(prompt)
+                                               : text::parse_compel(prompt).loras;
+}
+
+/// The file of lora_folder, or of a folder in it, whose name without its ending is `name`.
+fs::path find_lora(const std::string& folder, const std::string& name) {
+  check(!folder.empty(),
+        "[generate] the prompt names the LoRA `{}`, but lora_folder is empty\n"
+        "  lora_folder=FOLDER is searched for it",
+        name);
+  std::error_code error;
+  check(fs::is_directory(folder, error), "[config] lora_folder {} is not a folder", folder);
+  std::vector<fs::path> found;
+  std::string nearest;
+  for (auto each = fs::recursive_directory_iterator(
+           folder, fs::directory_options::skip_permission_denied, error);
+       !error && each != fs::recursive_directory_iterator(); each.increment(error)) {
+    const fs::path& path = each->path();
+    const bool is_file = path.extension() == ".safetensors" || io::is_pickle_name(path);
+    const std::string stem = path.stem().string();
+    if (is_file && (stem == name || path.filename() == name)) {
+      found.push_back(path);
+    } else if (is_file && is_near(name, stem) &&
+               (nearest.empty() || edit_distance(name, stem) < edit_distance(name, nearest))) {
+      nearest = stem;
+    }
+  }
+  check(!found.empty(),
+        "[generate] lora_folder {} has no file {}.safetensors, which the prompt "
+        "names{}",
+        folder, name,
+        nearest.empty() ? "" : fmt::format("\n  the most similar name is `{}`", nearest));
+  check(found.size() == 1, "[generate] the prompt names the LoRA `{}`, but there are {} and {}",
+        name, found[0].string(), found.back().string());
+  return found[0];
 }
 
 }  // namespace
@@ -64,8 +111,46 @@ std::vector<std::string> read_prompts(const config::Loaded& loaded) {
   return prompts;
 }
 
+text::PromptSyntax prompt_syntax(const config::Config& config) {
+  switch (config.generate.prompt_syntax) {
+    case config::PromptSyntax::PLAIN:
+      break;
+    case config::PromptSyntax::A1111:
+      return text::PromptSyntax::A1111;
+    case config::PromptSyntax::COMPEL:
+      return text::PromptSyntax::COMPEL;
+  }
+  return text::PromptSyntax::PLAIN;
+}
+
+config::Loaded with_prompt_loras(config::Loaded loaded) {
+  const config::GenerateConfig& g = loaded.config.generate;
+  if (g.prompt_syntax == config::PromptSyntax::PLAIN) {
+    return loaded;
+  }
+  std::optional<std::vector<text::LoraTag>> all;
+  for (const std::string& prompt : read_prompts(loaded)) {
+    std::vector<text::LoraTag> own = loras_of(prompt, g.prompt_syntax);
+    check(!all || *all == own,
+          "[generate] prompts of one command name different LoRAs, but the model has one set\n"
+          "  give prompts with the same LoRAs in a command");
+    all = std::move(own);
+  }
+  for (const text::LoraTag& tag : *all) {
+    config::ModelConfig& model = loaded.config.model;
+    model.enable_lora = true;
+    model.lora_config.json = config::with_lora_files(
+        model.lora_config.json,
+        fmt::format("{}:{}", find_lora(g.lora_folder, tag.name).string(), tag.scale));
+  }
+  return loaded;
+}
+
 std::vector<std::string> prompt_notices(const config::Loaded& loaded) {
   const config::GenerateConfig& g = loaded.config.generate;
+  if (g.prompt_syntax != config::PromptSyntax::PLAIN) {
+    return {};
+  }
   std::vector<std::string> prompts = read_prompts(loaded);
   prompts.insert(prompts.end(), {g.negative_prompt, g.prompt_2.value, g.negative_prompt_2.value});
   std::vector<std::string> found;
@@ -82,8 +167,8 @@ std::vector<std::string> prompt_notices(const config::Loaded& loaded) {
   }
   const size_t named = std::min(kNamed, found.size());
   return {
-      fmt::format("`{}`{} in prompts {} used as plain text: weights, BREAK and file names have no "
-                  "meaning (lora=FILE:0.8 adds a LoRA)",
+      fmt::format("`{}`{} in prompts {} used as plain text: prompt_syntax=a1111 or compel reads "
+                  "weights, BREAK and names of LoRAs",
                   fmt::join(std::span(found).first(named), "`, `"),
                   found.size() > named ? " and others" : "", found.size() == 1 ? "is" : "are")};
 }

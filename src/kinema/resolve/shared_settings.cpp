@@ -13,6 +13,7 @@
 #include "kinema/io/mapped_file.h"
 #include "kinema/media/png_text.h"
 #include "kinema/remote/hub.h"
+#include "kinema/resolve/foreign_settings.h"
 
 namespace kinema::resolve {
 namespace {
@@ -49,17 +50,34 @@ fs::path folder_of_runs(const fs::path& file, const fs::path& run_name) {
   return {};
 }
 
-/// The settings in a picture made by kinema, equal to those in the `.json` of a video.
+/// The settings in a picture, in the form of the `.json` of a video: those of kinema, of
+/// AUTOMATIC1111's web UI or of ComfyUI.
 io::Json words_in_picture(const fs::path& file) {
   const io::MappedFile mapped = io::MappedFile::open(file);
   const std::vector<media::PngText> texts =
       mapped.parsed([&](auto bytes) { return media::read_png_texts(bytes, file.string()); });
-  const auto found = std::ranges::find(texts, "kinema", &media::PngText::keyword);
-  check(found != texts.end(),
-        "[generate] {} contains no settings of kinema: another program made or saved it\n"
-        "  to start from a picture, give it as image_url={} to a model that takes one",
-        file.string(), file.string());
-  return io::Json::parse(found->text, fmt::format("{} (`kinema`)", file.string()));
+  const auto text_of = [&](std::string_view keyword) {
+    const auto found = std::ranges::find(texts, keyword, &media::PngText::keyword);
+    return found == texts.end() ? nullptr : &found->text;
+  };
+  const std::string name = file.string();
+  if (const std::string* own = text_of("kinema")) {
+    return io::Json::parse(*own, fmt::format("{} (`kinema`)", name));
+  }
+  io::Json out = io::Json::object();
+  if (const std::string* parameters = text_of("parameters")) {
+    out.set("settings", settings_of_parameters(*parameters, name));
+    return out;
+  }
+  if (const std::string* graph = text_of("prompt")) {
+    out.set("settings", settings_of_comfyui(*graph, name));
+    return out;
+  }
+  fail(
+      "[generate] {0} contains no settings of kinema, AUTOMATIC1111's web UI or ComfyUI: another "
+      "program made or saved it\n"
+      "  to start from a picture, give it as image_url={0} to a model that takes one",
+      name);
 }
 
 }  // namespace

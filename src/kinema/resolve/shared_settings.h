@@ -20,9 +20,10 @@ struct SharedSettings {
 /// True for a file name with the suffix `.json` or `.png`.
 bool may_hold_settings(const std::filesystem::path& file);
 
-/// Reads `settings` of such a file; of a PNG, from its text chunk `kinema`. If the file is still
-/// among the samples of the run that it names, `output_dir` is set too. Throws an Error that names
-/// file and key if it is a picture of another program, is truncated, or has an unknown key.
+/// Reads `settings` of such a file; of a PNG, from its text chunk `kinema`, else from those of
+/// other programs (foreign_settings.h). If the file is still among the samples of the run that it
+/// names, `output_dir` is set too. Throws an Error that names file and key if it is a picture of
+/// another program, is truncated, or has an unknown key.
 SharedSettings read_shared_settings(const std::filesystem::path& file);
 
 /// Throws an Error if a model or file of the video was not given. Returns a log line about skipped

@@ -55,6 +55,22 @@ ReusePlan reuse_plan(const DenoiseSettings& settings, const Experts& experts) {
           is_guided(settings, 0) || is_guided(settings, experts.size() - 1)};
 }
 
+/// The texts of a step: those of the batch, or later ones.
+struct StepText {
+  const HostArray *text, *negative_text, *pooled, *negative_pooled;
+  bool operator==(const StepText&) const = default;
+};
+
+StepText text_at(const DenoiseBatch& batch, int64_t step) {
+  StepText out{&batch.text, &batch.negative_text, &batch.pooled, &batch.negative_pooled};
+  for (const DenoiseText& later : batch.later_texts) {
+    if (later.first_step <= step) {
+      out = {&later.text, &later.negative_text, &later.pooled, &later.negative_pooled};
+    }
+  }
+  return out;
+}
+
 void append(std::vector<const runtime::Array*>& to, const std::vector<runtime::Array>& buffers) {
   for (const runtime::Array& buffer : buffers) {
     to.push_back(&buffer);
@@ -116,6 +132,13 @@ void check_batch(const DenoiseBatch& batch, const networks::Sizes& network, bool
   check(!guided || batch.negative_text.shape == batch.text.shape,
         "[sample] negative prompt embeddings are {}, expected {} as the prompt's",
         to_string(batch.negative_text.shape), to_string(batch.text.shape));
+  for (const DenoiseText& later : batch.later_texts) {
+    check(later.text.shape == batch.text.shape && later.pooled.shape == batch.pooled.shape &&
+              (!guided || (later.negative_text.shape == batch.negative_text.shape &&
+                           later.negative_pooled.shape == batch.negative_pooled.shape)),
+          "[sample] prompt embeddings from step {} on are {}, expected {} as before",
+          later.first_step + 1, to_string(later.text.shape), to_string(batch.text.shape));
+  }
   check_rows("pooled text", batch.pooled, batch.negative_pooled, network.pooled_dim, x[0], guided);
   check_rows("size_ids", batch.size_ids, batch.negative_size_ids, network.size_ids, x[0], guided);
   const Dims& image = batch.image.shape.dims;
@@ -210,12 +233,17 @@ class Run {
     const DenoiseBatch& batch = batches_[index];
     StepSpec spec = step_spec(experts_, phase.expert, batch, settings_);
     const std::vector<const runtime::Array*> params = experts_.parameters(phase.expert);
-    const std::vector<runtime::Array> given = given_to_steps(batch, spec, params);
+    StepText text = text_at(batch, phase.first);
+    std::vector<runtime::Array> given = given_to_steps(batch, text, spec, params);
     // Results are kept within one expert and batch: an expert's first step is always full.
     ReusePlan plan = reuse_plan(settings_, experts_);
     std::vector<runtime::Array> kept;
     double drift = 0;
     for (int64_t i = phase.first; i < phase.last; ++i) {
+      if (const StepText own = text_at(batch, i); !(own == text)) {
+        text = own;
+        given = given_to_steps(batch, text, spec, params);
+      }
       spec.reuse = plan.at(i, settings_.schedule.timesteps[i] / 1000.0, drift);
       const runtime::Array table = programs_.devices().upload(
           step_numbers(settings_.schedule, i,
@@ -257,14 +285,15 @@ class Run {
     }
   }
 
-  /// Inputs that are the same at every step: text and image or their keys and values, and the
-  /// conditioning.
-  std::vector<runtime::Array> given_to_steps(const DenoiseBatch& batch, const StepSpec& spec,
+  /// Inputs that are the same at all steps of a text: text and image or their keys and values, and
+  /// the conditioning.
+  std::vector<runtime::Array> given_to_steps(const DenoiseBatch& batch, const StepText& text,
+                                             const StepSpec& spec,
                                              const std::vector<const runtime::Array*>& params) {
     const runtime::Devices& devices = programs_.devices();
     std::vector<runtime::Array> given;
     const bool guided = spec.guidance != Guidance::NONE;
-    given.push_back(contexts(batch.text, batch.negative_text, guided, devices));
+    given.push_back(contexts(*text.text, *text.negative_text, guided, devices));
     if (!batch.image.bytes.empty()) {
       given.push_back(devices.upload(batch.image));
     }
@@ -273,8 +302,8 @@ class Run {
       append(arguments, given);
       given = programs_.keys(spec).run(devices, arguments);
     }
-    if (!batch.pooled.bytes.empty()) {
-      given.push_back(contexts(batch.pooled, batch.negative_pooled, guided, devices));
+    if (!text.pooled->bytes.empty()) {
+      given.push_back(contexts(*text.pooled, *text.negative_pooled, guided, devices));
     }
     if (!batch.size_ids.bytes.empty()) {
       given.push_back(contexts(batch.size_ids, batch.negative_size_ids, guided, devices));

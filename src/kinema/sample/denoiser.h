@@ -14,6 +14,13 @@
 
 namespace kinema::sample {
 
+/// The texts of a batch from a step on, in the same shapes as the batch's.
+struct DenoiseText {
+  int64_t first_step = 0;
+  HostArray text, negative_text;
+  HostArray pooled, negative_pooled;
+};
+
 /// One batch of videos to denoise.
 struct DenoiseBatch {
   HostArray latents;        // f32 [b, c, f, h, w], noise at the first sigma
@@ -29,6 +36,8 @@ struct DenoiseBatch {
   // kept.
   HostArray clean, clean_noise, mask;
   HostArray image;  // f32 [b, n, image_dim] of CLIP; no bytes if the model has no such input
+  /// Texts that replace the batch's at later steps, in order.
+  std::vector<DenoiseText> later_texts = {};
   /// The videos' indices, on which the noise of stochastic samplers depends; one for each video.
   std::vector<int64_t> indices;
 };

@@ -17,6 +17,7 @@
 #include "kinema/io/json.h"
 #include "kinema/media/image.h"
 #include "kinema/media/video.h"
+#include "kinema/sample/parameters_text.h"
 #include "kinema/schedulers/samplers.h"
 
 namespace kinema::sample {
@@ -270,7 +271,12 @@ OutputFiles write_videos(const fs::path& folder, const GenerateRequest& request,
     try {
       io::write_file(about, words + "\n");
       if (generated.sizes.is_image) {
-        const std::vector<media::PngText> inside{{.keyword = "kinema", .text = words}};
+        const std::vector<media::PngText> inside{
+            {.keyword = "kinema", .text = words},
+            {.keyword = "parameters",
+             .text =
+                 parameters_text(request, generated, video,
+                                 pipeline.folder().folder.filename().string(), options.version)}};
         media::write_png(path, picture_of(video.frames), inside);
       } else {
         media::write_mp4(path, video.frames, {.fps = options.fps, .enlarge = options.enlarge});

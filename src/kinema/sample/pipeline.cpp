@@ -119,44 +119,20 @@ Pipeline::Pipeline(const runtime::Devices& devices, PipelineFolder folder, Pipel
         experts_.folder().folder.string(), name, network.in_channels, network.out_channels);
 }
 
-/// True if the negative prompt is zeros, and not encoded.
-static bool has_zero_negative(const GenerateRequest& request, const PipelineFolder& folder) {
-  return !request.negative_prompt && folder.force_zeros_for_empty_prompt;
-}
-
-/// All texts to encode, in one call, so that an encoder may batch prompts and negative prompt.
-std::vector<encoders::Prompt> Pipeline::texts(const Plan& plan,
-                                              const GenerateRequest& request) const {
-  std::vector<encoders::Prompt> prompts;
-  for (int64_t i = plan.first_prompt; i < plan.first_prompt + plan.prompts; ++i) {
-    const auto at = static_cast<size_t>(i);
-    prompts.push_back({.text = request.prompts[at]});
-    if (!request.prompts_2.empty()) {
-      prompts.back().second = request.prompts_2[at];
-    }
-  }
-  if (plan.guided && !has_zero_negative(request, experts_.folder())) {
-    prompts.push_back({.text = request.negative_prompt.value_or(""),
-                       .second = request.negative_prompt_2,
-                       .is_negative = true});
-  }
-  return prompts;
-}
-
 Pipeline::Context Pipeline::encode(const GenerateRequest& request, const Plan& plan,
                                    Timings& timings) const {
   Context out;
   {
     const AddSeconds watch(timings.text);
     encoders::TextStates made =
-        parts_.text_encoder->encode(std::span<const encoders::Prompt>(texts(plan, request)));
+        parts_.text_encoder->encode(std::span<const encoders::Prompt>(plan.texts));
     check(all_finite(made.states) && all_finite(made.pooled),
           "[sample] the output of the text encoder {} is not finite: its weights are not, or its "
           "dtype "
           "has too small a range\n  `kinema inspect --check` names such weights; "
           "try text_encoder_dtype=float32",
           parts_.text_encoder->name());
-    const bool zeros = plan.guided && has_zero_negative(request, experts_.folder());
+    const bool zeros = plan.zero_negative;
     out.text = zeros ? with_zeros(std::move(made.states)) : std::move(made.states);
     out.pooled = zeros && !made.pooled.bytes.empty() ? with_zeros(std::move(made.pooled))
                                                      : std::move(made.pooled);
@@ -205,7 +181,7 @@ std::vector<DenoiseBatch> Pipeline::make_batches(const GenerateRequest& request,
   const auto rows_of = [](const HostArray& all, const std::vector<int64_t>& items) {
     return all.bytes.empty() ? HostArray() : take_rows(all, items);
   };
-  const int64_t negative = plan.prompts;
+  const int64_t steps = plan.settings.schedule.size();
   std::vector<DenoiseBatch> batches;
   for (const auto& items : batches_of(plan.videos, plan.batch)) {
     const auto count = static_cast<int64_t>(items.size());
@@ -214,7 +190,6 @@ std::vector<DenoiseBatch> Pipeline::make_batches(const GenerateRequest& request,
       item = (plan.first + item) / request.num_videos_per_prompt - plan.first_prompt;
     }
     DenoiseBatch batch{.latents = take_rows(start.latents, items),
-                       .text = take_rows(context.text, prompts),
                        .condition_kind = plan.condition,
                        .condition = plan.channels != ImageChannels::NONE
                                         ? take_rows(start.condition, items)
@@ -227,13 +202,36 @@ std::vector<DenoiseBatch> Pipeline::make_batches(const GenerateRequest& request,
     for (int64_t& index : batch.indices) {
       index += request.first_index + plan.first;
     }
-    const std::vector<int64_t> negatives(items.size(), negative);
-    if (plan.guided) {
-      batch.negative_text = take_rows(context.text, negatives);
-    }
-    if (plan.needs_pooled) {
-      batch.pooled = take_rows(context.pooled, prompts);
-      batch.negative_pooled = plan.guided ? take_rows(context.pooled, negatives) : HostArray();
+    std::vector<int64_t> before;
+    std::vector<int64_t> before_negative;
+    for (int64_t step = 0; step < steps; ++step) {
+      std::vector<int64_t> rows;
+      for (const int64_t prompt : prompts) {
+        rows.push_back(plan.prompt_steps[static_cast<size_t>(prompt)].at(step));
+      }
+      const std::vector<int64_t> negatives(plan.guided ? items.size() : 0,
+                                           plan.guided ? plan.negative_steps.at(step) : 0);
+      if (rows == before && negatives == before_negative) {
+        continue;
+      }
+      DenoiseText text{.first_step = step, .text = take_rows(context.text, rows)};
+      if (plan.guided) {
+        text.negative_text = take_rows(context.text, negatives);
+      }
+      if (plan.needs_pooled) {
+        text.pooled = take_rows(context.pooled, rows);
+        text.negative_pooled = plan.guided ? take_rows(context.pooled, negatives) : HostArray();
+      }
+      if (step == 0) {
+        batch.text = std::move(text.text);
+        batch.negative_text = std::move(text.negative_text);
+        batch.pooled = std::move(text.pooled);
+        batch.negative_pooled = std::move(text.negative_pooled);
+      } else {
+        batch.later_texts.push_back(std::move(text));
+      }
+      before = std::move(rows);
+      before_negative = negatives;
     }
     if (plan.needs_size_ids) {
       const auto rows = [&](const data::PictureSizes& sizes) {

@@ -45,6 +45,8 @@ struct GenerateRequest {
   /// Absent: the empty text, or zeros if the pipeline is configured so (SDXL).
   std::optional<std::string> negative_prompt;
   std::optional<std::string> negative_prompt_2;
+  /// Of all texts.
+  text::PromptSyntax prompt_syntax = text::PromptSyntax::PLAIN;
   /// Of all videos.
   ConditioningImages images;
   /// Image to image, video to video and inpainting; the same for all videos.
@@ -216,7 +218,7 @@ class Pipeline {
 
  private:
   struct Plan;
-  /// The transformer's context: prompts, then the negative one, and CLIP's tokens.
+  /// The transformer's context: all texts of prompts and negative prompt, and CLIP's tokens.
   struct Context {
     HostArray text;    // f32 [n, t, d]
     HostArray pooled;  // f32 [n, p], or no bytes
@@ -228,7 +230,7 @@ class Pipeline {
   Context encode(const GenerateRequest& request, const Plan& plan, Timings& timings) const;
   void make_room(Plan& plan, const GenerateRequest& request, const GenerateObserver& observer);
   MemoryUse memory_use(const Plan& plan, const GenerateRequest& request) const;
-  std::vector<encoders::Prompt> texts(const Plan& plan, const GenerateRequest& request) const;
+  void add_texts(const GenerateRequest& request, Plan& plan) const;
   void release_encoders() const;
   static std::vector<DenoiseBatch> make_batches(const GenerateRequest& request, const Plan& plan,
                                                 const Context& context, const Start& start,

@@ -154,6 +154,7 @@ Pipeline::Plan Pipeline::plan(const GenerateRequest& request,
     all_guided &= guided;
   }
   check_reuse(out.settings.reuse, all_guided);
+  add_texts(request, out);
   if (observer.note && !out.guided && experts_.size() == 2 && out.settings.guidance_scale_2 > 1.0) {
     observer.note(fmt::format(
         "the low-noise expert's guidance scale {} has no effect: that of the high-noise expert is "
@@ -161,6 +162,47 @@ Pipeline::Plan Pipeline::plan(const GenerateRequest& request,
         out.settings.guidance_scale_2, out.settings.guidance_scale));
   }
   return out;
+}
+
+int64_t TextSteps::at(int64_t step) const {
+  const auto found =
+      std::ranges::find_if(steps, [step](const Until& each) { return step < each.last_step; });
+  return (found == steps.end() ? steps.back() : *found).text;
+}
+
+void Pipeline::add_texts(const GenerateRequest& request, Plan& plan) const {
+  const auto add = [&](const encoders::Prompt& prompt) {
+    TextSteps out;
+    for (encoders::PromptUntil& each :
+         encoders::prompts_by_step(prompt, plan.settings.schedule.size())) {
+      auto found = std::ranges::find(plan.texts, each.prompt);
+      // Without changes each prompt has its own text, so that batches of texts stay as they were.
+      if (found == plan.texts.end() || request.prompt_syntax == text::PromptSyntax::PLAIN) {
+        found = plan.texts.insert(plan.texts.end(), std::move(each.prompt));
+      }
+      out.steps.push_back({each.last_step, found - plan.texts.begin()});
+    }
+    return out;
+  };
+  for (int64_t i = plan.first_prompt; i < plan.first_prompt + plan.prompts; ++i) {
+    const auto at = static_cast<size_t>(i);
+    encoders::Prompt prompt{.text = request.prompts[at], .syntax = request.prompt_syntax};
+    if (!request.prompts_2.empty()) {
+      prompt.second = request.prompts_2[at];
+    }
+    plan.prompt_steps.push_back(add(prompt));
+  }
+  plan.zero_negative =
+      plan.guided && !request.negative_prompt && experts_.folder().force_zeros_for_empty_prompt;
+  if (plan.zero_negative) {
+    plan.negative_steps.steps = {{plan.settings.schedule.size(), std::ssize(plan.texts)}};
+  } else if (plan.guided) {
+    plan.negative_steps = add({.text = request.negative_prompt.value_or(""),
+                               .second = request.negative_prompt_2,
+                               .is_negative = true,
+                               .syntax = request.prompt_syntax});
+  }
+  plan.text_rows = parts_.text_encoder->rows(plan.texts);
 }
 
 int64_t Pipeline::free_bytes(const Plan& plan) const {
@@ -209,7 +251,7 @@ void Pipeline::make_room(Plan& plan, const GenerateRequest& request,
     return Shape{DType::F32, std::move(dims)};
   };
   batch.latents.shape = batched(plan.sizes.latents);
-  batch.text.shape = batched(parts_.text_encoder->shape().dims);
+  batch.text.shape = batched({plan.text_rows, parts_.text_encoder->shape().dims[1]});
   if (request.start.has_mask() && plan.channels == ImageChannels::NONE) {
     batch.mask.shape = {DType::F32, {1, 1, 1, 1, 1}};
   }
@@ -270,9 +312,8 @@ void Pipeline::make_room(Plan& plan, const GenerateRequest& request,
 MemoryUse Pipeline::memory_use(const Plan& plan, const GenerateRequest& request) const {
   const bool on_host = programs_->devices().client().platform_name() == "cpu";
   const Dims& latents = plan.sizes.latents;
-  const std::vector<encoders::Prompt> prompts = texts(plan, request);
   MemoryUse out{
-      .text = parts_.text_encoder->memory_bytes(std::span<const encoders::Prompt>(prompts)),
+      .text = parts_.text_encoder->memory_bytes(std::span<const encoders::Prompt>(plan.texts)),
       .steps = plan.step_bytes};
   if (request.decodes) {
     out.decode = plan.loaded_bytes + parts_.autoencoder->decode_memory_bytes(latents);

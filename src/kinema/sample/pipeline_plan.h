@@ -2,10 +2,23 @@
 
 #include <cstdint>
 #include <set>
+#include <vector>
 
 #include "kinema/sample/pipeline.h"
 
 namespace kinema::sample {
+
+/// The texts of a prompt's steps.
+struct TextSteps {
+  struct Until {
+    int64_t last_step = 0;  // counted from 1
+    int64_t text = 0;       // index among Plan::texts
+  };
+  std::vector<Until> steps;
+
+  /// The text of a step, counted from 0.
+  int64_t at(int64_t step) const;
+};
 
 /// All properties of a request that are known before computing.
 struct Pipeline::Plan {
@@ -14,6 +27,12 @@ struct Pipeline::Plan {
   int64_t batch = 0;         // videos per batch
   int64_t first_prompt = 0;  // first of the encoded prompts
   int64_t prompts = 0;
+  /// All texts to encode, in one call, so that an encoder may batch prompts and negative prompt.
+  std::vector<encoders::Prompt> texts;
+  std::vector<TextSteps> prompt_steps;  // of the encoded prompts
+  TextSteps negative_steps;             // if guided
+  int64_t text_rows = 0;
+  bool zero_negative = false;  // the negative prompt is zeros, after the texts
   VideoSizes sizes;
   Condition condition = Condition::NONE;
   ImageChannels channels = ImageChannels::NONE;

@@ -1,7 +1,9 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -35,6 +37,10 @@ class Tokenizer {
   /// from `tokenizer.json` or `tokenizer_config.json`. Throws an Error with the file and the
   /// problem.
   static Tokenizer open(const std::filesystem::path& folder);
+
+  /// From a sentencepiece model, with T5's special tokens `</s>`, `<unk>` and `<pad>`; `source` is
+  /// its name in messages. Throws an Error if it is not a valid model.
+  static Tokenizer parse(std::span<const std::byte> model, const std::string& source);
 
   /// At most `max_length` ids, including the end of the sequence; tokens that do not fit are
   /// dropped from the end of the text. Throws an Error for text that is not UTF-8.

@@ -150,6 +150,25 @@ std::vector<AddedToken> read_added(const Files& files, int64_t pieces) {
 
 }  // namespace
 
+Tokenizer Tokenizer::parse(std::span<const std::byte> bytes, const std::string& source) {
+  SentencePieceModel model = parse_sentencepiece(bytes, source);
+  TokenizerParts parts;
+  parts.pieces = std::move(model.pieces);
+  parts.normalization = std::move(model.normalization);
+  const auto special = [&](std::string_view text) {
+    const auto piece = std::ranges::find(parts.pieces, text, &Piece::text);
+    check(piece != parts.pieces.end(), "[text] {}: the vocabulary does not have `{}`", source,
+          text);
+    const int64_t id = piece - parts.pieces.begin();
+    parts.added.push_back({.text = std::string(text), .id = id});
+    return id;
+  };
+  parts.end = special("</s>");
+  parts.unknown = special("<unk>");
+  parts.pad = special("<pad>");
+  return Tokenizer(std::move(parts));
+}
+
 Tokenizer Tokenizer::open(const fs::path& folder) {
   check(fs::is_directory(folder), "[text] {} is not a folder: expected a tokenizer's",
         folder.string());

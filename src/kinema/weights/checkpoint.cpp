@@ -11,6 +11,7 @@
 #include "kinema/models/kl_autoencoder/config_file.h"
 #include "kinema/weights/cut.h"
 #include "kinema/weights/file_names.h"
+#include "kinema/weights/nf4.h"
 #include "kinema/weights/scaled_weights.h"
 #include "kinema/weights/stored.h"
 
@@ -30,12 +31,16 @@ std::vector<const io::TensorView*> views(const File& file) {
 }
 
 /// Throws an Error for a file whose metadata names another architecture.
-void check_architecture(const io::GgufFile& file) {
+void check_architecture(const io::GgufFile& file, std::string_view part) {
   constexpr std::string_view kKey = "general.architecture";
   constexpr std::array kOthers{"sd1",     "sd2",        "sd3",       "aura",    "ltxv",  "hyvid",
                                "cosmos",  "t5",         "llama",     "hidream", "gemma", "qwen2vl",
                                "lumina2", "qwen_image", "t5encoder", "clip"};
   const auto found = file.texts().find(std::string(kKey));
+  if (!part.empty() && found != file.texts().end() &&
+      (found->second == "t5" || found->second == "t5encoder")) {
+    return;
+  }
   check(found == file.texts().end() || std::ranges::count(kOthers, found->second) == 0,
         "[weights] {}: {} is `{}`, expected `wan`, `flux` or `sdxl`\n  take a file of the model "
         "that is meant",
@@ -59,8 +64,8 @@ int64_t columns_of(const io::TensorView& tensor, const std::string& path,
 
 std::string_view word_of(std::string_view part) {
   return part == kVae            ? "autoencoder that is known"
-         : part == kTextEncoder  ? "text encoder (CLIP-L)"
-         : part == kTextEncoder2 ? "second text encoder (OpenCLIP)"
+         : part == kTextEncoder  ? "text encoder (CLIP-L or UMT5)"
+         : part == kTextEncoder2 ? "second text encoder (CLIP-G or T5)"
                                  : part;
 }
 
@@ -83,8 +88,9 @@ Json adjacent_config(const fs::path& file, std::string_view part, const NameTabl
     const Family* said = family_of_config(config);
     const bool is_network = own.empty() || family != families().end();
     const Json* name = config.is_object() ? config.find("_class_name") : nullptr;
-    const bool is_vae =
-        name != nullptr && name->is_string() && name->as_string() == kl_autoencoder::kClassName;
+    const std::string_view own_class =
+        names == &kWanVaeNames ? "AutoencoderKLWan" : kl_autoencoder::kClassName;
+    const bool is_vae = name != nullptr && name->is_string() && name->as_string() == own_class;
     const bool fits = is_network    ? said != nullptr && is_transformer_config(config)
                       : own == kVae ? is_vae
                                     : said == nullptr && !is_vae;
@@ -107,7 +113,7 @@ Checkpoint Checkpoint::open(const fs::path& path, std::string_view part) {
   if (fs::is_regular_file(path, ignored) || is_cut) {
     if (!is_cut && is_gguf(path)) {
       out.gguf_ = io::open_gguf(path);
-      check_architecture(out.gguf_.front());
+      check_architecture(out.gguf_.front(), part);
     } else {
       out.single_ = io::open_shards(path);
       for (const io::TensorFile& file : out.single_) {
@@ -126,9 +132,7 @@ Checkpoint Checkpoint::open(const fs::path& path, std::string_view part) {
     out.read(all, part);
     out.config_ = adjacent_config(path, part, out.names_->table);
     check(part.empty() || out.names_->table != nullptr, "[weights] {} holds no {}{}", out.path_,
-          word_of(part),
-          part == kVae ? "\n  wan_vae_pretrained_model_name_or_path=FOLDER takes it from elsewhere"
-                       : "");
+          word_of(part), part == kVae ? "\n  vae_file=FILE takes it from elsewhere" : "");
     return out;
   }
   out.folder_ = io::ModelFolder::open(path);
@@ -194,8 +198,16 @@ std::vector<const io::TensorView*> Checkpoint::with_scales(
     scaled.add_formats(*file, names_->prefix);
   }
   scaled.check_all(tensors);
+  four_bits_ = std::make_shared<const FourBitWeights>(tensors, path_);
   std::vector<const io::TensorView*> out;
   for (const io::TensorView* tensor : tensors) {
+    if (const io::TensorView* decoded = four_bits_->decoded(tensor->name)) {
+      out.push_back(decoded);
+      continue;
+    }
+    if (FourBitWeights::is_beside(tensor->name)) {
+      continue;
+    }
     if (!ScaledWeights::is_beside(tensor->name)) {
       const io::TensorView* scale = scaled.scale_of(tensor->name);
       out.push_back(scale == nullptr ? tensor : decoded(*tensor, *scale));

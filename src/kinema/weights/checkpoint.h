@@ -17,6 +17,7 @@
 namespace kinema::weights {
 
 struct FileNames;
+class FourBitWeights;
 struct Piece;
 struct Rows;
 
@@ -29,8 +30,9 @@ inline constexpr std::string_view kTextEncoder2 = "text_encoder_2";
 /// transformers, a folder of the original release, or a single safetensors, GGUF or torch file
 /// with the names of either, with or without a prefix such as `model.diffusion_model.`. If the
 /// original joins several tensors in one, they are views of its rows. Codes with separate scales
-/// (`X.weight` with `X.scale_weight`, as in ComfyUI's fp8 files) are read as their values. In files
-/// without any scale, codes are read as plain numbers.
+/// (`X.weight` with `X.scale_weight`, as in ComfyUI's fp8 files) and weights of four bits of
+/// bitsandbytes are read as their values. In files without any scale, codes are read as plain
+/// numbers.
 class Checkpoint {
  public:
   /// Codes in the file, S8 or f8, and their scales, F32: one, or one per output.
@@ -101,6 +103,7 @@ class Checkpoint {
   std::vector<io::GgufFile> gguf_;            // one, or the files of a split model
   std::deque<io::TensorView> made_;           // decoded codes, parts of tensors
   std::map<const io::TensorView*, Codes> codes_;
+  std::shared_ptr<const FourBitWeights> four_bits_;  // a pointer: incomplete here
   io::Json config_;
   std::map<const io::TensorView*, DType> floats_;
   std::shared_ptr<const FileNames> names_;  // a pointer, because the type is incomplete here

@@ -21,7 +21,7 @@ constexpr std::array<std::string_view, 6> kOtherParts{"vae.",           "first_s
 
 // Tensors that training programs leave in files and that no model reads. With a dot at the end: all
 // names with this prefix.
-constexpr std::array<std::string_view, 19> kLeftOvers{"alphas_cumprod",
+constexpr std::array<std::string_view, 20> kLeftOvers{"alphas_cumprod",
                                                       "alphas_cumprod_prev",
                                                       "betas",
                                                       "log_one_minus_alphas_cumprod",
@@ -39,6 +39,7 @@ constexpr std::array<std::string_view, 19> kLeftOvers{"alphas_cumprod",
                                                       "sqrt_recipm1_alphas_cumprod",
                                                       "scale_factor",
                                                       "first_stage_model.loss.",
+                                                      "spiece_model",
                                                       "first_stage_model.logvar"};
 
 // Prefixes of a network's keys, by the program that wrote the file.
@@ -56,6 +57,8 @@ struct PartNames {
 
 constexpr std::array<std::string_view, 3> kVaePrefixes{"first_stage_model.", "vae.", ""};
 // Wan's autoencoder has another attention, with a single weight.
+constexpr std::array<std::string_view, 2> kWanVaeMarks{
+    "decoder.middle.1.to_qkv.weight", "decoder.mid_block.attentions.0.to_qkv.weight"};
 constexpr std::array<std::string_view, 3> kVaeMarks{"decoder.mid.attn_1.q.weight",
                                                     "decoder.mid_block.attentions.0.to_q.weight",
                                                     "decoder.mid_block.attentions.0.query.weight"};
@@ -70,16 +73,20 @@ constexpr std::array<std::string_view, 3> kOpenClipPrefixes{"conditioner.embedde
 constexpr std::array<std::string_view, 1> kOpenClipMarks{
     "transformer.resblocks.0.attn.in_proj_weight"};
 
-constexpr std::array<std::string_view, 1> kT5Prefixes{"text_encoders.t5xxl.transformer."};
-constexpr std::array<std::string_view, 1> kT5Marks{
-    "encoder.block.0.layer.0.SelfAttention.q.weight"};
+constexpr std::array<std::string_view, 2> kT5Prefixes{"text_encoders.t5xxl.transformer.", ""};
+constexpr std::array<std::string_view, 2> kUmt5Prefixes{"text_encoders.umt5xxl.transformer.", ""};
+constexpr std::array<std::string_view, 3> kT5Marks{"encoder.block.0.layer.0.SelfAttention.q.weight",
+                                                   "blocks.0.attn.q.weight",
+                                                   "enc.blk.0.attn_q.weight"};
 
 constexpr std::array kParts{
     PartNames{kVae, &kAutoencoderNames, kVaePrefixes, kVaeMarks},
+    PartNames{kVae, &kWanVaeNames, kVaePrefixes, kWanVaeMarks},
     PartNames{kTextEncoder, &kClipNames, kClipPrefixes, kClipMarks},
     PartNames{kTextEncoder2, &kOpenClipNames, kOpenClipPrefixes, kOpenClipMarks},
     PartNames{kTextEncoder2, &kClipNames, kSecondClipPrefixes, kClipMarks},
-    PartNames{kTextEncoder2, &kT5Names, kT5Prefixes, kT5Marks},
+    PartNames{kTextEncoder2, &kT5FileNames, kT5Prefixes, kT5Marks},
+    PartNames{kTextEncoder, &kT5FileNames, kUmt5Prefixes, kT5Marks},
 };
 
 bool has_one(const Names& names, std::string_view prefix, std::span<const std::string_view> marks) {

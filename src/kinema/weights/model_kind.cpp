@@ -298,18 +298,24 @@ std::optional<FoundKind> detect_tensor_kind(std::span<const io::TensorView> tens
   return find_kind(facts_of(views(tensors)));
 }
 
-/// The keys to set for missing parts of a whole pipeline's file; empty for a folder.
-std::string keys_for_missing(const std::vector<std::string_view>& parts) {
+/// The key for a text encoder's file.
+std::string_view text_encoder_key(const ModelKind& kind) {
+  return kind.name == "CLIP-G" || kind.name == "T5-XXL encoder" ? "text_encoder_2_file"
+                                                                : "text_encoder_file";
+}
+
+/// The keys to set for missing parts of a whole pipeline's file, which has `two` text encoders or
+/// one; empty for a folder.
+std::string keys_for_missing(const std::vector<std::string_view>& parts, bool two) {
   const auto has = [&](std::string_view part) { return std::ranges::count(parts, part) > 0; };
   std::string out;
   if (!has(kVae)) {
-    out += "; it holds no autoencoder: wan_vae_pretrained_model_name_or_path=FOLDER names one";
+    out += "; it holds no autoencoder: vae_file=FILE names one";
   }
-  if (!has(kTextEncoder) || !has(kTextEncoder2)) {
-    out += fmt::format(
-        "; it holds no {}: wan_text_encoder_pretrained_model_name_or_path=FOLDER "
-        "names a pipeline with both text encoders",
-        has(kTextEncoder) ? kTextEncoder2 : kTextEncoder);
+  for (const std::string_view part : {kTextEncoder, kTextEncoder2}) {
+    if (!has(part) && (part == kTextEncoder || two)) {
+      out += fmt::format("; it holds no {0}: {0}_file=FILE names one", part);
+    }
   }
   return out;
 }
@@ -325,7 +331,7 @@ std::string accepting_commands(const ModelKind& kind, const fs::path& path) {
     out.push_back(fmt::format(
         "generate {}, {}convert{}", name,
         kind.is_trained ? fmt::format("train pretrained_model_name_or_path={}, ", name) : "",
-        is_file ? keys_for_missing(parts) : ""));
+        is_file ? keys_for_missing(parts, kind.network != "Wan") : ""));
   } else if (kind.is(Role::NETWORK)) {
     out.push_back(
         fmt::format("generate and train by wan_transformer_pretrained_model_name_or_path={} with a "
@@ -344,6 +350,9 @@ std::string accepting_commands(const ModelKind& kind, const fs::path& path) {
   }
   if (kind.is(Role::PART) && fs::is_directory(path, ignored)) {
     out.emplace_back("the folder of a pipeline that it is a part of");
+  } else if (kind.is(Role::PART) && is_file) {
+    out.push_back(fmt::format("generate and train by {}={}, with a pipeline or a network",
+                              text_encoder_key(kind), name));
   }
   return fmt::format("{}", fmt::join(out, "; "));
 }

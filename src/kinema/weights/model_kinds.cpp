@@ -50,9 +50,6 @@ constexpr std::string_view kOnlyLora =
     "supported";
 constexpr std::string_view kFullPrecision =
     "take the file in bfloat16 or float8, or a GGUF file of the same model";
-constexpr std::string_view kInPipeline =
-    "it cannot be used by itself: text encoders are read from a pipeline's folder, with "
-    "config.json and tokenizer: wan_text_encoder_pretrained_model_name_or_path=FOLDER";
 constexpr std::string_view kTextToImage =
     "an SDXL checkpoint for text to image, whose UNet takes 4 channels, is supported";
 constexpr std::string_view kFluxTextToImage =
@@ -63,13 +60,6 @@ constexpr std::string_view kPlainWan =
 
 constexpr ModelKind kKinds[] = {
     // ---- How weights are stored --------------------------------------------------------------
-    {.name = "Flux NF4 (bitsandbytes)",
-     .network = kFlux,
-     .any = "*.quant_state.bitsandbytes__nf4 *.quant_state.bitsandbytes__fp4",
-     .remedy = kFullPrecision},
-    {.name = "NF4 weights (bitsandbytes)",
-     .any = "*.quant_state.bitsandbytes__nf4 *.quant_state.bitsandbytes__fp4",
-     .remedy = kFullPrecision},
     {.name = "SVDQuant weights (Nunchaku)",
      .any = "*.wscales *.smooth_factor",
      .remedy = kFullPrecision},
@@ -255,9 +245,12 @@ constexpr ModelKind kKinds[] = {
      .remedy = kTextToImage},
 
     // ---- Networks that are supported ---------------------------------------------------------
-    {.name = "Wan all-in-one", .roles = kNetwork, .network = kWan, .any = kParts},
+    {.name = "Wan all-in-one",
+     .roles = Role::NETWORK | Role::PIPELINE | Role::VAE,
+     .network = kWan,
+     .any = kParts},
     {.name = "Flux all-in-one",
-     .roles = Role::NETWORK | Role::VAE,
+     .roles = Role::NETWORK | Role::PIPELINE | Role::VAE,
      .network = kFlux,
      .any = kParts},
     {.name = "SDXL checkpoint",
@@ -325,27 +318,24 @@ constexpr ModelKind kKinds[] = {
     {.name = "UMT5-XXL encoder",
      .roles = kPart,
      .classes = "UMT5EncoderModel",
-     .any = "encoder.block.1.layer.0.SelfAttention.relative_attention_bias.weight",
-     .remedy = kInPipeline},
+     .any = "encoder.block.1.layer.0.SelfAttention.relative_attention_bias.weight "
+            "enc.blk.1.attn_rel_b.weight"},
     {.name = "UMT5-XXL encoder",
-     .all = "token_embedding.weight blocks.0.pos_embedding.embedding.weight",
-     .remedy = kInPipeline},
+     .roles = kPart,
+     .all = "token_embedding.weight blocks.0.pos_embedding.embedding.weight"},
     {.name = "T5-XXL encoder",
      .roles = kPart,
      .classes = "T5EncoderModel",
-     .any = "encoder.block.0.layer.0.SelfAttention.q.weight enc.blk.0.attn_q.weight",
-     .remedy = kInPipeline},
+     .any = "encoder.block.0.layer.0.SelfAttention.q.weight enc.blk.0.attn_q.weight"},
     {.name = "CLIP-G",
      .roles = kPart,
      .classes = "CLIPTextModelWithProjection",
-     .size = {"text_model.embeddings.token_embedding.weight", 1, 1280},
-     .remedy = kInPipeline},
-    {.name = "CLIP-G", .any = "transformer.resblocks.0.attn.in_proj_weight", .remedy = kInPipeline},
+     .size = {"text_model.embeddings.token_embedding.weight", 1, 1280}},
+    {.name = "CLIP-G", .roles = kPart, .any = "transformer.resblocks.0.attn.in_proj_weight"},
     {.name = "CLIP-L",
      .roles = kPart,
      .classes = "CLIPTextModel",
-     .any = "text_model.embeddings.token_embedding.weight",
-     .remedy = kInPipeline},
+     .any = "text_model.embeddings.token_embedding.weight"},
     {.name = "CLIP vision encoder",
      .roles = kPart,
      .classes = "CLIPVisionModel CLIPVisionModelWithProjection",
@@ -354,15 +344,13 @@ constexpr ModelKind kKinds[] = {
      .remedy = "it is read from image_encoder/ of a pipeline's folder"},
 
     // ---- Autoencoders ------------------------------------------------------------------------
-    {.name = "Wan VAE (original names)",
+    {.name = "Wan VAE",
+     .roles = kVaeRole,
+     .classes = "AutoencoderKLWan",
+     .any = "decoder.middle.1.to_qkv.weight decoder.mid_block.attentions.0.to_qkv.weight"},
+    {.name = "Wan VAE (original names), incomplete",
      .all = "encoder.conv1.weight decoder.conv1.weight conv1.weight conv2.weight",
-     .remedy = "the folder vae/ of a Wan pipeline of diffusers has the same weights: "
-               "wan_vae_pretrained_model_name_or_path=FOLDER"},
-    {.name = "Wan VAE", .roles = kVaeRole, .classes = "AutoencoderKLWan"},
-    {.name = "Wan VAE (diffusers names)",
-     .any = "decoder.mid_block.attentions.0.to_qkv.weight",
-     .remedy = "use its folder, with config.json: "
-               "wan_vae_pretrained_model_name_or_path=FOLDER"},
+     .remedy = "it has no tensor `decoder.middle.1.to_qkv.weight`: download the file again"},
     {.name = "VAE",
      .roles = kVaeRole,
      .classes = "AutoencoderKL",

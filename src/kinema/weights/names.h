@@ -73,9 +73,11 @@ extern const NameTable kWanNames;
 extern const NameTable kFluxNames;
 extern const NameTable kUNetNames;
 extern const NameTable kAutoencoderNames;  // of Flux and Stable Diffusion XL
-extern const NameTable kClipNames;         // the text model, in transformers' names only
-extern const NameTable kOpenClipNames;     // the same in open_clip's names
-extern const NameTable kT5Names;           // the encoder, in transformers' names only
+extern const NameTable kWanVaeNames;
+extern const NameTable kClipNames;      // the text model, in transformers' names only
+extern const NameTable kOpenClipNames;  // the same in open_clip's names
+extern const NameTable kT5Names;        // the encoder, in transformers' names only
+extern const NameTable kT5FileNames;    // the same, also in names of Wan's release and of GGUF
 
 /// A diffusers module or key, and the part of the original's that it is.
 struct Piece {

@@ -4,6 +4,7 @@
 
 #include "kinema/io/json.h"
 #include "kinema/models/vae/config.h"
+#include "kinema/weights/checkpoint.h"
 
 namespace kinema::weights {
 
@@ -16,6 +17,15 @@ vae::Config parse_vae_config(const io::Json& json);
 
 /// The reverse.
 io::Json vae_config_json(const vae::Config& config);
+
+/// The sizes of a Wan VAE in a folder or file: from its configuration, else from its shapes.
+/// Without a configuration, the latents' mean and deviation are those of the released models of 16
+/// (Wan 2.1) and 48 channels (Wan 2.2). Throws an Error with file and key, or tensor, for invalid
+/// sizes.
+vae::Config vae_config(const Checkpoint& files);
+
+/// True for a single file with a Wan VAE. Throws an Error for a corrupt file.
+bool is_vae_file(const std::filesystem::path& path);
 
 /// Reads `config.json` of a VAE folder; throws as parse_vae_config does.
 vae::Config read_vae_config(const std::filesystem::path& folder);

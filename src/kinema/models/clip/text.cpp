@@ -51,6 +51,17 @@ Tensor causal(Graph& graph, int64_t t) {
                  {1, 1, t, t});
 }
 
+/// The same, which also masks the tokens that are 0 in keys [b, t]: f32 [b, 1, t, t].
+Tensor causal(Tensor keys) {
+  const int64_t b = keys.dim(0);
+  const int64_t t = keys.dim(1);
+  const Shape all{DType::F32, {b, 1, t, t}};
+  const Tensor kept = broadcast_to(reshape(keys, {b, 1, 1, t}), all.dims);
+  const Tensor masked = constant(keys.graph(), kMasked, all);
+  return select(compare(kept, Comparison::EQ, 0.0), masked,
+                broadcast_to(causal(keys.graph(), t), all.dims));
+}
+
 /// The row of x [b, t, d] at each sample's position [b] -> [b, d].
 Tensor rows_at(Tensor x, Tensor places) {
   Graph& graph = x.graph();
@@ -78,6 +89,9 @@ void check_inputs(const TextInputs& inputs, const TextConfig& c) {
         c.hidden_size, c.max_position_embeddings);
   check(inputs.ids.shape().dims == Dims({x.dim(0), x.dim(1)}),
         "[clip] ids is {} but must be [{}, {}]", to_string(inputs.ids.shape()), x.dim(0), x.dim(1));
+  check(!inputs.keys || inputs.keys.shape() == Shape{DType::F32, {x.dim(0), x.dim(1)}},
+        "[clip] keys is {} but must be f32[{},{}]",
+        inputs.keys ? to_string(inputs.keys.shape()) : "", x.dim(0), x.dim(1));
   check(inputs.hidden_layer <= -1 && inputs.hidden_layer >= -1 - c.num_hidden_layers,
         "[clip] hidden states of layer {} were requested, of {} layers: expected {} to -1",
         inputs.hidden_layer, c.num_hidden_layers, -1 - c.num_hidden_layers);
@@ -126,7 +140,7 @@ TextOutputs text_states(std::span<const Tensor> params, const TextConfig& config
   const int64_t layers = config.num_hidden_layers;
   const int64_t kept = layers + 1 + inputs.hidden_layer;
   const std::vector<Tensor> numbers{iota(graph, {DType::S32, {layers}}, Axis(0))};
-  const Tensor mask = causal(graph, t);
+  const Tensor mask = inputs.keys ? causal(inputs.keys) : causal(graph, t);
   const std::vector<Tensor> out = bound.run(
       layers_of(config, prefix), {x, x}, numbers, {.has_tap = inputs.tap != nullptr},
       [&](const nn::Bound::Layer& layer, std::span<const Tensor> carry) -> std::vector<Tensor> {

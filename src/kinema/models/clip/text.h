@@ -29,6 +29,8 @@ struct TextInputs {
   /// The layer of `TextOutputs::hidden`, counted from the end: -1 is the last layer, -2 the last
   /// but one, -1 - num_hidden_layers the input of the first.
   int64_t hidden_layer = -2;
+  /// f32 [b, t]: 0 for tokens that no token attends to, 1 for the others; empty: all count.
+  Tensor keys = {};
   /// Called with intermediate values under the names of the reference cases' taps ("embeddings",
   /// "layer0", "final_layer_norm"); with scan_layers it is not called for layers.
   std::function<void(const std::string& name, Tensor value)> tap = {};
