@@ -9,7 +9,8 @@ run=$output/catch
 begin=$SECONDS
 
 printf -- '-- training an agent that catches\n'
-build/kinema agent train configs/dreamer.yml task=native_catch run_name=catch "output_dir=$output" "$@"
+build/kinema agent train configs/dreamer.yml task=native_catch run_name=catch "output_dir=$output" run.steps=13000 \
+  "$@"
 trained=$SECONDS
 printf -- '-- playing 200 episodes\n'
 build/kinema agent eval "$run" --video
@@ -19,6 +20,6 @@ cat <<TEXT
 
 run folder     $run
 metrics        $run/metrics.jsonl, $run/scores.jsonl, $run/tensorboard
-an episode     $run/episode.mp4, $run/episode.png
+an episode     $run/episode.mp4; beside what the model imagined: $run/episode.png, $run/open_loop.mp4
 time           training $((trained - begin)) s, all $((SECONDS - begin)) s
 TEXT

@@ -13,6 +13,7 @@
 #include "kinema/agents/evaluate.h"
 #include "kinema/core/error.h"
 #include "kinema/io/json.h"
+#include "kinema/media/video.h"
 
 namespace kinema::agents {
 namespace {
@@ -163,7 +164,8 @@ TEST_F(AgentTraining, AnAgentIsEvaluatedAndDrawn) {
   const EvaluateOptions options{.episodes = 7,
                                 .environments = 3,
                                 .video = folder_ / "episode.mp4",
-                                .sheet = folder_ / "episode.png"};
+                                .sheet = folder_ / "episode.png",
+                                .open_loop = folder_ / "open_loop.mp4"};
   const EvaluateResult result = evaluate(folder_ / "run", options, observer, {});
   EXPECT_EQ(result.scores.size(), 7U);
   EXPECT_EQ(steps, 5);  // the observations of an episode with 5 rows
@@ -173,6 +175,11 @@ TEST_F(AgentTraining, AnAgentIsEvaluatedAndDrawn) {
   }
   EXPECT_GT(fs::file_size(options.video), 0U);
   EXPECT_GT(fs::file_size(options.sheet), 0U);
+  // Five steps and five black frames: truth, prediction and difference of one row with its border.
+  const media::VideoProbe probe = media::probe_video(options.open_loop);
+  EXPECT_EQ(probe.frames, 10);
+  EXPECT_EQ(probe.height % (3 * 10 + 4), 0);
+  EXPECT_EQ(probe.width % (10 + 4), 0);
   EXPECT_EQ(evaluate(folder_ / "run", options, {}, {}).scores, result.scores);
 }
 
@@ -182,6 +189,46 @@ TEST_F(AgentTraining, ARandomAgentOnlyPlays) {
   const TrainResult result = train(settings("run", words), {}, {});
   EXPECT_EQ(result.updates, 0);
   EXPECT_GT(result.episodes, 10);
+}
+
+TEST_F(AgentTraining, PredictionsAreWrittenWhileTrainingAndChangeNothing) {
+  std::vector<std::string> words = kCatch;
+  words.emplace_back("run.steps=40");
+  words.emplace_back("run.report_every=0");
+  train(settings("alone", words), {}, {});
+  EXPECT_FALSE(fs::exists(folder_ / "alone/open_loop"));
+  words.back() = "run.report_every=1e-3";
+  train(settings("reported", words), {}, {});
+  int64_t videos = 0;
+  for (const auto& entry : fs::directory_iterator(folder_ / "reported/open_loop")) {
+    EXPECT_EQ(entry.path().extension(), ".mp4");
+    ++videos;
+  }
+  EXPECT_GT(videos, 0);
+  expect_same_checkpoints("alone", "reported");
+}
+
+TEST_F(AgentTraining, ARunGoesOnFromAnothersAgent) {
+  std::vector<std::string> words = kCatch;
+  words.emplace_back("run.steps=40");
+  const int64_t updates = train(settings("run", words), {}, {}).updates;
+  ASSERT_GT(updates, 0);
+  // A run, a file, and the folders of the original, whose `latest` names one of them.
+  fs::create_directories(folder_ / "original/ckpt/stamp");
+  fs::copy_file(checkpoint("run") / "agent.safetensors",
+                folder_ / "original/ckpt/stamp/agent.safetensors");
+  std::ofstream(folder_ / "original/ckpt/latest") << "stamp\n";
+  int64_t number = 0;
+  for (const fs::path& from : {folder_ / "run", checkpoint("run") / "agent.safetensors",
+                               folder_ / "original", folder_ / "original/ckpt"}) {
+    words.emplace_back("run.from_checkpoint=" + from.string());
+    const std::string run = "from" + std::to_string(number++);
+    EXPECT_EQ(train(settings(run, words), {}, {}).updates, 2 * updates) << from;
+    words.pop_back();
+  }
+  words.emplace_back("run.from_checkpoint=" + (folder_ / "nothing").string());
+  EXPECT_THAT([&] { train(settings("none", words), {}, {}); },
+              ThrowsMessage<Error>(HasSubstr("nor a run")));
 }
 
 TEST_F(AgentTraining, OtherSettingsDoNotReadItsCheckpoint) {

@@ -4,8 +4,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "kinema/agents/driver.h"
+#include "kinema/agents/open_loop.h"
+#include "kinema/agents/pictures.h"
 #include "kinema/agents/run_parts.h"
 #include "kinema/agents/spaces.h"
 #include "kinema/core/error.h"
@@ -13,42 +16,22 @@
 #include "kinema/io/folder.h"
 #include "kinema/media/image.h"
 #include "kinema/media/sample_sheet.h"
-#include "kinema/media/video.h"
+#include "kinema/models/dreamer/encoder.h"
 
 namespace kinema::agents {
 namespace {
 
-/// The first environment's first episode: its pictures, as U8 [rows, columns, 3].
+/// More pictures of an episode do not fit on a sheet.
+constexpr int64_t kMostShown = 32;
+
+/// The first environment's first episode: its pictures, as U8 [rows, columns, 3], and what the
+/// world model needs of its first steps.
 struct Recording {
   std::vector<HostArray> frames;
+  std::optional<EpisodeBatch> batch;
   int64_t steps = 0;
   bool is_over = false;
 };
-
-/// An image [rows, columns, channels] in three: grey is repeated, others are cut or filled up.
-HostArray in_colour(const HostArray& image) {
-  const int64_t channels = image.shape.dims[2];
-  HostArray out(Shape{DType::U8, {image.shape.dims[0], image.shape.dims[1], 3}});
-  const auto from = image.as<uint8_t>();
-  const auto to = out.as<uint8_t>();
-  for (size_t i = 0; i < to.size(); ++i) {
-    const int64_t pixel = static_cast<int64_t>(i) / 3;
-    const int64_t channel = channels == 1 ? 0 : static_cast<int64_t>(i) % 3;
-    to[i] = channel < channels ? from[static_cast<size_t>(pixel * channels + channel)] : 0;
-  }
-  return out;
-}
-
-HostArray stacked(const std::vector<HostArray>& frames) {
-  Dims dims = frames[0].shape.dims;
-  dims.insert(dims.begin(), std::ssize(frames));
-  HostArray out(Shape{DType::U8, dims});
-  auto place = out.bytes.begin();
-  for (const HostArray& frame : frames) {
-    place = std::ranges::copy(frame.bytes, place).out;
-  }
-  return out;
-}
 
 /// The values of an action, as text: `2`, `[0.13, -1.02]`.
 std::string action_text(const environments::Arrays& actions) {
@@ -81,6 +64,9 @@ void record(const Transition& now, const EvaluateObserver& observer, bool with_f
     return;
   }
   if (with_frames) {
+    if (recording.batch && recording.batch->length() < kMostShown) {
+      recording.batch->add(now, 0);
+    }
     for (const auto& [name, rows] : now.observations) {
       if (rows.shape.rank() == 4 && rows.shape.dtype == DType::U8) {
         recording.frames.push_back(in_colour(row_of(rows, 0)));
@@ -96,32 +82,64 @@ void record(const Transition& now, const EvaluateObserver& observer, bool with_f
   recording.is_over = now.is_last[0] != 0;
 }
 
-void write_pictures(const EvaluateOptions& options, const Recording& recording) {
-  if (options.video.empty() && options.sheet.empty()) {
+/// What the world model predicts of the recorded steps.
+std::optional<OpenLoop::Result> predicted(const Device& device, const dreamer::AgentConfig& config,
+                                          const std::filesystem::path& agent,
+                                          const Recording& recording) {
+  constexpr int64_t kFewest = 2;
+  if (!recording.batch || recording.batch->length() < kFewest) {
+    return std::nullopt;
+  }
+  const OpenLoop program(device.client, config, device.model,
+                         {.rows = 1, .length = recording.batch->length(), .context = 1},
+                         device.program);
+  const std::vector<size_t>& positions = program.parameters();
+  const std::vector<pjrt::Buffer> values = read_parameters(device.client, config, agent, positions);
+  return program(
+      [&](size_t i) -> const pjrt::Buffer& {
+        const auto at = std::ranges::find(positions, i) - positions.begin();
+        return values.at(static_cast<size_t>(at));
+      },
+      recording.batch->batch());
+}
+
+/// The recorded pictures in a row and, where there is a prediction, that below.
+void write_sheet(const std::filesystem::path& file, const Recording& recording,
+                 const std::optional<OpenLoop::Result>& prediction) {
+  io::make_folder(file.parent_path());
+  std::vector<HostArray> shown = recording.frames;
+  if (std::ssize(shown) > kMostShown) {
+    shown.resize(kMostShown);
+  }
+  std::vector<media::SheetCell> cells{
+      {.frames = stacked(shown), .title = prediction ? U"The episode" : U"", .caption = U""}};
+  if (prediction) {
+    cells.push_back({.frames = in_colours(row_of(prediction->prediction, 0)),
+                     .title = U"The model: half observed, half imagined",
+                     .caption = U""});
+  }
+  // One cell in a row: pictures of a step are below each other.
+  constexpr int64_t kSide = 192;
+  media::write_png(file, media::sample_sheet(cells, {.side = kSide, .most_width = 1}));
+}
+
+void write_pictures(const EvaluateOptions& options, const Recording& recording,
+                    const Device& device, const dreamer::AgentConfig& config,
+                    const std::filesystem::path& agent) {
+  const HostArray frames = stacked(recording.frames);
+  const int64_t rows = frames.shape.dims[1];
+  if (!options.video.empty()) {
+    write_video(options.video, frames, rows, options.fps);
+  }
+  if (options.sheet.empty() && options.open_loop.empty()) {
     return;
   }
-  check(!recording.frames.empty(),
-        "[agents] no observation of the task is an image, expected one "
-        "for a video\n  leave --video out");
-  const HostArray frames = stacked(recording.frames);
-  if (!options.video.empty()) {
-    io::make_folder(options.video.parent_path());
-    constexpr int64_t kSide = 256;
-    const int64_t rows = frames.shape.dims[1];
-    media::write_mp4(options.video, frames,
-                     {.fps = options.fps,
-                      .pixel_format = "yuv444p",
-                      .enlarge = static_cast<int>(std::max<int64_t>(1, kSide / rows))});
-  }
+  const std::optional<OpenLoop::Result> prediction = predicted(device, config, agent, recording);
   if (!options.sheet.empty()) {
-    io::make_folder(options.sheet.parent_path());
-    constexpr size_t kMost = 32;
-    std::vector<HostArray> shown = recording.frames;
-    if (shown.size() > kMost) {
-      shown.resize(kMost);
-    }
-    const media::SheetCell cell{.frames = stacked(shown), .title = U"", .caption = U""};
-    media::write_png(options.sheet, media::sample_sheet({&cell, 1}, {.side = 96}));
+    write_sheet(options.sheet, recording, prediction);
+  }
+  if (!options.open_loop.empty() && prediction) {
+    write_video(options.open_loop, in_colours(prediction->video), rows, options.fps);
   }
 }
 
@@ -159,7 +177,8 @@ EvaluateResult evaluate(const std::filesystem::path& run, const EvaluateOptions&
   const dreamer::AgentConfig config =
       agent_config(settings, group->observations(), group->actions());
   std::unique_ptr<Actor> actor;
-  if (!settings.flag("random_agent")) {
+  const bool is_random = settings.flag("random_agent");
+  if (!is_random) {
     actor = std::make_unique<Actor>(device.client, config, device.model, n, options.seed,
                                     device.program);
     actor->set(read_acting_parameters(device.client, config, checkpoint / kAgentFile));
@@ -169,7 +188,12 @@ EvaluateResult evaluate(const std::filesystem::path& run, const EvaluateOptions&
   const Stopwatch watch;
   EvaluateResult out{.step = io::Json::read(checkpoint / "counts.json").at("step").as_int()};
   Recording recording;
-  const bool with_frames = !options.video.empty() || !options.sheet.empty();
+  const bool with_frames =
+      !options.video.empty() || !options.sheet.empty() || !options.open_loop.empty();
+  const bool predicts = !options.sheet.empty() || !options.open_loop.empty();
+  if (predicts && !is_random && !dreamer::images_of(config).empty()) {
+    recording.batch.emplace(config, device.model.activations_dtype);
+  }
   const auto progress = job.task("episodes", options.episodes);
   // Environment i plays its share; further episodes are not counted.
   std::vector<int64_t> left(static_cast<size_t>(n), options.episodes / n);
@@ -205,7 +229,12 @@ EvaluateResult evaluate(const std::filesystem::path& run, const EvaluateOptions&
         (score - out.mean) * (score - out.mean) / static_cast<double>(options.episodes);
   }
   out.deviation = std::sqrt(out.deviation);
-  write_pictures(options, recording);
+  if (with_frames) {
+    check(!recording.frames.empty(),
+          "[agents] no observation of the task is an image, expected one "
+          "for a video\n  leave --video out");
+    write_pictures(options, recording, device, config, checkpoint / kAgentFile);
+  }
   out.seconds = watch.seconds();
   return out;
 }

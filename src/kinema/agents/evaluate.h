@@ -19,7 +19,12 @@ struct EvaluateOptions {
   uint64_t seed = 1'000'003;
   /// Files of the first episode's pictures; empty: none. They need an observation that is an image.
   std::filesystem::path video = {};  // .mp4
-  std::filesystem::path sheet = {};  // .png
+  /// .png: all of them in a row, and below what the world model predicts: the first half of the
+  /// episode is observed, the other half imagined with the actions that were taken. A random
+  /// agent's are alone.
+  std::filesystem::path sheet = {};
+  /// .mp4 of the same: truth, prediction and their difference below each other; empty: none.
+  std::filesystem::path open_loop = {};
   double fps = 10;
 };
 

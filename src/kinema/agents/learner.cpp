@@ -5,6 +5,7 @@
 #include "kinema/core/error.h"
 #include "kinema/core/threefry.h"
 #include "kinema/io/safetensors.h"
+#include "kinema/io/tensor_file.h"
 #include "kinema/nn/init.h"
 
 namespace kinema::agents {
@@ -29,7 +30,7 @@ HostArray trained_ids(const HostArray& stepid, int64_t first) {
 }
 
 /// The arrays of a saved agent, with the shapes of the specs.
-HostArray read_array(const io::SafetensorsFile& file, const nn::ParamSpec& spec) {
+HostArray read_array(const io::TensorFile& file, const nn::ParamSpec& spec) {
   const io::TensorView& view = file.at(spec.name);
   check(view.shape == spec.shape,
         "[agents] `{}` in {} is {} but this agent's is {}\n  the settings of the run have changed",
@@ -170,7 +171,7 @@ void Learner::save(const std::filesystem::path& file) const {
 
 void Learner::restore(const std::filesystem::path& path) {
   check(!is_busy(), "[agents] a step of training runs while the agent is read");
-  const io::SafetensorsFile file = io::SafetensorsFile::open(path);
+  const io::TensorFile file = io::TensorFile::open(path);
   agent_step::AgentState<HostArray> state = initial_state(config_, options_.seed);
   agent_step::AgentState<nn::ParamSpec> specs = specs_;
   const std::vector<HostArray*> arrays = state.all();
@@ -189,16 +190,24 @@ void Learner::restore(const std::filesystem::path& path) {
   updates_ = state.count.as<int32_t>()[0];
 }
 
+std::vector<pjrt::Buffer> read_parameters(const pjrt::Client& client,
+                                          const dreamer::AgentConfig& config,
+                                          const std::filesystem::path& path,
+                                          std::span<const size_t> positions) {
+  const io::TensorFile file = io::TensorFile::open(path);
+  const std::vector<nn::ParamSpec> specs = dreamer::parameters(config);
+  std::vector<pjrt::Buffer> out;
+  for (const size_t i : positions) {
+    out.push_back(client.to_device(read_array(file, specs.at(i))));
+  }
+  return out;
+}
+
 ActingParameters read_acting_parameters(const pjrt::Client& client,
                                         const dreamer::AgentConfig& config,
                                         const std::filesystem::path& path) {
-  const io::SafetensorsFile file = io::SafetensorsFile::open(path);
-  const std::vector<nn::ParamSpec> specs = dreamer::parameters(config);
-  std::vector<pjrt::Buffer> out;
-  for (const size_t i : acting_parameters(specs)) {
-    out.push_back(client.to_device(read_array(file, specs[i])));
-  }
-  return std::make_shared<const std::vector<pjrt::Buffer>>(std::move(out));
+  return std::make_shared<const std::vector<pjrt::Buffer>>(
+      read_parameters(client, config, path, acting_parameters(dreamer::parameters(config))));
 }
 
 }  // namespace kinema::agents

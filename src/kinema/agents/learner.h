@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <future>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -52,6 +53,8 @@ class Learner {
   int64_t parameter_count() const { return parameter_count_; }
   /// Those after the last step that ended.
   const ActingParameters& acting() const { return acting_; }
+  /// The parameter at a position among dreamer::parameters, between end and begin.
+  const pjrt::Buffer& parameter(size_t i) const { return state_.at(i); }
   const runtime::ProgramReport& report() const { return program_->report(); }
 
   /// Writes the state, with names as in the original's checkpoints; `restore` reads it. Neither may
@@ -80,7 +83,13 @@ class Learner {
 /// The parameters of a new agent.
 agent_step::AgentState<HostArray> initial_state(const dreamer::AgentConfig& config, uint64_t seed);
 
-/// Reads what acting needs of a file that Learner::save wrote.
+/// Reads parameters of a file that Learner::save wrote, by their positions among
+/// dreamer::parameters.
+std::vector<pjrt::Buffer> read_parameters(const pjrt::Client& client,
+                                          const dreamer::AgentConfig& config,
+                                          const std::filesystem::path& file,
+                                          std::span<const size_t> positions);
+/// The same for what acting needs.
 ActingParameters read_acting_parameters(const pjrt::Client& client,
                                         const dreamer::AgentConfig& config,
                                         const std::filesystem::path& file);

@@ -3,6 +3,9 @@
 #include <algorithm>
 
 #include "kinema/agent_step/draws.h"
+#include "kinema/core/error.h"
+#include "kinema/models/dreamer/encoder.h"
+#include "kinema/models/dreamer/open_loop.h"
 #include "kinema/nn/distributions.h"
 
 namespace kinema::agents {
@@ -22,23 +25,6 @@ Shape with_leading(const Shape& shape, const Dims& leading) {
 
 Shape shape_of(const dreamer::Space& space) { return {space.dtype, space.shape}; }
 
-/// Everything of a replayed step that training sees.
-std::map<std::string, Shape> step_shapes(const AgentConfig& config, DType activations) {
-  std::map<std::string, Shape> out = latents(config, activations);
-  for (const auto& [name, space] : config.observations) {
-    out[name] = shape_of(space);
-  }
-  for (const auto& [name, space] : config.actions) {
-    out[name] = shape_of(space);
-  }
-  out["reward"] = {DType::F32, {}};
-  for (const char* flag : {"is_first", "is_last", "is_terminal"}) {
-    out[flag] = {DType::U8, {}};
-  }
-  out["consec"] = {DType::S32, {}};
-  return out;
-}
-
 Tensor one_hot_of(Tensor classes, const AgentConfig& config, DType activations) {
   return nn::one_hot(convert(classes, DType::S32), config.rssm.classes, activations);
 }
@@ -53,6 +39,22 @@ std::map<std::string, Shape> latents(const AgentConfig& config, DType activation
   const DType index = config.rssm.classes <= kByteValues ? DType::U8 : DType::S32;
   return {{"dyn/deter", {activations, {config.rssm.deter}}},
           {"dyn/stoch", {index, {config.rssm.stoch}}}};
+}
+
+std::map<std::string, Shape> step_shapes(const AgentConfig& config, DType activations) {
+  std::map<std::string, Shape> out = latents(config, activations);
+  for (const auto& [name, space] : config.observations) {
+    out[name] = shape_of(space);
+  }
+  for (const auto& [name, space] : config.actions) {
+    out[name] = shape_of(space);
+  }
+  out["reward"] = {DType::F32, {}};
+  for (const char* flag : {"is_first", "is_last", "is_terminal"}) {
+    out[flag] = {DType::U8, {}};
+  }
+  out["consec"] = {DType::S32, {}};
+  return out;
 }
 
 std::vector<size_t> acting_parameters(const std::vector<nn::ParamSpec>& specs) {
@@ -179,6 +181,54 @@ ActGraph act_graph(const AgentConfig& config, const nn::ModelOptions& options, i
   }
   out.outputs.push_back(act.memory.state.deter);
   out.outputs.push_back(classes_of(act.index, config, activations));
+  return out;
+}
+
+OpenLoopGraph open_loop_graph(const AgentConfig& config, const nn::ModelOptions& options,
+                              const BatchSize& size) {
+  const dreamer::Spaces images = dreamer::images_of(config);
+  check(!images.empty(),
+        "[agents] no observation of the task is an image, expected one to predict");
+  OpenLoopGraph out;
+  out.image = images[0].first;
+  out.graph = std::make_unique<Graph>();
+  Graph& graph = *out.graph;
+  const std::vector<nn::ParamSpec> specs = dreamer::parameters(config);
+  std::vector<Tensor> params;
+  for (size_t i = 0; i < specs.size(); ++i) {
+    const std::string& name = specs[i].name;
+    if (name.starts_with("enc/") || name.starts_with("dyn/") || name.starts_with("dec/")) {
+      out.parameters.push_back(i);
+      params.push_back(graph.input(specs[i].shape, name));
+    } else {
+      params.push_back(constant(graph, 0.0, specs[i].shape));
+    }
+  }
+  const Tensor key = fold_in(graph.input({DType::U32, {2}}, "key"), "open loop");
+  const DType activations = options.activations_dtype;
+  TensorMap data;
+  for (const auto& [name, shape] : step_shapes(config, activations)) {
+    out.data[name] = with_leading(shape, {size.rows, size.context + size.length});
+    data[name] = graph.input(out.data[name], "data/" + name);
+  }
+  data["dyn/stoch"] = one_hot_of(data["dyn/stoch"], config, activations);
+  const auto& c = config.rssm;
+  // What the batch before ended with is never used: these parts of windows are their first.
+  const dreamer::RssmState carried{
+      .deter = constant(graph, 0.0, {activations, {size.rows, c.deter}}),
+      .stoch = constant(graph, 0.0, {activations, {size.rows, c.stoch, c.classes}})};
+  const dreamer::Batch batch = dreamer::batch_of(config, data, carried, size.context);
+  const int64_t observed = size.length / 2;
+  const auto draws = [&](const char* name, int64_t steps) {
+    return agent_step::state_draws(config, fold_in(key, name), size.rows, steps);
+  };
+  const dreamer::Agent agent(config, options, params, {});
+  const TensorMap predicted = dreamer::open_loop(agent, batch, draws("posterior", observed),
+                                                 draws("prior", size.length - observed));
+  const Tensor prediction = predicted.at(out.image);
+  const Tensor pixels = minimum(maximum(convert(prediction, DType::F32) * 255.0, 0.0), 255.0);
+  out.outputs = {convert(floor(pixels), DType::U8),
+                 dreamer::open_loop_video(batch.observations.at(out.image), prediction)};
   return out;
 }
 

@@ -58,6 +58,24 @@ ActGraph act_graph(const dreamer::AgentConfig& config, const nn::ModelOptions& o
 /// policy.
 std::vector<size_t> acting_parameters(const std::vector<nn::ParamSpec>& specs);
 
+/// What the world model predicts: the first half of a batch's steps is observed, the others are
+/// imagined with the actions that were taken (dreamer::open_loop).
+///
+/// Inputs: the parameters that the graph reads (`parameters`, positions among dreamer::parameters),
+/// the key U32[2], then the batch in the order of `data`. Outputs: the predicted pixels of the
+/// first image, U8 [rows, length, rows, columns, c], and the video of dreamer::open_loop_video.
+struct OpenLoopGraph : AgentGraph {
+  std::string image;  // the observation that is predicted
+  std::vector<size_t> parameters;
+  std::map<std::string, Shape> data;
+};
+/// Throws an Error if no observation is an image.
+OpenLoopGraph open_loop_graph(const dreamer::AgentConfig& config, const nn::ModelOptions& options,
+                              const BatchSize& size);
+
+/// Everything of a replayed step that training and predictions read, by name.
+std::map<std::string, Shape> step_shapes(const dreamer::AgentConfig& config, DType activations);
+
 /// How replay keeps a state of the agent: `dyn/deter` in the dtype of activations, and the classes
 /// `dyn/stoch` of its variables, in a byte each if they fit.
 std::map<std::string, Shape> latents(const dreamer::AgentConfig& config, DType activations);

@@ -9,6 +9,8 @@
 #include "kinema/checkpoints/checkpoint_folder.h"
 #include "kinema/core/error.h"
 #include "kinema/core/folders.h"
+#include "kinema/core/trimmed.h"
+#include "kinema/io/mapped_file.h"
 #include "kinema/runtime/client.h"
 
 namespace kinema::agents {
@@ -145,6 +147,31 @@ fs::path newest_checkpoint(const fs::path& run) {
   const checkpoints::Found found = checkpoints::CheckpointFolder(run / kCheckpoints).newest();
   check(found.step.has_value(), "[agents] {} has no checkpoint of an agent", run.string());
   return found.folder;
+}
+
+fs::path agent_file(const fs::path& from) {
+  if (fs::is_regular_file(from)) {
+    return from;
+  }
+  constexpr const char* kOriginal = "agent.pkl";
+  constexpr size_t kMostText = 4096;
+  std::vector<fs::path> folders{from};
+  for (const fs::path& folder : {from, from / kCheckpoints}) {
+    if (fs::is_regular_file(folder / "latest") && fs::file_size(folder / "latest") < kMostText) {
+      folders.push_back(folder / trimmed(io::read_text(folder / "latest", kMostText)));
+    }
+  }
+  for (const fs::path& folder : folders) {
+    for (const char* name : {kAgentFile, kOriginal}) {
+      if (fs::is_regular_file(folder / name)) {
+        return folder / name;
+      }
+    }
+  }
+  check(fs::is_directory(from / kCheckpoints),
+        "[agents] {} is neither a file, nor a folder with {} or {}, nor a run", from.string(),
+        kAgentFile, kOriginal);
+  return newest_checkpoint(from) / kAgentFile;
 }
 
 }  // namespace kinema::agents

@@ -36,6 +36,10 @@ std::shared_ptr<replay::Replay> make_replay(const Settings& settings);
 
 /// The newest checkpoint of a run; throws an Error if it has none.
 std::filesystem::path newest_checkpoint(const std::filesystem::path& run);
+/// The file of an agent at a path: itself; `agent.safetensors` of a checkpoint, or of the newest
+/// one of a run; or, of the original's folders, `agent.pkl` beside or below `latest`. Throws an
+/// Error if there is none.
+std::filesystem::path agent_file(const std::filesystem::path& from);
 inline constexpr const char* kCheckpoints = "ckpt";
 inline constexpr const char* kSettingsFile = "config.yaml";
 inline constexpr const char* kAgentFile = "agent.safetensors";

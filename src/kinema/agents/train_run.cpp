@@ -6,8 +6,10 @@
 #include <cmath>
 #include <limits>
 
+#include "kinema/agents/pictures.h"
 #include "kinema/agents/spaces.h"
 #include "kinema/core/error.h"
+#include "kinema/models/dreamer/encoder.h"
 #include "kinema/replay/slices.h"
 
 namespace kinema::agents {
@@ -95,7 +97,7 @@ TrainStart TrainRun::start() {
     saved_step_ = counts_.step;
   } else if (const std::string& from = settings_.text("run.from_checkpoint");
              !from.empty() && learner_) {
-    learner_->restore(std::filesystem::path(from) / kAgentFile);
+    learner_->restore(agent_file(from));
   }
   if (learner_) {
     for (const auto& driver : drivers_) {
@@ -195,7 +197,36 @@ replay::Arrays TrainRun::next_batch() {
   return batch;
 }
 
-void TrainRun::begin_training() { learner_->begin(next_batch()); }
+void TrainRun::begin_training() {
+  replay::Arrays batch = next_batch();
+  if (report_is_due()) {
+    reported_ = batch;
+  }
+  learner_->begin(std::move(batch));
+}
+
+bool TrainRun::report_is_due() const {
+  const double every = settings_.number("run.report_every");
+  return every != 0.0 && since_report_.seconds() >= every && settings_.flag("agent.report") &&
+         !dreamer::images_of(config_).empty();
+}
+
+void TrainRun::report() {
+  constexpr int64_t kRows = 6;
+  if (!open_loop_) {
+    const BatchSize size{.rows = std::min(batch_.rows, kRows),
+                         .length = std::min(batch_.length, settings_.whole("report_length")),
+                         .context = batch_.context};
+    open_loop_ =
+        std::make_unique<OpenLoop>(device_.client, config_, device_.model, size, device_.program);
+  }
+  const OpenLoop::Result result = (*open_loop_)(
+      [&](size_t i) -> const pjrt::Buffer& { return learner_->parameter(i); }, reported_);
+  reported_.clear();
+  write_video(folder_ / "open_loop" / fmt::format("{}.mp4", frames()), in_colours(result.video),
+              result.truth.shape.dims[2], settings_.number("logger.fps"));
+  since_report_.restart();
+}
 
 void TrainRun::end_training() {
   if (!learner_ || !learner_->is_busy()) {
@@ -209,6 +240,9 @@ void TrainRun::end_training() {
   }
   for (const auto& [name, value] : result.metrics) {
     train_means_.add(name, value);
+  }
+  if (!reported_.empty()) {
+    report();
   }
 }
 

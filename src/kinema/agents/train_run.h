@@ -9,6 +9,7 @@
 
 #include "kinema/agents/driver.h"
 #include "kinema/agents/learner.h"
+#include "kinema/agents/open_loop.h"
 #include "kinema/agents/run_logs.h"
 #include "kinema/agents/run_parts.h"
 #include "kinema/agents/train.h"
@@ -50,6 +51,9 @@ class TrainRun {
   void begin_training();
   void end_training();
   replay::Arrays next_batch();
+  bool report_is_due() const;
+  /// Writes what the world model predicts of the last batch: open_loop/STEP.mp4.
+  void report();
   void log_if_due();
   void log();
   TrainProgress progress() const;
@@ -78,12 +82,15 @@ class TrainRun {
   Counts counts_;
   int64_t saved_step_ = -1;
   replay::Arrays windows_;
+  replay::Arrays reported_;              // the batch in training, if a report follows
+  std::unique_ptr<OpenLoop> open_loop_;  // from the first report on
   std::deque<std::pair<double, double>> last_episodes_;  // score and length
   Means train_means_;
   Means episode_means_;
   std::vector<std::pair<std::string, double>> losses_;  // of the last line
   Stopwatch since_start_;
   Stopwatch since_save_;
+  Stopwatch since_report_;
   Stopwatch since_log_;
   Stopwatch since_progress_;
   int64_t logged_step_ = 0;

@@ -130,6 +130,7 @@ int evaluate_agent(const AgentEvalWords& given) {
   if (given.video) {
     options.video = run / "episode.mp4";
     options.sheet = run / "episode.png";
+    options.open_loop = run / "open_loop.mp4";
   }
   const std::stop_source stop;
   const Stopping stopping("", stop);
@@ -144,7 +145,8 @@ int evaluate_agent(const AgentEvalWords& given) {
                          counted(std::ssize(result.scores), "episode"), result.step,
                          result.seconds));
   if (given.video) {
-    print_line("first episode: " + options.video.string() + ", " + options.sheet.string());
+    print_line("first episode: " + options.video.string() + ", " + options.sheet.string() +
+               "; predicted: " + options.open_loop.string());
   }
   return 0;
 }
