@@ -209,7 +209,8 @@ TEST(ConvertLora, OtherMethodsKeepTheirTensors) {
                                         {k + "lokr_w2", normal({3, 4}, 6)}});
   convert_lora(scratch / "given.safetensors", scratch / "comfyui.safetensors", LoraFormat::COMFYUI);
   const auto comfyui = io::SafetensorsFile::open(scratch / "comfyui.safetensors");
-  EXPECT_EQ(comfyui.tensors().size(), 7U);
+  EXPECT_EQ(comfyui.tensors().size(), 8U);
+  EXPECT_NE(comfyui.find("diffusion_model.blocks.0.self_attn.k.alpha"), nullptr);  // for LyCORIS
   EXPECT_EQ(comfyui.at("diffusion_model.blocks.0.self_attn.q.hada_w2_b").copy().bytes,
             normal({2, 8}, 4).bytes);
   EXPECT_EQ(comfyui.at("diffusion_model.blocks.0.self_attn.k.lokr_w2").copy().bytes,

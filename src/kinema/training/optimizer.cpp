@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <utility>
 
 #include "kinema/core/error.h"
@@ -155,6 +156,14 @@ OptimizerState update(const Optimizer& optimizer, const OptimizerState& state,
       .learning_rate = learning_rate,
       .ok = ok};
   how.shared = optimizer.shared(how);
+  std::map<double, Update> by_rate;
+  for (const nn::ParamSpec& spec : specs) {
+    const auto [found, fresh] = by_rate.emplace(spec.rate, how);
+    if (fresh && spec.rate != 1.0) {
+      found->second.learning_rate = learning_rate * spec.rate;
+      found->second.shared = optimizer.shared(found->second);
+    }
+  }
   size_t mu = 0;
   size_t nu = 0;
   for (size_t i = 0; i < gradients.size(); ++i) {
@@ -177,7 +186,7 @@ OptimizerState update(const Optimizer& optimizer, const OptimizerState& state,
           };
           Moments<Tensor> moments{.mu = part(1, kept.mu.size()),
                                   .nu = part(first_nu, kept.nu.size())};
-          const Tensor p = optimizer.update(spec, in[0], moments, in.back(), how);
+          const Tensor p = optimizer.update(spec, in[0], moments, in.back(), by_rate.at(spec.rate));
           return joined({p}, moments.mu, moments.nu);
         });
     const auto nu_begin = updated.begin() + static_cast<ptrdiff_t>(first_nu);

@@ -198,13 +198,14 @@ class Writer {
         add(name + "." + std::string(part_name(part)), target.parts[i]);
       }
     }
-    if (at(LoraPart::ALPHA) == nullptr && target.factor != 1) {
-      check(
-          rank > 0,
+    check(rank > 0 || target.factor == 1,
           "[lora] `{}` is {} with whole factors and a scale from adapter_config.json, which other "
           "programs do not read",
           module, method);
-      add_alpha(name, target.factor * static_cast<double>(rank));
+    // LyCORIS requires an alpha of each module that has a rank, or that is LoKr. That of OFT is
+    // something else.
+    if (at(LoraPart::ALPHA) == nullptr && (rank > 0 || target.method == &kLokr)) {
+      add_alpha(name, target.factor * static_cast<double>(std::max<int64_t>(rank, 1)));
     }
   }
   /// The norms of DoRA: PEFT's [out] or [1, out, 1, 1], kohya's [out, 1] or [out, 1, 1, 1].
