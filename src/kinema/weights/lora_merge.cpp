@@ -254,6 +254,15 @@ Adapters::Adapters(std::span<const Adapter> adapters, std::span<const nn::ParamS
         }
         ++parameters;
       }
+      // PEFT's factors of rows are of the layer's output, which includes the bias.
+      const std::string bias = module + ".bias";
+      if (!found.weight.empty() && target.rows > 0 && shapes.contains(bias) &&
+          target.parts[static_cast<size_t>(LoraPart::IA3_FACTOR)] != nullptr) {
+        changes_[bias].push_back({.target = &target,
+                                  .scale = adapter.scale,
+                                  .part = Part::METHOD,
+                                  .dims = {target.rows, 1}});
+      }
       if (!found.bias.empty()) {
         changes_[found.bias].push_back({&target, adapter.scale, Part::BIAS});
         ++parameters;
