@@ -227,13 +227,13 @@ TEST(QuantizedLinear, AddsLowRankWithoutQuantizingIt) {
   const Tensor x = graph.input({DType::F32, {4, 16}});
   const Tensor w = graph.input({DType::F32, {8, 16}});
   const Tensor b = graph.input({DType::F32, {8}});
-  const LowRank extra{graph.input({DType::F32, {2, 16}}), graph.input({DType::F32, {8, 2}}),
-                      graph.input({DType::F32, {2}})};
+  const LinearAdapter extra{graph.input({DType::F32, {2, 16}}), graph.input({DType::F32, {8, 2}}),
+                            graph.input({DType::F32, {2}})};
   const QuantizedProduct how = Quantization{.mode = Quantization::Mode::INT8}.product();
   const Tensor with = linear(x, w, b, Precision::HIGHEST, extra, how);
   const Tensor without = linear(x, w, b, Precision::HIGHEST, {}, how);
-  const Tensor added = extra(x, Precision::HIGHEST, DType::F32);
-  const auto results = run(graph, {with, without + added},
+  const Tensor added = extra(without, x, w, {}, Precision::HIGHEST);
+  const auto results = run(graph, {with, added},
                            {normal({4, 16}, 1), normal({8, 16}, 2), normal({8}, 3),
                             normal({2, 16}, 4), normal({8, 2}, 5), normal({2}, 6)});
   EXPECT_LT(relative_difference(results[0], results[1]), 4 * 0x1p-24);

@@ -154,6 +154,60 @@ TEST_F(SavedAdapter, KeepsItsScaleInOtherFormats) {
   }
 }
 
+/// The same for each kind: what is saved is read back into the same parameters.
+class SavedKind : public testing::TestWithParam<nn::AdapterKind> {};
+
+TEST_P(SavedKind, IsReadBackIntoItsParameters) {
+  const io::Scratch scratch;
+  // A LoKr of rank 4 has a whole second factor where that is small.
+  AdapterConfig config{.rank = 4, .alpha = 6, .modules = modules({"to_q", "ffn.net.2"})};
+  config.modules.kind = GetParam();
+  config.modules.kronecker_factor = 2;
+  std::vector<nn::ParamSpec> specs = specs_of(false, true, config.modules);
+  freeze_base(specs, config);
+  std::vector<nn::ParamSpec> factors;
+  std::vector<HostArray> arrays;
+  for (const nn::ParamSpec& spec : specs) {
+    if (spec.trained) {
+      factors.push_back(spec);
+      arrays.push_back(normal(spec.shape.dims, arrays.size()));
+    }
+  }
+  ASSERT_FALSE(factors.empty());
+  save_adapter(scratch / "adapter", config, factors, [&](size_t i) { return arrays[i]; });
+  EXPECT_EQ(adapter_module_names(factors).size(), 6U);
+
+  const Adapter adapter{.lora = std::make_shared<const Lora>(Lora::open(scratch / "adapter"))};
+  const UniformRank uniform = uniform_rank(adapter);
+  EXPECT_EQ(uniform.kind, GetParam());
+  const Adapters read(std::span(&adapter, 1), specs);
+  for (size_t i = 0; i < factors.size(); ++i) {
+    const auto size = static_cast<size_t>(factors[i].layer_shape().elements());
+    for (int64_t layer = 0; layer < factors[i].count(); ++layer) {
+      std::vector<float> values(size);
+      read.add_to(factors[i].key(layer), values);
+      EXPECT_TRUE(std::ranges::equal(
+          values, arrays[i].as<float>().subspan(static_cast<size_t>(layer) * size, size)))
+          << factors[i].key(layer);
+    }
+  }
+  for (const nn::ParamSpec& spec : specs) {
+    if (spec.name.ends_with(".lora_scale")) {
+      std::vector<float> scale(1);
+      if (spec.layer_shape().elements() > 1) {
+        scale.resize(static_cast<size_t>(spec.layer_shape().elements()));
+      }
+      read.add_to(spec.key(0), scale);
+      EXPECT_FLOAT_EQ(scale[0], static_cast<float>(spec.init.scale)) << spec.name;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, SavedKind,
+                         testing::Values(nn::AdapterKind::LORA, nn::AdapterKind::DORA,
+                                         nn::AdapterKind::LOHA, nn::AdapterKind::LOKR),
+                         [](const auto& info) { return std::string(kind_name(info.param)); });
+
 TEST_F(SavedAdapter, OfTwoRanksCannotBeTrainedOn) {
   std::vector<io::TensorEntry> entries;
   const HostArray down = normal({2, 128}, 1);

@@ -48,6 +48,10 @@ constexpr std::string_view choices(TextInit /*value*/) { return "normal | xavier
 enum class LoraMode : uint8_t { MERGE, APPLY };
 constexpr std::string_view choices(LoraMode /*value*/) { return "merge | apply"; }
 
+/// The kind of the trained adapter.
+enum class AdapterType : uint8_t { LORA, DORA, LOHA, LOKR };
+constexpr std::string_view choices(AdapterType /*value*/) { return "lora | dora | loha | lokr"; }
+
 /// What is done with an adapter's tensors that the model has no weight for.
 enum class LoraUnmatched : uint8_t { HARMLESS, REFUSE, SKIP };
 constexpr std::string_view choices(LoraUnmatched /*value*/) { return "harmless | refuse | skip"; }

@@ -119,6 +119,16 @@ std::vector<LoraChoice> lora_choices(const ModelConfig& config) {
   return out;
 }
 
+std::vector<LoraChoice> training_lora_choices(const ModelConfig& config) {
+  if (config.training_lora.empty()) {
+    return {};
+  }
+  ModelConfig own = config;
+  own.enable_lora = true;
+  own.lora_config.json = with_lora_files("null", config.training_lora);
+  return lora_choices(own);
+}
+
 std::string with_lora_files(const std::string& lora_config, const std::string& lora) {
   Json out = Json::parse(lora_config, "lora_config");
   check(out.is_null() || out.is_object(), "[config] lora names files, but lora_config is {}",

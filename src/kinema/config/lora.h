@@ -28,6 +28,9 @@ struct LoraChoice {
 /// Error that names the key if it is unknown, of the wrong type, or a list of another length.
 std::vector<LoraChoice> lora_choices(const ModelConfig& config);
 
+/// The files of `training_lora`, in order.
+std::vector<LoraChoice> training_lora_choices(const ModelConfig& config);
+
 /// `lora_config` (JSON) with the files of `lora`, `FILE[:scale][,FILE...]`, appended. Throws an
 /// Error for a file without a name, and for a scale out of range.
 std::string with_lora_files(const std::string& lora_config, const std::string& lora);

@@ -120,12 +120,16 @@ struct ModelConfig {
   Tree lora_config;
   LoraMode lora_mode = LoraMode::MERGE;
   LoraUnmatched lora_unmatched = LoraUnmatched::HARMLESS;
+  AdapterType adapter_type = AdapterType::LORA;
+  int64_t lokr_factor = -1;
   Given<int64_t> lora_rank = 16;
   Given<double> lora_alpha = 0.0;
   std::vector<std::string> lora_target_modules{"attention"};
   double lora_dropout = 0.0;
   bool use_rslora = false;
   LoraInit lora_init = LoraInit::KAIMING;
+  double lora_plus_ratio = 1.0;
+  std::string training_lora;
   WeightsStorage weights_storage = WeightsStorage::FLOATS;
   WeightsMemory weights_memory = WeightsMemory::DEVICE;
   bool use_qwix_quantization = false;
@@ -536,6 +540,17 @@ struct ModelConfig {
            .one_of = choices(self.lora_unmatched),
            .with = "enable_lora",
            .share = Share::YES});
+    visit("adapter_type", self.adapter_type, MUST_MATCH,
+          {.help = "kind of the trained adapter: lora; dora (rescales rows to trained norms); loha "
+                   "and lokr (products by elements and Kronecker products, as LyCORIS)",
+           .one_of = choices(self.adapter_type),
+           .with = "enable_lora"});
+    visit("lokr_factor", self.lokr_factor, MUST_MATCH,
+          {.help = "adapter_type lokr: size of the first factor, as LyCORIS' `factor`; -1: both "
+                   "factors are of similar size",
+           .min = -1,
+           .max = 65536,
+           .with = "enable_lora"});
     visit("lora_rank", self.lora_rank, MUST_MATCH,
           {.help = "rank of the trained adapter; not given: that of the file it continues",
            .min = 1,
@@ -569,6 +584,16 @@ struct ModelConfig {
                    "or gaussian (standard deviation 1 / lora_rank); lora_B is 0",
            .one_of = choices(self.lora_init),
            .with = "enable_lora"});
+    visit("lora_plus_ratio", self.lora_plus_ratio, MAY_CHANGE,
+          {.help = "learning rate of lora_B divided by that of lora_A, 16 in LoRA+ "
+                   "(arXiv:2402.12354)",
+           .min = 0.001,
+           .max = 1000,
+           .with = "enable_lora"});
+    visit("training_lora", self.training_lora, MUST_MATCH,
+          {.help = "FILE[:scale][,FILE...]: LoRA files that are merged into the model while an "
+                   "adapter is trained, and are not part of what is saved or of `generate`; for "
+                   "distilled models (schnell, Turbo)"});
     visit(
         "weights_storage", self.weights_storage, MAY_CHANGE,
         {.help =

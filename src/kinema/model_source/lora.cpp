@@ -194,6 +194,13 @@ std::vector<weights::Adapter> open_adapters(const config::Config& config, const 
   return out;
 }
 
+std::vector<weights::Adapter> open_training_lora(const config::Config& config, const Expert& expert,
+                                                 const Job& job) {
+  const bool two = expert.which != config::TrainExpert::NONE;
+  return opened(config, config::training_lora_choices(config.model), two,
+                job)[expert.is_low_noise() ? 1 : 0];
+}
+
 std::vector<std::string> other_expert_lines(std::span<const weights::Adapter> adapters,
                                             int64_t expert) {
   const auto word = [](int64_t which) { return which == 1 ? "low-noise" : "high-noise"; };

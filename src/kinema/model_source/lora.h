@@ -18,6 +18,10 @@ namespace kinema::model_source {
 std::vector<weights::Adapter> open_adapters(const config::Config& config, const Expert& expert,
                                             const Job& job);
 
+/// The files of `training_lora` for one transformer, in their order.
+std::vector<weights::Adapter> open_training_lora(const config::Config& config, const Expert& expert,
+                                                 const Job& job);
+
 /// A log line for each adapter that was trained for the other expert, not for `expert` (0 or 1).
 std::vector<std::string> other_expert_lines(std::span<const weights::Adapter> adapters,
                                             int64_t expert);

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <cctype>
 #include <functional>
 #include <set>
 #include <span>
@@ -17,6 +19,38 @@
 namespace kinema::model_source {
 namespace {
 
+constexpr std::array<std::pair<config::AdapterType, nn::AdapterKind>, 4> kKinds{
+    {{config::AdapterType::LORA, nn::AdapterKind::LORA},
+     {config::AdapterType::DORA, nn::AdapterKind::DORA},
+     {config::AdapterType::LOHA, nn::AdapterKind::LOHA},
+     {config::AdapterType::LOKR, nn::AdapterKind::LOKR}}};
+
+nn::AdapterKind kind_of(config::AdapterType type) {
+  return std::ranges::find(kKinds, type, &std::pair<config::AdapterType, nn::AdapterKind>::first)
+      ->second;
+}
+
+/// adapter_type's word for a kind.
+std::string type_word(nn::AdapterKind kind) {
+  std::string out(weights::kind_name(kind));
+  std::ranges::transform(out, out.begin(), [](char c) { return static_cast<char>(tolower(c)); });
+  return out;
+}
+
+/// Throws an Error for settings that the kind of adapter does not have.
+void check_settings(const config::ModelConfig& model) {
+  const bool is_low_rank = model.adapter_type == config::AdapterType::LORA ||
+                           model.adapter_type == config::AdapterType::DORA;
+  check(is_low_rank || !model.use_rslora,
+        "[config] use_rslora is true, but adapter_type {} has no rank-stabilised scale\n  "
+        "use_rslora=false, or adapter_type=lora",
+        type_word(kind_of(model.adapter_type)));
+  check(is_low_rank || model.lora_plus_ratio == 1,
+        "[config] lora_plus_ratio is {:g}, but adapter_type {} has no lora_B\n  "
+        "lora_plus_ratio=1, or adapter_type=lora",
+        model.lora_plus_ratio, type_word(kind_of(model.adapter_type)));
+}
+
 /// Uses the rank and alpha of the start file unless they were given.
 void take_rank(const config::ModelConfig& model, const weights::Adapter& file,
                weights::AdapterConfig& out) {
@@ -25,7 +59,17 @@ void take_rank(const config::ModelConfig& model, const weights::Adapter& file,
         "[lora] scale of {} is {:g}, but the scale of a trained adapter is lora_alpha / lora_rank\n"
         "  do not set scale, or set it to 1",
         path, file.scale);
-  const weights::UniformRank of_file = weights::uniform_rank(file);
+  weights::UniformRank of_file = weights::uniform_rank(file);
+  check(
+      of_file.kind == out.modules.kind,
+      "[lora] {} is {}, but adapter_type trains {}\n  set adapter_type={} to train it further, or "
+      "name it after another file: then it is merged into the model",
+      path, weights::kind_name(of_file.kind), weights::kind_name(out.modules.kind),
+      type_word(of_file.kind));
+  if (of_file.rank == 0) {  // LoKr with whole factors, which no rank scales
+    of_file.rank = out.rank;
+    of_file.factor = out.scale();
+  }
   check(!model.lora_rank.given || model.lora_rank == of_file.rank,
         "[lora] {} has rank {}, but lora_rank is {}\n"
         "  set lora_rank={} to train it further",
@@ -71,9 +115,9 @@ void check_start(const weights::Adapter& file, std::span<const nn::ParamSpec> sp
 }  // namespace
 
 std::string TrainedAdapter::text() const {
-  return fmt::format("LoRA of rank {}, alpha {:g}{}, on {} kinds of linear layers", config.rank,
-                     config.alpha, config.use_rslora ? " (rank-stabilised)" : "",
-                     config.modules.size());
+  return fmt::format("{} of rank {}, alpha {:g}{}, on {} kinds of linear layers",
+                     weights::kind_name(config.modules.kind), config.rank, config.alpha,
+                     config.use_rslora ? " (rank-stabilised)" : "", config.modules.size());
 }
 
 std::optional<TrainedAdapter> trained_adapter(const config::Config& config,
@@ -81,8 +125,13 @@ std::optional<TrainedAdapter> trained_adapter(const config::Config& config,
                                               const Expert& expert, const Job& job) {
   const config::ModelConfig& model = config.model;
   if (!model.enable_lora) {
+    check(
+        model.training_lora.empty(),
+        "[config] training_lora is given, but enable_lora is false: only a network with an adapter "
+        "can be saved without it\n  enable_lora=true trains one");
     return std::nullopt;
   }
+  check_settings(model);
   TrainedAdapter out;
   out.config = {
       .rank = model.lora_rank,
@@ -93,8 +142,10 @@ std::optional<TrainedAdapter> trained_adapter(const config::Config& config,
       .expert = expert.which == config::TrainExpert::NONE ? "" : std::string(expert.name()),
       .base_model = model.pretrained_model_name_or_path,
       .dropout = model.lora_dropout,
+      .plus_ratio = model.lora_plus_ratio,
       .init = model.lora_init == config::LoraInit::GAUSSIAN ? weights::AdapterInit::GAUSSIAN
                                                             : weights::AdapterInit::KAIMING};
+  out.config.modules.kind = kind_of(model.adapter_type);
   std::vector<weights::Adapter> files = open_adapters(config, expert, job);
   if (!files.empty()) {
     take_rank(model, files.front(), out.config);
@@ -104,6 +155,8 @@ std::optional<TrainedAdapter> trained_adapter(const config::Config& config,
   nn::ModelOptions options = model_options(config);
   const std::vector<nn::ParamSpec> plain = network->parameters(options);
   out.config.modules = weights::adapter_modules(plain, model.lora_target_modules, out.config.rank);
+  out.config.modules.kind = kind_of(model.adapter_type);
+  out.config.modules.kronecker_factor = model.lokr_factor;
   // Checked before large files are read.
   const auto note = [&](const char* use, std::span<const weights::Adapter> adapters,
                         std::span<const nn::ParamSpec> specs) {
@@ -112,7 +165,10 @@ std::optional<TrainedAdapter> trained_adapter(const config::Config& config,
       out.lines.push_back(fmt::format("{}: {}", use, line));
     }
   };
+  const std::vector<weights::Adapter> unsaved = open_training_lora(config, expert, job);
+  note("merged while training", unsaved, plain);
   note("merged", out.merged, plain);
+  out.merged.insert(out.merged.begin(), unsaved.begin(), unsaved.end());
   if (!out.start.empty()) {
     options.low_ranks = out.config.modules;
     const std::vector<nn::ParamSpec> specs = network->parameters(options);

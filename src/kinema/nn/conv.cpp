@@ -1,5 +1,6 @@
 #include "kinema/nn/conv.h"
 
+#include <cmath>
 #include <span>
 #include <vector>
 
@@ -53,21 +54,58 @@ Tensor GroupNorm::operator()(Tensor x) const {
   return as(group_norm(x, as(weight_, wide), as(bias_, wide), groups_, eps_), x.dtype());
 }
 
+std::optional<ConvAdapter> ConvAdapter::open(const Params& params, int64_t in, int64_t out,
+                                             int64_t kernel) {
+  const AdapterForm form = params.adapter_form(out, in * kernel * kernel);
+  if (form.rank == 0) {
+    return std::nullopt;
+  }
+  check(form.kind == AdapterKind::LORA,
+        "[adapter] {} is a convolution, which only an adapter of the type LoRA can have\n  "
+        "adapter_type=lora, or lora_target_modules without convolutions",
+        params.place());
+  const Init uniform =
+      Init::uniform(1.0 / std::sqrt(static_cast<double>(in * kernel * kernel)));  // as in PEFT
+  return ConvAdapter{.down = params.weight("lora_A.weight", {form.rank, in, kernel, kernel},
+                                           {"", "", "", ""}, uniform),
+                     .up = params.weight("lora_B.weight", {out, form.rank, 1, 1},
+                                         {"conv_out", "", "", ""}, Init::zeros()),
+                     .scale = params.weight("lora_scale", {form.rank}, {""}, Init::ones())};
+}
+
+Tensor ConvAdapter::operator()(Tensor x, const ConvolutionAttrs& how) const {
+  const Tensor inner = convolution(x, as(down, x.dtype()), how);
+  const Tensor scaled = inner * along_channels(as(scale, inner.dtype()), inner);
+  return convolution(scaled, as(up, x.dtype()),
+                     {.strides = {1, 1}, .pad = {{0, 0}, {0, 0}}, .precision = how.precision});
+}
+
 Conv2d::Conv2d(const Params& params, int64_t in, int64_t out, int64_t kernel, const Init& init)
     : kernel_(kernel),
       weight_(params.weight("weight", {out, in, kernel, kernel}, {"conv_out", "", "", ""}, init)),
-      bias_(params.weight("bias", {out}, {""}, Init::zeros())) {}
+      bias_(params.weight("bias", {out}, {""}, Init::zeros())),
+      adapter_(ConvAdapter::open(params, in, out, kernel)) {}
 
 Tensor Conv2d::operator()(Tensor x, Padding padding, int64_t stride, Precision precision) const {
   const std::pair<int64_t, int64_t> pad{padding.before, padding.after};
-  const Tensor y =
-      convolution(x, as(weight_, x.dtype()),
-                  {.strides = {stride, stride}, .pad = {pad, pad}, .precision = precision});
-  return biased(y, as(bias_, widened(y).dtype()));
+  const ConvolutionAttrs how{
+      .strides = {stride, stride}, .pad = {pad, pad}, .precision = precision};
+  const Tensor y = convolution(x, as(weight_, x.dtype()), how);
+  const Tensor bias = as(bias_, widened(y).dtype());
+  return adapter_ ? as(as(y, bias.dtype()) + as((*adapter_)(x, how), bias.dtype()) +
+                           along_channels(bias, y),
+                       x.dtype())
+                  : biased(y, bias);
 }
 
 Tensor Conv2d::operator()(const GroupNorm& norm, Tensor x, Precision precision) const {
   norm.check_channels(x);
+  if (adapter_) {  // the adapter needs silu(norm(x)) too
+    const Tensor wide = widened(x);
+    const Tensor normed = group_norm(x, as(norm.weight_, wide.dtype()),
+                                     as(norm.bias_, wide.dtype()), norm.groups_, norm.eps_);
+    return (*this)(as(silu(normed), x.dtype()), precision);
+  }
   const DType wide = widened(x).dtype();
   const std::pair<int64_t, int64_t> pad{kernel_ / 2, kernel_ / 2};
   const kernels::ActivatedConvolutionSettings settings{

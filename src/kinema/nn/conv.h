@@ -1,5 +1,7 @@
 #pragma once
 
+#include <optional>
+
 #include "kinema/graph/ops.h"
 #include "kinema/nn/params.h"
 
@@ -31,6 +33,21 @@ class GroupNorm {
   Tensor bias_;
 };
 
+/// A trained low-rank change of a convolution's kernel (LoCon, arXiv:2309.14859): the product of a
+/// convolution to r channels, `lora_A.weight` [r, in, k, k], and one of single pixels,
+/// `lora_B.weight` [out, r, 1, 1], times `lora_scale` [r].
+struct ConvAdapter {
+  Tensor down;
+  Tensor up;
+  Tensor scale;
+
+  /// Nothing if the convolution has none. Throws an Error for kinds other than LORA.
+  static std::optional<ConvAdapter> open(const Params& params, int64_t in, int64_t out,
+                                         int64_t kernel);
+  /// x [b, in, h, w] -> [b, out, h', w'] in x's dtype.
+  Tensor operator()(Tensor x, const ConvolutionAttrs& how) const;
+};
+
 /// A convolution over images [b, c, h, w] with `weight` [out, in, k, k] and `bias` [out], as torch
 /// stores them.
 class Conv2d {
@@ -52,6 +69,7 @@ class Conv2d {
   int64_t kernel_;
   Tensor weight_;
   Tensor bias_;
+  std::optional<ConvAdapter> adapter_;
 };
 
 /// x [b, c, h, w] to `rows` x `columns` pixels: pixel i is the one at floor(i h / rows), as torch's

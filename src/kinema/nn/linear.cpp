@@ -1,7 +1,5 @@
 #include "kinema/nn/linear.h"
 
-#include <cmath>
-
 namespace kinema::nn {
 
 Tensor as(Tensor x, DType dtype) { return x.dtype() == dtype ? x : convert(x, dtype); }
@@ -28,32 +26,10 @@ Tensor quantized_product(Tensor x, Tensor w, const std::optional<Tensor>& scale,
   return quantized_linear(x, wide, how, precision);
 }
 
-std::optional<LowRank> open_low_rank(const Params& params, int64_t in, int64_t out,
-                                     const LinearOptions& options) {
-  const int64_t rank = params.low_rank();
-  if (rank == 0) {
-    return std::nullopt;
-  }
-  // Zero at the start, so that training starts from the unchanged model. The other factor is
-  // uniform, PEFT's default (kaiming_uniform with a = sqrt 5).
-  const Init uniform = Init::uniform(1.0 / std::sqrt(static_cast<double>(in)));
-  return LowRank{
-      .down = params.weight("lora_A.weight", {rank, in}, {"", options.in_axis}, uniform),
-      .up = params.weight("lora_B.weight", {out, rank}, {options.out_axis, ""}, Init::zeros()),
-      .scale = params.weight("lora_scale", {rank}, {""}, Init::ones()),
-      .dropout = params.low_rank_dropout(),
-      .place = params.place()};
-}
-
 }  // namespace
 
-Tensor LowRank::operator()(Tensor x, Precision precision, DType sums) const {
-  const Tensor inner = product(dropout(x, place), down, precision, sums) * as(scale, sums);
-  return product(as(inner, x.dtype()), up, precision, sums);
-}
-
 Tensor linear(Tensor x, Tensor w, Tensor b, Precision precision,
-              const std::optional<LowRank>& low_rank,
+              const std::optional<LinearAdapter>& adapter,
               const std::optional<QuantizedProduct>& quantized,
               const std::optional<Tensor>& scale) {
   const DType dtype = x.dtype();
@@ -62,7 +38,7 @@ Tensor linear(Tensor x, Tensor w, Tensor b, Precision precision,
   Tensor y;
   if (quantized) {
     y = quantized_product(x, w, scale, *quantized, precision);
-    if (!low_rank) {
+    if (!adapter) {
       return b ? y + as(b, dtype) : y;
     }
     y = as(y, sums);
@@ -71,8 +47,8 @@ Tensor linear(Tensor x, Tensor w, Tensor b, Precision precision,
     // Codes are exact in every float dtype of products: the scale is applied to the sums.
     y = scale ? y * as(*scale, sums) : y;
   }
-  if (low_rank) {
-    y = y + (*low_rank)(x, precision, sums);
+  if (adapter) {
+    y = (*adapter)(y, x, w, scale, precision);
   }
   return as(b ? y + as(b, sums) : y, dtype);
 }
@@ -83,11 +59,11 @@ Linear::Linear(const Params& params, int64_t in, int64_t out, const LinearOption
       scale_(params.stored_scale(out, options.out_axis)),
       bias_(options.bias ? params.weight("bias", {out}, {options.bias_axis}, options.bias_init)
                          : Tensor()),
-      low_rank_(open_low_rank(params, in, out, options)),
+      adapter_(LinearAdapter::open(params, in, out, options.in_axis, options.out_axis)),
       quantized_(params.quantized()) {}
 
 Tensor Linear::operator()(Tensor x, Precision precision) const {
-  return linear(x, weight_, bias_, precision, low_rank_, quantized_, scale_);
+  return linear(x, weight_, bias_, precision, adapter_, quantized_, scale_);
 }
 
 }  // namespace kinema::nn

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "kinema/graph/ops.h"
+#include "kinema/nn/adapter.h"
 #include "kinema/nn/params.h"
 
 namespace kinema::nn {
@@ -21,21 +22,8 @@ struct LinearOptions {
   Init bias_init = Init::zeros();
 };
 
-/// The product that adapters add to the output of a weight [out, in] without being merged into it:
-/// up diag(scale) down x (arXiv:2106.09685).
-struct LowRank {
-  Tensor down;   // [r, in]
-  Tensor up;     // [out, r]
-  Tensor scale;  // [r]: the ranks of several adapters are concatenated, each with its own scale
-  Dropout dropout = {};  // of x, while the factors are trained
-  std::string place = {};
-
-  /// x [..., in] -> [..., out] in `sums`, the dtype in which products are accumulated.
-  Tensor operator()(Tensor x, Precision precision, DType sums) const;
-};
-
 /// y = x W^T + b over the last axis: `weight` [out, in], `bias` [out] unless the options have none,
-/// as torch stores them. With Params::low_rank, W + up diag(scale) down replaces W.
+/// as torch stores them. A LinearAdapter changes the product where Params::low_rank is above 0.
 class Linear {
  public:
   Linear(const Params& params, int64_t in, int64_t out, const LinearOptions& options);
@@ -47,7 +35,7 @@ class Linear {
   Tensor weight_;
   std::optional<Tensor> scale_;  // of a weight that is stored as codes
   Tensor bias_;                  // or empty
-  std::optional<LowRank> low_rank_;
+  std::optional<LinearAdapter> adapter_;
   std::optional<QuantizedProduct> quantized_;
 };
 
@@ -57,7 +45,7 @@ class Linear {
 /// codes (int8, float8): they are widened for the product, which is then scaled, or multiplied
 /// directly if the product is quantized to the same codes.
 Tensor linear(Tensor x, Tensor w, Tensor b, Precision precision,
-              const std::optional<LowRank>& low_rank = {},
+              const std::optional<LinearAdapter>& adapter = {},
               const std::optional<QuantizedProduct>& quantized = {},
               const std::optional<Tensor>& scale = {});
 

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "kinema/core/error.h"
+#include "kinema/nn/adapter.h"
 
 namespace kinema::nn {
 
@@ -32,8 +33,13 @@ std::vector<std::string> ParamSpec::logical_axes() const {
 }
 
 bool ParamSpec::is_low_rank() const {
-  return name.ends_with(".lora_A.weight") || name.ends_with(".lora_B.weight") ||
-         name.ends_with(".lora_scale");
+  constexpr std::array<std::string_view, 11> kEndings{
+      ".lora_A.weight", ".lora_B.weight", ".lora_scale", ".lora_magnitude_vector",
+      ".hada_w1_a",     ".hada_w1_b",     ".hada_w2_a",  ".hada_w2_b",
+      ".lokr_w1",       ".lokr_w2",       ".lokr_w2_a"};
+  return name.ends_with(".lokr_w2_b") ||
+         std::ranges::any_of(kEndings,
+                             [&](std::string_view ending) { return name.ends_with(ending); });
 }
 
 Sharding ParamSpec::sharding(const mesh::Placement& placement) const {
@@ -103,6 +109,17 @@ int64_t SpecCollector::low_rank(const std::string& key) const {
   return found == low_ranks_.end() ? 0 : found->second;
 }
 
+AdapterForm SpecCollector::adapter_form(const std::string& key, int64_t out, int64_t in) const {
+  AdapterForm form{.kind = low_ranks_.kind, .rank = low_rank(key)};
+  if (form.rank > 0 && form.kind == AdapterKind::LOKR) {
+    form.w1_rows = kronecker_sizes(out, low_ranks_.kronecker_factor).first;
+    form.w1_columns = kronecker_sizes(in, low_ranks_.kronecker_factor).first;
+    // LyCORIS' rule: a low-rank product would not be smaller.
+    form.whole_w2 = 2 * form.rank >= std::max(out / form.w1_rows, in / form.w1_columns);
+  }
+  return form;
+}
+
 std::optional<QuantizedProduct> SpecCollector::quantized(const std::string& key) {
   products_.push_back(key);
   return std::nullopt;
@@ -134,8 +151,28 @@ Tensor Binder::parameter(const std::string& key, const Dims& dims, const std::ve
 }
 
 int64_t Binder::low_rank(const std::string& key) const {
-  const auto found = tensors_.find(key + ".lora_A.weight");
-  return found == tensors_.end() ? 0 : found->second.dim(0);
+  for (const char* factor : {".lora_A.weight", ".hada_w1_b", ".lokr_w2_b", ".lokr_w2"}) {
+    if (const auto found = tensors_.find(key + factor); found != tensors_.end()) {
+      return found->second.dim(0);
+    }
+  }
+  return 0;
+}
+
+AdapterForm Binder::adapter_form(const std::string& key, int64_t /*out*/, int64_t /*in*/) const {
+  AdapterForm form{.rank = low_rank(key)};
+  const auto w1 = tensors_.find(key + ".lokr_w1");
+  if (w1 != tensors_.end()) {
+    form.kind = AdapterKind::LOKR;
+    form.w1_rows = w1->second.dim(0);
+    form.w1_columns = w1->second.dim(1);
+    form.whole_w2 = tensors_.contains(key + ".lokr_w2");
+  } else if (tensors_.contains(key + ".hada_w1_b")) {
+    form.kind = AdapterKind::LOHA;
+  } else if (tensors_.contains(key + ".lora_magnitude_vector")) {
+    form.kind = AdapterKind::DORA;
+  }
+  return form;
 }
 
 }  // namespace kinema::nn

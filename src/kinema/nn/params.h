@@ -51,6 +51,8 @@ struct ParamSpec {
   Init init;
   /// False: frozen.
   bool trained = true;
+  /// Multiplies the learning rate.
+  double rate = 1.0;
   /// The memory that it is in between programs.
   Memory memory = Memory::DEVICE;
 
@@ -83,6 +85,24 @@ struct ParamSpec {
 /// Other names are returned unchanged.
 std::string stacked_name(std::string_view key);
 
+/// How an adapter that is trained, or applied without merging it, changes the weight of its layer.
+enum class AdapterKind : uint8_t {
+  LORA,  // a low-rank product (arXiv:2106.09685)
+  DORA,  // the same, and rows rescaled to trained norms (arXiv:2402.09353)
+  LOHA,  // the product by elements of two low-rank products (arXiv:2108.06098)
+  LOKR,  // a Kronecker product, the second factor of which is a low-rank product (arXiv:2309.14859)
+};
+
+/// The sizes of a linear layer's adapter.
+struct AdapterForm {
+  AdapterKind kind = AdapterKind::LORA;
+  int64_t rank = 0;  // 0: the layer has no adapter
+  // LOKR: the sizes of the first factor, and whether the second is stored as one matrix.
+  int64_t w1_rows = 1;
+  int64_t w1_columns = 1;
+  bool whole_w2 = false;
+};
+
 /// A node of the parameter tree: weights are opened by the checkpoint's own key path, `(params /
 /// "attn1" / "to_q").weight("weight", {d, d}, ...)`.
 class Params {
@@ -95,6 +115,8 @@ class Params {
                              const std::vector<std::string>& axes, const Init& init) = 0;
     /// The rank of the adapter of the linear layer at this key; 0: it has none.
     virtual int64_t low_rank(const std::string& key) const = 0;
+    /// The sizes of that adapter, for a weight [out, in].
+    virtual AdapterForm adapter_form(const std::string& key, int64_t out, int64_t in) const = 0;
     /// Dropout of the adapters' inputs while they are trained.
     virtual Dropout low_rank_dropout() const { return {}; }
     /// How the product at this key is quantized; empty: not at all.
@@ -115,6 +137,11 @@ class Params {
   /// parameters `lora_A.weight` [r, in], `lora_B.weight` [out, r] and `lora_scale` [r]; 0 if it has
   /// none.
   int64_t low_rank() const { return source_->low_rank(prefix_); }
+  /// The adapter of the linear layer here, with a weight [out, in]: see LinearAdapter for its
+  /// parameters.
+  AdapterForm adapter_form(int64_t out, int64_t in) const {
+    return source_->adapter_form(prefix_, out, in);
+  }
   /// Dropout of that adapter's input, and the place that selects its mask: layers of a stack share
   /// the stack's name.
   Dropout low_rank_dropout() const { return source_->low_rank_dropout(); }
@@ -131,9 +158,14 @@ class Params {
   char separator_;
 };
 
-/// Ranks of adapters by linear layer. The key is the parameters' name: `proj_out`, or
-/// `blocks.{}.attn1.to_q` for every layer of a stack, whether stacked or not.
-using LowRanks = std::map<std::string, int64_t, std::less<>>;
+/// Ranks of adapters by linear layer, and what they have in common. The key is the parameters'
+/// name: `proj_out`, or `blocks.{}.attn1.to_q` for every layer of a stack, whether stacked or not.
+struct LowRanks : std::map<std::string, int64_t, std::less<>> {
+  using map::map;
+  AdapterKind kind = AdapterKind::LORA;
+  int64_t kronecker_factor = -1;  // of LOKR, see kronecker_sizes
+  bool operator==(const LowRanks&) const = default;
+};
 
 /// Records the parameters that constructors open, without a graph: returns empty tensors.
 class SpecCollector : public Params::Source {
@@ -149,6 +181,7 @@ class SpecCollector : public Params::Source {
   Tensor parameter(const std::string& key, const Dims& dims, const std::vector<std::string>& axes,
                    const Init& init) override;
   int64_t low_rank(const std::string& key) const override;
+  AdapterForm adapter_form(const std::string& key, int64_t out, int64_t in) const override;
   std::optional<QuantizedProduct> quantized(const std::string& key) override;
   bool is_stored_quantized(const std::string& key) const override;
   std::vector<ParamSpec> take() { return std::move(specs_); }
@@ -179,6 +212,7 @@ class Binder : public Params::Source {
   Tensor parameter(const std::string& key, const Dims& dims, const std::vector<std::string>& axes,
                    const Init& init) override;
   int64_t low_rank(const std::string& key) const override;
+  AdapterForm adapter_form(const std::string& key, int64_t out, int64_t in) const override;
   Dropout low_rank_dropout() const override { return low_rank_dropout_; }
   /// Dropout of the layers that are bound after this call; a layer of a stack has its own
   /// (Dropout::at).

@@ -231,6 +231,17 @@ RateFactors simplified(const RateFactors& rates) {
   return rates.empty() || rates.front() == 1.0 ? RateFactors() : RateFactors{rates.front()};
 }
 
+/// The factors of a parameter's group and its own (lora_plus_ratio).
+RateFactors rates_of(const nn::ParamSpec& spec, RateFactors of_group) {
+  if (spec.rate != 1.0 && of_group.empty()) {
+    of_group = {1.0};
+  }
+  for (double& rate : of_group) {
+    rate *= spec.rate;
+  }
+  return of_group;
+}
+
 std::vector<Row> rows_of(const Optimizer& optimizer, const OptimizerState& state,
                          std::span<const nn::ParamSpec> specs, std::span<const Tensor> gradients,
                          std::span<const RateFactors> rates) {
@@ -239,7 +250,7 @@ std::vector<Row> rows_of(const Optimizer& optimizer, const OptimizerState& state
   size_t nu = 0;
   for (size_t i = 0; i < specs.size(); ++i) {
     Row row{.spec = specs[i], .kept = optimizer.kept(specs[i])};
-    row.rates = rates.empty() ? RateFactors() : simplified(rates[i]);
+    row.rates = rates_of(specs[i], rates.empty() ? RateFactors() : simplified(rates[i]));
     row.parameter = state.params[i];
     row.gradient = gradients.empty() ? Tensor() : gradients[i];
     row.moments.mu = take(state.mu, mu, row.kept.mu.size());

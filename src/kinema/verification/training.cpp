@@ -146,6 +146,13 @@ class Training {
       }
       adapter->modules = weights::adapter_modules(network->parameters(how),
                                                   strings(about.at("targets")), adapter->rank);
+      if (about.contains("adapter_type")) {
+        const std::map<std::string, nn::AdapterKind> kinds{{"lora", nn::AdapterKind::LORA},
+                                                           {"dora", nn::AdapterKind::DORA},
+                                                           {"loha", nn::AdapterKind::LOHA},
+                                                           {"lokr", nn::AdapterKind::LOKR}};
+        adapter->modules.kind = kinds.at(about.at("adapter_type").as_string());
+      }
       options.low_ranks = adapter->modules;
     }
     specs = network->parameters(options);

@@ -1,6 +1,7 @@
 #include "kinema/weights/adapter.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <map>
 #include <memory>
@@ -14,6 +15,8 @@
 #include "kinema/io/json.h"
 #include "kinema/io/safetensors.h"
 #include "kinema/nn/init.h"
+#include "kinema/weights/checkpoint.h"
+#include "kinema/weights/methods/methods.h"
 #include "kinema/weights/module_names.h"
 #include "kinema/weights/weights.h"
 
@@ -25,7 +28,13 @@ using io::Json;
 
 constexpr std::string_view kWeight = ".weight";
 constexpr std::string_view kDown = ".lora_A.weight";
+constexpr std::string_view kUp = ".lora_B.weight";
+constexpr std::string_view kMagnitude = ".lora_magnitude_vector";
+constexpr std::string_view kWholeW2 = ".lokr_w2";
+// A parameter that each adapter of the kind has.
+constexpr std::array<std::string_view, 3> kMarks{kDown, ".hada_w1_b", ".lokr_w1"};
 constexpr const char* kTargets = "lora_target_modules";
+constexpr std::string_view kConvolutions = "convolutions";
 
 const std::vector<std::string>& attention_modules() {
   static const std::vector<std::string> names{
@@ -40,22 +49,24 @@ const std::vector<std::string>& ffn_modules() {
   return names;
 }
 
-/// A linear layer, or all layers of a stack.
+/// A linear layer or a convolution over images, or all layers of a stack.
 struct Linear {
   std::string name;  // as in LowRanks
   std::vector<std::string> modules;
+  bool is_convolution = false;
 };
 
-std::vector<Linear> linear_layers(std::span<const nn::ParamSpec> specs) {
+std::vector<Linear> layers_of(std::span<const nn::ParamSpec> specs) {
   std::vector<Linear> out;
   const auto module_of = [](const std::string& key) {
     return key.substr(0, key.size() - kWeight.size());
   };
   for (const nn::ParamSpec& spec : specs) {
-    if (!spec.name.ends_with(kWeight) || spec.layer_shape().rank() != 2 || spec.is_low_rank()) {
+    const int64_t axes = spec.layer_shape().rank();
+    if (!spec.name.ends_with(kWeight) || (axes != 2 && axes != 4) || spec.is_low_rank()) {
       continue;
     }
-    Linear linear{.name = module_of(spec.name), .modules = {}};
+    Linear linear{.name = module_of(spec.name), .modules = {}, .is_convolution = axes == 4};
     for (int64_t layer = 0; layer < spec.count(); ++layer) {
       linear.modules.push_back(module_of(spec.key(layer)));
     }
@@ -64,7 +75,7 @@ std::vector<Linear> linear_layers(std::span<const nn::ParamSpec> specs) {
   return out;
 }
 
-/// Modules that are not linear layers: norms, convolutions, and containers.
+/// Modules that are neither linear layers nor convolutions: norms and containers.
 std::vector<std::string> other_modules(std::span<const nn::ParamSpec> specs,
                                        std::span<const std::string> linear) {
   std::set<std::string> out;
@@ -86,7 +97,8 @@ std::vector<std::string> other_modules(std::span<const nn::ParamSpec> specs,
 /// The targets with presets expanded: presets mean layers of the blocks, not those of Wan's image
 /// embedder, whose feed-forward network has the same names as Flux's. `all` is not a preset here.
 std::vector<std::string> written_out(std::span<const std::string> targets,
-                                     std::span<const std::string> modules) {
+                                     std::span<const std::string> modules,
+                                     std::span<const std::string> convolutions) {
   std::vector<std::string> out;
   const auto add = [&](const std::vector<std::string>& names) {
     std::ranges::copy_if(modules, std::back_inserter(out), [&](const std::string& module) {
@@ -101,6 +113,10 @@ std::vector<std::string> written_out(std::span<const std::string> targets,
       if (target == "attention+ffn") {
         add(ffn_modules());
       }
+    } else if (target == kConvolutions) {
+      std::ranges::copy_if(convolutions, std::back_inserter(out), [](const std::string& module) {
+        return module.find("block") != std::string::npos;
+      });
     } else if (target != "all") {
       out.push_back(target);
     }
@@ -108,9 +124,51 @@ std::vector<std::string> written_out(std::span<const std::string> targets,
   return out;
 }
 
+/// The norms of a network's rows, as DoRA starts with them: of the weights that the step computes
+/// with, adapters that are merged included.
+class RowNorms {
+ public:
+  RowNorms(const fs::path& base, std::span<const Adapter> merged,
+           std::span<const nn::ParamSpec> network)
+      : base_(Checkpoint::open(base)), merged_(merged, network) {
+    for (const nn::ParamSpec& spec : network) {
+      for (int64_t layer = 0; layer < spec.count(); ++layer) {
+        dtypes_.emplace(spec.key(layer), spec.shape.dtype);
+      }
+    }
+  }
+
+  void read(const std::string& module, std::span<float> norms) const {
+    const std::string key = module + std::string(kWeight);
+    HostArray weight = convert(base_.at(key).copy(), DType::F32);
+    if (merged_.change(key)) {
+      merged_.add_to(key, weight.as<float>());
+    }
+    const DType stored = dtypes_.at(key);
+    if (stored != DType::F32 && is_float(stored) && !is_f8(stored)) {
+      weight = convert(convert(weight, stored), DType::F32);
+    }
+    const auto values = weight.as<float>();
+    const size_t width = values.size() / norms.size();
+    for (size_t row = 0; row < norms.size(); ++row) {
+      double squares = 0;
+      for (const float x : values.subspan(row * width, width)) {
+        squares += static_cast<double>(x) * x;
+      }
+      norms[row] = static_cast<float>(std::sqrt(squares));
+    }
+  }
+
+ private:
+  Checkpoint base_;
+  Adapters merged_;
+  std::map<std::string, DType> dtypes_;
+};
+
 /// One adapter tensor in host memory. Layers without an adapter are initialised by their init: if
 /// both factors were zeros, neither would get a gradient.
-HostArray addition(const Adapters& adapters, const nn::ParamSpec& spec, uint64_t seed) {
+HostArray addition(const Adapters& adapters, const nn::ParamSpec& spec, uint64_t seed,
+                   const RowNorms* norms) {
   HostArray all(Shape{DType::F32, spec.shape.dims});
   const Shape shape = spec.layer_shape();
   const auto size = static_cast<size_t>(shape.elements());
@@ -119,6 +177,8 @@ HostArray addition(const Adapters& adapters, const nn::ParamSpec& spec, uint64_t
     const auto values = all.as<float>().subspan(static_cast<size_t>(layer) * size, size);
     if (adapters.change(key)) {
       adapters.add_to(key, values);
+    } else if (norms != nullptr && key.ends_with(kMagnitude)) {
+      norms->read(key.substr(0, key.size() - kMagnitude.size()), values);
     } else {
       nn::initial_values(spec.init, shape.dims, key, seed, values);
     }
@@ -133,6 +193,27 @@ std::vector<nn::ParamSpec> those(std::span<const nn::ParamSpec> specs, bool low_
   return out;
 }
 
+/// The ends of `specs` with this part, without it, with separate names for the layers of a stack.
+std::vector<std::string> modules_with(std::span<const nn::ParamSpec> specs, std::string_view part) {
+  std::vector<std::string> out;
+  for (const nn::ParamSpec& spec : specs) {
+    for (int64_t layer = 0; layer < spec.count() && spec.name.ends_with(part); ++layer) {
+      const std::string key = spec.key(layer);
+      out.push_back(key.substr(0, key.size() - part.size()));
+    }
+  }
+  return out;
+}
+
+/// The modules that a scale of 1 needs an alpha of their own for, by PEFT's alpha / r.
+Json alphas_of_whole(const AdapterConfig& config, std::span<const nn::ParamSpec> factors) {
+  Json out = Json::object();
+  for (const std::string& module : modules_with(factors, kWholeW2)) {
+    out.set(module, config.rank);
+  }
+  return out;
+}
+
 std::string diffusers_metadata(const AdapterConfig& config, const Json& modules) {
   const std::string at = config.part + ".";
   Json about = Json::object();
@@ -143,7 +224,31 @@ std::string diffusers_metadata(const AdapterConfig& config, const Json& modules)
       .set(at + "rank_pattern", Json::object())
       .set(at + "alpha_pattern", Json::object())
       .set(at + "target_modules", modules);
+  if (config.modules.kind == nn::AdapterKind::DORA) {
+    about.set(at + "use_dora", true);
+  }
   return about.dump(-1);
+}
+
+Json lycoris_config(const AdapterConfig& config, const Json& modules,
+                    std::span<const nn::ParamSpec> factors) {
+  const bool is_loha = config.modules.kind == nn::AdapterKind::LOHA;
+  Json out = Json::object();
+  out.set("peft_type", is_loha ? "LOHA" : "LOKR")
+      .set("task_type", Json())
+      .set("base_model_name_or_path", config.base_model)
+      .set("inference_mode", true)
+      .set("r", config.rank)
+      .set("alpha", config.alpha)
+      .set("rank_dropout", 0)
+      .set("module_dropout", 0)
+      .set("rank_pattern", Json::object())
+      .set("alpha_pattern", alphas_of_whole(config, factors))
+      .set("target_modules", modules);
+  if (!is_loha) {
+    out.set("decompose_both", false).set("decompose_factor", config.modules.kronecker_factor);
+  }
+  return out;
 }
 
 Json peft_config(const AdapterConfig& config, const Json& modules) {
@@ -156,6 +261,7 @@ Json peft_config(const AdapterConfig& config, const Json& modules) {
       .set("lora_alpha", config.alpha)
       .set("lora_dropout", config.dropout)
       .set("use_rslora", config.use_rslora)
+      .set("use_dora", config.modules.kind == nn::AdapterKind::DORA)
       .set("bias", "none")
       .set("fan_in_fan_out", false)
       .set("rank_pattern", Json::object())
@@ -173,14 +279,21 @@ double AdapterConfig::scale() const {
 
 nn::LowRanks adapter_modules(std::span<const nn::ParamSpec> specs,
                              std::span<const std::string> targets, int64_t rank) {
-  const std::vector<Linear> layers = linear_layers(specs);
+  const std::vector<Linear> layers = layers_of(specs);
   std::vector<std::string> modules;
+  std::vector<std::string> convolutions;
   for (const Linear& linear : layers) {
     modules.insert(modules.end(), linear.modules.begin(), linear.modules.end());
+    if (linear.is_convolution) {
+      convolutions.insert(convolutions.end(), linear.modules.begin(), linear.modules.end());
+    }
   }
+  check(std::ranges::count(targets, kConvolutions) == 0 || !convolutions.empty(),
+        "[config] {}: this network has no convolutions over images", kTargets);
   const bool all = std::ranges::find(targets, "all") != targets.end();
   const std::vector<std::string> meant =
-      named_by(modules, written_out(targets, modules), kTargets, other_modules(specs, modules));
+      named_by(modules, written_out(targets, modules, convolutions), kTargets,
+               other_modules(specs, modules));
   nn::LowRanks out;
   auto next = meant.begin();
   for (const Linear& linear : layers) {  // `meant` has the same order
@@ -190,11 +303,12 @@ nn::LowRanks adapter_modules(std::span<const nn::ParamSpec> specs,
       ++next;
       ++found;
     }
-    check(all || found == 0 || found == linear.modules.size(),
+    const bool is_meant = all && !linear.is_convolution;
+    check(is_meant || found == 0 || found == linear.modules.size(),
           "[config] {} means {} of the {} layers of {}, which are one stack\n  scan_layers=false "
           "trains some of them",
           kTargets, found, linear.modules.size(), linear.name);
-    if (all || found > 0) {
+    if (is_meant || found > 0) {
       out[linear.name] = rank;
     }
   }
@@ -204,24 +318,47 @@ nn::LowRanks adapter_modules(std::span<const nn::ParamSpec> specs,
 
 std::vector<std::string> adapter_module_names(std::span<const nn::ParamSpec> specs) {
   std::vector<std::string> out;
-  for (const nn::ParamSpec& spec : specs) {
-    for (int64_t layer = 0; layer < spec.count() && spec.name.ends_with(kDown); ++layer) {
-      const std::string key = spec.key(layer);
-      out.push_back(key.substr(0, key.size() - kDown.size()));
-    }
+  for (const std::string_view mark : kMarks) {
+    std::vector<std::string> names = modules_with(specs, mark);
+    out.insert(out.end(), names.begin(), names.end());
   }
   return out;
 }
 
+std::string_view kind_name(nn::AdapterKind kind) {
+  switch (kind) {
+    case nn::AdapterKind::LORA:
+      return "LoRA";
+    case nn::AdapterKind::DORA:
+      return "DoRA";
+    case nn::AdapterKind::LOHA:
+      return "LoHa";
+    case nn::AdapterKind::LOKR:
+      return "LoKr";
+  }
+  return "";
+}
+
 void freeze_base(std::vector<nn::ParamSpec>& specs, const AdapterConfig& config) {
+  std::set<std::string> whole;  // LoKr's layers without a low-rank factor
+  for (const nn::ParamSpec& spec : specs) {
+    if (spec.name.ends_with(kWholeW2)) {
+      whole.insert(spec.name.substr(0, spec.name.size() - kWholeW2.size()));
+    }
+  }
   for (nn::ParamSpec& spec : specs) {
-    const bool is_scale = spec.name.ends_with(".lora_scale");
+    constexpr std::string_view kScale = ".lora_scale";
+    const bool is_scale = spec.name.ends_with(kScale);
     spec.trained = spec.is_low_rank() && !is_scale;
     if (spec.trained) {
       spec.shape.dtype = DType::F32;
     }
+    if (spec.name.ends_with(kUp)) {
+      spec.rate = config.plus_ratio;
+    }
     if (is_scale) {
-      spec.init = {.kind = nn::Init::Kind::CONSTANT, .scale = config.scale()};
+      const bool is_whole = whole.contains(spec.name.substr(0, spec.name.size() - kScale.size()));
+      spec.init = {.kind = nn::Init::Kind::CONSTANT, .scale = is_whole ? 1 : config.scale()};
     }
     if (config.init == AdapterInit::GAUSSIAN && spec.name.ends_with(kDown)) {
       spec.init = nn::Init::normal(1.0 / static_cast<double>(config.rank));
@@ -229,45 +366,86 @@ void freeze_base(std::vector<nn::ParamSpec>& specs, const AdapterConfig& config)
   }
 }
 
+namespace {
+
+/// The kind that a module's tensors can be trained as; nothing for others.
+std::optional<nn::AdapterKind> trainable_kind(const Lora::Target& target) {
+  if (target.up_bias != nullptr || target.diff != nullptr || target.diff_bias != nullptr ||
+      target.cut != Cut::WHOLE) {
+    return std::nullopt;
+  }
+  if (target.method == nullptr) {
+    return target.down == nullptr ? std::nullopt : std::optional(nn::AdapterKind::LORA);
+  }
+  return trained_kind(*target.method, target.parts);
+}
+
+}  // namespace
+
 UniformRank uniform_rank(const Adapter& adapter) {
   std::optional<UniformRank> out;
   const Lora& lora = *adapter.lora;
   for (const auto& [module, target] : adapter.targets()) {
-    check(target.down != nullptr && target.up_bias == nullptr && target.diff == nullptr &&
-              target.diff_bias == nullptr,
+    const std::optional<nn::AdapterKind> kind = trainable_kind(target);
+    check(kind.has_value(),
           "[lora] {} changes `{}` by more than a low-rank pair, so it cannot be trained further\n"
           "  name it after the adapter that is trained: then it is merged into the model",
           lora.path(), module);
-    const UniformRank own{.rank = target.rank(), .factor = target.factor};
+    const int64_t rank =
+        target.method == nullptr ? target.rank() : target.method->rank(target.parts);
+    UniformRank own{.rank = rank, .factor = target.factor, .kind = *kind};
+    if (rank == 0 && out) {  // LoKr with whole factors
+      own.rank = out->rank;
+      own.factor = out->factor;
+    } else if (out && out->rank == 0 && out->kind == own.kind) {
+      out = own;
+    }
     check(
-        !out || (out->rank == own.rank && out->factor == own.factor),
-        "[lora] {} has several ranks or scales (`{}` has rank {} and {:g}), so it cannot be "
+        !out || (out->rank == own.rank && out->factor == own.factor && out->kind == own.kind),
+        "[lora] {} has several ranks or scales (`{}` is {} of rank {} and {:g}), so it cannot be "
         "trained further\n  name it after the adapter that is trained: then it is merged into the "
         "model",
-        lora.path(), module, own.rank, own.factor);
+        lora.path(), module, kind_name(own.kind), own.rank, own.factor);
     out = own;
   }
   check(out.has_value(), "[lora] {} holds no pair for this transformer", lora.path());
   return *out;
 }
 
-std::vector<runtime::Array> load_adapters(std::span<const Adapter> apart, uint64_t seed,
-                                          std::span<const nn::ParamSpec> specs,
-                                          const runtime::Devices& devices) {
+namespace {
+
+std::vector<runtime::Array> load_additions(std::span<const Adapter> apart, uint64_t seed,
+                                           std::span<const nn::ParamSpec> specs,
+                                           const runtime::Devices& devices, const RowNorms* norms) {
   const Adapters adapters(apart, specs);
   std::vector<runtime::Array> out;
   for (const nn::ParamSpec& spec : those(specs, true)) {
-    out.push_back(devices.upload(addition(adapters, spec, seed), spec.sharding(devices.placement()),
-                                 spec.memory));
+    out.push_back(devices.upload(addition(adapters, spec, seed, norms),
+                                 spec.sharding(devices.placement()), spec.memory));
   }
   return out;
+}
+
+}  // namespace
+
+std::vector<runtime::Array> load_adapters(std::span<const Adapter> apart, uint64_t seed,
+                                          std::span<const nn::ParamSpec> specs,
+                                          const runtime::Devices& devices) {
+  return load_additions(apart, seed, specs, devices, nullptr);
 }
 
 std::vector<runtime::Array> load_adapted(const fs::path& base, std::span<const Adapter> merged,
                                          std::span<const Adapter> apart, uint64_t seed,
                                          std::span<const nn::ParamSpec> specs,
                                          const runtime::Devices& devices) {
-  std::vector<runtime::Array> additions = load_adapters(apart, seed, specs, devices);
+  const bool has_norms = std::ranges::any_of(
+      specs, [](const nn::ParamSpec& spec) { return spec.name.ends_with(kMagnitude); });
+  std::optional<RowNorms> norms;
+  if (has_norms) {
+    norms.emplace(base, merged, those(specs, false));
+  }
+  std::vector<runtime::Array> additions =
+      load_additions(apart, seed, specs, devices, norms ? &*norms : nullptr);
   std::vector<runtime::Array> network = load(base, those(specs, false), devices, merged);
   std::vector<runtime::Array> out;
   auto addition = additions.begin();
@@ -314,7 +492,11 @@ void save_adapter(const fs::path& folder, const AdapterConfig& config,
     metadata.emplace(kExpertKey, config.expert);
   }
   io::write_safetensors(folder / kLoraFile, entries, metadata);
-  io::write_file(folder / kPeftConfig, peft_config(config, modules).dump() + "\n");
+  const bool is_lycoris =
+      config.modules.kind == nn::AdapterKind::LOHA || config.modules.kind == nn::AdapterKind::LOKR;
+  const Json peft =
+      is_lycoris ? lycoris_config(config, modules, factors) : peft_config(config, modules);
+  io::write_file(folder / kPeftConfig, peft.dump() + "\n");
 }
 
 }  // namespace kinema::weights

@@ -12,8 +12,8 @@
 #include "kinema/runtime/array.h"
 #include "kinema/weights/lora.h"
 
-/// Adapters that are trained, or applied without merging them (LoRA, arXiv:2106.09685): y = W x + b
-/// + s B A x, A [rank, in], B [out, rank].
+/// Adapters that are trained, or applied without merging them: LoRA (arXiv:2106.09685), y = W x + b
+/// + s B A x, A [rank, in], B [out, rank], and the other kinds of nn::LinearAdapter.
 namespace kinema::weights {
 
 /// Initialisation of A, as in PEFT: uniform within 1 / sqrt(in), or normal with standard deviation
@@ -25,14 +25,16 @@ struct AdapterConfig {
   int64_t rank = 16;
   double alpha = 16;
   bool use_rslora = false;
-  nn::LowRanks modules;              // the linear layers with an adapter, all of this `rank`
+  nn::LowRanks modules;  // the linear layers with an adapter, all of this `rank`, and its kind
   std::string part = "transformer";  // of the pipeline, the prefix of keys: unet for a UNet
   std::string expert;      // kHighNoise or kLowNoise; empty if the pipeline has one network
   std::string base_model;  // the network's source, for the adapter's configuration file
   double dropout = 0;      // likewise
+  double plus_ratio = 1;   // learning rate of lora_B divided by that of the others
   AdapterInit init = AdapterInit::KAIMING;
 
-  /// s: alpha / rank; if rank-stabilised, alpha / sqrt(rank) (arXiv:2312.03732).
+  /// s: alpha / rank; if rank-stabilised, alpha / sqrt(rank) (arXiv:2312.03732). LoKr with two
+  /// whole factors has s = 1, as LyCORIS reads such files.
   double scale() const;
 };
 
@@ -43,9 +45,11 @@ struct AdapterConfig {
 ///                  add_v_proj, to_add_out if they exist
 ///   attention+ffn  these, and net.0.proj, net.2 of ffn, ff and ff_context
 ///   all            every linear layer of the network
+///   convolutions   every convolution over images in the blocks
 ///
-/// or a word of named_by. Throws an Error for a target without a linear layer, and for one that
-/// matches only some layers of a stack (scan_layers), which share one parameter.
+/// or a word of named_by, which may also name such convolutions. Throws an Error for a target
+/// without a layer, and for one that matches only some layers of a stack (scan_layers), which share
+/// one parameter.
 nn::LowRanks adapter_modules(std::span<const nn::ParamSpec> specs,
                              std::span<const std::string> targets, int64_t rank);
 
@@ -53,20 +57,26 @@ nn::LowRanks adapter_modules(std::span<const nn::ParamSpec> specs,
 /// layers of a stack.
 std::vector<std::string> adapter_module_names(std::span<const nn::ParamSpec> specs);
 
+/// `LoRA`, `DoRA`, `LoHa` or `LoKr`.
+std::string_view kind_name(nn::AdapterKind kind);
+
 /// Makes the adapters' factors in `specs` trained, in F32, and freezes everything else.
 void freeze_base(std::vector<nn::ParamSpec>& specs, const AdapterConfig& config);
 
-/// The rank of all pairs of a file, and their scale (alpha / rank). Throws an Error if they differ,
-/// or if the file contains more than pairs: it cannot be trained.
+/// The kind of a file's adapters, the rank of all of them, and their scale (alpha / rank). Throws
+/// an Error if they differ, or if the file contains more: it cannot be trained. The rank is 0 if
+/// all are LoKr with whole factors.
 struct UniformRank {
   int64_t rank = 0;
   double factor = 1;
+  nn::AdapterKind kind = nn::AdapterKind::LORA;
 };
 UniformRank uniform_rank(const Adapter& adapter);
 
 /// The parameters of `specs`, which include adapters, in their order: the network's from `base`
 /// with the adapters `merged` merged into them, the adapters' from `apart`. Layers that are not in
-/// `apart` are initialised by their init, a function of (seed, name).
+/// `apart` are initialised by their init, a function of (seed, name), and DoRA's norms to those of
+/// the network's rows.
 std::vector<runtime::Array> load_adapted(const std::filesystem::path& base,
                                          std::span<const Adapter> merged,
                                          std::span<const Adapter> apart, uint64_t seed,

@@ -190,17 +190,21 @@ class Adapters {
   const std::vector<std::string>& report() const { return report_; }
 
  private:
-  enum class Part : uint8_t { WEIGHT, DIFF, BIAS, DOWN, UP, SCALE, METHOD };
+  enum class Part : uint8_t { WEIGHT, DIFF, BIAS, DOWN, UP, SCALE, METHOD, AS_IT_IS };
   struct Change {
     const Lora::Target* target;
     double scale;
     Part part;
-    int64_t first = 0;  // offset among the ranks of an adapter
-    Dims dims = {};     // METHOD: of the weight
+    int64_t first = 0;                     // offset among the ranks of an adapter
+    Dims dims = {};                        // METHOD: of the weight
+    const io::TensorView* view = nullptr;  // AS_IT_IS
   };
   /// Stores a product in the adapter of `module`; false if it has none.
   bool apply_separately(const std::string& module, const Lora::Target& target, double scale,
                         const std::map<std::string, Shape, std::less<>>& shapes);
+  /// The same for the tensors of a method that is trained.
+  bool apply_method_separately(const std::string& module, const Lora::Target& target, double scale,
+                               const std::map<std::string, Shape, std::less<>>& shapes);
 
   std::map<std::string, int64_t> taken_;  // by module: number of ranks in use
   std::vector<std::shared_ptr<const Lora>> files_;

@@ -10,6 +10,7 @@
 #include "kinema/core/finite.h"
 #include "kinema/weights/lora.h"
 #include "kinema/weights/lora_match.h"
+#include "kinema/weights/methods/methods.h"
 #include "kinema/weights/names.h"
 
 namespace kinema::weights {
@@ -283,6 +284,9 @@ Adapters::Adapters(std::span<const Adapter> adapters, std::span<const nn::ParamS
 bool Adapters::apply_separately(const std::string& module, const Lora::Target& target, double scale,
                                 const std::map<std::string, Shape, std::less<>>& shapes) {
   const auto room = shapes.find(module + ".lora_scale");
+  if (target.method != nullptr) {
+    return apply_method_separately(module, target, scale, shapes);
+  }
   if (target.down == nullptr || room == shapes.end()) {
     return false;
   }
@@ -294,6 +298,37 @@ bool Adapters::apply_separately(const std::string& module, const Lora::Target& t
   changes_[module + ".lora_B.weight"].push_back({&target, scale, Part::UP, taken});
   changes_[module + ".lora_scale"].push_back({&target, scale, Part::SCALE, taken});
   taken += target.rank();
+  return true;
+}
+
+bool Adapters::apply_method_separately(const std::string& module, const Lora::Target& target,
+                                       double scale, const Shapes& shapes) {
+  if (!trained_kind(*target.method, target.parts)) {
+    return false;
+  }
+  std::vector<std::pair<std::string, const io::TensorView*>> pieces;
+  for (size_t i = 0; i < target.parts.size(); ++i) {
+    const auto part = static_cast<LoraPart>(i);
+    if (target.parts[i] == nullptr || part == LoraPart::ALPHA) {
+      continue;
+    }
+    const std::string key = module + "." + std::string(trained_part(part));
+    const auto found = shapes.find(key);
+    if (found == shapes.end()) {
+      return false;  // the model has no adapter here, or one of another kind
+    }
+    check(found->second.elements() == target.parts[i]->shape.elements(),
+          "[lora] `{}` is {}, but the trained adapter's `{}` is {}", target.parts[i]->name,
+          to_string(target.parts[i]->shape), key, to_string(found->second));
+    pieces.emplace_back(key, target.parts[i]);
+  }
+  check(taken_[module]++ == 0, "[lora] `{}` has several adapters of {}", module,
+        target.method->name);
+  for (const auto& [key, view] : pieces) {
+    changes_[key].push_back({.target = &target, .scale = 1, .part = Part::AS_IT_IS, .view = view});
+  }
+  changes_[module + ".lora_scale"].push_back(
+      {.target = &target, .scale = scale, .part = Part::SCALE});
   return true;
 }
 
@@ -338,7 +373,12 @@ void Adapters::add_to(std::string_view key, std::span<float> values) const {
         put_columns(*t.up, first, values);
         break;
       case Part::SCALE:
-        std::ranges::fill(values.subspan(first, static_cast<size_t>(t.rank())), product);
+        std::ranges::fill(values.subspan(first, t.method == nullptr ? static_cast<size_t>(t.rank())
+                                                                    : values.size()),
+                          product);
+        break;
+      case Part::AS_IT_IS:
+        add_scaled(*change.view, 1.0F, values);
         break;
     }
   }

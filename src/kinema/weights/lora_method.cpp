@@ -175,6 +175,38 @@ std::string_view part_name(LoraPart part) {
   return kNames[static_cast<size_t>(part)];
 }
 
+std::optional<nn::AdapterKind> trained_kind(const LoraMethod& method, const LoraParts& parts) {
+  const auto has_none = [&](std::initializer_list<LoraPart> some) {
+    return std::ranges::none_of(some, [&](LoraPart part) { return at(parts, part) != nullptr; });
+  };
+  if (&method == &kPair && is_dora(parts) && has_none({LoraPart::MID}) &&
+      !norms_are_of_columns(parts, kPair.size(parts))) {
+    return nn::AdapterKind::DORA;
+  }
+  if (&method == &kLoha && !is_dora(parts) && has_none({LoraPart::HADA_T1, LoraPart::HADA_T2})) {
+    return nn::AdapterKind::LOHA;
+  }
+  if (&method == &kLokr && !is_dora(parts) &&
+      has_none({LoraPart::LOKR_T2, LoraPart::LOKR_W1_A, LoraPart::LOKR_W1_B})) {
+    return nn::AdapterKind::LOKR;
+  }
+  return std::nullopt;
+}
+
+std::string_view trained_part(LoraPart part) {
+  switch (part) {
+    case LoraPart::DOWN:
+      return "lora_A.weight";
+    case LoraPart::UP:
+      return "lora_B.weight";
+    case LoraPart::DORA_SCALE:
+    case LoraPart::MAGNITUDE:
+      return "lora_magnitude_vector";
+    default:
+      return part_name(part);
+  }
+}
+
 const io::TensorView& need(const LoraParts& parts, LoraPart part) {
   const io::TensorView* view = at(parts, part);
   check(view != nullptr, "[lora] `{}`: the module has no {}", any_of(parts).name, part_name(part));

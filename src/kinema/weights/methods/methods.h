@@ -1,5 +1,8 @@
 #pragma once
 
+#include <optional>
+
+#include "kinema/nn/params.h"
 #include "kinema/weights/lora_method.h"
 
 /// The table of methods; each is in the file of its name.
@@ -19,6 +22,13 @@ inline bool has(const LoraParts& parts, LoraPart part) {
 
 /// The ending of the part's key in kohya's names, without a dot: `hada_w1_a`.
 std::string_view part_name(LoraPart part);
+
+/// The kind of adapter that trains these tensors; nothing if none does.
+std::optional<nn::AdapterKind> trained_kind(const LoraMethod& method, const LoraParts& parts);
+
+/// The name of a trained adapter's parameter that holds the part, without its layer:
+/// `lora_A.weight`, `hada_w1_a`.
+std::string_view trained_part(LoraPart part);
 
 /// For methods whose rows do not depend on each other.
 inline int64_t single_rows(const LoraParts&) { return 1; }
