@@ -86,60 +86,6 @@ TEST(ScanGradient, CanBeDifferentiatedAgain) {
        {"checkpoint FULL", gradient_of(unrolled(remat_policy("FULL"))), stack_inputs()}});
 }
 
-/// A recurrent layer: x <- tanh(x w + u_i) [2, 6], with w [6, 6] and blocks of it [3, 2, 2].
-TensorFunction recurrent(int64_t steps, bool unroll) {
-  return [=](std::span<const Tensor> in) {
-    const auto step = [&](Tensor x, Tensor u) {
-      const Tensor by_block = reshape(x, {2, 3, 2});
-      const Tensor y = dot_general(
-          by_block, in[2],
-          {.lhs_contract = {2}, .rhs_contract = {1}, .lhs_batch = {1}, .rhs_batch = {0}});
-      return tanh(matmul(x, in[1]) + reshape(transpose(y, {1, 0, 2}), {2, 6}) + u);
-    };
-    Tensor x = in[0];
-    if (unroll) {
-      for (int64_t i = 0; i < steps; ++i) {
-        x = step(x, squeeze(slice(in[3], Axis(0), i, 1), Axis(0)));
-      }
-      return x;
-    }
-    return scan({x}, {in[3]}, {.length = steps},
-                [&](std::span<const Tensor> carry, std::span<const Tensor> xs) -> ScanResult {
-                  return {.carry = {step(carry[0], xs[0])}};
-                })
-        .carry[0];
-  };
-}
-
-TEST(ScanGradient, OfARecurrentMatrixIsOneProductAfterTheLoop) {
-  constexpr int64_t kSteps = 5;
-  const std::vector<HostArray> values{random_f64({2, 6}, -1, 1, 1), random_f64({6, 6}, -1, 1, 2),
-                                      random_f64({3, 2, 2}, -1, 1, 3),
-                                      random_f64({kSteps, 2, 6}, -1, 1, 4)};
-  expect_gradients_match({{"recurrent", recurrent(kSteps, false), values},
-                          {"recurrent twice", gradient_of(recurrent(kSteps, false)), values}});
-  Graph graph;
-  std::vector<Tensor> in;
-  for (const HostArray& value : values) {
-    in.push_back(graph.input(value.shape));
-  }
-  std::vector<Tensor> outputs = gradients(weighted_sum(recurrent(kSteps, false)(in)), in);
-  // Steps and rows are contracted together, once for each of the matrices.
-  const std::string text = emit(graph, outputs);
-  EXPECT_THAT(text, HasSubstr("lhs_contracting_dimensions = [0, 1]"));
-  EXPECT_THAT(text, Not(HasSubstr("stablehlo.constant dense<0.0> : tensor<6x6xf64>")));
-  for (const Tensor g : gradients(weighted_sum(recurrent(kSteps, true)(in)), in)) {
-    outputs.push_back(g);
-  }
-  const auto results = evaluate(graph, outputs, values);
-  for (size_t i = 0; i < in.size(); ++i) {
-    for (size_t k = 0; k < results[i].as<double>().size(); ++k) {
-      // Sums of ten products below 10 in two orders.
-      EXPECT_NEAR(results[i].as<double>()[k], results[i + in.size()].as<double>()[k], 1e-13);
-    }
-  }
-}
-
 TEST(Scan, EqualsTheUnrolledLoopBothWays) {
   for (const bool reverse : {false, true}) {
     SCOPED_TRACE(reverse);

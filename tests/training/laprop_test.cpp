@@ -2,14 +2,10 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cmath>
-#include <string>
-#include <utility>
 #include <vector>
 
 #include "graph/evaluate.h"
-#include "kinema/core/threefry.h"
 #include "kinema/graph/ops.h"
 
 namespace kinema::training {
@@ -92,91 +88,6 @@ TEST(LaProp, ClipsEachLayerOfAStackByItself) {
       values_of(HostProgram(graph, std::vector<Tensor>{step.state.nu[0]})(in)[0]);
   EXPECT_NEAR(nu[0], 1e-3F * 0.25F, 1e-9F);
   EXPECT_NEAR(nu[2], 1e-3F, 1e-9F);
-}
-
-/// F32 numbers in [-1, 1] times `scale`.
-HostArray random_values(const Dims& dims, float scale, uint64_t seed) {
-  HostArray out(Shape{DType::F32, dims});
-  RandomStream random(random_key(seed, "laprop test"));
-  for (float& value : out.as<float>()) {
-    value = scale * (2.0F * random.uniform() - 1.0F);
-  }
-  return out;
-}
-
-// Small tensors are updated as one matrix; an Optimizer updates each by itself.
-TEST(LaProp, TensorsUpdatedTogetherAreThoseUpdatedOneByOne) {
-  const std::vector<std::pair<std::string, Dims>> tensors{
-      {"scale", {}},         {"a/bias", {3}},          {"a/kernel", {5, 40}},
-      {"b/bias", {64}},      {"b/kernel", {2, 7, 65}}, {"large/kernel", {300, 300}},
-      {"stack/{}/w", {2, 9}}};
-  for (const double decay : {0.0, 0.1}) {
-    LaPropOptions options{.weight_decay = decay};
-    options.decays = [](const nn::ParamSpec& spec) { return spec.name.ends_with("/kernel"); };
-    Graph graph;
-    std::vector<nn::ParamSpec> specs;
-    OptimizerState state;
-    std::vector<Tensor> gradients;
-    std::vector<HostArray> in;
-    for (const auto& [name, dims] : tensors) {
-      specs.push_back({.name = name, .shape = {DType::F32, dims}});
-      specs.back().layers = name.starts_with("stack") ? 2 : 0;
-      // The gradients of some are clipped, those of others not.
-      const float scale = in.size() % 8 == 0 ? 10.0F : 0.01F;
-      for (auto* list : {&state.params, &gradients, &state.mu, &state.nu}) {
-        list->push_back(graph.input({DType::F32, dims}));
-        in.push_back(random_values(dims, list == &gradients ? scale : 1.0F, in.size()));
-        if (list == &state.nu) {
-          for (float& value : in.back().as<float>()) {
-            value = value * value;
-          }
-        }
-      }
-    }
-    state.count = constant(graph, 6.0, {DType::S32, {}});
-    const Tensor rate = constant(graph, 0.5, {DType::F32, {}});
-    const LaPropStep step = laprop(state, specs, gradients, rate, options);
-    std::vector<Tensor> outputs;
-    const auto optimizer = laprop(options);
-    Update how{.factor = ones_like(rate),
-               .number = constant(graph, 7.0, {DType::F32, {}}),
-               .learning_rate = rate};
-    how.shared = optimizer->shared(how);
-    for (size_t i = 0; i < specs.size(); ++i) {
-      Moments<Tensor> moments{.mu = {state.mu[i]}, .nu = {state.nu[i]}};
-      const Tensor alone = optimizer->update(specs[i], state.params[i], moments, gradients[i], how);
-      outputs.insert(outputs.end(), {alone, moments.mu[0], moments.nu[0], step.state.params[i],
-                                     step.state.mu[i], step.state.nu[i]});
-    }
-    outputs.push_back(norm(gradients));
-    outputs.push_back(root_mean_square(state.params));
-    const std::vector<HostArray> out = HostProgram(graph, outputs)(in);
-    double squares = 0.0;
-    double elements = 0.0;
-    double param_squares = 0.0;
-    for (size_t i = 0; i < specs.size(); ++i) {
-      SCOPED_TRACE(specs[i].name);
-      for (const float g : in[4 * i + 1].as<float>()) {
-        squares += static_cast<double>(g) * g;
-        elements += 1.0;
-      }
-      for (const float p : in[4 * i].as<float>()) {
-        param_squares += static_cast<double>(p) * p;
-      }
-      for (size_t k = 0; k < 3; ++k) {
-        const std::vector<float> alone = values_of(out[6 * i + k]);
-        const std::vector<float> together = values_of(out[6 * i + 3 + k]);
-        ASSERT_EQ(alone.size(), together.size());
-        for (size_t e = 0; e < alone.size(); ++e) {
-          // Norms of up to 910 elements in another order, each sum rounded to 2^-24; a value is at
-          // most a few times the clipping's factor.
-          ASSERT_NEAR(alone[e], together[e], 1e-4F * std::max(1.0F, std::abs(alone[e]))) << e;
-        }
-      }
-    }
-    EXPECT_NEAR(values_of(out[out.size() - 2])[0], std::sqrt(squares), 1e-4 * std::sqrt(squares));
-    EXPECT_NEAR(values_of(out.back())[0], std::sqrt(param_squares / elements), 1e-4);
-  }
 }
 
 }  // namespace

@@ -30,8 +30,6 @@ class Actor {
   Acted act(const environments::Arrays& observations, std::span<const uint8_t> is_first,
             int64_t number);
 
-  const runtime::ProgramReport& report() const { return program_->report(); }
-
   /// What is remembered, by name.
   environments::Arrays memory() const;
   void restore(const environments::Arrays& memory);

@@ -297,8 +297,7 @@ bool BodyGradient::offloads(Tensor kept) const {
 
 std::vector<Tensor> BodyGradient::build(Graph& target,
                                         const std::function<Tensor(Tensor kept)>& value,
-                                        std::span<const Tensor> cotangents,
-                                        std::span<const Tensor> results) const {
+                                        std::span<const Tensor> cotangents) const {
   GraphCopy copier(target);
   for (size_t i = 0; i < kept_.size(); ++i) {
     copier.add_mapping(kept_scratch_[i], value(kept_[i]));
@@ -306,20 +305,11 @@ std::vector<Tensor> BodyGradient::build(Graph& target,
   for (size_t i = 0; i < cotangents.size(); ++i) {
     copier.add_mapping(cotangent_inputs_[i], cotangents[i]);
   }
-  std::vector<Tensor> built;
-  for (const Tensor x : results) {
-    built.push_back(x ? copier(x) : Tensor());
+  std::vector<Tensor> results;
+  for (const Tensor g : gradients_) {
+    results.push_back(g ? copier(g) : Tensor());
   }
-  return built;
-}
-
-Tensor BodyGradient::kept_as(Tensor value) const {
-  for (size_t i = 0; i < kept_scratch_.size(); ++i) {
-    if (key_of(kept_scratch_[i]) == key_of(value)) {
-      return kept_[i];
-    }
-  }
-  return {};
+  return results;
 }
 
 Tensor export_from(Node& node, Body& body, Tensor inside, bool stacked) {

@@ -83,22 +83,12 @@ class BodyGradient {
   bool offloads(Tensor kept) const;
   /// True if input j of the body has a gradient.
   bool has_gradient(size_t input) const { return static_cast<bool>(gradients_[input]); }
-  /// The gradient of each input of the body, empty for inputs without, in a graph of this object.
-  const std::vector<Tensor>& gradients() const { return gradients_; }
-  /// The kept tensor of the body that such a value is; empty for a value that is not kept.
-  Tensor kept_as(Tensor value) const;
 
   /// Writes the backward pass into `target`: `value(t)` returns kept tensor t; `cotangents` are in
   /// the order of the outputs that have one. Returns one gradient per input, empty for inputs
   /// without.
   std::vector<Tensor> build(Graph& target, const std::function<Tensor(Tensor kept)>& value,
-                            std::span<const Tensor> cotangents) const {
-    return build(target, value, cotangents, gradients_);
-  }
-  /// The same for `results`: gradients, or values that gradients are computed from.
-  std::vector<Tensor> build(Graph& target, const std::function<Tensor(Tensor kept)>& value,
-                            std::span<const Tensor> cotangents,
-                            std::span<const Tensor> results) const;
+                            std::span<const Tensor> cotangents) const;
 
  private:
   void collect_names();

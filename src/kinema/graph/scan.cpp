@@ -6,7 +6,6 @@
 #include "kinema/core/error.h"
 #include "kinema/graph/body.h"
 #include "kinema/graph/ops.h"
-#include "kinema/graph/product_after_loop.h"
 #include "kinema/graph/scan_some.h"
 
 namespace kinema {
@@ -57,72 +56,6 @@ KeptValues keep_values(Node& node, Body& body, const BodyGradient& gradient,
   return kept;
 }
 
-/// The captures whose gradients are products after the loop, and the factors that the backward loop
-/// keeps for them.
-class LaterProducts {
- public:
-  LaterProducts(const BodyGradient& gradient, const KeptValues& kept) {
-    for (const auto& [key, slice] : kept.slice) {
-      if (!kept.on_host.contains(key) || !kept.on_host.at(key)) {
-        slices_[key] = slice;
-      }
-    }
-    gradient_ = &gradient;
-  }
-
-  void add(size_t input, ProductAfterLoop product) {
-    later_.push_back({.input = input,
-                      .product = product,
-                      .left = place_of(product.left()),
-                      .right = place_of(product.right())});
-  }
-
-  /// Values that each step of the backward loop adds to its ys.
-  const std::vector<Tensor>& factors() const { return factors_; }
-
-  /// Writes the gradients, from the backward loop's xs and from the ys that it added.
-  void write(Cotangents& out, const Node& node, std::span<const Tensor> xs,
-             std::span<const Tensor> ys) const {
-    for (const Later& each : later_) {
-      const auto stack = [&](const Place& at) { return at.is_kept ? xs[at.index] : ys[at.index]; };
-      out[each.input] =
-          convert(each.product(stack(each.left), stack(each.right)), node.shape(each.input).dtype);
-    }
-  }
-
- private:
-  /// Among the backward loop's xs, which hold it anyway, or among the factors.
-  struct Place {
-    bool is_kept;
-    size_t index;
-  };
-  struct Later {
-    size_t input;
-    ProductAfterLoop product;
-    Place left;
-    Place right;
-  };
-
-  Place place_of(Tensor factor) {
-    if (const Tensor kept = gradient_->kept_as(factor)) {
-      if (const auto found = slices_.find(key_of(kept)); found != slices_.end()) {
-        return {.is_kept = true, .index = found->second};
-      }
-    }
-    const auto [found, is_new] = places_.try_emplace(key_of(factor), factors_.size());
-    if (is_new) {
-      factors_.push_back(factor);
-    }
-    return {.is_kept = false, .index = found->second};
-  }
-
-  const BodyGradient* gradient_;
-  std::map<TensorKey, size_t> slices_;
-  std::map<TensorKey, size_t> places_;
-  std::vector<Tensor> factors_;
-  std::vector<Later> later_;
-};
-
 /// The cotangents of a loop's inputs, from the results of its backward loop: of the carries that
 /// have one (`asked`), of captures (`summed`) and of xs (`sliced`), the latter two by their index.
 Cotangents cotangents_of(const Node& node, const ScanResult& back, size_t carries,
@@ -145,7 +78,7 @@ Cotangents cotangents_of(const Node& node, const ScanResult& back, size_t carrie
 }
 
 /// The backward loop carries d carry and the sums of the captures' gradients; its ys are the
-/// gradients of the xs and the factors of products after the loop.
+/// gradients of the xs.
 Cotangents scan_gradient(Node& node, std::span<const Tensor> dys, const std::vector<bool>& wanted) {
   Body& body = *node.get<std::shared_ptr<Body>>();
   check(body.xs == 0 || node.shape(body.carries).dims[0] == body.length,
@@ -169,23 +102,19 @@ Cotangents scan_gradient(Node& node, std::span<const Tensor> dys, const std::vec
     asked[j] = is_float(node.shape(j).dtype);
   }
   const BodyGradient gradient(body, has_cotangent, asked);
-  const KeptValues kept = keep_values(node, body, gradient, xs);
-  LaterProducts later(gradient, kept);
   std::vector<size_t> summed;
   std::vector<size_t> sliced;
   for (size_t j = body.carries; j < count; ++j) {
-    if (!asked[j] || !gradient.has_gradient(j)) {
-      continue;
-    }
-    if (j < body.carries + body.xs) {
-      sliced.push_back(j);
-    } else if (const auto product = ProductAfterLoop::of(gradient.gradients()[j])) {
-      later.add(j, *product);
-    } else {
-      summed.push_back(j);
-      carry.push_back(constant(*node.graph, 0.0, accumulator(node.shape(j))));
+    if (asked[j] && gradient.has_gradient(j)) {
+      if (j < body.carries + body.xs) {
+        sliced.push_back(j);
+      } else {
+        summed.push_back(j);
+        carry.push_back(constant(*node.graph, 0.0, accumulator(node.shape(j))));
+      }
     }
   }
+  const KeptValues kept = keep_values(node, body, gradient, xs);
 
   const auto step = [&](std::span<const Tensor> sums, std::span<const Tensor> slices) {
     std::vector<Tensor> cotangents(sums.begin(), sums.begin() + static_cast<int64_t>(carries));
@@ -200,17 +129,7 @@ Cotangents scan_gradient(Node& node, std::span<const Tensor> dys, const std::vec
       const auto on_host = kept.on_host.find(key_of(inside));
       return on_host != kept.on_host.end() && on_host->second ? place(slice, false) : slice;
     };
-    std::vector<Tensor> asked_for(count);
-    for (size_t j = 0; j < body.carries; ++j) {
-      asked_for[j] = gradient.gradients()[j];
-    }
-    for (const auto* inputs : {&summed, &sliced}) {
-      for (const size_t j : *inputs) {
-        asked_for[j] = gradient.gradients()[j];
-      }
-    }
-    asked_for.insert(asked_for.end(), later.factors().begin(), later.factors().end());
-    const std::vector<Tensor> grads = gradient.build(target, value, cotangents, asked_for);
+    const std::vector<Tensor> grads = gradient.build(target, value, cotangents);
     ScanResult result;
     for (size_t j = 0; j < body.carries; ++j) {
       if (asked[j]) {
@@ -224,14 +143,11 @@ Cotangents scan_gradient(Node& node, std::span<const Tensor> dys, const std::vec
     for (const size_t j : sliced) {
       result.ys.push_back(grads[j]);
     }
-    result.ys.insert(result.ys.end(), grads.begin() + static_cast<int64_t>(count), grads.end());
     return result;
   };
   const ScanResult back = scan(carry, xs, {.length = body.length, .reverse = !body.reverse}, step);
 
-  Cotangents result = cotangents_of(node, back, body.carries, asked, summed, sliced);
-  later.write(result, node, xs, std::span(back.ys).subspan(sliced.size()));
-  return result;
+  return cotangents_of(node, back, body.carries, asked, summed, sliced);
 }
 
 }  // namespace

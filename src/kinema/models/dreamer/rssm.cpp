@@ -122,15 +122,15 @@ Tensor Rssm::next_deter(const CoreRows& rows, const RssmState& state, Tensor act
   for (size_t i = 1; i < hidden_.size(); ++i) {
     x = activated(hidden_[i], hidden_[i].dense(x, precision));
   }
-  // Every block gives a third of its own to each gate. Block by block, what a loop reads is
-  // contiguous, and compilers vectorize it.
-  const int64_t part = config_.deter / config_.blocks;
-  const Tensor gates = reshape(gru_(x, precision), {n, config_.blocks, 3, part});
-  const auto gate = [&](int64_t i) { return squeeze(slice(gates, Axis(2), i, 1), Axis(2)); };
+  // Every block gives a third of its own to each gate.
+  const Tensor gates =
+      reshape(gru_(x, precision), {n, config_.blocks, 3, config_.deter / config_.blocks});
+  const auto gate = [&](int64_t i) {
+    return reshape(slice(gates, Axis(2), i, 1), {n, config_.deter});
+  };
   const Tensor candidate = tanh(nn::sigmoid(gate(0)) * gate(1));
   const Tensor update = nn::sigmoid(gate(2) - 1.0);
-  const Tensor before = reshape(state.deter, {n, config_.blocks, part});
-  return reshape(update * candidate + (1.0 - update) * before, {n, config_.deter});
+  return update * candidate + (1.0 - update) * state.deter;
 }
 
 Tensor Rssm::core(const RssmState& state, Tensor action, const nn::ModelOptions& options) const {
