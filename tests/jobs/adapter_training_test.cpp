@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-constexpr const char* kFile = "pytorch_lora_weights.safetensors";
+constexpr const char* kAdapterFile = "pytorch_lora_weights.safetensors";
 
 class AdapterTraining : public RunsTest {
  protected:
@@ -78,8 +78,9 @@ TEST_P(EveryKind, TrainsResumesAndIsUsedByGenerate) {
   ASSERT_EQ(train("parts", with({"max_train_steps=2"})).status, 0);
   const Outcome rest = train("parts", with({"max_train_steps=4"}));
   ASSERT_EQ(rest.status, 0) << rest.err;
-  EXPECT_EQ(read_text(adapter("parts", 4) / kFile), read_text(adapter("whole", 4) / kFile));
-  const auto file = io::SafetensorsFile::open(adapter("whole", 4) / kFile);
+  EXPECT_EQ(read_text(adapter("parts", 4) / kAdapterFile),
+            read_text(adapter("whole", 4) / kAdapterFile));
+  const auto file = io::SafetensorsFile::open(adapter("whole", 4) / kAdapterFile);
   EXPECT_NE(file.find("transformer.blocks.0.attn1.to_q." + ending), nullptr);
 
   const std::string of_run = latents({"generate", "outputs/whole/config.yml"});
@@ -87,7 +88,7 @@ TEST_P(EveryKind, TrainsResumesAndIsUsedByGenerate) {
   const std::string of_file =
       latents({"generate", "outputs/whole/config.yml", "checkpoint_dir=none", "enable_lora=true",
                "pretrained_model_name_or_path=" + model.string(),
-               "lora=" + (adapter("whole", 4) / kFile).string()});
+               "lora=" + (adapter("whole", 4) / kAdapterFile).string()});
   EXPECT_EQ(of_run, of_file);
   fs::remove(folder_ / "kohya.safetensors");
   const Outcome converted =
@@ -119,8 +120,8 @@ TEST_F(AdapterTraining, OfLoraPlusMovesTheSecondFactorFaster) {
   const Outcome plus =
       train("plus", {"max_train_steps=1", "adam_weight_decay=0", "lora_plus_ratio=4"});
   ASSERT_EQ(plus.status, 0) << plus.err;
-  const auto a = io::SafetensorsFile::open(adapter("plain", 1) / kFile);
-  const auto b = io::SafetensorsFile::open(adapter("plus", 1) / kFile);
+  const auto a = io::SafetensorsFile::open(adapter("plain", 1) / kAdapterFile);
+  const auto b = io::SafetensorsFile::open(adapter("plus", 1) / kAdapterFile);
   const std::string module = "transformer.blocks.0.attn1.to_q.";
   EXPECT_EQ(a.at(module + "lora_A.weight").copy().bytes,
             b.at(module + "lora_A.weight").copy().bytes);
@@ -136,7 +137,7 @@ TEST_F(AdapterTraining, OfLoraPlusMovesTheSecondFactorFaster) {
 
 TEST_F(AdapterTraining, WithATrainingLoraLeavesItOutOfWhatIsSaved) {
   ASSERT_EQ(train("first", {"max_train_steps=2"}).status, 0);
-  const std::string file = (adapter("first", 2) / kFile).string();
+  const std::string file = (adapter("first", 2) / kAdapterFile).string();
   const Outcome with = train("with", {"max_train_steps=2", "training_lora=" + file + ":2"});
   ASSERT_EQ(with.status, 0) << with.err;
   EXPECT_THAT(with.err + with.out, HasSubstr("merged while training"));
@@ -148,11 +149,12 @@ TEST_F(AdapterTraining, WithATrainingLoraLeavesItOutOfWhatIsSaved) {
   EXPECT_EQ(of_run, latents({"generate", "outputs/with/config.yml", "checkpoint_dir=none",
                              "enable_lora=true",
                              "training_lora=", "pretrained_model_name_or_path=" + model.string(),
-                             "lora=" + (adapter("with", 2) / kFile).string()}));
+                             "lora=" + (adapter("with", 2) / kAdapterFile).string()}));
   const Outcome rest = train("with", {"max_train_steps=4", "training_lora=" + file + ":2"});
   ASSERT_EQ(rest.status, 0) << rest.err;
   ASSERT_EQ(train("at_once", {"max_train_steps=4", "training_lora=" + file + ":2"}).status, 0);
-  EXPECT_EQ(read_text(adapter("with", 4) / kFile), read_text(adapter("at_once", 4) / kFile));
+  EXPECT_EQ(read_text(adapter("with", 4) / kAdapterFile),
+            read_text(adapter("at_once", 4) / kAdapterFile));
   const Outcome whole =
       train("whole", {"max_train_steps=1", "enable_lora=false", "training_lora=" + file});
   EXPECT_EQ(whole.status, 1);
