@@ -64,7 +64,7 @@ TEST(SettingsOfOtherPrograms, OtherGraphsAreRefusedByTheirNode) {
   EXPECT_THAT([&] { settings_of_comfyui(with("EmptyLatentImage", "VAEEncode"), "a.png"); },
               ThrowsMessage<Error>(HasSubstr("comes from a node VAEEncode")));
   EXPECT_THAT([&] { settings_of_comfyui(with("\"denoise\": 1.0", "\"denoise\": 0.5"), "a.png"); },
-              ThrowsMessage<Error>(HasSubstr("denoise is 0.5")));
+              ThrowsMessage<Error>(HasSubstr("denoise is the number 0.5")));
   EXPECT_THAT([&] { settings_of_comfyui(with("KSampler", "KSamplerAdvanced"), "a.png"); },
               ThrowsMessage<Error>(HasSubstr("no node KSampler")));
   EXPECT_THAT([] { settings_of_comfyui("[]", "a.png"); }, ThrowsMessage<Error>(HasSubstr("nodes")));

@@ -213,9 +213,11 @@ TEST_F(NamedModel, ThatIsInvalidIsDescribed) {
   EXPECT_THAT(said("moved"), AllOf(HasSubstr("wan_transformer_pretrained_model_name_or_path="),
                                    HasSubstr("for a run from scratch")));
   EXPECT_THAT(said("papers"), HasSubstr("is not a model"));
-  EXPECT_THAT(said("alone"),
-              AllOf(HasSubstr("there is no VAE"),
-                    HasSubstr("\n  wan_vae_pretrained_model_name_or_path=FOLDER uses another")));
+  EXPECT_THAT(
+      said("alone"),
+      AllOf(HasSubstr("there is no VAE"),
+            HasSubstr(
+                "\n  wan_vae_pretrained_model_name_or_path=FOLDER or vae_file=FILE uses another")));
   EXPECT_THAT(said("alone/model.safetensors"), HasSubstr("too short for a safetensors file"));
   const HostArray a(Shape{DType::F32, {2}});
   const std::vector<io::TensorEntry> one{io::TensorEntry::of("a", a)};
