@@ -125,15 +125,18 @@ struct Places {
           files[place] = own;
         }
       }
-      own = own.parent_path();
+      own = own.has_parent_path() ? own.parent_path() : fs::path(".");
     }
   }
 
   /// Folders that may have tokenizers and configurations, in order.
   std::vector<fs::path> folders() const {
     std::vector<fs::path> out;
-    for (const fs::path& each : {own, is_file(pipeline) ? pipeline.parent_path() : pipeline,
-                                 files[0].parent_path(), files[1].parent_path()}) {
+    const auto beside = [](const fs::path& file) {
+      return file.empty() || file.has_parent_path() ? file.parent_path() : fs::path(".");
+    };
+    for (const fs::path& each : {own, is_file(pipeline) ? beside(pipeline) : pipeline,
+                                 beside(files[0]), beside(files[1])}) {
       if (is_folder(each) && std::ranges::find(out, each) == out.end()) {
         out.push_back(each);
       }
