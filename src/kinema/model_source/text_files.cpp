@@ -150,6 +150,9 @@ struct Places {
       return files[place];
     }
     for (const fs::path& folder : {own, pipeline}) {
+      if (folder.empty()) {
+        continue;
+      }
       if (is_folder(folder / kPartNames[place])) {
         return folder / kPartNames[place];
       }
