@@ -125,7 +125,8 @@ std::vector<std::string> runs_of(const fs::path& output_dir, int depth = 2) {
 std::array<fs::path, 2> named_transformers(const config::Config& config) {
   const fs::path own = config.model.wan_transformer_pretrained_model_name_or_path;
   const fs::path pipeline = config.model.pretrained_model_name_or_path;
-  if (own.empty() && is_here(pipeline / "low_noise_model")) {  // Wan 2.2's original release
+  if (own.empty() && !pipeline.empty() &&
+      is_here(pipeline / "low_noise_model")) {  // Wan 2.2's original release
     return {pretrained_transformer(config), pipeline / "low_noise_model"};
   }
   const bool is_second = own.filename() == "transformer_2" && is_here(pipeline / "transformer_2");
