@@ -336,8 +336,6 @@ TEST_F(ModelFiles, OfEveryMethodChangeThePicture) {
 
 TEST_F(ModelFiles, ThatNoCommandAcceptsAreNamed) {
   const std::map<std::string, Arrays> files{
-      {"T5-XXL encoder", {{"encoder.block.0.layer.0.SelfAttention.q.weight", zeros({8, 8})}}},
-      {"CLIP-L", {{"text_model.embeddings.token_embedding.weight", zeros({610, 16})}}},
       {"textual inversion embedding", {{"clip_l", zeros({2, 16})}, {"clip_g", zeros({2, 20})}}},
       {"SD 1.5 or SD 2.x LoRA",
        {{"lora_unet_down_blocks_0_attentions_0_transformer_blocks_0_attn1_to_k.lora_down.weight",
