@@ -70,8 +70,10 @@ TEST_F(FourBits, AreCodesTimesTheScaleOfTheirBlock) {
   const std::vector<float> want{m[0],     m[1],     2 * m[2],  2 * m[15],
                                 4 * m[8], 4 * m[4], 8 * m[15], 8 * m[14]};
   EXPECT_TRUE(std::ranges::equal(values.as<float>(), want));
-  EXPECT_TRUE(FourBitWeights::is_beside("x.weight.absmax"));
-  EXPECT_FALSE(FourBitWeights::is_beside("x.weight"));
+  EXPECT_TRUE(weights.is_beside("x.weight.absmax"));
+  EXPECT_FALSE(weights.is_beside("x.weight"));
+  // Moments of 8 bits have such a name too.
+  EXPECT_FALSE(weights.is_beside("y.weight.absmax"));
 }
 
 TEST_F(FourBits, ScalesMayBeCodesToo) {

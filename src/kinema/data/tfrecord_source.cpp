@@ -8,6 +8,7 @@
 
 #include "kinema/core/error.h"
 #include "kinema/data/buckets.h"
+#include "kinema/data/dataset_file.h"
 #include "kinema/data/dataset_type.h"
 #include "kinema/data/record.h"
 #include "kinema/io/tfrecord.h"
@@ -58,7 +59,8 @@ class RangedShard : public Shard {
 using Shards = std::vector<std::unique_ptr<const Shard>>;
 
 Shards open_shards(const fs::path& folder) {
-  check(fs::is_directory(folder), "[tfrecord] {} is not a folder", folder.string());
+  check(fs::is_directory(folder), "[tfrecord] {} is not a folder{}", folder.string(),
+        is_dataset_file(folder) ? "\n  " + other_type_hint(folder, "tfrecord") : "");
   std::vector<std::string> names;
   for (const auto& entry : fs::directory_iterator(folder)) {
     if (entry.is_regular_file()) {

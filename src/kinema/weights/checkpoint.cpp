@@ -205,7 +205,7 @@ std::vector<const io::TensorView*> Checkpoint::with_scales(
       out.push_back(decoded);
       continue;
     }
-    if (FourBitWeights::is_beside(tensor->name)) {
+    if (four_bits_->is_beside(tensor->name)) {
       continue;
     }
     if (!ScaledWeights::is_beside(tensor->name)) {

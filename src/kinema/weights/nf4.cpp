@@ -139,9 +139,9 @@ const io::TensorView* FourBitWeights::decoded(std::string_view name) const {
   return found == by_name_.end() ? nullptr : found->second;
 }
 
-bool FourBitWeights::is_beside(std::string_view name) {
+bool FourBitWeights::is_beside(std::string_view name) const {
   const auto is_end = [&](std::string_view end) {
-    return name.size() > end.size() && name.ends_with(end);
+    return name.ends_with(end) && by_name_.contains(name.substr(0, name.size() - end.size()));
   };
   return std::ranges::any_of(kFourBitStates, is_end) || std::ranges::any_of(kFourBitParts, is_end);
 }

@@ -25,7 +25,7 @@ class FourBitWeights {
   const io::TensorView* decoded(std::string_view name) const;
 
   /// True for a tensor that describes another one.
-  static bool is_beside(std::string_view name);
+  bool is_beside(std::string_view name) const;
 
  private:
   std::deque<io::TensorView> views_;
