@@ -228,7 +228,7 @@ std::vector<Kind> pipeline_kinds() {
         {"timesteps", kExact},
         {"frames", {.absolute = 1e-3}},
         {"*", kThousandth}}},
-      {"flux_pipeline* sdxl_pipeline*", run_pipeline},
+      {"flux_pipeline* sdxl_pipeline*", run_pipeline, ONE, {{"time_ids", kExact}}},
       {"sdxl_img2img* sdxl_inpaint sdxl_inpaint_* sdxl_inpaint9 sdxl_inpaint9_full flux_img2img* "
        "flux_inpaint* flux_fill* flux_control v2v_pipeline*",
        run_pipeline,
