@@ -206,7 +206,8 @@ TEST_F(ModelFiles, ThatFillMasksAreSampledButNotTrained) {
   EXPECT_THAT(generate({}, model).err, HasSubstr("set image=FILE and mask=FILE"));
   const Outcome made = generate({"image=" + picture, "mask=" + picture}, model);
   EXPECT_EQ(made.status, 0) << made.err;
-  EXPECT_THAT(train(model, "refused").err, HasSubstr("takes channels of an image beside the latents"));
+  EXPECT_THAT(train(model, "refused").err,
+              HasSubstr("takes channels of an image beside the latents"));
   EXPECT_THAT(run({"inspect", model, "--check"}).out,
               AllOf(HasSubstr("taken by generate"), Not(HasSubstr("train"))));
 }
