@@ -58,8 +58,8 @@ std::string action_text(const environments::Arrays& actions) {
   return out;
 }
 
-void record(const Transition& now, const EvaluateObserver& observer, bool with_frames,
-            Recording& recording) {
+void record(const Transition& now, const EvaluateObserver& observer, const Job& job,
+            bool with_frames, Recording& recording) {
   if (recording.is_over) {
     return;
   }
@@ -74,10 +74,8 @@ void record(const Transition& now, const EvaluateObserver& observer, bool with_f
       }
     }
   }
-  if (observer.on_step) {
-    observer.on_step(recording.steps, now.is_last[0] != 0 ? "" : action_text(now.actions),
-                     static_cast<double>(now.reward[0]));
-  }
+  job.tell(observer.on_step, recording.steps, now.is_last[0] != 0 ? "" : action_text(now.actions),
+           static_cast<double>(now.reward[0]));
   ++recording.steps;
   recording.is_over = now.is_last[0] != 0;
 }
@@ -204,7 +202,7 @@ EvaluateResult evaluate(const std::filesystem::path& run, const EvaluateOptions&
     job.check_stop();
     std::vector<uint8_t> ended;
     const std::vector<Episode> episodes = driver.step(call, [&](const Transition& now) {
-      record(now, observer, with_frames, recording);
+      record(now, observer, job, with_frames, recording);
       ended = now.is_last;
     });
     size_t next = 0;

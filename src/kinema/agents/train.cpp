@@ -34,9 +34,7 @@ TrainResult train(const Settings& settings, const TrainObserver& observer,
   const TrainStart start = run.start();
   io::write_file(folder / kSettingsFile, settings.yaml());
   job.begin();
-  if (observer.on_start) {
-    observer.on_start(start);
-  }
+  job.tell(observer.on_start, start);
   return run.run();
 }
 

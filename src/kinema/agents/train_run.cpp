@@ -281,7 +281,7 @@ void TrainRun::log_if_due() {
   if (every != 0.0 && since_log_.seconds() >= every) {
     log();
   } else if (observer_.on_progress && since_progress_.seconds() >= kProgress) {
-    observer_.on_progress(progress());
+    job_.tell(observer_.on_progress, progress());
     since_progress_.restart();
   }
 }
@@ -304,9 +304,7 @@ void TrainRun::log() {
                                                       batch_.rows * batch_.length) /
                                       seconds});
   logs_->write(frames(), scalars);
-  if (observer_.on_progress) {
-    observer_.on_progress(now);
-  }
+  job_.tell(observer_.on_progress, now);
   logged_step_ = counts_.step;
   logged_updates_ = now.updates;
   since_log_.restart();

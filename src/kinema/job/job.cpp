@@ -37,8 +37,8 @@ void Job::notice(const std::string& line) const {
   if (world::Heartbeat* const heartbeat = world().heartbeat()) {
     heartbeat->notice(line);
   }
-  if (observer_ && observer_->on_notice) {
-    observer_->on_notice(line);
+  if (observer_) {
+    tell(observer_->on_notice, line);
   }
 }
 
@@ -49,14 +49,15 @@ void Job::notice(std::span<const std::string> lines) const {
 }
 
 void Job::line(const std::string& line) const {
-  if (observer_ && observer_->on_line) {
-    observer_->on_line(line);
+  if (observer_) {
+    tell(observer_->on_line, line);
   }
 }
 
 std::unique_ptr<Task> Job::task(const std::string& what, int64_t total) const {
   std::unique_ptr<Task> out;
   if (observer_ && observer_->on_task) {
+    const std::lock_guard lock(*one_call_);
     out = observer_->on_task(what, total);
   }
   return out ? std::move(out) : std::make_unique<Task>();
@@ -79,8 +80,8 @@ void Job::check_stop() const {
 }
 
 void Job::begin() const {
-  if (observer_ && observer_->on_begin) {
-    observer_->on_begin();
+  if (observer_) {
+    tell(observer_->on_begin);
   }
 }
 

@@ -4,9 +4,11 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <stop_token>
 #include <string>
+#include <type_traits>
 
 #include "kinema/world/world.h"
 
@@ -54,6 +56,15 @@ class Job {
   Job();
   Job(const Observer& observer, JobOptions options);
 
+  /// Calls one of the observer's callbacks, if it is set, while no other of them runs.
+  template <typename... Values>
+  void tell(const std::function<void(Values...)>& callback,
+            const std::type_identity_t<std::decay_t<Values>>&... values) const {
+    if (callback) {
+      const std::lock_guard lock(*one_call_);
+      callback(values...);
+    }
+  }
   void notice(const std::string& line) const;
   void notice(std::span<const std::string> lines) const;
   void line(const std::string& line) const;
@@ -83,6 +94,8 @@ class Job {
 
  private:
   std::shared_ptr<const Observer> observer_;
+  // Recursive, because a callback may request the stop, and what is then called may say so.
+  std::shared_ptr<std::recursive_mutex> one_call_ = std::make_shared<std::recursive_mutex>();
   JobOptions options_;
   std::stop_token asked_;
   mutable std::stop_source agreed_;  // shared by copies

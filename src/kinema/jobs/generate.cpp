@@ -55,7 +55,9 @@ sample::GenerateObserver listening(const GenerateObserver& observer, const Job& 
   out.note = [&job](const std::string& line) { job.notice(line); };
   out.layout = [&job](const std::string& text) { job.line("batch: " + text); };
   if (resolve::generate_settings(config).debug_sharding && observer.on_sharding) {
-    out.sharding = observer.on_sharding;
+    out.sharding = [&observer, &job](const std::vector<std::string>& lines) {
+      job.tell(observer.on_sharding, lines);
+    };
   }
   // Checked again before the long part: in some folders the failure shows only when they are
   // written.
@@ -64,7 +66,7 @@ sample::GenerateObserver listening(const GenerateObserver& observer, const Job& 
     job.check_stop();
     output.make();
     if (observer.on_start) {
-      observer.on_start(start_of(request, batches, num_frames));
+      job.tell(observer.on_start, start_of(request, batches, num_frames));
     }
   };
   out.step = [&observer, &job, allowed_flags, together,
@@ -82,9 +84,7 @@ sample::GenerateObserver listening(const GenerateObserver& observer, const Job& 
       }
     }
     task->update(step.done);
-    if (observer.on_step) {
-      observer.on_step(step.done, step.total);
-    }
+    job.tell(observer.on_step, step.done, step.total);
   };
   if (sync_results && !job.world().is_alone() && !request.save_latents.empty()) {
     out.denoised = [&job, &request, sync_results](std::span<const sample::GeneratedVideo> videos) {

@@ -43,17 +43,15 @@ preparation::Hooks hooks_of(const PrepareObserver& observer, const Job& job,
           .on_skip =
               [&](const preparation::SkippedClip& clip) {
                 if (observer.on_skip) {
-                  observer.on_skip(clip);
+                  job.tell(observer.on_skip, clip);
                 } else {
                   job.notice(fmt::format("skipped: {}: {}", clip.file, clip.reason));
                 }
               },
           .on_shard =
-              [&observer, store](const preparation::Shard& shard) {
+              [&observer, &job, store](const preparation::Shard& shard) {
                 store->hint();
-                if (observer.on_shard) {
-                  observer.on_shard(shard);
-                }
+                job.tell(observer.on_shard, shard);
               },
           .stop_requested = [&job] { return job.local_stop_requested(); }};
 }
@@ -83,9 +81,7 @@ int64_t write_parts(std::vector<resolve::PreparedPart>& parts, const preparation
         .made = prepare_records(part.options, models, hooks_of(observer, job, store))};
     if (store != nullptr) {
       store->finish();
-      if (observer.on_folder) {
-        observer.on_folder(made);
-      }
+      job.tell(observer.on_folder, made);
     }
     first_clip = made.made.end_clip;
     skipped += std::ssize(made.made.skipped);

@@ -66,9 +66,7 @@ void evaluate_after(Training& training, int64_t step, const StepListeners& liste
     const double seconds = watch.seconds();
     listeners.records.evaluation(step, evaluation);
     training.early_stopping.add(step + 1, evaluation.loss);
-    if (listeners.observer.on_evaluation) {
-      listeners.observer.on_evaluation(step, evaluation, seconds);
-    }
+    listeners.job.tell(listeners.observer.on_evaluation, step, evaluation, seconds);
   }
   listeners.videos.after_evaluation(step);
 }
@@ -117,9 +115,7 @@ training::LoopEnd run_steps(Training& training, const resolve::LoopSettings& set
     }
     last = record;
     records.step(record);
-    if (observer.on_step) {
-      observer.on_step(record);
-    }
+    job.tell(observer.on_step, record);
   };
   parts.evaluate = [&](int64_t step) { evaluate_after(training, step, listeners); };
   training.log = say;

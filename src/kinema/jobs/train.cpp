@@ -222,7 +222,7 @@ TrainResult train(const resolve::Settings& given, const TrainObserver& observer,
   if (observer.on_start) {
     TrainStart begun = start_of(training, run.stores().run());
     begun.allowed_flags = resolve::allowed_text(flags);
-    observer.on_start(begun);
+    job.tell(observer.on_start, begun);
   }
   run.stores().restored();
   return run_training(training, ready, run, flags, client, observer, job);

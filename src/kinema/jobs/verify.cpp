@@ -31,9 +31,7 @@ verification::Report verify(const std::string& folder, const resolve::Settings& 
   settings.on_case = [&, done = int64_t{0}](const std::vector<verification::Row>& rows) mutable {
     job.check_stop();
     task->update(++done, rows.front().name);
-    if (observer.on_case) {
-      observer.on_case(rows);
-    }
+    job.tell(observer.on_case, rows);
   };
   return verification::run(folder, client, settings);
 }

@@ -76,12 +76,9 @@ std::optional<RunVideos::Made> WatchedVideos::make(int64_t steps) {
       videos_->make([this](int64_t place) { return training_.experts->state(place); }, steps);
   if (made && listeners_.job.world().is_first()) {
     listeners_.records.videos(steps - 1, *made);
-    if (listeners_.observer.on_videos) {
-      listeners_.observer.on_videos({.noun = noun(),
-                                     .step = steps - 1,
-                                     .files = made->files.videos,
-                                     .seconds = made->seconds});
-    }
+    listeners_.job.tell(
+        listeners_.observer.on_videos,
+        {.noun = noun(), .step = steps - 1, .files = made->files.videos, .seconds = made->seconds});
   }
   return made;
 }
@@ -94,12 +91,10 @@ void WatchedVideos::compare(int64_t steps) {
     similarity_ = made && before_ ? before_->compare(*made) : std::nullopt;
     if (similarity_) {
       listeners_.records.similarity(steps - 1, *similarity_);
-      if (listeners_.observer.on_comparison) {
-        listeners_.observer.on_comparison({.noun = noun(),
-                                           .step = steps - 1,
-                                           .ssim = similarity_->ssim,
-                                           .psnr = similarity_->psnr});
-      }
+      listeners_.job.tell(listeners_.observer.on_comparison, {.noun = noun(),
+                                                              .step = steps - 1,
+                                                              .ssim = similarity_->ssim,
+                                                              .psnr = similarity_->psnr});
     }
   } catch (const Error& error) {  // a failed video does not stop a run
     if (!videos_->is_together()) {

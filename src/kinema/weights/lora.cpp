@@ -33,7 +33,7 @@ struct ConfiguredAlpha {
   /// By a regular expression for a module's name or its end; the first match is used.
   std::vector<std::pair<Pattern, double>> of_modules;
   bool by_root = false;  // rank-stabilised: alpha / sqrt(rank)
-  int64_t rank = 0;      // of modules whose tensors do not tell it: LoKr with whole factors
+  int64_t rank = 0;      // if no tensor shows it: LoKr with whole factors
   std::string path;      // of the file, for messages
 
   double factor(const std::string& module, int64_t rank, PatternBudget& budget) const {

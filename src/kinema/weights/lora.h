@@ -102,7 +102,7 @@ class Lora {
   std::optional<int64_t> only_expert() const { return only_expert_; }
   /// Keys that belong to no format, or to no module of the family.
   const std::vector<std::string>& unknown() const { return unknown_; }
-  /// The tensor with this key; null if there is none.
+  /// The tensor with this key, or null.
   const io::TensorView* tensor(std::string_view key) const;
   /// `diffusers names, rank 16, 240 modules of Wan`.
   std::string summary() const;
@@ -138,7 +138,7 @@ class Lora {
 
 /// What is done with tensors of a file that fit no parameter of the model.
 enum class Unmatched : uint8_t {
-  HARMLESS,  // skip those of a table of parts whose absence is known to do no harm, refuse others
+  HARMLESS,  // skip the parts in harmless_parts.cpp, refuse others
   REFUSE,
   SKIP,
 };
