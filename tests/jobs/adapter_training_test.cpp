@@ -86,7 +86,7 @@ TEST_P(EveryKind, TrainsResumesAndIsUsedByGenerate) {
   const std::string of_run = latents({"generate", "outputs/whole/config.yml"});
   const fs::path model = fs::path(KINEMA_SOURCE_DIR) / "tests/golden/wan21_t2v";
   const std::string of_file =
-      latents({"generate", "outputs/whole/config.yml", "checkpoint_dir=none", "enable_lora=true",
+      latents({"generate", "outputs/whole/config.yml", "run_name=", "enable_lora=true",
                "pretrained_model_name_or_path=" + model.string(),
                "lora=" + (adapter("whole", 4) / kAdapterFile).string()});
   EXPECT_EQ(of_run, of_file);
@@ -94,9 +94,9 @@ TEST_P(EveryKind, TrainsResumesAndIsUsedByGenerate) {
   const Outcome converted =
       run({"convert", "outputs/whole/checkpoints/4", "kohya.safetensors", "--to", "kohya"});
   ASSERT_EQ(converted.status, 0) << converted.err;
-  EXPECT_EQ(of_run, latents({"generate", "outputs/whole/config.yml", "checkpoint_dir=none",
-                             "enable_lora=true", "pretrained_model_name_or_path=" + model.string(),
-                             "lora=kohya.safetensors"}));
+  EXPECT_EQ(of_run,
+            latents({"generate", "outputs/whole/config.yml", "run_name=", "enable_lora=true",
+                     "pretrained_model_name_or_path=" + model.string(), "lora=kohya.safetensors"}));
 
   // A run goes on from the file.
   const Outcome more = train("more", with({"max_train_steps=1", "lora=kohya.safetensors"}));
@@ -146,8 +146,7 @@ TEST_F(AdapterTraining, WithATrainingLoraLeavesItOutOfWhatIsSaved) {
   // The same as if it were merged by lora_config, which needs a first file to go on from.
   const fs::path model = fs::path(KINEMA_SOURCE_DIR) / "tests/golden/wan21_t2v";
   const std::string of_run = latents({"generate", "outputs/with/config.yml"});
-  EXPECT_EQ(of_run, latents({"generate", "outputs/with/config.yml", "checkpoint_dir=none",
-                             "enable_lora=true",
+  EXPECT_EQ(of_run, latents({"generate", "outputs/with/config.yml", "run_name=", "enable_lora=true",
                              "training_lora=", "pretrained_model_name_or_path=" + model.string(),
                              "lora=" + (adapter("with", 2) / kAdapterFile).string()}));
   const Outcome rest = train("with", {"max_train_steps=4", "training_lora=" + file + ":2"});

@@ -106,8 +106,8 @@ class FluxTextEncoder final : public TextEncoder {
   /// The texts of a prompt in compel's syntax: of the first clause, joined by spaces.
   static std::string plain_text(const std::string& prompt) {
     std::string out;
-    for (const std::vector<text::WeightedText>& parts :
-         text::parse_compel(prompt).clauses.front().texts) {
+    const text::CompelPrompt parsed = text::parse_compel(prompt);
+    for (const std::vector<text::WeightedText>& parts : parsed.clauses.front().texts) {
       for (const text::WeightedText& part : parts) {
         out += (out.empty() ? "" : " ") + part.text;
       }

@@ -122,9 +122,6 @@ PrepareResult prepare(const resolve::Settings& given, const PrepareObserver& obs
   const resolve::Settings settings =
       model_source::with_image_keys(resolve::with_folders(fetched, local), pictures);
   const datasets::ClipSettings clip_settings = resolve::clip_settings(settings);
-  check(!clip_settings.automatic,
-        "[config] buckets=auto of clips is for training on the clips themselves: records need a "
-        "list of sizes,\n  like buckets=[[81,480,832],[81,832,480]]");
   const resolve::TextWidths widths = resolve::preparation_text_widths(settings);
   const std::shared_ptr<const data::ClipSet> clips = datasets::open_clips(clip_settings, job);
   std::vector<resolve::PreparedPart> parts = resolve::preparation_parts(

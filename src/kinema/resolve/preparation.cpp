@@ -67,6 +67,10 @@ void check_timesteps(const config::Config& config) {
 
 PreparationFolders preparation_folders(const config::Config& config) {
   const config::DataConfig& d = config.data;
+  const config::Buckets buckets = config::read_buckets(d);
+  check(!buckets.on || !buckets.sizes.empty(),
+        "[config] buckets=auto of clips is for training on the clips themselves: records need a "
+        "list of sizes,\n  like buckets=[[81,480,832],[81,832,480]]");
   return {
       .clips = d.train_data_dir, .records = d.tfrecords_dir, .eval_records = d.eval_tfrecords_dir};
 }

@@ -20,6 +20,7 @@ struct PreparationFolders {
   std::string records;
   std::string eval_records;  // empty: no evaluation records
 };
+/// Throws an Error for `buckets: auto`, which records cannot have.
 PreparationFolders preparation_folders(const config::Config& config);
 /// The settings with these folders.
 config::Loaded with_folders(config::Loaded loaded, const PreparationFolders& folders);

@@ -128,15 +128,16 @@ config::Loaded with_prompt_loras(config::Loaded loaded) {
   if (g.prompt_syntax == config::PromptSyntax::PLAIN) {
     return loaded;
   }
-  std::optional<std::vector<text::LoraTag>> all;
+  std::vector<text::LoraTag> all;
+  bool is_first = true;
   for (const std::string& prompt : read_prompts(loaded)) {
     std::vector<text::LoraTag> own = loras_of(prompt, g.prompt_syntax);
-    check(!all || *all == own,
+    check(std::exchange(is_first, false) || all == own,
           "[generate] prompts of one command name different LoRAs, but the model has one set\n"
           "  give prompts with the same LoRAs in a command");
     all = std::move(own);
   }
-  for (const text::LoraTag& tag : *all) {
+  for (const text::LoraTag& tag : all) {
     config::ModelConfig& model = loaded.config.model;
     model.enable_lora = true;
     model.lora_config.json = config::with_lora_files(
