@@ -4,6 +4,7 @@
 #include <optional>
 #include <utility>
 
+#include "kinema/config/buckets.h"
 #include "kinema/core/error.h"
 #include "kinema/model_source/model_options.h"
 #include "kinema/model_source/model_paths.h"
