@@ -5,11 +5,11 @@
 #include <functional>
 
 #include "kinema/io/atomic_write.h"
+#include "kinema/model_files/vae_config.h"
 #include "kinema/models/t5/encoder.h"
 #include "kinema/models/vae/coder.h"
 #include "kinema/models/wan/transformer.h"
 #include "kinema/networks/open.h"
-#include "kinema/weights/vae_config.h"
 #include "measure.h"
 #include "options.h"
 #include "random_model.h"
@@ -81,7 +81,7 @@ void run(const Settings& s) {
   vae::Config vae;
   vae.latents_mean = vae::default_latents_mean();
   vae.latents_std = vae::default_latents_std();
-  bench::write_model(folder / "vae", "diffusion_pytorch_model", weights::vae_config_json(vae),
+  bench::write_model(folder / "vae", "diffusion_pytorch_model", model_files::vae_config_json(vae),
                      vae::parameters(vae, {}), DType::F32, s.seed);
   const t5::EncoderConfig text{.num_layers = s.text_layers};
   std::vector<nn::ParamSpec> specs = t5::parameters(text, {.scan_layers = false});

@@ -18,14 +18,14 @@
 #include "kinema/core/error.h"
 #include "kinema/core/f8.h"
 #include "kinema/io/json.h"
+#include "kinema/model_files/checkpoint.h"
+#include "kinema/model_files/single_file.h"
+#include "kinema/model_files/stored.h"
 #include "kinema/networks/open.h"
-#include "kinema/weights/checkpoint.h"
 #include "kinema/weights/clip.h"
 #include "kinema/weights/folder.h"
 #include "kinema/weights/kl_config.h"
 #include "kinema/weights/model_kind.h"
-#include "kinema/weights/single_file.h"
-#include "kinema/weights/stored.h"
 #include "kinema/weights/t5.h"
 
 extern "C" size_t LLVMFuzzerMutate(uint8_t* data, size_t size, size_t max_size);
@@ -37,7 +37,7 @@ using kinema::HostArray;
 using kinema::Shape;
 using kinema::io::Json;
 using kinema::io::TensorView;
-using kinema::weights::Checkpoint;
+using kinema::model_files::Checkpoint;
 
 // ---- What is asked of an input -------------------------------------------------------------
 
@@ -75,11 +75,11 @@ void check_codes(const Checkpoint::Codes& codes, const HostArray& values) {
 void check_stored(const HostArray& values) {
   for (const DType codes : {DType::S8, DType::F8E4M3FN}) {
     try {
-      const kinema::weights::FloatWeight weight{values.shape, values.bytes};
-      const kinema::weights::StoredWeight stored = kinema::weights::store(weight, codes);
+      const kinema::model_files::FloatWeight weight{values.shape, values.bytes};
+      const kinema::model_files::StoredWeight stored = kinema::model_files::store(weight, codes);
       HostArray back(values.shape);
-      kinema::weights::decode_stored(stored.codes.bytes, codes, stored.scales.as<float>(),
-                                     back.as<float>());
+      kinema::model_files::decode_stored(stored.codes.bytes, codes, stored.scales.as<float>(),
+                                         back.as<float>());
       for (size_t i = 0; i < back.as<float>().size(); ++i) {
         require(std::isfinite(values.as<float>()[i]) && !std::isnan(back.as<float>()[i]));
       }
@@ -396,8 +396,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     if (const auto found = kinema::weights::detect_kind(path)) {
       require(found->kind != nullptr && !found->because.empty());
     }
-    kinema::weights::objective_marks(path);
-    kinema::weights::unused_tensors(path);
+    kinema::model_files::objective_marks(path);
+    kinema::model_files::unused_tensors(path);
     const Checkpoint checkpoint = Checkpoint::open(path);
     for (const Checkpoint::Entry& entry : checkpoint.tensors()) {
       require(checkpoint.find(entry.key) == entry.view && &checkpoint.at(entry.key) == entry.view &&
@@ -409,7 +409,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     }
     checkpoint.check_intact();
     read_parts(path, size);
-    if (kinema::weights::is_transformer(checkpoint)) {
+    if (kinema::model_files::is_transformer(checkpoint)) {
       // The sizes of a network are read off the shapes.
       kinema::weights::check_tensors(checkpoint,
                                      kinema::networks::open(checkpoint)->parameters({}));

@@ -6,19 +6,19 @@
 
 #include "allocations.h"
 #include "kinema/core/error.h"
-#include "kinema/io/event_file.h"
-#include "kinema/io/tfrecord.h"
+#include "kinema/records/event_file.h"
+#include "kinema/records/tfrecord.h"
 
 namespace {
 
 void read_file(std::span<const std::byte> bytes) {
-  const auto file = kinema::io::TfRecordFile::parse(bytes, "input");
+  const auto file = kinema::records::TfRecordFile::parse(bytes, "input");
   for (int64_t i = 0; i < file.size(); ++i) {
-    kinema::io::parse_event(file.at(i), file.where(i));
+    kinema::records::parse_event(file.at(i), file.where(i));
   }
 }
 
-void read_event(std::span<const std::byte> bytes) { kinema::io::parse_event(bytes, "input"); }
+void read_event(std::span<const std::byte> bytes) { kinema::records::parse_event(bytes, "input"); }
 
 }  // namespace
 

@@ -7,12 +7,12 @@
 #include "allocations.h"
 #include "kinema/core/error.h"
 #include "kinema/io/json.h"
+#include "kinema/model_files/vae_config.h"
 #include "kinema/models/kl_autoencoder/config_file.h"
 #include "kinema/networks/open.h"
 #include "kinema/sample/scheduler_config.h"
 #include "kinema/weights/clip.h"
 #include "kinema/weights/t5.h"
-#include "kinema/weights/vae_config.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace kinema;
@@ -30,7 +30,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     }
   };
   read([&] { networks::from_config(json); });
-  read([&] { weights::parse_vae_config(json); });
+  read([&] { model_files::parse_vae_config(json); });
   read([&] { kl_autoencoder::parse_config(json); });
   read([&] { weights::parse_t5_config(json); });
   read([&] { weights::parse_clip_config(json); });

@@ -9,7 +9,7 @@
 #include "allocations.h"
 #include "input_file.h"
 #include "kinema/core/error.h"
-#include "kinema/io/tfrecord.h"
+#include "kinema/records/tfrecord.h"
 #include "kinema/remote/store_records.h"
 
 namespace {
@@ -60,7 +60,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   std::string record(reinterpret_cast<const char*>(data), size);
   std::memcpy(record.data(), words, std::min(size, sizeof(words)));
-  const std::string framed = io::frame_record(record);
+  const std::string framed = records::frame_record(record);
   const AllocationLimit limit(size);
   read(input_file("raw.index", data, size), shard);
   read(input_file("framed.index", reinterpret_cast<const uint8_t*>(framed.data()), framed.size()),

@@ -9,9 +9,9 @@
 #include "allocations.h"
 #include "kinema/core/error.h"
 #include "kinema/data/record.h"
-#include "kinema/io/example_proto.h"
-#include "kinema/io/tfrecord.h"
-#include "kinema/io/tfrecord_ranges.h"
+#include "kinema/records/example_proto.h"
+#include "kinema/records/tfrecord.h"
+#include "kinema/records/tfrecord_ranges.h"
 
 namespace {
 
@@ -31,7 +31,7 @@ class BytesElsewhere : public kinema::io::RangedFile {
 };
 
 void read_records(std::span<const std::byte> bytes) {
-  const auto file = kinema::io::TfRecordFile::parse(bytes, "input");
+  const auto file = kinema::records::TfRecordFile::parse(bytes, "input");
   for (int64_t i = 0; i < file.size(); ++i) {
     kinema::data::parse_record(file.at(i), file.where(i));
   }
@@ -42,17 +42,17 @@ void read_by_ranges(std::span<const std::byte> bytes) {
   const auto file = std::make_shared<BytesElsewhere>(bytes);
   int64_t records = -1;
   try {
-    records = kinema::io::TfRecordFile::parse(bytes, "input").size();
+    records = kinema::records::TfRecordFile::parse(bytes, "input").size();
   } catch (const kinema::Error&) {
   }
-  const kinema::io::RangedTfRecords ranged(file, kinema::io::read_record_lengths(*file));
+  const kinema::records::RangedTfRecords ranged(file, kinema::records::read_record_lengths(*file));
   if (ranged.size() != records) {
     std::abort();
   }
 }
 
 void read_record(std::span<const std::byte> bytes) {
-  kinema::io::summarize_example(bytes, "input");
+  kinema::records::summarize_example(bytes, "input");
   const auto record = kinema::data::parse_record(bytes, "input");
   if (kinema::data::serialize_record(record).empty()) {
     std::abort();
@@ -64,7 +64,7 @@ void read_shapes(std::span<const std::byte> bytes) {
 }
 
 void read_tensor(std::span<const std::byte> bytes) {
-  const auto array = kinema::io::parse_tensor_proto(bytes, "input");
+  const auto array = kinema::records::parse_tensor_proto(bytes, "input");
   if (static_cast<int64_t>(array.bytes.size()) != array.shape.bytes()) {
     std::abort();
   }

@@ -36,7 +36,7 @@ EvaluateResult evaluate(const Config& config, const Observer& observer, const Jo
 }
 
 planning::Report plan(const Config& config, const PlanOptions& options, const Observer& observer) {
-  return with_file_errors([&] { return jobs::plan(config.loaded(), options, observer); });
+  return with_file_errors([&] { return plans::plan(config.loaded(), options, observer); });
 }
 
 verification::Report verify(const std::string& folder, const Config& config,

@@ -12,11 +12,11 @@
 #include "kinema/jobs/convert.h"
 #include "kinema/jobs/evaluate.h"
 #include "kinema/jobs/generate.h"
-#include "kinema/jobs/plan.h"
 #include "kinema/jobs/prepare.h"
 #include "kinema/jobs/process_setup.h"
 #include "kinema/jobs/train.h"
 #include "kinema/jobs/verify.h"
+#include "kinema/plans/plan.h"
 #include "kinema/runtime/client.h"
 
 /// The functions of the program `kinema`. Each takes a configuration and an observer, and returns a
@@ -69,8 +69,6 @@ using jobs::EvaluateResult;
 using jobs::GenerateObserver;
 using jobs::GenerateResult;
 using jobs::GenerateStart;
-using jobs::PlanMode;
-using jobs::PlanOptions;
 using jobs::PreparedFolder;
 using jobs::PrepareObserver;
 using jobs::PrepareResult;
@@ -81,6 +79,8 @@ using jobs::TrainResult;
 using jobs::TrainStart;
 using jobs::VerifyObserver;
 using jobs::VerifyOptions;
+using plans::PlanMode;
+using plans::PlanOptions;
 
 /// Trains, or resumes the run with this name: `kinema train`.
 TrainResult train(const Config& config, const TrainObserver& observer = {},

@@ -16,8 +16,8 @@
 #include "kinema/data/tfrecord_source.h"
 #include "kinema/data/video_source.h"
 #include "kinema/io/atomic_write.h"
-#include "kinema/io/tfrecord.h"
 #include "kinema/media/video.h"
+#include "kinema/records/tfrecord.h"
 
 namespace kinema::data {
 namespace {
@@ -263,7 +263,7 @@ TEST(Prefetcher, GivesTheSameBatchesOfBucketsFromAnyPlaceOnAnyThreads) {
 }
 
 void write_records(const std::filesystem::path& path, const std::vector<Dims>& latents) {
-  io::TfRecordWriter writer(path);
+  records::TfRecordWriter writer(path);
   for (const Dims& dims : latents) {
     Sample record{.latents = HostArray(Shape{DType::F32, dims}),
                   .encoder_hidden_states = HostArray(Shape{DType::F32, {2, 3}})};

@@ -22,13 +22,13 @@ HostArray counted(Dims dims) {
   return out;
 }
 
-void set(io::Example& example, const char* name, const HostArray& array) {
-  example[name] = std::vector{io::serialize_tensor_proto(array)};
+void set(records::Example& example, const char* name, const HostArray& array) {
+  example[name] = std::vector{records::serialize_tensor_proto(array)};
 }
 
 /// A Flux record of a picture of 2 rows and 3 columns of tokens, with 2 channels.
-io::Example flux() {
-  io::Example out;
+records::Example flux() {
+  records::Example out;
   set(out, "pixel_values", counted({6, 8}));
   set(out, "text_embeds", counted({4, 5}));
   set(out, "prompt_embeds", counted({3}));
@@ -43,18 +43,18 @@ io::Example flux() {
   return out;
 }
 
-io::Example sdxl() {
-  io::Example out;
+records::Example sdxl() {
+  records::Example out;
   set(out, "pixel_values", counted({4, 2, 3}));
   set(out, "prompt_embeds", counted({7, 5}));
   set(out, "text_embeds", counted({3}));
   out["input_ids"] = std::vector{
-      io::serialize_tensor_proto(HostArray::from<int32_t>(DType::S32, {2, 1}, {{1, 2}}))};
+      records::serialize_tensor_proto(HostArray::from<int32_t>(DType::S32, {2, 1}, {{1, 2}}))};
   return out;
 }
 
-Sample parse(const io::Example& example) {
-  const std::string bytes = io::serialize_example(example);
+Sample parse(const records::Example& example) {
+  const std::string bytes = records::serialize_example(example);
   return parse_record(std::as_bytes(std::span(bytes.data(), bytes.size())), "r");
 }
 
@@ -85,8 +85,8 @@ TEST(ImageRecord, KnowsTextAndPooledOfStableDiffusionXl) {
 }
 
 TEST(ImageRecord, HasItsShapesFoundAsTheyAreStored) {
-  for (const io::Example& example : {flux(), sdxl()}) {
-    const std::string bytes = io::serialize_example(example);
+  for (const records::Example& example : {flux(), sdxl()}) {
+    const std::string bytes = records::serialize_example(example);
     const RecordShapes shapes =
         read_record_shapes(std::as_bytes(std::span(bytes.data(), bytes.size())), "r");
     EXPECT_EQ(shapes.text.dims[1], 5);
@@ -95,7 +95,7 @@ TEST(ImageRecord, HasItsShapesFoundAsTheyAreStored) {
 }
 
 TEST(ImageRecord, OfAnotherFormIsRefused) {
-  const auto refused = [](io::Example example, const char* name, const HostArray& array) {
+  const auto refused = [](records::Example example, const char* name, const HostArray& array) {
     set(example, name, array);
     return [example] { parse(example); };
   };
@@ -111,7 +111,7 @@ TEST(ImageRecord, OfAnotherFormIsRefused) {
               ThrowsMessage<Error>(HasSubstr("1 axes")));
   EXPECT_THAT(refused(sdxl(), "pixel_values", counted({4, 6})),
               ThrowsMessage<Error>(HasSubstr("3 axes")));
-  io::Example without = flux();
+  records::Example without = flux();
   without.erase("text_embeds");
   EXPECT_THAT([&] { parse(without); }, ThrowsMessage<Error>(HasSubstr("no feature `text_embeds`")));
 }

@@ -9,9 +9,9 @@
 
 #include "io/scratch.h"
 #include "kinema/core/error.h"
-#include "kinema/io/example_proto.h"
 #include "kinema/io/safetensors.h"
-#include "kinema/io/tfrecord.h"
+#include "kinema/records/example_proto.h"
+#include "kinema/records/tfrecord.h"
 
 namespace kinema::data {
 namespace {
@@ -30,7 +30,8 @@ TEST(Record, ReadsTheReferenceShards) {
   const size_t sample_bytes = latents.size() / 12;
   size_t sample = 0;
   for (const char* name : {"train/file_00-8.tfrec", "train/file_01-16.tfrec"}) {
-    const io::TfRecordFile file = io::TfRecordFile::open(io::golden("dataset/tfrecords") / name);
+    const records::TfRecordFile file =
+        records::TfRecordFile::open(io::golden("dataset/tfrecords") / name);
     for (int64_t i = 0; i < file.size(); ++i, ++sample) {
       SCOPED_TRACE(file.where(i));
       const Sample record = parse_record(file.at(i), file.where(i));
@@ -49,15 +50,15 @@ TEST(Record, ReadsTheReferenceShards) {
 }
 
 TEST(Record, ReadsTimestepsAndBfloat16) {
-  const io::TfRecordFile eval =
-      io::TfRecordFile::open(io::golden("dataset/tfrecords/eval/file_00-7.tfrec"));
+  const records::TfRecordFile eval =
+      records::TfRecordFile::open(io::golden("dataset/tfrecords/eval/file_00-7.tfrec"));
   EXPECT_EQ(parse_record(eval.at(0), eval.where(0)).timestep, 125);
   EXPECT_EQ(parse_record(eval.at(6), eval.where(6)).timestep, 875);
 
-  const io::TfRecordFile half =
-      io::TfRecordFile::open(io::golden("dataset/tfrecords/bf16/file_00-2.tfrec"));
-  const io::TfRecordFile full =
-      io::TfRecordFile::open(io::golden("dataset/tfrecords/train/file_00-8.tfrec"));
+  const records::TfRecordFile half =
+      records::TfRecordFile::open(io::golden("dataset/tfrecords/bf16/file_00-2.tfrec"));
+  const records::TfRecordFile full =
+      records::TfRecordFile::open(io::golden("dataset/tfrecords/train/file_00-8.tfrec"));
   const HostArray rounded = convert(parse_record(full.at(1), full.where(1)).latents, DType::BF16);
   EXPECT_EQ(parse_record(half.at(1), half.where(1)).latents.bytes, rounded.bytes);
 }
@@ -75,7 +76,7 @@ TEST(Record, ReadsBackImageConditionsAndRefusesOnesOfOtherSizes) {
   EXPECT_EQ(back.condition.shape, record.condition.shape);
   EXPECT_EQ(back.condition.bytes, record.condition.bytes);
   EXPECT_EQ(back.image_states.bytes, record.image_states.bytes);
-  const auto summary = io::summarize_example(bytes_of(bytes), "r");
+  const auto summary = records::summarize_example(bytes_of(bytes), "r");
   ASSERT_EQ(summary.size(), 4U);
   EXPECT_EQ(summary[0].name, "condition");
   EXPECT_EQ(summary[2].name, "encoder_hidden_states_image");
@@ -100,7 +101,7 @@ TEST(Record, ReadsBackWhatItWrites) {
   EXPECT_EQ(back.latents.bytes, record.latents.bytes);
   EXPECT_EQ(back.encoder_hidden_states.bytes, record.encoder_hidden_states.bytes);
   EXPECT_EQ(back.timestep, 250);
-  const auto summary = io::summarize_example(bytes_of(bytes), "r");
+  const auto summary = records::summarize_example(bytes_of(bytes), "r");
   ASSERT_EQ(summary.size(), 3U);
   EXPECT_EQ(summary[1].name, "latents");
   EXPECT_EQ(summary[1].tensor, record.latents.shape);
@@ -111,7 +112,7 @@ TEST(Record, FindsShapesWithoutReadingValues) {
   for (const char* part : {"train", "bf16"}) {
     for (const auto& entry : std::filesystem::directory_iterator(
              io::golden(std::string("dataset/tfrecords/") + part))) {
-      const io::TfRecordFile file = io::TfRecordFile::open(entry.path());
+      const records::TfRecordFile file = records::TfRecordFile::open(entry.path());
       for (int64_t i = 0; i < file.size(); ++i) {
         const Sample whole = parse_record(file.at(i), file.where(i));
         const RecordShapes shapes = read_record_shapes(file.unchecked(i), file.where(i));
@@ -140,18 +141,19 @@ TEST(Record, RefusesToFindShapesInAnythingElse) {
 }
 
 TEST(Record, WithoutAFeatureIsRefused) {
-  const io::TfRecordFile file =
-      io::TfRecordFile::open(io::golden("dataset/tfrecords/corrupt/missing_feature.tfrec"));
+  const records::TfRecordFile file =
+      records::TfRecordFile::open(io::golden("dataset/tfrecords/corrupt/missing_feature.tfrec"));
   EXPECT_THAT([&] { parse_record(file.at(0), file.where(0)); },
               ThrowsMessage<Error>(HasSubstr("no feature `encoder_hidden_states`")));
 }
 
 TEST(Record, WithValuesOfAnotherKindIsRefused) {
-  const auto parse = [](io::Example example) {
-    return [bytes = io::serialize_example(example)] { parse_record(bytes_of(bytes), "r"); };
+  const auto parse = [](records::Example example) {
+    return [bytes = records::serialize_example(example)] { parse_record(bytes_of(bytes), "r"); };
   };
   const auto tensor = [](Dims dims) {
-    return std::vector{io::serialize_tensor_proto(HostArray(Shape{DType::F32, std::move(dims)}))};
+    return std::vector{
+        records::serialize_tensor_proto(HostArray(Shape{DType::F32, std::move(dims)}))};
   };
   EXPECT_THAT(
       parse({{"latents", std::vector{1.0F}}}),

@@ -9,7 +9,7 @@
 #include "io/scratch.h"
 #include "kinema/core/error.h"
 #include "kinema/io/mapped_file.h"
-#include "kinema/io/tfrecord.h"
+#include "kinema/records/tfrecord.h"
 
 namespace kinema::data {
 namespace {
@@ -87,16 +87,16 @@ TEST(TfRecordSource, RefusesAFolderWithADamagedShard) {
 }
 
 /// The shards of a folder as if they were remote.
-std::vector<io::RangedTfRecords> elsewhere(const std::string& folder) {
-  std::vector<io::RangedTfRecords> out;
+std::vector<records::RangedTfRecords> elsewhere(const std::string& folder) {
+  std::vector<records::RangedTfRecords> out;
   std::vector<std::string> names;
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     names.push_back(entry.path().filename().string());
   }
-  for (const std::string& name : io::shards_of(names)) {
+  for (const std::string& name : records::shards_of(names)) {
     const auto file = std::make_shared<io::MemoryFile>(
         io::read_text(std::filesystem::path(folder) / name), "gs://bucket/" + name);
-    out.emplace_back(file, io::read_record_lengths(*file));
+    out.emplace_back(file, records::read_record_lengths(*file));
   }
   return out;
 }

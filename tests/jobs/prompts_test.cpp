@@ -11,7 +11,7 @@
 #include "kinema/core/error.h"
 #include "kinema/io/json.h"
 #include "kinema/io/safetensors.h"
-#include "kinema/weights/checkpoint.h"
+#include "kinema/model_files/checkpoint.h"
 
 namespace kinema::jobs_test {
 namespace {
@@ -118,7 +118,7 @@ TEST_F(PromptSyntaxKey, LearnedWordsReplaceRowsOfTheEmbeddingTable) {
   std::vector<io::TensorEntry> entries;
   for (const auto& [part, name] :
        {std::pair("text_encoder", "clip_l"), {"text_encoder_2", "clip_g"}}) {
-    const weights::Checkpoint files = weights::Checkpoint::open(golden_ + "/sdxl/" + part);
+    const model_files::Checkpoint files = model_files::Checkpoint::open(golden_ + "/sdxl/" + part);
     const HostArray table = files.at("text_model.embeddings.token_embedding.weight").copy();
     const int64_t width = table.shape.dims[1];
     const auto all = table.as<float>();

@@ -5,9 +5,9 @@
 #include <limits>
 
 #include "kernels/cpu_kernel.h"
-#include "kinema/training/adamw.h"
+#include "kinema/optimizers/adamw.h"
 
-namespace kinema::training {
+namespace kinema::optimizers {
 namespace {
 
 constexpr int64_t kSize = 3 * 7000;  // more than one piece, and not a multiple of a vector
@@ -163,4 +163,4 @@ TEST(CpuUpdate, GradientNormsAreNonFiniteIfAnyGradientIs) {
 }
 
 }  // namespace
-}  // namespace kinema::training
+}  // namespace kinema::optimizers

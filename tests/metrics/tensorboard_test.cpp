@@ -5,8 +5,8 @@
 
 #include "io/scratch.h"
 #include "kinema/core/error.h"
-#include "kinema/io/event_file.h"
-#include "kinema/io/tfrecord.h"
+#include "kinema/records/event_file.h"
+#include "kinema/records/tfrecord.h"
 
 namespace kinema::metrics {
 namespace {
@@ -59,12 +59,12 @@ TEST(TensorBoard, IsReadBackAsItWasWritten) {
   events.flush();
 
   const auto entry = *std::filesystem::directory_iterator(scratch / "tensorboard");
-  ASSERT_TRUE(io::is_event_file(entry.path()));
+  ASSERT_TRUE(records::is_event_file(entry.path()));
   int found = 0;
-  for (const io::EventValue& each : io::read_event_file(entry.path())) {
+  for (const records::EventValue& each : records::read_event_file(entry.path())) {
     if (each.tag == "learning/loss") {
       ++found;
-      EXPECT_EQ(each.kind, io::EventValue::Kind::SCALAR);
+      EXPECT_EQ(each.kind, records::EventValue::Kind::SCALAR);
       EXPECT_EQ(each.step, 4);
       EXPECT_EQ(each.scalar, 0.5);
     } else if (each.tag == "learning/grad_norm" || each.tag == "learning/max_grad_norm") {
@@ -72,12 +72,12 @@ TEST(TensorBoard, IsReadBackAsItWasWritten) {
       EXPECT_EQ(each.scalar, 2.5);
     } else if (each.tag == "config.yml") {
       ++found;
-      EXPECT_EQ(each.kind, io::EventValue::Kind::TEXT);
+      EXPECT_EQ(each.kind, records::EventValue::Kind::TEXT);
       EXPECT_THAT(each.bytes, HasSubstr("seed: 1"));
     }
   }
   EXPECT_EQ(found, 4);
-  EXPECT_THROW(io::parse_event(std::as_bytes(std::span("\xff\xff", 2)), "bytes"), Error);
+  EXPECT_THROW(records::parse_event(std::as_bytes(std::span("\xff\xff", 2)), "bytes"), Error);
 }
 
 // The same for Summary(value=[Value(tag="a", image=Image(height=2, width=300, colorspace=3,
@@ -109,7 +109,7 @@ TEST(TensorBoard, FramesEventsAsRecordsAfterTheVersion) {
 
   const auto entry = *std::filesystem::directory_iterator(scratch / "tensorboard");
   EXPECT_THAT(entry.path().filename().string(), testing::StartsWith("events.out.tfevents."));
-  const io::TfRecordFile file = io::TfRecordFile::open(entry.path());
+  const records::TfRecordFile file = records::TfRecordFile::open(entry.path());
   ASSERT_EQ(file.size(), 3);  // version, restart, step; at() checks every CRC
   const auto text = [&](int64_t i) {
     const auto bytes = file.at(i);

@@ -17,10 +17,10 @@
 #include "kinema/io/gguf.h"
 #include "kinema/io/model_folder.h"
 #include "kinema/io/safetensors.h"
+#include "kinema/model_files/checkpoint.h"
 #include "kinema/models/wan/transformer.h"
 #include "kinema/networks/check_path.h"
 #include "kinema/networks/open.h"
-#include "kinema/weights/checkpoint.h"
 #include "kinema/weights/weights.h"
 #include "networks/wan.h"
 #include "weights/smallest.h"
@@ -55,7 +55,7 @@ void save(const fs::path& folder, const wan::TransformerConfig& config, const Va
 }
 
 void expect_values(const fs::path& path, const Values& expected) {
-  const weights::Checkpoint found = weights::Checkpoint::open(path);
+  const model_files::Checkpoint found = model_files::Checkpoint::open(path);
   ASSERT_EQ(found.tensors().size(), expected.size());
   for (const auto& [key, array] : expected) {
     EXPECT_EQ(found.at(key).copy().bytes, array.bytes) << key;
@@ -146,7 +146,7 @@ TEST_F(Convert, NamesAreThoseOfTheOtherProgram) {
 
 TEST_F(Convert, RoundsToTheDtypeAskedFor) {
   convert_transformer(at("diffusers"), at("half"), {.dtype = DType::BF16});
-  const weights::Checkpoint found = weights::Checkpoint::open(at("half"));
+  const model_files::Checkpoint found = model_files::Checkpoint::open(at("half"));
   for (const auto& [key, array] : values_) {
     EXPECT_EQ(found.at(key).copy().bytes, convert(array, DType::BF16).bytes) << key;
   }
@@ -194,8 +194,8 @@ TEST_F(Convert, RefusesOutputThatCannotBeReadBack) {
 
 /// The largest difference from the originals, relative to the largest value of each row (int8,
 /// Q8_0) or to each value (fp8).
-double distance(const weights::Checkpoint& found, const std::string& key, const HostArray& original,
-                Format format) {
+double distance(const model_files::Checkpoint& found, const std::string& key,
+                const HostArray& original, Format format) {
   const HostArray copy = found.at(key).copy();
   const HostArray other = convert(copy, DType::F32);
   const auto x = original.as<float>();
@@ -231,7 +231,7 @@ TEST_F(Convert, QuantizedFormatsStoreTheBlocksWeightsAsCodes) {
     EXPECT_EQ(wan_config(at(each.name)), one_head());
     // Two thirds of this model are blocks' weights, and codes take a quarter of floats.
     EXPECT_LT(fs::file_size(at(each.name)), 0.6 * fs::file_size(at("floats.safetensors")));
-    const weights::Checkpoint found = weights::Checkpoint::open(at(each.name));
+    const model_files::Checkpoint found = model_files::Checkpoint::open(at(each.name));
     ASSERT_EQ(found.tensors().size(), values_.size());
     size_t codes = 0;
     for (const auto& [key, array] : values_) {
@@ -281,7 +281,7 @@ TEST(ConvertFamilies, NarrowFormatsHoldAsCodesWhatIsStoredNarrow) {
       fs::copy_file(io::golden(std::string(folder) + "/config.json"), scratch / "x/config.json");
       const fs::path file = scratch / "x/narrow.safetensors";
       convert_transformer(io::golden(folder), file, {.to = format});
-      const weights::Checkpoint found = weights::Checkpoint::open(file);
+      const model_files::Checkpoint found = model_files::Checkpoint::open(file);
       std::set<std::string> codes;
       for (const auto& [key, view] : found.tensors()) {
         if (found.codes(*view) != nullptr) {

@@ -122,7 +122,7 @@ TEST(Networks, OfReleasedModelsAreKnownByName) {
 TEST(Networks, AreReadFromFolders) {
   const Network network = open(io::golden("wan21_i2v/transformer"));
   EXPECT_GT(network.sizes().image_dim, 0);
-  EXPECT_EQ(network, open(weights::Checkpoint::open(io::golden("wan21_i2v/transformer"))));
+  EXPECT_EQ(network, open(model_files::Checkpoint::open(io::golden("wan21_i2v/transformer"))));
   EXPECT_THAT([] { from_config(io::Json::parse(R"({"_class_name": "UNet"})", "config.json")); },
               ThrowsMessage<Error>(HasSubstr(
                   "`UNet`, expected WanTransformer3DModel or FluxTransformer2DModel or ")));

@@ -8,7 +8,7 @@
 #include "kinema/graph/autodiff.h"
 #include "kinema/graph/emit.h"
 #include "kinema/graph/scan.h"
-#include "kinema/training/adamw.h"
+#include "kinema/optimizers/adamw.h"
 #include "planning/narrow_products.h"
 
 /// Compiled programs whose arguments are in host memory.
@@ -74,22 +74,22 @@ inline std::string frozen_layers(const std::string& target, Memory memory, DType
 
 /// An AdamW update of a stack of weights whose moments are in `memory`.
 inline std::string update_program(const std::string& target, Memory memory) {
-  using training::Moments;
+  using optimizers::Moments;
   Graph graph;
   const nn::ParamSpec spec{.name = "blocks.{}.to_q.weight",
                            .shape = {DType::F32, {kLayers, kWidth, kWidth}},
                            .layers = kLayers};
-  const auto optimizer = training::adamw({}, memory);
+  const auto optimizer = optimizers::adamw({}, memory);
   const Moments<nn::ParamSpec> kept = optimizer->kept(spec);
-  training::OptimizerState state;
+  optimizers::OptimizerState state;
   state.params = {spec.input(graph, {})};
   state.mu = {kept.mu[0].input(graph, {})};
   state.nu = {kept.nu[0].input(graph, {})};
   state.count = graph.input({DType::S32, {}});
   const Tensor gradient = graph.input({DType::BF16, spec.shape.dims});
   const Tensor rate = graph.input({DType::F32, {}});
-  const training::OptimizerState next =
-      training::update(*optimizer, state, std::vector{spec}, std::vector{gradient}, rate, rate, {});
+  const optimizers::OptimizerState next = optimizers::update(*optimizer, state, std::vector{spec},
+                                                             std::vector{gradient}, rate, rate, {});
   EmitOptions options = options_for(target);
   options.donate = {{0, 0}, {1, 1}, {2, 2}};
   if (memory == Memory::HOST) {

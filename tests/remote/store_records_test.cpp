@@ -11,7 +11,7 @@
 #include "kinema/data/prefetch.h"
 #include "kinema/data/tfrecord_source.h"
 #include "kinema/io/atomic_write.h"
-#include "kinema/io/tfrecord.h"
+#include "kinema/records/tfrecord.h"
 #include "remote/store_servers.h"
 
 namespace kinema::remote {
@@ -45,7 +45,7 @@ class StoreRecords : public testing::TestWithParam<const char*> {
     return Store({GetParam(), StoreServers::kBucket, "records/" + std::to_string(test->line())},
                  timeouts);
   }
-  std::vector<io::RangedTfRecords> open(const Timeouts& timeouts = kLongTimeouts) const {
+  std::vector<records::RangedTfRecords> open(const Timeouts& timeouts = kLongTimeouts) const {
     const Store store = this->store(timeouts);
     return open_records(store, record_shards(store.list()), scratch_.path());
   }
@@ -97,7 +97,7 @@ TEST_P(StoreRecords, AreLookedForOnce) {
   EXPECT_EQ(again.at(1).size(), 4);
   EXPECT_EQ(
       again.at(1).at(3).size(),
-      io::TfRecordFile::open(golden("dataset/tfrecords/train/file_01-16.tfrec")).at(3).size());
+      records::TfRecordFile::open(golden("dataset/tfrecords/train/file_01-16.tfrec")).at(3).size());
 }
 
 TEST_P(StoreRecords, AreLookedForAgainWhereTheShardOrTheIndexIsAnother) {

@@ -50,8 +50,8 @@ TEST(ARunThatBegins, HasAScheduleOfItsOwnLength) {
 }
 
 TEST(ARunThatIsMadeLonger, RefusesStepsAtRateZero) {
-  const training::Schedule to_zero{.steps = 20, .decay_fraction = 0.5};
-  const training::Schedule to_a_tenth{.steps = 20, .decay_fraction = 0.5, .final_fraction = 0.1};
+  const optimizers::Schedule to_zero{.steps = 20, .decay_fraction = 0.5};
+  const optimizers::Schedule to_a_tenth{.steps = 20, .decay_fraction = 0.5, .final_fraction = 0.1};
   for (const int64_t step : {10, 20}) {
     EXPECT_THAT([&] { check_rate(to_zero, after(step), 40); },
                 ThrowsMessage<Error>(HasSubstr("learning_rate_schedule_steps=40")));

@@ -142,10 +142,10 @@ TEST_F(HostMemory, IsUpdatedLayerByLayerAsTheWhole) {
   const Tensor one = constant(graph, 1.0, {DType::F32, {}});
   std::vector<Tensor> outputs;
   for (const Memory memory : {Memory::DEVICE, Memory::HOST}) {
-    const OptimizerState next =
-        update(*adamw({.weight_decay = 0.1}, memory),
-               {{p}, {mu}, {nu}, constant(graph, 3.0, {DType::S32, {}})}, std::vector{spec},
-               std::vector{g}, one, one * 0.01, {.max_value = {}, .max_norm = 0.5});
+    const optimizers::OptimizerState next = optimizers::update(
+        *optimizers::adamw({.weight_decay = 0.1}, memory),
+        {{p}, {mu}, {nu}, constant(graph, 3.0, {DType::S32, {}})}, std::vector{spec},
+        std::vector{g}, one, one * 0.01, {.max_value = {}, .max_norm = 0.5});
     outputs.insert(outputs.end(), {next.params[0], next.mu[0], next.nu[0]});
   }
   const std::vector<HostArray> found = runtime::evaluate(client_, graph, outputs, arrays);

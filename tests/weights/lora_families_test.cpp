@@ -15,14 +15,14 @@
 #include "kinema/io/atomic_write.h"
 #include "kinema/io/json.h"
 #include "kinema/io/safetensors.h"
+#include "kinema/model_files/checkpoint.h"
+#include "kinema/model_files/names.h"
 #include "kinema/models/clip/text.h"
 #include "kinema/networks/open.h"
-#include "kinema/weights/checkpoint.h"
 #include "kinema/weights/clip.h"
 #include "kinema/weights/convert_lora.h"
 #include "kinema/weights/lora.h"
 #include "kinema/weights/lora_key.h"
-#include "kinema/weights/names.h"
 
 // LoRA files of Flux and Stable Diffusion XL, whose original releases join modules and number them
 // differently.
@@ -70,10 +70,11 @@ void expect_same(const std::map<std::string, std::vector<float>>& a,
 // ---- Keys ----------------------------------------------------------------------------------
 
 /// The modules that a key refers to, in a network with these names.
-std::string read(std::string_view key, const NameTable& names) {
+std::string read(std::string_view key, const model_files::NameTable& names) {
   const auto found = read_lora_key(key, names);
   std::string out;
-  for (const Piece& piece : found ? found->pieces : std::vector<Piece>()) {
+  for (const model_files::Piece& piece :
+       found ? found->pieces : std::vector<model_files::Piece>()) {
     out += (out.empty() ? "" : " ") + piece.name;
   }
   if (found && found->member >= LoraMember::TEXT_ENCODER) {
@@ -86,7 +87,7 @@ TEST(LoraKeyOfFlux, ReadsEveryFormat) {
   const std::string joined =
       "transformer_blocks.3.attn.to_q transformer_blocks.3.attn.to_k "
       "transformer_blocks.3.attn.to_v";
-  const auto flux = [](std::string_view key) { return read(key, kFluxNames); };
+  const auto flux = [](std::string_view key) { return read(key, model_files::kFluxNames); };
   EXPECT_EQ(flux("transformer.transformer_blocks.3.attn.to_q.lora_A.weight"),
             "transformer_blocks.3.attn.to_q");
   EXPECT_EQ(flux("lora_unet_double_blocks_3_img_attn_qkv.lora_down.weight"), joined);
@@ -118,7 +119,7 @@ TEST(LoraKeyOfFlux, ReadsEveryFormat) {
 
 TEST(LoraKeyOfTheUNet, ReadsEveryFormat) {
   const std::string query = "down_blocks.1.attentions.0.transformer_blocks.0.attn1.to_q";
-  const auto unet = [](std::string_view key) { return read(key, kUNetNames); };
+  const auto unet = [](std::string_view key) { return read(key, model_files::kUNetNames); };
   EXPECT_EQ(unet("unet." + query + ".lora_A.weight"), query);
   EXPECT_EQ(unet("lora_unet_input_blocks_4_1_transformer_blocks_0_attn1_to_q.lora_up.weight"),
             query);
@@ -188,12 +189,13 @@ TEST(LoraOfFamilies, CountByTheModelsLayers) {
   io::Json config = io::Json::read(io::golden("sdxl/unet/config.json"));
   config.set("layers_per_block", 1);
   const auto specs = networks::from_config(config)->parameters({.scan_layers = false});
-  const Layout one{.layers_per_block = 1};
+  const model_files::Layout one{.layers_per_block = 1};
   std::vector<std::string> originals;
   for (const nn::ParamSpec& spec : specs) {
-    originals.push_back(original_key(kUNetNames, spec.name, one)->name);
+    originals.push_back(model_files::original_key(model_files::kUNetNames, spec.name, one)->name);
   }
-  EXPECT_EQ(layout_of(kUNetNames, std::vector<std::string_view>(originals.begin(), originals.end()))
+  EXPECT_EQ(model_files::layout_of(model_files::kUNetNames, std::vector<std::string_view>(
+                                                                originals.begin(), originals.end()))
                 .layers_per_block,
             1);
   const io::Scratch scratch;
@@ -203,8 +205,9 @@ TEST(LoraOfFamilies, CountByTheModelsLayers) {
     if (!spec.name.ends_with(".weight") || spec.shape.rank() != 2) {
       continue;
     }
-    std::string name =
-        original_module(kUNetNames, spec.name.substr(0, spec.name.size() - 7), one)->name;
+    std::string name = model_files::original_module(model_files::kUNetNames,
+                                                    spec.name.substr(0, spec.name.size() - 7), one)
+                           ->name;
     std::ranges::replace(name, '.', '_');
     arrays.emplace("lora_unet_" + name + ".lora_down.weight",
                    HostArray(Shape{DType::F32, {1, spec.shape.dims[1]}}));
@@ -226,7 +229,8 @@ TEST(LoraOfFamilies, CountByTheModelsLayers) {
 
 TEST(LoraOfFamilies, FitTextEncodersWithAndWithoutAPrefix) {
   const std::vector<Adapter> adapters{adapter_of(io::golden("lora/sdxl_kohya.safetensors"))};
-  const Checkpoint files = Checkpoint::open(io::golden("sdxl/text_encoder_2"), kTextEncoder2);
+  const model_files::Checkpoint files =
+      model_files::Checkpoint::open(io::golden("sdxl/text_encoder_2"), model_files::kTextEncoder2);
   const clip::TextConfig config = clip_text_config(files);
   const auto text = for_text(adapters, LoraMember::TEXT_ENCODER_2);
   ASSERT_EQ(text.size(), 1U);

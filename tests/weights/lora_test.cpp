@@ -101,13 +101,17 @@ TEST(Names, TranslateEveryParameterBothWays) {
   wan::TransformerConfig config = wan_config(io::golden("wan21_i2v/transformer"));
   config.pos_embed_seq_len = 34;
   for (const nn::ParamSpec& spec : wan::parameters(config, {.scan_layers = false})) {
-    const auto original = original_key(kWanNames, spec.name);
+    const auto original = model_files::original_key(model_files::kWanNames, spec.name);
     ASSERT_TRUE(original.has_value()) << spec.name;
-    EXPECT_EQ(diffusers_keys(kWanNames, original->name), std::vector<Piece>{{spec.name}});
+    EXPECT_EQ(model_files::diffusers_keys(model_files::kWanNames, original->name),
+              std::vector<model_files::Piece>{{spec.name}});
   }
-  EXPECT_EQ(original_key(kWanNames, "blocks.11.norm2.bias")->name, "blocks.11.norm3.bias");
-  EXPECT_EQ(original_key(kWanNames, "decoder.conv_in.weight"), std::nullopt);
-  EXPECT_TRUE(diffusers_keys(kWanNames, "blocks.0.attn1.to_q.weight").empty());
+  EXPECT_EQ(model_files::original_key(model_files::kWanNames, "blocks.11.norm2.bias")->name,
+            "blocks.11.norm3.bias");
+  EXPECT_EQ(model_files::original_key(model_files::kWanNames, "decoder.conv_in.weight"),
+            std::nullopt);
+  EXPECT_TRUE(
+      model_files::diffusers_keys(model_files::kWanNames, "blocks.0.attn1.to_q.weight").empty());
 }
 
 // ---- Files ---------------------------------------------------------------------------------

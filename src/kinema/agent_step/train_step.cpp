@@ -73,10 +73,10 @@ StepResult train_step(const AgentConfig& config, const StepOptions& options,
   StepResult out;
   out.loss = agent.loss(batch, draws, by_norm(config, before.norms), tap);
   const std::vector<Tensor> grads = gradients(out.loss.total, before.params);
-  training::OptimizerState optimizer{
+  optimizers::OptimizerState optimizer{
       .params = before.params, .mu = before.mu, .nu = before.nu, .count = before.count};
-  const training::LaPropStep step =
-      training::laprop(optimizer, specs, grads, learning_rate, options.optimizer);
+  const optimizers::LaPropStep step =
+      optimizers::laprop(optimizer, specs, grads, learning_rate, options.optimizer);
   std::vector<Tensor> critic;
   for (size_t i = 0; i < specs.size(); ++i) {
     if (specs[i].name.starts_with("val/")) {
@@ -91,10 +91,10 @@ StepResult train_step(const AgentConfig& config, const StepOptions& options,
                .count = step.state.count};
   out.metrics = out.loss.metrics;
   out.metrics["opt/loss"] = out.loss.total;
-  out.metrics["opt/grad_norm"] = training::norm(grads);
-  out.metrics["opt/grad_rms"] = training::root_mean_square(grads);
-  out.metrics["opt/update_rms"] = training::root_mean_square(step.changes);
-  out.metrics["opt/param_rms"] = training::root_mean_square(step.state.params);
+  out.metrics["opt/grad_norm"] = optimizers::norm(grads);
+  out.metrics["opt/grad_rms"] = optimizers::root_mean_square(grads);
+  out.metrics["opt/update_rms"] = optimizers::root_mean_square(step.changes);
+  out.metrics["opt/param_rms"] = optimizers::root_mean_square(step.state.params);
   return out;
 }
 

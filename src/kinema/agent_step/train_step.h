@@ -5,7 +5,7 @@
 
 #include "kinema/models/dreamer/agent.h"
 #include "kinema/nn/model_options.h"
-#include "kinema/training/laprop.h"
+#include "kinema/optimizers/laprop.h"
 
 /// What an agent computes in one step of training, whoever runs it.
 namespace kinema::agent_step {
@@ -48,7 +48,7 @@ AgentState<nn::ParamSpec> state_specs(const dreamer::AgentConfig& config);
 /// How a step goes, besides the agent's configuration.
 struct StepOptions {
   nn::ModelOptions model;
-  training::LaPropOptions optimizer;
+  optimizers::LaPropOptions optimizer;
 };
 
 struct StepResult {

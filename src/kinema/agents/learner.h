@@ -11,10 +11,10 @@
 
 #include "kinema/agents/programs.h"
 #include "kinema/core/stopwatch.h"
+#include "kinema/optimizers/laprop.h"
 #include "kinema/pjrt/client.h"
 #include "kinema/replay/chunk.h"
 #include "kinema/runtime/program.h"
-#include "kinema/training/laprop.h"
 
 namespace kinema::agents {
 
@@ -24,7 +24,7 @@ using ActingParameters = std::shared_ptr<const std::vector<pjrt::Buffer>>;
 struct LearnerOptions {
   BatchSize batch;
   agent_step::StepOptions step;
-  training::AnnealedRate rate;
+  optimizers::AnnealedRate rate;
   uint64_t seed = 0;
 };
 

@@ -17,8 +17,8 @@ namespace kinema::agents {
 namespace fs = std::filesystem;
 namespace {
 
-training::AnnealedRate::Kind schedule_of(const std::string& name) {
-  using Kind = training::AnnealedRate::Kind;
+optimizers::AnnealedRate::Kind schedule_of(const std::string& name) {
+  using Kind = optimizers::AnnealedRate::Kind;
   if (name == "linear") {
     return Kind::LINEAR;
   }

@@ -9,8 +9,8 @@
 #include "kinema/cli/stopping.h"
 #include "kinema/core/error.h"
 #include "kinema/io/folder.h"
-#include "kinema/jobs/plan.h"
 #include "kinema/planning/compile_job.h"
+#include "kinema/plans/plan.h"
 #include "kinema/runtime/executable_file.h"
 
 namespace kinema::cli {
@@ -26,7 +26,7 @@ struct Words {
   bool sweep = false;
   bool tiles = false;
   bool no_remedies = false;
-  jobs::SweepChoices choices;
+  plans::SweepChoices choices;
 };
 
 /// Removes `key=value` from the words and returns the value; empty if absent.
@@ -40,14 +40,14 @@ std::string take(std::vector<std::string>& words, const std::string& key) {
   return value;
 }
 
-jobs::PlanOptions read_words(std::vector<std::string>& words) {
+plans::PlanOptions read_words(std::vector<std::string>& words) {
   const std::string target = take(words, "target");
   check(!target.empty(), "[plan] for which devices? give target=, e.g. target=v6e:4x4 or h100:8");
-  jobs::PlanOptions options{.target = planning::parse_target(target), .job = job_options()};
+  plans::PlanOptions options{.target = planning::parse_target(target), .job = job_options()};
   const std::string mode = take(words, "mode");
   check(mode.empty() || mode == "train" || mode == "generate",
         "[plan] mode is `{}` but must be train or generate", mode);
-  options.mode = mode == "generate" ? jobs::PlanMode::GENERATE : jobs::PlanMode::TRAIN;
+  options.mode = mode == "generate" ? plans::PlanMode::GENERATE : plans::PlanMode::TRAIN;
   options.save_executable = take(words, "save_executable");
   io::check_replaceable(options.save_executable, runtime::kExecutableMagic,
                         "a program that kinema plan saved");
@@ -63,14 +63,15 @@ jobs::PlanOptions read_words(std::vector<std::string>& words) {
   return options;
 }
 
-int make_sweep(const config::Loaded& loaded, const jobs::PlanOptions& options, const Words& given) {
+int make_sweep(const config::Loaded& loaded, const plans::PlanOptions& options,
+               const Words& given) {
   Observer observer;
   show_on_console(observer, /*with_lines=*/false);
   const std::vector<planning::Outcome> outcomes =
-      jobs::sweep(loaded, options, given.choices, observer,
-                  [](const planning::Outcome& outcome, int64_t done, int64_t total) {
-                    warn(fmt::format("{}/{} {}", done, total, planning::outcome_line(outcome)));
-                  });
+      plans::sweep(loaded, options, given.choices, observer,
+                   [](const planning::Outcome& outcome, int64_t done, int64_t total) {
+                     warn(fmt::format("{}/{} {}", done, total, planning::outcome_line(outcome)));
+                   });
   if (given.json) {
     std::vector<io::Json> list;
     for (const planning::Outcome& outcome : outcomes) {
@@ -89,7 +90,7 @@ int make_sweep(const config::Loaded& loaded, const jobs::PlanOptions& options, c
 int make_plan(Words given) {
   const std::stop_source stop;
   const Stopping stopping("", stop);  // destructors remove the compile's input
-  jobs::PlanOptions options = read_words(given.words);
+  plans::PlanOptions options = read_words(given.words);
   options.job.stop = stop.get_token();
   options.flags = given.flags;
   options.tiles = given.tiles;
@@ -103,7 +104,7 @@ int make_plan(Words given) {
   }
   Observer observer;
   show_on_console(observer, /*with_lines=*/false);
-  const planning::Report report = jobs::plan(loaded, options, observer);
+  const planning::Report report = plans::plan(loaded, options, observer);
   fmt::print("{}",
              given.json ? planning::to_json(report).dump() + "\n" : planning::to_text(report));
   std::fflush(stdout);

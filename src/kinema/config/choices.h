@@ -88,7 +88,7 @@ constexpr std::string_view choices(CaptionLines /*value*/) { return "joined | an
 enum class StateDtype : uint8_t { FLOAT32, WEIGHTS_DTYPE };
 constexpr std::string_view choices(StateDtype /*value*/) { return "float32 | weights_dtype"; }
 
-/// The learning rate after the warmup (training::Schedule).
+/// The learning rate after the warmup (optimizers::Schedule).
 enum class LrSchedule : uint8_t {
   CONSTANT,
   LINEAR,
@@ -118,7 +118,7 @@ constexpr std::string_view choices(Optimizer /*value*/) {
          "muon";
 }
 
-/// The rate of a matrix under Muon (training::MuonRate).
+/// The rate of a matrix under Muon (optimizers::MuonRate).
 enum class MuonRate : uint8_t { LIKE_ADAMW, ORIGINAL };
 constexpr std::string_view choices(MuonRate /*value*/) { return "like_adamw | original"; }
 

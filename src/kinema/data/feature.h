@@ -6,14 +6,14 @@
 
 #include "kinema/core/error.h"
 #include "kinema/core/host_array.h"
-#include "kinema/io/example_proto.h"
+#include "kinema/records/example_proto.h"
 
 /// Features of a record.
 namespace kinema::data {
 
 /// The single value of a feature. `what` describes it in the error.
 template <typename T>
-const T& one_value(const io::Example& example, const char* name, const char* what,
+const T& one_value(const records::Example& example, const char* name, const char* what,
                    const std::string& where) {
   const auto found = example.find(name);
   check(found != example.end(), "[example] {} has no feature `{}` among its {}", where, name,
@@ -25,7 +25,7 @@ const T& one_value(const io::Example& example, const char* name, const char* wha
 }
 
 /// The floating-point tensor of a feature, with `rank` axes.
-HostArray tensor_feature(const io::Example& example, const char* name, size_t rank,
+HostArray tensor_feature(const records::Example& example, const char* name, size_t rank,
                          const std::string& where);
 
 }  // namespace kinema::data

@@ -55,11 +55,11 @@ HostArray unpacked(const HostArray& tokens, int64_t rows, int64_t columns) {
 
 }  // namespace
 
-bool is_image_record(const io::Example& example) {
+bool is_image_record(const records::Example& example) {
   return example.contains(kPixelValues) && !example.contains(kParts[0].name);
 }
 
-Sample parse_image_record(const io::Example& example, const std::string& where) {
+Sample parse_image_record(const records::Example& example, const std::string& where) {
   Sample sample;
   if (!example.contains(kImageIds)) {
     sample.latents = tensor_feature(example, kPixelValues, 3, where);

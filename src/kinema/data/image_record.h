@@ -3,7 +3,7 @@
 #include <string>
 
 #include "kinema/data/source.h"
-#include "kinema/io/example_proto.h"
+#include "kinema/records/example_proto.h"
 
 /// Records of MaxDiffusion's image trainers, which use the same names for different text states:
 ///
@@ -16,7 +16,7 @@
 namespace kinema::data {
 
 /// True for an example with `pixel_values`.
-bool is_image_record(const io::Example& example);
+bool is_image_record(const records::Example& example);
 
 /// The features of latents and text states; `packed` if it has img_ids.
 inline constexpr const char* kPixelValues = "pixel_values";
@@ -27,6 +27,6 @@ inline constexpr const char* kImageIds = "img_ids";
 /// Latents are returned as those of a video of one frame, [c, 1, h, w]. Throws an Error with
 /// `where` for a missing feature, another rank or dtype, and positions that are not a complete
 /// grid.
-Sample parse_image_record(const io::Example& example, const std::string& where);
+Sample parse_image_record(const records::Example& example, const std::string& where);
 
 }  // namespace kinema::data

@@ -9,7 +9,7 @@
 #include "kinema/core/error.h"
 #include "kinema/data/feature.h"
 #include "kinema/data/image_record.h"
-#include "kinema/io/example_proto.h"
+#include "kinema/records/example_proto.h"
 
 namespace kinema::data {
 namespace {
@@ -30,11 +30,11 @@ void check_condition(const Sample& sample, const std::string& where) {
 
 }  // namespace
 
-HostArray tensor_feature(const io::Example& example, const char* name, size_t rank,
+HostArray tensor_feature(const records::Example& example, const char* name, size_t rank,
                          const std::string& where) {
   const auto& bytes = one_value<std::string>(example, name, "one serialized tensor", where);
   const std::string place = where + " `" + name + "`";
-  HostArray array = io::parse_tensor_proto(std::as_bytes(std::span(bytes)), place);
+  HostArray array = records::parse_tensor_proto(std::as_bytes(std::span(bytes)), place);
   check(array.shape.dims.size() == rank && is_float(array.shape.dtype),
         "[example] {} is {} but must be a floating-point tensor of {} axes", place,
         to_string(array.shape), rank);
@@ -42,7 +42,7 @@ HostArray tensor_feature(const io::Example& example, const char* name, size_t ra
 }
 
 Sample parse_record(std::span<const std::byte> bytes, const std::string& where) {
-  const io::Example example = io::parse_example(bytes, where);
+  const records::Example example = records::parse_example(bytes, where);
   if (is_image_record(example)) {
     return parse_image_record(example, where);
   }
@@ -65,7 +65,7 @@ RecordShapes read_record_shapes(std::span<const std::byte> bytes, const std::str
   // Of both kinds; text_embeds and prompt_embeds are distinguished by their rank.
   const std::array<std::string_view, 5> names{kParts[0].name, kParts[1].name, kPixelValues,
                                               kTextEmbeds, kPromptEmbeds};
-  const std::vector<std::optional<Shape>> shapes = io::read_tensor_shapes(bytes, names, where);
+  const std::vector<std::optional<Shape>> shapes = records::read_tensor_shapes(bytes, names, where);
   if (!shapes[0] && shapes[2]) {
     for (const size_t i : {3, 4}) {
       check(shapes[i].has_value(), "[example] {} has no feature `{}`", where, names[i]);
@@ -79,17 +79,17 @@ RecordShapes read_record_shapes(std::span<const std::byte> bytes, const std::str
 }
 
 std::string serialize_record(const Sample& sample) {
-  io::Example example;
+  records::Example example;
   for (const SamplePart& part : kParts) {
     const HostArray& array = sample.*part.of_sample;
     if (!array.bytes.empty()) {
-      example[part.name] = std::vector{io::serialize_tensor_proto(array)};
+      example[part.name] = std::vector{records::serialize_tensor_proto(array)};
     }
   }
   if (sample.timestep) {
     example[kTimestep] = std::vector{*sample.timestep};
   }
-  return io::serialize_example(example);
+  return records::serialize_example(example);
 }
 
 }  // namespace kinema::data

@@ -11,7 +11,7 @@
 #include "kinema/data/dataset_file.h"
 #include "kinema/data/dataset_type.h"
 #include "kinema/data/record.h"
-#include "kinema/io/tfrecord.h"
+#include "kinema/records/tfrecord.h"
 
 namespace kinema::data {
 namespace {
@@ -30,7 +30,7 @@ class Shard {
 
 class LocalShard : public Shard {
  public:
-  explicit LocalShard(const fs::path& path) : file_(io::TfRecordFile::open(path)) {}
+  explicit LocalShard(const fs::path& path) : file_(records::TfRecordFile::open(path)) {}
   int64_t size() const override { return file_.size(); }
   const std::string& path() const override { return file_.path(); }
   Sample record(int64_t i) const override { return parse_record(file_.at(i), file_.where(i)); }
@@ -39,12 +39,12 @@ class LocalShard : public Shard {
   }
 
  private:
-  io::TfRecordFile file_;
+  records::TfRecordFile file_;
 };
 
 class RangedShard : public Shard {
  public:
-  explicit RangedShard(io::RangedTfRecords file) : file_(std::move(file)) {}
+  explicit RangedShard(records::RangedTfRecords file) : file_(std::move(file)) {}
   int64_t size() const override { return file_.size(); }
   const std::string& path() const override { return file_.path(); }
   Sample record(int64_t i) const override { return parse_record(file_.at(i), file_.where(i)); }
@@ -53,7 +53,7 @@ class RangedShard : public Shard {
   }
 
  private:
-  io::RangedTfRecords file_;
+  records::RangedTfRecords file_;
 };
 
 using Shards = std::vector<std::unique_ptr<const Shard>>;
@@ -70,7 +70,7 @@ Shards open_shards(const fs::path& folder) {
   const std::string hint = other_type_hint(folder, "tfrecord");
   check(hint.empty(), "[tfrecord] {} holds no TFRecords\n  {}", folder.string(), hint);
   Shards shards;
-  for (const std::string& name : io::shards_of(std::move(names))) {
+  for (const std::string& name : records::shards_of(std::move(names))) {
     shards.push_back(std::make_unique<LocalShard>(folder / name));
   }
   return shards;
@@ -187,10 +187,10 @@ std::unique_ptr<Source> tfrecord_source(const TfRecordOptions& options) {
   return std::make_unique<TfRecordSource>(open_shards(options.folder), options);
 }
 
-std::unique_ptr<Source> tfrecord_source(std::vector<io::RangedTfRecords> shards,
+std::unique_ptr<Source> tfrecord_source(std::vector<records::RangedTfRecords> shards,
                                         const TfRecordOptions& options) {
   Shards all;
-  for (io::RangedTfRecords& shard : shards) {
+  for (records::RangedTfRecords& shard : shards) {
     all.push_back(std::make_unique<RangedShard>(std::move(shard)));
   }
   return std::make_unique<TfRecordSource>(std::move(all), options);

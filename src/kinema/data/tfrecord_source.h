@@ -7,7 +7,7 @@
 
 #include "kinema/data/source.h"
 #include "kinema/data/split.h"
-#include "kinema/io/tfrecord_ranges.h"
+#include "kinema/records/tfrecord_ranges.h"
 
 namespace kinema::data {
 
@@ -32,7 +32,7 @@ std::unique_ptr<Source> tfrecord_source(const TfRecordOptions& options);
 
 /// The same for remote shards (the folder is ignored); each sample is read on demand. `by_shape`
 /// reads all of them first.
-std::unique_ptr<Source> tfrecord_source(std::vector<io::RangedTfRecords> shards,
+std::unique_ptr<Source> tfrecord_source(std::vector<records::RangedTfRecords> shards,
                                         const TfRecordOptions& options);
 
 }  // namespace kinema::data

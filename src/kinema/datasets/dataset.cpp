@@ -12,7 +12,7 @@ namespace kinema::datasets {
 namespace {
 
 /// The shards of a folder in a store, which are read directly from the store.
-std::vector<io::RangedTfRecords> stored_records(const std::string& path, const Job& job) {
+std::vector<records::RangedTfRecords> stored_records(const std::string& path, const Job& job) {
   const remote::Store store(*remote::read_store_path(path));
   constexpr int kThreads = 16;
   return remote::open_records(store, remote::record_shards(store.list()),

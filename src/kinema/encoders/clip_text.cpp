@@ -23,7 +23,8 @@ clip::TextOptions text_options(const ClipTextSettings& settings) {
 
 /// The sizes of the model: from its own configuration, else from the other one if its width is the
 /// same, else from its shapes.
-clip::TextConfig config_of(const weights::Checkpoint& files, const std::filesystem::path& other) {
+clip::TextConfig config_of(const model_files::Checkpoint& files,
+                           const std::filesystem::path& other) {
   if (!files.config().is_object() && !other.empty()) {
     const io::Json json = io::Json::read(other);
     const std::string table = clip::token_embedding({}, weights::clip_text_prefix(files)).name;
@@ -53,7 +54,7 @@ void append(HostArray& all, const pjrt::Buffer& row, size_t prompts) {
 ClipText::ClipText(const pjrt::Client& client, ClipTextSettings settings)
     : settings_(std::move(settings)),
       tokenizer_(text::ClipTokenizer::open(settings_.tokenizer)),
-      files_(weights::Checkpoint::open(settings_.model, settings_.part)),
+      files_(model_files::Checkpoint::open(settings_.model, settings_.part)),
       config_(config_of(files_, settings_.config)),
       prefix_(weights::clip_text_prefix(files_)),
       length_(std::min(tokenizer_.max_length().value_or(config_.max_position_embeddings),

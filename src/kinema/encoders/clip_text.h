@@ -12,11 +12,11 @@
 #include <vector>
 
 #include "kinema/core/host_array.h"
+#include "kinema/model_files/checkpoint.h"
 #include "kinema/models/clip/config.h"
 #include "kinema/pjrt/client.h"
 #include "kinema/runtime/program.h"
 #include "kinema/text/clip_tokenizer.h"
-#include "kinema/weights/checkpoint.h"
 #include "kinema/weights/lora.h"
 
 namespace kinema::encoders {
@@ -26,7 +26,7 @@ struct ClipTextSettings {
   std::filesystem::path model;      // `text_encoder` or `text_encoder_2` of a pipeline, or a file
   std::filesystem::path tokenizer;  // `tokenizer` or `tokenizer_2`
   /// The model to read from a file that contains both.
-  std::string_view part = weights::kTextEncoder;
+  std::string_view part = model_files::kTextEncoder;
   /// The config.json of another encoder of the same sizes, for a file that does not tell its number
   /// of heads; empty: none.
   std::filesystem::path config = {};
@@ -100,7 +100,7 @@ class ClipText {
 
   ClipTextSettings settings_;
   text::ClipTokenizer tokenizer_;
-  weights::Checkpoint files_;  // stays open: embeddings are read from it
+  model_files::Checkpoint files_;  // stays open: embeddings are read from it
   clip::TextConfig config_;
   std::string prefix_;
   int64_t length_;

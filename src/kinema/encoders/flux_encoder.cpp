@@ -20,7 +20,7 @@ T5Settings t5_settings(const FluxTextSettings& s) {
         "[encoders] max_sequence_length is {}, but Flux.1 takes 1 to {}", s.max_sequence_length,
         kLongest);
   const TextFiles files = s.second.value_or(TextFiles{.model = s.pipeline / "text_encoder_2",
-                                                      .part = weights::kTextEncoder2,
+                                                      .part = model_files::kTextEncoder2,
                                                       .tokenizer = s.pipeline / "tokenizer_2"});
   return {.model = files.model,
           .tokenizer = files.tokenizer,

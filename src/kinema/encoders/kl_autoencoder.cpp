@@ -7,13 +7,13 @@
 
 #include "kinema/core/error.h"
 #include "kinema/encoders/tiling.h"
+#include "kinema/model_files/checkpoint.h"
+#include "kinema/model_files/vae_config.h"
 #include "kinema/models/kl_autoencoder/config_file.h"
 #include "kinema/runtime/device_memory.h"
 #include "kinema/runtime/environment.h"
-#include "kinema/weights/checkpoint.h"
 #include "kinema/weights/folder.h"
 #include "kinema/weights/kl_config.h"
-#include "kinema/weights/vae_config.h"
 
 namespace kinema::encoders {
 
@@ -21,7 +21,7 @@ namespace kl = kl_autoencoder;
 
 namespace {
 
-kl::AutoencoderConfig checked_config(const weights::Checkpoint& files) {
+kl::AutoencoderConfig checked_config(const model_files::Checkpoint& files) {
   const kl::AutoencoderConfig config = weights::kl_config(files);
   weights::check_kl_tensors(files, config);
   return config;
@@ -32,7 +32,7 @@ kl::AutoencoderConfig checked_config(const weights::Checkpoint& files) {
 /// The encoder or the decoder with its devices.
 class KlAutoencoder::Side {
  public:
-  Side(bool encodes, const runtime::Devices& devices, const weights::Checkpoint& files,
+  Side(bool encodes, const runtime::Devices& devices, const model_files::Checkpoint& files,
        const kl::AutoencoderConfig& config, const KlAutoencoderOptions& options)
       : encodes_(encodes),
         devices_(devices),
@@ -126,7 +126,7 @@ class KlAutoencoder::Side {
 
   bool encodes_;
   runtime::Devices devices_;
-  const weights::Checkpoint& files_;
+  const model_files::Checkpoint& files_;
   const kl::AutoencoderConfig& config_;
   KlAutoencoderOptions options_;
   std::vector<nn::ParamSpec> specs_;
@@ -139,7 +139,7 @@ class KlAutoencoder::Side {
 struct KlAutoencoder::Model {
   Model(const runtime::Devices& devices, const std::filesystem::path& folder,
         const KlAutoencoderOptions& options)
-      : files(weights::Checkpoint::open(folder, weights::kVae)),
+      : files(model_files::Checkpoint::open(folder, model_files::kVae)),
         config(checked_config(files)),
         tiling(options.tiling),
         encoder(true, devices, files, config, options),
@@ -179,7 +179,7 @@ struct KlAutoencoder::Model {
     return blender.take();
   }
 
-  weights::Checkpoint files;  // mapped, not read
+  model_files::Checkpoint files;  // mapped, not read
   kl::AutoencoderConfig config;
   std::optional<Tiling> tiling;
   Side encoder;
@@ -189,7 +189,7 @@ struct KlAutoencoder::Model {
 bool is_kl_autoencoder(const std::filesystem::path& folder) {
   std::error_code ignored;
   if (std::filesystem::is_regular_file(folder, ignored)) {
-    return !weights::is_vae_file(folder);
+    return !model_files::is_vae_file(folder);
   }
   const io::Json config = io::Json::read(folder / "config.json");
   const io::Json* name = config.is_object() ? config.find("_class_name") : nullptr;

@@ -33,10 +33,10 @@ ClipTextSettings clip_settings(const SdxlTextSettings& s, const std::string& beh
   check(s.clip_skip >= 0, "[encoders] clip_skip is {}, expected 0 up", s.clip_skip);
   const TextFiles files =
       (behind.empty() ? s.first : s.second)
-          .value_or(
-              TextFiles{.model = s.pipeline / ("text_encoder" + behind),
-                        .part = behind.empty() ? weights::kTextEncoder : weights::kTextEncoder2,
-                        .tokenizer = s.pipeline / ("tokenizer" + behind)});
+          .value_or(TextFiles{
+              .model = s.pipeline / ("text_encoder" + behind),
+              .part = behind.empty() ? model_files::kTextEncoder : model_files::kTextEncoder2,
+              .tokenizer = s.pipeline / ("tokenizer" + behind)});
   return {.model = files.model,
           .tokenizer = files.tokenizer,
           .part = files.part,

@@ -33,9 +33,9 @@ TextEncoderMemory text_encoder_memory(std::string_view word) {
   return TextEncoderMemory::STREAMED;
 }
 
-T5Blocks::T5Blocks(pjrt::Client client, const weights::Checkpoint& files, t5::EncoderConfig config,
-                   t5::EncoderOptions options, runtime::ProgramOptions program,
-                   TextEncoderMemory memory, bool masked,
+T5Blocks::T5Blocks(pjrt::Client client, const model_files::Checkpoint& files,
+                   t5::EncoderConfig config, t5::EncoderOptions options,
+                   runtime::ProgramOptions program, TextEncoderMemory memory, bool masked,
                    std::span<const weights::Adapter> adapters)
     : client_(std::move(client)),
       files_(files),

@@ -9,11 +9,11 @@
 #include <vector>
 
 #include "kinema/core/host_array.h"
+#include "kinema/model_files/checkpoint.h"
 #include "kinema/models/t5/encoder.h"
 #include "kinema/pjrt/buffer.h"
 #include "kinema/pjrt/client.h"
 #include "kinema/runtime/program.h"
-#include "kinema/weights/checkpoint.h"
 #include "kinema/weights/lora.h"
 
 namespace kinema::encoders {
@@ -46,7 +46,7 @@ class T5Blocks {
  public:
   /// `files` has been checked against the configuration, and outlives the object. `masked`: most
   /// inputs have a mask, which memory_bytes assumes. Throws what weights::Adapters throws.
-  T5Blocks(pjrt::Client client, const weights::Checkpoint& files, t5::EncoderConfig config,
+  T5Blocks(pjrt::Client client, const model_files::Checkpoint& files, t5::EncoderConfig config,
            t5::EncoderOptions options, runtime::ProgramOptions program, TextEncoderMemory memory,
            bool masked = true, std::span<const weights::Adapter> adapters = {});
 
@@ -82,7 +82,7 @@ class T5Blocks {
   const Programs& programs(const Shape& embeddings, bool masked);
 
   pjrt::Client client_;
-  const weights::Checkpoint& files_;
+  const model_files::Checkpoint& files_;
   t5::EncoderConfig config_;
   t5::EncoderOptions options_;
   runtime::ProgramOptions program_;

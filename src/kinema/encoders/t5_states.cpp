@@ -56,7 +56,7 @@ void T5States::Memory::trim(size_t kept) {
 T5States::T5States(const pjrt::Client& client, T5Settings settings)
     : settings_(std::move(settings)),
       tokenizer_(open_tokenizer(settings_.tokenizer)),
-      files_(weights::Checkpoint::open(settings_.model, settings_.part)),
+      files_(model_files::Checkpoint::open(settings_.model, settings_.part)),
       config_(weights::t5_config(files_)),
       blocks_(client, files_, config_, settings_.options, settings_.program, settings_.memory,
               settings_.masked, settings_.adapters) {

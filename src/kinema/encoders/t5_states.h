@@ -12,11 +12,11 @@
 #include <vector>
 
 #include "kinema/encoders/t5_blocks.h"
+#include "kinema/model_files/checkpoint.h"
 #include "kinema/models/t5/encoder.h"
 #include "kinema/pjrt/client.h"
 #include "kinema/runtime/program.h"
 #include "kinema/text/tokenizer.h"
-#include "kinema/weights/checkpoint.h"
 
 namespace kinema::encoders {
 
@@ -25,7 +25,7 @@ struct T5Settings {
   std::filesystem::path model;      // `text_encoder` of a pipeline, or a file
   std::filesystem::path tokenizer;  // `tokenizer` of a pipeline, or a file with one
   /// The model to read from a file that contains several.
-  std::string_view part = weights::kTextEncoder;
+  std::string_view part = model_files::kTextEncoder;
   /// Rows of the result; further tokens are dropped.
   int64_t max_sequence_length = 512;
   /// Width that the transformer expects; 0: any.
@@ -108,7 +108,7 @@ class T5States {
 
   T5Settings settings_;
   text::Tokenizer tokenizer_;
-  weights::Checkpoint files_;  // stays open: embeddings and streamed blocks are read from it
+  model_files::Checkpoint files_;  // stays open: embeddings and streamed blocks are read from it
   t5::EncoderConfig config_;
 
   // The cache between calls; guarded by the mutex.

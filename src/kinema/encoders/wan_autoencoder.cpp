@@ -6,9 +6,9 @@
 
 #include "kinema/core/error.h"
 #include "kinema/encoders/vae_side.h"
-#include "kinema/weights/checkpoint.h"
+#include "kinema/model_files/checkpoint.h"
+#include "kinema/model_files/vae_config.h"
 #include "kinema/weights/folder.h"
-#include "kinema/weights/vae_config.h"
 
 namespace kinema::encoders {
 namespace {
@@ -62,7 +62,7 @@ class WanAutoencoder::Network {
   Network(runtime::Devices devices, const std::filesystem::path& folder,
           const WanAutoencoderOptions& options)
       : options_(options),
-        files_(weights::Checkpoint::open(folder, weights::kVae)),
+        files_(model_files::Checkpoint::open(folder, model_files::kVae)),
         devices_(std::move(devices)),
         config_(checked_config(files_)),
         encoder_(side(VaeSide::Kind::ENCODER)),
@@ -139,8 +139,8 @@ class WanAutoencoder::Network {
   }
 
  private:
-  static vae::Config checked_config(const weights::Checkpoint& files) {
-    const vae::Config config = weights::vae_config(files);
+  static vae::Config checked_config(const model_files::Checkpoint& files) {
+    const vae::Config config = model_files::vae_config(files);
     weights::check_tensors(files, vae::parameters(config, {}));
     return config;
   }
@@ -223,7 +223,7 @@ class WanAutoencoder::Network {
   }
 
   WanAutoencoderOptions options_;
-  weights::Checkpoint files_;  // mapped, not read
+  model_files::Checkpoint files_;  // mapped, not read
   runtime::Devices devices_;
   vae::Config config_;
   std::unique_ptr<VaeSide> encoder_;

@@ -12,17 +12,17 @@
 #include "kinema/core/quantities.h"
 #include "kinema/inspection/folders.h"
 #include "kinema/media/check.h"
+#include "kinema/model_files/checkpoint.h"
+#include "kinema/model_files/single_file.h"
 #include "kinema/networks/check_path.h"
 #include "kinema/networks/open.h"
 #include "kinema/sample/pipeline_folder.h"
 #include "kinema/text/clip_tokenizer.h"
 #include "kinema/text/tokenizer.h"
 #include "kinema/training/checkpoint.h"
-#include "kinema/weights/checkpoint.h"
 #include "kinema/weights/clip.h"
 #include "kinema/weights/lora.h"
 #include "kinema/weights/model_kind.h"
-#include "kinema/weights/single_file.h"
 #include "kinema/weights/weights.h"
 
 namespace kinema::inspection {
@@ -138,10 +138,10 @@ std::string accept_file(const fs::path& path) {
     out = fmt::format("{}: {}", found->kind->name, out);
   }
   out = "accepted: " + out;
-  if (const weights::ObjectiveMarks marks = weights::objective_marks(path); marks.any()) {
+  if (const model_files::ObjectiveMarks marks = model_files::objective_marks(path); marks.any()) {
     out += "; it learned " + to_string(marks);
   }
-  const std::vector<std::string> unread = weights::unused_tensors(path);
+  const std::vector<std::string> unread = model_files::unused_tensors(path);
   if (!unread.empty()) {
     out += fmt::format("; {} are not read: {}",
                        counted(static_cast<int64_t>(unread.size()), "left-over tensor"),
@@ -192,7 +192,7 @@ std::string accept(const fs::path& path) {
   if (const fs::path checkpoints = checkpoints_of(path); !checkpoints.empty()) {
     return "accepted: " + accept_checkpoints(checkpoints);
   }
-  if (weights::is_gguf(path) || kind == media::PathKind::Weights) {
+  if (model_files::is_gguf(path) || kind == media::PathKind::Weights) {
     return accept_file(path);
   }
   if (kind == media::PathKind::TfRecord) {

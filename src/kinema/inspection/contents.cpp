@@ -12,17 +12,17 @@
 #include "kinema/core/error.h"
 #include "kinema/core/quantities.h"
 #include "kinema/inspection/folders.h"
-#include "kinema/io/event_file.h"
-#include "kinema/io/example_proto.h"
 #include "kinema/io/file_format.h"
 #include "kinema/io/model_folder.h"
 #include "kinema/io/safetensors.h"
-#include "kinema/io/tfrecord.h"
 #include "kinema/media/check.h"
-#include "kinema/weights/checkpoint.h"
+#include "kinema/model_files/checkpoint.h"
+#include "kinema/model_files/single_file.h"
+#include "kinema/records/event_file.h"
+#include "kinema/records/example_proto.h"
+#include "kinema/records/tfrecord.h"
 #include "kinema/weights/lora.h"
 #include "kinema/weights/model_kind.h"
-#include "kinema/weights/single_file.h"
 #include "kinema/weights/weights.h"
 
 namespace kinema::inspection {
@@ -52,7 +52,7 @@ void add_tensors(Contents& out, const Tensors& tensors) {
 std::string line_of(const std::string& module, const weights::Lora::Target& target) {
   std::string line = fmt::format("{:<60}", module);
   if (target.method != nullptr) {
-    line += fmt::format(" {}", weights::method_name(*target.method, target.parts));
+    line += fmt::format(" {}", adapters::method_name(*target.method, target.parts));
     if (const int64_t rank = target.method->rank(target.parts); rank > 0) {
       line += fmt::format(" rank {}, alpha {}", rank, target.factor * static_cast<double>(rank));
     }
@@ -97,7 +97,7 @@ Contents list_weights(const fs::path& path) {
   }
   const io::TensorFile file = io::TensorFile::open(path);
   const bool is_read = !kind || kind->kind->roles != 0;
-  const std::string models = is_read ? weights::models_in(path) : "";
+  const std::string models = is_read ? model_files::models_in(path) : "";
   const std::string name = kind ? std::string(kind->kind->name) : "";
   const std::string what = name + (name.empty() || models.empty() ? "" : "; ") + models;
   const std::string format = io::is_pickle_name(path) ? "pickle" : "safetensors file";
@@ -173,10 +173,10 @@ Contents list_events(const fs::path& path) {
   struct Tag {
     int64_t count = 0;
     int64_t first = 0;
-    io::EventValue last;
+    records::EventValue last;
   };
   std::map<std::string, Tag> tags;
-  for (io::EventValue& each : io::read_event_file(path)) {
+  for (records::EventValue& each : records::read_event_file(path)) {
     Tag& tag = tags[each.tag];
     tag.first = tag.count++ == 0 ? each.step : tag.first;
     tag.last = std::move(each);
@@ -186,16 +186,16 @@ Contents list_events(const fs::path& path) {
     std::string line =
         fmt::format("{:<40} {} values, steps {} to {}", name, tag.count, tag.first, tag.last.step);
     switch (tag.last.kind) {
-      case io::EventValue::Kind::SCALAR:
+      case records::EventValue::Kind::SCALAR:
         line += fmt::format(", last {:.6g}", tag.last.scalar);
         break;
-      case io::EventValue::Kind::IMAGE:
+      case records::EventValue::Kind::IMAGE:
         line += fmt::format(", last a picture of {} bytes", tag.last.bytes.size());
         break;
-      case io::EventValue::Kind::TEXT:
+      case records::EventValue::Kind::TEXT:
         line += fmt::format(", last a text of {} bytes", tag.last.bytes.size());
         break;
-      case io::EventValue::Kind::OTHER:
+      case records::EventValue::Kind::OTHER:
         break;
     }
     out.add(std::move(line));
@@ -204,11 +204,12 @@ Contents list_events(const fs::path& path) {
 }
 
 Contents list_records(const fs::path& path) {
-  const io::TfRecordFile file = io::TfRecordFile::open(path);
+  const records::TfRecordFile file = records::TfRecordFile::open(path);
   Contents out{.summary = fmt::format("TFRecord file: {} records", file.size())};
   for (int64_t i = 0; i < file.size(); ++i) {
     std::string line = fmt::format("record {}:", i);
-    for (const io::FeatureSummary& each : io::summarize_example(file.at(i), file.where(i))) {
+    for (const records::FeatureSummary& each :
+         records::summarize_example(file.at(i), file.where(i))) {
       line += fmt::format(
           " {} ({})", each.name,
           each.tensor ? to_string(*each.tensor) : fmt::format("{} {}", each.count, each.kind));
@@ -288,7 +289,7 @@ Contents contents(const fs::path& path, const ClipProgress& progress) {
   if (weights::is_lora_folder(path)) {
     return list_lora(path);
   }
-  if (weights::is_gguf(path)) {
+  if (model_files::is_gguf(path)) {
     return list_gguf(path);
   }
   if (std::optional<ClipTable> table = clip_table(path, /*verify=*/false, progress)) {

@@ -7,9 +7,9 @@
 #include "kinema/data/dataset_type.h"
 #include "kinema/data/record.h"
 #include "kinema/io/file_format.h"
-#include "kinema/io/tfrecord.h"
 #include "kinema/media/check.h"
 #include "kinema/networks/check_path.h"
+#include "kinema/records/tfrecord.h"
 
 namespace kinema::inspection {
 
@@ -31,7 +31,7 @@ std::string unread_line(const fs::path& file) {
 }
 
 int64_t check_records(const fs::path& path) {
-  const io::TfRecordFile file = io::TfRecordFile::open(path);
+  const records::TfRecordFile file = records::TfRecordFile::open(path);
   for (int64_t i = 0; i < file.size(); ++i) {
     data::parse_record(file.at(i), file.where(i));
   }
@@ -77,7 +77,7 @@ std::string check_records_folder(const fs::path& path) {
         "the pipeline",
         path.string(), part);
   const std::string unread = data::unread_files(names);
-  names = io::shards_of(std::move(names));
+  names = records::shards_of(std::move(names));
   for (const std::string& name : names) {
     try {
       records += check_records(path / name);

@@ -15,6 +15,7 @@
 #include "kinema/io/folder.h"
 #include "kinema/io/safetensors.h"
 #include "kinema/jobs/convert_pipeline.h"
+#include "kinema/model_files/single_file.h"
 #include "kinema/model_source/model_schedule.h"
 #include "kinema/networks/convert.h"
 #include "kinema/sample/pipeline_folder.h"
@@ -22,7 +23,6 @@
 #include "kinema/weights/convert_lora.h"
 #include "kinema/weights/lora.h"
 #include "kinema/weights/model_kind.h"
-#include "kinema/weights/single_file.h"
 #include "kinema/weights/weights.h"
 
 namespace kinema::jobs {
@@ -107,7 +107,7 @@ void check_schedule_of(const fs::path& source) {
   } else if (fs::exists(source / sample::kSchedulerConfig, ignored)) {
     sample::read_scheduler_config(source / sample::kSchedulerConfig);
   }
-  check(!weights::objective_marks(source).edm,
+  check(!model_files::objective_marks(source).edm,
         "[convert] {}: models whose input and output are scaled as in EDM are sampled, but not "
         "trained or converted",
         source.string());
@@ -207,7 +207,7 @@ ConvertResult convert_one(const std::string& given, const std::string& target,
     }
     job.notice(fmt::format(
         "only the network of {} is converted: {} are skipped, which --to diffusers also writes",
-        source.string(), fmt::join(weights::parts_in(source), ", ")));
+        source.string(), fmt::join(model_files::parts_in(source), ", ")));
   }
   networks::convert_transformer(source, target, settings);
   if (source != fs::path(named)) {

@@ -8,12 +8,12 @@
 
 #include "kinema/io/atomic_write.h"
 #include "kinema/io/folder.h"
+#include "kinema/model_files/checkpoint.h"
+#include "kinema/model_files/family.h"
+#include "kinema/model_files/single_file.h"
 #include "kinema/model_source/model_schedule.h"
 #include "kinema/networks/open.h"
 #include "kinema/sample/pipeline_folder.h"
-#include "kinema/weights/checkpoint.h"
-#include "kinema/weights/family.h"
-#include "kinema/weights/single_file.h"
 
 namespace kinema::jobs {
 namespace {
@@ -43,13 +43,14 @@ std::vector<std::string> complete(const fs::path& source, const fs::path& target
 }  // namespace
 
 bool holds_pipeline(const fs::path& source) {
-  return !weights::parts_in(source).empty() &&
-         weights::is_transformer(weights::Checkpoint::open(source));
+  return !model_files::parts_in(source).empty() &&
+         model_files::is_transformer(model_files::Checkpoint::open(source));
 }
 
 void convert_pipeline(const fs::path& source, const fs::path& target,
                       const networks::ConvertOptions& options, const Job& job) {
-  const weights::Family& family = *weights::find_family(weights::Checkpoint::open(source));
+  const model_files::Family& family =
+      *model_files::find_family(model_files::Checkpoint::open(source));
   const networks::Network network = networks::open(source);
   const Json scheduler =
       model_source::read_model_schedule(
@@ -61,8 +62,8 @@ void convert_pipeline(const fs::path& source, const fs::path& target,
   try {
     io::make_folder(target / "scheduler");
     io::write_file(target / sample::kSchedulerConfig, scheduler.dump() + "\n");
-    const Json index = weights::model_index(family, scheduler.at("_class_name").as_string(),
-                                            network.sizes().condition_channels() > 0);
+    const Json index = model_files::model_index(family, scheduler.at("_class_name").as_string(),
+                                                network.sizes().condition_channels() > 0);
     io::write_file(target / "model_index.json", index.dump() + "\n");
     missing = complete(source, target, index);
   } catch (...) {

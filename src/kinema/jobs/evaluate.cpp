@@ -10,12 +10,12 @@
 
 #include "kinema/core/error.h"
 #include "kinema/core/stopwatch.h"
-#include "kinema/jobs/kernel_check.h"
 #include "kinema/jobs/run_evaluation.h"
 #include "kinema/jobs/training.h"
 #include "kinema/model_source/models.h"
 #include "kinema/model_source/pictures.h"
 #include "kinema/networks/open.h"
+#include "kinema/plans/kernel_check.h"
 #include "kinema/resolve/compiler_flags.h"
 #include "kinema/resolve/dataset.h"
 #include "kinema/resolve/device.h"
@@ -52,7 +52,7 @@ EvaluateResult evaluate_newest(const resolve::Settings& given, fs::path& checkpo
   const pjrt::Client client = resolve::open_client(local, job);
   const networks::Network network = networks::open(transformers.front());
   const resolve::Settings config = model_source::with_image_keys(
-      with_checked_kernels(local, client, job), model_source::picture_settings(network));
+      plans::with_checked_kernels(local, client, job), model_source::picture_settings(network));
   const resolve::TrainingStep what = resolve::training_step(
       config, network, expert, resolve::evaluated_adapters(config, model, network, expert, job),
       resolve::placement(config, client));

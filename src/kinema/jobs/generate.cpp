@@ -10,12 +10,12 @@
 #include "kinema/core/error.h"
 #include "kinema/flags/effective.h"
 #include "kinema/io/folder.h"
-#include "kinema/jobs/kernel_check.h"
 #include "kinema/jobs/same_inputs.h"
 #include "kinema/jobs/sampled_model.h"
 #include "kinema/jobs/shared_generation.h"
-#include "kinema/jobs/tile_search.h"
 #include "kinema/model_source/model_options.h"
+#include "kinema/plans/kernel_check.h"
+#include "kinema/plans/tile_search.h"
 #include "kinema/resolve/compiler_flags.h"
 #include "kinema/resolve/device.h"
 #include "kinema/resolve/generation.h"
@@ -216,8 +216,8 @@ GenerateResult generate_newest(const resolve::Settings& given, fs::path& checkpo
   job.check_stop();
   const VideoDevices over = open_for_videos(settings, job);
   const pjrt::Client& client = over.client;
-  const resolve::Settings tuned = with_fastest_tiles(with_checked_kernels(settings, client, job),
-                                                     PlanMode::GENERATE, client, job);
+  const resolve::Settings tuned = plans::with_fastest_tiles(
+      plans::with_checked_kernels(settings, client, job), plans::PlanMode::GENERATE, client, job);
   const runtime::Devices devices(client, over.place);
   if (const mesh::Placement& place = devices.placement(); place.active()) {
     job.line(fmt::format("devices: {}, {}", devices.total(), mesh::axes_text(place.mesh().axes)));
@@ -236,7 +236,7 @@ GenerateResult generate_newest(const resolve::Settings& given, fs::path& checkpo
     const auto open = [&]() -> sample::Pipeline& {
       sample::PipelineOptions how{
           .model = sampled.options,
-          .program = with_kernel_check(resolve::step_program_options(tuned), devices, job),
+          .program = plans::with_kernel_check(resolve::step_program_options(tuned), devices, job),
           .releases_encoders = true,
           .agree = generation.agree()};
       how.model.attention = model_source::model_options(tuned).attention;

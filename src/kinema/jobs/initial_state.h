@@ -8,9 +8,9 @@
 #include "kinema/job/job.h"
 #include "kinema/jobs/training.h"
 #include "kinema/nn/params.h"
+#include "kinema/optimizers/optimizer.h"
 #include "kinema/resolve/resume.h"
 #include "kinema/runtime/array.h"
-#include "kinema/training/optimizer.h"
 
 /// The initial state of a training run: from a checkpoint, from pretrained weights, or from
 /// scratch.
@@ -27,7 +27,7 @@ struct InitialState {
   const resolve::Start& start;
   std::span<const nn::ParamSpec> specs;  // in the dtypes of the state
   bool ema = false;
-  const training::Optimizer& optimizer;
+  const optimizers::Optimizer& optimizer;
   bool with_init_optimizer = false;  // the optimizer's state also comes from init_from's checkpoint
   bool one_reader = false;           // one process reads a checkpoint and sends it to the others
 };

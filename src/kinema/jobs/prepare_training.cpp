@@ -8,11 +8,8 @@
 
 #include "kinema/core/error.h"
 #include "kinema/io/json.h"
-#include "kinema/jobs/compiled_trainer.h"
 #include "kinema/jobs/empty_caption.h"
 #include "kinema/jobs/initial_state.h"
-#include "kinema/jobs/kernel_check.h"
-#include "kinema/jobs/memory_advice.h"
 #include "kinema/jobs/run_evaluation.h"
 #include "kinema/jobs/same_inputs.h"
 #include "kinema/model_source/continued_run.h"
@@ -23,6 +20,9 @@
 #include "kinema/model_source/selected_model.h"
 #include "kinema/networks/open.h"
 #include "kinema/planning/target.h"
+#include "kinema/plans/compiled_trainer.h"
+#include "kinema/plans/kernel_check.h"
+#include "kinema/plans/memory_advice.h"
 #include "kinema/resolve/dataset.h"
 #include "kinema/resolve/device.h"
 #include "kinema/resolve/encoders.h"
@@ -125,26 +125,26 @@ bool compile(const resolve::Settings& config, const runtime::Devices& devices, c
              Training& out) {
   const auto span = out.timings.measure("compiling");
   runtime::ProgramOptions program =
-      with_kernel_check(resolve::step_program_options(config), devices, job);
+      plans::with_kernel_check(resolve::step_program_options(config), devices, job);
   program.trace_kernels = out.settings.trace_kernels;
-  TrainerParts parts{.devices = devices,
-                     .what = out.step,
-                     .batches = out.batches,
-                     .trainer = {.seed = static_cast<uint64_t>(out.settings.seed),
-                                 .empty_text = {},
-                                 .program = program},
-                     .two = out.two};
+  plans::TrainerParts parts{.devices = devices,
+                            .what = out.step,
+                            .batches = out.batches,
+                            .trainer = {.seed = static_cast<uint64_t>(out.settings.seed),
+                                        .empty_text = {},
+                                        .program = program},
+                            .two = out.two};
   add_empty_text(config, out, devices.client(), job, parts.trainer);
   parts.trainer.before_compile = [&](const training::StepGraph& step) {
-    check_step_may_fit(step, config, parts, job);
+    plans::check_step_may_fit(step, config, parts, job);
   };
-  std::unique_ptr<training::Trainer> trainer = compiled(parts, job);
+  std::unique_ptr<training::Trainer> trainer = plans::compiled(parts, job);
   job.barrier("the compiled step");
   if (job.stop_requested()) {
     return false;
   }
-  check_step_fits(*trainer, config, parts, job);
-  if (const std::string line = offloaded_text(*trainer); !line.empty()) {
+  plans::check_step_fits(*trainer, config, parts, job);
+  if (const std::string line = plans::offloaded_text(*trainer); !line.empty()) {
     job.line(line);
   }
   out.experts = out.two ? std::make_unique<training::Experts>(std::move(trainer), *out.two)
@@ -264,7 +264,7 @@ Training prepare_training(const resolve::Settings& given, const pjrt::Client& cl
   const auto optimizer = training::make_optimizer(what.step);
   plan_checkpoints(settings, start, keep, training::state_parts(kept, ema, *optimizer), job, out);
   // A state that cannot fit is reported before clips are encoded.
-  check_state_fits(what, out.two, devices);
+  plans::check_state_fits(what, out.two, devices);
   if (!open_data(settings, client, job, out)) {
     return out;
   }

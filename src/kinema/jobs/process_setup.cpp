@@ -5,8 +5,8 @@
 #include <csignal>
 #include <cstdlib>
 
-#include "kinema/io/example_proto.h"
 #include "kinema/io/mapped_file.h"
+#include "kinema/records/example_proto.h"
 #include "kinema/remote/store.h"
 
 namespace kinema::jobs {
@@ -31,7 +31,7 @@ void ProcessSetup::apply() const {
     io::guard_mappings();
   }
   if (quiet_protobuf) {
-    io::quiet_protobuf();
+    records::quiet_protobuf();
   }
   if (no_metadata_server) {
     remote::disable_metadata_server();

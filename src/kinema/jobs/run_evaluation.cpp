@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "kinema/core/error.h"
-#include "kinema/jobs/kernel_check.h"
 #include "kinema/mesh/batch.h"
+#include "kinema/plans/kernel_check.h"
 #include "kinema/resolve/device.h"
 #include "kinema/training/batch_shapes.h"
 #include "kinema/training/network_model.h"
@@ -35,7 +35,7 @@ std::unique_ptr<training::Evaluator> make_evaluator(const resolve::Settings& con
   training::StepOptions step = resolve::step_options(config, what.network, what.expert);
   step.batch_axes = resolve::batch_axes(config, devices.placement(), what.samples);
   training::EvaluationOptions evaluation = resolve::evaluation_options(config, what.expert);
-  evaluation.program = with_kernel_check(std::move(evaluation.program), devices, job);
+  evaluation.program = plans::with_kernel_check(std::move(evaluation.program), devices, job);
   return std::make_unique<training::Evaluator>(devices, what.specs,
                                                training::network_model(what.network, options),
                                                shapes, step, std::move(evaluation));

@@ -11,11 +11,11 @@
 #include "kinema/core/stopwatch.h"
 #include "kinema/io/folder.h"
 #include "kinema/io/safetensors.h"
-#include "kinema/jobs/kernel_check.h"
 #include "kinema/jobs/shared_generation.h"
 #include "kinema/media/image.h"
 #include "kinema/media/video.h"
 #include "kinema/pjrt/transfers.h"
+#include "kinema/plans/kernel_check.h"
 #include "kinema/resolve/device.h"
 #include "kinema/sample/similarity.h"
 
@@ -30,7 +30,7 @@ struct Stopped {};
 /// Program options of generate's steps; compiled_step is only for the training step.
 runtime::ProgramOptions programs_of(const resolve::Settings& config,
                                     const runtime::Devices& devices, const Job& job) {
-  return with_kernel_check(resolve::program_options(config), devices, job);
+  return plans::with_kernel_check(resolve::program_options(config), devices, job);
 }
 
 sample::PipelineParts remembered(sample::PipelineParts parts) {

@@ -10,16 +10,16 @@
 #include "kinema/flags/effective.h"
 #include "kinema/io/atomic_write.h"
 #include "kinema/io/folder.h"
-#include "kinema/jobs/kernel_check.h"
 #include "kinema/jobs/run_records.h"
 #include "kinema/jobs/run_steps.h"
 #include "kinema/jobs/same_inputs.h"
-#include "kinema/jobs/tile_search.h"
 #include "kinema/jobs/training.h"
 #include "kinema/jobs/watched_videos.h"
 #include "kinema/model_source/continued_run.h"
 #include "kinema/model_source/models.h"
 #include "kinema/model_source/pictures.h"
+#include "kinema/plans/kernel_check.h"
+#include "kinema/plans/tile_search.h"
 #include "kinema/resolve/compiler_flags.h"
 #include "kinema/resolve/dataset.h"
 #include "kinema/resolve/device.h"
@@ -203,8 +203,8 @@ TrainResult train(const resolve::Settings& given, const TrainObserver& observer,
   }
   const pjrt::Client client = resolve::open_client(local, job);
   check_same_devices(client, job);
-  const resolve::Settings tuned =
-      with_fastest_tiles(with_checked_kernels(local, client, job), PlanMode::TRAIN, client, job);
+  const resolve::Settings tuned = plans::with_fastest_tiles(
+      plans::with_checked_kernels(local, client, job), plans::PlanMode::TRAIN, client, job);
   Training training =
       prepare_training(tuned, client, run.folder(), start, run.stores().checkpoints(), job);
   if (!training.prefetcher) {

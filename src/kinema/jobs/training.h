@@ -14,6 +14,7 @@
 #include "kinema/data/source.h"
 #include "kinema/datasets/clips.h"
 #include "kinema/job/job.h"
+#include "kinema/optimizers/schedule.h"
 #include "kinema/pjrt/client.h"
 #include "kinema/resolve/resume.h"
 #include "kinema/resolve/settings.h"
@@ -26,7 +27,6 @@
 #include "kinema/training/experts.h"
 #include "kinema/training/loop.h"
 #include "kinema/training/memory.h"
-#include "kinema/training/schedule.h"
 #include "kinema/training/shared_state.h"
 #include "kinema/training/timings.h"
 
@@ -43,7 +43,7 @@ struct Training {
   int64_t first_position = 0;
   std::vector<training::BatchShapes> batches;  // one per size of the data
   std::optional<training::TwoExperts> two;
-  std::vector<training::Schedule> schedules;  // of each network
+  std::vector<optimizers::Schedule> schedules;  // of each network
   resolve::TrainingSettings settings;
   data::PrefetchOptions prefetch;
   std::optional<datasets::ClipSettings> clips;  // the data set, if it consists of clips

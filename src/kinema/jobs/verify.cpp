@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "kinema/jobs/kernel_check.h"
+#include "kinema/plans/kernel_check.h"
 #include "kinema/resolve/compiler_flags.h"
 #include "kinema/resolve/device.h"
 #include "kinema/verification/case.h"
@@ -62,7 +62,7 @@ verification::Report verify_kernels(const resolve::Settings& loaded, const JobOp
   verification::Report report;
   for (const KernelKind kind : kinds) {
     const verification::Report more = verification::verify_kernels(
-        kind, client, with_required_kernels(program, client, job), on_case);
+        kind, client, plans::with_required_kernels(program, client, job), on_case);
     report.rows.insert(report.rows.end(), more.rows.begin(), more.rows.end());
   }
   return report;

@@ -5,15 +5,15 @@
 #include <algorithm>
 
 #include "kinema/core/error.h"
-#include "kinema/io/event_file.h"
-#include "kinema/io/example_proto.h"
 #include "kinema/io/file_format.h"
 #include "kinema/io/model_folder.h"
 #include "kinema/io/safetensors.h"
-#include "kinema/io/tfrecord.h"
 #include "kinema/media/image.h"
 #include "kinema/media/media_name.h"
 #include "kinema/media/video.h"
+#include "kinema/records/event_file.h"
+#include "kinema/records/example_proto.h"
+#include "kinema/records/tfrecord.h"
 
 namespace kinema::media {
 namespace {
@@ -80,7 +80,7 @@ PathKind path_kind(const fs::path& path) {
   if (extension == ".tfrec" || extension == ".tfrecord" || extension == ".tfrecords") {
     return PathKind::TfRecord;
   }
-  if (io::is_event_file(path)) {
+  if (records::is_event_file(path)) {
     return PathKind::Events;
   }
   if (is_video_name(path.string())) {
@@ -103,14 +103,14 @@ std::string check_path(const fs::path& path) {
     case PathKind::ModelFolder:
       return check_model_folder(path);
     case PathKind::TfRecord: {
-      const io::TfRecordFile file = io::TfRecordFile::open(path);
+      const records::TfRecordFile file = records::TfRecordFile::open(path);
       for (int64_t i = 0; i < file.size(); ++i) {
-        io::summarize_example(file.at(i), file.where(i));
+        records::summarize_example(file.at(i), file.where(i));
       }
       return fmt::format("TFRecord file: {} records", file.size());
     }
     case PathKind::Events:
-      return fmt::format("TensorBoard events: {} values", io::read_event_file(path).size());
+      return fmt::format("TensorBoard events: {} values", records::read_event_file(path).size());
     case PathKind::Video: {
       const Video video = read_video(path);
       return fmt::format("video: {} frames of {}x{} (height x width), {} frames a second",

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "kinema/core/error.h"
-#include "kinema/io/tfrecord.h"
+#include "kinema/records/tfrecord.h"
 
 namespace kinema::metrics {
 
@@ -132,13 +132,13 @@ EventFile::EventFile(const std::filesystem::path& folder, int64_t first_step) {
   check(file_.is_open(), "[train] {} cannot be written: {}", path_, std::strerror(errno));
   std::string version = event_head(now(), 0);
   put_bytes(version, 3, "brain.Event:2");  // Event.file_version
-  file_ << io::frame_record(version);
+  file_ << records::frame_record(version);
   if (first_step > 0) {
     // Event.session_log = 7 with SessionLog.status = START, which makes TensorBoard hide later
     // steps of older files.
     std::string restart = event_head(now(), first_step);
     put_bytes(restart, 7, std::string("\x08\x01", 2));
-    file_ << io::frame_record(restart);
+    file_ << records::frame_record(restart);
   }
   flush();
 }
@@ -171,7 +171,7 @@ void EventFile::write(const training::StepRecord& record) {
     scalars.push_back({"learning/grad_norm", record.gradient_norm});
     scalars.push_back({"learning/max_abs_grad", record.max_abs_gradient});
   }
-  file_ << io::frame_record(scalar_event(now(), record.step, scalars));
+  file_ << records::frame_record(scalar_event(now(), record.step, scalars));
 }
 
 void EventFile::write(int64_t step, const training::Evaluation& evaluation) {
@@ -183,12 +183,12 @@ void EventFile::write(int64_t step, const training::Evaluation& evaluation) {
 }
 
 void EventFile::write(int64_t step, const std::vector<Scalar>& scalars) {
-  file_ << io::frame_record(scalar_event(now(), step, scalars));
+  file_ << records::frame_record(scalar_event(now(), step, scalars));
   flush();
 }
 
 void EventFile::write_image(int64_t step, const EventImage& image) {
-  file_ << io::frame_record(image_event(now(), step, image));
+  file_ << records::frame_record(image_event(now(), step, image));
   flush();
 }
 
@@ -199,7 +199,7 @@ void EventFile::write_text(const std::string& name, const std::string& text) {
     markdown += c;
     markdown += c == '\n' ? "    " : "";
   }
-  file_ << io::frame_record(text_event(now(), name, markdown));
+  file_ << records::frame_record(text_event(now(), name, markdown));
 }
 
 void EventFile::flush() {

@@ -147,7 +147,7 @@ bool is_for_text_alone(const weights::Lora& lora) {
 void add_text(std::span<const weights::Adapter> adapters, const networks::Network& network,
               SelectedModel& model, std::vector<std::string>& lines) {
   TextAdapters& text = model.text_adapters;
-  const weights::Family* family = weights::family_of_config(network->config());
+  const model_files::Family* family = model_files::family_of_config(network->config());
   const std::string_view class_1 = family == nullptr ? "" : family->text_encoder_class;
   const std::string_view class_2 = family == nullptr ? "" : family->text_encoder_2_class;
   for (const auto& [member, name, type, into] :

@@ -9,11 +9,11 @@
 #include "kinema/core/error.h"
 #include "kinema/io/tensor_file.h"
 #include "kinema/media/media_name.h"
+#include "kinema/model_files/checkpoint.h"
+#include "kinema/model_files/single_file.h"
 #include "kinema/model_source/expert.h"
 #include "kinema/model_source/text_files.h"
-#include "kinema/weights/checkpoint.h"
 #include "kinema/weights/model_kind.h"
-#include "kinema/weights/single_file.h"
 #include "kinema/weights/t5.h"
 #include "kinema/weights/weights.h"
 
@@ -96,7 +96,7 @@ bool is_pipeline_file(const fs::path& path) {
     return false;
   }
   try {
-    return !weights::parts_in(path).empty();
+    return !model_files::parts_in(path).empty();
   } catch (const Error&) {
     return false;  // a corrupt file is reported when it is opened
   }
@@ -207,10 +207,10 @@ fs::path vae_folder(const config::Config& config) {
 
 bool has_both_text_encoders(const fs::path& file) {
   const std::vector<std::string_view> parts =
-      is_pipeline_file(file) ? weights::parts_in(file) : std::vector<std::string_view>();
-  return std::ranges::count(parts, weights::kTextEncoder) > 0 &&
-         std::ranges::count(parts, weights::kTextEncoder2) > 0 &&
-         !weights::is_t5_encoder(weights::Checkpoint::open(file, weights::kTextEncoder2));
+      is_pipeline_file(file) ? model_files::parts_in(file) : std::vector<std::string_view>();
+  return std::ranges::count(parts, model_files::kTextEncoder) > 0 &&
+         std::ranges::count(parts, model_files::kTextEncoder2) > 0 &&
+         !weights::is_t5_encoder(model_files::Checkpoint::open(file, model_files::kTextEncoder2));
 }
 
 }  // namespace kinema::model_source

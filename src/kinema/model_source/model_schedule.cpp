@@ -8,10 +8,10 @@
 
 #include "kinema/core/error.h"
 #include "kinema/core/quantities.h"
+#include "kinema/model_files/single_file.h"
 #include "kinema/model_source/model_paths.h"
 #include "kinema/model_source/trained_model.h"
 #include "kinema/sample/solver_settings.h"
-#include "kinema/weights/single_file.h"
 
 namespace kinema::model_source {
 
@@ -49,7 +49,7 @@ namespace {
 /// The schedule with EDM's levels. The sampler is the file's, if it samples EDM; else Euler's, or
 /// DPM++ 2M of models that predict the noise (Playground v2.5).
 schedulers::ScheduleConfig edm_schedule(schedulers::ScheduleConfig schedule,
-                                        const weights::ObjectiveMarks& marks, bool is_said) {
+                                        const model_files::ObjectiveMarks& marks, bool is_said) {
   const auto& kinds = schedulers::info_of(schedule.sampler).kinds;
   const bool stays = is_said && std::ranges::find(kinds, schedulers::Noise::EDM) != kinds.end();
   if (!stays) {
@@ -69,7 +69,7 @@ schedulers::ScheduleConfig edm_schedule(schedulers::ScheduleConfig schedule,
 
 schedulers::ScheduleConfig with_marks(schedulers::ScheduleConfig schedule, const fs::path& network,
                                       bool is_said) {
-  const weights::ObjectiveMarks marks = weights::objective_marks(network);
+  const model_files::ObjectiveMarks marks = model_files::objective_marks(network);
   if (!marks.any() || schedulers::is_flow(schedule)) {
     return schedule;
   }
@@ -149,12 +149,12 @@ std::string other_prediction(schedulers::Prediction used, schedulers::Prediction
 
 std::vector<std::string> file_notices(const fs::path& network) {
   std::vector<std::string> out;
-  const weights::ObjectiveMarks marks = weights::objective_marks(network);
+  const model_files::ObjectiveMarks marks = model_files::objective_marks(network);
   if (marks.any()) {
     out.push_back(fmt::format("{} has a marker of its network's training: {}", network.string(),
                               to_string(marks)));
   }
-  const std::vector<std::string> unread = weights::unused_tensors(network);
+  const std::vector<std::string> unread = model_files::unused_tensors(network);
   if (!unread.empty()) {
     constexpr size_t kNamed = 3;
     const std::vector<std::string> first(

@@ -31,7 +31,7 @@ struct ScheduleFile {
 ScheduleFile schedule_file_of(const config::Config& config);
 
 /// The schedule of the file, with changes from markers in the network's own file
-/// (weights::objective_marks); without a file, the family's default.
+/// (model_files::objective_marks); without a file, the family's default.
 ///
 /// Throws an Error for a scheduler that is not supported, and for a model that is sampled but not
 /// trained (EDM, inverted levels, prediction of samples).

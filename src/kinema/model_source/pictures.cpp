@@ -11,10 +11,10 @@
 
 namespace kinema::model_source {
 
-weights::ImageDefaults image_defaults(const networks::Network& network) {
-  const weights::Family* family = weights::family_of_config(network->config());
+model_files::ImageDefaults image_defaults(const networks::Network& network) {
+  const model_files::Family* family = model_files::family_of_config(network->config());
   check(family != nullptr, "[config] a network of no known family");
-  weights::ImageDefaults out = family->pipelines.front().images;
+  model_files::ImageDefaults out = family->pipelines.front().images;
   constexpr int64_t kCell = 8;  // pixels per side of a latent, in all image autoencoders
   if (network.sizes().sample_size > 0) {
     out.side = network.sizes().sample_size * kCell;
@@ -39,7 +39,7 @@ Pictures picture_settings(const config::Loaded& loaded) {
   const std::optional<sample::PipelineFolder> pipeline = pipeline_index(config);
   std::error_code ignored;
   if (pipeline && !std::filesystem::exists(pipeline->transformer / "config.json", ignored)) {
-    const weights::PipelineClass* known = weights::pipeline_class(pipeline->class_name);
+    const model_files::PipelineClass* known = model_files::pipeline_class(pipeline->class_name);
     return known == nullptr ? Pictures{}
                             : Pictures{.images = known->images.side > 0,
                                        .sizes = known->images.takes_size_ids,

@@ -3,8 +3,8 @@
 #include <cstdint>
 
 #include "kinema/config/config.h"
+#include "kinema/model_files/family.h"
 #include "kinema/networks/network.h"
-#include "kinema/weights/family.h"
 
 /// Configurations of image models: the keys of a video's size with an image's values.
 namespace kinema::model_source {
@@ -18,7 +18,7 @@ struct Pictures {
 
 /// The defaults of an image network: its family's, with the side that it was trained on if its
 /// config.json has one (SDXL-Turbo: 512), as in diffusers.
-weights::ImageDefaults image_defaults(const networks::Network& network);
+model_files::ImageDefaults image_defaults(const networks::Network& network);
 
 /// The image properties of a network.
 Pictures picture_settings(const networks::Network& network);

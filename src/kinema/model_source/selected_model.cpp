@@ -16,12 +16,12 @@
 #include "kinema/core/error.h"
 #include "kinema/io/json.h"
 #include "kinema/io/tensor_file.h"
+#include "kinema/model_files/checkpoint.h"
 #include "kinema/model_source/model_paths.h"
 #include "kinema/model_source/model_schedule.h"
 #include "kinema/model_source/trained_model.h"
 #include "kinema/sample/scheduler_config.h"
 #include "kinema/training/checkpoint.h"
-#include "kinema/weights/checkpoint.h"
 
 namespace kinema::model_source {
 namespace {
@@ -227,7 +227,7 @@ SelectedModel pretrained_or_trained(const config::Config& config, const Job& job
     }
   } else if (is_pipeline && is_original_repository(pipeline)) {
     out.folder.folder = pipeline;
-    const io::Json config_json = weights::Checkpoint::open(transformer).config();
+    const io::Json config_json = model_files::Checkpoint::open(transformer).config();
     const io::Json* type = config_json.is_object() ? config_json.find("model_type") : nullptr;
     out.folder.expand_timesteps =
         type != nullptr && type->is_string() && type->as_string() == "ti2v";

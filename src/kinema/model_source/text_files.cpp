@@ -13,8 +13,8 @@
 #include "kinema/core/error.h"
 #include "kinema/io/json.h"
 #include "kinema/io/tensor_file.h"
+#include "kinema/model_files/single_file.h"
 #include "kinema/weights/model_kind.h"
-#include "kinema/weights/single_file.h"
 #include "kinema/weights/t5.h"
 
 namespace kinema::model_source {
@@ -23,7 +23,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kOwnKey = "wan_text_encoder_pretrained_model_name_or_path";
-constexpr std::array<std::string_view, 2> kPartNames{weights::kTextEncoder, weights::kTextEncoder2};
+constexpr std::array<std::string_view, 2> kPartNames{model_files::kTextEncoder,
+                                                     model_files::kTextEncoder2};
 constexpr std::array<const char*, 2> kFileKeys{"text_encoder_file", "text_encoder_2_file"};
 constexpr std::array<const char*, 2> kTokenizers{"tokenizer", "tokenizer_2"};
 
@@ -66,9 +67,9 @@ Holds held_by(const fs::path& file) {
     out.first = !out.second;
     return out;
   }
-  for (const std::string_view part : weights::parts_in(file)) {
-    out.first |= part == weights::kTextEncoder;
-    out.second |= part == weights::kTextEncoder2;
+  for (const std::string_view part : model_files::parts_in(file)) {
+    out.first |= part == model_files::kTextEncoder;
+    out.second |= part == model_files::kTextEncoder2;
   }
   return out;
 }
@@ -83,10 +84,9 @@ void check_file(const fs::path& file, size_t place) {
   const Holds holds = held_by(file);
   const bool fits = place == 0 ? holds.first : holds.second;
   // A second CLIP of unusual width is known by its projection alone.
-  if (fits ||
-      (place == 1 && holds.kind == "CLIP-L" &&
-       weights::Checkpoint::open(file, weights::kTextEncoder).find("text_projection.weight") !=
-           nullptr)) {
+  if (fits || (place == 1 && holds.kind == "CLIP-L" &&
+               model_files::Checkpoint::open(file, model_files::kTextEncoder)
+                       .find("text_projection.weight") != nullptr)) {
     return;
   }
   const bool is_other = place == 0 ? holds.second : holds.first;
@@ -199,7 +199,7 @@ fs::path tokenizer_of(const Places& places, size_t place, const fs::path& model,
 /// True if the model is T5 or UMT5.
 bool is_t5_model(const fs::path& model, std::string_view part) {
   return is_folder(model) ? weights::is_t5(io::Json::read(model / "config.json"))
-                          : weights::is_t5_encoder(weights::Checkpoint::open(model, part));
+                          : weights::is_t5_encoder(model_files::Checkpoint::open(model, part));
 }
 
 /// The part of a file with one encoder, which may be a second CLIP in the first one's names.
@@ -207,7 +207,7 @@ std::string_view part_of(const fs::path& model, size_t place) {
   if (!is_file(model)) {
     return kPartNames[place];
   }
-  const std::vector<std::string_view> parts = weights::parts_in(model);
+  const std::vector<std::string_view> parts = model_files::parts_in(model);
   const bool has = std::ranges::find(parts, kPartNames[place]) != parts.end();
   return has || parts.empty() ? kPartNames[place] : parts.front();
 }

@@ -4,8 +4,8 @@
 
 #include "kinema/core/error.h"
 #include "kinema/encoders/clip_encoder.h"
+#include "kinema/model_files/family.h"
 #include "kinema/model_source/model_options.h"
-#include "kinema/weights/family.h"
 
 namespace kinema::model_source {
 namespace {
@@ -39,8 +39,8 @@ std::string Expert::part() const { return is_low_noise() ? "transformer_2" : "tr
 std::string Expert::other_part() const { return is_low_noise() ? "transformer" : "transformer_2"; }
 
 std::string single_part(const networks::Network& network) {
-  const weights::Family* family = weights::family_of_config(network->config());
-  return std::string(family == nullptr ? weights::Family().part : family->part);
+  const model_files::Family* family = model_files::family_of_config(network->config());
+  return std::string(family == nullptr ? model_files::Family().part : family->part);
 }
 
 std::string trained_part(const networks::Network& network, const Expert& expert) {

@@ -9,19 +9,19 @@
 
 #include "kinema/core/error.h"
 #include "kinema/io/model_folder.h"
+#include "kinema/model_files/family.h"
+#include "kinema/model_files/single_file.h"
+#include "kinema/model_files/vae_config.h"
 #include "kinema/models/kl_autoencoder/config_file.h"
 #include "kinema/models/vae/coder.h"
 #include "kinema/networks/open.h"
 #include "kinema/weights/clip.h"
-#include "kinema/weights/family.h"
 #include "kinema/weights/folder.h"
 #include "kinema/weights/harmless_parts.h"
 #include "kinema/weights/kl_config.h"
 #include "kinema/weights/lora.h"
 #include "kinema/weights/model_kind.h"
-#include "kinema/weights/single_file.h"
 #include "kinema/weights/t5.h"
-#include "kinema/weights/vae_config.h"
 #include "kinema/weights/weights.h"
 
 namespace kinema::networks {
@@ -42,41 +42,41 @@ std::string check_clip(const io::ModelFolder& folder) {
                      config.hidden_size);
 }
 
-std::string check_vae(const weights::Checkpoint& files) {
-  const vae::Config config = weights::vae_config(files);
+std::string check_vae(const model_files::Checkpoint& files) {
+  const vae::Config config = model_files::vae_config(files);
   const std::vector<nn::ParamSpec> specs = vae::parameters(config, {});
   weights::check_tensors(files, specs);
   return fmt::format("AutoencoderKLWan: {} latent channels, {} x {} pixels a cell, {} parameters",
                      config.z_dim, config.spatial(), config.spatial(), parameter_count(specs));
 }
 
-std::string check_t5(const weights::Checkpoint& files) {
+std::string check_t5(const model_files::Checkpoint& files) {
   const t5::EncoderConfig config = weights::t5_config(files);
   weights::check_t5_tensors(files, config);
   return fmt::format("{}: {} layers, width {}, {} tokens", weights::t5_class(config),
                      config.num_layers, config.d_model, config.vocab_size);
 }
 
-std::string check_transformer(const weights::Checkpoint& checkpoint) {
-  const weights::Family& family = *weights::find_family(checkpoint);
+std::string check_transformer(const model_files::Checkpoint& checkpoint) {
+  const model_files::Family& family = *model_files::find_family(checkpoint);
   const Network network = open(checkpoint);
   const std::vector<nn::ParamSpec> specs = network->parameters({});
   weights::check_tensors(checkpoint, specs);
   return fmt::format("{}: {} layers, width {}, {} parameters",
-                     checkpoint.naming() == weights::Naming::ORIGINAL
+                     checkpoint.naming() == model_files::Naming::ORIGINAL
                          ? fmt::format("original {} transformer", family.name)
                          : std::string(family.transformer_class),
                      network.sizes().num_layers, network.sizes().width, parameter_count(specs));
 }
 
-std::string check_image_vae(const weights::Checkpoint& files) {
+std::string check_image_vae(const model_files::Checkpoint& files) {
   const kl_autoencoder::AutoencoderConfig config = weights::kl_config(files);
   weights::check_kl_tensors(files, config);
   return fmt::format("AutoencoderKL: {} latent channels, {} x {} pixels a cell",
                      config.latent_channels, config.spatial(), config.spatial());
 }
 
-std::string check_clip_text(const weights::Checkpoint& files) {
+std::string check_clip_text(const model_files::Checkpoint& files) {
   const clip::TextConfig config = weights::clip_text_config(files);
   weights::check_clip_text_tensors(files, config);
   return fmt::format("CLIPTextModel{}: {} layers, width {}, {} tokens",
@@ -86,10 +86,10 @@ std::string check_clip_text(const weights::Checkpoint& files) {
 
 /// A model of a pipeline other than its network, in a file.
 std::string check_part(const std::filesystem::path& path, std::string_view part) {
-  const weights::Checkpoint files = weights::Checkpoint::open(path, part);
+  const model_files::Checkpoint files = model_files::Checkpoint::open(path, part);
   files.check_finite();
-  if (part == weights::kVae) {
-    return weights::is_vae_file(path) ? check_vae(files) : check_image_vae(files);
+  if (part == model_files::kVae) {
+    return model_files::is_vae_file(path) ? check_vae(files) : check_image_vae(files);
   }
   return weights::is_t5_encoder(files) ? check_t5(files) : check_clip_text(files);
 }
@@ -97,7 +97,7 @@ std::string check_part(const std::filesystem::path& path, std::string_view part)
 /// The other models in a network's file.
 std::string check_beside(const std::filesystem::path& path) {
   std::string out;
-  for (const std::string_view part : weights::parts_in(path)) {
+  for (const std::string_view part : model_files::parts_in(path)) {
     out += "; " + check_part(path, part);
   }
   return out;
@@ -107,18 +107,18 @@ std::string check_beside(const std::filesystem::path& path) {
 std::string check_other(const std::filesystem::path& path) {
   const auto found = weights::detect_kind(path);
   const bool is_text = found && found->kind->is(weights::Role::PART);
-  const std::vector<std::string_view> parts = weights::parts_in(path);
-  const bool is_second = !parts.empty() && parts.front() == weights::kTextEncoder2;
-  return check_part(path, !is_text    ? weights::kVae
-                          : is_second ? weights::kTextEncoder2
-                                      : weights::kTextEncoder);
+  const std::vector<std::string_view> parts = model_files::parts_in(path);
+  const bool is_second = !parts.empty() && parts.front() == model_files::kTextEncoder2;
+  return check_part(path, !is_text    ? model_files::kVae
+                          : is_second ? model_files::kTextEncoder2
+                                      : model_files::kTextEncoder);
 }
 
 /// A file: a LoRA, or a transformer's checkpoint.
 std::string check_file(const std::filesystem::path& path) {
-  const weights::Checkpoint checkpoint = weights::Checkpoint::open(path);
+  const model_files::Checkpoint checkpoint = model_files::Checkpoint::open(path);
   checkpoint.check_finite();
-  if (weights::is_transformer(checkpoint)) {
+  if (model_files::is_transformer(checkpoint)) {
     return check_transformer(checkpoint) + check_beside(path);
   }
   if (weights::file_kind(path) == weights::FileKind::OTHER) {
@@ -131,8 +131,8 @@ std::string check_model(const std::filesystem::path& path) {
   using weights::Role;
   weights::check_role(path, {Role::NETWORK, Role::VAE, Role::PART});
   const io::ModelFolder folder = io::ModelFolder::open(path);
-  weights::Checkpoint(folder).check_finite();
-  if (weights::is_vae(folder.config())) {
+  model_files::Checkpoint(folder).check_finite();
+  if (model_files::is_vae(folder.config())) {
     return check_vae(folder);
   }
   if (weights::is_clip_vision(folder.config())) {
@@ -144,30 +144,31 @@ std::string check_model(const std::filesystem::path& path) {
   if (weights::is_t5(folder.config())) {
     return check_t5(folder);
   }
-  if (weights::class_of_model(folder.config()) == kl_autoencoder::kClassName) {
-    return check_image_vae(weights::Checkpoint::open(path, weights::kVae));
+  if (model_files::class_of_model(folder.config()) == kl_autoencoder::kClassName) {
+    return check_image_vae(model_files::Checkpoint::open(path, model_files::kVae));
   }
-  const std::string name = weights::class_of_model(folder.config());
-  check(weights::is_transformer(weights::Checkpoint(folder)),
+  const std::string name = model_files::class_of_model(folder.config());
+  check(model_files::is_transformer(model_files::Checkpoint(folder)),
         "[weights] {}: config.json names {}, expected {}", folder.path(),
         name.empty() ? "no class (`_class_name` or `architectures`)" : "the class `" + name + "`",
-        weights::transformer_classes() + ", or that of another model of a pipeline");
-  return check_transformer(weights::Checkpoint::open(path));
+        model_files::transformer_classes() + ", or that of another model of a pipeline");
+  return check_transformer(model_files::Checkpoint::open(path));
 }
 
 /// Throws an Error if a pipeline's autoencoder has other latents than its network.
 void check_latents(const std::filesystem::path& path) {
   std::error_code ignored;
-  const std::filesystem::path vae = path / weights::kVae;
+  const std::filesystem::path vae = path / model_files::kVae;
   if (!std::filesystem::exists(vae / "config.json", ignored)) {
     return;
   }
   const io::Json config = io::Json::read(vae / "config.json");
   const int64_t made =
-      weights::is_vae(config)
-          ? weights::parse_vae_config(config).z_dim
-          : weights::kl_config(weights::Checkpoint::open(vae, weights::kVae)).latent_channels;
-  for (const weights::Family& family : weights::families()) {
+      model_files::is_vae(config)
+          ? model_files::parse_vae_config(config).z_dim
+          : weights::kl_config(model_files::Checkpoint::open(vae, model_files::kVae))
+                .latent_channels;
+  for (const model_files::Family& family : model_files::families()) {
     if (std::filesystem::exists(path / family.part / "config.json", ignored)) {
       const int64_t taken = open(path / family.part)->sizes().out_channels;
       check(made == taken,
@@ -182,14 +183,14 @@ void check_latents(const std::filesystem::path& path) {
 /// loading would fail too.
 void check_biases(const weights::Lora& lora) {
   using weights::LoraMember;
-  const weights::Family* family = lora.family();
+  const model_files::Family* family = lora.family();
   if (family == nullptr) {
     return;
   }
   std::set<std::string> names;  // parameter names of the released network
   for (const char* release : {"Wan2.1-T2V-1.3B", "FLUX.1-dev", "SDXL"}) {
     const io::Json config = *released_config(release);
-    if (weights::family_of_config(config) == family) {
+    if (model_files::family_of_config(config) == family) {
       for (const nn::ParamSpec& spec : from_config(config)->parameters({.scan_layers = false})) {
         names.insert(spec.name);
       }
@@ -241,13 +242,13 @@ std::vector<std::string> parts_without_index(const std::filesystem::path& path) 
       parts.emplace_back(part);
     }
   };
-  for (const weights::Family& family : weights::families()) {
+  for (const model_files::Family& family : model_files::families()) {
     add(family.part);
   }
   if (!parts.empty()) {
     add("transformer_2");
     for (const std::string_view part :
-         {weights::kTextEncoder, weights::kTextEncoder2, weights::kVae}) {
+         {model_files::kTextEncoder, model_files::kTextEncoder2, model_files::kVae}) {
       add(part);
     }
   }

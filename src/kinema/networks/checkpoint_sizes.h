@@ -5,14 +5,14 @@
 
 #include "kinema/core/error.h"
 #include "kinema/graph/ops.h"
-#include "kinema/weights/checkpoint.h"
+#include "kinema/model_files/checkpoint.h"
 
 /// Sizes of a network, read from a checkpoint's tensors.
 namespace kinema::networks {
 
 class CheckpointSizes {
  public:
-  explicit CheckpointSizes(const weights::Checkpoint& checkpoint) : checkpoint_(checkpoint) {}
+  explicit CheckpointSizes(const model_files::Checkpoint& checkpoint) : checkpoint_(checkpoint) {}
 
   /// Sizes of one tensor, which must have `axes` axes. Throws an Error with file and tensor.
   const Dims& dims(const std::string& key, size_t axes) const;
@@ -21,12 +21,12 @@ class CheckpointSizes {
   int64_t count(std::string_view key) const;
 
  private:
-  const weights::Checkpoint& checkpoint_;
+  const model_files::Checkpoint& checkpoint_;
 };
 
 /// The configuration after `validate`; its Errors are rethrown with a note that shapes were read.
 template <typename Config, typename Validate>
-Config validated(const weights::Checkpoint& checkpoint, Config config, Validate validate) {
+Config validated(const model_files::Checkpoint& checkpoint, Config config, Validate validate) {
   try {
     validate(config);
   } catch (const Error& error) {

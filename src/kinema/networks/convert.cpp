@@ -12,11 +12,11 @@
 #include "kinema/io/gguf.h"
 #include "kinema/io/model_folder.h"
 #include "kinema/io/safetensors.h"
+#include "kinema/model_files/checkpoint.h"
+#include "kinema/model_files/names.h"
 #include "kinema/networks/convert_entries.h"
 #include "kinema/networks/open.h"
-#include "kinema/weights/checkpoint.h"
 #include "kinema/weights/folder.h"
-#include "kinema/weights/names.h"
 
 namespace kinema::networks {
 namespace {
@@ -91,7 +91,7 @@ bool is_file(const fs::path& target) { return target.extension() == ".safetensor
 
 /// Throws an Error if a single file of the network would be read as another one: a file contains
 /// shapes, but no configuration.
-void check_read_back(const Network& network, const weights::Checkpoint& source,
+void check_read_back(const Network& network, const model_files::Checkpoint& source,
                      const fs::path& target) {
   const auto refuse = [&](std::string_view reason) {
     fail(
@@ -100,7 +100,8 @@ void check_read_back(const Network& network, const weights::Checkpoint& source,
         target.string(), source.path(), reason,
         target.has_parent_path() ? target.parent_path().string() : "this folder");
   };
-  const Json beside = weights::adjacent_config(target, {}, weights::find_family(source)->names);
+  const Json beside =
+      model_files::adjacent_config(target, {}, model_files::find_family(source)->names);
   Json read;
   try {
     read = (beside.is_object() ? from_config(beside) : from_shapes(source))->config();
@@ -138,19 +139,19 @@ Format format_from_string(const std::string& name) {
 
 void convert_transformer(const fs::path& source, const fs::path& target,
                          const ConvertOptions& options) {
-  const weights::Checkpoint checkpoint = weights::Checkpoint::open(source);
+  const model_files::Checkpoint checkpoint = model_files::Checkpoint::open(source);
   check_is_network(checkpoint);
   const Network network = open(checkpoint);
   weights::check_tensors(checkpoint, network->parameters({}));
-  const bool is_wan = weights::find_family(checkpoint)->names == &weights::kWanNames;
+  const bool is_wan = model_files::find_family(checkpoint)->names == &model_files::kWanNames;
   check(is_wan || options.to != Format::GGUF, "[weights] only Wan is written as GGUF; {} is {}",
-        source.string(), weights::find_family(checkpoint)->name);
+        source.string(), model_files::find_family(checkpoint)->name);
   check(options.to != Format::DIFFUSERS || !is_file(target),
         "[weights] {} is a file name, but diffusers needs a folder with a config.json",
         target.string());
   check((options.to != Format::COMFYUI && !is_stored(options.to)) || is_file(target),
         "[weights] ComfyUI needs a single file: {} must end with .safetensors", target.string());
-  check((options.to == Format::GGUF) == weights::is_gguf(target),
+  check((options.to == Format::GGUF) == model_files::is_gguf(target),
         "[weights] {}: --to gguf writes files that end with .gguf, other formats do not",
         target.string());
   const bool is_folder = !is_file(target) && options.to != Format::GGUF;

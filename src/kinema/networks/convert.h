@@ -37,8 +37,8 @@ struct ConvertOptions {
   std::function<void(const std::string& line)> notice = {};
 };
 
-/// Writes the transformer or UNet in `source` (anything that weights::Checkpoint::open accepts) as
-/// `target`, which must not exist. One tensor at a time is in memory. Values are those of the
+/// Writes the transformer or UNet in `source` (anything that model_files::Checkpoint::open accepts)
+/// as `target`, which must not exist. One tensor at a time is in memory. Values are those of the
 /// source, rounded to nearest even in a smaller dtype, or to the codes of FP8, INT8 and GGUF.
 /// Tensors that the original release joins are joined.
 ///
@@ -49,9 +49,9 @@ struct ConvertOptions {
 void convert_transformer(const std::filesystem::path& source, const std::filesystem::path& target,
                          const ConvertOptions& options);
 
-/// Writes all models in the single file `source`, a network and those of weights::parts_in, as the
-/// folders of a diffusers pipeline: `target/unet`, `target/vae`. Returns their names, the network's
-/// first. Throws as convert_transformer does.
+/// Writes all models in the single file `source`, a network and those of model_files::parts_in, as
+/// the folders of a diffusers pipeline: `target/unet`, `target/vae`. Returns their names, the
+/// network's first. Throws as convert_transformer does.
 std::vector<std::string> convert_parts(const std::filesystem::path& source,
                                        const std::filesystem::path& target,
                                        const ConvertOptions& options);

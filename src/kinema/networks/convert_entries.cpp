@@ -7,16 +7,16 @@
 #include <utility>
 
 #include "kinema/core/error.h"
-#include "kinema/weights/stored.h"
+#include "kinema/model_files/stored.h"
 
 namespace kinema::networks {
 
-void check_is_network(const weights::Checkpoint& checkpoint) {
+void check_is_network(const model_files::Checkpoint& checkpoint) {
   check(
-      weights::is_transformer(checkpoint),
+      model_files::is_transformer(checkpoint),
       "[weights] {} contains no transformer: none of {}\n  autoencoders and text encoders are only "
       "converted in a file with a transformer; separate ones need no conversion",
-      checkpoint.path(), weights::transformer_classes());
+      checkpoint.path(), model_files::transformer_classes());
 }
 
 namespace {
@@ -62,7 +62,7 @@ std::vector<io::TensorEntry> stored_entries(const Written& tensor, Format format
       tensor.name.substr(0, tensor.name.size() - std::string_view("weight").size());
   const auto stored = [=] {
     const HostArray rows = rows_of(tensor, one);
-    return weights::store({rows.shape, rows.bytes, tensor.parts[0]->name}, codes);
+    return model_files::store({rows.shape, rows.bytes, tensor.parts[0]->name}, codes);
   };
   const auto values = [=] {
     HostArray out = stored().codes;
@@ -87,22 +87,22 @@ HostArray Written::values(DType dtype) const {
     const HostArray own = narrowed(*part, dtype, name);
     to = std::ranges::copy(own.bytes, to).out;
   }
-  if (cut == weights::Cut::SWAPPED) {
+  if (cut == model_files::Cut::SWAPPED) {
     const auto half = static_cast<std::ptrdiff_t>(out.bytes.size() / 2);
     std::rotate(out.bytes.begin(), out.bytes.begin() + half, out.bytes.end());
   }
   return out;
 }
 
-std::vector<Written> written(const weights::Checkpoint& checkpoint, Format format,
+std::vector<Written> written(const model_files::Checkpoint& checkpoint, Format format,
                              const Keys& as_codes) {
-  const weights::Family* family = weights::find_family(checkpoint);
+  const model_files::Family* family = model_files::find_family(checkpoint);
   std::vector<std::string_view> keys;
-  for (const weights::Checkpoint::Entry& each : checkpoint.tensors()) {
+  for (const model_files::Checkpoint::Entry& each : checkpoint.tensors()) {
     keys.push_back(each.key);
   }
-  const weights::Layout layout =
-      family == nullptr ? weights::Layout() : weights::layout_of(*family->names, keys);
+  const model_files::Layout layout =
+      family == nullptr ? model_files::Layout() : model_files::layout_of(*family->names, keys);
   const std::string prefix =
       format == Format::DIFFUSERS || is_bare(format) ? "" : std::string(kComfyPrefix);
   struct Part {
@@ -113,9 +113,9 @@ std::vector<Written> written(const weights::Checkpoint& checkpoint, Format forma
   std::map<std::string, size_t> places;
   std::map<std::string, std::vector<Part>> parts;
   for (const auto& [key, view] : checkpoint.tensors()) {
-    weights::Piece piece{.name = key};
+    model_files::Piece piece{.name = key};
     if (format != Format::DIFFUSERS) {
-      const auto original = weights::original_key(*family->names, key, layout);
+      const auto original = model_files::original_key(*family->names, key, layout);
       check(original.has_value(), "[weights] the original release has no name for `{}`", key);
       piece = *original;
     }

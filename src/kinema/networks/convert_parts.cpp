@@ -3,6 +3,8 @@
 
 #include "kinema/core/error.h"
 #include "kinema/io/model_folder.h"
+#include "kinema/model_files/single_file.h"
+#include "kinema/model_files/vae_config.h"
 #include "kinema/models/clip/text.h"
 #include "kinema/models/kl_autoencoder/coder.h"
 #include "kinema/models/kl_autoencoder/config_file.h"
@@ -14,15 +16,13 @@
 #include "kinema/weights/clip.h"
 #include "kinema/weights/folder.h"
 #include "kinema/weights/kl_config.h"
-#include "kinema/weights/single_file.h"
 #include "kinema/weights/t5.h"
-#include "kinema/weights/vae_config.h"
 
 namespace kinema::networks {
 namespace {
 
 namespace fs = std::filesystem;
-using weights::Checkpoint;
+using model_files::Checkpoint;
 
 /// A model of the pipeline, checked against its configuration.
 struct Part {
@@ -47,27 +47,27 @@ Part network_of(const fs::path& source) {
   const Network network = open(files);
   const std::vector<nn::ParamSpec> specs = network->parameters({.scan_layers = false});
   weights::check_tensors(files, specs);
-  return {.name = std::string(weights::find_family(files)->part),
+  return {.name = std::string(model_files::find_family(files)->part),
           .files = std::move(files),
           .config = network->config(),
           .keys = keys_of(specs)};
 }
 
 Part vae_of(const fs::path& source) {
-  Checkpoint files = Checkpoint::open(source, weights::kVae);
-  if (weights::is_vae_file(source)) {
-    const vae::Config config = weights::vae_config(files);
+  Checkpoint files = Checkpoint::open(source, model_files::kVae);
+  if (model_files::is_vae_file(source)) {
+    const vae::Config config = model_files::vae_config(files);
     Keys keys = keys_of(vae::parameters(config, {}));
-    return {.name = std::string(weights::kVae),
+    return {.name = std::string(model_files::kVae),
             .files = std::move(files),
-            .config = weights::vae_config_json(config),
+            .config = model_files::vae_config_json(config),
             .keys = std::move(keys)};
   }
   const kl_autoencoder::AutoencoderConfig config = weights::kl_config(files);
   weights::check_kl_tensors(files, config);
   Keys keys = keys_of(kl_autoencoder::encoder_parameters(config, {}));
   keys.merge(keys_of(kl_autoencoder::decoder_parameters(config, {})));
-  return {.name = std::string(weights::kVae),
+  return {.name = std::string(model_files::kVae),
           .files = std::move(files),
           .config = kl_autoencoder::config_json(config),
           .keys = std::move(keys)};
@@ -115,8 +115,8 @@ std::vector<std::string> convert_parts(const fs::path& source, const fs::path& t
         source.string());
   std::deque<Part> parts;  // a deque, so that parts keep their address
   parts.push_back(network_of(source));
-  for (const std::string_view name : weights::parts_in(source)) {
-    parts.push_back(name == weights::kVae ? vae_of(source) : text_encoder_of(source, name));
+  for (const std::string_view name : model_files::parts_in(source)) {
+    parts.push_back(name == model_files::kVae ? vae_of(source) : text_encoder_of(source, name));
   }
   std::error_code ignored;
   check(!fs::exists(fs::symlink_status(target, ignored)),

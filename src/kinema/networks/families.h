@@ -4,8 +4,8 @@
 #include <string_view>
 
 #include "kinema/io/json.h"
+#include "kinema/model_files/checkpoint.h"
 #include "kinema/networks/network.h"
-#include "kinema/weights/checkpoint.h"
 
 namespace kinema::networks {
 
@@ -15,8 +15,8 @@ struct Maker {
   std::string_view class_name;
   /// From such a file; throws an Error with the key that does not fit.
   Network (*from_config)(const io::Json& config);
-  /// From a checkpoint of the family (weights::is_transformer), by its tensors' shapes.
-  Network (*from_shapes)(const weights::Checkpoint& checkpoint);
+  /// From a checkpoint of the family (model_files::is_transformer), by its tensors' shapes.
+  Network (*from_shapes)(const model_files::Checkpoint& checkpoint);
   /// The configuration of the release with this name, e.g. `Wan-AI/Wan2.1-T2V-1.3B-Diffusers`;
   /// nothing for an unknown name.
   std::optional<io::Json> (*released_config)(std::string_view name);

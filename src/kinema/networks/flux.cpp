@@ -126,7 +126,7 @@ Network network(const flux::TransformerConfig& config) {
 }
 
 /// The configuration from shapes; sizes that no tensor shows are those of the released models.
-flux::TransformerConfig config_from_shapes(const weights::Checkpoint& checkpoint) {
+flux::TransformerConfig config_from_shapes(const model_files::Checkpoint& checkpoint) {
   const CheckpointSizes sizes(checkpoint);
   flux::TransformerConfig c;
   const Dims embedder = sizes.dims("x_embedder.weight", 2);
@@ -156,7 +156,7 @@ flux::TransformerConfig config_from_shapes(const weights::Checkpoint& checkpoint
 
 Network made_of_config(const io::Json& config) { return network(flux::parse_config(config)); }
 
-Network made_of_shapes(const weights::Checkpoint& checkpoint) {
+Network made_of_shapes(const model_files::Checkpoint& checkpoint) {
   return network(validated(checkpoint, config_from_shapes(checkpoint),
                            [](const auto& c) { flux::validate(c); }));
 }

@@ -14,7 +14,7 @@ namespace {
 std::array<Maker, 3> makers() { return {wan_family(), flux_family(), unet_family()}; }
 
 /// The first family if the family is unknown: its Errors name the missing key.
-Maker maker_of(const weights::Family* family) {
+Maker maker_of(const model_files::Family* family) {
   const std::array<Maker, 3> all = makers();
   const auto* const found = std::ranges::find_if(all, [&](const Maker& maker) {
     return family != nullptr && maker.class_name == family->transformer_class;
@@ -30,32 +30,32 @@ Network open(const std::filesystem::path& path) {
     using weights::Role;  // other models are identified by a key of config.json
     weights::check_role(path, {Role::NETWORK, Role::VAE, Role::PART});
     io::Json config = io::Json::read(path / "config.json");
-    if (!weights::is_original_config(config)) {
+    if (!model_files::is_original_config(config)) {
       return from_config(config);  // without reading the weights
     }
   }
-  return open(weights::Checkpoint::open(path));
+  return open(model_files::Checkpoint::open(path));
 }
 
-Network open(const weights::Checkpoint& checkpoint) {
+Network open(const model_files::Checkpoint& checkpoint) {
   weights::check_role(checkpoint.path(), {weights::Role::NETWORK});
   if (const io::Json& config = checkpoint.config();
-      config.is_object() && !weights::is_original_config(config)) {
-    return maker_of(weights::find_family(checkpoint)).from_config(config);
+      config.is_object() && !model_files::is_original_config(config)) {
+    return maker_of(model_files::find_family(checkpoint)).from_config(config);
   }
   return from_shapes(checkpoint);
 }
 
-Network from_shapes(const weights::Checkpoint& checkpoint) {
-  return maker_of(weights::find_family(checkpoint)).from_shapes(checkpoint);
+Network from_shapes(const model_files::Checkpoint& checkpoint) {
+  return maker_of(model_files::find_family(checkpoint)).from_shapes(checkpoint);
 }
 
 Network from_config(const io::Json& config) {
-  const weights::Family* family = weights::family_of_config(config);
+  const model_files::Family* family = model_files::family_of_config(config);
   if (family == nullptr) {
     const io::Json& name = config.at("_class_name");
     fail("[networks] {} is `{}`, expected {}", name.where(), name.as_string(),
-         weights::transformer_classes());
+         model_files::transformer_classes());
   }
   return maker_of(family).from_config(config);
 }

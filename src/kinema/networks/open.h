@@ -5,8 +5,8 @@
 #include <string_view>
 
 #include "kinema/io/json.h"
+#include "kinema/model_files/checkpoint.h"
 #include "kinema/networks/network.h"
-#include "kinema/weights/checkpoint.h"
 
 namespace kinema::networks {
 
@@ -15,10 +15,10 @@ namespace kinema::networks {
 /// class, a missing or wrongly typed key, or invalid sizes, and one with the kind of an unsupported
 /// network (weights::ModelKind).
 Network open(const std::filesystem::path& path);
-Network open(const weights::Checkpoint& checkpoint);
+Network open(const model_files::Checkpoint& checkpoint);
 
 /// From the tensors' shapes, without reading a `config.json`.
-Network from_shapes(const weights::Checkpoint& checkpoint);
+Network from_shapes(const model_files::Checkpoint& checkpoint);
 
 /// The network of a diffusers `config.json`.
 Network from_config(const io::Json& config);

@@ -119,7 +119,7 @@ Network network(const unet::UNetConfig& config) {
 
 /// Heads of 64 channels (Stable Diffusion 1: 8 heads on each level) and groups of 32, as in every
 /// released model; the other sizes are in the tensors' shapes.
-unet::UNetConfig config_from_shapes(const weights::Checkpoint& checkpoint) {
+unet::UNetConfig config_from_shapes(const model_files::Checkpoint& checkpoint) {
   constexpr int64_t kHead = 64;
   const CheckpointSizes sizes(checkpoint);
   unet::UNetConfig c;
@@ -166,7 +166,7 @@ unet::UNetConfig config_from_shapes(const weights::Checkpoint& checkpoint) {
 
 Network made_of_config(const io::Json& config) { return network(unet::parse_config(config)); }
 
-Network made_of_shapes(const weights::Checkpoint& checkpoint) {
+Network made_of_shapes(const model_files::Checkpoint& checkpoint) {
   return network(validated(checkpoint, config_from_shapes(checkpoint),
                            [](const auto& c) { unet::validate(c); }));
 }

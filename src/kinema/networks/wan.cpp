@@ -169,7 +169,7 @@ Network network(const wan::TransformerConfig& config) {
   return Network(std::make_shared<const Wan>(config));
 }
 
-wan::TransformerConfig config_from_shapes(const weights::Checkpoint& checkpoint) {
+wan::TransformerConfig config_from_shapes(const model_files::Checkpoint& checkpoint) {
   constexpr int64_t kHead = wan::kReleasedHead;
   const std::string embedder = "condition_embedder.";
   const CheckpointSizes sizes(checkpoint);
@@ -215,7 +215,7 @@ wan::TransformerConfig config_from_shapes(const weights::Checkpoint& checkpoint)
 
 Network made_of_config(const io::Json& config) { return network(wan::parse_config(config)); }
 
-Network made_of_shapes(const weights::Checkpoint& checkpoint) {
+Network made_of_shapes(const model_files::Checkpoint& checkpoint) {
   return network(validated(checkpoint, config_from_shapes(checkpoint),
                            [](const auto& c) { wan::validate(c); }));
 }

@@ -12,11 +12,11 @@
 #include "kinema/core/stopwatch.h"
 #include "kinema/data/record.h"
 #include "kinema/encoders/clip_sizes.h"
-#include "kinema/io/tfrecord.h"
 #include "kinema/preparation/content_index.h"
 #include "kinema/preparation/listed_clips.h"
 #include "kinema/preparation/record_maker.h"
 #include "kinema/preparation/remote_records.h"
+#include "kinema/records/tfrecord.h"
 #include "kinema/world/consistency.h"
 
 namespace kinema::preparation {
@@ -209,7 +209,7 @@ class Run {
     if (!shard_) {
       name_ = shard_name(static_cast<int64_t>(folder_.shards().size()), per_shard_,
                          clips_.shards(per_shard_, most_records_));
-      shard_ = std::make_unique<io::TfRecordWriter>(folder_.path() / name_);
+      shard_ = std::make_unique<records::TfRecordWriter>(folder_.path() / name_);
       shard_records_ = 0;
     }
     shard_->append(bytes);
@@ -277,7 +277,7 @@ class Run {
   int64_t per_shard_ = 0;             // 0: determined by the first record
   int64_t at_ = 0;                    // the next place
   std::vector<SkippedClip> skipped_;  // since the last shard
-  std::unique_ptr<io::TfRecordWriter> shard_;
+  std::unique_ptr<records::TfRecordWriter> shard_;
   std::string name_;
   int64_t shard_records_ = 0;
 };

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "kinema/core/error.h"
-#include "kinema/io/crc32c.h"
+#include "kinema/records/crc32c.h"
 
 namespace kinema::remote {
 
@@ -105,7 +105,7 @@ void PartialFile::take(std::span<const std::byte> bytes) {
     digest_->update(bytes);
   }
   if (expected_.crc32c) {
-    crc_ = io::crc32c(bytes, crc_);
+    crc_ = records::crc32c(bytes, crc_);
   }
 }
 

@@ -10,7 +10,7 @@
 #include "kinema/core/parallel.h"
 #include "kinema/io/atomic_write.h"
 #include "kinema/io/folder.h"
-#include "kinema/io/tfrecord.h"
+#include "kinema/records/tfrecord.h"
 
 namespace kinema::remote {
 
@@ -55,7 +55,7 @@ std::string index_text(const StoredFile& file, const std::vector<uint64_t>& leng
   std::vector<uint64_t> words{static_cast<uint64_t>(file.size),
                               static_cast<uint64_t>(file.modified_ns)};
   words.insert(words.end(), lengths.begin(), lengths.end());
-  return io::frame_record({reinterpret_cast<const char*>(words.data()), words.size() * 8});
+  return records::frame_record({reinterpret_cast<const char*>(words.data()), words.size() * 8});
 }
 
 /// Without it the next run reads the lengths again.
@@ -79,17 +79,17 @@ std::vector<StoredFile> record_shards(const std::vector<StoredFile>& files) {
     }
   }
   std::vector<StoredFile> out;
-  for (const std::string& name : io::shards_of(std::move(names))) {
+  for (const std::string& name : records::shards_of(std::move(names))) {
     out.push_back(here.at(name));
   }
   return out;
 }
 
-std::optional<io::RangedTfRecords> records_by_index(
+std::optional<records::RangedTfRecords> records_by_index(
     const fs::path& index, const StoredFile& shard,
     const std::shared_ptr<const io::RangedFile>& object) {
   try {
-    const io::TfRecordFile kept = io::TfRecordFile::open(index);
+    const records::TfRecordFile kept = records::TfRecordFile::open(index);
     const std::span<const std::byte> bytes = kept.at(0);
     std::vector<uint64_t> words(bytes.size() / 8);
     if (words.size() < 2) {
@@ -101,18 +101,18 @@ std::optional<io::RangedTfRecords> records_by_index(
       return std::nullopt;
     }
     words.erase(words.begin(), words.begin() + 2);
-    return io::RangedTfRecords(object, words);
+    return records::RangedTfRecords(object, words);
   } catch (const Error&) {
     return std::nullopt;
   }
 }
 
-std::vector<io::RangedTfRecords> open_records(
+std::vector<records::RangedTfRecords> open_records(
     const Store& store, const std::vector<StoredFile>& shards, const fs::path& index,
     int connections, const std::function<void(int64_t done, int64_t total)>& progress) {
   const StorePath& path = store.path();
   const fs::path folder = index / path.scheme / path.bucket / path.name;
-  std::vector<std::optional<io::RangedTfRecords>> opened(shards.size());
+  std::vector<std::optional<records::RangedTfRecords>> opened(shards.size());
   std::mutex mutex;
   int64_t done = 0;
   for_each_in_parallel(shards.size(), connections, [&](size_t i) {
@@ -121,7 +121,7 @@ std::vector<io::RangedTfRecords> open_records(
     const fs::path kept = folder / (file.name + ".index");
     opened[i] = records_by_index(kept, file, object);
     if (!opened[i]) {
-      const std::vector<uint64_t> lengths = io::read_record_lengths(*object);
+      const std::vector<uint64_t> lengths = records::read_record_lengths(*object);
       opened[i].emplace(object, lengths);
       keep(kept, index_text(file, lengths));
     }
@@ -131,7 +131,7 @@ std::vector<io::RangedTfRecords> open_records(
       progress(done, static_cast<int64_t>(shards.size()));
     }
   });
-  std::vector<io::RangedTfRecords> out;
+  std::vector<records::RangedTfRecords> out;
   for (auto& shard : opened) {
     out.push_back(*std::move(shard));
   }

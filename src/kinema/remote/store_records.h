@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "kinema/io/tfrecord_ranges.h"
+#include "kinema/records/tfrecord_ranges.h"
 #include "kinema/remote/store.h"
 
 namespace kinema::remote {
@@ -18,7 +18,7 @@ std::vector<StoredFile> record_shards(const std::vector<StoredFile>& files);
 
 /// The records of a shard with the bytes `object`, from its index file; nothing if that does not
 /// exist, is corrupt, or is of another size or time of the shard. Never throws.
-std::optional<io::RangedTfRecords> records_by_index(
+std::optional<records::RangedTfRecords> records_by_index(
     const std::filesystem::path& index, const StoredFile& shard,
     const std::shared_ptr<const io::RangedFile>& object);
 
@@ -28,7 +28,7 @@ std::optional<io::RangedTfRecords> records_by_index(
 /// The records' offsets are cached in `index`/SCHEME/BUCKET/NAME. For shards whose size and time
 /// are not in the cache, they are read, several shards at a time, with `progress` (shards done,
 /// total). Throws an Error as Store and io::read_record_lengths do.
-std::vector<io::RangedTfRecords> open_records(
+std::vector<records::RangedTfRecords> open_records(
     const Store& store, const std::vector<StoredFile>& shards, const std::filesystem::path& index,
     int connections = 16, const std::function<void(int64_t done, int64_t total)>& progress = {});
 

@@ -12,9 +12,9 @@
 #include "kinema/data/dataset_file.h"
 #include "kinema/data/dataset_type.h"
 #include "kinema/encoders/clip_sizes.h"
-#include "kinema/io/tfrecord.h"
 #include "kinema/model_source/model_options.h"
 #include "kinema/model_source/trained_model.h"
+#include "kinema/records/tfrecord.h"
 #include "kinema/remote/store.h"
 #include "kinema/remote/store_records.h"
 #include "kinema/resolve/encoder_settings.h"
@@ -182,7 +182,7 @@ config::DatasetType type_of_evaluation(const std::string& folder) {
   const std::string found = data::detect_dataset_type(names);
   const std::string unread = data::unread_files(names);
   // Records may have names of any kind.
-  check(!found.empty() || (unread.empty() && !io::shards_of(names).empty()),
+  check(!found.empty() || (unread.empty() && !records::shards_of(names).empty()),
         "[config] eval_data_dir {} holds no clips, pictures or records\n  {}", folder,
         unread.empty() ? "put videos or images there with a .txt for each, or the records of "
                          "`kinema prepare` with eval_tfrecords_dir"

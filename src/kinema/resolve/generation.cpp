@@ -11,6 +11,7 @@
 
 #include "kinema/config/keys.h"
 #include "kinema/core/error.h"
+#include "kinema/model_files/family.h"
 #include "kinema/model_source/model_schedule.h"
 #include "kinema/model_source/pictures.h"
 #include "kinema/model_source/trained_model.h"
@@ -21,7 +22,6 @@
 #include "kinema/resolve/prompts.h"
 #include "kinema/sample/scheduler_config.h"
 #include "kinema/sample/solver_settings.h"
-#include "kinema/weights/family.h"
 
 namespace kinema::resolve {
 namespace {
@@ -187,7 +187,7 @@ std::optional<std::array<int64_t, 2>> pair_of(const std::vector<int64_t>& values
 }
 
 /// Fills the fields of image pipelines, and their defaults.
-void ask_for_images(const config::Loaded& loaded, const weights::ImageDefaults& defaults,
+void ask_for_images(const config::Loaded& loaded, const model_files::ImageDefaults& defaults,
                     sample::GenerateRequest& request) {
   const config::GenerateConfig& g = loaded.config.generate;
   request.height = loaded.is_set("height") ? g.height : defaults.side;

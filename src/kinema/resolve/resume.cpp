@@ -113,7 +113,7 @@ config::Config with_schedule(config::Config resolved, const Start& start) {
   return resolved;
 }
 
-void check_rate(const training::Schedule& schedule, const Start& start, int64_t max_steps) {
+void check_rate(const optimizers::Schedule& schedule, const Start& start, int64_t max_steps) {
   const std::optional<int64_t> before = saved_number(start.saved, "max_train_steps");
   const bool is_longer = before && *before < max_steps && start.saved.step < max_steps;
   const bool falls_to_zero = schedule.learning_rate > 0 && schedule(schedule.steps) == 0;

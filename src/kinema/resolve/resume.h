@@ -10,9 +10,9 @@
 #include "kinema/config/resume.h"
 #include "kinema/job/job.h"
 #include "kinema/model_source/trained_model.h"
+#include "kinema/optimizers/schedule.h"
 #include "kinema/resolve/training_step.h"
 #include "kinema/training/checkpoint.h"
-#include "kinema/training/schedule.h"
 
 /// From where a training starts: from scratch, from other weights or from a checkpoint; the checks
 /// and log lines of a resumed run.
@@ -44,7 +44,7 @@ config::Config resolved_config(const config::Config& config, const TrainingStep&
 config::Config with_schedule(config::Config resolved, const Start& start);
 
 /// Throws an Error if an extended run would train at a rate of 0, after the end of its schedule.
-void check_rate(const training::Schedule& schedule, const Start& start, int64_t max_steps);
+void check_rate(const optimizers::Schedule& schedule, const Start& start, int64_t max_steps);
 
 /// The checkpoints to keep. A run that is older than the default of checkpoints_to_keep keeps all
 /// of them unless the key is given.

@@ -49,8 +49,8 @@ int64_t steps_of(const config::OptimizerConfig& config, int64_t samples, int64_t
   return (config.num_train_epochs * samples + batch - 1) / batch;
 }
 
-training::Schedule::DecayShape fall_of(config::LrSchedule schedule) {
-  using enum training::Schedule::DecayShape;
+optimizers::Schedule::DecayShape fall_of(config::LrSchedule schedule) {
+  using enum optimizers::Schedule::DecayShape;
   switch (schedule) {
     case config::LrSchedule::COSINE:
     case config::LrSchedule::COSINE_WITH_RESTARTS:
@@ -65,10 +65,10 @@ training::Schedule::DecayShape fall_of(config::LrSchedule schedule) {
 }
 
 /// `samples`: per step, for scale_lr.
-training::Schedule schedule_of(const config::Config& config, int64_t samples) {
+optimizers::Schedule schedule_of(const config::Config& config, int64_t samples) {
   const config::OptimizerConfig& o = config.optimizer;
   const bool restarts = o.lr_schedule == config::LrSchedule::COSINE_WITH_RESTARTS;
-  using enum training::Schedule::RelativeStep;
+  using enum optimizers::Schedule::RelativeStep;
   const bool is_relative = o.optimizer == config::Optimizer::ADAFACTOR && o.adafactor_relative_step;
   return {.learning_rate = o.learning_rate * (o.scale_lr ? static_cast<double>(samples) : 1.0),
           .steps = schedule_steps(config),

@@ -13,13 +13,13 @@
 #include "kinema/flags/effective.h"
 #include "kinema/job/job.h"
 #include "kinema/model_source/expert.h"
+#include "kinema/optimizers/schedule.h"
 #include "kinema/resolve/resume.h"
 #include "kinema/resolve/settings.h"
 #include "kinema/resolve/training_step.h"
 #include "kinema/training/evaluation.h"
 #include "kinema/training/loop.h"
 #include "kinema/training/profile_window.h"
-#include "kinema/training/schedule.h"
 
 /// A training run's settings, without its model, step and data: its length, and what it saves,
 /// measures and writes.
@@ -63,7 +63,7 @@ std::vector<std::string> batch_axes(const config::Config& config, const mesh::Pl
 /// The length of a run and its loop, once the data is known.
 struct RunLength {
   training::LoopOptions loop;  // without first_step and peak_tflops
-  training::Schedule schedule;
+  optimizers::Schedule schedule;
   std::map<std::string, std::string> record;  // the settings in checkpoints
   std::vector<std::string> notes;             // log lines about changes since the run started
 };

@@ -41,18 +41,18 @@ training::OptimizerKind optimizer_kind(config::Optimizer optimizer) {
   fail("[config] unknown optimizer {}", static_cast<int>(optimizer));
 }
 
-training::ProdigyOptions prodigy_options(const config::OptimizerConfig& o) {
+optimizers::ProdigyOptions prodigy_options(const config::OptimizerConfig& o) {
   check(o.prodigy_growth_rate == 0.0 || o.prodigy_growth_rate >= 1.0,
         "[config] prodigy_growth_rate is {:g}, expected 0 (no limit) or a number of at least 1",
         o.prodigy_growth_rate);
-  training::ProdigyOptions out{.b1 = o.adam_b1,
-                               .b2 = o.adam_b2,
-                               .b3 = o.prodigy_b3,
-                               .eps = o.adam_eps,
-                               .weight_decay = o.adam_weight_decay,
-                               .decay_min_rank = o.weight_decay_min_rank,
-                               .d0 = o.prodigy_d0,
-                               .d_coef = o.prodigy_d_coef};
+  optimizers::ProdigyOptions out{.b1 = o.adam_b1,
+                                 .b2 = o.adam_b2,
+                                 .b3 = o.prodigy_b3,
+                                 .eps = o.adam_eps,
+                                 .weight_decay = o.adam_weight_decay,
+                                 .decay_min_rank = o.weight_decay_min_rank,
+                                 .d0 = o.prodigy_d0,
+                                 .d_coef = o.prodigy_d_coef};
   if (o.prodigy_growth_rate > 0.0) {
     out.growth_rate = o.prodigy_growth_rate;
   }
@@ -61,13 +61,13 @@ training::ProdigyOptions prodigy_options(const config::OptimizerConfig& o) {
   return out;
 }
 
-std::vector<training::RateGroup> rate_groups(const config::OptimizerConfig& o) {
+std::vector<optimizers::RateGroup> rate_groups(const config::OptimizerConfig& o) {
   const io::Json given = io::Json::parse(o.learning_rate_groups.json, "learning_rate_groups");
   check(given.is_array(),
         "[config] learning_rate_groups is {}, expected a list of {{match: NAMES, learning_rate: "
         "RATE}}",
         given.describe());
-  std::vector<training::RateGroup> out;
+  std::vector<optimizers::RateGroup> out;
   for (const io::Json& each : given.items()) {
     check(each.is_object() && each.contains("match") && each.contains("learning_rate") &&
               each.members().size() == 2,
@@ -131,8 +131,8 @@ training::StepOptions step_options(const config::Config& config, const networks:
   out.muon = {.momentum = o.muon_momentum,
               .nesterov = o.muon_nesterov,
               .iterations = o.muon_iterations,
-              .rate = o.muon_rate == config::MuonRate::ORIGINAL ? training::MuonRate::ORIGINAL
-                                                                : training::MuonRate::LIKE_ADAMW,
+              .rate = o.muon_rate == config::MuonRate::ORIGINAL ? optimizers::MuonRate::ORIGINAL
+                                                                : optimizers::MuonRate::LIKE_ADAMW,
               .weight_decay = o.adam_weight_decay,
               .adamw = out.adamw};
   if (o.opt_enable_grad_clipping) {

@@ -68,9 +68,9 @@ std::optional<training::TwoExperts> two_experts(const config::Config& config,
       .idle_on_host = o.idle_expert == config::IdleExpert::HOST};
 }
 
-std::vector<training::Schedule> expert_schedules(const training::Schedule& whole,
-                                                 const std::optional<training::TwoExperts>& two) {
-  std::vector<training::Schedule> out{whole};
+std::vector<optimizers::Schedule> expert_schedules(const optimizers::Schedule& whole,
+                                                   const std::optional<training::TwoExperts>& two) {
+  std::vector<optimizers::Schedule> out{whole};
   if (two) {
     out.push_back(whole);
     for (size_t e = 0; e < out.size(); ++e) {
@@ -80,16 +80,16 @@ std::vector<training::Schedule> expert_schedules(const training::Schedule& whole
   return out;
 }
 
-std::string describe(const std::vector<training::Schedule>& schedules,
+std::string describe(const std::vector<optimizers::Schedule>& schedules,
                      const std::optional<training::TwoExperts>& two, int64_t max_steps) {
   if (!two) {
-    return training::describe(schedules.front());
+    return optimizers::describe(schedules.front());
   }
   std::vector<std::string> out;
   for (int64_t e = 0; e < 2; ++e) {
     out.push_back(fmt::format("{} {}, {}", name_of(e),
                               counted(two->schedule.count(e, max_steps), "step"),
-                              training::describe(schedules[static_cast<size_t>(e)])));
+                              optimizers::describe(schedules[static_cast<size_t>(e)])));
   }
   return fmt::format("{}", fmt::join(out, "; "));
 }

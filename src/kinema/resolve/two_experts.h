@@ -10,9 +10,9 @@
 #include "kinema/config/config.h"
 #include "kinema/job/job.h"
 #include "kinema/model_source/expert.h"
+#include "kinema/optimizers/schedule.h"
 #include "kinema/training/evaluation.h"
 #include "kinema/training/experts.h"
-#include "kinema/training/schedule.h"
 
 /// A run that trains both experts of Wan 2.2: their weights, the expert of each step, its learning
 /// rate.
@@ -29,11 +29,11 @@ std::optional<training::TwoExperts> two_experts(const config::Config& config,
                                                 const model_source::Expert& expert);
 
 /// The schedule of each trained network; with both experts, each has its own steps of `whole`.
-std::vector<training::Schedule> expert_schedules(const training::Schedule& whole,
-                                                 const std::optional<training::TwoExperts>& two);
+std::vector<optimizers::Schedule> expert_schedules(const optimizers::Schedule& whole,
+                                                   const std::optional<training::TwoExperts>& two);
 
 /// The schedules in one line: `high_noise 30 steps, learning rate ...`.
-std::string describe(const std::vector<training::Schedule>& schedules,
+std::string describe(const std::vector<optimizers::Schedule>& schedules,
                      const std::optional<training::TwoExperts>& two, int64_t max_steps);
 
 /// A log line if one of both experts has no step within `max_steps`.

@@ -5,9 +5,9 @@
 
 #include "kinema/core/error.h"
 #include "kinema/core/stopwatch.h"
+#include "kinema/model_files/checkpoint.h"
 #include "kinema/networks/open.h"
 #include "kinema/sample/memory.h"
-#include "kinema/weights/checkpoint.h"
 #include "kinema/weights/folder.h"
 #include "kinema/weights/weights.h"
 
@@ -56,7 +56,7 @@ Experts::Experts(runtime::Devices devices, PipelineFolder folder, const nn::Mode
   for (int64_t expert = 0; expert < size(); ++expert) {
     if (!is_shared(expert)) {
       weights::check_tensors(
-          weights::Checkpoint::open(expert == 0 ? folder_.transformer : folder_.transformer_2),
+          model_files::Checkpoint::open(expert == 0 ? folder_.transformer : folder_.transformer_2),
           networks_.at(expert)->parameters(options_));
     }
   }

@@ -11,9 +11,9 @@
 
 #include "kinema/core/error.h"
 #include "kinema/io/json.h"
+#include "kinema/model_files/family.h"
 #include "kinema/sample/scheduler_config.h"
 #include "kinema/schedulers/scheduler_class.h"
-#include "kinema/weights/family.h"
 #include "kinema/weights/model_kind.h"
 
 namespace kinema::sample {
@@ -30,7 +30,7 @@ bool lists(const io::Json& index, std::string_view part) {
 }
 
 /// The allowed classes of a part of a family's pipeline; empty: any.
-std::vector<std::string_view> classes_of(std::string_view part, const weights::Family& family) {
+std::vector<std::string_view> classes_of(std::string_view part, const model_files::Family& family) {
   if (part == family.part || part == "transformer_2") {
     return {family.transformer_class};
   }
@@ -48,7 +48,7 @@ std::vector<std::string_view> classes_of(std::string_view part, const weights::F
 
 /// True if a part of any family has this class.
 bool is_class_of_a_part(std::string_view name) {
-  return std::ranges::any_of(weights::families(), [&](const weights::Family& family) {
+  return std::ranges::any_of(model_files::families(), [&](const model_files::Family& family) {
     return name == family.transformer_class || name == family.vae_class ||
            name == family.text_encoder_class || name == family.text_encoder_2_class;
   });
@@ -63,7 +63,7 @@ void check_own_class(const fs::path& part, const std::vector<std::string_view>& 
   const io::Json config = io::Json::read(part / "config.json");
   check(config.is_object(), "[sample] {}/config.json is {}, expected an object with a _class_name",
         part.string(), config.describe());
-  const std::string own = weights::class_of_model(config);
+  const std::string own = model_files::class_of_model(config);
   check(
       !is_class_of_a_part(own) || std::ranges::find(classes, own) != classes.end(),
       "[sample] {} holds a `{}`, but its pipeline needs a {} there\n  restore that model's folder, "
@@ -73,7 +73,7 @@ void check_own_class(const fs::path& part, const std::vector<std::string_view>& 
 
 /// The folder of a part that the index lists; empty if it does not.
 fs::path part_of(const fs::path& folder, const io::Json& index, std::string_view part,
-                 const weights::Family& family, RequiredParts parts) {
+                 const model_files::Family& family, RequiredParts parts) {
   if (!lists(index, part)) {
     return {};
   }
@@ -92,10 +92,10 @@ fs::path part_of(const fs::path& folder, const io::Json& index, std::string_view
 void read_index(PipelineFolder& out, const io::Json& index, RequiredParts parts) {
   weights::check_role(out.folder, {weights::Role::PIPELINE});
   const std::string& name = index.at("_class_name").as_string();
-  check(weights::pipeline_class(name) != nullptr, "[sample] {} is a {}, expected a {}",
-        out.folder.string(), name, weights::pipeline_classes());
+  check(model_files::pipeline_class(name) != nullptr, "[sample] {} is a {}, expected a {}",
+        out.folder.string(), name, model_files::pipeline_classes());
   out.class_name = name;
-  const weights::Family& family = *weights::family_of_pipeline(name);
+  const model_files::Family& family = *model_files::family_of_pipeline(name);
   const std::string_view network = family.part;
   check(lists(index, network), "[sample] {} lists no `{}`",
         (out.folder / "model_index.json").string(), network);
@@ -129,7 +129,7 @@ void read_index(PipelineFolder& out, const io::Json& index, RequiredParts parts)
       !scheduler.empty() && (parts == RequiredParts::ALL || fs::is_directory(scheduler))) {
     out.scheduler_class = index.at("scheduler").items()[1].as_string();
     out.schedule = read_scheduler_config(out.folder / kSchedulerConfig, out.scheduler_class);
-    out.schedule->even_sigmas = weights::pipeline_class(name)->even_sigmas;
+    out.schedule->even_sigmas = model_files::pipeline_class(name)->even_sigmas;
   }
   if (const io::Json* zeros = index.find("force_zeros_for_empty_prompt");
       zeros != nullptr && !zeros->is_null()) {
@@ -173,13 +173,13 @@ bool speaks_of(const std::string& names, std::string_view noise) {
 }  // namespace
 
 bool PipelineFolder::of_images() const {
-  const weights::PipelineClass* known = weights::pipeline_class(class_name);
+  const model_files::PipelineClass* known = model_files::pipeline_class(class_name);
   return known != nullptr && known->of_images;
 }
 
 void check_family(const PipelineFolder& folder, const networks::Network& network) {
-  const weights::Family* const wanted = weights::family_of_pipeline(folder.class_name);
-  const weights::Family* const own = weights::family_of_config(network->config());
+  const model_files::Family* const wanted = model_files::family_of_pipeline(folder.class_name);
+  const model_files::Family* const own = model_files::family_of_config(network->config());
   check(wanted == nullptr || own == nullptr || wanted == own,
         "[sample] the network is a {}, but {} is a {}, whose {} is a {}\n  both must be of one "
         "family",
@@ -261,7 +261,7 @@ PipelineFolder read_pipeline_folder(const fs::path& folder, RequiredParts parts)
     read_index(out, io::Json::read(folder / "model_index.json"), parts);
     return out;
   }
-  for (const weights::Family& family : weights::families()) {
+  for (const model_files::Family& family : model_files::families()) {
     if (out.transformer.empty() && fs::is_directory(folder / family.part)) {
       out.transformer = folder / family.part;
     }

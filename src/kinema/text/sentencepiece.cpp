@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "kinema/core/error.h"
-#include "kinema/io/wire_lengths.h"
+#include "kinema/records/wire_lengths.h"
 #include "kinema/text/unicode.h"
 #include "text/sentencepiece.pb.h"
 
@@ -18,9 +18,9 @@ constexpr int kUnigram = 1;
 // Ten times the largest vocabulary in use; ids have 32 bits.
 constexpr int kMostPieces = 4 << 20;
 
-constexpr io::WireMessage kLeaf{};
-constexpr io::WireMessage::Field kParts[] = {{1, &kLeaf}, {2, &kLeaf}, {3, &kLeaf}};
-constexpr io::WireMessage kModel{kParts};
+constexpr records::WireMessage kLeaf{};
+constexpr records::WireMessage::Field kParts[] = {{1, &kLeaf}, {2, &kLeaf}, {3, &kLeaf}};
+constexpr records::WireMessage kModel{kParts};
 
 }  // namespace
 
@@ -29,7 +29,7 @@ SentencePieceModel parse_sentencepiece(std::span<const std::byte> bytes,
   google::protobuf::Arena arena;
   auto* model = google::protobuf::Arena::CreateMessage<wire::Model>(&arena);
   check(bytes.size() <= static_cast<size_t>(std::numeric_limits<int>::max()) &&
-            io::lengths_fit(bytes, kModel) &&
+            records::lengths_fit(bytes, kModel) &&
             model->ParseFromArray(bytes.data(), static_cast<int>(bytes.size())),
         "[text] {} is not a sentencepiece model", source);
   const int type =

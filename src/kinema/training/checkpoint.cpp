@@ -87,7 +87,7 @@ std::vector<runtime::Array> load_moments(const fs::path& path, std::span<const n
   if (specs.empty()) {
     return {};
   }
-  const weights::Checkpoint file = weights::Checkpoint::open(path);
+  const model_files::Checkpoint file = model_files::Checkpoint::open(path);
   weights::check_tensors(file, specs);
   return weights::load_arrays(file, specs, devices);
 }
@@ -323,7 +323,7 @@ std::map<std::string, std::string> read_identity(const io::Json& identity) {
 }  // namespace
 
 StateSource source_of(const StateView& state) {
-  Moments<nn::ParamSpec> moments = state.moments;
+  optimizers::Moments<nn::ParamSpec> moments = state.moments;
   if (moments.mu.empty() && moments.nu.empty()) {
     moments = {.mu = trained_specs(state.specs), .nu = trained_specs(state.specs)};
   }
@@ -440,7 +440,7 @@ bool has_average(const fs::path& folder, const std::string& part) {
 bool has_optimizer(const fs::path& folder) { return fs::exists(folder / kOptimizer); }
 
 State load_state(const fs::path& folder, std::span<const nn::ParamSpec> specs, bool ema,
-                 const runtime::Devices& devices, const Optimizer& optimizer,
+                 const runtime::Devices& devices, const optimizers::Optimizer& optimizer,
                  const std::optional<AdapterBase>& base, int64_t expert) {
   const std::vector<std::string> all = weights_parts(folder);
   check(expert < std::ssize(all), "[checkpoint] {} contains only {}, not both experts",
@@ -481,7 +481,7 @@ State load_state(const fs::path& folder, std::span<const nn::ParamSpec> specs, b
     std::vector<nn::ParamSpec> averages = state_specs(specs);
     for (nn::ParamSpec& spec : averages) {
       if (spec.trained) {
-        set_memory({&spec, 1}, optimizer.memory());
+        optimizers::set_memory({&spec, 1}, optimizer.memory());
       }
     }
     state.ema = base ? trained_additions(average, averages, devices)
@@ -492,7 +492,8 @@ State load_state(const fs::path& folder, std::span<const nn::ParamSpec> specs, b
 }
 
 State fresh_state(std::vector<runtime::Array> params, std::span<const nn::ParamSpec> specs,
-                  bool ema, const runtime::Devices& devices, const Optimizer& optimizer) {
+                  bool ema, const runtime::Devices& devices,
+                  const optimizers::Optimizer& optimizer) {
   check(params.size() == specs.size(), "[state] {} arrays for {} parameters", params.size(),
         specs.size());
   State state;

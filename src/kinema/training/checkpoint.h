@@ -77,7 +77,7 @@ struct StateSource {
   };
   std::vector<nn::ParamSpec> specs;  // of the network, in the dtypes of computation
   StateParts<Kept> parts;
-  Moments<nn::ParamSpec> moments;  // those in `parts`
+  optimizers::Moments<nn::ParamSpec> moments;  // those in `parts`
   int64_t process = 0;  // the process of this source, if several write a checkpoint together
   int64_t processes = 1;
 };
@@ -129,14 +129,14 @@ bool has_optimizer(const std::filesystem::path& folder);
 /// low-noise one.
 State load_state(const std::filesystem::path& folder, std::span<const nn::ParamSpec> specs,
                  bool ema, const runtime::Devices& devices,
-                 const Optimizer& optimizer = plain_adamw(),
+                 const optimizers::Optimizer& optimizer = plain_adamw(),
                  const std::optional<AdapterBase>& base = {}, int64_t expert = 0);
 
 /// The initial state of a run with these parameters, one per spec; moments have the parameters'
 /// dtypes unless the optimizer has its own.
 State fresh_state(std::vector<runtime::Array> params, std::span<const nn::ParamSpec> specs,
                   bool ema, const runtime::Devices& devices,
-                  const Optimizer& optimizer = plain_adamw());
+                  const optimizers::Optimizer& optimizer = plain_adamw());
 /// The same, for parameters on one device.
 State fresh_state(std::vector<pjrt::Buffer> params, std::span<const nn::ParamSpec> specs, bool ema,
                   const runtime::Devices& devices);

@@ -26,10 +26,11 @@ std::vector<nn::ParamSpec> find_parameters(const LossBuilder& builder) {
 }  // namespace
 
 LossTrainer::LossTrainer(const pjrt::Client& client, std::vector<Shape> inputs,
-                         const LossBuilder& builder, const AdamWOptions& optimizer, uint64_t seed)
+                         const LossBuilder& builder, const optimizers::AdamWOptions& optimizer,
+                         uint64_t seed)
     : client_(client), specs_(find_parameters(builder)) {
   Graph graph;
-  AdamWState state;
+  optimizers::AdamWState state;
   for (std::vector<Tensor>* part : {&state.params, &state.mu, &state.nu}) {
     for (const nn::ParamSpec& spec : specs_) {
       part->push_back(graph.input(spec.shape, spec.name));
@@ -44,8 +45,9 @@ LossTrainer::LossTrainer(const pjrt::Client& client, std::vector<Shape> inputs,
   check(terms.loss.shape() == Shape{DType::F32, {}}, "[train] the loss is {}, expected {}",
         to_string(terms.loss.shape()), to_string(Shape{DType::F32, {}}));
   const std::vector<Tensor> d = gradients(terms.loss, state.params);
-  const Tensor norm = sqrt(total(gradient_sizes(specs_, d, optimizer.max_value).squares));
-  const AdamWState next = adamw(state, specs_, d, norm, rate, optimizer);
+  const Tensor norm =
+      sqrt(optimizers::total(optimizers::gradient_sizes(specs_, d, optimizer.max_value).squares));
+  const optimizers::AdamWState next = optimizers::adamw(state, specs_, d, norm, rate, optimizer);
 
   std::vector<Tensor> outputs = next.params;
   outputs.insert(outputs.end(), next.mu.begin(), next.mu.end());

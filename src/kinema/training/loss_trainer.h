@@ -8,9 +8,9 @@
 
 #include "kinema/core/host_array.h"
 #include "kinema/nn/params.h"
+#include "kinema/optimizers/adamw.h"
 #include "kinema/pjrt/client.h"
 #include "kinema/runtime/program.h"
-#include "kinema/training/adamw.h"
 
 namespace kinema::training {
 
@@ -33,7 +33,7 @@ class LossTrainer {
   /// step. `inputs`: the shapes of a step's inputs. Throws an Error for a loss that is not an F32
   /// scalar.
   LossTrainer(const pjrt::Client& client, std::vector<Shape> inputs, const LossBuilder& builder,
-              const AdamWOptions& optimizer = {}, uint64_t seed = 0);
+              const optimizers::AdamWOptions& optimizer = {}, uint64_t seed = 0);
 
   /// The parameters, in the order in which the layers open them.
   std::span<const nn::ParamSpec> specs() const { return specs_; }

@@ -14,7 +14,7 @@
 #include "kinema/io/atomic_write.h"
 #include "kinema/io/folder.h"
 #include "kinema/io/gzip.h"
-#include "kinema/io/xspace.h"
+#include "kinema/records/xspace.h"
 
 namespace kinema::training {
 namespace {
@@ -93,13 +93,13 @@ std::string ProfileWindow::write() {
     devices_.reset();
   }
   const std::string name = host_name();
-  const std::string space = io::merge_recordings(recorded, host, name);
+  const std::string space = records::merge_recordings(recorded, host, name);
   const std::time_t now = std::time(nullptr);
   const std::filesystem::path folder =
       folder_ / "plugins" / "profile" / fmt::format("{:%Y_%m_%d_%H_%M_%S}", fmt::localtime(now));
   io::make_folder(folder);
   io::write_file(folder / (name + ".xplane.pb"), space);
-  io::write_file(folder / (name + ".trace.json.gz"), io::gzip(io::chrome_trace(space)));
+  io::write_file(folder / (name + ".trace.json.gz"), io::gzip(records::chrome_trace(space)));
   return fmt::format("profile of steps {} to {}: {}{}", first_ + 1, std::min(last_, reached_) + 1,
                      folder.string(), without);
 }

@@ -4,8 +4,8 @@
 #include <functional>
 #include <iterator>
 
+#include "kinema/optimizers/adamw.h"
 #include "kinema/runtime/device_memory.h"
-#include "kinema/training/adamw.h"
 
 namespace kinema::training {
 namespace {
@@ -56,13 +56,14 @@ std::vector<nn::ParamSpec> state_specs(std::span<const nn::ParamSpec> specs, Sta
   return out;
 }
 
-const Optimizer& plain_adamw() {
-  static const std::shared_ptr<const Optimizer> plain = adamw(AdamWOptions{});
+const optimizers::Optimizer& plain_adamw() {
+  static const std::shared_ptr<const optimizers::Optimizer> plain =
+      optimizers::adamw(optimizers::AdamWOptions{});
   return *plain;
 }
 
 StateParts<nn::ParamSpec> state_parts(std::span<const nn::ParamSpec> kept, bool average,
-                                      const Optimizer& optimizer) {
+                                      const optimizers::Optimizer& optimizer) {
   StateParts<nn::ParamSpec> out;
   out.frozen = frozen_specs(kept);
   out.trained = trained_specs(kept);
@@ -70,13 +71,13 @@ StateParts<nn::ParamSpec> state_parts(std::span<const nn::ParamSpec> kept, bool 
     out.mu.push_back(*common);
   }
   for (const nn::ParamSpec& spec : out.trained) {
-    Moments<nn::ParamSpec> moments = optimizer.kept(spec);
+    optimizers::Moments<nn::ParamSpec> moments = optimizer.kept(spec);
     std::ranges::move(moments.mu, std::back_inserter(out.mu));
     std::ranges::move(moments.nu, std::back_inserter(out.nu));
   }
   if (average) {
     out.ema = state_specs(out.trained);
-    set_memory(out.ema, optimizer.memory());
+    optimizers::set_memory(out.ema, optimizer.memory());
   }
   out.counts = nn::ParamSpec{.name = "counts", .shape = {DType::S32, {COUNTS}}, .axes = {""}};
   return out;

@@ -9,9 +9,9 @@
 
 #include "kinema/core/error.h"
 #include "kinema/nn/params.h"
+#include "kinema/optimizers/optimizer.h"
 #include "kinema/runtime/array.h"
 #include "kinema/runtime/host_parts.h"
-#include "kinema/training/optimizer.h"
 
 namespace kinema::training {
 
@@ -169,12 +169,12 @@ std::vector<nn::ParamSpec> state_specs(std::span<const nn::ParamSpec> specs,
                                        StateDType state = StateDType::F32);
 
 /// AdamW with its defaults, when only the kinds of moments matter.
-const Optimizer& plain_adamw();
+const optimizers::Optimizer& plain_adamw();
 
 /// The parts of the state for parameters with these specs (state_specs): moments according to the
 /// optimizer, averages in F32, because the change of one step is far below a BF16 step.
 StateParts<nn::ParamSpec> state_parts(std::span<const nn::ParamSpec> kept, bool average,
-                                      const Optimizer& optimizer = plain_adamw());
+                                      const optimizers::Optimizer& optimizer = plain_adamw());
 
 /// Its bytes per device, and those in host memory if devices have separate memory.
 int64_t state_bytes(const StateParts<nn::ParamSpec>& parts, const mesh::Placement& placement);
@@ -185,7 +185,7 @@ struct StateView {
   std::span<const nn::ParamSpec> specs;  // in the dtypes of computation
   const State& parts;
   /// Specs of the moments; empty: one with each trained parameter's shape.
-  Moments<nn::ParamSpec> moments = {};
+  optimizers::Moments<nn::ParamSpec> moments = {};
 
   /// The parameters in the network's order.
   std::vector<const runtime::Array*> params() const {

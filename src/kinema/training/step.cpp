@@ -163,7 +163,8 @@ std::vector<Tensor> average(std::span<const nn::ParamSpec> specs, std::span<cons
       const Tensor sum = in[0] * d + convert(in[1], DType::F32) * (1.0 - d);
       return {ok ? select(ok, sum, in[0]) : sum};
     };
-    out.push_back(layer_by_layer(specs.subspan(i, 1), std::vector{ema[i], params[i]}, mixed)[0]);
+    out.push_back(
+        optimizers::layer_by_layer(specs.subspan(i, 1), std::vector{ema[i], params[i]}, mixed)[0]);
   }
   return out;
 }
@@ -205,26 +206,26 @@ void check_batch(const BatchShapes& batch, int64_t parts) {
 
 }  // namespace
 
-std::shared_ptr<const Optimizer> make_optimizer(const StepOptions& options) {
+std::shared_ptr<const optimizers::Optimizer> make_optimizer(const StepOptions& options) {
   switch (options.optimizer) {
     case OptimizerKind::ADAMW:
-      return adamw(options.adamw, options.optimizer_memory);
+      return optimizers::adamw(options.adamw, options.optimizer_memory);
     case OptimizerKind::ADAMW8BIT:
-      return adamw_8bit(options.adamw, options.optimizer_memory);
+      return optimizers::adamw_8bit(options.adamw, options.optimizer_memory);
     case OptimizerKind::ADAFACTOR:
-      return adafactor(options.adafactor, options.optimizer_memory);
+      return optimizers::adafactor(options.adafactor, options.optimizer_memory);
     case OptimizerKind::LION:
-      return lion(options.lion, options.optimizer_memory);
+      return optimizers::lion(options.lion, options.optimizer_memory);
     case OptimizerKind::LION8BIT:
-      return lion_8bit(options.lion, options.optimizer_memory);
+      return optimizers::lion_8bit(options.lion, options.optimizer_memory);
     case OptimizerKind::CAME:
-      return came(options.came, options.optimizer_memory);
+      return optimizers::came(options.came, options.optimizer_memory);
     case OptimizerKind::PRODIGY:
-      return prodigy(options.prodigy, options.optimizer_memory);
+      return optimizers::prodigy(options.prodigy, options.optimizer_memory);
     case OptimizerKind::SCHEDULE_FREE:
-      return schedule_free(options.schedule_free, options.optimizer_memory);
+      return optimizers::schedule_free(options.schedule_free, options.optimizer_memory);
     case OptimizerKind::MUON:
-      return muon(options.muon, options.optimizer_memory);
+      return optimizers::muon(options.muon, options.optimizer_memory);
   }
   fail("[train] unknown optimizer {}", static_cast<int>(options.optimizer));
 }
@@ -272,7 +273,7 @@ namespace {
 std::vector<Tensor> trained_points(std::span<const nn::ParamSpec> specs,
                                    const StateParts<Tensor>& state,
                                    const StateParts<nn::ParamSpec>& kept,
-                                   const Optimizer& optimizer) {
+                                   const optimizers::Optimizer& optimizer) {
   if (!optimizer.moves_gradients()) {
     return state.trained;
   }
@@ -280,9 +281,9 @@ std::vector<Tensor> trained_points(std::span<const nn::ParamSpec> specs,
   for (const nn::ParamSpec& spec : training::trained_specs(specs)) {
     dtypes.push_back(spec.shape.dtype);
   }
-  return gradient_points(optimizer,
-                         {state.trained, state.mu, state.nu, count_of(*state.counts, OF_MOMENTS)},
-                         kept.trained, dtypes);
+  return optimizers::gradient_points(
+      optimizer, {state.trained, state.mu, state.nu, count_of(*state.counts, OF_MOMENTS)},
+      kept.trained, dtypes);
 }
 
 /// Copies of the parameters in the dtypes of computation. Gradients have those dtypes, updates F32.
@@ -329,7 +330,7 @@ StepGraph build_step(std::span<const nn::ParamSpec> specs, const Model& model,
   StepGraph step;
   step.graph = std::make_unique<Graph>();
   step.specs.assign(specs.begin(), specs.end());
-  const std::shared_ptr<const Optimizer> optimizer = make_optimizer(options);
+  const std::shared_ptr<const optimizers::Optimizer> optimizer = make_optimizer(options);
   step.state = state_parts(state_specs(specs, options.state), options.ema.is_on(), *optimizer);
   const std::vector<nn::ParamSpec> trained = trained_specs(specs);
   check(!trained.empty(), "[train] none of {} parameters is trained", specs.size());
@@ -359,15 +360,16 @@ StepGraph build_step(std::span<const nn::ParamSpec> specs, const Model& model,
           ? differentiate(model, weights, specs, part, dropout_key, options.objective)
           : accumulate(model, weights, specs, part, dropout_key, options);
 
-  const auto [squares, largest] = gradient_sizes(trained, found.gradients);
-  const Tensor norm = sqrt(total(squares));
+  const auto [squares, largest] = optimizers::gradient_sizes(trained, found.gradients);
+  const Tensor norm = sqrt(optimizers::total(squares));
   // Not finite if the loss or any gradient is not: infinity and NaN propagate through the sum.
-  const Tensor finite = is_finite(total(concatenate({squares, reshape(found.loss, {1})}, Axis(0))));
+  const Tensor finite =
+      is_finite(optimizers::total(concatenate({squares, reshape(found.loss, {1})}, Axis(0))));
   const Tensor ok = options.check_finite ? finite : Tensor();
-  const OptimizerState next =
-      update(*optimizer, {state.trained, state.mu, state.nu, count_of(*state.counts, OF_MOMENTS)},
-             trained, found.gradients, norm, learning_rate, options.adamw.limits(), ok,
-             rate_factors(trained, options.rate_groups));
+  const optimizers::OptimizerState next = optimizers::update(
+      *optimizer, {state.trained, state.mu, state.nu, count_of(*state.counts, OF_MOMENTS)}, trained,
+      found.gradients, norm, learning_rate, options.adamw.limits(), ok,
+      optimizers::rate_factors(trained, options.rate_groups));
 
   const Tensor counted = *state.counts + 1.0;
   StateParts<Tensor> after{.trained = next.params,

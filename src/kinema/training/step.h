@@ -15,16 +15,16 @@
 #include "kinema/graph/emit.h"
 #include "kinema/graph/graph.h"
 #include "kinema/nn/params.h"
-#include "kinema/training/adafactor.h"
-#include "kinema/training/adamw.h"
-#include "kinema/training/came.h"
+#include "kinema/optimizers/adafactor.h"
+#include "kinema/optimizers/adamw.h"
+#include "kinema/optimizers/came.h"
+#include "kinema/optimizers/lion.h"
+#include "kinema/optimizers/muon.h"
+#include "kinema/optimizers/prodigy.h"
+#include "kinema/optimizers/rate_groups.h"
+#include "kinema/optimizers/schedule_free.h"
 #include "kinema/training/ema.h"
-#include "kinema/training/lion.h"
-#include "kinema/training/muon.h"
 #include "kinema/training/objective.h"
-#include "kinema/training/prodigy.h"
-#include "kinema/training/rate_groups.h"
-#include "kinema/training/schedule_free.h"
 #include "kinema/training/state.h"
 
 namespace kinema::training {
@@ -62,15 +62,15 @@ enum class OptimizerKind : uint8_t {
 struct StepOptions {
   OptimizerKind optimizer = OptimizerKind::ADAMW;
   /// Also for adamw8bit; its gradient limits apply to any optimizer.
-  AdamWOptions adamw;
-  AdafactorOptions adafactor = {};
-  LionOptions lion = {};
-  CameOptions came = {};
-  ProdigyOptions prodigy = {};
-  ScheduleFreeOptions schedule_free = {};
-  MuonOptions muon = {};
+  optimizers::AdamWOptions adamw;
+  optimizers::AdafactorOptions adafactor = {};
+  optimizers::LionOptions lion = {};
+  optimizers::CameOptions came = {};
+  optimizers::ProdigyOptions prodigy = {};
+  optimizers::ScheduleFreeOptions schedule_free = {};
+  optimizers::MuonOptions muon = {};
   /// Parameters with learning rates of their own.
-  std::vector<RateGroup> rate_groups = {};
+  std::vector<optimizers::RateGroup> rate_groups = {};
   ObjectiveOptions objective;
   StateDType state = StateDType::F32;
   /// Optimizer::memory.
@@ -93,7 +93,7 @@ struct StepOptions {
 };
 
 /// The optimizer of a step.
-std::shared_ptr<const Optimizer> make_optimizer(const StepOptions& options);
+std::shared_ptr<const optimizers::Optimizer> make_optimizer(const StepOptions& options);
 
 /// Global shapes of one batch.
 struct BatchShapes {

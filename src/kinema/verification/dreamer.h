@@ -6,7 +6,7 @@
 
 #include "kinema/io/safetensors.h"
 #include "kinema/models/dreamer/agent.h"
-#include "kinema/training/laprop.h"
+#include "kinema/optimizers/laprop.h"
 #include "kinema/verification/kinds.h"
 
 /// Cases of DreamerV3 agents.
@@ -56,8 +56,8 @@ dreamer::LossDraws loss_draws(CaseGraph& graph);
 
 /// The optimizer in a case's JSON.
 struct DreamerOptimizer {
-  training::LaPropOptions options;
-  training::AnnealedRate rate;
+  optimizers::LaPropOptions options;
+  optimizers::AnnealedRate rate;
 };
 DreamerOptimizer dreamer_optimizer(const io::Json& opt);
 

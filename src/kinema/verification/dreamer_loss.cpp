@@ -1,5 +1,5 @@
 #include "kinema/graph/autodiff.h"
-#include "kinema/training/laprop.h"
+#include "kinema/optimizers/laprop.h"
 #include "kinema/verification/dreamer.h"
 
 namespace kinema::verification {
@@ -41,7 +41,7 @@ void compute_loss(const Run& run, DType dtype) {
   output_losses(graph, out);
   graph.output_states("state.", out.states);
   const std::vector<Tensor> grads = gradients(out.total, graph.params);
-  graph.output("grad_norm", training::norm(grads));
+  graph.output("grad_norm", optimizers::norm(grads));
   for (size_t i = 0; i < grads.size(); ++i) {
     graph.output("grad." + graph.specs[i].name, grads[i]);
   }

@@ -1,7 +1,7 @@
 #include <algorithm>
 
 #include "kinema/core/error.h"
-#include "kinema/training/laprop.h"
+#include "kinema/optimizers/laprop.h"
 #include "kinema/verification/dreamer.h"
 
 namespace kinema::verification {
@@ -26,7 +26,7 @@ DreamerOptimizer dreamer_optimizer(const io::Json& opt) {
   out.rate.warmup = opt.at("warmup").as_int();
   out.rate.anneal = opt.at("anneal").as_int();
   const std::string& kind = opt.at("schedule").as_string();
-  using Kind = training::AnnealedRate::Kind;
+  using Kind = optimizers::AnnealedRate::Kind;
   check(kind == "const" || kind == "linear" || kind == "cosine", "[verify] {} is `{}`",
         opt.at("schedule").where(), kind);
   out.rate.kind = kind == "const" ? Kind::CONST : kind == "linear" ? Kind::LINEAR : Kind::COSINE;
@@ -38,7 +38,7 @@ namespace {
 void add_setting(CaseGraph& graph, const std::string& name, const io::Json& setting) {
   const DreamerOptimizer optimizer = dreamer_optimizer(setting);
   std::vector<nn::ParamSpec> specs;
-  training::OptimizerState state;
+  optimizers::OptimizerState state;
   for (const auto& [key, value] : graph.inputs("param.")) {
     specs.push_back({.name = key, .shape = value.shape()});
     state.params.push_back(value);
@@ -57,11 +57,11 @@ void add_setting(CaseGraph& graph, const std::string& name, const io::Json& sett
       gradients.push_back(given.at(spec.name));
     }
     const Tensor rate = constant(graph.graph(), optimizer.rate(i), {DType::F32, {}});
-    training::LaPropStep update =
-        training::laprop(state, specs, gradients, rate, optimizer.options);
+    optimizers::LaPropStep update =
+        optimizers::laprop(state, specs, gradients, rate, optimizer.options);
     state = std::move(update.state);
     const std::string prefix = name + "." + step + ".";
-    graph.output(prefix + "update_rms", training::root_mean_square(update.changes));
+    graph.output(prefix + "update_rms", optimizers::root_mean_square(update.changes));
     for (size_t k = 0; k < specs.size(); ++k) {
       for (const auto& [what, value] :
            {std::pair{"param.", state.params[k]}, {"mu.", state.mu[k]}, {"nu.", state.nu[k]}}) {

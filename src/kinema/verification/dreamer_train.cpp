@@ -33,7 +33,7 @@ Values inputs_of_step(const Run& run, int64_t step, double rate) {
 /// moments, the slow critic, running norms, counts, and the state of the replayed rows.
 class DreamerStep : public AgentGraph {
  public:
-  DreamerStep(const Run& run, const training::LaPropOptions& optimizer) : AgentGraph(run) {
+  DreamerStep(const Run& run, const optimizers::LaPropOptions& optimizer) : AgentGraph(run) {
     for (const auto& [name, value] : inputs_of_step(run, 0, 0.0)) {
       input(value, name);
     }

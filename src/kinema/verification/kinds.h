@@ -56,7 +56,7 @@ std::shared_ptr<const encoders::TextEncoder> wan_text_encoder(const Run& run,
                                                               bool batched = false);
 /// CLIP's text encoder on the case's tensor `ids`: `last_hidden_state`, `penultimate`, `pooled`,
 /// with a projection also `text_embeds`, and the case's taps `tap.NAME`.
-Values clip_states(const Run& run, const weights::Checkpoint& files, const clip::TextConfig& config,
-                   std::span<const weights::Adapter> adapters = {});
+Values clip_states(const Run& run, const model_files::Checkpoint& files,
+                   const clip::TextConfig& config, std::span<const weights::Adapter> adapters = {});
 
 }  // namespace kinema::verification

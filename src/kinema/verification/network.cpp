@@ -28,8 +28,9 @@ int64_t extent(const HostArray& ids, size_t column) {
 
 /// The network of the files, by its configuration alone: those that no command takes are compared
 /// too.
-networks::Network network_of(const weights::Checkpoint& files) {
-  const bool is_plain = files.config().is_object() && !weights::is_original_config(files.config());
+networks::Network network_of(const model_files::Checkpoint& files) {
+  const bool is_plain =
+      files.config().is_object() && !model_files::is_original_config(files.config());
   return is_plain ? networks::from_config(files.config()) : networks::open(files);
 }
 
@@ -50,7 +51,7 @@ NetworkGraph::NetworkGraph(const Run& run, networks::Network which, const nn::Mo
       params(parameters(specs, std::move(values))) {}
 
 NetworkGraph::NetworkGraph(const Run& run, const networks::Network& which,
-                           const nn::ModelOptions& how, const weights::Checkpoint& files,
+                           const nn::ModelOptions& how, const model_files::Checkpoint& files,
                            std::span<const weights::Adapter> adapters)
     : CaseGraph(run), network(which), options(how), specs(network->parameters(options)) {
   weights::check_tensors(files, specs);
@@ -58,7 +59,7 @@ NetworkGraph::NetworkGraph(const Run& run, const networks::Network& which,
 }
 
 NetworkGraph::NetworkGraph(const Run& run, const nn::ModelOptions& how,
-                           const weights::Checkpoint& files)
+                           const model_files::Checkpoint& files)
     : NetworkGraph(run, network_of(files), how, files) {}
 
 NetworkInputs NetworkGraph::given(const std::string& prefix, bool all) {

@@ -44,11 +44,13 @@ class NetworkGraph : public CaseGraph {
   /// With the parameters of these files, which must have exactly the network's names. Adapters are
   /// merged into the weights, or applied separately if the options have ranks for them.
   NetworkGraph(const Run& run, const networks::Network& network, const nn::ModelOptions& options,
-               const weights::Checkpoint& files, std::span<const weights::Adapter> adapters = {});
+               const model_files::Checkpoint& files,
+               std::span<const weights::Adapter> adapters = {});
   /// The network of the files, or of the case's model.
-  NetworkGraph(const Run& run, const nn::ModelOptions& options, const weights::Checkpoint& files);
+  NetworkGraph(const Run& run, const nn::ModelOptions& options,
+               const model_files::Checkpoint& files);
   NetworkGraph(const Run& run, const nn::ModelOptions& options)
-      : NetworkGraph(run, options, weights::Checkpoint::open(run.c.model())) {}
+      : NetworkGraph(run, options, model_files::Checkpoint::open(run.c.model())) {}
 
   /// The case's inputs `PREFIXNAME`. Unless `all` is set, `NAME` is used for a missing one.
   NetworkInputs given(const std::string& prefix = "", bool all = true);

@@ -17,8 +17,8 @@ namespace {
 
 namespace fs = std::filesystem;
 namespace kl = kl_autoencoder;
+using model_files::Checkpoint;
 using weights::Adapter;
-using weights::Checkpoint;
 
 /// `NAME.scale0.5.output`, or `base.output`.
 struct AdaptedTensor {
@@ -76,7 +76,7 @@ HostArray adapted_text(const Run& run, const std::string& what, std::span<const 
   const bool second = what != "penultimate";
   const Checkpoint files =
       Checkpoint::open(run.c.model() / (second ? "text_encoder_2" : "text_encoder"),
-                       second ? weights::kTextEncoder2 : weights::kTextEncoder);
+                       second ? model_files::kTextEncoder2 : model_files::kTextEncoder);
   const auto text = weights::for_text(
       adapters, second ? weights::LoraMember::TEXT_ENCODER_2 : weights::LoraMember::TEXT_ENCODER);
   const Values states = clip_states(run, files, weights::clip_text_config(files), text);
@@ -95,7 +95,7 @@ void predict_file(const Run& run, const fs::path& config, const fs::path& file) 
 /// `decoded`: the case's `latents`, decoded by the autoencoder in a file.
 void decode_by_file(const Run& run, const fs::path& config, const fs::path& file) {
   const kl::AutoencoderConfig sizes = kl::parse_config(io::Json::read(config));
-  const Checkpoint files = Checkpoint::open(file, weights::kVae);
+  const Checkpoint files = Checkpoint::open(file, model_files::kVae);
   weights::check_kl_tensors(files, sizes);
   CaseGraph graph(run);
   const std::vector<Tensor> params = graph.parameters(kl::decoder_parameters(sizes, {}), files);
@@ -176,9 +176,10 @@ void predict_flux_file(const Run& run) {
     predict_file(form, run.path("config"), file);
   }
   // The autoencoder's file has the same bits as flux_dev's.
-  const Checkpoint folder = Checkpoint::open(run.c.folder() / "flux_dev" / "vae", weights::kVae);
+  const Checkpoint folder =
+      Checkpoint::open(run.c.folder() / "flux_dev" / "vae", model_files::kVae);
   const Checkpoint alone =
-      Checkpoint::open(file.parent_path() / "flux_ae.safetensors", weights::kVae);
+      Checkpoint::open(file.parent_path() / "flux_ae.safetensors", model_files::kVae);
   Row row{.tensor = "flux_ae"};
   for (const auto& [key, view] : folder.tensors()) {
     const io::TensorView* found = alone.find(key);
@@ -201,9 +202,9 @@ void predict_sdxl_file(const Run& run) {
   };
   for (const Run& form : run.forms()) {
     predict_file(form, folder / "unet" / "config.json", file);
-    for (const State& each : {State{"penultimate", weights::kTextEncoder, "penultimate"},
-                              State{"penultimate_2", weights::kTextEncoder2, "penultimate"},
-                              State{"text_embeds_2", weights::kTextEncoder2, "text_embeds"}}) {
+    for (const State& each : {State{"penultimate", model_files::kTextEncoder, "penultimate"},
+                              State{"penultimate_2", model_files::kTextEncoder2, "penultimate"},
+                              State{"text_embeds_2", model_files::kTextEncoder2, "text_embeds"}}) {
       form.attempt(each.tensor, [&] {
         const auto sizes =
             weights::parse_clip_text_config(io::Json::read(folder / each.part / "config.json"));

@@ -6,14 +6,14 @@
 #include "kinema/data/record.h"
 #include "kinema/encoders/clip_encoder.h"
 #include "kinema/encoders/wan_autoencoder.h"
-#include "kinema/io/tfrecord.h"
 #include "kinema/media/video.h"
+#include "kinema/model_files/vae_config.h"
 #include "kinema/models/kl_autoencoder/coder.h"
 #include "kinema/models/kl_autoencoder/config_file.h"
+#include "kinema/records/tfrecord.h"
 #include "kinema/verification/arrays.h"
 #include "kinema/verification/kinds.h"
 #include "kinema/weights/folder.h"
-#include "kinema/weights/vae_config.h"
 
 namespace kinema::verification {
 namespace {
@@ -42,7 +42,7 @@ void add_video_taps(const Run& run, bool encodes) {
   if (run.c.names(prefix).empty()) {
     return;
   }
-  const vae::Config config = weights::read_vae_config(run.c.model());
+  const vae::Config config = model_files::read_vae_config(run.c.model());
   const vae::Options options{.precision = run.options.precision};
   CaseGraph graph(run);
   const std::vector<Tensor> params = graph.parameters(
@@ -112,7 +112,7 @@ std::vector<data::Sample> read_records(const fs::path& folder) {
   check(!shards.empty(), "[verify] {} holds no .tfrec file", folder.string());
   std::vector<data::Sample> records;
   for (const fs::path& shard : shards) {
-    const auto file = io::TfRecordFile::open(shard);
+    const auto file = records::TfRecordFile::open(shard);
     for (int64_t i = 0; i < file.size(); ++i) {
       records.push_back(data::parse_record(file.at(i), file.where(i)));
     }

@@ -4,9 +4,9 @@
 #include <optional>
 
 #include "kinema/core/error.h"
+#include "kinema/model_files/family.h"
 #include "kinema/sample/scheduler_config.h"
 #include "kinema/schedulers/samplers.h"
-#include "kinema/weights/family.h"
 
 namespace kinema::verification {
 
@@ -21,8 +21,8 @@ PipelineFolder folder_of(const Case& c) {
   PipelineFolder folder =
       sample::read_pipeline_folder(c.folder() / c.about().at("pipeline").as_string());
   const std::string& name = c.about().at("class").as_string();
-  check(weights::pipeline_class(name) != nullptr, "[verify] {} is `{}`, expected {}",
-        c.about().at("class").where(), name, weights::pipeline_classes());
+  check(model_files::pipeline_class(name) != nullptr, "[verify] {} is `{}`, expected {}",
+        c.about().at("class").where(), name, model_files::pipeline_classes());
   folder.class_name = name;
   return folder;
 }

@@ -163,7 +163,7 @@ std::vector<Tensor> CaseGraph::parameters(std::span<const nn::ParamSpec> specs,
 }
 
 std::vector<Tensor> CaseGraph::parameters(std::span<const nn::ParamSpec> specs,
-                                          const weights::Checkpoint& files,
+                                          const model_files::Checkpoint& files,
                                           std::span<const weights::Adapter> adapters) {
   return parameters(specs, weights::load_tensors(files, specs, run_.session.client, adapters));
 }

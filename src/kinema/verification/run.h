@@ -15,6 +15,7 @@
 
 #include "kinema/core/error.h"
 #include "kinema/graph/graph.h"
+#include "kinema/model_files/checkpoint.h"
 #include "kinema/nn/model_options.h"
 #include "kinema/nn/params.h"
 #include "kinema/pjrt/client.h"
@@ -23,7 +24,6 @@
 #include "kinema/verification/case.h"
 #include "kinema/verification/compare.h"
 #include "kinema/verification/verify.h"
-#include "kinema/weights/checkpoint.h"
 #include "kinema/weights/lora.h"
 
 namespace kinema::verification {
@@ -161,7 +161,7 @@ class CaseGraph {
   std::vector<Tensor> parameters(std::span<const nn::ParamSpec> specs,
                                  std::vector<pjrt::Buffer> values);
   std::vector<Tensor> parameters(std::span<const nn::ParamSpec> specs,
-                                 const weights::Checkpoint& files,
+                                 const model_files::Checkpoint& files,
                                  std::span<const weights::Adapter> adapters = {});
   /// Adds an input with this value, or with that of the case's tensor. The latter is the same
   /// tensor for the same name.

@@ -164,8 +164,8 @@ std::shared_ptr<const encoders::TextEncoder> wan_text_encoder(const Run& run,
   });
 }
 
-Values clip_states(const Run& run, const weights::Checkpoint& files, const clip::TextConfig& config,
-                   std::span<const weights::Adapter> adapters) {
+Values clip_states(const Run& run, const model_files::Checkpoint& files,
+                   const clip::TextConfig& config, std::span<const weights::Adapter> adapters) {
   const std::string prefix = weights::clip_text_prefix(files);
   const clip::TextOptions options{.precision = run.options.precision,
                                   .scan_layers = run.options.scan_layers};

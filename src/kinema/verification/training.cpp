@@ -203,7 +203,7 @@ class Training {
   /// Compares gradients of a first step, `PREFIXgrad.PATH`: from moments of zero, Adam's first ones
   /// are 1 - b1 times the clipped gradients.
   void add_first_gradients(const std::string& prefix, const training::StepResult& first) const {
-    const training::AdamWOptions& adam = step_.adamw;
+    const optimizers::AdamWOptions& adam = step_.adamw;
     const double clip = adam.max_norm ? std::max(1.0, first.gradient_norm / *adam.max_norm) : 1.0;
     add_arrays(prefix + "grad.", state_.mu, static_cast<float>(clip / (1.0 - adam.b1)));
   }

@@ -9,14 +9,14 @@
 #include <set>
 #include <utility>
 
+#include "kinema/adapters/methods/methods.h"
 #include "kinema/core/error.h"
 #include "kinema/io/atomic_write.h"
 #include "kinema/io/folder.h"
 #include "kinema/io/json.h"
 #include "kinema/io/safetensors.h"
+#include "kinema/model_files/checkpoint.h"
 #include "kinema/nn/init.h"
-#include "kinema/weights/checkpoint.h"
-#include "kinema/weights/methods/methods.h"
 #include "kinema/weights/module_names.h"
 #include "kinema/weights/weights.h"
 
@@ -130,7 +130,7 @@ class RowNorms {
  public:
   RowNorms(const fs::path& base, std::span<const Adapter> merged,
            std::span<const nn::ParamSpec> network)
-      : base_(Checkpoint::open(base)), merged_(merged, network) {
+      : base_(model_files::Checkpoint::open(base)), merged_(merged, network) {
     for (const nn::ParamSpec& spec : network) {
       for (int64_t layer = 0; layer < spec.count(); ++layer) {
         dtypes_.emplace(spec.key(layer), spec.shape.dtype);
@@ -160,7 +160,7 @@ class RowNorms {
   }
 
  private:
-  Checkpoint base_;
+  model_files::Checkpoint base_;
   Adapters merged_;
   std::map<std::string, DType> dtypes_;
 };
@@ -371,13 +371,13 @@ namespace {
 /// The kind that a module's tensors can be trained as; nothing for others.
 std::optional<nn::AdapterKind> trainable_kind(const Lora::Target& target) {
   if (target.up_bias != nullptr || target.diff != nullptr || target.diff_bias != nullptr ||
-      target.cut != Cut::WHOLE) {
+      target.cut != model_files::Cut::WHOLE) {
     return std::nullopt;
   }
   if (target.method == nullptr) {
     return target.down == nullptr ? std::nullopt : std::optional(nn::AdapterKind::LORA);
   }
-  return trained_kind(*target.method, target.parts);
+  return adapters::trained_kind(*target.method, target.parts);
 }
 
 }  // namespace

@@ -5,10 +5,10 @@
 #include <string_view>
 
 #include "kinema/core/error.h"
+#include "kinema/model_files/transformers_config.h"
 #include "kinema/models/clip/text.h"
 #include "kinema/models/clip/vision.h"
 #include "kinema/weights/folder.h"
-#include "kinema/weights/transformers_config.h"
 
 namespace kinema::weights {
 namespace {
@@ -61,7 +61,7 @@ const Json& part(const Json& document, std::string_view key) {
   return inner != nullptr && inner->is_object() ? *inner : document;
 }
 
-std::string prefix_of(const Checkpoint& files, const Side& side) {
+std::string prefix_of(const model_files::Checkpoint& files, const Side& side) {
   const std::string published = std::string(side.prefix) + "." + std::string(side.mark);
   if (files.find(published) != nullptr) {
     return std::string(side.prefix);
@@ -80,51 +80,56 @@ bool beside(const std::string& key, const std::string& prefix) {
 
 }  // namespace
 
-bool is_clip_vision(const Json& config) { return class_of(config).starts_with(kVisionClass); }
-bool is_clip_text(const Json& config) { return class_of(config).starts_with(kTextClass); }
+bool is_clip_vision(const Json& config) {
+  return model_files::class_of(config).starts_with(kVisionClass);
+}
+bool is_clip_text(const Json& config) {
+  return model_files::class_of(config).starts_with(kTextClass);
+}
 
 clip::VisionConfig parse_clip_config(const Json& document) {
   check(is_clip_vision(document) || document.contains("vision_config"),
         "[weights] {} is `{}`, expected a {}", document.where() + "`architectures`",
-        class_of(document), kVisionClass);
+        model_files::class_of(document), kVisionClass);
   const Json& json = part(document, "vision_config");
   clip::VisionConfig c;
   c.hidden_size = json.at("hidden_size").as_int();
   c.intermediate_size = json.at("intermediate_size").as_int();
   c.num_hidden_layers = json.at("num_hidden_layers").as_int();
   c.num_attention_heads = json.at("num_attention_heads").as_int();
-  c.num_channels = int_or(json, "num_channels", 3);
+  c.num_channels = model_files::int_or(json, "num_channels", 3);
   c.image_size = json.at("image_size").as_int();
   c.patch_size = json.at("patch_size").as_int();
   c.hidden_act = activation(json);
-  c.layer_norm_eps = number_or(json, "layer_norm_eps", c.layer_norm_eps);
-  validated(document, [&] { clip::validate(c); });
+  c.layer_norm_eps = model_files::number_or(json, "layer_norm_eps", c.layer_norm_eps);
+  model_files::validated(document, [&] { clip::validate(c); });
   return c;
 }
 
 clip::TextConfig parse_clip_text_config(const Json& document) {
   check(is_clip_text(document) || document.contains("text_config"),
         "[weights] {} is `{}`, expected a {}", document.where() + "`architectures`",
-        class_of(document), kTextClass);
+        model_files::class_of(document), kTextClass);
   const Json& json = part(document, "text_config");
   // Missing keys have transformers' defaults.
   clip::TextConfig c;
-  c.vocab_size = int_or(json, "vocab_size", c.vocab_size);
+  c.vocab_size = model_files::int_or(json, "vocab_size", c.vocab_size);
   c.hidden_size = json.at("hidden_size").as_int();
   c.intermediate_size = json.at("intermediate_size").as_int();
   c.num_hidden_layers = json.at("num_hidden_layers").as_int();
   c.num_attention_heads = json.at("num_attention_heads").as_int();
-  c.max_position_embeddings = int_or(json, "max_position_embeddings", c.max_position_embeddings);
+  c.max_position_embeddings =
+      model_files::int_or(json, "max_position_embeddings", c.max_position_embeddings);
   c.hidden_act = activation(json);
-  c.layer_norm_eps = number_or(json, "layer_norm_eps", c.layer_norm_eps);
-  c.eos_token_id = int_or(json, "eos_token_id", 49407);
+  c.layer_norm_eps = model_files::number_or(json, "layer_norm_eps", c.layer_norm_eps);
+  c.eos_token_id = model_files::int_or(json, "eos_token_id", 49407);
   // A model without a projection has the key too.
-  if (class_of(document) == kWithProjection) {
-    c.projection_dim = int_or(json, "projection_dim", 512);
+  if (model_files::class_of(document) == kWithProjection) {
+    c.projection_dim = model_files::int_or(json, "projection_dim", 512);
     check(c.projection_dim > 0, "[weights] {}`projection_dim` is {} but a {} has a projection",
           json.where(), c.projection_dim, kWithProjection);
   }
-  validated(document, [&] { clip::validate(c); });
+  model_files::validated(document, [&] { clip::validate(c); });
   return c;
 }
 
@@ -149,7 +154,7 @@ Json clip_text_config_json(const clip::TextConfig& c) {
        {"vocab_size", c.vocab_size}});
 }
 
-clip::TextConfig clip_text_config(const Checkpoint& files) {
+clip::TextConfig clip_text_config(const model_files::Checkpoint& files) {
   if (files.config().is_object()) {
     return parse_clip_text_config(files.config());
   }
@@ -188,21 +193,23 @@ clip::TextConfig clip_text_config(const Checkpoint& files) {
   return c;
 }
 
-std::string clip_prefix(const Checkpoint& files) { return prefix_of(files, kVision); }
-std::string clip_text_prefix(const Checkpoint& files) { return prefix_of(files, kText); }
+std::string clip_prefix(const model_files::Checkpoint& files) { return prefix_of(files, kVision); }
+std::string clip_text_prefix(const model_files::Checkpoint& files) {
+  return prefix_of(files, kText);
+}
 
-const io::TensorView& clip_text_embedding(const Checkpoint& files) {
+const io::TensorView& clip_text_embedding(const model_files::Checkpoint& files) {
   return files.at(clip::token_embedding({}, clip_text_prefix(files)).name);
 }
 
-void check_clip_tensors(const Checkpoint& files, const clip::VisionConfig& config) {
+void check_clip_tensors(const model_files::Checkpoint& files, const clip::VisionConfig& config) {
   const std::string prefix = clip_prefix(files);
   check_tensors(files, clip::parameters(config, prefix), [&](const std::string& key) {
     return key == "visual_projection.weight" || beside(key, prefix);
   });
 }
 
-void check_clip_text_tensors(const Checkpoint& files, const clip::TextConfig& config) {
+void check_clip_text_tensors(const model_files::Checkpoint& files, const clip::TextConfig& config) {
   const std::string prefix = clip_text_prefix(files);
   std::vector<nn::ParamSpec> specs = clip::text_parameters(config, prefix, {});
   specs.push_back(clip::token_embedding(config, prefix));

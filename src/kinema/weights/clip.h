@@ -2,8 +2,8 @@
 
 #include <string>
 
+#include "kinema/model_files/checkpoint.h"
 #include "kinema/models/clip/config.h"
-#include "kinema/weights/checkpoint.h"
 
 namespace kinema::weights {
 
@@ -23,20 +23,20 @@ io::Json clip_text_config_json(const clip::TextConfig& config);
 
 /// The sizes of the text model in a folder or file: from its configuration, else from its shapes;
 /// then heads have 64 channels and the activation is that of the released model with such names.
-clip::TextConfig clip_text_config(const Checkpoint& files);
+clip::TextConfig clip_text_config(const model_files::Checkpoint& files);
 
 /// The prefix of the vision model's keys: `vision_model` (published checkpoints) or empty (newer
 /// transformers versions).
-std::string clip_prefix(const Checkpoint& files);
+std::string clip_prefix(const model_files::Checkpoint& files);
 /// The same for the text model: `text_model` or empty.
-std::string clip_text_prefix(const Checkpoint& files);
+std::string clip_text_prefix(const model_files::Checkpoint& files);
 
 /// The text model's embedding table.
-const io::TensorView& clip_text_embedding(const Checkpoint& files);
+const io::TensorView& clip_text_embedding(const model_files::Checkpoint& files);
 
 /// Checks that the folder's tensors are exactly those of its config; tensors of CLIP's other parts
 /// (projection, position ids) are ignored. Throws an Error as check_folder does.
-void check_clip_tensors(const Checkpoint& files, const clip::VisionConfig& config);
-void check_clip_text_tensors(const Checkpoint& files, const clip::TextConfig& config);
+void check_clip_tensors(const model_files::Checkpoint& files, const clip::VisionConfig& config);
+void check_clip_text_tensors(const model_files::Checkpoint& files, const clip::TextConfig& config);
 
 }  // namespace kinema::weights

@@ -5,15 +5,15 @@
 #include <map>
 #include <vector>
 
+#include "kinema/adapters/methods/methods.h"
 #include "kinema/core/error.h"
 #include "kinema/core/host_array.h"
 #include "kinema/io/json.h"
 #include "kinema/io/safetensors.h"
+#include "kinema/model_files/names.h"
 #include "kinema/weights/harmless_parts.h"
 #include "kinema/weights/join_lora.h"
 #include "kinema/weights/lora.h"
-#include "kinema/weights/methods/methods.h"
-#include "kinema/weights/names.h"
 
 namespace kinema::weights {
 namespace {
@@ -44,8 +44,8 @@ std::string text_prefix(LoraFormat to, LoraMember member, const std::string& mod
 }
 
 /// The name of a network's module in the format, without the part; `original` is its original name.
-std::string network_name(LoraFormat to, const Family& family, const std::string& module,
-                         const std::string& original, bool second) {
+std::string network_name(LoraFormat to, const model_files::Family& family,
+                         const std::string& module, const std::string& original, bool second) {
   switch (to) {
     case LoraFormat::DIFFUSERS:
       return (second ? "transformer_2" : std::string(family.part)) + "." + module;
@@ -69,7 +69,7 @@ std::string spelt(LoraFormat to, std::string name) {
 
 /// ComfyUI and diffusers both read UNets' adapters in kohya's names; diffusers cannot read
 /// ComfyUI's.
-LoraFormat format_for(LoraFormat to, const Family& family) {
+LoraFormat format_for(LoraFormat to, const model_files::Family& family) {
   return to == LoraFormat::COMFYUI && family.part == "unet" ? LoraFormat::KOHYA : to;
 }
 
@@ -169,33 +169,36 @@ class Writer {
   /// The tensors of another method as they are, under LyCORIS' names. Of these methods, diffusers'
   /// files have DoRA with norms of rows.
   void add_method(const std::string& name, const std::string& module, const Lora::Target& target) {
-    const auto at = [&](LoraPart part) { return target.parts[static_cast<size_t>(part)]; };
-    const std::string_view method = method_name(*target.method, target.parts);
+    const auto at = [&](adapters::LoraPart part) {
+      return target.parts[static_cast<size_t>(part)];
+    };
+    const std::string_view method = adapters::method_name(*target.method, target.parts);
     const int64_t rank = target.method->rank(target.parts);
     if (to_ == LoraFormat::DIFFUSERS) {
-      const bool is_dora_pair = target.method == &kPair && at(LoraPart::MID) == nullptr &&
-                                target.cut == Cut::WHOLE && is_dora(target.parts) &&
-                                !norms_are_of_columns(target.parts, kPair.size(target.parts));
+      const bool is_dora_pair =
+          target.method == &adapters::kPair && at(adapters::LoraPart::MID) == nullptr &&
+          target.cut == model_files::Cut::WHOLE && adapters::is_dora(target.parts) &&
+          !adapters::norms_are_of_columns(target.parts, adapters::kPair.size(target.parts));
       check(is_dora_pair && target.diff_bias == nullptr,
             "[lora] `{}` is {}, which LoRA files of diffusers do not hold\n  --to comfyui or kohya "
             "holds it",
             module, method);
-      add(name + ".lora_A.weight", at(LoraPart::DOWN));
-      add(name + ".lora_B.weight", at(LoraPart::UP));
+      add(name + ".lora_A.weight", at(adapters::LoraPart::DOWN));
+      add(name + ".lora_B.weight", at(adapters::LoraPart::UP));
       add_norms(name + ".lora_magnitude_vector", target, /*is_peft=*/true);
       note_scale(name, module, target.factor * static_cast<double>(rank), rank, false);
       dora_[name.substr(0, name.find('.') + 1)] = true;
       return;
     }
     for (size_t i = 0; i < target.parts.size(); ++i) {
-      const auto part = static_cast<LoraPart>(i);
+      const auto part = static_cast<adapters::LoraPart>(i);
       if (target.parts[i] == nullptr) {
         continue;
       }
-      if (part == LoraPart::MAGNITUDE) {
+      if (part == adapters::LoraPart::MAGNITUDE) {
         add_norms(name + ".dora_scale", target, /*is_peft=*/false);
       } else {
-        add(name + "." + std::string(part_name(part)), target.parts[i]);
+        add(name + "." + std::string(adapters::part_name(part)), target.parts[i]);
       }
     }
     check(rank > 0 || target.factor == 1,
@@ -204,17 +207,20 @@ class Writer {
           module, method);
     // LyCORIS requires an alpha of each module that has a rank, or that is LoKr. That of OFT is
     // something else.
-    if (at(LoraPart::ALPHA) == nullptr && (rank > 0 || target.method == &kLokr)) {
+    if (at(adapters::LoraPart::ALPHA) == nullptr &&
+        (rank > 0 || target.method == &adapters::kLokr)) {
       add_alpha(name, target.factor * static_cast<double>(std::max<int64_t>(rank, 1)));
     }
   }
   /// The norms of DoRA: PEFT's [out] or [1, out, 1, 1], kohya's [out, 1] or [out, 1, 1, 1].
   void add_norms(const std::string& name, const Lora::Target& target, bool is_peft) {
-    const io::TensorView* norms = target.parts[static_cast<size_t>(LoraPart::MAGNITUDE)];
-    norms = norms == nullptr ? target.parts[static_cast<size_t>(LoraPart::DORA_SCALE)] : norms;
-    const size_t axes = target.parts[static_cast<size_t>(LoraPart::DOWN)] == nullptr
-                            ? 2
-                            : target.parts[static_cast<size_t>(LoraPart::DOWN)]->shape.dims.size();
+    const io::TensorView* norms = target.parts[static_cast<size_t>(adapters::LoraPart::MAGNITUDE)];
+    norms = norms == nullptr ? target.parts[static_cast<size_t>(adapters::LoraPart::DORA_SCALE)]
+                             : norms;
+    const size_t axes =
+        target.parts[static_cast<size_t>(adapters::LoraPart::DOWN)] == nullptr
+            ? 2
+            : target.parts[static_cast<size_t>(adapters::LoraPart::DOWN)]->shape.dims.size();
     Dims dims(is_peft && axes == 2 ? 1 : axes, 1);
     dims[is_peft && axes > 2 ? 1 : 0] = norms->shape.elements();
     const Shape shape{dtype_.value_or(norms->shape.dtype), dims};
@@ -297,7 +303,8 @@ void convert_lora(const fs::path& source, const fs::path& target, LoraFormat for
   const Lora lora = Lora::open(source);
   check(target.extension() == ".safetensors", "[lora] {} must end with .safetensors",
         target.string());
-  const Family& family = lora.family() == nullptr ? families().front() : *lora.family();
+  const model_files::Family& family =
+      lora.family() == nullptr ? model_files::families().front() : *lora.family();
   const LoraFormat to = format_for(format, family);
   std::vector<std::string> unknown = lora.unknown();
   if (to != LoraFormat::DIFFUSERS) {  // copied below; diffusers refuses such keys
@@ -317,13 +324,13 @@ void convert_lora(const fs::path& source, const fs::path& target, LoraFormat for
   for (int64_t expert = 0; expert < (lora.has_two_parts() ? 2 : 1); ++expert) {
     std::map<std::string, std::vector<JoinedPart>> together;
     for (const auto& [module, parts] : lora.targets(expert)) {
-      Piece piece{.name = module};
+      model_files::Piece piece{.name = module};
       if (to != LoraFormat::DIFFUSERS) {
-        const auto original = original_module(*family.names, module);
+        const auto original = model_files::original_module(*family.names, module);
         check(original.has_value(), "[lora] the original release has no name for `{}`", module);
         piece = *original;
       }
-      if (piece.cut == Cut::WHOLE) {
+      if (piece.cut == model_files::Cut::WHOLE) {
         writer.add(spelt(to, network_name(to, family, module, piece.name, expert == 1)), module,
                    parts);
       } else {
@@ -341,12 +348,13 @@ void convert_lora(const fs::path& source, const fs::path& target, LoraFormat for
         writer.add(spelt(to, network_name(to, family, "", original, expert == 1)), original, first);
         continue;
       }
-      check(std::ranges::none_of(parts, [](const JoinedPart& part) { return part.target->method; }),
-            "[lora] {}: `{}` is {}, and the original release joins it with others in `{}`\n  "
-            "generate and train read the file as it is",
-            lora.path(), parts.front().module,
-            first.method == nullptr ? "low-rank" : method_name(*first.method, first.parts),
-            original);
+      check(
+          std::ranges::none_of(parts, [](const JoinedPart& part) { return part.target->method; }),
+          "[lora] {}: `{}` is {}, and the original release joins it with others in `{}`\n  "
+          "generate and train read the file as it is",
+          lora.path(), parts.front().module,
+          first.method == nullptr ? "low-rank" : adapters::method_name(*first.method, first.parts),
+          original);
       const Joined& one = joined.emplace_back(join(*family.names, original, parts, lora.path()));
       writer.add(spelt(to, network_name(to, family, "", original, expert == 1)), original,
                  one.target);

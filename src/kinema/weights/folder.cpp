@@ -28,7 +28,7 @@ bool is_made_of_floats(DType dtype) { return is_float(dtype) || dtype == DType::
 
 }  // namespace
 
-void check_tensors(const Checkpoint& checkpoint, std::span<const nn::ParamSpec> specs,
+void check_tensors(const model_files::Checkpoint& checkpoint, std::span<const nn::ParamSpec> specs,
                    const std::function<bool(const std::string& key)>& ignored) {
   std::vector<std::string> problems;
   std::set<std::string> expected;
@@ -46,15 +46,18 @@ void check_tensors(const Checkpoint& checkpoint, std::span<const nn::ParamSpec> 
       expected.insert(key);
       const std::string name = checkpoint.name_in_file(key);
       if (found == nullptr) {
-        problems.push_back(fmt::format("`{}` {} is missing", name, to_string(wanted.dims)));
+        problems.push_back(
+            fmt::format("`{}` {} is missing", name, to_string(wanted.dims)));
       } else if (found->shape.dims != wanted.dims) {
         problems.push_back(fmt::format("`{}` is {} but the config expects {}", name,
-                                       to_string(found->shape), to_string(wanted.dims)));
+                                       to_string(found->shape),
+                                       to_string(wanted.dims)));
       } else if (found->shape.dtype != wanted.dtype &&
                  !(is_float(found->shape.dtype) && is_made_of_floats(wanted.dtype))) {
-        problems.push_back(fmt::format(
-            "`{}` is {} but must be {}", name, to_string(found->shape),
-            is_made_of_floats(wanted.dtype) ? "floating-point" : to_string(wanted.dtype)));
+        problems.push_back(
+            fmt::format("`{}` is {} but must be {}", name, to_string(found->shape),
+                        is_made_of_floats(wanted.dtype) ? "floating-point"
+                                                        : to_string(wanted.dtype)));
       }
     }
   }
@@ -70,17 +73,18 @@ void check_tensors(const Checkpoint& checkpoint, std::span<const nn::ParamSpec> 
 }
 
 void check_folder(const std::filesystem::path& path, std::span<const nn::ParamSpec> specs) {
-  check_tensors(Checkpoint::open(path), specs);
+  check_tensors(model_files::Checkpoint::open(path), specs);
 }
 
 FileKind file_kind(const std::filesystem::path& path) {
-  const Checkpoint checkpoint = Checkpoint::open(path);
-  if (is_transformer(checkpoint)) {
+  const model_files::Checkpoint checkpoint = model_files::Checkpoint::open(path);
+  if (model_files::is_transformer(checkpoint)) {
     return FileKind::TRANSFORMER;
   }
-  const bool lora = std::ranges::any_of(checkpoint.tensors(), [](const Checkpoint::Entry& entry) {
-    return read_lora_key(entry.view->name).has_value();
-  });
+  const bool lora =
+      std::ranges::any_of(checkpoint.tensors(), [](const model_files::Checkpoint::Entry& entry) {
+        return read_lora_key(entry.view->name).has_value();
+      });
   return lora ? FileKind::LORA : FileKind::OTHER;
 }
 

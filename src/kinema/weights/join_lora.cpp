@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "kinema/core/error.h"
-#include "kinema/weights/cut.h"
+#include "kinema/model_files/cut.h"
 
 namespace kinema::weights {
 namespace {
@@ -26,7 +26,7 @@ Joined swapped(const std::string& original, const JoinedPart& part, const std::s
   for (const io::TensorView** slot :
        {&out.target.up, &out.target.up_bias, &out.target.diff, &out.target.diff_bias}) {
     if (*slot != nullptr) {
-      const auto turned = transposed_view(**slot, part.piece, path);
+      const auto turned = model_files::transposed_view(**slot, part.piece, path);
       *slot = keep(out, original, turned->copy(),
                    out.target.down == nullptr ? DType::F32 : out.target.down->shape.dtype);
     }
@@ -43,22 +43,22 @@ struct RowsOf {
 /// The rows of a part that the file does not have. Thirds have equal lengths; squares are as long
 /// as the original is wide; the rest after squares is Flux's feed-forward layer, of four times the
 /// width.
-int64_t rows_of_missing(const Piece& piece, int64_t columns, int64_t rows_of_others) {
+int64_t rows_of_missing(const model_files::Piece& piece, int64_t columns, int64_t rows_of_others) {
   constexpr int64_t kFeedForward = 4;
-  return piece.cut == Cut::THIRD    ? rows_of_others
-         : piece.cut == Cut::SQUARE ? columns
-                                    : kFeedForward * columns;
+  return piece.cut == model_files::Cut::THIRD    ? rows_of_others
+         : piece.cut == model_files::Cut::SQUARE ? columns
+                                                 : kFeedForward * columns;
 }
 
 /// The parts in the original's order, including those that the file does not have.
-std::vector<RowsOf> in_order(const NameTable& names, const std::string& original,
+std::vector<RowsOf> in_order(const model_files::NameTable& names, const std::string& original,
                              std::span<const JoinedPart> parts, const std::string& path) {
-  const std::optional<NamedModule> all = read_module(names, original);
+  const std::optional<model_files::NamedModule> all = model_files::read_module(names, original);
   check(all.has_value(), "[lora] {}: the original release has no `{}`", path, original);
   const int64_t columns = parts[0].target->down->shape.dims[1];
   const int64_t rows = parts[0].target->up->shape.dims[0];
   std::vector<RowsOf> out;
-  for (const Piece& piece : all->pieces) {
+  for (const model_files::Piece& piece : all->pieces) {
     const auto found = std::ranges::find(parts, piece.name, &JoinedPart::module);
     const int64_t wanted = rows_of_missing(piece, columns, rows);
     if (found == parts.end()) {
@@ -70,7 +70,7 @@ std::vector<RowsOf> in_order(const NameTable& names, const std::string& original
     check(down[1] == columns,
           "[lora] {}: `{}` takes {} and `{}` {} inputs, but the original release joins them", path,
           parts[0].module, columns, piece.name, down[1]);
-    check(piece.cut == Cut::REST || up[0] == wanted,
+    check(piece.cut == model_files::Cut::REST || up[0] == wanted,
           "[lora] {}: `{}` has {} outputs, expected {}: the original release joins it with others "
           "in `{}`",
           path, piece.name, up[0], wanted, original);
@@ -81,9 +81,9 @@ std::vector<RowsOf> in_order(const NameTable& names, const std::string& original
 
 }  // namespace
 
-Joined join(const NameTable& names, const std::string& original, std::span<const JoinedPart> parts,
-            const std::string& path) {
-  if (parts[0].piece.cut == Cut::SWAPPED) {
+Joined join(const model_files::NameTable& names, const std::string& original,
+            std::span<const JoinedPart> parts, const std::string& path) {
+  if (parts[0].piece.cut == model_files::Cut::SWAPPED) {
     return swapped(original, parts[0], path);
   }
   for (const JoinedPart& part : parts) {

@@ -5,15 +5,15 @@
 #include <string>
 
 #include "kinema/core/host_array.h"
+#include "kinema/model_files/names.h"
 #include "kinema/weights/lora.h"
-#include "kinema/weights/names.h"
 
 namespace kinema::weights {
 
 /// One of the modules that the original release joins.
 struct JoinedPart {
-  std::string module;  // diffusers' name
-  Piece piece;         // the part of the original
+  std::string module;        // diffusers' name
+  model_files::Piece piece;  // the part of the original
   const Lora::Target* target;
 };
 
@@ -31,7 +31,7 @@ struct Joined {
 /// or down = down_0 if all share it. If s is the same for all, it becomes the joined pair's alpha /
 /// rank instead. Rows of up are 0 for parts that are not given. Throws an Error with the module's
 /// name if it is more than a pair, or if sizes do not fit together.
-Joined join(const NameTable& names, const std::string& original, std::span<const JoinedPart> parts,
-            const std::string& path);
+Joined join(const model_files::NameTable& names, const std::string& original,
+            std::span<const JoinedPart> parts, const std::string& path);
 
 }  // namespace kinema::weights

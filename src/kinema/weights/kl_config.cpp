@@ -5,10 +5,10 @@
 #include <vector>
 
 #include "kinema/core/error.h"
+#include "kinema/model_files/single_file.h"
 #include "kinema/models/kl_autoencoder/coder.h"
 #include "kinema/models/kl_autoencoder/config_file.h"
 #include "kinema/weights/folder.h"
-#include "kinema/weights/single_file.h"
 
 namespace kinema::weights {
 
@@ -23,7 +23,7 @@ constexpr double kFluxShift = 0.1159;
 /// EDM's sigma_data, the deviation of normalized latents.
 constexpr double kEdmDeviationOfLatents = 0.5;
 
-kl::AutoencoderConfig from_shapes(const Checkpoint& files) {
+kl::AutoencoderConfig from_shapes(const model_files::Checkpoint& files) {
   const auto dims = [&](const std::string& key) -> const Dims& {
     const io::TensorView& view = files.at(key);
     check(view.shape.rank() == 4, "[weights] {}: `{}` is {}, expected a convolution", files.path(),
@@ -48,7 +48,8 @@ kl::AutoencoderConfig from_shapes(const Checkpoint& files) {
     c.scaling_factor = kFluxScale;
     c.shift_factor = kFluxShift;
   }
-  if (const std::optional<LatentStatistics> of = latent_statistics(files.path())) {
+  if (const std::optional<model_files::LatentStatistics> of =
+          model_files::latent_statistics(files.path())) {
     c.scaling_factor = kEdmDeviationOfLatents;
     c.latents_mean = of->mean;
     c.latents_std = of->deviation;
@@ -58,7 +59,7 @@ kl::AutoencoderConfig from_shapes(const Checkpoint& files) {
 
 }  // namespace
 
-kl::AutoencoderConfig kl_config(const Checkpoint& files) {
+kl::AutoencoderConfig kl_config(const model_files::Checkpoint& files) {
   if (files.config().is_object()) {
     return kl::parse_config(files.config());
   }
@@ -71,7 +72,7 @@ kl::AutoencoderConfig kl_config(const Checkpoint& files) {
   return config;
 }
 
-void check_kl_tensors(const Checkpoint& files, const kl::AutoencoderConfig& config) {
+void check_kl_tensors(const model_files::Checkpoint& files, const kl::AutoencoderConfig& config) {
   std::vector<nn::ParamSpec> all = kl::encoder_parameters(config, {});
   for (nn::ParamSpec& spec : kl::decoder_parameters(config, {})) {
     all.push_back(std::move(spec));

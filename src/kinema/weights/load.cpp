@@ -10,10 +10,10 @@
 #include "kinema/core/parallel.h"
 #include "kinema/io/mapped_file.h"
 #include "kinema/mesh/blocks.h"
+#include "kinema/model_files/stored.h"
 #include "kinema/pjrt/upload.h"
 #include "kinema/runtime/reshard.h"
 #include "kinema/weights/folder.h"
-#include "kinema/weights/stored.h"
 #include "kinema/weights/weights.h"
 
 namespace kinema::weights {
@@ -69,7 +69,8 @@ struct Loading {
 /// Loads one parameter after the other; several loaders run in parallel.
 class Loader {
  public:
-  Loader(const Checkpoint& checkpoint, const Adapters& adapters, const runtime::Devices& devices)
+  Loader(const model_files::Checkpoint& checkpoint, const Adapters& adapters,
+         const runtime::Devices& devices)
       : checkpoint_(checkpoint), adapters_(adapters), devices_(devices) {}
 
   runtime::Array floats(const nn::ParamSpec& spec) {
@@ -88,7 +89,7 @@ class Loader {
     Loading their_scales = begin(scales);
     if (!codes.targets.empty() || !their_scales.targets.empty()) {
       for_each_layer(weight, [&](const Source& source, int64_t layer) {
-        const StoredWeight stored = stored_weight(source, weight);
+        const model_files::StoredWeight stored = stored_weight(source, weight);
         write(stored.codes, layer, codes);
         write(stored.scales, layer, their_scales);
       });
@@ -246,28 +247,28 @@ class Loader {
     return values;
   }
 
-  StoredWeight stored_weight(const Source& source, const nn::ParamSpec& spec) const {
+  model_files::StoredWeight stored_weight(const Source& source, const nn::ParamSpec& spec) const {
     const DType codes = spec.shape.dtype;
     const std::string name = checkpoint_.name_in_file(source.key);
     if (source.view->decode || adapters_.change(source.key)) {
-      if (std::optional<StoredWeight> kept = kept_codes(source, codes)) {
+      if (std::optional<model_files::StoredWeight> kept = kept_codes(source, codes)) {
         return std::move(*kept);
       }
       const HostArray values = merge(source, spec);
-      return store({values.shape, values.bytes, name}, codes);
+      return model_files::store({values.shape, values.bytes, name}, codes);
     }
-    return store({source.view->shape, source.view->bytes, name}, codes);
+    return model_files::store({source.view->shape, source.view->bytes, name}, codes);
   }
 
   /// The file's codes if they have the requested dtype: nothing is rounded twice.
-  std::optional<StoredWeight> kept_codes(const Source& source, DType codes) const {
-    const Checkpoint::Codes* found =
+  std::optional<model_files::StoredWeight> kept_codes(const Source& source, DType codes) const {
+    const model_files::Checkpoint::Codes* found =
         adapters_.change(source.key) ? nullptr : checkpoint_.codes(*source.view);
     if (found == nullptr || found->shape.dtype != codes) {
       return std::nullopt;
     }
-    StoredWeight kept{HostArray(found->shape),
-                      HostArray(Shape{DType::F32, {found->shape.dims[0]}})};
+    model_files::StoredWeight kept{HostArray(found->shape),
+                                   HostArray(Shape{DType::F32, {found->shape.dims[0]}})};
     std::ranges::copy(found->bytes, kept.codes.bytes.begin());
     const auto all = found->scales.as<float>();
     for (size_t i = 0; i < kept.scales.as<float>().size(); ++i) {
@@ -298,14 +299,14 @@ class Loader {
     return result;
   }
 
-  const Checkpoint& checkpoint_;
+  const model_files::Checkpoint& checkpoint_;
   const Adapters& adapters_;
   const runtime::Devices& devices_;
   std::vector<std::byte> gathered_;
   std::vector<std::byte> cast_;
 };
 
-std::vector<runtime::Array> load_changed(const Checkpoint& checkpoint,
+std::vector<runtime::Array> load_changed(const model_files::Checkpoint& checkpoint,
                                          std::span<const nn::ParamSpec> specs,
                                          const runtime::Devices& devices, const Adapters& changes) {
   std::map<std::string_view, size_t> scales;  // by the weight's name
@@ -339,21 +340,21 @@ std::vector<runtime::Array> load_changed(const Checkpoint& checkpoint,
 
 }  // namespace
 
-std::vector<runtime::Array> load_arrays(const Checkpoint& checkpoint,
+std::vector<runtime::Array> load_arrays(const model_files::Checkpoint& checkpoint,
                                         std::span<const nn::ParamSpec> specs,
                                         const runtime::Devices& devices,
                                         std::span<const Adapter> adapters) {
   return load_changed(checkpoint, specs, devices, Adapters(adapters, specs));
 }
 
-std::vector<pjrt::Buffer> load_tensors(const Checkpoint& checkpoint,
+std::vector<pjrt::Buffer> load_tensors(const model_files::Checkpoint& checkpoint,
                                        std::span<const nn::ParamSpec> specs,
                                        const pjrt::Client& client,
                                        std::span<const Adapter> adapters) {
   return load_tensors(checkpoint, specs, client, Adapters(adapters, specs));
 }
 
-std::vector<pjrt::Buffer> load_tensors(const Checkpoint& checkpoint,
+std::vector<pjrt::Buffer> load_tensors(const model_files::Checkpoint& checkpoint,
                                        std::span<const nn::ParamSpec> specs,
                                        const pjrt::Client& client, const Adapters& adapters) {
   std::vector<pjrt::Buffer> buffers;
@@ -366,7 +367,7 @@ std::vector<pjrt::Buffer> load_tensors(const Checkpoint& checkpoint,
 std::vector<pjrt::Buffer> load(const std::filesystem::path& path,
                                std::span<const nn::ParamSpec> specs, pjrt::Client& client,
                                std::span<const Adapter> adapters) {
-  const Checkpoint checkpoint = Checkpoint::open(path);
+  const model_files::Checkpoint checkpoint = model_files::Checkpoint::open(path);
   check_tensors(checkpoint, specs);
   return load_tensors(checkpoint, specs, client, adapters);
 }
@@ -375,7 +376,7 @@ std::vector<runtime::Array> load(const std::filesystem::path& path,
                                  std::span<const nn::ParamSpec> specs,
                                  const runtime::Devices& devices,
                                  std::span<const Adapter> adapters) {
-  const Checkpoint checkpoint = Checkpoint::open(path);
+  const model_files::Checkpoint checkpoint = model_files::Checkpoint::open(path);
   check_tensors(checkpoint, specs);
   return load_arrays(checkpoint, specs, devices, adapters);
 }

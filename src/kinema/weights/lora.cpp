@@ -13,8 +13,8 @@
 #include "kinema/core/error.h"
 #include "kinema/core/pattern.h"
 #include "kinema/io/json.h"
-#include "kinema/weights/checkpoint.h"
-#include "kinema/weights/cut.h"
+#include "kinema/model_files/checkpoint.h"
+#include "kinema/model_files/cut.h"
 #include "kinema/weights/lora_key.h"
 #include "kinema/weights/model_kind.h"
 
@@ -149,21 +149,22 @@ std::string metadata_prefix(const Json& metadata, LoraMember member) {
 double scalar(const io::TensorView& view, const std::string& path) {
   check(view.shape.elements() == 1, "[lora] {}: `{}` is {} but must be one number", path, view.name,
         to_string(view.shape));
-  const double value = number_of(view);
+  const double value = adapters::number_of(view);
   check(std::isfinite(value), "[lora] {}: `{}` is {}", path, view.name, value);
   return value;
 }
 
 /// What the parts of a module are, before joined modules are divided.
-Lora::Target target_of(const LoraParts& parts, const std::string& path) {
-  const auto at = [&](LoraPart part) { return parts[static_cast<size_t>(part)]; };
-  Lora::Target out{.diff_bias = at(LoraPart::DIFF_BIAS), .alpha = at(LoraPart::ALPHA)};
+Lora::Target target_of(const adapters::LoraParts& parts, const std::string& path) {
+  const auto at = [&](adapters::LoraPart part) { return parts[static_cast<size_t>(part)]; };
+  Lora::Target out{.diff_bias = at(adapters::LoraPart::DIFF_BIAS),
+                   .alpha = at(adapters::LoraPart::ALPHA)};
   try {
-    out.method = method_of(parts);
+    out.method = adapters::method_of(parts);
     if (out.method != nullptr) {
-      const WeightSize size = out.method->size(parts);
-      if (is_dora(parts)) {
-        norms_are_of_columns(parts, size);
+      const adapters::WeightSize size = out.method->size(parts);
+      if (adapters::is_dora(parts)) {
+        adapters::norms_are_of_columns(parts, size);
       }
       out.rows = size.rows;
       out.parts = parts;
@@ -174,10 +175,10 @@ Lora::Target target_of(const LoraParts& parts, const std::string& path) {
     const std::string_view what = error.what();
     fail("[lora] {}: {}", path, what.substr(what.starts_with(kRoom) ? kRoom.size() : 0));
   }
-  out.down = at(LoraPart::DOWN);
-  out.up = at(LoraPart::UP);
-  out.up_bias = at(LoraPart::UP_BIAS);
-  out.diff = at(LoraPart::DIFF);
+  out.down = at(adapters::LoraPart::DOWN);
+  out.up = at(adapters::LoraPart::UP);
+  out.up_bias = at(adapters::LoraPart::UP_BIAS);
+  out.diff = at(adapters::LoraPart::DIFF);
   return out;
 }
 
@@ -202,11 +203,11 @@ void check_pair(const Lora::Target& target, const std::string& module, const std
         path, target.down->name, kinema::to_string(down), target.up->name, kinema::to_string(up));
 }
 
-std::string format_of(const LoraKey& key, const Family* family) {
+std::string format_of(const LoraKey& key, const model_files::Family* family) {
   if (key.underscored) {
     return "kohya names";
   }
-  return key.naming == Naming::DIFFUSERS
+  return key.naming == model_files::Naming::DIFFUSERS
              ? "diffusers names"
              : fmt::format("original {}names",
                            family == nullptr ? "" : std::string(family->name) + " ");
@@ -217,10 +218,10 @@ bool is_text(const LoraKey& key) {
 }
 
 /// The family of most keys; null if none belongs to a network.
-const Family* find_family(std::span<const io::TensorView> tensors) {
-  const Family* best = nullptr;
+const model_files::Family* find_family(std::span<const io::TensorView> tensors) {
+  const model_files::Family* best = nullptr;
   int64_t most = 0;
-  for (const Family& family : families()) {
+  for (const model_files::Family& family : model_files::families()) {
     const int64_t known = std::ranges::count_if(tensors, [&](const io::TensorView& tensor) {
       const auto key = read_lora_key(tensor.name, *family.names);
       return key && !is_text(*key);
@@ -245,7 +246,7 @@ bool is_lora_folder(const fs::path& path) {
          fs::exists(path / kLoraFile, ignored);
 }
 
-Lora Lora::open(const fs::path& path, const Layout* layout) {
+Lora Lora::open(const fs::path& path, const model_files::Layout* layout) {
   std::error_code ignored;
   const bool folder = fs::is_directory(path, ignored);
   Lora out;
@@ -283,7 +284,7 @@ Lora Lora::open(const fs::path& path, const Layout* layout) {
 }
 
 /// Finds the family and the module of each key.
-void Lora::read(const Layout* layout, std::array<Groups, 4>& groups) {
+void Lora::read(const model_files::Layout* layout, std::array<Groups, 4>& groups) {
   const std::optional<FoundKind> kind = detect_tensor_kind(file_.tensors());
   if (kind && kind->kind->roles != 0) {
     check_role(path_, {Role::ADAPTER}, "lora");
@@ -292,17 +293,19 @@ void Lora::read(const Layout* layout, std::array<Groups, 4>& groups) {
         "[lora] {}: {} belongs to {}, which is not supported: {}", path_, kind ? kind->because : "",
         kind ? kind->kind->name : "", kind ? kind->kind->remedy : "");
   family_ = find_family(file_.tensors());
-  const NameTable& names = family_ == nullptr ? *families().front().names : *family_->names;
+  const model_files::NameTable& names =
+      family_ == nullptr ? *model_files::families().front().names : *family_->names;
   for (const io::TensorView& tensor : file_.tensors()) {
     const std::optional<LoraKey> key =
-        read_lora_key(tensor.name, names, layout == nullptr ? Layout() : *layout);
+        read_lora_key(tensor.name, names, layout == nullptr ? model_files::Layout() : *layout);
     if (key) {
       add(tensor, *key, groups);
     } else {
       unknown_.push_back(tensor.name);
     }
     counts_by_layout_ =
-        counts_by_layout_ || (names.layout != nullptr && (!key || key->naming == Naming::ORIGINAL));
+        counts_by_layout_ ||
+        (names.layout != nullptr && (!key || key->naming == model_files::Naming::ORIGINAL));
   }
   check(std::ranges::any_of(groups, [](const Groups& each) { return !each.empty(); }),
         "[lora] {} has no LoRA key of a known network among its {} (the first is `{}`)", path_,
@@ -310,12 +313,13 @@ void Lora::read(const Layout* layout, std::array<Groups, 4>& groups) {
 }
 
 void Lora::add(const io::TensorView& tensor, const LoraKey& key, std::array<Groups, 4>& groups) {
-  const bool is_number = key.part == LoraPart::ALPHA || key.part == LoraPart::IA3_INPUT;
+  const bool is_number =
+      key.part == adapters::LoraPart::ALPHA || key.part == adapters::LoraPart::IA3_INPUT;
   check(is_number || is_float(tensor.shape.dtype),
         "[lora] {}: `{}` is {} but must be floating-point", path_, tensor.name,
         to_string(tensor.shape));
   std::string module;
-  for (const Piece& piece : key.pieces) {
+  for (const model_files::Piece& piece : key.pieces) {
     module += (module.empty() ? "" : ", ") + piece.name;
   }
   Group& group = groups[static_cast<size_t>(key.member)][module];
@@ -368,8 +372,9 @@ void Lora::finish(const std::array<Groups, 4>& groups) {
 }
 
 /// A target for each diffusers module.
-void Lora::divide(std::span<const Piece> pieces, const Target& whole, Targets& targets) {
-  for (const Piece& piece : pieces) {
+void Lora::divide(std::span<const model_files::Piece> pieces, const Target& whole,
+                  Targets& targets) {
+  for (const model_files::Piece& piece : pieces) {
     const auto [found, fresh] = targets.emplace(piece.name, part_of(whole, piece));
     const auto name_of = [](const Target& target) {
       for (const io::TensorView* view : {target.up, target.diff, target.diff_bias}) {
@@ -386,13 +391,13 @@ void Lora::divide(std::span<const Piece> pieces, const Target& whole, Targets& t
   }
 }
 
-Lora::Target Lora::part_of(const Target& whole, const Piece& piece) {
+Lora::Target Lora::part_of(const Target& whole, const model_files::Piece& piece) {
   Target out = whole;
   const auto keep = [&](io::TensorView view) { return &made_.emplace_back(std::move(view)); };
-  if (piece.cut == Cut::TRANSPOSED && whole.down != nullptr) {
+  if (piece.cut == model_files::Cut::TRANSPOSED && whole.down != nullptr) {
     // (up down)^T = down^T up^T
-    out.down = keep(*transposed_view(*whole.up, piece, path_));
-    out.up = keep(*transposed_view(*whole.down, piece, path_));
+    out.down = keep(*model_files::transposed_view(*whole.up, piece, path_));
+    out.up = keep(*model_files::transposed_view(*whole.down, piece, path_));
   }
   if (whole.method != nullptr) {
     set_rows(piece, out);
@@ -408,18 +413,19 @@ Lora::Target Lora::part_of(const Target& whole, const Piece& piece) {
     if (*slot == nullptr) {
       continue;
     }
-    if (const auto rows = rows_of(**slot, piece, path_, columns)) {
-      *slot = keep(rows_view(**slot, *rows));
-    } else if (piece.cut == Cut::SWAPPED || (piece.cut == Cut::TRANSPOSED && slot == &out.diff)) {
-      *slot = keep(*transposed_view(**slot, piece, path_));
+    if (const auto rows = model_files::rows_of(**slot, piece, path_, columns)) {
+      *slot = keep(model_files::rows_view(**slot, *rows));
+    } else if (piece.cut == model_files::Cut::SWAPPED ||
+               (piece.cut == model_files::Cut::TRANSPOSED && slot == &out.diff)) {
+      *slot = keep(*model_files::transposed_view(**slot, piece, path_));
     }
   }
   return out;
 }
 
 /// The rows of a module that a method changes together with others.
-void Lora::set_rows(const Piece& piece, Target& target) {
-  const WeightSize size = target.method->size(target.parts);
+void Lora::set_rows(const model_files::Piece& piece, Target& target) {
+  const adapters::WeightSize size = target.method->size(target.parts);
   const std::string& name =
       (*std::ranges::find_if(target.parts, [](auto* view) { return view != nullptr; }))->name;
   const io::TensorView weight{.name = name, .shape = {DType::F32, {size.rows, size.columns}}};
@@ -427,7 +433,7 @@ void Lora::set_rows(const Piece& piece, Target& target) {
   if (size.rows == 0) {
     return;
   }
-  const auto rows = rows_of(weight, piece, path_, [&] {
+  const auto rows = model_files::rows_of(weight, piece, path_, [&] {
     check(size.inputs > 0 || size.columns > 0,
           "[lora] {}: `{}` is joined of several modules, but no weight tells how", path_,
           piece.name);
@@ -436,7 +442,8 @@ void Lora::set_rows(const Piece& piece, Target& target) {
   if (!rows) {
     return;
   }
-  const bool all_together = is_dora(target.parts) && norms_are_of_columns(target.parts, size);
+  const bool all_together =
+      adapters::is_dora(target.parts) && adapters::norms_are_of_columns(target.parts, size);
   const int64_t block = all_together ? size.rows : target.method->block(target.parts);
   check(rows->first % block == 0 && rows->count % block == 0,
         "[lora] {}: `{}` changes {} rows together, but {} of them are `{}`, a module of its own\n"
@@ -464,7 +471,7 @@ std::string Lora::summary() const {
         ranks.insert(rank);
       }
       if (target.method != nullptr) {
-        methods.insert(method_name(*target.method, target.parts));
+        methods.insert(adapters::method_name(*target.method, target.parts));
       }
     }
   }

@@ -12,12 +12,12 @@
 #include <string_view>
 #include <vector>
 
+#include "kinema/adapters/lora_method.h"
 #include "kinema/io/safetensors.h"
+#include "kinema/model_files/family.h"
+#include "kinema/model_files/names.h"
 #include "kinema/nn/params.h"
-#include "kinema/weights/family.h"
 #include "kinema/weights/lora_member.h"
-#include "kinema/weights/lora_method.h"
-#include "kinema/weights/names.h"
 
 namespace kinema::weights {
 
@@ -60,9 +60,9 @@ class Lora {
     double factor = 1;
     /// Another method than these: null, or the formula for `parts`, with the rows of the weight
     /// that this module is. The pair above is then empty.
-    const LoraMethod* method = nullptr;
-    LoraParts parts{};
-    Cut cut = Cut::WHOLE;
+    const adapters::LoraMethod* method = nullptr;
+    adapters::LoraParts parts{};
+    model_files::Cut cut = model_files::Cut::WHOLE;
     int64_t first_row = 0;
     int64_t rows = 0;  // 0: the file does not tell
 
@@ -81,11 +81,11 @@ class Lora {
   ///
   /// Throws an Error for a corrupt file, a file without LoRA keys, half a pair, tensors of a module
   /// that do not fit together, an alpha that is not finite, and two keys with the same meaning.
-  static Lora open(const std::filesystem::path& path, const Layout* layout = nullptr);
+  static Lora open(const std::filesystem::path& path, const model_files::Layout* layout = nullptr);
 
   const std::string& path() const { return path_; }
   /// The family of its network; null if it changes text encoders only.
-  const Family* family() const { return family_; }
+  const model_files::Family* family() const { return family_; }
   /// By module. `expert` is 1 for the low-noise transformer of a file with both (`transformer.` and
   /// `transformer_2.` keys). Other files have one set, for any expert.
   const Targets& targets(int64_t expert = 0) const {
@@ -112,23 +112,23 @@ class Lora {
  private:
   /// The file's contents for a module in its own naming, and the diffusers modules that it is.
   struct Group {
-    std::vector<Piece> pieces;
-    LoraParts parts{};
+    std::vector<model_files::Piece> pieces;
+    adapters::LoraParts parts{};
   };
   using Groups = std::map<std::string, Group, std::less<>>;
 
-  void read(const Layout* layout, std::array<Groups, 4>& groups);
+  void read(const model_files::Layout* layout, std::array<Groups, 4>& groups);
   void add(const io::TensorView& tensor, const LoraKey& key, std::array<Groups, 4>& groups);
   void finish(const std::array<Groups, 4>& groups);
-  void divide(std::span<const Piece> pieces, const Target& whole, Targets& targets);
-  Target part_of(const Target& whole, const Piece& piece);
-  void set_rows(const Piece& piece, Target& target);
+  void divide(std::span<const model_files::Piece> pieces, const Target& whole, Targets& targets);
+  Target part_of(const Target& whole, const model_files::Piece& piece);
+  void set_rows(const model_files::Piece& piece, Target& target);
 
   std::string path_;
   io::TensorFile file_;
   std::deque<io::TensorView> made_;  // rows of tensors, and reordered halves
   std::array<Targets, 4> targets_;   // by LoraMember
-  const Family* family_ = nullptr;
+  const model_files::Family* family_ = nullptr;
   bool counts_by_layout_ = false;
   bool two_parts_ = false;
   std::optional<int64_t> only_expert_;

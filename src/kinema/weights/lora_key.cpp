@@ -3,72 +3,72 @@
 #include <algorithm>
 #include <array>
 
-#include "kinema/weights/family.h"
+#include "kinema/model_files/family.h"
 
 namespace kinema::weights {
 namespace {
 
 struct Ending {
   std::string_view text;
-  LoraPart part;
+  adapters::LoraPart part;
 };
 
 constexpr std::array kEndings{
-    Ending{".lora_A.weight", LoraPart::DOWN},
-    Ending{".lora_B.weight", LoraPart::UP},
-    Ending{".lora_B.bias", LoraPart::UP_BIAS},
-    Ending{".lora_down.weight", LoraPart::DOWN},
-    Ending{".lora_up.weight", LoraPart::UP},
-    Ending{".lora_up.bias", LoraPart::UP_BIAS},
-    Ending{".lora.down.weight", LoraPart::DOWN},
-    Ending{".lora.up.weight", LoraPart::UP},
-    Ending{"_lora.down.weight", LoraPart::DOWN},
-    Ending{"_lora.up.weight", LoraPart::UP},
-    Ending{".lora_linear_layer.down.weight", LoraPart::DOWN},
-    Ending{".lora_linear_layer.up.weight", LoraPart::UP},
-    Ending{".alpha", LoraPart::ALPHA},
-    Ending{".diff", LoraPart::DIFF},
-    Ending{".diff_b", LoraPart::DIFF_BIAS},
-    Ending{".w_norm", LoraPart::DIFF},  // LyCORIS' names for those of norms
-    Ending{".b_norm", LoraPart::DIFF_BIAS},
-    Ending{".lora_mid.weight", LoraPart::MID},
-    Ending{".hada_w1_a", LoraPart::HADA_W1_A},
-    Ending{".hada_w1_b", LoraPart::HADA_W1_B},
-    Ending{".hada_w2_a", LoraPart::HADA_W2_A},
-    Ending{".hada_w2_b", LoraPart::HADA_W2_B},
-    Ending{".hada_t1", LoraPart::HADA_T1},
-    Ending{".hada_t2", LoraPart::HADA_T2},
-    Ending{".lokr_w1", LoraPart::LOKR_W1},
-    Ending{".lokr_w1_a", LoraPart::LOKR_W1_A},
-    Ending{".lokr_w1_b", LoraPart::LOKR_W1_B},
-    Ending{".lokr_w2", LoraPart::LOKR_W2},
-    Ending{".lokr_w2_a", LoraPart::LOKR_W2_A},
-    Ending{".lokr_w2_b", LoraPart::LOKR_W2_B},
-    Ending{".lokr_t2", LoraPart::LOKR_T2},
-    Ending{".oft_blocks", LoraPart::OFT_BLOCKS},
-    Ending{".rescale", LoraPart::RESCALE},
-    Ending{".a1.weight", LoraPart::GLORA_A1},
-    Ending{".a2.weight", LoraPart::GLORA_A2},
-    Ending{".b1.weight", LoraPart::GLORA_B1},
-    Ending{".b2.weight", LoraPart::GLORA_B2},
-    Ending{".bm.weight", LoraPart::GLORA_BM},
-    Ending{".on_input", LoraPart::IA3_INPUT},
-    Ending{".ia3_l", LoraPart::IA3_FACTOR},
-    Ending{".dora_scale", LoraPart::DORA_SCALE},
-    Ending{".lora_magnitude_vector", LoraPart::MAGNITUDE},
-    Ending{".lora_magnitude_vector.weight", LoraPart::MAGNITUDE},
+    Ending{".lora_A.weight", adapters::LoraPart::DOWN},
+    Ending{".lora_B.weight", adapters::LoraPart::UP},
+    Ending{".lora_B.bias", adapters::LoraPart::UP_BIAS},
+    Ending{".lora_down.weight", adapters::LoraPart::DOWN},
+    Ending{".lora_up.weight", adapters::LoraPart::UP},
+    Ending{".lora_up.bias", adapters::LoraPart::UP_BIAS},
+    Ending{".lora.down.weight", adapters::LoraPart::DOWN},
+    Ending{".lora.up.weight", adapters::LoraPart::UP},
+    Ending{"_lora.down.weight", adapters::LoraPart::DOWN},
+    Ending{"_lora.up.weight", adapters::LoraPart::UP},
+    Ending{".lora_linear_layer.down.weight", adapters::LoraPart::DOWN},
+    Ending{".lora_linear_layer.up.weight", adapters::LoraPart::UP},
+    Ending{".alpha", adapters::LoraPart::ALPHA},
+    Ending{".diff", adapters::LoraPart::DIFF},
+    Ending{".diff_b", adapters::LoraPart::DIFF_BIAS},
+    Ending{".w_norm", adapters::LoraPart::DIFF},  // LyCORIS' names for those of norms
+    Ending{".b_norm", adapters::LoraPart::DIFF_BIAS},
+    Ending{".lora_mid.weight", adapters::LoraPart::MID},
+    Ending{".hada_w1_a", adapters::LoraPart::HADA_W1_A},
+    Ending{".hada_w1_b", adapters::LoraPart::HADA_W1_B},
+    Ending{".hada_w2_a", adapters::LoraPart::HADA_W2_A},
+    Ending{".hada_w2_b", adapters::LoraPart::HADA_W2_B},
+    Ending{".hada_t1", adapters::LoraPart::HADA_T1},
+    Ending{".hada_t2", adapters::LoraPart::HADA_T2},
+    Ending{".lokr_w1", adapters::LoraPart::LOKR_W1},
+    Ending{".lokr_w1_a", adapters::LoraPart::LOKR_W1_A},
+    Ending{".lokr_w1_b", adapters::LoraPart::LOKR_W1_B},
+    Ending{".lokr_w2", adapters::LoraPart::LOKR_W2},
+    Ending{".lokr_w2_a", adapters::LoraPart::LOKR_W2_A},
+    Ending{".lokr_w2_b", adapters::LoraPart::LOKR_W2_B},
+    Ending{".lokr_t2", adapters::LoraPart::LOKR_T2},
+    Ending{".oft_blocks", adapters::LoraPart::OFT_BLOCKS},
+    Ending{".rescale", adapters::LoraPart::RESCALE},
+    Ending{".a1.weight", adapters::LoraPart::GLORA_A1},
+    Ending{".a2.weight", adapters::LoraPart::GLORA_A2},
+    Ending{".b1.weight", adapters::LoraPart::GLORA_B1},
+    Ending{".b2.weight", adapters::LoraPart::GLORA_B2},
+    Ending{".bm.weight", adapters::LoraPart::GLORA_BM},
+    Ending{".on_input", adapters::LoraPart::IA3_INPUT},
+    Ending{".ia3_l", adapters::LoraPart::IA3_FACTOR},
+    Ending{".dora_scale", adapters::LoraPart::DORA_SCALE},
+    Ending{".lora_magnitude_vector", adapters::LoraPart::MAGNITUDE},
+    Ending{".lora_magnitude_vector.weight", adapters::LoraPart::MAGNITUDE},
 };
 
 // XLabs' names of whole pairs are modules here, with nothing before down and up.
 constexpr std::array kXlabsEndings{
-    Ending{".down.weight", LoraPart::DOWN},
-    Ending{".up.weight", LoraPart::UP},
+    Ending{".down.weight", adapters::LoraPart::DOWN},
+    Ending{".up.weight", adapters::LoraPart::UP},
 };
 constexpr std::string_view kProcessor = ".processor.";
 
 struct Split {
   std::string_view module;
-  LoraPart part;
+  adapters::LoraPart part;
 };
 
 /// `double_blocks.0.processor.qkv_lora1`
@@ -96,9 +96,9 @@ std::optional<Split> plain_ending(std::string_view key) {
 /// `X.lora_A.NAME.weight`: PEFT inserts the adapter's name, usually `default`.
 std::optional<Split> named_ending(std::string_view key) {
   for (const auto& [marker, part] :
-       {std::pair(std::string_view(".lora_A."), LoraPart::DOWN),
-        std::pair(std::string_view(".lora_B."), LoraPart::UP),
-        std::pair(std::string_view(".lora_magnitude_vector."), LoraPart::MAGNITUDE)}) {
+       {std::pair(std::string_view(".lora_A."), adapters::LoraPart::DOWN),
+        std::pair(std::string_view(".lora_B."), adapters::LoraPart::UP),
+        std::pair(std::string_view(".lora_magnitude_vector."), adapters::LoraPart::MAGNITUDE)}) {
     const size_t at = key.rfind(marker);
     if (at == std::string_view::npos) {
       continue;
@@ -106,10 +106,10 @@ std::optional<Split> named_ending(std::string_view key) {
     const std::string_view after = key.substr(at + marker.size());
     const size_t dot = after.find('.');
     const std::string_view leaf = dot == std::string_view::npos ? "" : after.substr(dot + 1);
-    if (dot == 0 || (leaf != "weight" && !(leaf == "bias" && part == LoraPart::UP))) {
+    if (dot == 0 || (leaf != "weight" && !(leaf == "bias" && part == adapters::LoraPart::UP))) {
       continue;
     }
-    return Split{key.substr(0, at), leaf == "bias" ? LoraPart::UP_BIAS : part};
+    return Split{key.substr(0, at), leaf == "bias" ? adapters::LoraPart::UP_BIAS : part};
   }
   return std::nullopt;
 }
@@ -175,17 +175,21 @@ std::string without_processor(std::string_view name) {
   return out;
 }
 
-std::optional<NamedModule> read_any(std::string_view name, LoraMember member, Spelling spelling,
-                                    const NameTable& network, const Layout& layout) {
-  const auto read = [&](const NameTable& table) {
-    auto found = read_module(table, name, spelling, layout);
+std::optional<model_files::NamedModule> read_any(std::string_view name, LoraMember member,
+                                                 model_files::Spelling spelling,
+                                                 const model_files::NameTable& network,
+                                                 const model_files::Layout& layout) {
+  const auto read = [&](const model_files::NameTable& table) {
+    auto found = model_files::read_module(table, name, spelling, layout);
     const std::string plain = without_processor(name);
-    return found || plain == name ? found : read_module(table, plain, spelling, layout);
+    return found || plain == name ? found
+                                  : model_files::read_module(table, plain, spelling, layout);
   };
   if (!is_text(member)) {
     return read(network);
   }
-  for (const NameTable* table : {&kClipNames, &kOpenClipNames, &kT5Names}) {
+  for (const model_files::NameTable* table :
+       {&model_files::kClipNames, &model_files::kOpenClipNames, &model_files::kT5Names}) {
     if (auto found = read(*table)) {
       return found;
     }
@@ -195,8 +199,8 @@ std::optional<NamedModule> read_any(std::string_view name, LoraMember member, Sp
 
 }  // namespace
 
-std::optional<LoraKey> read_lora_key(std::string_view key, const NameTable& network,
-                                     const Layout& layout) {
+std::optional<LoraKey> read_lora_key(std::string_view key, const model_files::NameTable& network,
+                                     const model_files::Layout& layout) {
   std::optional<Split> split = plain_ending(key);
   if (!split) {
     split = named_ending(key);
@@ -204,12 +208,12 @@ std::optional<LoraKey> read_lora_key(std::string_view key, const NameTable& netw
   std::string whole_table;  // `blocks.0.diff_m`: the difference of blocks.0.modulation
   if (!split && key.ends_with(".diff_m")) {
     whole_table = std::string(key.substr(0, key.size() - 6)) + "modulation";
-    split = Split{whole_table, LoraPart::DIFF};
+    split = Split{whole_table, adapters::LoraPart::DIFF};
   }
   // IA3's vector is called like a module's own weight, which no other format has under these names.
   constexpr std::string_view kWeight = ".weight";
   if (!split && key.ends_with(kWeight)) {
-    split = Split{key.substr(0, key.size() - kWeight.size()), LoraPart::IA3_WEIGHT};
+    split = Split{key.substr(0, key.size() - kWeight.size()), adapters::LoraPart::IA3_WEIGHT};
   }
   if (!split) {
     return std::nullopt;
@@ -217,7 +221,7 @@ std::optional<LoraKey> read_lora_key(std::string_view key, const NameTable& netw
   std::string_view name = split->module;
   std::optional<LoraMember> member = strip_one(name, kUnderscored);
   const bool underscored = member.has_value();
-  if (split->part == LoraPart::IA3_WEIGHT && !underscored) {
+  if (split->part == adapters::LoraPart::IA3_WEIGHT && !underscored) {
     return std::nullopt;
   }
   std::string without_dots;
@@ -234,11 +238,13 @@ std::optional<LoraKey> read_lora_key(std::string_view key, const NameTable& netw
   }
   LoraKey out{.pieces = {},
               .part = split->part,
-              .naming = Naming::DIFFUSERS,
+              .naming = model_files::Naming::DIFFUSERS,
               .underscored = underscored,
               .member = member.value_or(LoraMember::NETWORK)};
-  std::optional<NamedModule> module = read_any(
-      name, out.member, underscored ? Spelling::UNDERSCORES : Spelling::DOTS, network, layout);
+  std::optional<model_files::NamedModule> module =
+      read_any(name, out.member,
+               underscored ? model_files::Spelling::UNDERSCORES : model_files::Spelling::DOTS,
+               network, layout);
   if (!module) {
     return std::nullopt;
   }
@@ -248,7 +254,7 @@ std::optional<LoraKey> read_lora_key(std::string_view key, const NameTable& netw
 }
 
 std::optional<LoraKey> read_lora_key(std::string_view key) {
-  for (const Family& family : families()) {
+  for (const model_files::Family& family : model_files::families()) {
     if (auto found = read_lora_key(key, *family.names)) {
       return found;
     }

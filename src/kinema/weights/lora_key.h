@@ -5,19 +5,19 @@
 #include <string_view>
 #include <vector>
 
+#include "kinema/adapters/lora_part.h"
+#include "kinema/model_files/names.h"
 #include "kinema/weights/lora_member.h"
-#include "kinema/weights/lora_part.h"
-#include "kinema/weights/names.h"
 
 namespace kinema::weights {
 
 struct LoraKey {
   /// The module, or the several that the original joins, under diffusers' names:
   /// `blocks.0.attn1.to_q`.
-  std::vector<Piece> pieces;
-  LoraPart part;
-  Naming naming;             // of the module
-  bool underscored = false;  // kohya's `lora_unet_blocks_0_self_attn_q`
+  std::vector<model_files::Piece> pieces;
+  adapters::LoraPart part;
+  model_files::Naming naming;  // of the module
+  bool underscored = false;    // kohya's `lora_unet_blocks_0_self_attn_q`
   LoraMember member = LoraMember::NETWORK;
 };
 
@@ -28,8 +28,8 @@ struct LoraKey {
 /// musubi (`lora_unet_`, `lora_te1_`), LyCORIS (`lycoris_`), XLabs, and keys without a prefix.
 ///
 /// Returns nothing for other keys and unknown modules.
-std::optional<LoraKey> read_lora_key(std::string_view key, const NameTable& network,
-                                     const Layout& layout = {});
+std::optional<LoraKey> read_lora_key(std::string_view key, const model_files::NameTable& network,
+                                     const model_files::Layout& layout = {});
 /// The same for the first family that has such a module.
 std::optional<LoraKey> read_lora_key(std::string_view key);
 

@@ -29,8 +29,8 @@ Dims without_trailing_ones(Dims dims, size_t rank) {
 
 }  // namespace
 
-Dims in_file(Dims dims, Cut cut) {
-  if (cut == Cut::TRANSPOSED && dims.size() == 2) {
+Dims in_file(Dims dims, model_files::Cut cut) {
+  if (cut == model_files::Cut::TRANSPOSED && dims.size() == 2) {
     std::swap(dims[0], dims[1]);
   }
   return dims;
@@ -123,7 +123,7 @@ bool Matcher::fit_method(const Lora::Target& target, const std::string& key) {
   std::string misfit;
   if (found != shapes_.end()) {
     const Dims dims = in_file(found->second.dims, target.cut);
-    const WeightSize given = target.method->size(target.parts);
+    const adapters::WeightSize given = target.method->size(target.parts);
     const auto differs = [](int64_t a, int64_t b) { return a != 0 && a != b; };
     const auto word = [](int64_t size) { return size == 0 ? "any" : std::to_string(size); };
     const int64_t columns =

@@ -15,7 +15,7 @@ namespace kinema::weights {
 using Shapes = std::map<std::string, Shape, std::less<>>;
 
 /// The sizes of a weight as the file's naming stores it.
-Dims in_file(Dims dims, Cut cut);
+Dims in_file(Dims dims, model_files::Cut cut);
 
 /// Finds the parameters of one file's modules, and reports mismatches.
 class Matcher {

@@ -6,12 +6,12 @@
 #include <set>
 #include <utility>
 
+#include "kinema/adapters/methods/methods.h"
 #include "kinema/core/error.h"
 #include "kinema/core/finite.h"
+#include "kinema/model_files/names.h"
 #include "kinema/weights/lora.h"
 #include "kinema/weights/lora_match.h"
-#include "kinema/weights/methods/methods.h"
-#include "kinema/weights/names.h"
 
 namespace kinema::weights {
 namespace {
@@ -35,8 +35,8 @@ std::map<std::string, Shape, std::less<>> shapes_of(std::span<const nn::ParamSpe
 }
 
 /// The family of the network with these parameters; null for other models.
-const Family* find_family(const Shapes& shapes) {
-  for (const Family& family : families()) {
+const model_files::Family* find_family(const Shapes& shapes) {
+  for (const model_files::Family& family : model_files::families()) {
     for (const std::string_view mark : family.marks) {
       if (shapes.contains(mark)) {
         return &family;
@@ -48,7 +48,7 @@ const Family* find_family(const Shapes& shapes) {
 
 /// The adapter's file, read with this model's sizes if its names depend on them.
 std::shared_ptr<const Lora> fitted(const Adapter& adapter, const Shapes& shapes) {
-  const Family* family = find_family(shapes);
+  const model_files::Family* family = find_family(shapes);
   const Lora& lora = *adapter.lora;
   if (adapter.member != LoraMember::NETWORK || family == nullptr || family != lora.family() ||
       !lora.counts_by_layout()) {
@@ -58,9 +58,10 @@ std::shared_ptr<const Lora> fitted(const Adapter& adapter, const Shapes& shapes)
   for (const auto& [name, shape] : shapes) {
     names.emplace_back(name);
   }
-  const Layout layout = layout_of(*family->names, names);
-  return layout == Layout() ? adapter.lora
-                            : std::make_shared<const Lora>(Lora::open(lora.path(), &layout));
+  const model_files::Layout layout = model_files::layout_of(*family->names, names);
+  return layout == model_files::Layout()
+             ? adapter.lora
+             : std::make_shared<const Lora>(Lora::open(lora.path(), &layout));
 }
 
 /// The model's name for a module: text encoders have the prefix `text_model.` or none.
@@ -82,7 +83,8 @@ void add_product(const HostArray& up, const HostArray& down, float factor,
       dnnl_sgemm('N', 'N', out, in, rank, factor, up.as<float>().data(), rank,
                  down.as<float>().data(), in, 1.0F, values.data(), in);
   check(status == dnnl_success, "[lora] the product {} x {} failed in oneDNN ({})",
-        to_string(up.shape), to_string(down.shape), static_cast<int>(status));
+        to_string(up.shape), to_string(down.shape),
+        static_cast<int>(status));
 }
 
 HostArray finite_f32(const io::TensorView& view) {
@@ -116,7 +118,7 @@ void put_columns(const io::TensorView& view, size_t first, std::span<float> valu
 void change_by_method(const Lora::Target& target, const Dims& dims, double scale,
                       std::span<float> values) {
   const auto turn = [&](std::span<const float> from, std::span<float> to, const Dims& sizes) {
-    if (target.cut == Cut::SWAPPED) {
+    if (target.cut == model_files::Cut::SWAPPED) {
       std::ranges::rotate_copy(from, from.begin() + static_cast<std::ptrdiff_t>(from.size() / 2),
                                to.begin());
       return;
@@ -130,16 +132,17 @@ void change_by_method(const Lora::Target& target, const Dims& dims, double scale
     }
   };
   const Dims stored = in_file(dims, target.cut);
-  const bool turned = target.cut == Cut::SWAPPED || target.cut == Cut::TRANSPOSED;
+  const bool turned =
+      target.cut == model_files::Cut::SWAPPED || target.cut == model_files::Cut::TRANSPOSED;
   std::vector<float> other(turned ? values.size() : 0);
   if (turned) {
     turn(values, other, dims);
   }
-  change_weight(*target.method, target.parts, target.factor, scale,
-                {.first = target.first_row,
-                 .count = stored[0],
-                 .inputs = stored[1],
-                 .values = turned ? std::span<float>(other) : values});
+  adapters::change_weight(*target.method, target.parts, target.factor, scale,
+                          {.first = target.first_row,
+                           .count = stored[0],
+                           .inputs = stored[1],
+                           .values = turned ? std::span<float>(other) : values});
   if (turned) {
     turn(other, values, stored);
   }
@@ -219,11 +222,11 @@ Adapters::Adapters(std::span<const Adapter> adapters, std::span<const nn::ParamS
     return;
   }
   const auto shapes = shapes_of(specs);
-  const Family* family = find_family(shapes);
+  const model_files::Family* family = find_family(shapes);
   for (const Adapter& given : adapters) {
     check(std::isfinite(given.scale), "[lora] {}: the scale is {}", given.lora->path(),
           given.scale);
-    const Family* made_for = given.lora->family();
+    const model_files::Family* made_for = given.lora->family();
     check(family == nullptr || made_for == nullptr || family == made_for,
           "[lora] {} is for {}, but the model is {}", given.lora->path(),
           made_for == nullptr ? "" : made_for->name, family == nullptr ? "" : family->name);
@@ -257,7 +260,7 @@ Adapters::Adapters(std::span<const Adapter> adapters, std::span<const nn::ParamS
       // PEFT's factors of rows are of the layer's output, which includes the bias.
       const std::string bias = module + ".bias";
       if (!found.weight.empty() && target.rows > 0 && shapes.contains(bias) &&
-          target.parts[static_cast<size_t>(LoraPart::IA3_FACTOR)] != nullptr) {
+          target.parts[static_cast<size_t>(adapters::LoraPart::IA3_FACTOR)] != nullptr) {
         changes_[bias].push_back({.target = &target,
                                   .scale = adapter.scale,
                                   .part = Part::METHOD,
@@ -303,23 +306,24 @@ bool Adapters::apply_separately(const std::string& module, const Lora::Target& t
 
 bool Adapters::apply_method_separately(const std::string& module, const Lora::Target& target,
                                        double scale, const Shapes& shapes) {
-  if (!trained_kind(*target.method, target.parts)) {
+  if (!adapters::trained_kind(*target.method, target.parts)) {
     return false;
   }
   std::vector<std::pair<std::string, const io::TensorView*>> pieces;
   for (size_t i = 0; i < target.parts.size(); ++i) {
-    const auto part = static_cast<LoraPart>(i);
-    if (target.parts[i] == nullptr || part == LoraPart::ALPHA) {
+    const auto part = static_cast<adapters::LoraPart>(i);
+    if (target.parts[i] == nullptr || part == adapters::LoraPart::ALPHA) {
       continue;
     }
-    const std::string key = module + "." + std::string(trained_part(part));
+    const std::string key = module + "." + std::string(adapters::trained_part(part));
     const auto found = shapes.find(key);
     if (found == shapes.end()) {
       return false;  // the model has no adapter here, or one of another kind
     }
     check(found->second.elements() == target.parts[i]->shape.elements(),
           "[lora] `{}` is {}, but the trained adapter's `{}` is {}", target.parts[i]->name,
-          to_string(target.parts[i]->shape), key, to_string(found->second));
+          to_string(target.parts[i]->shape), key,
+          to_string(found->second));
     pieces.emplace_back(key, target.parts[i]);
   }
   check(taken_[module]++ == 0, "[lora] `{}` has several adapters of {}", module,

@@ -13,12 +13,12 @@
 #include "kinema/io/gguf.h"
 #include "kinema/io/json.h"
 #include "kinema/io/model_folder.h"
-#include "kinema/weights/checkpoint.h"
-#include "kinema/weights/family.h"
-#include "kinema/weights/file_names.h"
+#include "kinema/model_files/checkpoint.h"
+#include "kinema/model_files/family.h"
+#include "kinema/model_files/file_names.h"
+#include "kinema/model_files/single_file.h"
 #include "kinema/weights/lora.h"
 #include "kinema/weights/lora_key.h"
-#include "kinema/weights/single_file.h"
 
 namespace kinema::weights {
 namespace {
@@ -41,7 +41,7 @@ std::vector<std::string_view> words(std::string_view list) {
 /// The facts about a path that the table is compared with.
 struct Facts {
   std::string class_name;
-  const Family* network = nullptr;
+  const model_files::Family* network = nullptr;
   int64_t in_channels = 0;  // of the network; 0: unknown
   int64_t out_channels = 0;
   std::string channels_source;  // the source of the number of channels
@@ -72,7 +72,7 @@ const io::TensorView* Facts::find(std::string_view word) const {
 }
 
 /// Reads the numbers of input and output channels from a network's tensors.
-void read_channels(const FileNames& file, Facts& facts) {
+void read_channels(const model_files::FileNames& file, Facts& facts) {
   const auto size = [&](const char* key, size_t axis) -> int64_t {
     const io::TensorView* found = facts.find(file.in_file(key).substr(file.prefix.size()));
     if (found == nullptr || axis >= found->shape.dims.size()) {
@@ -84,13 +84,13 @@ void read_channels(const FileNames& file, Facts& facts) {
     }
     return found->shape.dims[axis];
   };
-  if (facts.network->names == &kWanNames) {
+  if (facts.network->names == &model_files::kWanNames) {
     facts.in_channels = size("patch_embedding.weight", 1);
     const int64_t voxels = size("patch_embedding.weight", 2) * size("patch_embedding.weight", 3) *
                            size("patch_embedding.weight", 4);
     const int64_t out = size("proj_out.weight", 0);
     facts.out_channels = voxels > 0 ? out / voxels : 0;
-  } else if (facts.network->names == &kFluxNames) {
+  } else if (facts.network->names == &model_files::kFluxNames) {
     facts.in_channels = size("x_embedder.weight", 1);
     facts.out_channels = size("proj_out.weight", 0);
   } else {
@@ -114,10 +114,11 @@ Facts facts_of(Views tensors) {
     }
   }
   std::ranges::sort(out.names, {}, [](const auto& each) { return each.first; });
-  const FileNames file = find_names(tensors, "");
+  const model_files::FileNames file = model_files::find_names(tensors, "");
   const auto family = std::ranges::find_if(
-      families(), [&](const Family& each) { return each.names == file.table; });
-  if (family != families().end()) {
+      model_files::families(),
+      [&](const model_files::Family& each) { return each.names == file.table; });
+  if (family != model_files::families().end()) {
     out.network = &*family;
     read_channels(file, out);
   }
@@ -135,13 +136,13 @@ int64_t number_in(const io::Json& config, std::initializer_list<const char*> key
 }
 
 Facts facts_of(const io::Json& config) {
-  Facts out{.class_name = class_of_model(config)};
+  Facts out{.class_name = model_files::class_of_model(config)};
   if (!config.is_object()) {
     return out;
   }
-  out.network = family_of_config(config);
+  out.network = model_files::family_of_config(config);
   const io::Json* sizes = config.find("addition_embed_type");
-  if (out.network != nullptr && out.network->names == &kUNetNames &&
+  if (out.network != nullptr && out.network->names == &model_files::kUNetNames &&
       (sizes == nullptr || !sizes->is_string())) {
     out.network = nullptr;  // SDXL's UNet has inputs in addition to its text
   }
@@ -244,7 +245,7 @@ std::vector<const io::TensorView*> all_views(const Files& files) {
 }
 
 std::optional<FoundKind> kind_of_file(const fs::path& path) {
-  if (is_gguf(path)) {
+  if (model_files::is_gguf(path)) {
     const std::vector<io::GgufFile> files = io::open_gguf(path);
     return find_kind(facts_of(all_views(files)));
   }
@@ -288,7 +289,7 @@ std::optional<FoundKind> detect_kind(const fs::path& path) {
     return std::nullopt;
   }
   const bool is_weights =
-      path.extension() == ".safetensors" || is_gguf(path) || io::is_pickle_name(path);
+      path.extension() == ".safetensors" || model_files::is_gguf(path) || io::is_pickle_name(path);
   const bool is_there = fs::is_regular_file(path, ignored) ||
                         fs::is_regular_file(path.string() + ".index.json", ignored);
   return is_weights && is_there ? kind_of_file(path) : std::nullopt;
@@ -309,11 +310,11 @@ std::string_view text_encoder_key(const ModelKind& kind) {
 std::string keys_for_missing(const std::vector<std::string_view>& parts, bool two) {
   const auto has = [&](std::string_view part) { return std::ranges::count(parts, part) > 0; };
   std::string out;
-  if (!has(kVae)) {
+  if (!has(model_files::kVae)) {
     out += "; it holds no autoencoder: vae_file=FILE names one";
   }
-  for (const std::string_view part : {kTextEncoder, kTextEncoder2}) {
-    if (!has(part) && (part == kTextEncoder || two)) {
+  for (const std::string_view part : {model_files::kTextEncoder, model_files::kTextEncoder2}) {
+    if (!has(part) && (part == model_files::kTextEncoder || two)) {
       out += fmt::format("; it holds no {0}: {0}_file=FILE names one", part);
     }
   }
@@ -325,8 +326,9 @@ std::string accepting_commands(const ModelKind& kind, const fs::path& path) {
   std::vector<std::string> out;
   std::error_code ignored;
   const bool is_file = fs::is_regular_file(path, ignored);
-  const std::vector<std::string_view> parts =
-      is_file && kind.is(Role::NETWORK) ? parts_in(path) : std::vector<std::string_view>();
+  const std::vector<std::string_view> parts = is_file && kind.is(Role::NETWORK)
+                                                  ? model_files::parts_in(path)
+                                                  : std::vector<std::string_view>();
   if (kind.is(Role::PIPELINE)) {
     out.push_back(fmt::format(
         "generate {}, {}convert{}", name,
@@ -339,7 +341,7 @@ std::string accepting_commands(const ModelKind& kind, const fs::path& path) {
                     name));
   }
   if (kind.is(Role::VAE) &&
-      (!is_file || !kind.is(Role::NETWORK) || std::ranges::count(parts, kVae) > 0)) {
+      (!is_file || !kind.is(Role::NETWORK) || std::ranges::count(parts, model_files::kVae) > 0)) {
     out.push_back(fmt::format("wan_vae_pretrained_model_name_or_path={}", name));
   }
   if (kind.is(Role::ADAPTER)) {

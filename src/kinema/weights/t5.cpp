@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "kinema/core/error.h"
+#include "kinema/model_files/transformers_config.h"
 #include "kinema/models/t5/encoder.h"
 #include "kinema/weights/folder.h"
-#include "kinema/weights/transformers_config.h"
 
 namespace kinema::weights {
 namespace {
@@ -21,7 +21,7 @@ constexpr std::string_view kOwn = "encoder.embed_tokens.weight";
 
 /// True for a configuration of T5, false for UMT5; nothing for another model's.
 std::optional<bool> of_t5(const Json& config) {
-  const std::string name = class_of(config);
+  const std::string name = model_files::class_of(config);
   const Json* type = config.is_object() ? config.find("model_type") : nullptr;
   const std::string model = type != nullptr && type->is_string() ? type->as_string() : "";
   if (name == kT5 || (name.empty() && model == "t5")) {
@@ -41,14 +41,14 @@ std::string t5_class(const t5::EncoderConfig& config) {
 t5::EncoderConfig parse_t5_config(const Json& json) {
   const std::optional<bool> is_t5 = of_t5(json);
   check(is_t5.has_value(), "[weights] {}: the class is `{}` but must be `{}` or `{}`", json.where(),
-        class_of(json), kT5, kUmt5);
+        model_files::class_of(json), kT5, kUmt5);
   // Without the key, T5 has a single layer with ReLU; v1.1 has a gate.
   check(!*is_t5 || json.contains("feed_forward_proj"),
         "[weights] {}: `feed_forward_proj` is missing, which means relu; expected gated-gelu "
         "(T5 v1.1)",
         json.where());
-  expect_value(json, "feed_forward_proj", "gated-gelu");
-  expect_value(json, "dense_act_fn", "gelu_new");
+  model_files::expect_value(json, "feed_forward_proj", "gated-gelu");
+  model_files::expect_value(json, "dense_act_fn", "gelu_new");
   t5::EncoderConfig c;
   c.vocab_size = json.at("vocab_size").as_int();
   c.d_model = json.at("d_model").as_int();
@@ -62,11 +62,11 @@ t5::EncoderConfig parse_t5_config(const Json& json) {
   }
   c.layer_norm_epsilon = json.at("layer_norm_epsilon").as_number();
   c.shared_relative_bias = *is_t5;
-  validated(json, [&] { t5::validate(c); });
+  model_files::validated(json, [&] { t5::validate(c); });
   return c;
 }
 
-t5::EncoderConfig t5_config(const Checkpoint& files) {
+t5::EncoderConfig t5_config(const model_files::Checkpoint& files) {
   if (files.config().is_object()) {
     return parse_t5_config(files.config());
   }
@@ -122,16 +122,16 @@ Json t5_config_json(const t5::EncoderConfig& c) {
                        {"vocab_size", c.vocab_size}});
 }
 
-bool is_t5_encoder(const Checkpoint& files) {
+bool is_t5_encoder(const model_files::Checkpoint& files) {
   return files.find("encoder.block.0.layer.0.SelfAttention.q.weight") != nullptr;
 }
 
-const io::TensorView& t5_embedding(const Checkpoint& files) {
+const io::TensorView& t5_embedding(const model_files::Checkpoint& files) {
   const io::TensorView* own = files.find(kOwn);
   return files.find(kShared) == nullptr && own != nullptr ? *own : files.at(kShared);
 }
 
-void check_t5_tensors(const Checkpoint& files, const t5::EncoderConfig& config) {
+void check_t5_tensors(const model_files::Checkpoint& files, const t5::EncoderConfig& config) {
   std::vector<nn::ParamSpec> specs = t5::parameters(config, {});
   specs.push_back(t5::embedding_table(config));
   specs.back().name = t5_embedding(files).name.ends_with(kOwn) ? kOwn : kShared;

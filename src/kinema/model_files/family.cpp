@@ -1,0 +1,155 @@
+#include "kinema/model_files/family.h"
+
+#include <algorithm>
+#include <array>
+
+#include "kinema/model_files/names.h"
+#include "kinema/model_files/transformers_config.h"
+
+namespace kinema::model_files {
+namespace {
+
+constexpr std::array<PipelineClass, 3> kWanPipelines{
+    {{"WanPipeline"}, {"WanImageToVideoPipeline", true}, {"WanVideoToVideoPipeline"}}};
+
+constexpr PipelineClass flux_pipeline(std::string_view name) {
+  return {.name = name,
+          .even_sigmas = true,
+          .images = {.side = 1024, .num_inference_steps = 28, .guidance_scale = 3.5}};
+}
+constexpr std::array<PipelineClass, 5> kFluxPipelines{
+    flux_pipeline("FluxPipeline"), flux_pipeline("FluxImg2ImgPipeline"),
+    flux_pipeline("FluxInpaintPipeline"), flux_pipeline("FluxFillPipeline"),
+    flux_pipeline("FluxControlPipeline")};
+
+constexpr PipelineClass sdxl_pipeline(std::string_view name, bool fills_masks = false) {
+  return {
+      .name = name,
+      .force_zeros_for_empty_prompt = true,
+      .fills_masks = fills_masks,
+      .images = {
+          .side = 1024, .num_inference_steps = 50, .guidance_scale = 5.0, .takes_size_ids = true}};
+}
+constexpr std::array<PipelineClass, 3> kSdxlPipelines{
+    sdxl_pipeline("StableDiffusionXLPipeline"), sdxl_pipeline("StableDiffusionXLImg2ImgPipeline"),
+    sdxl_pipeline("StableDiffusionXLInpaintPipeline", /*fills_masks=*/true)};
+
+constexpr std::array<std::string_view, 1> kWanMarks{"patch_embedding.weight"};
+constexpr std::array<std::string_view, 3> kFluxMarks{
+    "single_transformer_blocks.0.norm.linear.weight", "single_blocks.0.modulation.lin.weight",
+    "double_blocks.0.img_mod.lin.weight"};
+constexpr std::array<std::string_view, 2> kSdxlMarks{"add_embedding.linear_1.weight",
+                                                     "label_emb.0.0.weight"};
+
+constexpr std::array<Family, 3> kFamilies{{{.name = "Wan",
+                                            .transformer_class = "WanTransformer3DModel",
+                                            .original_class = "WanModel",
+                                            .marks = kWanMarks,
+                                            .names = &kWanNames,
+                                            .vae_class = "AutoencoderKLWan",
+                                            .text_encoder_class = "UMT5EncoderModel",
+                                            .pipelines = kWanPipelines},
+                                           {.name = "Flux",
+                                            .transformer_class = "FluxTransformer2DModel",
+                                            .marks = kFluxMarks,
+                                            .names = &kFluxNames,
+                                            .vae_class = "AutoencoderKL",
+                                            .text_encoder_class = "CLIPTextModel",
+                                            .text_encoder_2_class = "T5EncoderModel",
+                                            .pipelines = kFluxPipelines},
+                                           {.name = "Stable Diffusion XL",
+                                            .transformer_class = "UNet2DConditionModel",
+                                            .marks = kSdxlMarks,
+                                            .names = &kUNetNames,
+                                            .part = "unet",
+                                            .vae_class = "AutoencoderKL",
+                                            .text_encoder_class = "CLIPTextModel",
+                                            .text_encoder_2_class = "CLIPTextModelWithProjection",
+                                            .pipelines = kSdxlPipelines}}};
+
+void add(std::string& list, std::string_view name) {
+  list += list.empty() ? "" : " or ";
+  list += name;
+}
+
+}  // namespace
+
+std::span<const Family> families() { return kFamilies; }
+
+std::string class_of_model(const io::Json& config) {
+  const io::Json* name = config.is_object() ? config.find("_class_name") : nullptr;
+  return name != nullptr && name->is_string() ? name->as_string() : class_of(config);
+}
+
+const Family* family_of_config(const io::Json& config) {
+  const io::Json* name = config.is_object() ? config.find("_class_name") : nullptr;
+  if (name == nullptr || !name->is_string()) {
+    return nullptr;
+  }
+  const auto* found = std::ranges::find_if(kFamilies, [&](const Family& family) {
+    return name->as_string() == family.transformer_class ||
+           (!family.original_class.empty() && name->as_string() == family.original_class);
+  });
+  return found == kFamilies.end() ? nullptr : found;
+}
+
+const PipelineClass* pipeline_class(std::string_view name) {
+  const Family* family = family_of_pipeline(name);
+  return family == nullptr ? nullptr
+                           : &*std::ranges::find(family->pipelines, name, &PipelineClass::name);
+}
+
+const Family* family_of_pipeline(std::string_view name) {
+  const auto* const found = std::ranges::find_if(kFamilies, [&](const Family& family) {
+    return std::ranges::find(family.pipelines, name, &PipelineClass::name) !=
+           family.pipelines.end();
+  });
+  return found == kFamilies.end() ? nullptr : found;
+}
+
+io::Json model_index(const Family& family, std::string_view scheduler_class, bool fills_masks) {
+  using io::Json;
+  const auto part = [](std::string_view library, std::string_view name) {
+    return Json::array({Json(library), Json(name)});
+  };
+  const auto tokenizer = [&](std::string_view encoder) {
+    return part("transformers", encoder.starts_with("CLIP") ? "CLIPTokenizer" : "T5TokenizerFast");
+  };
+  const auto found = std::ranges::find(family.pipelines, fills_masks, &PipelineClass::fills_masks);
+  const PipelineClass& pipeline =
+      found == family.pipelines.end() ? family.pipelines.front() : *found;
+  Json out = Json::object({{"_class_name", pipeline.name},
+                           {std::string(family.part), part("diffusers", family.transformer_class)},
+                           {"scheduler", part("diffusers", scheduler_class)},
+                           {"text_encoder", part("transformers", family.text_encoder_class)},
+                           {"tokenizer", tokenizer(family.text_encoder_class)},
+                           {"vae", part("diffusers", family.vae_class)}});
+  if (!family.text_encoder_2_class.empty()) {
+    out.set("text_encoder_2", part("transformers", family.text_encoder_2_class));
+    out.set("tokenizer_2", tokenizer(family.text_encoder_2_class));
+  }
+  if (pipeline.force_zeros_for_empty_prompt) {
+    out.set("force_zeros_for_empty_prompt", true);
+  }
+  return out;
+}
+
+std::string transformer_classes() {
+  std::string list;
+  for (const Family& family : kFamilies) {
+    add(list, family.transformer_class);
+  }
+  return list;
+}
+
+std::string pipeline_classes() {
+  std::string list;
+  for (const Family& family : kFamilies) {
+    for (const PipelineClass& each : family.pipelines) {
+      add(list, each.name);
+    }
+  }
+  return list;
+}
+
+}  // namespace kinema::model_files

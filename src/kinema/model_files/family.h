@@ -1,0 +1,80 @@
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "kinema/io/json.h"
+#include "kinema/model_files/naming.h"
+
+namespace kinema::model_files {
+
+/// Defaults of a pipeline that generates images, as in diffusers.
+struct ImageDefaults {
+  int64_t side = 0;  // pixels; 0: it generates videos
+  int64_t num_inference_steps = 0;
+  double guidance_scale = 0.0;
+  bool takes_size_ids = false;  // the network takes a picture's sizes
+};
+
+/// A class name of a pipeline's model_index.json.
+struct PipelineClass {
+  std::string_view name;
+  /// It generates videos from an image and a prompt.
+  bool of_images = false;
+  /// It passes its scheduler sigmas evenly spaced from 1 to 1/steps.
+  bool even_sigmas = false;
+  /// Without a negative prompt, zeros are used, as in its model_index.json.
+  bool force_zeros_for_empty_prompt = false;
+  /// Its network may have channels for a mask and the kept part of an image.
+  bool fills_masks = false;
+  ImageDefaults images = {};
+};
+
+/// How files identify a family of networks. A family is an entry of the table in family.cpp; its
+/// computation is an Architecture of `networks`.
+struct Family {
+  /// The name in messages.
+  std::string_view name;
+  /// `_class_name` of a transformer's config.json: diffusers', and the original release's if it has
+  /// such a file.
+  std::string_view transformer_class;
+  std::string_view original_class;
+  /// Every transformer of the family has one of these tensors; one per naming.
+  std::span<const std::string_view> marks;
+  /// Names of its tensors in other namings.
+  const NameTable* names;
+  /// The part of a pipeline that it is: its folder's name, and its key in model_index.json.
+  std::string_view part = "transformer";
+  /// Classes of the other parts of its pipelines in model_index.json; empty: none.
+  std::string_view vae_class;
+  std::string_view text_encoder_class;
+  std::string_view text_encoder_2_class = {};
+  /// `_class_name` of pipelines' model_index.json.
+  std::span<const PipelineClass> pipelines;
+};
+
+std::span<const Family> families();
+
+/// The class name of a model's config.json: diffusers' `_class_name`, or the first of transformers'
+/// `architectures`; empty if it has neither.
+std::string class_of_model(const io::Json& config);
+
+/// The family of a configuration by its class, in either naming; null for an unknown class.
+const Family* family_of_config(const io::Json& config);
+/// A pipeline class of one of the families; null for an unknown class.
+const PipelineClass* pipeline_class(std::string_view name);
+
+/// The family of a pipeline's class; null for an unknown class.
+const Family* family_of_pipeline(std::string_view name);
+
+/// The `model_index.json` of the family's pipeline (the first of its classes; the first that fills
+/// masks, if the network does), with a scheduler of that class.
+io::Json model_index(const Family& family, std::string_view scheduler_class,
+                     bool fills_masks = false);
+
+/// The classes of all transformers, and of all pipelines, for messages: `A or B`.
+std::string transformer_classes();
+std::string pipeline_classes();
+
+}  // namespace kinema::model_files
