@@ -226,8 +226,8 @@ Matrix matrix_of(const io::TensorView& tensor) {
 }
 
 void misfit(const io::TensorView& a, const io::TensorView& b) {
-  fail("[lora] `{}` is {} and `{}` is {}: they do not fit together", a.name,
-       to_string(a.shape), b.name, to_string(b.shape));
+  fail("[lora] `{}` is {} and `{}` is {}: they do not fit together", a.name, to_string(a.shape),
+       b.name, to_string(b.shape));
 }
 
 double number_of(const io::TensorView& tensor) {
@@ -260,8 +260,7 @@ std::vector<float> core_times_right(const io::TensorView& core, const io::Tensor
   // Larger than any adapter's: sizes of a corrupt file could multiply to more than memory.
   constexpr int64_t kMost = int64_t{1} << 31;
   check(dims[0] <= kMost / factor.columns / kernel, "[lora] `{}` is {}, too large for `{}` {}",
-        core.name, to_string(core.shape), right.name,
-        to_string(right.shape));
+        core.name, to_string(core.shape), right.name, to_string(right.shape));
   const std::vector<float> cores = finite_values(core);
   const std::vector<float> rights = finite_values(right);
   std::vector<float> out(static_cast<size_t>(dims[0] * factor.columns * kernel));

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "kinema/core/error.h"
-#include "kinema/pjrt/hlo_program.h"
 #include "kinema/model_source/model_options.h"
+#include "kinema/pjrt/hlo_program.h"
 #include "kinema/planning/minimum_memory.h"
 #include "kinema/planning/traffic.h"
 #include "kinema/resolve/variations.h"

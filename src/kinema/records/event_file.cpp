@@ -2,10 +2,10 @@
 
 #include <limits>
 
-#include "records/event.pb.h"
 #include "kinema/core/error.h"
 #include "kinema/records/tfrecord.h"
 #include "kinema/records/wire_lengths.h"
+#include "records/event.pb.h"
 
 namespace kinema::records {
 namespace {

@@ -13,9 +13,9 @@
 #include <type_traits>
 #include <utility>
 
-#include "records/example.pb.h"
 #include "kinema/core/error.h"
 #include "kinema/records/wire_lengths.h"
+#include "records/example.pb.h"
 
 namespace kinema::records {
 namespace {

@@ -6,8 +6,8 @@
 #include <limits>
 #include <map>
 
-#include "records/xspace.pb.h"
 #include "kinema/core/error.h"
+#include "records/xspace.pb.h"
 
 namespace kinema::records {
 namespace {
@@ -236,7 +236,7 @@ std::string chrome_trace(std::string_view xspace) {
     for (int l = 0; l < plane.lines_size(); ++l) {
       const wire::XLine& line = plane.lines(l);
       add(name_of("thread_name", l + 1,
-                      line.display_name().empty() ? line.name() : line.display_name()));
+                  line.display_name().empty() ? line.name() : line.display_name()));
       for (const wire::XEvent& event : line.events()) {
         const auto found = plane.event_metadata().find(event.metadata_id());
         if (found == plane.event_metadata().end()) {

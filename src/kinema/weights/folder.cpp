@@ -46,18 +46,15 @@ void check_tensors(const model_files::Checkpoint& checkpoint, std::span<const nn
       expected.insert(key);
       const std::string name = checkpoint.name_in_file(key);
       if (found == nullptr) {
-        problems.push_back(
-            fmt::format("`{}` {} is missing", name, to_string(wanted.dims)));
+        problems.push_back(fmt::format("`{}` {} is missing", name, to_string(wanted.dims)));
       } else if (found->shape.dims != wanted.dims) {
         problems.push_back(fmt::format("`{}` is {} but the config expects {}", name,
-                                       to_string(found->shape),
-                                       to_string(wanted.dims)));
+                                       to_string(found->shape), to_string(wanted.dims)));
       } else if (found->shape.dtype != wanted.dtype &&
                  !(is_float(found->shape.dtype) && is_made_of_floats(wanted.dtype))) {
-        problems.push_back(
-            fmt::format("`{}` is {} but must be {}", name, to_string(found->shape),
-                        is_made_of_floats(wanted.dtype) ? "floating-point"
-                                                        : to_string(wanted.dtype)));
+        problems.push_back(fmt::format(
+            "`{}` is {} but must be {}", name, to_string(found->shape),
+            is_made_of_floats(wanted.dtype) ? "floating-point" : to_string(wanted.dtype)));
       }
     }
   }

@@ -83,8 +83,7 @@ void add_product(const HostArray& up, const HostArray& down, float factor,
       dnnl_sgemm('N', 'N', out, in, rank, factor, up.as<float>().data(), rank,
                  down.as<float>().data(), in, 1.0F, values.data(), in);
   check(status == dnnl_success, "[lora] the product {} x {} failed in oneDNN ({})",
-        to_string(up.shape), to_string(down.shape),
-        static_cast<int>(status));
+        to_string(up.shape), to_string(down.shape), static_cast<int>(status));
 }
 
 HostArray finite_f32(const io::TensorView& view) {
@@ -322,8 +321,7 @@ bool Adapters::apply_method_separately(const std::string& module, const Lora::Ta
     }
     check(found->second.elements() == target.parts[i]->shape.elements(),
           "[lora] `{}` is {}, but the trained adapter's `{}` is {}", target.parts[i]->name,
-          to_string(target.parts[i]->shape), key,
-          to_string(found->second));
+          to_string(target.parts[i]->shape), key, to_string(found->second));
     pieces.emplace_back(key, target.parts[i]);
   }
   check(taken_[module]++ == 0, "[lora] `{}` has several adapters of {}", module,

@@ -26,8 +26,7 @@ class Fetch {
       array_ = to_host_(parameter);
       held_ = static_cast<int64_t>(parameter);
       check(array_.shape == specs_[parameter].shape, "[weights] `{}` is {}, expected {}",
-            specs_[parameter].name, to_string(array_.shape),
-            to_string(specs_[parameter].shape));
+            specs_[parameter].name, to_string(array_.shape), to_string(specs_[parameter].shape));
     }
     HostArray one(specs_[parameter].layer_shape());
     const auto from = array_.bytes.begin() + layer * static_cast<int64_t>(one.bytes.size());
