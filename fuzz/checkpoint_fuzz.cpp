@@ -114,6 +114,7 @@ void read_tensor(const Checkpoint& checkpoint, const TensorView& view) {
 /// The other models of a pipeline.
 void read_parts(const std::filesystem::path& path, size_t size) {
   using namespace kinema::weights;
+  using namespace kinema::model_files;
   for (const std::string_view part : parts_in(path)) {
     try {
       const Checkpoint checkpoint = Checkpoint::open(path, part);

@@ -19,7 +19,7 @@ using kinema::weights::Lora;
 
 /// Changes a weight of these sizes, where it is small.
 void change(const Lora::Target& target) {
-  using namespace kinema::weights;
+  using namespace kinema::adapters;
   const WeightSize size = target.method->size(target.parts);
   const int64_t rows = target.rows > 0 ? target.rows : 3;
   const int64_t inputs = size.inputs > 0 ? size.inputs : size.columns > 0 ? size.columns : 2;
