@@ -19,6 +19,7 @@
 #include "kinema/core/error.h"
 #include "kinema/core/parallel.h"
 #include "kinema/core/read_ahead.h"
+#include "sanitizers.h"
 
 /// Functions that split work over threads, when few or no threads can be made.
 namespace kinema {
@@ -78,7 +79,7 @@ TEST(StartThread, HandsOverTheErrorThatWouldEndTheProcess) {
   EXPECT_EQ(said, "[test] in a thread");
 }
 
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // which need address space
+#ifndef KINEMA_UNDER_SANITIZER  // which need address space
 /// Ends this process with the error of a thread, and with what an allocation's error says, under a
 /// limit of the address space that leaves no room for a stack.
 [[noreturn]] void end_without_address_space() {

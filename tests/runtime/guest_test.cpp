@@ -12,6 +12,7 @@
 #include "kinema/io/mapped_file.h"
 #include "kinema/runtime/client.h"
 #include "runtime/cpu_client.h"
+#include "sanitizers.h"
 
 namespace kinema::runtime {
 namespace {
@@ -25,7 +26,7 @@ std::string origin_of(const char* function) {
 }
 
 TEST_F(GuestTest, AnOpenClientLeavesTheHostsMallocAlone) {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#ifdef KINEMA_UNDER_SANITIZER
   GTEST_SKIP() << "the sanitizer replaces malloc";
 #endif
   const std::string libc = origin_of("getenv");

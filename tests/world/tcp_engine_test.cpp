@@ -27,6 +27,7 @@
 #include "kinema/world/reliable_channel.h"
 #include "kinema/world/tcp_address.h"
 #include "kinema/world/tcp_socket.h"
+#include "sanitizers.h"
 #include "world/tcp_engines.h"
 
 namespace kinema::world {
@@ -180,7 +181,7 @@ TEST(TcpEngine, NamesAPortThatIsTaken) {
               ThrowsMessage<Error>(HasSubstr("have already connected")));
 }
 
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // which need address space
+#ifndef KINEMA_UNDER_SANITIZER  // which need address space
 /// The exception of joining in a process at its limit of threads.
 std::string error_without_threads() {
   int64_t pages = 0;

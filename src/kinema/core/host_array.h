@@ -1,7 +1,7 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
-#include <cstring>
 #include <span>
 #include <utility>
 #include <vector>
@@ -26,7 +26,7 @@ struct HostArray {
     HostArray out(Shape{dtype, std::move(dims)});
     check(sizeof(T) * values.size() == out.bytes.size(), "[host_array] {} values do not fill {}",
           values.size(), to_string(out.shape));
-    std::memcpy(out.bytes.data(), values.data(), out.bytes.size());
+    std::ranges::copy(std::as_bytes(values), out.bytes.begin());
     return out;
   }
   static HostArray f32(Dims dims, std::span<const float> values) {

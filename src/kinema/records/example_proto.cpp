@@ -241,7 +241,7 @@ HostArray parse_tensor_proto(std::span<const std::byte> bytes, const std::string
         "[example] {}: the TensorProto is {} and needs {} bytes but holds {}", where,
         to_string(shape), shape.bytes(), content.size());
   HostArray out(shape);
-  std::memcpy(out.bytes.data(), content.data(), content.size());
+  std::ranges::copy(std::as_bytes(std::span(content)), out.bytes.begin());
   return out;
 }
 

@@ -85,7 +85,7 @@ Arrays Replay::chunk(uint64_t number) const {
     Shape shape = value.shape;
     shape.dims[0] = length;
     HostArray part(shape);
-    std::memcpy(part.bytes.data(), value.bytes.data(), part.bytes.size());
+    std::copy_n(value.bytes.begin(), part.bytes.size(), part.bytes.begin());
     out[name] = std::move(part);
   }
   return out;
