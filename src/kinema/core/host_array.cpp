@@ -1,6 +1,7 @@
 #include "kinema/core/host_array.h"
 
 #include <cstdint>
+#include <cstring>
 
 #include "kinema/core/bf16.h"
 #include "kinema/core/f8.h"
