@@ -1,8 +1,11 @@
 // Output files of commands never replace a file of another kind.
 #include <gmock/gmock.h>
 
+#include <sys/stat.h>
+
 #include "cli/run_kinema.h"
 #include "io/scratch.h"
+#include "kinema/media/image.h"
 
 namespace kinema::cli_test {
 namespace {
@@ -32,7 +35,19 @@ TEST_F(Outputs, AreNoPicturesOfSamplesInThePlaceOfOtherFiles) {
   std::vector<std::string> other = preview;
   other.back() = "sheet.png";
   EXPECT_EQ(run(other).status, 0);
-  EXPECT_EQ(run(other).status, 0) << "a picture takes the place of a picture";
+  EXPECT_EQ(run(other).status, 0) << "a sheet takes the place of a sheet";
+  media::write_png(folder_ / "photo.png", HostArray(Shape{DType::U8, {4, 4, 3}}));
+  const std::string photo = read_text(folder_ / "photo.png");
+  other.back() = "photo.png";
+  run(other).expect_error("photo.png exists and is not a sheet of --preview");
+  EXPECT_EQ(read_text(folder_ / "photo.png"), photo);
+  other.back() = "pictures/sheet.png";
+  run(other).expect_error("of which it would be a sample");
+  ASSERT_EQ(::mkfifo((folder_ / "pipe.png").c_str(), 0600), 0);
+  other.back() = "pipe.png";
+  run(other).expect_error("it is a device, pipe or socket");
+  other.back() = "sheet.jpg";
+  run(other).expect_error("expected a name that ends with .png");
 }
 
 TEST_F(Outputs, AreNoCurvesInThePlaceOfOtherFiles) {

@@ -1,5 +1,6 @@
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
@@ -16,10 +17,12 @@
 #include "kinema/inspection/accept.h"
 #include "kinema/inspection/clips.h"
 #include "kinema/inspection/contents.h"
-#include "kinema/io/folder.h"
+#include "kinema/io/atomic_write.h"
 #include "kinema/io/json.h"
+#include "kinema/io/mapped_file.h"
 #include "kinema/jobs/preview.h"
 #include "kinema/media/image.h"
+#include "kinema/media/png_text.h"
 #include "kinema/stores/local_copies.h"
 
 namespace kinema::cli {
@@ -104,6 +107,36 @@ int print_contents(const std::string& path, bool json) {
   return 0;
 }
 
+const media::PngText kSheetMark{.keyword = "Software", .text = "kinema inspect --preview"};
+
+/// Only a sheet of before may be replaced, never a picture of the user or a sample of the data.
+void check_sheet_place(const fs::path& file, const std::string& data) {
+  std::error_code ignored;
+  if (fs::is_directory(data, ignored)) {
+    const fs::path inside = fs::weakly_canonical(file, ignored);
+    const fs::path folder = fs::weakly_canonical(data, ignored);
+    check(std::ranges::search(inside, folder).begin() != inside.begin(),
+          "[inspect] --preview is {}, in the data {}, of which it would be a sample\n  give a name "
+          "outside of it",
+          file.string(), data);
+  }
+  if (fs::exists(fs::symlink_status(file, ignored))) {
+    io::check_file_place(file);
+    const io::MappedFile old = io::MappedFile::open(file);
+    const bool ours =
+        media::is_png(old.bytes()) &&
+        std::ranges::any_of(
+            media::read_png_texts(old.bytes(), file.string()), [](const media::PngText& each) {
+              return each.keyword == kSheetMark.keyword && each.text == kSheetMark.text;
+            });
+    check(ours,
+          "[inspect] {} exists and is not a sheet of --preview: it is kept\n  give another name",
+          file.string());
+  }
+  check(file.extension() == ".png",
+        "[inspect] --preview is {}, expected a name that ends with .png", file.string());
+}
+
 /// Writes samples of a data set as a PNG, as `train` sees them. `words`: config=CONFIG.yml and
 /// keys.
 int write_preview(const std::string& path, std::vector<std::string> words, const std::string& file,
@@ -114,12 +147,12 @@ int write_preview(const std::string& path, std::vector<std::string> words, const
       word.erase(0, kConfig.size());
     }
   }
-  io::check_replaceable(file, "\x89PNG", "a PNG picture");
+  check_sheet_place(file, path);
   Observer observer;
   show_on_console(observer, !json);
   const jobs::Preview preview =
       jobs::preview(load_arguments(words, /*need_file=*/false), path, samples, observer);
-  media::write_png(file, preview.sheet);
+  media::write_png(file, preview.sheet, {&kSheetMark, 1});
   if (json) {
     Json report = Json::object();
     report.set("path", path)

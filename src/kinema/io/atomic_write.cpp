@@ -32,10 +32,18 @@ std::filesystem::path folder_of(const std::filesystem::path& path) {
 
 }  // namespace
 
-AtomicFile::AtomicFile(std::filesystem::path path) : path_(std::move(path)) {
+void check_file_place(const std::filesystem::path& path) {
   std::error_code ignored;
-  check(!std::filesystem::is_directory(path_, ignored), "[io] cannot write {}: it is a folder",
-        path_.string());
+  const std::filesystem::file_status status = std::filesystem::status(path, ignored);
+  check(!std::filesystem::is_directory(status), "[io] cannot write {}: it is a folder",
+        path.string());
+  check(!std::filesystem::exists(status) || std::filesystem::is_regular_file(status),
+        "[io] cannot write {}: it is a device, pipe or socket, expected a file or a new name",
+        path.string());
+}
+
+AtomicFile::AtomicFile(std::filesystem::path path) : path_(std::move(path)) {
+  check_file_place(path_);
   // Not mkstemp, whose files are private regardless of the umask.
   static std::atomic<uint64_t> counter = 0;
   do {

@@ -17,7 +17,8 @@ namespace kinema::io {
 /// Without commit() the temporary file is removed and an existing file at `path` is unchanged.
 class AtomicFile {
  public:
-  /// Opens the temporary file; throws an Error if the folder does not exist or is not writable.
+  /// Opens the temporary file; throws an Error if the folder does not exist or is not writable, or
+  /// if `path` is no place for a file.
   explicit AtomicFile(std::filesystem::path path);
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;
@@ -40,6 +41,9 @@ class AtomicFile {
   Descriptor file_;  // empty when complete
   uint64_t written_ = 0;
 };
+
+/// Throws an Error if something is at `path` that a rename would replace and that is not a file.
+void check_file_place(const std::filesystem::path& path);
 
 /// Writes a complete file through AtomicFile.
 void write_file(const std::filesystem::path& path, std::string_view text);

@@ -67,6 +67,7 @@ class Mp4Writer {
   Mp4Writer(fs::path path, int64_t height, int64_t width, const WriteMp4Options& options)
       : path_(std::move(path)), temporary_(path_) {
     av::silence();
+    io::check_file_place(path_);
     AVFormatContext* format = nullptr;
     avformat_alloc_output_context2(&format, nullptr, "mp4", nullptr);
     format_.reset(format);
