@@ -337,11 +337,6 @@ TEST_F(ModelFiles, OfEveryMethodChangeThePicture) {
 TEST_F(ModelFiles, ThatNoCommandAcceptsAreNamed) {
   const std::map<std::string, Arrays> files{
       {"textual inversion embedding", {{"clip_l", zeros({2, 16})}, {"clip_g", zeros({2, 20})}}},
-      {"SD 1.5 or SD 2.x LoRA",
-       {{"lora_unet_down_blocks_0_attentions_0_transformer_blocks_0_attn1_to_k.lora_down.weight",
-         zeros({2, 320})},
-        {"lora_unet_down_blocks_0_attentions_0_transformer_blocks_0_attn1_to_k.lora_up.weight",
-         zeros({320, 2})}}},
       {"ControlNet", {{"controlnet_cond_embedding.conv_in.weight", zeros({4, 3, 3, 3})}}},
       {"no model, LoRA or latents", {{"a", zeros({2})}}}};
   for (const auto& [kind, arrays] : files) {

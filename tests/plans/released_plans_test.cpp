@@ -32,7 +32,8 @@ INSTANTIATE_TEST_SUITE_P(Shipped, ReleasedPlans,
                          ::testing::Values("wan21_t2v_1_3b.yml", "wan21_t2v_14b.yml",
                                            "wan21_i2v_14b.yml", "wan22_t2v_a14b.yml",
                                            "wan22_ti2v_5b.yml", "flux_dev.yml", "flux_dev_lora.yml",
-                                           "sdxl.yml", "sdxl_lora.yml"));
+                                           "sdxl.yml", "sdxl_lora.yml", "base_sd15.yml",
+                                           "sd15_lora.yml"));
 
 }  // namespace
 }  // namespace kinema::plans

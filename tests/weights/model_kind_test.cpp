@@ -73,10 +73,12 @@ Tensors unet(int64_t in, int64_t sizes = 2816) {
           {"label_emb.0.0.weight", {16, sizes}},
           {"out.2.weight", {4, 4, 3, 3}}};
 }
-Tensors unet_of_sd(int64_t text) {
-  return {{"input_blocks.0.0.weight", {4, 4, 3, 3}},
+Tensors unet_of_sd(int64_t text, int64_t in = 4) {
+  return {{"input_blocks.0.0.weight", {4, in, 3, 3}},
           {"input_blocks.1.0.in_layers.0.weight", {4}},
-          {"input_blocks.1.1.transformer_blocks.0.attn2.to_k.weight", {4, text}}};
+          {"input_blocks.1.1.transformer_blocks.0.attn2.to_k.weight", {4, text}},
+          {"middle_block.1.transformer_blocks.0.attn2.to_k.weight", {4, text}},
+          {"out.2.weight", {4, 4, 3, 3}}};
 }
 Tensors lora(const std::string& module) {
   return {{module + ".lora_down.weight", {2, 8}}, {module + ".lora_up.weight", {8, 2}}};
@@ -120,7 +122,7 @@ const std::vector<Case>& cases() {
       {"OFT (PEFT)", {{"base_model.model.a.oft_R.weight", {8, 28}}}},
       {"VeRA", {{"base_model.model.a.vera_lambda_b", {8}}}},
       {"ControlNet LLLite", {{"lllite_unet_input_blocks_4_1.down.0.weight", {8, 8}}}},
-      {"SD 1.5 or SD 2.x LoRA", lora("lora_te_text_model_encoder_layers_0_mlp_fc1")},
+      {"LoRA", lora("lora_te_text_model_encoder_layers_0_mlp_fc1")},
       {"SD 1.5 or SD 2.x LoRA",
        {{"lora_unet_down_blocks_0_attentions_0_transformer_blocks_0_attn1_to_q.lora_down.weight",
          {4, 320}}}},
@@ -206,13 +208,23 @@ const std::vector<Case>& cases() {
       {"Wan transformer", wan(36)},
       {"Flux transformer", flux(24)},
       {"SDXL UNet", unet(4)},
-      {"SD 1.5", prefixed("model.diffusion_model.", unet_of_sd(36)) +
-                     Tensors{{"cond_stage_model.transformer.text_model.a.weight", {8}}}},
-      {"SD 2.x", prefixed("model.diffusion_model.", unet_of_sd(36)) +
-                     Tensors{{"cond_stage_model.model.ln_final.weight", {8}}}},
-      {"SD 1.5", unet_of_sd(768)},
-      {"SD 2.x", unet_of_sd(1024)},
-      {"SD 1.5 or SD 2.x", {{"down_blocks.0.resnets.0.conv1.weight", {4, 4, 3, 3}}}},
+      {"SD checkpoint", prefixed("model.diffusion_model.", unet_of_sd(36)) +
+                            Tensors{{"cond_stage_model.transformer.text_model.a.weight", {8}}}},
+      {"SD 1.5 checkpoint", prefixed("model.diffusion_model.", unet_of_sd(768)) +
+                                Tensors{{"cond_stage_model.transformer.text_model.a.weight", {8}}}},
+      {"SD 2.x checkpoint", prefixed("model.diffusion_model.", unet_of_sd(1024)) +
+                                Tensors{{"cond_stage_model.model.ln_final.weight", {8}}}},
+      {"SD 1.5 UNet", unet_of_sd(768)},
+      {"SD 2.x UNet", unet_of_sd(1024)},
+      {"SD UNet", unet_of_sd(36)},
+      {"SD inpainting UNet", unet_of_sd(768, 9)},
+      {"SD InstructPix2Pix UNet", unet_of_sd(768, 8)},
+      {"SD 2 depth UNet", unet_of_sd(1024, 5)},
+      {"SD upscaler UNet", unet_of_sd(1024, 7)},
+      {"ControlNet", prefixed("control_model.", unet_of_sd(768)) +
+                         Tensors{{"control_model.input_hint_block.0.weight", {16, 3, 3, 3}}}},
+      {"UNet of a model that is not known",
+       {{"down_blocks.0.resnets.0.conv1.weight", {4, 4, 3, 3}}}},
       {"SD 3", {{"model.diffusion_model.joint_blocks.0.context_block.attn.qkv.weight", {24, 8}}}},
       // The names of diffusers' classes.
       {"SD 3",
@@ -326,7 +338,12 @@ TEST(ModelKind, IsDetectedByTheSizesInAConfiguration) {
   EXPECT_EQ(kind(unet + R"("in_channels": 9, "addition_embed_type": "text_time"})"),
             "SDXL inpainting UNet");
   EXPECT_EQ(kind(unet + R"("in_channels": 4, "addition_embed_type": "text_time"})"), "SDXL UNet");
-  EXPECT_EQ(kind(unet + R"("in_channels": 4, "addition_embed_type": null})"), "SD 1.5 or SD 2.x");
+  EXPECT_EQ(kind(unet + R"("in_channels": 4, "addition_embed_type": null})"), "SD UNet");
+  EXPECT_EQ(kind(unet + R"("in_channels": 4, "cross_attention_dim": 768})"), "SD 1.5 UNet");
+  EXPECT_EQ(kind(unet + R"("in_channels": 4, "cross_attention_dim": 1024})"), "SD 2.x UNet");
+  EXPECT_EQ(kind(unet + R"("in_channels": 9, "cross_attention_dim": 768})"), "SD inpainting UNet");
+  EXPECT_EQ(kind(unet + R"("in_channels": 4, "addition_embed_type": "image"})"),
+            "UNet of a model that is not known");
   EXPECT_EQ(kind(R"({"_class_name": "FluxTransformer2DModel", "in_channels": 384,
                      "out_channels": 64})"),
             "Flux Fill");

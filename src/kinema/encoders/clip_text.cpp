@@ -69,7 +69,7 @@ ClipText::ClipText(const pjrt::Client& client, ClipTextSettings settings)
         "[encoders] layer {} from the end was requested, but {} has {} layers\n  clip_skip can be "
         "at most {}",
         -settings_.hidden_layer, settings_.model.string(), config_.num_hidden_layers,
-        config_.num_hidden_layers - 1);
+        config_.num_hidden_layers - (settings_.hidden_norm ? 0 : 1));
 }
 
 std::vector<int64_t> ClipText::tokenize(const std::string& prompt) const {
@@ -96,7 +96,8 @@ const runtime::Program& ClipText::program(int64_t hidden_layer, bool masked) {
     clip::TextInputs inputs{
         .embeddings = graph.input({settings_.dtype, {1, length_, config_.hidden_size}}, "x"),
         .ids = graph.input({DType::S64, {1, length_}}, "ids"),
-        .hidden_layer = hidden_layer};
+        .hidden_layer = hidden_layer,
+        .hidden_norm = settings_.hidden_norm};
     if (masked) {
       inputs.keys = graph.input({DType::F32, {1, length_}}, "keys");
     }

@@ -32,6 +32,7 @@ struct ClipTextSettings {
   std::filesystem::path config = {};
   /// The layer of `hidden`, counted from the end: -2 is the last but one.
   int64_t hidden_layer = -2;
+  bool hidden_norm = false;  // `hidden` gets the final norm
   /// Of weights and activations; norms are f32. Files of another dtype are converted while they are
   /// read.
   DType dtype = DType::F32;
@@ -70,7 +71,7 @@ class ClipText {
 
   /// All are f32.
   struct States {
-    HostArray hidden;       // [n, t, d]: of the requested layer, without the final norm
+    HostArray hidden;       // [n, t, d]: of the requested layer
     HostArray pooled;       // [n, d]: the last layer's row at the prompt's end, with the final norm
     HostArray text_embeds;  // [n, p]: its projection; without bytes if the model has none
   };

@@ -21,8 +21,9 @@ namespace kl = kl_autoencoder;
 
 namespace {
 
-kl::AutoencoderConfig checked_config(const model_files::Checkpoint& files) {
-  const kl::AutoencoderConfig config = weights::kl_config(files);
+kl::AutoencoderConfig checked_config(const model_files::Checkpoint& files,
+                                     std::optional<double> latent_scale) {
+  const kl::AutoencoderConfig config = weights::kl_config(files, latent_scale);
   weights::check_kl_tensors(files, config);
   return config;
 }
@@ -140,7 +141,7 @@ struct KlAutoencoder::Model {
   Model(const runtime::Devices& devices, const std::filesystem::path& folder,
         const KlAutoencoderOptions& options)
       : files(model_files::Checkpoint::open(folder, model_files::kVae)),
-        config(checked_config(files)),
+        config(checked_config(files, options.latent_scale)),
         tiling(options.tiling),
         encoder(true, devices, files, config, options),
         decoder(false, devices, files, config, options) {

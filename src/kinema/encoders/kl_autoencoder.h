@@ -14,13 +14,15 @@ namespace kinema::encoders {
 
 struct KlAutoencoderOptions {
   kl_autoencoder::CoderOptions model;
+  /// The scale of latents of the network's family, for a file without a configuration (kl_config).
+  std::optional<double> latent_scale = {};
   /// Images larger than a tile are tiled; the statistics of norms are then per tile.
   std::optional<Tiling> tiling = {};
   /// Kernels of the target, compiler flags, and the folder of compiled programs.
   runtime::ProgramOptions program = {};
 };
 
-/// The autoencoder of Stable Diffusion XL and Flux, from a diffusers `vae` folder or a single file,
+/// The autoencoder of Stable Diffusion and Flux, from a diffusers `vae` folder or a single file,
 /// which may contain other models. Images are videos of one frame; longer videos are processed
 /// frame by frame. Over a mesh every device has all parameters.
 ///

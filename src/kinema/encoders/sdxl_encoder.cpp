@@ -98,10 +98,10 @@ class SdxlTextEncoder final : public TextEncoder {
   Shape pooled_shape() const override { return {DType::F32, {second_.config().projection_dim}}; }
   int64_t rows(std::span<const Prompt> prompts) const override {
     int64_t sequences = 1;
-    for (const ClipPrompt& each : clip_prompts(prompts, first_texts(prompts))) {
+    for (const ClipPrompt& each : clip_prompts(prompts, first_texts(prompts), layers(prompts))) {
       sequences = std::max(sequences, clip_sequences(first_, words_, each));
     }
-    for (const ClipPrompt& each : clip_prompts(prompts, second_texts(prompts))) {
+    for (const ClipPrompt& each : clip_prompts(prompts, second_texts(prompts), layers(prompts))) {
       sequences = std::max(sequences, clip_sequences(second_, words_2_, each));
     }
     return sequences * first_.length();
@@ -120,37 +120,22 @@ class SdxlTextEncoder final : public TextEncoder {
               .pooled = HostArray(Shape{DType::F32, {0, second_.config().projection_dim}})};
     }
     if (all_plain(prompts) && words_.empty()) {
-      const std::vector<int64_t> layers = layers_of(prompts);
-      const ClipText::States first = first_.encode(first_texts(prompts), layers);
-      ClipText::States second = second_.encode(second_texts(prompts), layers);
+      const ClipText::States first = first_.encode(first_texts(prompts), layers(prompts));
+      ClipText::States second = second_.encode(second_texts(prompts), layers(prompts));
       return {.states = joined(first.hidden, second.hidden),
               .pooled = std::move(second.text_embeds)};
     }
     const int64_t sequences = rows(prompts) / first_.length();
-    const ClipText::States first =
-        encode_weighted(first_, words_, clip_prompts(prompts, first_texts(prompts)), sequences);
+    const ClipText::States first = encode_weighted(
+        first_, words_, clip_prompts(prompts, first_texts(prompts), layers(prompts)), sequences);
     ClipText::States second =
-        encode_weighted(second_, words_2_, clip_prompts(prompts, second_texts(prompts)), sequences);
+        encode_weighted(second_, words_2_,
+                        clip_prompts(prompts, second_texts(prompts), layers(prompts)), sequences);
     return {.states = joined(first.hidden, second.hidden), .pooled = std::move(second.text_embeds)};
   }
 
-  /// As in diffusers' pipeline: layers are skipped for prompts, not for negative prompts.
-  std::vector<int64_t> layers_of(std::span<const Prompt> prompts) const {
-    std::vector<int64_t> layers;
-    for (const Prompt& prompt : prompts) {
-      layers.push_back(kHiddenLayer - (prompt.is_negative ? 0 : clip_skip_));
-    }
-    return layers;
-  }
-
-  std::vector<ClipPrompt> clip_prompts(std::span<const Prompt> prompts,
-                                       const std::vector<std::string>& texts) const {
-    const std::vector<int64_t> layers = layers_of(prompts);
-    std::vector<ClipPrompt> out;
-    for (size_t i = 0; i < prompts.size(); ++i) {
-      out.push_back({.text = texts[i], .syntax = prompts[i].syntax, .hidden_layer = layers[i]});
-    }
-    return out;
+  std::vector<int64_t> layers(std::span<const Prompt> prompts) const {
+    return layers_of(prompts, kHiddenLayer, clip_skip_);
   }
 
   int64_t prompts_bytes(std::span<const Prompt> /*prompts*/) const override {

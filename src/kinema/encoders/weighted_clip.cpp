@@ -277,6 +277,24 @@ void append(HostArray& to, std::span<const float> values, Dims dims) {
 
 }  // namespace
 
+std::vector<int64_t> layers_of(std::span<const Prompt> prompts, int64_t layer, int64_t clip_skip) {
+  std::vector<int64_t> layers;
+  for (const Prompt& prompt : prompts) {
+    layers.push_back(layer - (prompt.is_negative ? 0 : clip_skip));
+  }
+  return layers;
+}
+
+std::vector<ClipPrompt> clip_prompts(std::span<const Prompt> prompts,
+                                     const std::vector<std::string>& texts,
+                                     const std::vector<int64_t>& layers) {
+  std::vector<ClipPrompt> out;
+  for (size_t i = 0; i < prompts.size(); ++i) {
+    out.push_back({.text = texts[i], .syntax = prompts[i].syntax, .hidden_layer = layers[i]});
+  }
+  return out;
+}
+
 int64_t clip_sequences(const ClipText& clip, const LearnedWords& words, const ClipPrompt& prompt) {
   if (prompt.syntax == text::PromptSyntax::PLAIN) {
     return 1;

@@ -3,9 +3,11 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "kinema/encoders/clip_text.h"
 #include "kinema/encoders/learned_words.h"
+#include "kinema/encoders/text_encoder.h"
 #include "kinema/text/prompt_syntax.h"
 
 /// Prompts with weights for CLIP: sequences of tokens that are encoded one by one, whose states are
@@ -18,6 +20,14 @@ struct ClipPrompt {
   text::PromptSyntax syntax = text::PromptSyntax::PLAIN;
   int64_t hidden_layer = -2;
 };
+
+/// The layer of each prompt: `layer`, or `clip_skip` layers before it. As in diffusers' pipelines
+/// of Stable Diffusion, no layer is skipped for negative prompts.
+std::vector<int64_t> layers_of(std::span<const Prompt> prompts, int64_t layer, int64_t clip_skip);
+/// `texts` with the prompts' syntax, and these layers.
+std::vector<ClipPrompt> clip_prompts(std::span<const Prompt> prompts,
+                                     const std::vector<std::string>& texts,
+                                     const std::vector<int64_t>& layers);
 
 /// The number of sequences of a prompt; 1 for PLAIN, whose further tokens are dropped.
 ///

@@ -33,8 +33,8 @@ std::vector<const io::TensorView*> views(const File& file) {
 /// Throws an Error for a file whose metadata names another architecture.
 void check_architecture(const io::GgufFile& file, std::string_view part) {
   constexpr std::string_view kKey = "general.architecture";
-  constexpr std::array kOthers{"sd1",     "sd2",        "sd3",       "aura",    "ltxv",  "hyvid",
-                               "cosmos",  "t5",         "llama",     "hidream", "gemma", "qwen2vl",
+  constexpr std::array kOthers{"sd3",     "aura",       "ltxv",      "hyvid", "cosmos",
+                               "t5",      "llama",      "hidream",   "gemma", "qwen2vl",
                                "lumina2", "qwen_image", "t5encoder", "clip"};
   const auto found = file.texts().find(std::string(kKey));
   if (!part.empty() && found != file.texts().end() &&
@@ -42,7 +42,8 @@ void check_architecture(const io::GgufFile& file, std::string_view part) {
     return;
   }
   check(found == file.texts().end() || std::ranges::count(kOthers, found->second) == 0,
-        "[weights] {}: {} is `{}`, expected `wan`, `flux` or `sdxl`\n  take a file of the model "
+        "[weights] {}: {} is `{}`, expected `wan`, `flux`, `sdxl`, `sd1` or `sd2`\n  take a file "
+        "of the model "
         "that is meant",
         file.path(), kKey, found == file.texts().end() ? "" : found->second);
 }
@@ -312,6 +313,8 @@ const io::TensorView* Checkpoint::transposed_from(const io::TensorView& tensor,
   }
   return &view;
 }
+
+const std::string& Checkpoint::prefix() const { return names_->prefix; }
 
 Naming Checkpoint::naming() const { return names_->naming; }
 

@@ -66,6 +66,8 @@ class Checkpoint {
   const std::string& path() const { return path_; }
   /// The naming of the file's keys.
   Naming naming() const;
+  /// The prefix of the model's keys in a single file; empty if they have none.
+  const std::string& prefix() const;
   /// The folder's `config.json`, or that next to a single file; null if there is none.
   const io::Json& config() const { return config_; }
   const std::vector<Entry>& tensors() const { return tensors_; }

@@ -34,14 +34,27 @@ constexpr std::array<PipelineClass, 3> kSdxlPipelines{
     sdxl_pipeline("StableDiffusionXLPipeline"), sdxl_pipeline("StableDiffusionXLImg2ImgPipeline"),
     sdxl_pipeline("StableDiffusionXLInpaintPipeline", /*fills_masks=*/true)};
 
+constexpr PipelineClass sd_pipeline(std::string_view name, bool fills_masks = false) {
+  return {.name = name,
+          .fills_masks = fills_masks,
+          .images = {.side = 512, .num_inference_steps = 50, .guidance_scale = 7.5}};
+}
+constexpr std::array<PipelineClass, 3> kSdPipelines{
+    sd_pipeline("StableDiffusionPipeline"), sd_pipeline("StableDiffusionImg2ImgPipeline"),
+    sd_pipeline("StableDiffusionInpaintPipeline", /*fills_masks=*/true)};
+
 constexpr std::array<std::string_view, 1> kWanMarks{"patch_embedding.weight"};
 constexpr std::array<std::string_view, 3> kFluxMarks{
     "single_transformer_blocks.0.norm.linear.weight", "single_blocks.0.modulation.lin.weight",
     "double_blocks.0.img_mod.lin.weight"};
 constexpr std::array<std::string_view, 2> kSdxlMarks{"add_embedding.linear_1.weight",
                                                      "label_emb.0.0.weight"};
+// UNets of Stable Diffusion XL have these too: they are found first.
+constexpr std::array<std::string_view, 2> kSdMarks{
+    "mid_block.attentions.0.transformer_blocks.0.attn2.to_k.weight",
+    "middle_block.1.transformer_blocks.0.attn2.to_k.weight"};
 
-constexpr std::array<Family, 3> kFamilies{{{.name = "Wan",
+constexpr std::array<Family, 4> kFamilies{{{.name = "Wan",
                                             .transformer_class = "WanTransformer3DModel",
                                             .original_class = "WanModel",
                                             .marks = kWanMarks,
@@ -56,16 +69,35 @@ constexpr std::array<Family, 3> kFamilies{{{.name = "Wan",
                                             .vae_class = "AutoencoderKL",
                                             .text_encoder_class = "CLIPTextModel",
                                             .text_encoder_2_class = "T5EncoderModel",
+                                            .latent_scale = 0.3611,
                                             .pipelines = kFluxPipelines},
                                            {.name = "Stable Diffusion XL",
                                             .transformer_class = "UNet2DConditionModel",
+                                            .addition_embed_type = "text_time",
                                             .marks = kSdxlMarks,
                                             .names = &kUNetNames,
                                             .part = "unet",
                                             .vae_class = "AutoencoderKL",
                                             .text_encoder_class = "CLIPTextModel",
                                             .text_encoder_2_class = "CLIPTextModelWithProjection",
-                                            .pipelines = kSdxlPipelines}}};
+                                            .latent_scale = 0.13025,
+                                            .pipelines = kSdxlPipelines},
+                                           {.name = "Stable Diffusion 1 and 2",
+                                            .transformer_class = "UNet2DConditionModel",
+                                            .marks = kSdMarks,
+                                            .own_modules = "down_blocks.0.attentions.",
+                                            .names = &kStableDiffusionNames,
+                                            .part = "unet",
+                                            .vae_class = "AutoencoderKL",
+                                            .text_encoder_class = "CLIPTextModel",
+                                            .latent_scale = kStableDiffusionScale,
+                                            .pipelines = kSdPipelines}}};
+
+/// The value of `addition_embed_type`; empty without one.
+std::string_view addition_of(const io::Json& config) {
+  const io::Json* added = config.find("addition_embed_type");
+  return added != nullptr && added->is_string() ? std::string_view(added->as_string()) : "";
+}
 
 void add(std::string& list, std::string_view name) {
   list += list.empty() ? "" : " or ";
@@ -86,11 +118,17 @@ const Family* family_of_config(const io::Json& config) {
   if (name == nullptr || !name->is_string()) {
     return nullptr;
   }
-  const auto* found = std::ranges::find_if(kFamilies, [&](const Family& family) {
-    return name->as_string() == family.transformer_class ||
-           (!family.original_class.empty() && name->as_string() == family.original_class);
-  });
-  return found == kFamilies.end() ? nullptr : found;
+  const Family* found = nullptr;  // of the class, if none has this addition
+  for (const Family& family : kFamilies) {
+    const bool is_class =
+        name->as_string() == family.transformer_class ||
+        (!family.original_class.empty() && name->as_string() == family.original_class);
+    if (is_class && family.addition_embed_type == addition_of(config)) {
+      return &family;
+    }
+    found = is_class && found == nullptr ? &family : found;
+  }
+  return found;
 }
 
 const PipelineClass* pipeline_class(std::string_view name) {
@@ -137,7 +175,9 @@ io::Json model_index(const Family& family, std::string_view scheduler_class, boo
 std::string transformer_classes() {
   std::string list;
   for (const Family& family : kFamilies) {
-    add(list, family.transformer_class);
+    if (list.find(family.transformer_class) == std::string::npos) {
+      add(list, family.transformer_class);
+    }
   }
   return list;
 }

@@ -40,8 +40,14 @@ struct Family {
   /// such a file.
   std::string_view transformer_class;
   std::string_view original_class;
+  /// The value of `addition_embed_type` in a UNet's config.json, which tells families of one class
+  /// apart; empty: null, or the key does not exist.
+  std::string_view addition_embed_type = {};
   /// Every transformer of the family has one of these tensors; one per naming.
   std::span<const std::string_view> marks;
+  /// Start of modules, in diffusers' names, that of the families with the same names only this one
+  /// has.
+  std::string_view own_modules = {};
   /// Names of its tensors in other namings.
   const NameTable* names;
   /// The part of a pipeline that it is: its folder's name, and its key in model_index.json.
@@ -50,9 +56,14 @@ struct Family {
   std::string_view vae_class;
   std::string_view text_encoder_class;
   std::string_view text_encoder_2_class = {};
+  /// The factor of latents of its autoencoder's releases, for files without a config.json.
+  double latent_scale = 1.0;
   /// `_class_name` of pipelines' model_index.json.
   std::span<const PipelineClass> pipelines;
 };
+
+/// latent_scale of Stable Diffusion 1 and 2.
+inline constexpr double kStableDiffusionScale = 0.18215;
 
 std::span<const Family> families();
 
@@ -60,7 +71,8 @@ std::span<const Family> families();
 /// `architectures`; empty if it has neither.
 std::string class_of_model(const io::Json& config);
 
-/// The family of a configuration by its class, in either naming; null for an unknown class.
+/// The family of a configuration by its class, in either naming, and of UNets also by their
+/// `addition_embed_type`; null for an unknown class.
 const Family* family_of_config(const io::Json& config);
 /// A pipeline class of one of the families; null for an unknown class.
 const PipelineClass* pipeline_class(std::string_view name);

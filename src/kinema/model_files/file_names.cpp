@@ -62,14 +62,19 @@ constexpr std::array<std::string_view, 2> kWanVaeMarks{
 constexpr std::array<std::string_view, 3> kVaeMarks{"decoder.mid.attn_1.q.weight",
                                                     "decoder.mid_block.attentions.0.to_q.weight",
                                                     "decoder.mid_block.attentions.0.query.weight"};
-constexpr std::array<std::string_view, 3> kClipPrefixes{"conditioner.embedders.0.transformer.",
-                                                        "text_encoders.clip_l.transformer.", ""};
+constexpr std::array<std::string_view, 4> kClipPrefixes{"conditioner.embedders.0.transformer.",
+                                                        "text_encoders.clip_l.transformer.",
+                                                        "cond_stage_model.transformer.", ""};
+// Some files of Stable Diffusion 1 have transformers' newer names.
+constexpr std::array<std::string_view, 1> kBareClipPrefixes{"cond_stage_model.transformer."};
+constexpr std::array<std::string_view, 1> kBareClipMarks{"embeddings.token_embedding.weight"};
 constexpr std::array<std::string_view, 3> kSecondClipPrefixes{
     "conditioner.embedders.1.transformer.", "text_encoders.clip_g.transformer.", ""};
 constexpr std::array<std::string_view, 1> kClipMarks{
     "text_model.embeddings.token_embedding.weight"};
 constexpr std::array<std::string_view, 3> kOpenClipPrefixes{"conditioner.embedders.1.model.",
                                                             "conditioner.embedders.0.model.", ""};
+constexpr std::array<std::string_view, 1> kOnlyOpenClipPrefixes{kStableDiffusion2Encoder};
 constexpr std::array<std::string_view, 1> kOpenClipMarks{
     "transformer.resblocks.0.attn.in_proj_weight"};
 
@@ -83,6 +88,8 @@ constexpr std::array kParts{
     PartNames{kVae, &kAutoencoderNames, kVaePrefixes, kVaeMarks},
     PartNames{kVae, &kWanVaeNames, kVaePrefixes, kWanVaeMarks},
     PartNames{kTextEncoder, &kClipNames, kClipPrefixes, kClipMarks},
+    PartNames{kTextEncoder, &kClipNames, kBareClipPrefixes, kBareClipMarks},
+    PartNames{kTextEncoder, &kOpenClipNames, kOnlyOpenClipPrefixes, kOpenClipMarks},
     PartNames{kTextEncoder2, &kOpenClipNames, kOpenClipPrefixes, kOpenClipMarks},
     PartNames{kTextEncoder2, &kClipNames, kSecondClipPrefixes, kClipMarks},
     PartNames{kTextEncoder2, &kT5FileNames, kT5Prefixes, kT5Marks},

@@ -22,6 +22,10 @@ inline constexpr std::string_view kEdmMean = "edm_mean";
 inline constexpr std::string_view kEdmDeviation = "edm_std";
 bool is_objective_mark(std::string_view name);
 
+/// The prefix of the text encoder in files of Stable Diffusion 2, OpenCLIP's with all its layers:
+/// the network was trained on the states of the last but one, with the final norm.
+inline constexpr std::string_view kStableDiffusion2Encoder = "cond_stage_model.model.";
+
 /// True for tensors that training left in the file and that no model reads: `alphas_cumprod`,
 /// `loss.logvar`, averaged weights.
 bool is_left_over(std::string_view name);

@@ -71,8 +71,9 @@ struct NameTable {
 
 extern const NameTable kWanNames;
 extern const NameTable kFluxNames;
-extern const NameTable kUNetNames;
-extern const NameTable kAutoencoderNames;  // of Flux and Stable Diffusion XL
+extern const NameTable kUNetNames;             // of Stable Diffusion XL
+extern const NameTable kStableDiffusionNames;  // of Stable Diffusion 1 and 2, the same
+extern const NameTable kAutoencoderNames;      // of Flux and Stable Diffusion
 extern const NameTable kWanVaeNames;
 extern const NameTable kClipNames;      // the text model, in transformers' names only
 extern const NameTable kOpenClipNames;  // the same in open_clip's names

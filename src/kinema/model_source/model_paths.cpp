@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "kinema/core/error.h"
+#include "kinema/io/json.h"
 #include "kinema/io/tensor_file.h"
 #include "kinema/media/media_name.h"
 #include "kinema/model_files/checkpoint.h"
@@ -38,7 +39,7 @@ void check_is_model(const fs::path& folder) {
   const std::string name = folder.string();
   check(!fs::exists(folder / "model_index.json", ignored),
         "[config] {} has no folder of its network, which its model_index.json lists: transformer/, "
-        "or unet/ of Stable Diffusion XL",
+        "or unet/ of Stable Diffusion",
         name);
   check(!fs::is_directory(folder / "checkpoints", ignored),
         "[config] {0} is the folder of a training run, not a model\n"
@@ -171,6 +172,20 @@ fs::path local_transformer(const config::Config& config) {
   const std::string& name = own.empty() ? m.pretrained_model_name_or_path : own;
   std::error_code ignored;
   return name.empty() || !fs::exists(name, ignored) ? fs::path() : trained_transformer(config);
+}
+
+const model_files::Family* family_of_network(const config::Config& config) {
+  const fs::path network = local_transformer(config);
+  if (network.empty()) {
+    return nullptr;
+  }
+  std::error_code ignored;
+  if (fs::is_directory(network, ignored)) {
+    return fs::exists(network / "config.json", ignored)
+               ? model_files::family_of_config(io::Json::read(network / "config.json"))
+               : nullptr;
+  }
+  return model_files::find_family(model_files::Checkpoint::open(network));
 }
 
 fs::path vae_folder(const config::Config& config) {

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "kinema/config/config.h"
+#include "kinema/model_files/family.h"
 
 /// The local paths of a configuration's models.
 namespace kinema::model_source {
@@ -18,6 +19,9 @@ std::filesystem::path trained_transformer(const config::Config& config);
 /// trained_transformer for a model on this machine; empty for a released model that `plan` knows
 /// only by name.
 std::filesystem::path local_transformer(const config::Config& config);
+
+/// The family of local_transformer; null if it is not here, or not known.
+const model_files::Family* family_of_network(const config::Config& config);
 
 /// True for a safetensors file with the network and other models of a pipeline, or with one of
 /// those.

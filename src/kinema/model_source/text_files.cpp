@@ -13,7 +13,9 @@
 #include "kinema/core/error.h"
 #include "kinema/io/json.h"
 #include "kinema/io/tensor_file.h"
+#include "kinema/model_files/family.h"
 #include "kinema/model_files/single_file.h"
+#include "kinema/model_source/model_paths.h"
 #include "kinema/weights/model_kind.h"
 #include "kinema/weights/t5.h"
 
@@ -95,7 +97,8 @@ void check_file(const fs::path& file, size_t place) {
   }
   fail("[config] {} is {}, which is {}: {} was expected\n  {}", kFileKeys[place], file.string(),
        holds.kind.empty() ? "not a known text encoder" : holds.kind,
-       place == 0 ? "CLIP-L (sdxl, flux) or UMT5 (wan)" : "CLIP-G (sdxl) or T5 (flux)",
+       place == 0 ? "CLIP-L (sdxl, sd, flux), OpenCLIP-H (sd 2) or UMT5 (wan)"
+                  : "CLIP-G (sdxl) or T5 (flux)",
        is_other ? fmt::format("{} takes it", kFileKeys[1 - place])
                 : "kinema inspect describes a file");
 }
@@ -225,6 +228,20 @@ encoders::TextFiles files_of(const Places& places, size_t place) {
   return out;
 }
 
+/// True if the configuration's network has one text encoder: by the pipeline's class, else by the
+/// network in the file or folder. False if neither is here.
+bool has_one_encoder(const config::Config& config) {
+  std::error_code ignored;
+  const fs::path pipeline = config.model.pretrained_model_name_or_path;
+  if (const fs::path index = pipeline / "model_index.json"; fs::exists(index, ignored)) {
+    const model_files::Family* family =
+        model_files::family_of_pipeline(io::Json::read(index).at("_class_name").as_string());
+    return family != nullptr && family->text_encoder_2_class.empty();
+  }
+  const model_files::Family* family = family_of_network(config);
+  return family != nullptr && family->text_encoder_2_class.empty();
+}
+
 }  // namespace
 
 fs::path original_vae(const fs::path& folder) {
@@ -259,6 +276,10 @@ TextModels text_models(const config::Config& config) {
   out.first = files_of(places, 0);
   const bool first_is_t5 = is_t5_model(out.first.model, out.first.part);
   if (first_is_t5 && places.model(1).empty()) {
+    return out;
+  }
+  if (!first_is_t5 && places.model(1).empty() && has_one_encoder(config)) {
+    out.kind = TextModels::Kind::SD;
     return out;
   }
   check(!places.model(1).empty(),

@@ -10,16 +10,18 @@ namespace kinema::model_source {
 
 /// The text encoders of a pipeline, and the places of their files.
 struct TextModels {
-  enum class Kind : uint8_t { UMT5, FLUX, SDXL };
+  enum class Kind : uint8_t { UMT5, FLUX, SDXL, SD };
   Kind kind = Kind::UMT5;
   encoders::TextFiles first;
-  encoders::TextFiles second;  // not of UMT5
+  encoders::TextFiles second;  // of FLUX and SDXL
 };
 
 /// The text encoders that a configuration names: text_encoder_file and text_encoder_2_file, else
 /// wan_text_encoder_pretrained_model_name_or_path, else the pipeline. Each may be a folder with
 /// text_encoder/ and tokenizer/, a folder of Wan's original release, or a file with one or all
 /// models. Tokenizers are those of the same places, or in the encoder's own file.
+///
+/// A CLIP alone is the encoder of Stable Diffusion 1 and 2, unless the pipeline's class has two.
 ///
 /// Throws an Error that names what is missing and the key that takes it, and for a file of another
 /// kind, with the key that takes that one.

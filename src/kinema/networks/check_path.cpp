@@ -188,7 +188,7 @@ void check_biases(const weights::Lora& lora) {
     return;
   }
   std::set<std::string> names;  // parameter names of the released network
-  for (const char* release : {"Wan2.1-T2V-1.3B", "FLUX.1-dev", "SDXL"}) {
+  for (const char* release : {"Wan2.1-T2V-1.3B", "FLUX.1-dev", "SDXL", "stable-diffusion-v1-5"}) {
     const io::Json config = *released_config(release);
     if (model_files::family_of_config(config) == family) {
       for (const nn::ParamSpec& spec : from_config(config)->parameters({.scan_layers = false})) {
@@ -274,8 +274,10 @@ std::string check_path(const std::filesystem::path& path) {
     const bool is_model = value.is_array() && value.items().size() == 2 &&
                           !value.items()[0].is_null() && !name.starts_with('_');
     // Folders without a config.json that are not models: schedulers, tokenizers, image processors.
-    static const std::set<std::string> kWithout{"scheduler", "tokenizer", "tokenizer_2",
-                                                "image_processor", "feature_extractor"};
+    // Stable Diffusion's safety checker is not read.
+    static const std::set<std::string> kWithout{"scheduler",         "tokenizer",
+                                                "tokenizer_2",       "image_processor",
+                                                "feature_extractor", "safety_checker"};
     if (is_model && !kWithout.contains(name)) {
       check(std::filesystem::exists(path / name / "config.json"),
             "[weights] {} has no {}/config.json, which its model_index.json requires",

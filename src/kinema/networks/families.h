@@ -24,6 +24,6 @@ struct Maker {
 
 Maker wan_family();   // Wan 2.1 and 2.2, models/wan
 Maker flux_family();  // Flux.1, models/flux
-Maker unet_family();  // Stable Diffusion XL, models/unet
+Maker unet_family();  // Stable Diffusion 1, 2 and XL, models/unet
 
 }  // namespace kinema::networks

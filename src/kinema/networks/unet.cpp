@@ -42,9 +42,16 @@ class UNet final : public Architecture {
   }
 
   const Sizes& sizes() const override { return sizes_; }
+  /// The samplers of the releases: Euler for XL, PNDM without Runge-Kutta steps for 1, DDIM for 2.
   schedulers::Learned learned() const override {
-    return {.diffusion = schedulers::Diffusion(),
-            .sampled = {.sampler = schedulers::Sampler::EULER, .shift = 1.0}};
+    using enum schedulers::Sampler;
+    schedulers::Learned out{.diffusion = schedulers::Diffusion(),
+                            .sampled = {.sampler = EULER, .shift = 1.0}};
+    if (!config_.has_addition()) {
+      out.sampled.sampler = config_.use_linear_projection ? DDIM : PNDM;
+      out.sampled.solver.skip_prk_steps = !config_.use_linear_projection;
+    }
+    return out;
   }
   io::Json config() const override { return unet::config_json(config_); }
   io::Json original_config() const override {
@@ -160,6 +167,8 @@ unet::UNetConfig config_from_shapes(const model_files::Checkpoint& checkpoint) {
     c.projection_class_embeddings_input_dim = sizes.dims("add_embedding.linear_1.weight", 2)[1];
   } else {
     c.addition_time_embed_dim = c.projection_class_embeddings_input_dim = 0;
+    constexpr int64_t kSides = 64;  // of most models of Stable Diffusion 1 and 2
+    c.sample_size = kSides;
   }
   return c;
 }
@@ -171,12 +180,45 @@ Network made_of_shapes(const model_files::Checkpoint& checkpoint) {
                            [](const auto& c) { unet::validate(c); }));
 }
 
+/// Stable Diffusion 1: eight heads on each level, and convolutions around transformers.
+unet::UNetConfig stable_diffusion_1() {
+  unet::UNetConfig c;
+  c.block_out_channels = {320, 640, 1280, 1280};
+  c.cross_attention = {true, true, true, false};
+  c.transformer_layers_per_block = {1, 1, 1, 1};
+  c.num_attention_heads = {8, 8, 8, 8};
+  c.cross_attention_dim = 768;
+  c.addition_time_embed_dim = c.projection_class_embeddings_input_dim = 0;
+  c.use_linear_projection = false;
+  c.sample_size = 64;
+  return c;
+}
+
+/// Stable Diffusion 2: heads of 64 channels. `base` models were trained on 512 x 512 pixels.
+unet::UNetConfig stable_diffusion_2(bool base) {
+  unet::UNetConfig c = stable_diffusion_1();
+  c.num_attention_heads = {5, 10, 20, 20};
+  c.cross_attention_dim = 1024;
+  c.use_linear_projection = true;
+  c.sample_size = base ? 64 : 96;
+  return c;
+}
+
 std::optional<io::Json> released_config(std::string_view name) {
   const auto has = [&](std::string_view part) { return name.find(part) != std::string_view::npos; };
-  if (!has("stable-diffusion-xl") && !has("SDXL")) {
+  unet::UNetConfig config;
+  if (has("stable-diffusion-v1") || has("stable-diffusion-1") ||
+      has("stable-diffusion-inpainting")) {
+    config = stable_diffusion_1();
+  } else if (has("stable-diffusion-2")) {
+    config = stable_diffusion_2(has("base") || has("inpainting"));
+  } else if (!has("stable-diffusion-xl") && !has("SDXL")) {
     return std::nullopt;
   }
-  return unet::config_json(unet::UNetConfig());
+  if (has("inpainting")) {
+    config.in_channels = 2 * config.out_channels + 1;  // and a mask, and the kept part
+  }
+  return unet::config_json(config);
 }
 
 }  // namespace

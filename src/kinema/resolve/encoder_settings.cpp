@@ -88,6 +88,12 @@ preparation::Settings by_path(const config::Config& config) {
         blocks.block, blocks.temporal_regions, blocks.regions, -blocks.shift, blocks.scale);
   } else {
     out["vae"] = model_source::vae_folder(config).string();
+    // Autoencoders of Stable Diffusion 1 and 2 have the shapes of XL's, whose scale files have by
+    // default.
+    if (const std::optional<double> scale = latent_scale(config);
+        scale == model_files::kStableDiffusionScale) {
+      out["latent_scale"] = fmt::format("{}", *scale);
+    }
     out["vae_weights_dtype"] = config::word_of(m.vae_weights_dtype);
     out["vae_dtype"] = config::word_of(m.vae_dtype);
     out["precision"] = config::word_of(m.precision);

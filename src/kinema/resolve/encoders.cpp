@@ -4,6 +4,7 @@
 #include "kinema/encoders/clip_encoder.h"
 #include "kinema/encoders/flux_encoder.h"
 #include "kinema/encoders/kl_autoencoder.h"
+#include "kinema/encoders/sd_encoder.h"
 #include "kinema/encoders/sdxl_encoder.h"
 #include "kinema/encoders/umt5_encoder.h"
 #include "kinema/encoders/wan_autoencoder.h"
@@ -26,7 +27,7 @@ t5::EncoderOptions t5_options(const config::ModelConfig& m) {
           .scan_layers = m.scan_layers};
 }
 
-/// For two text encoders: Flux, whose second one is T5, or Stable Diffusion XL.
+/// For image models: Flux, whose second text encoder is T5, and Stable Diffusion.
 std::unique_ptr<encoders::TextEncoder> image_text_encoder(
     const config::Config& config, const model_source::TextModels& models, const TextWidths& widths,
     const pjrt::Client& client, const Job& job, TextUse use,
@@ -52,6 +53,18 @@ std::unique_ptr<encoders::TextEncoder> image_text_encoder(
                  .program = program_options(config),
                  .embeddings = embeddings,
                  .on_note = on_note});
+  }
+  if (models.kind == model_source::TextModels::Kind::SD) {
+    return encoders::sd_text_encoder(client, {.files = models.first,
+                                              .clip_skip = config.generate.clip_skip,
+                                              .width = widths.states,
+                                              .dtype = type,
+                                              .precision = model_source::precision(m.precision),
+                                              .scan_layers = m.scan_layers,
+                                              .program = program_options(config),
+                                              .adapters = adapters.first,
+                                              .embeddings = embeddings,
+                                              .on_note = on_note});
   }
   return encoders::sdxl_text_encoder(client, {.first = models.first,
                                               .second = models.second,
@@ -118,6 +131,15 @@ text::HashedEncoder hashed_encoder(const config::Config& config, const TextWidth
   return out;
 }
 
+std::optional<double> latent_scale(const config::Config& config) {
+  std::error_code ignored;
+  if (!fs::is_regular_file(model_source::vae_folder(config), ignored)) {
+    return std::nullopt;
+  }
+  const model_files::Family* family = model_source::family_of_network(config);
+  return family == nullptr ? std::nullopt : std::optional(family->latent_scale);
+}
+
 std::unique_ptr<encoders::Autoencoder> make_autoencoder(const config::Config& config,
                                                         const runtime::Devices& devices) {
   const config::ModelConfig& m = config.model;
@@ -139,6 +161,7 @@ std::unique_ptr<encoders::Autoencoder> make_autoencoder(const config::Config& co
             .model = {.weights_dtype = model_source::dtype(m.vae_weights_dtype),
                       .activations_dtype = model_source::dtype(m.vae_dtype),
                       .precision = model_source::precision(m.precision)},
+            .latent_scale = latent_scale(config),
             .tiling = tiling,
             .program = program_options(config)});
   }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 
 #include "kinema/config/config.h"
 #include "kinema/encoders/autoencoder.h"
@@ -30,6 +31,9 @@ TextWidths text_widths(const networks::Sizes& network);
 int64_t text_tokens(const config::Config& config, const networks::Sizes& network);
 text::HashedEncoder hashed_encoder(const config::Config& config, const TextWidths& widths);
 
+/// The scale of latents for an autoencoder's file, which does not hold it: that of the network's
+/// family. Nothing for a folder, and without a network.
+std::optional<double> latent_scale(const config::Config& config);
 /// The configuration's autoencoder and text encoder, from the pipeline's folder or from their own
 /// folders. Throw an Error that names what is missing.
 std::unique_ptr<encoders::Autoencoder> make_autoencoder(const config::Config& config,

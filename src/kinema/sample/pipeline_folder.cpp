@@ -180,11 +180,13 @@ bool PipelineFolder::of_images() const {
 void check_family(const PipelineFolder& folder, const networks::Network& network) {
   const model_files::Family* const wanted = model_files::family_of_pipeline(folder.class_name);
   const model_files::Family* const own = model_files::family_of_config(network->config());
-  check(wanted == nullptr || own == nullptr || wanted == own,
-        "[sample] the network is a {}, but {} is a {}, whose {} is a {}\n  both must be of one "
-        "family",
-        own == nullptr ? "" : own->transformer_class, folder.folder.string(), folder.class_name,
-        wanted == nullptr ? "" : wanted->part, wanted == nullptr ? "" : wanted->transformer_class);
+  check(
+      wanted == nullptr || own == nullptr || wanted == own,
+      "[sample] the network is a {} of {}, but {} is a {}, whose {} is a {} of {}\n  both must be "
+      "of one family",
+      own == nullptr ? "" : own->transformer_class, own == nullptr ? "" : own->name,
+      folder.folder.string(), folder.class_name, wanted == nullptr ? "" : wanted->part,
+      wanted == nullptr ? "" : wanted->transformer_class, wanted == nullptr ? "" : wanted->name);
 }
 
 namespace {

@@ -15,7 +15,7 @@ namespace kinema::sample {
 /// The folders of a pipeline's parts, and its configuration.
 struct PipelineFolder {
   std::filesystem::path folder;
-  /// A pipeline class of a family (weights/family.h); empty without model_index.json.
+  /// A pipeline class of a family (model_files/family.h); empty without model_index.json.
   std::string class_name;
   /// True for pipelines that generate videos from a first image.
   bool of_images() const;

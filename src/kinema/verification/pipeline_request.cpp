@@ -150,8 +150,9 @@ sample::GenerateRequest request_of(const Case& c, const PipelineFolder& folder) 
   out.height = side("height", 1);
   out.width = side("width", 2);
   out.num_inference_steps = call.at("num_inference_steps").as_int();
+  const model_files::PipelineClass& own = *model_files::pipeline_class(folder.class_name);
   out.guidance_scale = is_wan(folder) ? call.at("guidance_scale").as_number()
-                                      : number("guidance_scale", is_flux(folder) ? 3.5 : 5.0);
+                                      : number("guidance_scale", own.images.guidance_scale);
   if (const Json* second = given(call, "guidance_scale_2")) {
     out.guidance_scale_2 = second->as_number();
   }

@@ -7,6 +7,7 @@
 #include "kinema/encoders/clip_encoder.h"
 #include "kinema/encoders/flux_encoder.h"
 #include "kinema/encoders/kl_autoencoder.h"
+#include "kinema/encoders/sd_encoder.h"
 #include "kinema/encoders/sdxl_encoder.h"
 #include "kinema/encoders/wan_autoencoder.h"
 #include "kinema/sample/pipeline.h"
@@ -32,6 +33,15 @@ std::shared_ptr<const encoders::TextEncoder> text_encoder_of(const Run& run,
     settings.options.precision = run.options.precision;
     settings.options.scan_layers = run.options.scan_layers;
     return encoders::flux_text_encoder(run.session.client, std::move(settings));
+  }
+  if (folder.text_encoder_2.empty()) {
+    const Json* skip = given(run.about("call"), "clip_skip");
+    return encoders::sd_text_encoder(run.session.client,
+                                     {.pipeline = folder.folder,
+                                      .clip_skip = skip == nullptr ? 0 : skip->as_int(),
+                                      .precision = run.options.precision,
+                                      .scan_layers = run.options.scan_layers,
+                                      .program = run.program()});
   }
   return encoders::sdxl_text_encoder(run.session.client, {.pipeline = folder.folder,
                                                           .precision = run.options.precision,
@@ -212,7 +222,8 @@ void run_pipeline(const Run& run) {
     bytes.push_back(each.frames);
   }
   run.add_known("final_latents", joined(last));
-  run.add_known(is_wan(folder) ? "frames" : given ? "image_out" : "image", joined(frames));
+  const bool is_out = given || run.has("image_out");
+  run.add_known(is_wan(folder) ? "frames" : is_out ? "image_out" : "image", joined(frames));
   run.add_known("png", joined(bytes));
 }
 
@@ -230,7 +241,8 @@ std::vector<Kind> pipeline_kinds() {
         {"*", kThousandth}}},
       {"flux_pipeline* sdxl_pipeline*", run_pipeline, ONE, {{"time_ids", kExact}}},
       {"sdxl_img2img* sdxl_inpaint sdxl_inpaint_* sdxl_inpaint9 sdxl_inpaint9_full flux_img2img* "
-       "flux_inpaint* flux_fill* flux_control v2v_pipeline*",
+       "flux_inpaint* flux_fill* flux_control v2v_pipeline* sd15_pipeline* sd21_pipeline* "
+       "sd15_img2img* sd15_inpaint* sd21_img2img* sd21_inpaint*",
        run_pipeline,
        ONE,
        {{"time_ids", kExact}}},

@@ -3,6 +3,7 @@
 
 #include "kinema/core/error.h"
 #include "kinema/data/video_source.h"
+#include "kinema/encoders/sd_encoder.h"
 #include "kinema/encoders/umt5_encoder.h"
 #include "kinema/models/clip/text.h"
 #include "kinema/models/t5/encoder.h"
@@ -112,6 +113,29 @@ void encode_clip_text(const Run& run) {
   const Values states = clip_states(run, files, config);
   run.add_known(states);
   run.add_absent("tap.", states, run.fails());
+}
+
+/// The text encoders of Stable Diffusion 1 and 2 by name: ids of the prompts, their states, and
+/// those with clip_skip 1.
+void encode_sd_text(const Run& run) {
+  const std::vector<std::string> prompts = strings(run.about("prompts"));
+  for (const std::string& name : run.c.names_before(".ids")) {
+    const std::filesystem::path pipeline = run.c.folder() / name;
+    run.add(name + ".ids",
+            value_of(token_table(run.c, text::ClipTokenizer::open(pipeline / "tokenizer"),
+                                 name + ".", prompts),
+                     name + ".ids"));
+    for (const int64_t skip : {0, 1}) {
+      const std::unique_ptr<encoders::TextEncoder> encoder =
+          encoders::sd_text_encoder(run.session.client, {.pipeline = pipeline,
+                                                         .clip_skip = skip,
+                                                         .precision = run.options.precision,
+                                                         .scan_layers = run.options.scan_layers,
+                                                         .program = run.program()});
+      run.add(name + (skip == 0 ? ".prompt_embeds" : ".clip_skip1"),
+              encoder->encode(prompts).states);
+    }
+  }
 }
 
 void encode_t5(const Run& run) {
@@ -227,6 +251,7 @@ std::vector<Kind> text_kinds() {
       {"umt5", encode_umt5, ONE, {{"*", kStates}}},
       {"flux_clip sdxl_clip2", encode_clip_text, EACH},
       {"flux_t5", encode_t5, EACH},
+      {"sd_text", encode_sd_text, ONE, {{"*.ids", kExact}}},
   };
 }
 

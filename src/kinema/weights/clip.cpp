@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "kinema/core/error.h"
+#include "kinema/model_files/file_names.h"
 #include "kinema/model_files/transformers_config.h"
 #include "kinema/models/clip/text.h"
 #include "kinema/models/clip/vision.h"
@@ -70,6 +71,12 @@ std::string prefix_of(const model_files::Checkpoint& files, const Side& side) {
         "[weights] {} has neither `{}` nor `{}`: no CLIP {} model", files.path(), published,
         side.mark, side.what);
   return "";
+}
+
+/// True for the text encoder in a file of Stable Diffusion 2. Its last layer and its projection are
+/// not read: as in diffusers' folders of the model, the last but one is its last.
+bool is_stable_diffusion_2(const model_files::Checkpoint& files) {
+  return files.prefix() == model_files::kStableDiffusion2Encoder;
 }
 
 /// A key of CLIP's other model, or a buffer of older files.
@@ -178,8 +185,16 @@ clip::TextConfig clip_text_config(const model_files::Checkpoint& files) {
   for (c.num_hidden_layers = 0; files.find(layer(c.num_hidden_layers)) != nullptr;) {
     ++c.num_hidden_layers;
   }
-  if (files.find(kProjectionKey) != nullptr) {
+  constexpr int64_t kOpenClipH = 1024;  // the width of Stable Diffusion 2's
+  if (is_stable_diffusion_2(files)) {
+    check(c.num_hidden_layers > 1, "[weights] {}: the text encoder has {} layers, expected several",
+          files.path(), c.num_hidden_layers);
+    c.num_hidden_layers -= 1;
+    c.hidden_act = clip::Activation::GELU;
+  } else if (files.find(kProjectionKey) != nullptr) {
     c.projection_dim = dims(std::string(kProjectionKey))[0];
+    c.hidden_act = clip::Activation::GELU;
+  } else if (c.hidden_size == kOpenClipH) {
     c.hidden_act = clip::Activation::GELU;
   }
   check(c.hidden_size % kHead == 0,
@@ -213,7 +228,10 @@ void check_clip_text_tensors(const model_files::Checkpoint& files, const clip::T
   const std::string prefix = clip_text_prefix(files);
   std::vector<nn::ParamSpec> specs = clip::text_parameters(config, prefix, {});
   specs.push_back(clip::token_embedding(config, prefix));
-  check_tensors(files, specs, [&](const std::string& key) { return beside(key, prefix); });
+  const std::string last = fmt::format("{}.encoder.layers.{}.", prefix, config.num_hidden_layers);
+  check_tensors(files, specs, [&](const std::string& key) {
+    return beside(key, prefix) || (is_stable_diffusion_2(files) && key.starts_with(last));
+  });
 }
 
 }  // namespace kinema::weights

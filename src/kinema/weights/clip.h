@@ -22,7 +22,8 @@ clip::TextConfig parse_clip_text_config(const io::Json& json);
 io::Json clip_text_config_json(const clip::TextConfig& config);
 
 /// The sizes of the text model in a folder or file: from its configuration, else from its shapes;
-/// then heads have 64 channels and the activation is that of the released model with such names.
+/// then heads have 64 channels and the activation is that of the released model with such names. In
+/// files of Stable Diffusion 2 the encoder has one layer more, which is not read.
 clip::TextConfig clip_text_config(const model_files::Checkpoint& files);
 
 /// The prefix of the vision model's keys: `vision_model` (published checkpoints) or empty (newer

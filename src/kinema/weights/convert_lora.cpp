@@ -22,7 +22,8 @@ namespace fs = std::filesystem;
 using io::Json;
 
 /// The prefix of a text encoder's modules in the format.
-std::string text_prefix(LoraFormat to, LoraMember member, const std::string& module) {
+std::string text_prefix(LoraFormat to, const model_files::Family* family, LoraMember member,
+                        const std::string& module) {
   const bool second = member == LoraMember::TEXT_ENCODER_2;
   const bool t5 = is_of_t5(module);
   switch (to) {
@@ -33,7 +34,10 @@ std::string text_prefix(LoraFormat to, LoraMember member, const std::string& mod
              : second ? "text_encoders.clip_g.transformer."
                       : "text_encoders.clip_l.transformer.";
     case LoraFormat::KOHYA:
-      return t5 ? "lora_te3_" : second ? "lora_te2_" : "lora_te1_";
+      return t5                                                          ? "lora_te3_"
+             : second                                                    ? "lora_te2_"
+             : family != nullptr && family->text_encoder_2_class.empty() ? "lora_te_"
+                                                                         : "lora_te1_";
     case LoraFormat::ORIGINAL:
       break;
   }
@@ -65,6 +69,13 @@ std::string spelt(LoraFormat to, std::string name) {
     std::ranges::replace(name, '.', '_');
   }
   return name;
+}
+
+/// True if the format has the original names of modules. kohya's files have them for Stable
+/// Diffusion XL alone, and diffusers' names for 1 and 2, as its scripts train these.
+bool has_original_names(LoraFormat to, const model_files::Family& family) {
+  return to != LoraFormat::DIFFUSERS &&
+         (to != LoraFormat::KOHYA || family.names != &model_files::kStableDiffusionNames);
 }
 
 /// ComfyUI and diffusers both read UNets' adapters in kohya's names; diffusers cannot read
@@ -325,7 +336,7 @@ void convert_lora(const fs::path& source, const fs::path& target, LoraFormat for
     std::map<std::string, std::vector<JoinedPart>> together;
     for (const auto& [module, parts] : lora.targets(expert)) {
       model_files::Piece piece{.name = module};
-      if (to != LoraFormat::DIFFUSERS) {
+      if (has_original_names(to, family)) {
         const auto original = model_files::original_module(*family.names, module);
         check(original.has_value(), "[lora] the original release has no name for `{}`", module);
         piece = *original;
@@ -362,7 +373,7 @@ void convert_lora(const fs::path& source, const fs::path& target, LoraFormat for
   }
   for (const LoraMember member : {LoraMember::TEXT_ENCODER, LoraMember::TEXT_ENCODER_2}) {
     for (const auto& [module, parts] : lora.targets(member)) {
-      writer.add(spelt(to, text_prefix(to, member, module) + module), module, parts);
+      writer.add(spelt(to, text_prefix(to, lora.family(), member, module) + module), module, parts);
     }
   }
   for (const std::string& key : lora.unknown()) {

@@ -1,10 +1,12 @@
 #include "kinema/weights/kl_config.h"
 
+#include <filesystem>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "kinema/core/error.h"
+#include "kinema/model_files/family.h"
 #include "kinema/model_files/single_file.h"
 #include "kinema/models/kl_autoencoder/coder.h"
 #include "kinema/models/kl_autoencoder/config_file.h"
@@ -23,7 +25,18 @@ constexpr double kFluxShift = 0.1159;
 /// EDM's sigma_data, the deviation of normalized latents.
 constexpr double kEdmDeviationOfLatents = 0.5;
 
-kl::AutoencoderConfig from_shapes(const model_files::Checkpoint& files) {
+/// The family's scale if a file holds its network beside the autoencoder.
+std::optional<double> scale_beside(const model_files::Checkpoint& files) {
+  std::error_code ignored;
+  if (!std::filesystem::is_regular_file(files.path(), ignored)) {
+    return std::nullopt;
+  }
+  const model_files::Family* family = find_family(model_files::Checkpoint::open(files.path()));
+  return family == nullptr ? std::nullopt : std::optional(family->latent_scale);
+}
+
+kl::AutoencoderConfig from_shapes(const model_files::Checkpoint& files,
+                                  std::optional<double> latent_scale) {
   const auto dims = [&](const std::string& key) -> const Dims& {
     const io::TensorView& view = files.at(key);
     check(view.shape.rank() == 4, "[weights] {}: `{}` is {}, expected a convolution", files.path(),
@@ -47,6 +60,10 @@ kl::AutoencoderConfig from_shapes(const model_files::Checkpoint& files) {
   if (c.latent_channels == kFluxChannels) {
     c.scaling_factor = kFluxScale;
     c.shift_factor = kFluxShift;
+  } else if (const std::optional<double> beside = scale_beside(files)) {
+    c.scaling_factor = *beside;
+  } else if (latent_scale) {
+    c.scaling_factor = *latent_scale;
   }
   if (const std::optional<model_files::LatentStatistics> of =
           model_files::latent_statistics(files.path())) {
@@ -59,11 +76,12 @@ kl::AutoencoderConfig from_shapes(const model_files::Checkpoint& files) {
 
 }  // namespace
 
-kl::AutoencoderConfig kl_config(const model_files::Checkpoint& files) {
+kl::AutoencoderConfig kl_config(const model_files::Checkpoint& files,
+                                std::optional<double> latent_scale) {
   if (files.config().is_object()) {
     return kl::parse_config(files.config());
   }
-  kl::AutoencoderConfig config = from_shapes(files);
+  kl::AutoencoderConfig config = from_shapes(files, latent_scale);
   try {
     kl::validate(config);
   } catch (const Error& error) {

@@ -217,16 +217,23 @@ bool is_text(const LoraKey& key) {
   return key.member == LoraMember::TEXT_ENCODER || key.member == LoraMember::TEXT_ENCODER_2;
 }
 
-/// The family of most keys; null if none belongs to a network.
+/// The family of most keys; null if none belongs to a network. Of families with the same names, the
+/// one with modules of its own among them, else the first.
 const model_files::Family* find_family(std::span<const io::TensorView> tensors) {
   const model_files::Family* best = nullptr;
   int64_t most = 0;
   for (const model_files::Family& family : model_files::families()) {
-    const int64_t known = std::ranges::count_if(tensors, [&](const io::TensorView& tensor) {
+    int64_t known = 0;
+    bool has_own = false;
+    for (const io::TensorView& tensor : tensors) {
       const auto key = read_lora_key(tensor.name, *family.names);
-      return key && !is_text(*key);
-    });
-    if (known > most) {
+      if (key && !is_text(*key)) {
+        ++known;
+        has_own = has_own || (!family.own_modules.empty() &&
+                              key->pieces.front().name.starts_with(family.own_modules));
+      }
+    }
+    if (known > most || (known == most && has_own)) {
       most = known;
       best = &family;
     }

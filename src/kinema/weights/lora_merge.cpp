@@ -46,12 +46,19 @@ const model_files::Family* find_family(const Shapes& shapes) {
   return nullptr;
 }
 
+/// False if a file of one family cannot be for the other. A file without modules of its own is
+/// taken for the first family with its names; its shapes are compared later.
+bool may_be_for(const model_files::Family& made_for, const model_files::Family& family) {
+  return &made_for == &family ||
+         (made_for.transformer_class == family.transformer_class && made_for.own_modules.empty());
+}
+
 /// The adapter's file, read with this model's sizes if its names depend on them.
 std::shared_ptr<const Lora> fitted(const Adapter& adapter, const Shapes& shapes) {
   const model_files::Family* family = find_family(shapes);
   const Lora& lora = *adapter.lora;
-  if (adapter.member != LoraMember::NETWORK || family == nullptr || family != lora.family() ||
-      !lora.counts_by_layout()) {
+  if (adapter.member != LoraMember::NETWORK || family == nullptr || lora.family() == nullptr ||
+      !may_be_for(*lora.family(), *family) || !lora.counts_by_layout()) {
     return adapter.lora;
   }
   std::vector<std::string_view> names;
@@ -226,7 +233,7 @@ Adapters::Adapters(std::span<const Adapter> adapters, std::span<const nn::ParamS
     check(std::isfinite(given.scale), "[lora] {}: the scale is {}", given.lora->path(),
           given.scale);
     const model_files::Family* made_for = given.lora->family();
-    check(family == nullptr || made_for == nullptr || family == made_for,
+    check(family == nullptr || made_for == nullptr || may_be_for(*made_for, *family),
           "[lora] {} is for {}, but the model is {}", given.lora->path(),
           made_for == nullptr ? "" : made_for->name, family == nullptr ? "" : family->name);
     Adapter adapter = given;

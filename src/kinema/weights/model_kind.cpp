@@ -44,6 +44,7 @@ struct Facts {
   const model_files::Family* network = nullptr;
   int64_t in_channels = 0;  // of the network; 0: unknown
   int64_t out_channels = 0;
+  int64_t text_dim = 0;         // of a UNet; 0: unknown
   std::string channels_source;  // the source of the number of channels
   size_t tensors = 0;
   /// By name, with and without a network's prefix; sorted.
@@ -71,6 +72,8 @@ const io::TensorView* Facts::find(std::string_view word) const {
   return fits ? found->second : nullptr;
 }
 
+constexpr const char* kUNetText = "mid_block.attentions.0.transformer_blocks.0.attn2.to_k.weight";
+
 /// Reads the numbers of input and output channels from a network's tensors.
 void read_channels(const model_files::FileNames& file, Facts& facts) {
   const auto size = [&](const char* key, size_t axis) -> int64_t {
@@ -96,6 +99,8 @@ void read_channels(const model_files::FileNames& file, Facts& facts) {
   } else {
     facts.in_channels = size("conv_in.weight", 1);
     facts.out_channels = size("conv_out.weight", 0);
+    const io::TensorView* text = facts.find(file.in_file(kUNetText).substr(file.prefix.size()));
+    facts.text_dim = text == nullptr || text->shape.rank() != 2 ? 0 : text->shape.dims[1];
   }
 }
 
@@ -141,11 +146,12 @@ Facts facts_of(const io::Json& config) {
     return out;
   }
   out.network = model_files::family_of_config(config);
-  const io::Json* sizes = config.find("addition_embed_type");
-  if (out.network != nullptr && out.network->names == &model_files::kUNetNames &&
-      (sizes == nullptr || !sizes->is_string())) {
-    out.network = nullptr;  // SDXL's UNet has inputs in addition to its text
+  const io::Json* added = config.find("addition_embed_type");
+  if (out.network != nullptr && added != nullptr && added->is_string() &&
+      added->as_string() != out.network->addition_embed_type) {
+    out.network = nullptr;  // a UNet of another family
   }
+  out.text_dim = number_in(config, {"cross_attention_dim"});
   out.in_channels = number_in(config, {"in_channels", "in_dim"});
   out.out_channels = number_in(config, {"out_channels", "out_dim"});
   out.channels_source = fmt::format("in_channels {}", out.in_channels);
@@ -189,6 +195,9 @@ std::optional<std::string> kind_by_tensors(const ModelKind& kind, const Facts& f
       return std::nullopt;
     }
     because = facts.channels_source;
+  }
+  if (kind.text_dim > 0 && facts.text_dim != kind.text_dim) {
+    return std::nullopt;
   }
   if (!kind.size.tensors.empty()) {
     const io::TensorView* found = nullptr;
@@ -305,6 +314,13 @@ std::string_view text_encoder_key(const ModelKind& kind) {
                                                                 : "text_encoder_file";
 }
 
+/// True if the pipelines of the family with this name have a second text encoder.
+bool has_two_encoders(std::string_view family) {
+  return std::ranges::any_of(model_files::families(), [&](const model_files::Family& each) {
+    return each.name == family && !each.text_encoder_2_class.empty();
+  });
+}
+
 /// The keys to set for missing parts of a whole pipeline's file, which has `two` text encoders or
 /// one; empty for a folder.
 std::string keys_for_missing(const std::vector<std::string_view>& parts, bool two) {
@@ -333,7 +349,7 @@ std::string accepting_commands(const ModelKind& kind, const fs::path& path) {
     out.push_back(fmt::format(
         "generate {}, {}convert{}", name,
         kind.is_trained ? fmt::format("train pretrained_model_name_or_path={}, ", name) : "",
-        is_file ? keys_for_missing(parts, kind.network != "Wan") : ""));
+        is_file ? keys_for_missing(parts, has_two_encoders(kind.network)) : ""));
   } else if (kind.is(Role::NETWORK)) {
     out.push_back(
         fmt::format("generate and train by wan_transformer_pretrained_model_name_or_path={} with a "
@@ -369,7 +385,7 @@ void check_role(const fs::path& path, std::initializer_list<Role> roles, std::st
   check(!takers.empty(), "[weights] {} is not supported: {} ({})\n  {}", path.string(), kind.name,
         found->because,
         kind.remedy.empty()
-            ? "supported are networks of Wan 2.1 and 2.2, Flux.1 and Stable Diffusion XL"
+            ? "supported are networks of Wan 2.1 and 2.2, Flux.1 and Stable Diffusion 1, 2 and XL"
             : kind.remedy);
   std::string expected;
   for (const Role role : roles) {

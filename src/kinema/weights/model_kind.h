@@ -47,6 +47,7 @@ struct ModelKind {
   std::string_view any;      // one of these tensors
   std::string_view all;      // all of these tensors
   Input input = {};
+  int64_t text_dim = 0;  // width of a UNet's text states; 0: any
   Size size = {};
   size_t rank_of_any = 0;      // axes of the tensor that matched `any`
   size_t most_tensors = 0;     // maximum number of tensors; 0: any

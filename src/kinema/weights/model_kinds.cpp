@@ -19,6 +19,10 @@ constexpr auto kPart = static_cast<uint8_t>(Role::PART);
 constexpr std::string_view kWan = "Wan";
 constexpr std::string_view kFlux = "Flux";
 constexpr std::string_view kSdxl = "Stable Diffusion XL";
+constexpr std::string_view kSd = "Stable Diffusion 1 and 2";
+// Widths of their text states: CLIP-L's and OpenCLIP-H's.
+constexpr int64_t kSd1Text = 768;
+constexpr int64_t kSd2Text = 1024;
 
 // Other models of a pipeline in the same file.
 constexpr std::string_view kParts =
@@ -44,7 +48,7 @@ constexpr std::string_view kFirstAttention =
     "base_model.model.transformer_blocks.0.attn1.to_q.lora_A.weight";
 
 constexpr std::string_view kSupportedLora =
-    "LoRA files of Wan, Flux.1 and Stable Diffusion XL are supported";
+    "LoRA files of Wan, Flux.1 and Stable Diffusion 1, 2 and XL are supported";
 constexpr std::string_view kOnlyLora =
     "LoRA, LoCon, LoHa, LoKr, DoRA, GLoRA, IA3, full differences, and OFT and BOFT of LyCORIS are "
     "supported";
@@ -52,6 +56,9 @@ constexpr std::string_view kFullPrecision =
     "take the file in bfloat16 or float8, or a GGUF file of the same model";
 constexpr std::string_view kTextToImage =
     "an SDXL checkpoint for text to image, whose UNet takes 4 channels, is supported";
+constexpr std::string_view kSdTextToImage =
+    "a model of Stable Diffusion 1 or 2 for text to image or inpainting, whose UNet takes 4 or 9 "
+    "channels, is supported";
 constexpr std::string_view kFluxTextToImage =
     "FLUX.1-dev and FLUX.1-schnell, whose network takes as many channels as it makes, are "
     "supported";
@@ -69,9 +76,9 @@ constexpr ModelKind kKinds[] = {
     {.name = "OFT (PEFT)", .any = "*.oft_diag *.oft_R* *.oft_r*", .remedy = kOnlyLora},
     {.name = "VeRA", .any = "*.vera_lambda_*", .remedy = kOnlyLora},
     {.name = "ControlNet LLLite", .any = "lllite_unet_* lllite_dit_*"},
-    {.name = "SD 1.5 or SD 2.x LoRA", .any = "lora_te_text_model_*", .remedy = kSupportedLora},
     // SDXL's UNet has no attention in its first level, which has 320 channels.
     {.name = "SD 1.5 or SD 2.x LoRA",
+     .roles = kAdapter,
      .size =
          {"lora_unet_down_blocks_0_attentions_0_transformer_blocks_0_attn1_to_q.lora_down.weight "
           "lora_unet_down_blocks_0_attentions_0_transformer_blocks_0_attn1_to_k.lora_down.weight "
@@ -82,7 +89,7 @@ constexpr ModelKind kKinds[] = {
           "unet.down_blocks.0.attentions.0.transformer_blocks.0.attn1.to_k.lora_A.weight "
           "unet.down_blocks.0.attentions.0.transformer_blocks.0.attn2.to_q.lora_A.weight",
           1, 320},
-     .remedy = kSupportedLora},
+     .known_modules = true},
     // Its attention has the same names as Flux's, which has at most 38 blocks of a kind.
     {.name = "Qwen-Image LoRA",
      .any = "*.img_mlp.net.0.proj.lora* *.img_mlp.net.2.lora* *.img_mod.1.lora* "
@@ -234,6 +241,26 @@ constexpr ModelKind kKinds[] = {
      .network = kSdxl,
      .input = {2, 1},
      .is_trained = false},
+    {.name = "SD inpainting UNet",
+     .roles = Role::NETWORK | Role::PIPELINE,
+     .network = kSd,
+     .input = {2, 1},
+     .is_trained = false},
+    {.name = "SD InstructPix2Pix UNet",
+     .classes = "StableDiffusionInstructPix2PixPipeline",
+     .network = kSd,
+     .input = {2, 0},
+     .remedy = kSdTextToImage},
+    {.name = "SD 2 depth UNet",
+     .classes = "StableDiffusionDepth2ImgPipeline",
+     .network = kSd,
+     .input = {1, 1},
+     .remedy = kSdTextToImage},
+    {.name = "SD upscaler UNet",
+     .classes = "StableDiffusionUpscalePipeline",
+     .network = kSd,
+     .input = {1, 3},
+     .remedy = kSdTextToImage},
     {.name = "SDXL InstructPix2Pix UNet",
      .classes = "StableDiffusionXLInstructPix2PixPipeline",
      .network = kSdxl,
@@ -257,6 +284,20 @@ constexpr ModelKind kKinds[] = {
      .roles = Role::NETWORK | Role::PIPELINE | Role::VAE,
      .network = kSdxl,
      .any = kParts},
+    {.name = "SD 1.5 checkpoint",
+     .roles = Role::NETWORK | Role::PIPELINE | Role::VAE,
+     .network = kSd,
+     .any = kParts,
+     .text_dim = kSd1Text},
+    {.name = "SD 2.x checkpoint",
+     .roles = Role::NETWORK | Role::PIPELINE | Role::VAE,
+     .network = kSd,
+     .any = kParts,
+     .text_dim = kSd2Text},
+    {.name = "SD checkpoint",  // of another width
+     .roles = Role::NETWORK | Role::PIPELINE | Role::VAE,
+     .network = kSd,
+     .any = kParts},
     {.name = "Wan transformer",
      .roles = kNetwork,
      .classes = "WanTransformer3DModel WanModel",
@@ -266,6 +307,9 @@ constexpr ModelKind kKinds[] = {
      .classes = "FluxTransformer2DModel",
      .network = kFlux},
     {.name = "SDXL UNet", .roles = kNetwork, .network = kSdxl},
+    {.name = "SD 1.5 UNet", .roles = kNetwork, .network = kSd, .text_dim = kSd1Text},
+    {.name = "SD 2.x UNet", .roles = kNetwork, .network = kSd, .text_dim = kSd2Text},
+    {.name = "SD UNet", .roles = kNetwork, .network = kSd},
     {.name = "Wan pipeline",
      .roles = static_cast<uint8_t>(Role::PIPELINE),
      .classes = "WanPipeline WanImageToVideoPipeline WanVideoToVideoPipeline"},
@@ -276,21 +320,14 @@ constexpr ModelKind kKinds[] = {
      .roles = static_cast<uint8_t>(Role::PIPELINE),
      .classes = "StableDiffusionXLPipeline StableDiffusionXLImg2ImgPipeline "
                 "StableDiffusionXLInpaintPipeline"},
+    {.name = "SD pipeline",
+     .roles = static_cast<uint8_t>(Role::PIPELINE),
+     .classes = "StableDiffusionPipeline StableDiffusionImg2ImgPipeline "
+                "StableDiffusionInpaintPipeline"},
 
     // ---- Networks of other families ----------------------------------------------------------
-    {.name = "SD 1.5", .all = "cond_stage_model.transformer.* input_blocks.1.0.*"},
-    {.name = "SD 2.x", .all = "cond_stage_model.model.* input_blocks.1.0.*"},
-    {.name = "SD 1.5",
-     .size = {"input_blocks.1.1.transformer_blocks.0.attn2.to_k.weight "
-              "down_blocks.0.attentions.0.transformer_blocks.0.attn2.to_k.weight",
-              1, 768}},
-    {.name = "SD 2.x",
-     .size = {"input_blocks.1.1.transformer_blocks.0.attn2.to_k.weight "
-              "down_blocks.0.attentions.0.transformer_blocks.0.attn2.to_k.weight",
-              1, 1024}},
-    {.name = "SD 1.5 or SD 2.x",
-     .classes = "StableDiffusionPipeline StableDiffusionInpaintPipeline "
-                "StableDiffusionImg2ImgPipeline UNet2DConditionModel",
+    {.name = "UNet of a model that is not known",
+     .classes = "UNet2DConditionModel",
      .any = "input_blocks.1.0.in_layers.0.weight down_blocks.0.resnets.0.conv1.weight"},
     {.name = "SD 3",
      .classes = "SD3Transformer2DModel StableDiffusion3Pipeline",

@@ -168,5 +168,8 @@ Layout layout(std::span<const std::string_view> names) {
 }  // namespace
 
 const NameTable kUNetNames{.model = "Stable Diffusion XL", .places = kPlaces, .layout = layout};
+// A table of its own identifies the family.
+const NameTable kStableDiffusionNames{
+    .model = "Stable Diffusion 1 and 2", .places = kPlaces, .layout = layout};
 
 }  // namespace kinema::model_files

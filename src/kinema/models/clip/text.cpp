@@ -156,6 +156,9 @@ TextOutputs text_states(std::span<const Tensor> params, const TextConfig& config
 
   TextOutputs outputs;
   outputs.hidden = kept == layers ? out[0] : out[1];
+  if (inputs.hidden_norm) {
+    outputs.hidden = ends.final_norm(outputs.hidden);
+  }
   outputs.last = ends.final_norm(out[0]);
   tap("final_layer_norm", outputs.last);
   outputs.pooled = rows_at(outputs.last, ends_of(inputs.ids, config));

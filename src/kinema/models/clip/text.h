@@ -9,8 +9,8 @@
 #include "kinema/models/clip/config.h"
 #include "kinema/nn/params.h"
 
-/// CLIP's text model (arXiv:2103.00020), the text encoder of Flux.1 and Stable Diffusion XL: a
-/// causal transformer in which padding tokens are attended to.
+/// CLIP's text model (arXiv:2103.00020), the text encoder of Flux.1 and Stable Diffusion: a causal
+/// transformer in which padding tokens are attended to.
 /// Source: transformers CLIPTextModel, CLIPTextModelWithProjection.
 namespace kinema::clip {
 
@@ -29,6 +29,8 @@ struct TextInputs {
   /// The layer of `TextOutputs::hidden`, counted from the end: -1 is the last layer, -2 the last
   /// but one, -1 - num_hidden_layers the input of the first.
   int64_t hidden_layer = -2;
+  /// `TextOutputs::hidden` gets the final norm, as in Stable Diffusion 1 and 2.
+  bool hidden_norm = false;
   /// f32 [b, t]: 0 for tokens that no token attends to, 1 for the others; empty: all count.
   Tensor keys = {};
   /// Called with intermediate values under the names of the reference cases' taps ("embeddings",
@@ -37,7 +39,7 @@ struct TextInputs {
 };
 
 struct TextOutputs {
-  Tensor hidden;  // [b, t, hidden_size]: states of the requested layer, without the final norm
+  Tensor hidden;  // [b, t, hidden_size]: states of the requested layer
   Tensor last;    // [b, t, hidden_size]: states of the last layer, with the final norm
   /// [b, hidden_size]: the row of `last` at the prompt's end. With eos_token_id 2 (in published
   /// configurations, although their end token is another one) it is the first row with the largest
