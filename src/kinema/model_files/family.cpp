@@ -43,6 +43,9 @@ constexpr std::array<PipelineClass, 3> kSdPipelines{
     sd_pipeline("StableDiffusionPipeline"), sd_pipeline("StableDiffusionImg2ImgPipeline"),
     sd_pipeline("StableDiffusionInpaintPipeline", /*fills_masks=*/true)};
 
+constexpr std::array<PipelineClass, 1> kVacePipelines{{{"WanVACEPipeline"}}};
+
+constexpr std::array<std::string_view, 1> kVaceMarks{"vace_patch_embedding.weight"};
 constexpr std::array<std::string_view, 1> kWanMarks{"patch_embedding.weight"};
 constexpr std::array<std::string_view, 3> kFluxMarks{
     "single_transformer_blocks.0.norm.linear.weight", "single_blocks.0.modulation.lin.weight",
@@ -54,7 +57,16 @@ constexpr std::array<std::string_view, 2> kSdMarks{
     "mid_block.attentions.0.transformer_blocks.0.attn2.to_k.weight",
     "middle_block.1.transformer_blocks.0.attn2.to_k.weight"};
 
-constexpr std::array<Family, 4> kFamilies{{{.name = "Wan",
+// A file of VACE has the marks of Wan too: it comes first.
+constexpr std::array<Family, 5> kFamilies{{{.name = "Wan VACE",
+                                            .transformer_class = "WanVACETransformer3DModel",
+                                            .original_class = "VaceWanModel",
+                                            .marks = kVaceMarks,
+                                            .names = &kWanNames,
+                                            .vae_class = "AutoencoderKLWan",
+                                            .text_encoder_class = "UMT5EncoderModel",
+                                            .pipelines = kVacePipelines},
+                                           {.name = "Wan",
                                             .transformer_class = "WanTransformer3DModel",
                                             .original_class = "WanModel",
                                             .marks = kWanMarks,

@@ -22,8 +22,9 @@ struct Maker {
   std::optional<io::Json> (*released_config)(std::string_view name);
 };
 
-Maker wan_family();   // Wan 2.1 and 2.2, models/wan
-Maker flux_family();  // Flux.1, models/flux
-Maker unet_family();  // Stable Diffusion 1, 2 and XL, models/unet
+Maker wan_family();       // Wan 2.1 and 2.2, models/wan
+Maker wan_vace_family();  // with the control branch of VACE
+Maker flux_family();      // Flux.1, models/flux
+Maker unet_family();      // Stable Diffusion 1, 2 and XL, models/unet
 
 }  // namespace kinema::networks

@@ -37,9 +37,11 @@ struct Sizes {
   int64_t image_dim = 0;  // of an image encoder's states
   int64_t image_tokens = 0;
   bool takes_last_image = false;  // generates the video between two images
-  int64_t pooled_dim = 0;         // of the pooled text, in addition to its tokens
-  int64_t size_ids = 0;           // numbers about the picture's size, in addition to the text
-  bool takes_guidance = false;    // has the guidance scale as an input
+  int64_t control_channels = 0;   // of control latents (VACE)
+  int64_t control_layers = 0;   // results of the control branch that are added, each with a factor
+  int64_t pooled_dim = 0;       // of the pooled text, in addition to its tokens
+  int64_t size_ids = 0;         // numbers about the picture's size, in addition to the text
+  bool takes_guidance = false;  // has the guidance scale as an input
   /// Guidance was distilled into it: a negative prompt is used only with a separate scale.
   bool guidance_distilled = false;
   bool makes_images = false;  // latents have one frame
@@ -68,6 +70,9 @@ struct Inputs {
   Tensor pooled = {};    // [b, pooled_dim], for networks with pooled_dim
   Tensor size_ids = {};  // [b, size_ids], for networks with size_ids
   Tensor guidance = {};  // [b] or [1], for networks with takes_guidance: the guidance scale
+  /// Control latents [b, control_channels, f', h, w], for networks with control_channels; f' <= f.
+  Tensor control = {};
+  Tensor control_scale = {};  // [control_layers]; empty: 1
   /// A separate timestep for the first latent frame, [b]: 0 if it is a conditioning frame.
   Tensor first_timestep = {};
   /// Instead of text and image: the result of cross_keys.

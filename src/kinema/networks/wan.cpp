@@ -31,6 +31,8 @@ Sizes sizes_of(const wan::TransformerConfig& c) {
                           : c.pos_embed_seq_len > 0 ? c.pos_embed_seq_len
                                                     : kClipTokens,
           .takes_last_image = c.pos_embed_seq_len > 0,
+          .control_channels = c.vace_in_channels,
+          .control_layers = c.control_layers(),
           .num_layers = c.num_layers,
           .num_heads = c.num_attention_heads,
           .width = c.dim()};
@@ -87,6 +89,8 @@ class Wan final : public Architecture {
                               .timestep = inputs.timestep,
                               .encoder_hidden_states = inputs.text,
                               .encoder_hidden_states_image = inputs.image,
+                              .control = inputs.control,
+                              .control_scale = inputs.control_scale,
                               .block_sum = inputs.block_sum,
                               .cfg_batch = inputs.cfg_batch && !options.place.active() &&
                                            inputs.timestep.shape().elements() == 1,
@@ -116,7 +120,7 @@ class Wan final : public Architecture {
                                       int64_t text_tokens, int64_t image_tokens) const override {
     const auto value = [&](const char* name, int64_t length) {
       const Shape shape{options.activations_dtype,
-                        {config_.num_layers, contexts, length, config_.num_attention_heads,
+                        {config_.all_layers(), contexts, length, config_.num_attention_heads,
                          config_.attention_head_dim}};
       return Value{
           .name = name,
@@ -157,7 +161,12 @@ class Wan final : public Architecture {
     const double feed_forward = 2 * 2 * s * d * ffn;
     const double block = self_projections + self_attention + cross_projections + cross_attention +
                          outputs + feed_forward;
-    return block * static_cast<double>(config_.num_layers);
+    // A block of the control branch has a projection more, and its first one another.
+    const double projections =
+        config_.control_layers() > 0
+            ? 2 * s * d * d * static_cast<double>(config_.control_layers() + 1)
+            : 0.0;
+    return block * static_cast<double>(config_.all_layers()) + projections;
   }
 
  private:
@@ -205,6 +214,17 @@ wan::TransformerConfig config_from_shapes(const model_files::Checkpoint& checkpo
   if (checkpoint.find(embedder + "image_embedder.pos_embed") != nullptr) {
     c.pos_embed_seq_len = sizes.dims(embedder + "image_embedder.pos_embed", 3)[1];
   }
+  if (checkpoint.find("vace_patch_embedding.weight") != nullptr) {
+    c.vace_in_channels = sizes.dims("vace_patch_embedding.weight", 5)[1];
+    const int64_t hints = sizes.count("vace_blocks.{}.scale_shift_table");
+    check(hints > 0 && hints <= c.num_layers,
+          "[weights] {} has {} control blocks (`{}`) for {} blocks", checkpoint.path(), hints,
+          checkpoint.name_in_file("vace_blocks.0.scale_shift_table"), c.num_layers);
+    // At equal distances, as in both releases: 15 for 30 blocks, 8 for 40.
+    for (int64_t i = 0; i < hints; ++i) {
+      c.vace_layers.push_back(i * (c.num_layers / hints));
+    }
+  }
   if (const io::Json* eps =
           checkpoint.config().is_object() ? checkpoint.config().find("eps") : nullptr;
       eps != nullptr) {
@@ -251,6 +271,13 @@ std::optional<io::Json> released_config(std::string_view name) {
 }
 
 }  // namespace
+
+Maker wan_vace_family() {
+  return {.class_name = wan::kVaceClassName,
+          .from_config = made_of_config,
+          .from_shapes = made_of_shapes,
+          .released_config = [](std::string_view) { return std::optional<io::Json>(); }};
+}
 
 Maker wan_family() {
   return {.class_name = wan::kClassName,

@@ -10,7 +10,7 @@ namespace kinema::training {
 
 namespace {
 
-networks::Inputs inputs_of(const ModelInputs& given) {
+networks::Inputs inputs_of(const ModelInputs& given, const networks::Sizes& sizes) {
   networks::Inputs out{.latents = given.noisy,
                        .timestep = given.timestep,
                        .text = given.text,
@@ -19,7 +19,9 @@ networks::Inputs inputs_of(const ModelInputs& given) {
                        .size_ids = given.size_ids,
                        .guidance = given.guidance,
                        .dropout_key = given.dropout_key};
-  if (given.condition) {
+  if (sizes.control_channels > 0) {
+    out.control = given.condition;
+  } else if (given.condition) {
     out.latents =
         concatenate({given.noisy, convert(given.condition, given.noisy.dtype())}, Axis(1));
   }
@@ -50,7 +52,7 @@ std::map<std::string, Tensor> by_key(std::span<const nn::ParamSpec> specs,
 
 Model network_model(const networks::Network& network, const nn::ModelOptions& options) {
   return [=](std::span<const Tensor> params, const ModelInputs& given) {
-    return network->forward(params, options, inputs_of(given)).prediction;
+    return network->forward(params, options, inputs_of(given, network.sizes())).prediction;
   };
 }
 
@@ -64,7 +66,7 @@ TappedModel tapped_network_model(const networks::Network& network,
     for (const nn::ParamSpec& spec : network->parameters(unrolled)) {
       ordered.push_back(tensors.at(spec.name));
     }
-    networks::Inputs inputs = inputs_of(given);
+    networks::Inputs inputs = inputs_of(given, network.sizes());
     inputs.tap = [&](const std::string& name, Tensor value) {
       tap(network->key_of_tap(name), value);
     };

@@ -36,7 +36,9 @@ struct ModelInputs {
   Tensor text;         // [b, t, d]
   Tensor dropout_key;  // u32[2]
   // Empty if the model has no such input.
-  Tensor condition = {};     // [b, k, f, h, w], channels after those of `noisy`
+  // [b, k, f, h, w]: channels after those of `noisy`; of a network with control_channels, its
+  // control latents.
+  Tensor condition = {};
   Tensor image_states = {};  // [b, n, d]
   Tensor pooled = {};        // [b, p]: the pooled text
   Tensor size_ids = {};      // [b, n]: the picture's sizes

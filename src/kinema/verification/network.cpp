@@ -98,6 +98,12 @@ NetworkInputs NetworkGraph::given(const std::string& prefix, bool all) {
     const int64_t b = out.inputs.latents.dim(0);
     out.inputs.image = d[0] == b ? images : reshape(images, {b, d[0] / b * d[1], d[2]});
   }
+  if (sizes.control_channels > 0) {
+    out.inputs.control = take("control_hidden_states");
+    if (c.has(prefix + "control_hidden_states_scale")) {
+      out.inputs.control_scale = take("control_hidden_states_scale");
+    }
+  }
   if (sizes.pooled_dim > 0) {
     out.inputs.pooled = take(packed ? "pooled_projections" : "text_embeds");
   }
@@ -141,11 +147,15 @@ FlowLoss NetworkGraph::flow_loss(const std::string& prefix) {
   const Tensor noise = input(prefix + "noise");
   const Tensor timestep = input(prefix + "timestep");
   FlowLoss out{.text = input(prefix + "encoder_hidden_states")};
+  if (network.sizes().control_channels > 0) {
+    out.control = input(prefix + "control_hidden_states");
+  }
   training::ObjectiveOptions objective;
   objective.flow.sigma_min = sigma_min_of(run_.c, prefix);
   out.flow = training::flow_batch(latents, noise, timestep, objective);
   out.prediction = training::network_model(network, options)(
-      params, {.noisy = out.flow.noisy, .timestep = timestep, .text = out.text});
+      params,
+      {.noisy = out.flow.noisy, .timestep = timestep, .text = out.text, .condition = out.control});
   out.loss = training::flow_loss(out.prediction, out.flow, {});
   return out;
 }

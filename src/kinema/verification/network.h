@@ -30,7 +30,8 @@ struct NetworkInputs {
 
 /// A flow's loss on a case's tensors, and its inputs.
 struct FlowLoss {
-  Tensor text;  // the network's input
+  Tensor text;  // the network's inputs
+  Tensor control = {};
   training::FlowBatch flow;
   Tensor prediction;
   Tensor loss;

@@ -222,9 +222,14 @@ void differentiate_flow(const Run& run) {
   const FlowLoss step = graph.flow_loss("");
   graph.output("noisy_latents", step.flow.noisy);
   graph.output("target", step.flow.target);
-  graph.output_gradients("", step.prediction, step.loss,
-                         {{"grad_input.hidden_states", step.flow.noisy},
-                          {"grad_input.encoder_hidden_states", step.text}});
+  Named inputs{{run.has("grad_input.noisy_latents") ? "grad_input.noisy_latents"
+                                                    : "grad_input.hidden_states",
+                step.flow.noisy},
+               {"grad_input.encoder_hidden_states", step.text}};
+  if (step.control) {
+    inputs.emplace_back("grad_input.control_hidden_states", step.control);
+  }
+  graph.output_gradients("", step.prediction, step.loss, inputs);
   run.add(graph.run());
 }
 
@@ -248,11 +253,12 @@ void differentiate_image_network(const Run& run) {
 std::vector<Kind> network_kinds() {
   using enum Kind::Forms;
   return {
-      {"transformer transformer_edge transformer_i2v transformer_ti2v flf2v_transformer",
+      {"transformer transformer_edge transformer_i2v transformer_ti2v flf2v_transformer "
+       "vace_transformer vace_transformer_edge",
        predict,
        EACH,
        {{"*", kOutput}}},
-      {"transformer_grad",
+      {"transformer_grad vace_transformer_grad",
        differentiate_flow,
        EACH,
        {{"loss", kScalar}, {"grad_norm", kScalar}, {"grad*", kThousandth}, {"*", kOutput}}},

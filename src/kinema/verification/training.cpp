@@ -33,15 +33,16 @@ struct GivenStep {
 /// True if the case's image network is a flow, and so has sigmas.
 bool is_image_flow(const Case& c) { return c.has("step0.sigma"); }
 
-/// The weights of step i's samples; ones if the case has none. In cases of videos they are a table.
+/// The weights of step i's samples; ones if the case has none. Some cases have a table of all
+/// steps.
 HostArray weights_of(const Case& c, int64_t i, int64_t samples, const networks::Sizes& sizes) {
   const std::string own = fmt::format("step{}.loss_weight", i);
   const std::string table = "loss_weights";
-  if (!c.has(sizes.makes_images ? own : table)) {
-    return numbers(std::vector<float>(static_cast<size_t>(samples), 1.0F));
-  }
-  if (sizes.makes_images) {
+  if (c.has(own)) {
     return c.tensor(own);
+  }
+  if (sizes.makes_images || !c.has(table)) {
+    return numbers(std::vector<float>(static_cast<size_t>(samples), 1.0F));
   }
   const HostArray all = c.tensor(table);
   check(all.shape.rank() == 2 && all.shape.dims[1] == samples,
@@ -64,6 +65,9 @@ GivenStep read_step(const Case& c, int64_t i, const networks::Sizes& sizes) {
   GivenStep out;
   out.batch.latents = as_video(tensor("latents"));
   out.batch.encoder_hidden_states = tensor("encoder_hidden_states");
+  if (sizes.control_channels > 0) {
+    out.batch.condition = tensor("control_hidden_states");
+  }
   if (sizes.pooled_dim > 0) {
     out.batch.pooled = tensor(is_image_flow(c) ? "pooled_projections" : "text_embeds");
   }
@@ -116,14 +120,46 @@ training::StepOptions step_options(const Case& c, const networks::Sizes& sizes) 
   return out;
 }
 
+/// The modules that a case's adapter changes: its `targets`, or those of the factors that it
+/// stores.
+std::vector<std::string> targets_of(const Case& c) {
+  if (c.about().contains("targets")) {
+    return strings(c.about().at("targets"));
+  }
+  constexpr std::string_view kStart = "lora.";
+  constexpr std::string_view kEnd = ".lora_A.weight";
+  std::vector<std::string> out;
+  for (const std::string& name : c.names(kStart)) {
+    if (name.ends_with(kEnd)) {
+      out.push_back(name.substr(kStart.size(), name.size() - kStart.size() - kEnd.size()));
+    }
+  }
+  return out;
+}
+
+bool is_of_control_branch(const nn::ParamSpec& spec) { return spec.name.starts_with("vace_"); }
+
+/// Some cases train the control branch alone: as many parameters as their `trained`.
+void freeze_others(const Case& c, std::vector<nn::ParamSpec>& specs) {
+  int64_t control = 0;
+  for (const nn::ParamSpec& spec : specs) {
+    control += is_of_control_branch(spec) ? spec.count() : 0;
+  }
+  if (control > 0 && c.about().contains("trained") && c.about().at("trained").as_int() == control) {
+    for (nn::ParamSpec& spec : specs) {
+      spec.trained = is_of_control_branch(spec);
+    }
+  }
+}
+
 /// Tensors `lora.PATH` of a case, with layers stacked as in the spec.
-HostArray factor_of(const Case& c, const nn::ParamSpec& spec, const networks::Sizes& sizes) {
+HostArray factor_of(const Case& c, const nn::ParamSpec& spec) {
   HostArray out(spec.shape);
   auto at = out.bytes.begin();
   for (int64_t layer = 0; layer < spec.count(); ++layer) {
     const std::string key = "lora." + spec.key(layer);
-    // In cases of images every B starts as zeros, and is not stored.
-    const bool is_zero = sizes.makes_images && !c.has(key) && key.find("lora_B") != key.npos;
+    // In most cases every B starts as zeros, and is not stored.
+    const bool is_zero = !c.has(key) && key.find("lora_B") != key.npos;
     const HostArray one =
         is_zero ? HostArray(spec.layer_shape()) : convert(c.tensor(key), spec.shape.dtype);
     at = std::ranges::copy(one.bytes, at).out;
@@ -137,15 +173,17 @@ class Training {
  public:
   Training(const Run& run, const std::filesystem::path& model, const nn::ModelOptions& how,
            bool has_factors)
-      : network(networks::open(model)), options(how), run_(run) {
+      : network(networks::from_config(io::Json::read(model / "config.json"))),
+        options(how),
+        run_(run) {
     const io::Json& about = run.c.about();
     if (has_factors) {
       adapter = {.rank = about.at("rank").as_int(), .alpha = about.at("alpha").as_number()};
-      if (!network.sizes().makes_images || about.contains("use_rslora")) {
+      if (about.contains("use_rslora")) {
         adapter->use_rslora = about.at("use_rslora").as_bool();
       }
-      adapter->modules = weights::adapter_modules(network->parameters(how),
-                                                  strings(about.at("targets")), adapter->rank);
+      adapter->modules =
+          weights::adapter_modules(network->parameters(how), targets_of(run.c), adapter->rank);
       if (about.contains("adapter_type")) {
         const std::map<std::string, nn::AdapterKind> kinds{{"lora", nn::AdapterKind::LORA},
                                                            {"dora", nn::AdapterKind::DORA},
@@ -158,6 +196,8 @@ class Training {
     specs = network->parameters(options);
     if (adapter) {
       weights::freeze_base(specs, *adapter);
+    } else {
+      freeze_others(run.c, specs);
     }
     const std::vector<nn::ParamSpec> kept = training::state_specs(specs);
     const runtime::Devices devices(run.session.client);
@@ -166,7 +206,7 @@ class Training {
                                    : weights::load(model, kept, devices);
     for (size_t i = 0; i < kept.size(); ++i) {
       if (adapter && kept[i].trained) {
-        start[i] = devices.upload(factor_of(run.c, kept[i], network.sizes()));
+        start[i] = devices.upload(factor_of(run.c, kept[i]));
       }
     }
     trained = training::trained_specs(kept);
@@ -332,11 +372,11 @@ std::optional<GivenStep> part_of_expert(GivenStep step, int64_t expert, double b
   return step.batch.latents.bytes.empty() ? std::nullopt : std::optional(std::move(step));
 }
 
-/// For a video's adapter, gradients are computed directly and outputs are compared at the end; else
-/// gradients follow from Adam's moments.
+/// In a case with outputs after training an adapter, these are compared and gradients are computed
+/// directly; else gradients follow from Adam's moments.
 void train(const Run& run, bool has_factors) {
   Training training(run, run.c.model(), run.options, has_factors);
-  const bool computed = has_factors && !training.network.sizes().makes_images;
+  const bool computed = has_factors && run.has("eval.output.base");
   if (computed) {
     add_factor_gradients(run, training, 0, "grad.");
   }
@@ -380,7 +420,7 @@ void train_adapter(const Run& run) {
   }
 }
 
-void train_for_images(const Run& run) { train(run, run.c.about().contains("rank")); }
+void train_by_rank(const Run& run) { train(run, run.c.about().contains("rank")); }
 
 void train_experts(const Run& run) {
   constexpr std::array kPrefixes{"high.", "low."};
@@ -430,12 +470,13 @@ void train_experts(const Run& run) {
 std::vector<Kind> training_kinds() {
   using enum Kind::Forms;
   return {
-      {"train train_weighted",
+      {"train train_weighted vace_train vace_train_all",
        train_network,
        EACH,
        {{"loss", kScalar}, {"grad_norm", kScalar}, {"mu.*", kThousandth}, {"nu.*", kThousandth}}},
-      {"flux_train flux_train_weighted flux_lora_train sdxl_train sdxl_lora_train sdxl_train_snr",
-       train_for_images, EACH},
+      {"flux_train flux_train_weighted flux_lora_train sdxl_train sdxl_lora_train sdxl_train_snr "
+       "vace_lora_train",
+       train_by_rank, EACH},
       // bfloat16 arithmetic: several times the differences in the case's `bf16`.
       {"lora_train lora_train_bf16_base",
        train_adapter,

@@ -8,6 +8,7 @@ namespace {
 // `head.modulation` and `img_emb.emb_pos` are parameters, not modules.
 constexpr std::array kOutside{
     Name{"patch_embedding", "patch_embedding"},
+    Name{"vace_patch_embedding", "vace_patch_embedding"},
     Name{"text_embedding.0", "condition_embedder.text_embedder.linear_1"},
     Name{"text_embedding.2", "condition_embedder.text_embedder.linear_2"},
     Name{"time_embedding.0", "condition_embedder.time_embedder.linear_1"},
@@ -47,7 +48,15 @@ constexpr std::array kBlock{
     Name{"modulation", "scale_shift_table"},
 };
 
+// VACE's control branch: a block's parts, and the projections of its hints.
+constexpr std::array kControlBlock{
+    Name{"before_proj", "proj_in"},
+    Name{"after_proj", "proj_out"},
+};
+
 constexpr std::array kPlaces{
+    Place{"vace_blocks.{}.", "vace_blocks.{}.", kBlock},
+    Place{"vace_blocks.{}.", "vace_blocks.{}.", kControlBlock},
     Place{"blocks.{}.", "blocks.{}.", kBlock},
     Place{"", "", kOutside},
 };

@@ -28,6 +28,7 @@ void validate(const TransformerConfig& c) {
   kCheck.range("added_kv_proj_dim", c.added_kv_proj_dim, 0, 1 << 22);
   kCheck.range("pos_embed_seq_len", c.pos_embed_seq_len, 0, 1 << 20);
   kCheck.range("rope_max_seq_len", c.rope_max_seq_len, 1, 1 << 24);
+  kCheck.range("vace_in_channels", c.vace_in_channels, 0, 65536);
   kCheck.epsilon("eps", c.eps);
   check(c.attention_head_dim % 2 == 0,
         "[wan] `attention_head_dim` is {} but must be even: the rotary embedding turns pairs",
@@ -41,6 +42,18 @@ void validate(const TransformerConfig& c) {
   check(c.added_kv_proj_dim == 0 || c.added_kv_proj_dim == c.dim(),
         "[wan] `added_kv_proj_dim` is {} but must be the model's width, {}", c.added_kv_proj_dim,
         c.dim());
+  check(
+      c.vace_layers.empty() == (c.vace_in_channels == 0),
+      "[wan] `vace_layers` has {} blocks and `vace_in_channels` is {}: a control branch needs both",
+      c.vace_layers.size(), c.vace_in_channels);
+  for (size_t i = 0; i < c.vace_layers.size(); ++i) {
+    const int64_t layer = c.vace_layers[i];
+    check(i == 0 ? layer == 0 : layer > c.vace_layers[i - 1] && layer < c.num_layers,
+          "[wan] `vace_layers` holds {} in place {} but must ascend from 0 to at most {}", layer, i,
+          c.num_layers - 1);
+  }
+  check(c.vace_layers.empty() || c.image_dim == 0,
+        "[wan] `image_dim` is {} but a network with `vace_layers` has none", c.image_dim);
   check(c.pos_embed_seq_len == 0 || c.image_dim > 0,
         "[wan] `pos_embed_seq_len` is {} but there is no `image_dim`", c.pos_embed_seq_len);
 }

@@ -3,6 +3,7 @@
 #include <array>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace kinema::wan {
 
@@ -27,9 +28,15 @@ struct TransformerConfig {
   int64_t added_kv_proj_dim = 0;  // 0 = none
   int64_t pos_embed_seq_len = 0;  // 0 = none
   int64_t rope_max_seq_len = 1024;
+  /// VACE: the blocks after which a hint of the control branch is added, ascending from 0; empty:
+  /// no control branch.
+  std::vector<int64_t> vace_layers = {};
+  int64_t vace_in_channels = 0;  // of control latents
 
   /// Channels after those of the latents, for conditioning on images (I2V); 0: none.
   int64_t condition_channels() const { return in_channels - out_channels; }
+  int64_t control_layers() const { return static_cast<int64_t>(vace_layers.size()); }
+  int64_t all_layers() const { return num_layers + control_layers(); }
   int64_t dim() const { return num_attention_heads * attention_head_dim; }
   bool operator==(const TransformerConfig&) const = default;
 };

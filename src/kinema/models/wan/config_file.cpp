@@ -20,11 +20,19 @@ std::array<int64_t, 3> patch_size(const Json& value) {
   return {sizes[0], sizes[1], sizes[2]};
 }
 
+bool class_is(const Json& json, std::string_view name) {
+  const Json* own = json.is_object() ? json.find("_class_name") : nullptr;
+  return own != nullptr && own->is_string() && own->as_string() == name;
+}
+
 }  // namespace
 
 TransformerConfig parse_config(const Json& json) {
   const ConfigJson file("wan", "a Wan transformer", json);
-  file.check_class(kClassName);
+  const bool vace = class_is(json, kVaceClassName);
+  if (!vace) {
+    file.check_class(kClassName);
+  }
   file.check_fixed({{"qk_norm", kQkNorm}});
   TransformerConfig c;
   c.patch_size = patch_size(file.at("patch_size"));
@@ -42,6 +50,10 @@ TransformerConfig parse_config(const Json& json) {
   c.added_kv_proj_dim = file.optional_size("added_kv_proj_dim", 0);
   c.pos_embed_seq_len = file.optional_size("pos_embed_seq_len", 0);
   c.rope_max_seq_len = file.optional_size("rope_max_seq_len", c.rope_max_seq_len);
+  if (vace) {
+    c.vace_layers = file.at("vace_layers").as_ints();
+    c.vace_in_channels = file.at("vace_in_channels").as_int();
+  }
   file.check_known();
   file.validated([&] { validate(c); });
   return c;
@@ -49,8 +61,8 @@ TransformerConfig parse_config(const Json& json) {
 
 Json config_json(const TransformerConfig& c) {
   const auto or_null = [](int64_t size) { return size > 0 ? Json(size) : Json(); };
-  return Json::object(
-      {{"_class_name", kClassName},
+  Json out = Json::object(
+      {{"_class_name", c.vace_layers.empty() ? kClassName : kVaceClassName},
        {"added_kv_proj_dim", or_null(c.added_kv_proj_dim)},
        {"attention_head_dim", c.attention_head_dim},
        {"cross_attn_norm", c.cross_attn_norm},
@@ -67,6 +79,15 @@ Json config_json(const TransformerConfig& c) {
        {"qk_norm", kQkNorm},
        {"rope_max_seq_len", c.rope_max_seq_len},
        {"text_dim", c.text_dim}});
+  if (!c.vace_layers.empty()) {
+    Json layers = Json::array();
+    for (const int64_t layer : c.vace_layers) {
+      layers.append(layer);
+    }
+    out.set("vace_in_channels", c.vace_in_channels);
+    out.set("vace_layers", layers);
+  }
+  return out;
 }
 
 Json original_config_json(const TransformerConfig& c) {

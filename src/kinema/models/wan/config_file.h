@@ -7,6 +7,7 @@ namespace kinema::wan {
 
 /// `_class_name` of diffusers, and of the original release.
 inline constexpr const char* kClassName = "WanTransformer3DModel";
+inline constexpr const char* kVaceClassName = "WanVACETransformer3DModel";
 inline constexpr const char* kOriginalClassName = "WanModel";
 
 /// The sizes of a diffusers `config.json`. Throws an Error with file and key for another class, a

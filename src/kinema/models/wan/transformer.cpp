@@ -4,9 +4,9 @@
 #include <cmath>
 
 #include "kinema/core/error.h"
-#include "kinema/graph/scan_some.h"
 #include "kinema/mesh/batch.h"
-#include "kinema/models/wan/block.h"
+#include "kinema/models/wan/block_stack.h"
+#include "kinema/models/wan/control_branch.h"
 #include "kinema/models/wan/embed.h"
 #include "kinema/models/wan/products.h"
 #include "kinema/nn/attention_axes.h"
@@ -17,8 +17,9 @@
 namespace kinema::wan {
 namespace {
 
-std::string block_key(int64_t layer) { return "blocks." + std::to_string(layer); }
-constexpr const char* kStackedBlock = "blocks.{}";
+BlockRow main_blocks(const TransformerConfig& c) {
+  return {.prefix = "blocks", .layers = c.num_layers};
+}
 
 /// The parameters outside the blocks.
 struct Ends {
@@ -30,16 +31,25 @@ struct Ends {
         // Zero: the first prediction is the velocity's mean, regardless of the blocks.
         head(root / "proj_out", c.dim(),
              c.out_channels * c.patch_size[0] * c.patch_size[1] * c.patch_size[2],
-             {.in_axis = "embed", .init = nn::Init::zeros()}) {}
+             {.in_axis = "embed", .init = nn::Init::zeros()}) {
+    if (c.control_layers() > 0) {
+      control.emplace(root, c);
+    }
+  }
 
   nn::PatchEmbedding patch;
   ConditionEmbedder condition;
   Tensor modulation;
   nn::Linear head;
+  std::optional<ControlBranch> control;
 };
 
+bool is_of_block(std::string_view key) {
+  return key.starts_with("blocks.") || key.starts_with("vace_blocks.");
+}
+
 void apply(const nn::InitOptions& options, nn::ParamSpec& spec) {
-  if (spec.name.starts_with("blocks.") && spec.name.ends_with("scale_shift_table") &&
+  if (is_of_block(spec.name) && spec.name.ends_with("scale_shift_table") &&
       options.gate_bias != 0.0) {
     spec.init.row_offsets = {0.0, 0.0, options.gate_bias, 0.0, 0.0, options.gate_bias};
   }
@@ -51,36 +61,18 @@ void apply(const nn::InitOptions& options, nn::ParamSpec& spec) {
 
 void check_keys(const CrossKeys& keys, const TransformerConfig& c, int64_t b) {
   const auto fits = [&](Tensor x) {
-    return x.rank() == 5 && x.dim(0) == c.num_layers && x.dim(1) == b &&
+    return x.rank() == 5 && x.dim(0) == c.all_layers() && x.dim(1) == b &&
            x.dim(3) == c.num_attention_heads && x.dim(4) == c.attention_head_dim;
   };
   check(fits(keys.key) && keys.value.shape() == keys.key.shape(),
         "[wan] keys are {} and values {} but both must be [{}, {}, t, {}, {}]",
-        to_string(keys.key.shape()), to_string(keys.value.shape()), c.num_layers, b,
+        to_string(keys.key.shape()), to_string(keys.value.shape()), c.all_layers(), b,
         c.num_attention_heads, c.attention_head_dim);
   check(static_cast<bool>(keys.image_key) == (c.added_kv_proj_dim > 0) &&
             static_cast<bool>(keys.image_value) == (c.added_kv_proj_dim > 0) &&
             (!keys.image_key || fits(keys.image_key)),
         "[wan] the config has added_kv_proj_dim {}: image keys must be there when it is above 0",
         c.added_kv_proj_dim);
-}
-
-/// Keys and values as a list and back; those of the image may be missing.
-std::vector<Tensor> listed(const CrossKeys& keys) {
-  std::vector<Tensor> out{keys.key, keys.value};
-  if (keys.image_key) {
-    out.insert(out.end(), {keys.image_key, keys.image_value});
-  }
-  return out;
-}
-
-CrossKeys from_list(std::span<const Tensor> list) {
-  CrossKeys out{list[0], list[1]};
-  if (list.size() > 2) {
-    out.image_key = list[2];
-    out.image_value = list[3];
-  }
-  return out;
 }
 
 void check_inputs(const TransformerInputs& in, const TransformerConfig& c,
@@ -102,6 +94,10 @@ void check_inputs(const TransformerInputs& in, const TransformerConfig& c,
           to_string(in.block_sum.shape()), to_string(sum));
     return;
   }
+  check(static_cast<bool>(in.control) == (c.control_layers() > 0),
+        "[wan] the config has {} and {} given",
+        c.control_layers() > 0 ? "vace_layers" : "no vace_layers",
+        in.control ? "control latents are" : "no control latents are");
   if (in.keys) {
     check_keys(*in.keys, c, b);
     return;
@@ -127,114 +123,6 @@ void offer_rope(const nn::Rope& rope, const TransformerInputs& inputs) {
   inputs.tap("rope_sin", reshape(rope.sin * constant_f32(rope.sin.graph(), {2}, signs), dims));
 }
 
-/// Keys and tensors of the parameters that are stacked layer by layer.
-struct Stacks {
-  Stacks(std::span<const nn::ParamSpec> specs, std::span<const Tensor> params,
-         const nn::ModelOptions& options)
-      : quantized(nn::quantized_products(options.quantization, module_path)) {
-    for (size_t i = 0; i < specs.size(); ++i) {
-      if (specs[i].layers > 0) {
-        keys.push_back(specs[i].name);
-        tensors.push_back(params[i]);
-      }
-    }
-  }
-
-  /// One layer of the stacks.
-  Block block(std::span<const Tensor> layer, const TransformerConfig& config,
-              nn::Dropout low_rank_dropout = {}) const {
-    nn::Binder binder(quantized);
-    binder.set_low_rank_dropout(low_rank_dropout);
-    for (size_t i = 0; i < keys.size(); ++i) {
-      binder.add(keys[i], layer[i]);
-    }
-    return {nn::Params(binder, kStackedBlock), config};
-  }
-
-  nn::QuantizedProducts quantized;
-  std::vector<std::string> keys;
-  std::vector<Tensor> tensors;
-};
-
-/// One loop over the stacked parameters, with a separate loop for the first blocks if they compute
-/// something else.
-Tensor scanned_blocks(Tensor x, std::span<const nn::ParamSpec> specs,
-                      std::span<const Tensor> params, const TransformerConfig& config,
-                      const nn::ModelOptions& options, const Conditioning& given) {
-  Graph& graph = x.graph();
-  const Stacks stacks(specs, params, options);
-  std::vector<Tensor> xs = stacks.tensors;
-  const bool dropout = given.dropout.active() || given.low_rank_dropout.active();
-  if (dropout) {
-    xs.push_back(iota(graph, {DType::U32, {config.num_layers}}, Axis(0)));
-  }
-  if (given.keys) {
-    const std::vector<Tensor> list = listed(*given.keys);
-    xs.insert(xs.end(), list.begin(), list.end());
-  }
-  const Scope scope(graph, "blocks");
-  const auto some = [&](Tensor into, int64_t first, int64_t count, bool cfg_batch) {
-    const ScanOptions steps{.length = count, .remat = options.remat};
-    const ScanPart part{.first = first, .of = config.num_layers};
-    const auto step = [&](std::span<const Tensor> carry,
-                          std::span<const Tensor> layer) -> ScanResult {
-      const size_t weights = stacks.keys.size();
-      Conditioning here = given;
-      here.cfg_batch = cfg_batch;
-      if (dropout) {
-        here.dropout = given.dropout.at(layer[weights]);
-        here.low_rank_dropout = given.low_rank_dropout.at(layer[weights]);
-      }
-      if (given.keys) {
-        here.keys = from_list(layer.subspan(weights + (dropout ? 1 : 0)));
-      }
-      return {.carry = {stacks.block(layer, config, here.low_rank_dropout)(carry[0], here)}};
-    };
-    return scan_some({into}, xs, steps, part, step).carry[0];
-  };
-  const int64_t apart = given.cfg_batch ? 1 : 0;
-  if (apart > 0) {
-    x = some(x, 0, apart, true);
-  }
-  return apart == config.num_layers ? x : some(x, apart, config.num_layers - apart, false);
-}
-
-/// One block after the other, each with the remat policy; with taps nothing is rematerialized.
-Tensor unrolled_blocks(Tensor x, nn::Binder& binder, const TransformerConfig& config,
-                       const nn::ModelOptions& options, const Conditioning& given,
-                       const TransformerInputs& inputs) {
-  Graph& graph = x.graph();
-  for (int64_t i = 0; i < config.num_layers; ++i) {
-    const Scope scope(graph, block_key(i));
-    Conditioning here = given;
-    here.cfg_batch = given.cfg_batch && i == 0;
-    if (given.dropout.active() || given.low_rank_dropout.active()) {
-      const Tensor layer = constant(graph, static_cast<double>(i), Shape{DType::U32, {}});
-      here.dropout = given.dropout.at(layer);
-      binder.set_low_rank_dropout(given.low_rank_dropout.at(layer));
-    }
-    const Block block(nn::Params(binder, block_key(i)), config);
-    if (given.keys) {
-      std::vector<Tensor> layer;
-      for (const Tensor stack : listed(*given.keys)) {
-        layer.push_back(squeeze(slice(stack, Axis(0), i, 1), Axis(0)));
-      }
-      here.keys = from_list(layer);
-    }
-    if (inputs.tap) {
-      const std::string name = "block" + std::to_string(i);
-      x = block(x, here,
-                [&](const char* part, Tensor value) { inputs.tap(name + "." + part, value); });
-      inputs.tap(name, x);
-    } else {
-      x = checkpoint({x}, options.remat, [&](std::span<const Tensor> in) -> std::vector<Tensor> {
-        return {block(in[0], here)};
-      })[0];
-    }
-  }
-  return x;
-}
-
 }  // namespace
 
 void check_divides(const TransformerConfig& config, const mesh::Placement& place) {
@@ -251,8 +139,8 @@ DType parameter_dtype(std::string_view key, DType weights_dtype,
       return DType::F32;
     }
   }
-  const bool is_narrow = weights_storage && key.starts_with("blocks.") &&
-                         key.ends_with(".weight") && key.find(".lora_") == std::string_view::npos;
+  const bool is_narrow = weights_storage && is_of_block(key) && key.ends_with(".weight") &&
+                         key.find(".lora_") == std::string_view::npos;
   return is_narrow ? *weights_storage : weights_dtype;
 }
 
@@ -267,13 +155,14 @@ std::vector<nn::ParamSpec> parameters(const TransformerConfig& config,
       options.low_ranks);
   const nn::Params root(specs, "");
   const Ends ends(root, config);
-  if (options.scan_layers) {
-    specs.set_layers(config.num_layers);
-    const Block block(root / kStackedBlock, config);
-  } else {
-    for (int64_t i = 0; i < config.num_layers; ++i) {
-      const Block block(root / block_key(i), config);
-    }
+  const BlockRow row = main_blocks(config);
+  specs.set_layers(options.scan_layers ? row.layers : 0);
+  for (int64_t i = 0; i < (options.scan_layers ? 1 : row.layers); ++i) {
+    const Block block(root / (options.scan_layers ? row.stacked_key() : row.key(i)), config);
+  }
+  if (ends.control) {
+    specs.set_layers(options.scan_layers ? config.control_layers() : 0);
+    ControlBranch::open_blocks(root, config, options.scan_layers);
   }
   nn::check_module_path(options.quantization, specs.products(), module_path);
   std::vector<nn::ParamSpec> result = specs.take();
@@ -301,32 +190,11 @@ CrossKeys cross_keys(std::span<const Tensor> params, const TransformerConfig& co
       image = ends.condition.image(nn::as(image, options.activations_dtype), precision);
     }
   }
-  if (options.scan_layers) {
-    const Stacks stacks(specs, params, options);
-    const Scope scope(graph, "blocks");
-    return from_list(
-        scan({}, stacks.tensors, {.length = config.num_layers},
-             [&](std::span<const Tensor>, std::span<const Tensor> layer) -> ScanResult {
-               return {.ys =
-                           listed(stacks.block(layer, config).cross_keys(text, image, precision))};
-             })
-            .ys);
-  }
-  std::vector<std::vector<Tensor>> layers;  // by result, then by layer
-  for (int64_t i = 0; i < config.num_layers; ++i) {
-    const Scope scope(graph, block_key(i));
-    const Block block(nn::Params(binder, block_key(i)), config);
-    const std::vector<Tensor> list = listed(block.cross_keys(text, image, precision));
-    layers.resize(list.size());
-    for (size_t k = 0; k < list.size(); ++k) {
-      layers[k].push_back(expand_dims(list[k], Axis(0)));
-    }
-  }
-  std::vector<Tensor> stacked;
-  for (const std::vector<Tensor>& kind : layers) {
-    stacked.push_back(concatenate(kind, Axis(0)));
-  }
-  return from_list(stacked);
+  const BlockParameters parameters{specs, params, binder, config, options};
+  const CrossKeys keys = cross_keys_of(main_blocks(config), parameters, text, image);
+  return ends.control
+             ? joined(keys, cross_keys_of(ControlBranch::row(config), parameters, text, image))
+             : keys;
 }
 
 Tensor token_timesteps(Tensor first, Tensor others, Tensor video, const TransformerConfig& config) {
@@ -411,8 +279,21 @@ TransformerOutputs transformer_outputs(std::span<const Tensor> params,
   if (inputs.block_sum) {
     x = before + inputs.block_sum;
   } else {
-    x = options.scan_layers ? scanned_blocks(x, specs, params, config, options, given)
-                            : unrolled_blocks(x, binder, config, options, given, inputs);
+    const BlockParameters parameters{specs, params, binder, config, options};
+    const auto given_to = [&](const BlockRow& row) {
+      Conditioning own = given;
+      if (given.keys && ends.control) {
+        own.keys = keys_of(row, *given.keys);
+      }
+      return own;
+    };
+    Residuals hints;
+    if (ends.control) {
+      hints = ends.control->hints(x, inputs.control, inputs.control_scale, parameters,
+                                  given_to(ControlBranch::row(config)), inputs.tap);
+    }
+    const BlockRow row = main_blocks(config);
+    x = run_blocks(x, row, parameters, given_to(row), hints, inputs.tap);
   }
   const Tensor block_sum = inputs.block_sum ? inputs.block_sum : x - before;
   const Scope scope(graph, "proj_out");

@@ -24,6 +24,10 @@ struct TransformerInputs {
   Tensor timestep;
   Tensor encoder_hidden_states = {};        // [b, t, text_dim]
   Tensor encoder_hidden_states_image = {};  // [b, n, image_dim], Wan 2.1 I2V only
+  /// With vace_layers: control latents [b, vace_in_channels, f', h, w], float, of as many frames as
+  /// hidden_states or fewer; and the factor of each hint, [number of vace_layers], empty: 1.
+  Tensor control = {};
+  Tensor control_scale = {};
   /// Instead of text and image: the result of cross_keys.
   std::optional<CrossKeys> keys = {};
   /// Instead of running the blocks: the sum that they added to the tokens in another step, [b, s,
@@ -53,7 +57,8 @@ std::vector<nn::ParamSpec> parameters(const TransformerConfig& config,
 DType parameter_dtype(std::string_view key, DType weights_dtype,
                       std::optional<DType> weights_storage = {});
 
-/// Keys and values of all blocks, each with a leading axis of layers. Text and image as in
+/// Keys and values of all blocks, then of those of the control branch, each with a leading axis of
+/// layers. Text and image as in
 /// TransformerInputs.
 CrossKeys cross_keys(std::span<const Tensor> params, const TransformerConfig& config,
                      const nn::ModelOptions& options, Tensor text, Tensor image = {});
