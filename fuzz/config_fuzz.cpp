@@ -8,6 +8,7 @@
 
 #include "input_file.h"
 #include "kinema/config/config.h"
+#include "kinema/config/datasets.h"
 #include "kinema/core/error.h"
 
 namespace {
@@ -34,6 +35,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       std::abort();
     }
     kinema::config::notices(loaded, "train");
+    for (const auto& set : kinema::config::read_datasets(loaded.config.data)) {
+      if (set.repeats < 1 || set.weight < 0 || (set.path.empty() && set.metadata.empty())) {
+        std::abort();
+      }
+    }
   } catch (const kinema::Error&) {
     return 0;
   }

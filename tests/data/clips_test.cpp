@@ -329,11 +329,12 @@ TEST(ListFolder, LeavesOutMasksOfPictures) {
   folder.image("1_ball/0-mask.png");
   folder.image("1_ball/0-masklabel.png");
   folder.image("1_ball/my-mask.png");  // without a picture `my`
-  EXPECT_EQ(folder.list(),
-            (Pairs{{"1_ball/0.png", "a picture"},
-                   {"1_ball/my-mask.png", "a picture"},
-                   {"1_ball/0-mask.png", "- a mask by its name, which is not used"},
-                   {"1_ball/0-masklabel.png", "- a mask by its name, which is not used"}}));
+  EXPECT_EQ(
+      folder.list(),
+      (Pairs{{"1_ball/0.png", "a picture"},
+             {"1_ball/my-mask.png", "a picture"},
+             {"1_ball/0-mask.png", "- a mask by its name, which mask_dir=FOLDER uses"},
+             {"1_ball/0-masklabel.png", "- a mask by its name, which mask_dir=FOLDER uses"}}));
 }
 
 TEST(ListFolder, ReadsKohyasLists) {

@@ -66,10 +66,9 @@ keep_tokens = 1
   EXPECT_EQ(clips->caption_rules(0, rules).seed, 5U);
   EXPECT_FALSE(clips->caption_rules(4, rules).varies());
   EXPECT_EQ(varied_caption(*clips, 4, rules, 3), "an owl");
-  EXPECT_THAT(
-      clips->notes(),
-      ElementsAre(HasSubstr("sets.toml: batch_size, resolution are not read"),
-                  HasSubstr("fox: 1 clip, each 4 times an epoch"), HasSubstr("3_owl: 1 clip")));
+  EXPECT_THAT(clips->notes(), ElementsAre(HasSubstr("sets.toml: batch_size is not read"),
+                                          HasSubstr("fox: 1 clip, each 4 times an epoch"),
+                                          HasSubstr("3_owl: 1 clip")));
 }
 
 TEST(DatasetFile, OfMusubiHasFoldersAndLists) {
@@ -95,6 +94,39 @@ cache_directory = "cache"
   EXPECT_EQ(clips->caption(1), "a clip");
   EXPECT_EQ(clips->caption(2), "red");
   EXPECT_EQ(clips->measure(2).frames, 1);
+}
+
+TEST(DatasetFile, SizesAndMirroringMayDiffer) {
+  const ClipFolder folder;
+  folder.text("sets.toml", R"(
+[general]
+enable_bucket = true
+min_bucket_reso = 128
+[[datasets]]
+resolution = [768, 512]
+bucket_reso_steps = 32
+bucket_no_upscale = true
+  [[datasets.subsets]]
+  image_dir = 'a'
+  flip_aug = true
+[[datasets]]
+resolution = 256
+enable_bucket = false
+  [[datasets.subsets]]
+  image_dir = 'b'
+)");
+  const std::vector<DatasetPart> parts = read_dataset_file(folder / "sets.toml").parts;
+  ASSERT_EQ(parts.size(), 2U);
+  EXPECT_EQ(parts[0].rules.flip, true);
+  EXPECT_EQ(parts[0].sizes.width, 768);
+  EXPECT_EQ(parts[0].sizes.height, 512);
+  EXPECT_EQ(parts[0].sizes.automatic, true);
+  EXPECT_EQ(parts[0].sizes.step, 32);
+  EXPECT_EQ(parts[0].sizes.min_side, 128);
+  EXPECT_EQ(parts[0].sizes.upscale, false);
+  EXPECT_FALSE(parts[1].rules.flip.has_value());
+  EXPECT_EQ(parts[1].sizes.height, 256);
+  EXPECT_FALSE(parts[1].sizes.min_side.has_value());  // without buckets it has no effect
 }
 
 TEST(DatasetFile, OfKohyasListsHasNamesWithoutExtensions) {
@@ -125,8 +157,12 @@ TEST(DatasetFile, IsRefusedWhereItAsksForWhatIsNotDone) {
   expect_error("a = 1", "has no [[datasets]]");
   expect_error("[more]\n" + set, "has `more`");
   expect_error("[[datasets]]\n", "names no clips");
-  expect_error(set + "is_reg = true", "datasets[0]: is_reg is true");
-  expect_error(set + "flip_aug = true", "random_flip=true");
+  expect_error(set + "is_reg = 1", "is_reg");
+  expect_error(set + "random_crop = true", "datasets[0]: random_crop is true");
+  expect_error(set + "flip_aug = 1", "flip_aug");
+  expect_error(set + "resolution = [1, 2, 3]", "resolution");
+  expect_error(set + "resolution = -512", "resolution");
+  expect_error(set + "min_bucket_reso = 'small'", "min_bucket_reso");
   expect_error(set + "caption_dropout_rate = 0.1", "caption_dropout");
   expect_error(set + "num_repeat = 2", "has `num_repeat`, which is not a key");
   expect_error(set + "num_repeats = -1", "num_repeats is -1");

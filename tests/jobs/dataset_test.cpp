@@ -13,6 +13,7 @@
 #include "kinema/core/host_array.h"
 #include "kinema/data/video_source.h"
 #include "kinema/io/json.h"
+#include "kinema/media/image.h"
 #include "kinema/media/video.h"
 
 namespace kinema::jobs_test {
@@ -20,6 +21,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using cli_test::Hub;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -92,6 +94,179 @@ TEST_F(Dataset, OfATomlFileWithVariedCaptionsResumesBitForBit) {
   EXPECT_THAT(train("again", "6", "dataset_save_location=kept").err, Not(HasSubstr("encoded")));
   run({"train", "tiny.yml", "train_data_dir=sets.toml", "dataset_type=tfrecord", "run_name=other"})
       .expect_error("dataset_type=images or videos");
+}
+
+// Weights, own sizes, mirroring and captions of a list of data sets: a function of seed and
+// position.
+TEST_F(Dataset, OfAListWithWeightsAndOwnSizesResumesBitForBit) {
+  fs::create_directories(folder_ / "more");
+  for (const char* name : {"clip_00", "clip_01", "clip_02"}) {
+    fs::copy_file(folder_ / "clips/videos" / (std::string(name) + ".mp4"),
+                  folder_ / "more" / (std::string(name) + ".mp4"));
+    write("more/" + std::string(name) + ".txt", "a fox, snow, night");
+  }
+  const std::string more =
+      "{path: more, weight: 1, height: 8, width: 8, random_flip: true, "
+      "caption_shuffle_tags: true}";
+  const std::string sets = "datasets=[{path: clips, weight: 3}, " + more + "]";
+  const auto train = [&](const std::string& name, const std::string& steps,
+                         const std::string& more) {
+    const Outcome out = run({"train", "tiny.yml", "train_data_dir=", sets, "run_name=" + name,
+                             "max_train_steps=" + steps, "learning_rate_schedule_steps=8", more});
+    EXPECT_EQ(out.status, 0) << out.err;
+    return out;
+  };
+  EXPECT_THAT(train("whole", "8", "dataset_save_location=").err,
+              AllOf(HasSubstr("clips: 12 clips, 75 % of the samples"),
+                    HasSubstr("more: 3 clips, 25 % of the samples, at 8x8")));
+  train("parts", "3", "dataset_save_location=");
+  train("parts", "8", "decode_threads=1");
+  EXPECT_EQ(losses("parts"), losses("whole"));
+  train("kept", "8", "dataset_save_location=kept");
+  EXPECT_EQ(losses("kept"), losses("whole"));
+  EXPECT_THAT(train("again", "8", "dataset_save_location=kept").err, Not(HasSubstr("encoded")));
+  const Outcome held = run({"train", "tiny.yml", "train_data_dir=", sets, "run_name=held",
+                            "max_train_steps=2", "eval_split=0.3", "eval_every=1"});
+  EXPECT_EQ(held.status, 0) << held.err;
+
+  run({"prepare", "tiny.yml", "train_data_dir=", sets, "tfrecords_dir=records"})
+      .expect_error("records have no weights");
+  const std::string repeated =
+      "datasets=[{path: clips}, {path: more, repeats: 2, height: 8, width: 8}]";
+  const Outcome prepared =
+      run({"prepare", "tiny.yml", "train_data_dir=", repeated, "tfrecords_dir=records"});
+  EXPECT_EQ(prepared.status, 0) << prepared.err;
+  const std::vector<std::string> how = {"train", "tiny.yml", "max_train_steps=4", "buckets=auto"};
+  const auto with = [&](std::vector<std::string> keys) {
+    keys.insert(keys.begin(), how.begin(), how.end());
+    const Outcome out = run(keys);
+    EXPECT_EQ(out.status, 0) << out.err;
+  };
+  with({"run_name=records", "dataset_type=tfrecord", "train_data_dir=records"});
+  with({"run_name=sets", "train_data_dir=", repeated, "buckets=[]"});
+  EXPECT_EQ(losses("records"), losses("sets"));
+
+  const auto refused = [&](const std::string& keys, const std::string& problem) {
+    run({"train", "tiny.yml", "run_name=other", "train_data_dir=", "datasets=" + keys})
+        .expect_error(problem);
+  };
+  refused("[{path: clips, wieght: 2}]", "the nearest is `weight`");
+  refused("[{path: clips, weight: 2}, {path: more}]", "1 of 2 entries have a weight");
+  refused("[{path: clips, weight: -1}]", "expected a number above 0");
+  refused("[{path: clips, repeats: 0}]", "expected 1 to");
+  refused("[{path: clips, height: 8}]", "only one of height and width");
+  refused("[{path: clips, height: 9, width: 8}]", "9");
+  refused("[{path: clips, random_flip: 3}]", "must be true or false");
+  refused("[{weight: 1}]", "datasets[0] has no path");
+  refused("[clips]", "expected the keys of a data set");
+  refused("{path: clips}", "expected a list");
+  refused("[{path: gs://b/clips}]", "is in a store");
+  refused("[{path: gone}]", "gone is not a folder");
+  run({"train", "tiny.yml", "run_name=other", "datasets=[{path: more}]"})
+      .expect_error("both datasets and train_data_dir (clips)");
+}
+
+/// Masks of this level in their left halves, and black in the right ones.
+void write_masks(const fs::path& folder, uint8_t level) {
+  fs::create_directories(folder);
+  HostArray pixels(Shape{DType::U8, {16, 16, 3}});
+  for (size_t i = 0; i < pixels.bytes.size(); ++i) {
+    pixels.as<uint8_t>()[i] = i / 3 % 16 < 8 ? level : 0;
+  }
+  for (int i = 0; i < 12; ++i) {
+    media::write_png(folder / fmt::format("clip_{:02}.png", i), pixels);
+  }
+}
+
+TEST_F(Dataset, WithMasksTrainsTheSameFromClipsCachesAndRecords) {
+  write_masks(folder_ / "masks", 255);
+  write_masks(folder_ / "black", 0);
+  const auto train = [&](const std::string& name, const std::string& steps,
+                         std::vector<std::string> more) {
+    more.insert(more.begin(), {"train", "tiny.yml", "run_name=" + name, "max_train_steps=" + steps,
+                               "learning_rate_schedule_steps=6"});
+    const Outcome out = run(more);
+    EXPECT_EQ(out.status, 0) << out.err;
+    return out;
+  };
+  const std::vector<std::string> masked = {"mask_dir=masks", "random_flip=true"};
+  EXPECT_THAT(train("whole", "6", masked).err, HasSubstr("12 of 12 clips have a mask"));
+  train("parts", "2", masked);
+  train("parts", "6", masked);
+  EXPECT_EQ(losses("parts"), losses("whole"));
+  train("kept", "6", {"mask_dir=masks", "random_flip=true", "dataset_save_location=kept"});
+  EXPECT_EQ(losses("kept"), losses("whole"));
+  train("plain", "6", {"random_flip=true"});
+  EXPECT_NE(losses("plain"), losses("whole"));
+  train("black", "2", {"mask_dir=black"});
+  for (const std::string& loss : losses("black")) {
+    EXPECT_EQ(std::stod(loss), 0);
+  }
+  const Outcome prepared = run({"prepare", "tiny.yml", "tfrecords_dir=records", "mask_dir=masks"});
+  EXPECT_EQ(prepared.status, 0) << prepared.err;
+  train("clips", "4", {"mask_dir=masks"});
+  train("records", "4", {"dataset_type=tfrecord", "train_data_dir=records"});
+  EXPECT_EQ(losses("records"), losses("clips"));
+
+  fs::remove(folder_ / "masks/clip_03.png");
+  run({"train", "tiny.yml", "run_name=other", "mask_dir=masks"})
+      .expect_error("clip_03.mp4 has no mask");
+  write("masks/clip_03.png", "no picture");
+  run({"train", "tiny.yml", "run_name=other", "mask_dir=masks"}).expect_error("clip_03.png");
+  run({"train", "tiny.yml", "run_name=other", "mask_dir=gone"})
+      .expect_error("gone is not a folder");
+}
+
+TEST_F(Dataset, WithRegularizationPicturesHasThemInHalfOfTheSamples) {
+  fs::create_directories(folder_ / "reg/1_a ball");
+  for (const char* name : {"clip_00", "clip_01", "clip_02"}) {
+    fs::copy_file(folder_ / "clips/videos" / (std::string(name) + ".mp4"),
+                  folder_ / "reg/1_a ball" / (std::string(name) + ".mp4"));
+  }
+  const auto train = [&](const std::string& name, std::vector<std::string> more) {
+    more.insert(more.begin(), {"train", "tiny.yml", "run_name=" + name, "max_train_steps=6"});
+    const Outcome out = run(more);
+    EXPECT_EQ(out.status, 0) << out.err;
+    return out.err;
+  };
+  EXPECT_THAT(train("one", {"reg_data_dir=reg", "prior_loss_weight=0.5"}),
+              AllOf(HasSubstr("reg: 3 clips, regularization, 0.5 in the loss"),
+                    HasSubstr("3 without a caption have `a ball`")));
+  train("kept", {"reg_data_dir=reg", "prior_loss_weight=0.5", "dataset_save_location=kept"});
+  EXPECT_EQ(losses("kept"), losses("one"));
+  // The same as a list, and as a TOML file.
+  train("list", {"train_data_dir=", "datasets=[{path: clips}, {path: reg, regularization: true}]",
+                 "prior_loss_weight=0.5"});
+  EXPECT_EQ(losses("list"), losses("one"));
+  // Weight 1 and weight 0 differ, and weight 1 needs no weights.
+  train("full", {"reg_data_dir=reg"});
+  train("none", {"reg_data_dir=reg", "prior_loss_weight=0"});
+  EXPECT_NE(losses("full"), losses("one"));
+  EXPECT_NE(losses("none"), losses("one"));
+  run({"prepare", "tiny.yml", "tfrecords_dir=records", "reg_data_dir=reg"})
+      .expect_error("reg_data_dir has regularization pictures");
+  run({"train", "tiny.yml", "run_name=other", "reg_data_dir=gone"})
+      .expect_error("gone is not a folder");
+  run({"train", "tiny.yml", "run_name=other", "reg_data_dir=reg", "prior_loss_weight=-1"})
+      .expect_error("prior_loss_weight");
+  run({"train", "tiny.yml", "run_name=other", "reg_data_dir=reg", "dataset_type=tfrecord"})
+      .expect_error("reg_data_dir");
+}
+
+TEST_F(Dataset, WithOtherColorsResumesBitForBit) {
+  const auto train = [&](const std::string& name, const std::string& steps, const std::string& on) {
+    const Outcome out = run({"train", "tiny.yml", "run_name=" + name, "max_train_steps=" + steps,
+                             "learning_rate_schedule_steps=8", "color_aug=" + on});
+    EXPECT_EQ(out.status, 0) << out.err;
+  };
+  train("whole", "8", "true");
+  train("parts", "3", "true");
+  train("parts", "8", "true");
+  EXPECT_EQ(losses("parts"), losses("whole"));
+  train("plain", "8", "false");
+  EXPECT_NE(losses("plain"), losses("whole"));
+  run({"train", "tiny.yml", "run_name=other", "color_aug=true", "dataset_save_location=kept"})
+      .expect_error("color_aug changes the colours of clips each time");
 }
 
 TEST_F(Dataset, IsEncodedOnceAndTrainsTheSame) {

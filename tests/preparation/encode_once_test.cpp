@@ -3,15 +3,18 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <limits>
 
 #include "io/scratch.h"
 #include "kinema/core/error.h"
+#include "kinema/data/clip_list.h"
 #include "kinema/data/picture_sizes.h"
 #include "kinema/io/atomic_write.h"
 #include "kinema/io/mapped_file.h"
+#include "kinema/media/image.h"
 
 namespace kinema::preparation {
 namespace {
@@ -181,6 +184,38 @@ TEST(EncodedClips, StorePooledTextAndSizesInAnyDtype) {
   const data::ClipSize size = folder.list()->measure(2);
   EXPECT_EQ(found.size_ids.bytes, data::size_ids(size, how.format, {}, true).bytes);
   // Without them it is another entry.
+  EXPECT_EQ(encode(folder, options()).first, 3);
+}
+
+TEST(EncodedClips, StoreMasksThatFollowTheMaskFiles) {
+  const Folder folder;
+  const auto write_masks = [&](uint8_t level) {
+    HostArray pixels(Shape{DType::U8, {16, 16, 3}});
+    std::fill(pixels.bytes.begin(), pixels.bytes.end(), std::byte{level});
+    for (const char* name : {"0.png", "1.png", "2.png"}) {
+      media::write_png(folder.kept() / "masks" / name, pixels);
+    }
+  };
+  const auto list = [&]() -> std::shared_ptr<const data::ClipSet> {
+    return data::folder_clips(folder.clips(),
+                              data::ListOptions{.mask_folder = folder.kept() / "masks"});
+  };
+  fs::create_directories(folder.kept() / "masks");
+  write_masks(51);
+  EncodeOnceOptions how = options();
+  how.flips = true;
+  how.dtype = DType::BF16;
+  const auto weight_of = [&](int64_t clip, bool flipped) {
+    Counting counting;
+    EncodedClips clips(list(), folder.kept(), how);
+    clips.encode(counting.with());
+    return clips.find(clip, how.format, flipped).loss_weights.as<float>()[0];
+  };
+  EXPECT_NEAR(weight_of(1, true), 0.2F, 1e-6);  // in float, also if latents are bfloat16
+  write_masks(255);
+  EXPECT_EQ(weight_of(1, true), 1);
+  EXPECT_EQ(weight_of(2, false), 1);
+  // Without masks it is another entry.
   EXPECT_EQ(encode(folder, options()).first, 3);
 }
 

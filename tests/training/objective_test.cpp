@@ -6,7 +6,9 @@
 #include <cmath>
 #include <set>
 
+#include "kinema/graph/autodiff.h"
 #include "kinema/runtime/program.h"
+#include "kinema/training/batch.h"
 #include "pjrt/cpu_plugin.h"
 
 namespace kinema::training {
@@ -239,6 +241,46 @@ TEST_F(Objective, GivenFirstFramesStayCleanAndDoNotCount) {
   const Tensor weight = constant_f32(graph, {2}, std::vector<float>{2, 0.5F});
   EXPECT_NEAR(evaluate(graph, flow_loss(prediction, flow, weight)).as<float>()[0],
               (2 * (4 + 9) / 2.0 + 0.5 * (1 + 4 + 9) / 3.0) / 2, 1e-5);
+}
+
+// kohya's apply_masked_loss: the loss of each latent times its mask, then the mean over all
+// latents.
+TEST_F(Objective, LossWeightsMultiplyTheLossAndTheGradientOfEachLatent) {
+  Graph graph;
+  const Dims dims{2, 2, 1, 1, 2};
+  const auto values = [&](const Dims& of, std::vector<float> list) {
+    return constant_f32(graph, of, std::move(list));
+  };
+  TrainBatch batch{.latents = values(dims, {1, 2, 3, 4, 5, 6, 7, 8})};
+  batch.noise = constant(graph, 0.5, {DType::F32, dims});
+  batch.timestep = values({2}, {250, 750});
+  const Tensor prediction = values(dims, {0, 1, 0, 2, 3, 1, 0, 1});
+  const FlowBatch plain = training_task(batch, Tensor(), {}).flow;
+  // Of each sample and column; both channels have the same.
+  batch.loss_weights = values({2, 1, 1, 1, 2}, {0, 1, 0.25F, 0});
+  const FlowBatch masked = training_task(batch, Tensor(), {}).flow;
+  const std::vector<float> weights{0, 1, 0, 1, 0.25F, 0, 0.25F, 0};
+
+  const HostArray target = evaluate(graph, plain.target);
+  const HostArray predicted = evaluate(graph, prediction);
+  double sum = 0;
+  for (size_t i = 0; i < weights.size(); ++i) {
+    const double error = target.as<float>()[i] - predicted.as<float>()[i];
+    sum += weights[i] * error * error;
+  }
+  // Sums of eight float products of at most 100.
+  EXPECT_NEAR(evaluate(graph, flow_loss(prediction, masked, {})).as<float>()[0], sum / 8, 1e-5);
+
+  const auto gradient = [&](const FlowBatch& flow) {
+    return evaluate(graph, gradients(flow_loss(prediction, flow, {}), std::vector{prediction})[0]);
+  };
+  const HostArray of_all = gradient(plain);
+  const HostArray of_masked = gradient(masked);
+  for (size_t i = 0; i < weights.size(); ++i) {
+    EXPECT_NE(of_all.as<float>()[i], 0);
+    // Powers of two: exact, and exactly 0 outside of the mask.
+    EXPECT_EQ(of_masked.as<float>()[i], weights[i] * of_all.as<float>()[i]) << i;
+  }
 }
 
 TEST_F(Objective, GivesFirstFramesAsOftenAsAsked) {

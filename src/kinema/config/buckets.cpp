@@ -61,7 +61,10 @@ Size read_size(const Json& json) {
 }  // namespace
 
 Buckets read_buckets(const DataConfig& config) {
-  const Json json = Json::parse(config.buckets.json, "buckets");
+  return read_buckets(Json::parse(config.buckets.json, "buckets"));
+}
+
+Buckets read_buckets(const Json& json) {
   if (json.is_null()) {
     return {};
   }

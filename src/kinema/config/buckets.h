@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "kinema/config/data_config.h"
+#include "kinema/io/json.h"
 
 namespace kinema::config {
 
@@ -16,8 +17,10 @@ struct Buckets {
   std::vector<std::array<int64_t, 3>> sizes;
 };
 
-/// Parses `buckets`: [], auto, or a list of different [81, 480, 832] or 81x480x832; a single size
-/// needs no list. Throws an Error with the given value.
+/// Parses a value of `buckets`: [], auto, or a list of different [81, 480, 832] or 81x480x832; a
+/// single size needs no list. Throws an Error with the given value.
+Buckets read_buckets(const io::Json& json);
+/// The same of the run's `buckets`.
 Buckets read_buckets(const DataConfig& config);
 
 }  // namespace kinema::config

@@ -13,6 +13,7 @@ namespace kinema::config {
 struct DataConfig {
   DatasetType dataset_type = DatasetType::TFRECORD;
   std::string train_data_dir;
+  Tree datasets{"[]"};
   bool cache_latents_text_encoder_outputs = true;
   std::string dataset_save_location;
   bool load_tfrecord_cached = true;
@@ -43,6 +44,11 @@ struct DataConfig {
   bool random_start = false;
   bool center_crop = true;
   bool random_flip = false;
+  bool color_aug = false;
+  bool alpha_mask = false;
+  std::string mask_dir;
+  std::string reg_data_dir;
+  double prior_loss_weight = 1;
   int64_t prefetch_batches = 4;
   int64_t decode_threads = 2;
 
@@ -81,6 +87,10 @@ struct DataConfig {
            .one_of = choices(self.dataset_type)});
     visit("train_data_dir", self.train_data_dir, MAY_CHANGE,
           {.help = "folder of TFRecords, videos or Parquet files", .in_store = true});
+    visit("datasets", self.datasets, MAY_CHANGE,
+          {.help = "several data sets in one run, instead of train_data_dir: a list of {path: "
+                   "FOLDER}, each with weight (relative) or repeats, and with its own height, "
+                   "width, buckets, random_flip and caption keys"});
     visit("cache_latents_text_encoder_outputs", self.cache_latents_text_encoder_outputs, MAY_CHANGE,
           {.help = "encode each clip once and cache its latents and text embeddings"});
     visit("dataset_save_location", self.dataset_save_location, MAY_CHANGE,
@@ -168,6 +178,21 @@ struct DataConfig {
                    "position), or once per clip and seed with dataset_save_location"});
     visit("random_flip", self.random_flip, MAY_CHANGE,
           {.help = "mirror half of the clips horizontally"});
+    visit("color_aug", self.color_aug, MAY_CHANGE,
+          {.help = "change the hue or gamma of a third of the samples slightly, as in kohya's "
+                   "scripts, by (seed, position); not with dataset_save_location"});
+    visit(
+        "alpha_mask", self.alpha_mask, MAY_CHANGE,
+        {.help = "masked loss: each latent's loss is multiplied by the mean alpha of its pixels"});
+    visit(
+        "mask_dir", self.mask_dir, MAY_CHANGE,
+        {.help = "masked loss: folder of pictures with the names of the clips; each latent's loss "
+                 "is multiplied by the mean of the red channel (white: 1)"});
+    visit("reg_data_dir", self.reg_data_dir, MAY_CHANGE,
+          {.help = "folder of regularization pictures (such as 1_dog/): half of the samples, with "
+                   "prior_loss_weight"});
+    visit("prior_loss_weight", self.prior_loss_weight, MAY_CHANGE,
+          {.help = "weight of regularization pictures in the loss", .min = 0, .max = 1000});
     visit("prefetch_batches", self.prefetch_batches, UNRELATED,
           {.help = "number of batches to prefetch", .min = 1, .max = 1024});
     visit("decode_threads", self.decode_threads, UNRELATED,

@@ -246,6 +246,9 @@ void apply_open_axis(Loaded& loaded) {
 /// num_frames or buckets were given.
 void apply_dataset_type(Loaded& loaded) {
   DataConfig& data = loaded.config.data;
+  if (data.datasets != DataConfig{}.datasets && !loaded.is_set("dataset_type")) {
+    data.dataset_type = DatasetType::VIDEOS;
+  }
   const bool by_name = loaded.origin.contains("dataset_name") && !data.dataset_name.empty() &&
                        data.train_data_dir.empty();
   if (data.dataset_type == DatasetType::IMAGES) {

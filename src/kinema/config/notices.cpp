@@ -203,7 +203,7 @@ void check_prepare(const Loaded& loaded) {
   check_frames(loaded);
   check(data.dataset_type == DatasetType::HF
             ? !data.train_data_dir.empty() || !data.dataset_name.empty()
-            : !data.train_data_dir.empty(),
+            : !data.train_data_dir.empty() || data.datasets != DataConfig{}.datasets,
         "[config] train_data_dir is empty: give the folder of clips or pictures");
   check(!data.tfrecords_dir.empty(),
         "[config] tfrecords_dir is empty: give the folder for the records");
@@ -278,6 +278,7 @@ std::vector<std::string> notices(const Loaded& loaded, std::string_view command)
   if (command == "prepare") {
     for (const auto& [key, set] : {std::pair{"random_start", loaded.config.data.random_start},
                                    std::pair{"random_flip", loaded.config.data.random_flip},
+                                   std::pair{"color_aug", loaded.config.data.color_aug},
                                    std::pair{"center_crop", !loaded.config.data.center_crop}}) {
       if (set) {
         out.push_back(

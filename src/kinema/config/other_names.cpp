@@ -31,6 +31,7 @@ constexpr OtherName kOtherNames[] = {
     {"checkpoints_total_limit", "checkpoints_to_keep"},
     {"compilation_cache", "executable_cache"},
     {"compile", "jit"},
+    {"conditioning_data_dir", "mask_dir"},
     {"cp_degree", "ici_context_parallelism"},
     {"cpu_offload", "weights_memory", "host"},
     {"d_coef", "prodigy_d_coef"},

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "kinema/core/error.h"
+#include "kinema/data/loss_weights.h"
 #include "kinema/io/mapped_file.h"
 #include "kinema/media/image.h"
 #include "kinema/media/resample.h"
@@ -180,6 +181,45 @@ HostArray read_clip(std::span<const std::byte> bytes, const std::string& name,
         "[data] {} gave {} frames where {} were expected", name, video.frames.shape.dims[0],
         format.num_frames);
   return fit_frames(video.frames, format.height, format.width, window.crop, video.pixel_aspect);
+}
+
+namespace {
+
+/// The first channel of a picture u8 [h, w, 3] as a mask.
+HostArray fitted_mask(HostArray picture, const ClipFormat& format, const ClipWindow& window) {
+  picture.shape.dims.insert(picture.shape.dims.begin(), 1);
+  const HostArray fitted = fit_frames(picture, format.height, format.width, window.crop);
+  HostArray out(Shape{DType::F32, {format.height, format.width}});
+  const auto from = fitted.as<float>();
+  const auto to = out.as<float>();
+  for (size_t i = 0; i < to.size(); ++i) {
+    to[i] = std::clamp((from[i] + 1.0F) / 2.0F, 0.0F, 1.0F);
+  }
+  return out;
+}
+
+}  // namespace
+
+HostArray read_mask(std::span<const std::byte> bytes, const std::string& name, const ClipSize& clip,
+                    const ClipFormat& format, const ClipWindow& window) {
+  check_mask(bytes, name, clip);
+  return fitted_mask(media::read_image(bytes, name), format, window);
+}
+
+HostArray read_alpha_mask(std::span<const std::byte> bytes, const std::string& name,
+                          const ClipFormat& format, const ClipWindow& window) {
+  if (!media::is_image(bytes) || !media::measure_image(bytes, name).has_alpha) {
+    return {};
+  }
+  // Over white and over black, a pixel differs by 255 - alpha (media::put_over).
+  HostArray white = media::read_image(bytes, name, {.rgb = {255, 255, 255}});
+  const HostArray black = media::read_image(bytes, name, {.rgb = {0, 0, 0}});
+  const auto over_white = white.as<uint8_t>();
+  const auto over_black = black.as<uint8_t>();
+  for (size_t i = 0; i < over_white.size(); ++i) {
+    over_white[i] = static_cast<uint8_t>(255 - std::max(0, over_white[i] - over_black[i]));
+  }
+  return fitted_mask(std::move(white), format, window);
 }
 
 }  // namespace kinema::data

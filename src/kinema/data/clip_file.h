@@ -43,6 +43,15 @@ HostArray read_clip(const std::filesystem::path& path, const ClipFormat& format,
 HostArray read_clip(std::span<const std::byte> bytes, const std::string& name,
                     const ClipFormat& format, const ClipWindow& window = {});
 
+/// A mask picture as in ClipSet::read_mask, for a clip of this size.
+HostArray read_mask(std::span<const std::byte> bytes, const std::string& name, const ClipSize& clip,
+                    const ClipFormat& format, const ClipWindow& window);
+
+/// A picture's alpha channel as such a mask; without bytes for a picture without transparent
+/// parts, and for a video.
+HostArray read_alpha_mask(std::span<const std::byte> bytes, const std::string& name,
+                          const ClipFormat& format, const ClipWindow& window);
+
 /// How pictures are resized: scaled so that they cover the size, then cropped.
 struct Fit {
   int64_t height = 0;  // after scaling

@@ -27,6 +27,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kNoCaption = "no caption";
+constexpr const char* kNoMask = "no mask";
+constexpr size_t kMostMasks = 10'000'000;
 constexpr const char* kUnreadable = "caption cannot be read";
 constexpr const char* kNotUtf8 = "caption is not UTF-8";
 
@@ -103,8 +105,10 @@ std::string masked_stem(const fs::path& path) {
 class Walk {
  public:
   Walk(const fs::path& root, const ListOptions& options) : root_(root), options_(options) {
+    list_masks();
     if (!options.list.empty()) {
       read_list(options.list);
+      note_masks();
       return;
     }
     choose_splits();
@@ -112,6 +116,7 @@ class Walk {
     leave_out_unlisted();
     leave_out_others();
     note_repeats();
+    note_masks();
   }
 
   Listing take() { return std::move(out_); }
@@ -130,6 +135,45 @@ class Walk {
     }
     splits.erase("");
     by_split_ = splits.size() > 1 && splits.contains(split_of(options_.split));
+  }
+
+  /// The pictures in the folder of masks by path, relative to it and without extension.
+  void list_masks() {
+    if (options_.mask_folder.empty()) {
+      return;
+    }
+    std::error_code error;
+    check(fs::is_directory(options_.mask_folder, error), "[data] mask_dir {} is not a folder",
+          options_.mask_folder.string());
+    seen_.insert(fs::canonical(options_.mask_folder, error));  // masks are not clips
+    for (const std::string& file : file_names(options_.mask_folder, kMostMasks)) {
+      if (media::is_image_name(file)) {
+        masks_.emplace(fs::path(file).replace_extension(), options_.mask_folder / file);
+      }
+    }
+    check(!masks_.empty(), "[data] mask_dir {} has no pictures", options_.mask_folder.string());
+  }
+
+  /// Sets the mask from the folder of masks.
+  void find_mask(CaptionedClip& clip) const {
+    if (masks_.empty()) {
+      return;
+    }
+    auto found = masks_.find(clip.path.lexically_relative(root_).replace_extension());
+    found = found == masks_.end() ? masks_.find(clip.path.stem()) : found;
+    clip.cause = kNoMask;
+    check(found != masks_.end(), "[data] {} has no mask: no picture in {} is called {}",
+          clip.path.string(), options_.mask_folder.string(), clip.path.stem().string());
+    clip.mask = found->second;
+  }
+
+  void note_masks() {
+    const auto masked = std::ranges::count_if(
+        out_.clips, [](const CaptionedClip& clip) { return !clip.mask.empty(); });
+    if (masked > 0) {
+      out_.notes.push_back(
+          fmt::format("{} of {} clips have a mask for the loss", masked, out_.clips.size()));
+    }
   }
 
   /// `above`: the nearest metadata in a parent folder.
@@ -231,6 +275,17 @@ class Walk {
         clip.cause = "missing";
         check(fs::is_regular_file(clip.path, ignored), "[data] {}: there is no clip {}", row.where,
               clip.path.string());
+        if (!row.mask.empty()) {
+          clip.cause = "outside of the folder";
+          clip.mask = options_.list.empty() ? inside(root_, path.parent_path(), row.mask, row.where)
+                                            : root_ / row.mask;
+          clip.cause = kNoMask;
+          check(fs::is_regular_file(clip.mask, ignored), "[data] {}: there is no mask {}",
+                row.where, clip.mask.string());
+          listed_.insert(clip.mask.lexically_normal());
+        } else {
+          find_mask(clip);
+        }
       });
       listed_.insert(clip.path.lexically_normal());
       if (!options_.images && media::is_image_name(clip.path.string())) {
@@ -276,7 +331,7 @@ class Walk {
       return;
     }
     if (image && stems_.contains(masked_stem(path))) {
-      out_.left_out.push_back({name(path), "a mask by its name, which is not used"});
+      out_.left_out.push_back({name(path), "a mask by its name, which mask_dir=FOLDER uses"});
       return;
     }
     // The set's own folder may have any name.
@@ -284,7 +339,10 @@ class Walk {
     const std::optional<ClassFolder> holder =
         is_inner ? class_folder(path.parent_path().filename().string()) : std::nullopt;
     CaptionedClip clip{path, "", "", ""};
-    keep(clip, [&] { clip.caption = caption_of(clip, holder); });
+    keep(clip, [&] {
+      clip.caption = caption_of(clip, holder);
+      find_mask(clip);
+    });
     if (holder) {
       class_folders_.try_emplace(name(path.parent_path()), *holder);
     }
@@ -382,6 +440,7 @@ class Walk {
   std::set<fs::path> seen_;                   // folders
   std::map<std::string, fs::path> captions_;  // caption files of the folder that is read
   std::set<std::string> stems_;               // its pictures
+  std::map<fs::path, fs::path> masks_;        // by path without extension, relative to mask_folder
   std::map<std::string, ClassFolder> class_folders_;
   std::map<std::string, int64_t> by_class_;  // clips with the folder's words as caption
   std::map<std::string, std::vector<std::string>>

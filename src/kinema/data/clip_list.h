@@ -15,8 +15,9 @@ namespace kinema::data {
 struct CaptionedClip {
   std::filesystem::path path;
   std::string caption;
-  std::string problem;  // why it cannot be used; only if list_folder keeps such clips
-  std::string cause;    // a short form of the problem: ClipSet::cause
+  std::string problem;              // why it cannot be used; only if list_folder keeps such clips
+  std::string cause;                // a short form of the problem: ClipSet::cause
+  std::filesystem::path mask = {};  // a picture (ClipSet::read_mask); empty: none
 };
 
 /// What list_folder does with a clip that is missing or has no caption.
@@ -41,6 +42,10 @@ struct ListOptions {
   /// If not empty, the list of clips (metadata.h) instead of one in the folder. The user names it,
   /// so its clips may lie anywhere; names without an extension are those of pictures.
   std::filesystem::path list = {};
+  /// If not empty, the folder of the clips' masks: pictures with the clips' stems, in equal
+  /// subfolders or all in the folder itself. If it is inside of the clips' folder, its pictures are
+  /// not clips.
+  std::filesystem::path mask_folder = {};
 };
 
 struct Listing {
@@ -57,9 +62,11 @@ struct Listing {
 /// As in kohya's scripts, clips of a subfolder `10_red ball` without metadata are listed 10 times,
 /// and those without a caption have `red ball`.
 ///
+/// Masks are in ListOptions::mask_folder, or named in the metadata's `mask` fields.
+///
 /// Throws an Error with file and line for invalid metadata. Throws an Error for a clip that is
-/// missing, outside of the folder or without a caption, unless it is kept with the reason as its
-/// `problem`.
+/// missing, outside of the folder, without a caption or without a mask in the folder of masks,
+/// unless it is kept with the reason as its `problem`.
 Listing list_folder(const std::filesystem::path& folder, const ListOptions& options = {});
 
 /// The clips of a folder as a set, or those of its tars (tar_clips). Throws their Errors, except

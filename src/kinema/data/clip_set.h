@@ -13,6 +13,8 @@
 
 namespace kinema::data {
 
+struct SetRules;  // set_rules.h
+
 /// The frames of a clip that are used, and their size.
 struct ClipFormat {
   int64_t height = 480;
@@ -82,9 +84,20 @@ class ClipSet {
   /// name if it cannot be decoded or is too short.
   virtual HostArray read(int64_t clip, const ClipFormat& format,
                          const ClipWindow& window) const = 0;
-  /// A text that changes if the clip may have changed; computed without reading all bytes.
+  /// How much each pixel counts in the loss, f32 [height, width] in [0, 1], resized and cropped as
+  /// by read(): the red channel of the clip's mask file or, with `alpha`, the alpha channel of a
+  /// picture. Without bytes if it has neither: all count. Throws an Error with the name of a mask
+  /// that cannot be read, or whose aspect ratio is another than the clip's.
+  virtual HostArray read_mask(int64_t /*clip*/, const ClipFormat& /*format*/,
+                              const ClipWindow& /*window*/, bool /*alpha*/) const {
+    return {};
+  }
+  /// True if some clips have mask files.
+  virtual bool has_masks() const { return false; }
+  /// A text that changes if the clip or its mask may have changed; computed without reading all
+  /// bytes.
   virtual std::string stamp(int64_t clip) const = 0;
-  /// Hash of the clip's bytes.
+  /// Hash of the bytes of the clip and its mask file.
   virtual std::string hash(int64_t clip) const = 0;
   /// Decodes the complete clip without keeping it: throws an Error with its name if any part is
   /// corrupt.
@@ -93,6 +106,10 @@ class ClipSet {
   virtual std::vector<SkippedFile> left_out() const { return {}; }
   /// Warnings about parts of the set that are read in an unexpected way.
   virtual std::vector<std::string> notes() const { return {}; }
+  /// The rules of several data sets; empty: there is one, with the rules of the run.
+  virtual const std::vector<SetRules>& sets() const;
+  /// The set of a clip, by number; 0 without sets.
+  virtual size_t set_of(int64_t /*clip*/) const { return 0; }
   /// True if measuring every clip reads the complete set.
   virtual bool is_slow_to_measure() const { return false; }
 };

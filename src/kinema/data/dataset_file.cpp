@@ -26,35 +26,43 @@ using io::Json;
 using Keys = std::map<std::string, const Json*>;
 
 // Of the run, not of a data set.
-constexpr std::array<std::string_view, 31> kNotRead = {
-    "batch_size",           "bucket_no_upscale", "bucket_reso_steps",
-    "cache_directory",      "cache_info",        "debug_dataset",
-    "enable_bucket",        "frame_extraction",  "frame_sample",
-    "frame_stride",         "max_bucket_reso",   "max_data_loader_n_workers",
-    "max_frames",           "max_token_length",  "min_bucket_reso",
-    "network_multiplier",   "num_workers",       "persistent_data_loader_workers",
-    "resize_interpolation", "resolution",        "seed",
-    "skip_cache",           "skip_existing",     "skip_image_resolution",
-    "source_fps",           "target_frames",     "validation_seed",
-    "validation_split",     "video_loss_weight", "vae_batch_size",
-    "caption_encoding"};
+constexpr std::array<std::string_view, 25> kNotRead = {"batch_size",
+                                                       "cache_directory",
+                                                       "cache_info",
+                                                       "caption_encoding",
+                                                       "debug_dataset",
+                                                       "frame_extraction",
+                                                       "frame_sample",
+                                                       "frame_stride",
+                                                       "max_data_loader_n_workers",
+                                                       "max_frames",
+                                                       "max_token_length",
+                                                       "network_multiplier",
+                                                       "num_workers",
+                                                       "persistent_data_loader_workers",
+                                                       "resize_interpolation",
+                                                       "seed",
+                                                       "skip_cache",
+                                                       "skip_existing",
+                                                       "skip_image_resolution",
+                                                       "source_fps",
+                                                       "target_frames",
+                                                       "vae_batch_size",
+                                                       "validation_seed",
+                                                       "validation_split",
+                                                       "video_loss_weight"};
 
 /// A key that may only have a value which changes nothing, and what to do instead.
 struct Refused {
   std::string_view key;
   std::string_view instead;
 };
-constexpr std::array<Refused, 14> kRefused = {{
-    {"alpha_mask", "masks are not used"},
+constexpr std::array<Refused, 9> kRefused = {{
     {"caption_dropout_every_n_epochs", "caption_dropout=FRACTION leaves captions out"},
     {"caption_dropout_rate", "caption_dropout=FRACTION leaves captions out, of all data sets"},
-    {"color_aug", "colours are not changed"},
-    {"conditioning_data_dir", "masks are not used"},
     {"control_directory", "pictures to edit are not used"},
     {"custom_attributes", "they have no effect here"},
     {"face_crop_aug_range", "center_crop=false crops anywhere"},
-    {"flip_aug", "random_flip=true mirrors clips of all data sets"},
-    {"is_reg", "regularization pictures are not used: remove this data set"},
     {"random_crop", "center_crop=false crops all data sets anywhere"},
     {"secondary_separator", "only caption_separator separates tags"},
     {"token_warmup_min", "captions have all tags from the first step on"},
@@ -109,11 +117,11 @@ class Reader {
     }
     check(!out_.parts.empty(), "[data] {} has no data set", path.string());
     if (!not_read_.empty()) {
-      out_.notes.push_back(fmt::format(
-          "{}: {} {} not read: sizes, batches, frames and caches are keys of the run (height, "
-          "width, buckets, per_device_batch_size, num_frames, dataset_save_location)",
-          path.filename().string(), fmt::join(not_read_, ", "),
-          not_read_.size() == 1 ? "is" : "are"));
+      out_.notes.push_back(
+          fmt::format("{}: {} {} not read: batches, frames and caches are keys of the run "
+                      "(per_device_batch_size, num_frames, dataset_save_location)",
+                      path.filename().string(), fmt::join(not_read_, ", "),
+                      not_read_.size() == 1 ? "is" : "are"));
     }
   }
 
@@ -134,7 +142,8 @@ class Reader {
   void add(const Keys& keys, const std::string& where) {
     DatasetPart part{.where = where};
     for (const auto& [key, value] : keys) {
-      if (!take_place(key, *value, part) && !take_caption(key, *value, part)) {
+      if (!take_place(key, *value, part) && !take_size(key, *value, part.sizes) &&
+          !take_caption(key, *value, part)) {
         check_other(key, *value, where);
       }
     }
@@ -144,6 +153,12 @@ class Reader {
           where);
     check(part.repeats >= 0, "[data] {}: num_repeats is {}, expected at least 0", where,
           part.repeats);
+    if (!part.sizes.automatic.value_or(false)) {  // other keys of buckets have no effect
+      part.sizes.upscale.reset();
+      part.sizes.step.reset();
+      part.sizes.min_side.reset();
+      part.sizes.max_side.reset();
+    }
     if (part.repeats > 0) {
       out_.parts.push_back(std::move(part));
     }
@@ -156,6 +171,47 @@ class Reader {
       part.list = found(value.as_string());
     } else if (key == "num_repeats") {
       part.repeats = value.as_int();
+    } else if (key == "flip_aug") {
+      part.rules.flip = value.as_bool();
+    } else if (key == "color_aug") {
+      part.rules.color_change = value.as_bool();
+    } else if (key == "alpha_mask") {
+      part.rules.alpha_mask = value.as_bool();
+    } else if (key == "is_reg") {
+      part.rules.regularization = value.as_bool();
+    } else if (key == "conditioning_data_dir") {
+      part.masks = value.as_string().empty() ? fs::path() : found(value.as_string());
+    } else {
+      return false;
+    }
+    return true;
+  }
+
+  static int64_t side(const Json& value) {
+    const int64_t out = value.as_int();
+    check(out > 0 && out <= 1 << 20, "[data] {} is {}, expected 1 to {}", value.where(), out,
+          1 << 20);
+    return out;
+  }
+
+  static bool take_size(const std::string& key, const Json& value, SizeChanges& sizes) {
+    if (key == "resolution") {
+      const bool is_pair = value.is_array() && value.items().size() == 2;
+      check(is_pair || value.kind() == Json::Kind::Integer,
+            "[data] {} is {}, expected a number or [width, height]", value.where(),
+            value.describe());
+      sizes.width = side(is_pair ? value.items()[0] : value);
+      sizes.height = side(is_pair ? value.items()[1] : value);
+    } else if (key == "enable_bucket") {
+      sizes.automatic = value.as_bool();
+    } else if (key == "bucket_no_upscale") {
+      sizes.upscale = !value.as_bool();
+    } else if (key == "bucket_reso_steps") {
+      sizes.step = side(value);
+    } else if (key == "min_bucket_reso") {
+      sizes.min_side = side(value);
+    } else if (key == "max_bucket_reso") {
+      sizes.max_side = side(value);
     } else {
       return false;
     }
@@ -219,7 +275,8 @@ class Reader {
 }  // namespace
 
 CaptionRules CaptionChanges::applied_to(CaptionRules rules) const {
-  rules.any_line = wildcards.value_or(rules.any_line);  // kohya's wildcards include lines
+  // kohya's wildcards include lines.
+  rules.any_line = any_line.value_or(wildcards.value_or(rules.any_line));
   rules.wildcards = wildcards.value_or(rules.wildcards);
   rules.shuffle = shuffle.value_or(rules.shuffle);
   rules.dropout = dropout.value_or(rules.dropout);
@@ -239,19 +296,26 @@ bool is_dataset_file(const fs::path& path) {
 
 DatasetFile read_dataset_file(const fs::path& path) { return Reader(path).take(); }
 
-std::unique_ptr<ClipSet> dataset_file_clips(const fs::path& path, const ListOptions& options) {
-  DatasetFile file = read_dataset_file(path);
+std::unique_ptr<ClipSet> dataset_clips(DatasetFile file, const ListOptions& options) {
   std::vector<JoinedPart> parts;
   for (DatasetPart& part : file.parts) {
     ListOptions own = options;
     own.caption_extension = part.caption_extension;
     own.class_words = part.class_words;
-    own.class_folders = false;
-    own.subfolders = false;
+    own.class_folders = part.folders;
+    own.subfolders = part.folders;
     own.list = part.list;
-    const fs::path folder = part.folder.empty() ? part.list.parent_path() : part.folder;
-    parts.push_back({.clips = folder_clips(folder.empty() ? fs::path(".") : folder, own),
-                     .name = folder.string(),
+    if (part.no_masks || !part.masks.empty()) {
+      own.mask_folder = part.masks;
+    }
+    fs::path folder = part.folder.empty() ? part.list.parent_path() : part.folder;
+    if (folder.empty()) {
+      folder = ".";
+    }
+    SetRules rules = std::move(part.rules);
+    rules.name = folder.string();
+    parts.push_back({.clips = folder_clips(folder, own),
+                     .own = std::move(rules),
                      .repeats = part.repeats,
                      .caption_prefix = std::move(part.caption_prefix),
                      .caption_suffix = std::move(part.caption_suffix),

@@ -33,12 +33,11 @@ std::string detect_dataset_type(const std::vector<std::string>& names) {
   return records ? "tfrecord" : tables ? "hf" : clips ? "videos" : "";
 }
 
-std::vector<std::string> file_names(const fs::path& folder) {
-  constexpr size_t kEnough = 4096;
+std::vector<std::string> file_names(const fs::path& folder, size_t most) {
   std::vector<std::string> out;
   std::error_code error;
   fs::recursive_directory_iterator at(folder, fs::directory_options::skip_permission_denied, error);
-  for (const fs::recursive_directory_iterator end; !error && at != end && out.size() < kEnough;
+  for (const fs::recursive_directory_iterator end; !error && at != end && out.size() < most;
        at.increment(error)) {
     if (at->path().filename().string().starts_with('.')) {
       at.disable_recursion_pending();

@@ -12,7 +12,7 @@ std::string detect_dataset_type(const std::vector<std::string>& names);
 
 /// Relative names of the files in a folder and its subfolders, without hidden files. At most some
 /// thousands, which is enough to identify the kind.
-std::vector<std::string> file_names(const std::filesystem::path& folder);
+std::vector<std::string> file_names(const std::filesystem::path& folder, size_t most = 4096);
 
 /// `it holds 3 HEIC pictures, which are not read: ...` with a remedy, else the same of an archive;
 /// empty if there are neither.

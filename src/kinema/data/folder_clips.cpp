@@ -1,6 +1,8 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
+#include <span>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -10,6 +12,8 @@
 #include "kinema/data/clip_list.h"
 #include "kinema/data/clip_set.h"
 #include "kinema/data/dataset_file.h"
+#include "kinema/data/loss_weights.h"
+#include "kinema/data/set_rules.h"
 #include "kinema/data/tar_clips.h"
 #include "kinema/io/hash.h"
 #include "kinema/io/mapped_file.h"
@@ -38,14 +42,46 @@ class FolderClips : public ClipSet {
   std::string cause(int64_t clip) const override { return at(clip).cause; }
   std::string caption(int64_t clip) const override { return at(clip).caption; }
   ClipSize measure(int64_t clip) const override {
-    const io::MappedFile file = io::MappedFile::open(usable(clip).path);
-    return measure_clip(file.bytes(), file.path());
+    const CaptionedClip& of = usable(clip);
+    const io::MappedFile file = io::MappedFile::open(of.path);
+    const ClipSize out = measure_clip(file.bytes(), file.path());
+    if (!of.mask.empty()) {
+      const io::MappedFile mask = io::MappedFile::open(of.mask);
+      check_mask(mask.bytes(), mask.path(), out);
+    }
+    return out;
   }
   HostArray read(int64_t clip, const ClipFormat& format, const ClipWindow& window) const override {
     return read_clip(usable(clip).path, format, window);
   }
-  std::string stamp(int64_t clip) const override { return file_stamp(usable(clip).path); }
-  std::string hash(int64_t clip) const override { return io::hash_file(usable(clip).path); }
+  HostArray read_mask(int64_t clip, const ClipFormat& format, const ClipWindow& window,
+                      bool alpha) const override {
+    const CaptionedClip& of = usable(clip);
+    if (of.mask.empty()) {
+      const io::MappedFile file = io::MappedFile::open(of.path);
+      return alpha ? read_alpha_mask(file.bytes(), file.path(), format, window) : HostArray{};
+    }
+    const io::MappedFile file = io::MappedFile::open(of.mask);
+    return data::read_mask(file.bytes(), file.path(), measure(clip), format, window);
+  }
+  bool has_masks() const override {
+    return std::ranges::any_of(clips_,
+                               [](const CaptionedClip& clip) { return !clip.mask.empty(); });
+  }
+  std::string stamp(int64_t clip) const override {
+    const CaptionedClip& of = usable(clip);
+    return of.mask.empty() ? file_stamp(of.path)
+                           : file_stamp(of.path) + "; mask " + file_stamp(of.mask);
+  }
+  std::string hash(int64_t clip) const override {
+    const CaptionedClip& of = usable(clip);
+    const std::string own = io::hash_file(of.path);
+    if (of.mask.empty()) {
+      return own;
+    }
+    const std::string both = own + " with mask " + io::hash_file(of.mask);
+    return io::hash_bytes(std::as_bytes(std::span(both)));
+  }
   void verify(int64_t clip) const override {
     const io::MappedFile file = io::MappedFile::open(usable(clip).path);
     verify_clip(file.bytes(), file.path());
@@ -68,18 +104,27 @@ class FolderClips : public ClipSet {
 
 }  // namespace
 
+const std::vector<SetRules>& ClipSet::sets() const {
+  static const std::vector<SetRules> none;
+  return none;
+}
+
 std::unique_ptr<ClipSet> folder_clips(const fs::path& folder, const std::string& caption_column,
                                       bool keep_bad, bool images, const std::string& split) {
   const ListOptions options{.caption_column = caption_column,
                             .missing = keep_bad ? MissingClip::Keep : MissingClip::Fail,
                             .images = images,
                             .split = split};
-  return is_dataset_file(folder) ? dataset_file_clips(folder, options)
+  return is_dataset_file(folder) ? dataset_clips(read_dataset_file(folder), options)
                                  : folder_clips(folder, options);
 }
 
 std::unique_ptr<ClipSet> folder_clips(const fs::path& folder, const ListOptions& options) {
   if (options.list.empty() && contains_tars(folder)) {
+    check(options.mask_folder.empty(),
+          "[data] mask_dir ({}) is for folders of clips, but {} has "
+          "tars\n  alpha_mask=true uses the pictures' alpha channels",
+          options.mask_folder.string(), folder.string());
     return tar_clips(folder, options);
   }
   return std::make_unique<FolderClips>(folder, list_folder(folder, options));

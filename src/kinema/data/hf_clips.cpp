@@ -106,6 +106,15 @@ class HfClips : public ClipSet {
       return read_clip(bytes, name, format, window);
     });
   }
+  HostArray read_mask(int64_t clip, const ClipFormat& format, const ClipWindow& window,
+                      bool alpha) const override {
+    if (!alpha) {
+      return {};
+    }
+    return with_bytes(clip, [&](std::span<const std::byte> bytes, const std::string& name) {
+      return read_alpha_mask(bytes, name, format, window);
+    });
+  }
   std::string stamp(int64_t clip) const override {
     const auto [table, row] = find(clip);
     return fmt::format("row {} of {}", row, stamps_[table]);

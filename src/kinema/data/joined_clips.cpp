@@ -17,6 +17,7 @@ class JoinedClips : public ClipSet {
       : parts_(std::move(parts)), notes_(std::move(notes)) {
     for (const JoinedPart& part : parts_) {
       begins_.push_back(size_);
+      sets_.push_back(part.own);
       size_ += part.clips->size() * part.repeats;
     }
   }
@@ -28,7 +29,7 @@ class JoinedClips : public ClipSet {
   }
   std::string where(int64_t clip) const override {
     const auto [part, number] = at(clip);
-    return part->name + "/" + part->clips->where(number);
+    return part->own.name + "/" + part->clips->where(number);
   }
   std::string path(int64_t clip) const override {
     const auto [part, number] = at(clip);
@@ -65,6 +66,15 @@ class JoinedClips : public ClipSet {
     const auto [part, number] = at(clip);
     return part->clips->read(number, format, window);
   }
+  HostArray read_mask(int64_t clip, const ClipFormat& format, const ClipWindow& window,
+                      bool alpha) const override {
+    const auto [part, number] = at(clip);
+    return part->clips->read_mask(number, format, window, alpha);
+  }
+  bool has_masks() const override {
+    return std::ranges::any_of(parts_,
+                               [](const JoinedPart& part) { return part.clips->has_masks(); });
+  }
   std::string stamp(int64_t clip) const override {
     const auto [part, number] = at(clip);
     return part->clips->stamp(number);
@@ -81,7 +91,7 @@ class JoinedClips : public ClipSet {
     std::vector<SkippedFile> out;
     for (const JoinedPart& part : parts_) {
       for (SkippedFile each : part.clips->left_out()) {
-        each.file = part.name + "/" + each.file;
+        each.file = part.own.name + "/" + each.file;
         out.push_back(std::move(each));
       }
     }
@@ -90,14 +100,17 @@ class JoinedClips : public ClipSet {
   std::vector<std::string> notes() const override {
     std::vector<std::string> out = notes_;
     for (const JoinedPart& part : parts_) {
-      out.push_back(fmt::format(
-          "{}: {}{}", part.name, counted(part.clips->size(), "clip"),
-          part.repeats == 1 ? "" : fmt::format(", each {} times an epoch", part.repeats)));
+      out.push_back(fmt::format("{}: {}{}", part.own.name, counted(part.clips->size(), "clip"),
+                                rules_text(part)));
       for (const std::string& note : part.clips->notes()) {
-        out.push_back(part.name + "/" + note);
+        out.push_back(part.own.name + "/" + note);
       }
     }
     return out;
+  }
+  const std::vector<SetRules>& sets() const override { return sets_; }
+  size_t set_of(int64_t clip) const override {
+    return static_cast<size_t>(at(clip).first - parts_.data());
   }
   bool is_slow_to_measure() const override {
     return std::ranges::any_of(
@@ -105,6 +118,36 @@ class JoinedClips : public ClipSet {
   }
 
  private:
+  /// What a note says of a part's rules.
+  std::string rules_text(const JoinedPart& part) const {
+    std::string out;
+    if (part.repeats != 1) {
+      out += fmt::format(", each {} times an epoch", part.repeats);
+    }
+    if (part.own.weight > 0) {
+      double sum = 0;
+      for (const SetRules& set : sets_) {
+        sum += set.weight;
+      }
+      out += fmt::format(", {:.3g} % of the samples", 100 * part.own.weight / sum);
+    }
+    if (part.own.regularization) {
+      out += ", regularization";
+    }
+    if (part.own.loss_weight != 1) {
+      out += fmt::format(", {:g} in the loss", part.own.loss_weight);
+    }
+    const SampleSizes& sizes = part.own.sizes;
+    if (sizes.automatic) {
+      out += fmt::format(", sizes of up to {} pixels by aspect ratio", sizes.automatic->area);
+    } else if (sizes.buckets.size() == 1) {
+      out += fmt::format(", at {}x{}", sizes.buckets[0].height, sizes.buckets[0].width);
+    } else if (!sizes.buckets.empty()) {
+      out += fmt::format(", in {} buckets", sizes.buckets.size());
+    }
+    return out;
+  }
+
   std::pair<const JoinedPart*, int64_t> at(int64_t clip) const {
     check(clip >= 0 && clip < size_, "[data] clip {} of {}", clip, size_);
     const auto after = std::ranges::upper_bound(begins_, clip);
@@ -115,6 +158,7 @@ class JoinedClips : public ClipSet {
   std::vector<JoinedPart> parts_;
   std::vector<std::string> notes_;
   std::vector<int64_t> begins_;
+  std::vector<SetRules> sets_;
   int64_t size_ = 0;
 };
 

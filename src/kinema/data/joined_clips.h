@@ -8,13 +8,14 @@
 
 #include "kinema/data/caption_rules.h"
 #include "kinema/data/clip_set.h"
+#include "kinema/data/set_rules.h"
 
 namespace kinema::data {
 
 /// A set of clips among others.
 struct JoinedPart {
   std::unique_ptr<ClipSet> clips;
-  std::string name;     // before the clips' places: `fox/a.png`
+  SetRules own;         // its name is before the clips' places: `fox/a.png`
   int64_t repeats = 1;  // of each clip in an epoch
   /// Around each caption, separated by a blank.
   std::string caption_prefix, caption_suffix;

@@ -22,6 +22,9 @@ namespace fs = std::filesystem;
 constexpr std::array kFileNames = {"file_name", "video", "path",       "file",      "video_path",
                                    "filename",  "image", "image_path", "image_file"};
 
+/// The field of a clip's mask.
+constexpr std::string_view kMask = "mask";
+
 std::vector<std::string> file_names() { return {kFileNames.begin(), kFileNames.end()}; }
 
 std::string quoted(const std::vector<std::string>& names, size_t most) {
@@ -65,8 +68,10 @@ std::vector<MetadataRow> from_jsonl(const std::string& text, const std::string& 
     }
     const size_t file = find_name(names, file_names(), where, "");
     const size_t caption = find_name(names, caption_names(caption_column), where, "");
+    const io::Json* mask = value.find(kMask);
     out.push_back({where, value.members()[file].second.as_string(),
-                   value.members()[caption].second.as_string()});
+                   value.members()[caption].second.as_string(),
+                   mask == nullptr || mask->is_null() ? "" : mask->as_string()});
   }
   return out;
 }
@@ -94,7 +99,7 @@ std::vector<MetadataRow> from_object(const std::string& text, const std::string&
     }
     check(!words.empty(), "[data] {} has neither {} nor `tags`", where,
           quoted(caption_names(caption_column), 3));
-    out.push_back({where, file, std::move(words)});
+    out.push_back({where, file, std::move(words), ""});
   }
   return out;
 }
@@ -218,6 +223,7 @@ Metadata from_csv(std::string_view text, const std::string& path,
   const std::string first = path + ": the first line";
   const size_t file = find_name(header, file_names(), first, "column ");
   const size_t caption = find_name(header, caption_names(caption_column), first, "column ");
+  const auto mask = std::ranges::find(header, kMask) - header.begin();
   Metadata out;
   const bool is_usual = csv.separator == (path.ends_with(".tsv") ? '\t' : ',');
   out.note = is_usual ? "" : fmt::format("its separator is a {}", separator_word(csv.separator));
@@ -226,7 +232,9 @@ Metadata from_csv(std::string_view text, const std::string& path,
     check(rows[i].fields.size() == header.size(),
           "[data] {} has {} fields but the first line has {}", where, rows[i].fields.size(),
           header.size());
-    out.rows.push_back({std::move(where), rows[i].fields[file], rows[i].fields[caption]});
+    out.rows.push_back(
+        {std::move(where), rows[i].fields[file], rows[i].fields[caption],
+         mask < std::ssize(header) ? rows[i].fields[static_cast<size_t>(mask)] : ""});
   }
   return out;
 }
@@ -244,7 +252,8 @@ std::vector<MetadataRow> from_parquet(const fs::path& path, const std::string& c
           "[data] {}: `{}` holds the pictures themselves, expected names of files\n  "
           "dataset_type=hf reads them",
           path.string(), columns[file]);
-    out.push_back({fmt::format("{} row {}", path.string(), row), cell.path, table.caption(row)});
+    out.push_back(
+        {fmt::format("{} row {}", path.string(), row), cell.path, table.caption(row), ""});
   }
   return out;
 }

@@ -14,6 +14,7 @@ struct MetadataRow {
   std::string where;  // `clips/metadata.jsonl:7`
   std::string file;
   std::string caption;
+  std::string mask = {};  // of .jsonl, .csv and .tsv: the field `mask`, a picture; empty: none
 };
 
 struct Metadata {

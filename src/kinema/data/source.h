@@ -22,8 +22,10 @@ struct Sample {
   HostArray condition = {};     // f32 or bf16 [k, f, h, w]
   HostArray image_states = {};  // f32 or bf16 [n, d]
   // For models with pooled text, and with the picture's sizes; else without bytes.
-  HostArray pooled = {};            // f32 or bf16 [p]
-  HostArray size_ids = {};          // f32 [n]
+  HostArray pooled = {};    // f32 or bf16 [p]
+  HostArray size_ids = {};  // f32 [n]
+  /// How much each latent counts in the loss (loss_weights.h); without bytes, all count 1.
+  HostArray loss_weights = {};      // f32 [1, f, h, w]
   std::optional<int64_t> timestep;  // for evaluation sets with fixed timesteps
   std::string id;                   // for reports: `clip_03.mp4`, `shard.tfrec record 7`
 };
@@ -36,6 +38,7 @@ struct Batch {
   HostArray image_states = {};      // [b, n, d], or no bytes
   HostArray pooled = {};            // [b, p], or no bytes
   HostArray size_ids = {};          // [b, n], or no bytes
+  HostArray loss_weights = {};      // [b, 1, f, h, w], or no bytes
   std::vector<int64_t> timesteps;   // b of them, or none
   std::vector<std::string> ids;     // b of them
   /// If these are a part of a batch that several processes share: their indices in it, in order.
@@ -51,7 +54,7 @@ struct SamplePart {
   size_t rank;
   bool exact = false;  // stored as F32 for any dtype of the others
 };
-inline constexpr std::array<SamplePart, 6> kParts{
+inline constexpr std::array<SamplePart, 7> kParts{
     {{&Sample::latents, &Batch::latents, "latents", "latents", 4},
      {&Sample::encoder_hidden_states, &Batch::encoder_hidden_states, "encoder_hidden_states",
       "text states", 2},
@@ -59,7 +62,8 @@ inline constexpr std::array<SamplePart, 6> kParts{
      {&Sample::image_states, &Batch::image_states, "encoder_hidden_states_image", "image states",
       2},
      {&Sample::pooled, &Batch::pooled, "pooled", "pooled text", 1},
-     {&Sample::size_ids, &Batch::size_ids, "size_ids", "sizes", 1, true}}};
+     {&Sample::size_ids, &Batch::size_ids, "size_ids", "sizes", 1, true},
+     {&Sample::loss_weights, &Batch::loss_weights, "loss_weights", "loss weights", 4, true}}};
 /// The optional parts.
 inline constexpr std::span<const SamplePart> kExtraParts = std::span(kParts).subspan(2);
 

@@ -39,11 +39,18 @@ class SplitClips : public ClipSet {
   HostArray read(int64_t clip, const ClipFormat& format, const ClipWindow& window) const override {
     return clips_->read(at(clip), format, window);
   }
+  HostArray read_mask(int64_t clip, const ClipFormat& format, const ClipWindow& window,
+                      bool alpha) const override {
+    return clips_->read_mask(at(clip), format, window, alpha);
+  }
+  bool has_masks() const override { return clips_->has_masks(); }
   std::string stamp(int64_t clip) const override { return clips_->stamp(at(clip)); }
   std::string hash(int64_t clip) const override { return clips_->hash(at(clip)); }
   void verify(int64_t clip) const override { clips_->verify(at(clip)); }
   std::vector<SkippedFile> left_out() const override { return clips_->left_out(); }
   std::vector<std::string> notes() const override { return clips_->notes(); }
+  const std::vector<SetRules>& sets() const override { return clips_->sets(); }
+  size_t set_of(int64_t clip) const override { return clips_->set_of(at(clip)); }
   bool is_slow_to_measure() const override { return clips_->is_slow_to_measure(); }
 
  private:

@@ -12,6 +12,7 @@
 #include "kinema/core/error.h"
 #include "kinema/core/parallel.h"
 #include "kinema/data/clip_file.h"
+#include "kinema/data/set_rules.h"
 
 namespace kinema::data {
 namespace {
@@ -68,6 +69,7 @@ Survey survey_clips(const ClipSet& clips, const SurveyOptions& options) {
   out.causes.resize(count);
   out.left_out = clips.left_out();
   out.notes = clips.notes();
+  const bool own_sizes = options.own_sizes && have_own_sizes(clips.sets());
   std::mutex mutex;
   int64_t done = 0;
   for_each_in_parallel(count, options.threads, [&](size_t i) {
@@ -80,7 +82,7 @@ Survey survey_clips(const ClipSet& clips, const SurveyOptions& options) {
       const ClipSize size = clips.measure(clip);
       out.sizes[i] = size;
       cause = size.frames == 1 && size.fps <= 0 ? kPicture : kTooShort;
-      if (options.buckets.empty() && !options.any_length) {
+      if (options.buckets.empty() && !options.any_length && !own_sizes) {
         check_length(size, clips.path(clip), options.format);
       }
     } catch (const Error& error) {
@@ -95,21 +97,25 @@ Survey survey_clips(const ClipSet& clips, const SurveyOptions& options) {
       options.on_progress(done);
     }
   });
-  if (options.automatic) {
+  const auto measured = [&](int64_t clip) {
+    const auto i = static_cast<size_t>(clip);
+    check(out.problems[i].empty(), "{}", out.problems[i]);
+    return out.sizes[i];
+  };
+  const auto on_problem = [&](int64_t clip, const std::string& why) {
+    const auto i = static_cast<size_t>(clip);
+    out.causes[i] = out.problems[i].empty() ? kTooShort : out.causes[i];
+    out.problems[i] = why;
+  };
+  if (own_sizes) {
+    out.buckets = bucket_sets(clips, static_cast<int64_t>(count),
+                              {.buckets = options.buckets, .automatic = options.automatic},
+                              options.format, measured, options.threads, on_problem);
+  } else if (options.automatic) {
     bucket_by_ratio(*options.automatic, options.format.num_frames, out);
   } else if (!options.buckets.empty()) {
-    const auto measured = [&](int64_t clip) {
-      const auto i = static_cast<size_t>(clip);
-      check(out.problems[i].empty(), "{}", out.problems[i]);
-      return out.sizes[i];
-    };
-    out.buckets =
-        bucket_clips(static_cast<int64_t>(count), options.buckets, options.format, measured,
-                     options.threads, [&](int64_t clip, const std::string& why) {
-                       const auto i = static_cast<size_t>(clip);
-                       out.causes[i] = out.problems[i].empty() ? kTooShort : out.causes[i];
-                       out.problems[i] = why;
-                     });
+    out.buckets = bucket_clips(static_cast<int64_t>(count), options.buckets, options.format,
+                               measured, options.threads, on_problem);
   }
   return out;
 }

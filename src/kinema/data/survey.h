@@ -40,9 +40,11 @@ std::vector<CauseCount> count_causes(const Survey& survey);
 struct SurveyOptions {
   /// Only the first `clips` clips.
   int64_t clips = 0;
-  /// Clips that are too short for this are a problem, unless there are buckets.
+  /// Clips that are too short for this are a problem, unless there are buckets, or data sets with
+  /// sizes of their own (ClipSet::sets).
   ClipFormat format;
   bool any_length = false;  // no clip is too short
+  bool own_sizes = true;    // false: all clips get the run's sizes
   std::vector<Bucket> buckets = {};
   /// Instead of given buckets, sizes chosen by the clips' aspect ratios.
   std::optional<AutoBuckets> automatic = {};

@@ -81,6 +81,11 @@ class TarClips : public ClipSet {
   HostArray read(int64_t clip, const ClipFormat& format, const ClipWindow& window) const override {
     return read_clip(usable(clip).member.bytes, name(clip), format, window);
   }
+  HostArray read_mask(int64_t clip, const ClipFormat& format, const ClipWindow& window,
+                      bool alpha) const override {
+    return alpha ? read_alpha_mask(usable(clip).member.bytes, name(clip), format, window)
+                 : HostArray{};
+  }
   std::string stamp(int64_t clip) const override {
     return fmt::format("{} of {}", usable(clip).member.name, stamps_[at(clip).tar]);
   }

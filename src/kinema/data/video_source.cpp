@@ -11,10 +11,21 @@
 
 #include "kinema/core/error.h"
 #include "kinema/core/threefry.h"
+#include "kinema/data/clip_order.h"
+#include "kinema/data/color_change.h"
+#include "kinema/data/loss_weights.h"
 #include "kinema/data/picture_sizes.h"
+#include "kinema/data/set_rules.h"
 
 namespace kinema::data {
 namespace {
+
+int64_t clips_used(const ClipSet& clips, const VideoOptions& options) {
+  const int64_t out =
+      options.max_samples < 0 ? clips.size() : std::min(options.max_samples, clips.size());
+  check(out > 0, "[data] max_samples is 0: there would be nothing to read");
+  return out;
+}
 
 class VideoSource : public Source {
  public:
@@ -24,36 +35,27 @@ class VideoSource : public Source {
         options_(options),
         encode_(std::move(encode)),
         find_(std::move(find)),
-        size_(options.max_samples < 0 ? clips_->size()
-                                      : std::min(options.max_samples, clips_->size())) {
-    check(size_ > 0, "[data] max_samples is 0: there would be nothing to read");
+        order_(*clips_, {.clips = clips_used(*clips_, options),
+                         .buckets = options_.buckets,
+                         .problems = options_.problems,
+                         .batch = options.batch,
+                         .shuffle = options.shuffle,
+                         .seed = options.seed}),
+        weighs_(have_loss_weights(*clips_, options.alpha_mask)) {
     const ClipFormat& format = options.format;
     check(format.height > 0 && format.width > 0 && format.num_frames > 0 && format.frame_stride > 0,
           "[data] height {}, width {}, num_frames {} and frame_stride {} must be positive",
           format.height, format.width, format.num_frames, format.frame_stride);
-    if (!options_.buckets.empty()) {
-      group();
-    } else {
-      leave_out_problems();
-    }
   }
 
-  int64_t size() const override { return size_; }
+  int64_t size() const override { return order_.size(); }
 
   Sample at(int64_t position) const override {
-    const std::vector<int64_t>* members = usable_.empty() ? nullptr : &usable_;
-    int64_t place = 0;
-    int64_t count = size_;
-    if (order_) {
-      const GroupedOrder::Place chosen = order_->at(position);
-      members = &order_->groups()[chosen.group];
-      place = chosen.index;
-      count = static_cast<int64_t>(members->size());
-    } else {
-      place = options_.shuffle ? shuffled_index(options_.seed, position, size_) : position % size_;
-    }
+    const ClipOrder::Place chosen = order_.at(position);
+    const auto count = std::ssize(chosen.clips);
+    int64_t place = chosen.index;
     for (int64_t i = 0;; ++i) {
-      const int64_t index = members == nullptr ? place : (*members)[static_cast<size_t>(place)];
+      const int64_t index = chosen.clips[static_cast<size_t>(place)];
       try {
         return sample(index, position);
       } catch (const Error& error) {
@@ -70,55 +72,20 @@ class VideoSource : public Source {
   }
 
   std::vector<Sample> examples() const override {
-    if (!order_) {
+    const std::vector<std::span<const int64_t>> groups = order_.of_buckets();
+    if (groups.empty()) {
       return Source::examples();
     }
     std::vector<Sample> out;
-    for (const std::vector<int64_t>& members : order_->groups()) {
+    for (const std::span<const int64_t> members : groups) {
       out.push_back(first_of(members));
     }
     return out;
   }
 
  private:
-  /// Groups the clips by bucket.
-  void group() {
-    const std::vector<int64_t>& bucket_of = options_.buckets.bucket_of;
-    check(static_cast<int64_t>(bucket_of.size()) >= size_, "[data] {} clips have a bucket, of {}",
-          bucket_of.size(), size_);
-    std::vector<std::vector<int64_t>> groups(options_.buckets.buckets.size());
-    for (int64_t clip = 0; clip < size_; ++clip) {
-      if (const int64_t bucket = bucket_of[static_cast<size_t>(clip)];
-          bucket >= 0 && !has_problem(clip)) {
-        groups[static_cast<size_t>(bucket)].push_back(clip);
-      }
-    }
-    std::erase_if(groups, [](const auto& members) { return members.empty(); });
-    check(!groups.empty(), "[data] none of the {} clips fits a bucket", size_);
-    order_.emplace(std::move(groups), options_.batch, options_.seed, options_.shuffle);
-    size_ = order_->size();
-  }
-
-  bool has_problem(int64_t clip) const {
-    const auto i = static_cast<size_t>(clip);
-    return i < options_.problems.size() && !options_.problems[i].empty();
-  }
-
-  void leave_out_problems() {
-    if (std::ranges::all_of(options_.problems, &std::string::empty)) {
-      return;
-    }
-    for (int64_t clip = 0; clip < size_; ++clip) {
-      if (!has_problem(clip)) {
-        usable_.push_back(clip);
-      }
-    }
-    check(!usable_.empty(), "[data] none of the {} clips can be used", size_);
-    size_ = static_cast<int64_t>(usable_.size());
-  }
-
   /// The sample of the first usable clip.
-  Sample first_of(const std::vector<int64_t>& members) const {
+  Sample first_of(std::span<const int64_t> members) const {
     for (size_t i = 0;; ++i) {
       try {
         return sample(members[i], 0);
@@ -130,16 +97,28 @@ class VideoSource : public Source {
     }
   }
 
+  /// What differs from one use of a clip to the next.
+  struct Drawn {
+    ClipWindow window;
+    bool flip = false;
+    int64_t variant = 0;  // of the caption
+    ColorChange colors;
+  };
+
   Sample sample(int64_t index, int64_t position) const {
     RandomStream random(
         random_key(options_.seed, "video augmentation", static_cast<uint64_t>(position)));
     // All are drawn for any settings, so that one setting does not change another's draw.
     const float start = random.uniform();
-    const bool flip = random.uniform() < 0.5F && options_.random_flip;
+    const bool flip = random.uniform() < 0.5F && flips(*clips_, index, options_.random_flip);
     const float crop = random.uniform();
     const int64_t variants = clips_->caption_variants(options_.captions);
     const auto drawn = static_cast<double>(random.uniform()) * static_cast<double>(variants);
     const int64_t variant = std::min(static_cast<int64_t>(drawn), variants - 1);
+    ColorChange colors = draw_color_change(random);
+    if (!changes_colors(*clips_, index, options_.color_change)) {
+      colors = {};
+    }
     ClipWindow window;
     if (options_.random_start) {
       window.start = start;
@@ -148,20 +127,23 @@ class VideoSource : public Source {
       window.crop = crop;
     }
 
-    Sample sample = *encoded_clip(index, window, flip, variant);
+    Sample sample = *encoded_clip(index, {window, flip, variant, colors});
     sample.id = clips_->name(index);
+    apply_set_weight(*clips_, index, sample);
     return sample;
   }
 
   // Shared, because the cache and a sample in progress may both use it.
-  std::shared_ptr<const Sample> encoded_clip(int64_t index, const ClipWindow& window, bool flip,
-                                             int64_t variant) const {
+  std::shared_ptr<const Sample> encoded_clip(int64_t index, const Drawn& drawn) const {
+    const auto& [window, flip, variant, colors] = drawn;
     const ClipFormat format = options_.buckets.format(index, options_.format);
     if (find_) {
       return std::make_shared<const Sample>(find_(index, format, flip, variant));
     }
     const std::tuple key(index, flip, variant);
-    const bool keep = !options_.varies() && options_.cache_bytes > 0;
+    const bool varies = options_.random_start || !options_.center_crop ||
+                        changes_colors(*clips_, index, options_.color_change);
+    const bool keep = !varies && options_.cache_bytes > 0;
     if (keep) {
       const std::lock_guard lock(mutex_);
       if (const auto found = cache_.find(key); found != cache_.end()) {
@@ -173,12 +155,18 @@ class VideoSource : public Source {
     if (flip) {
       given.pixels = flipped(given.pixels);
     }
+    given.pixels = with_colors(std::move(given.pixels), colors);
     if (options_.sizes) {
       given.size_ids = size_ids(clips_->measure(index), format, window.crop, flip);
     }
     given.caption = varied_caption(*clips_, index, options_.captions, variant);
     given.id = clips_->name(index);
-    auto encoded = std::make_shared<const Sample>(encode_(given));
+    Sample made = encode_(given);
+    if (weighs_ && !made.latents.bytes.empty()) {
+      made.loss_weights = mask_of_latents(*clips_, index, format, window, flip, options_.alpha_mask,
+                                          made.latents.shape.dims);
+    }
+    auto encoded = std::make_shared<const Sample>(std::move(made));
     if (keep) {
       const int64_t bytes = bytes_of(*encoded);
       const std::lock_guard lock(mutex_);
@@ -200,9 +188,8 @@ class VideoSource : public Source {
   VideoOptions options_;
   EncodeClip encode_;
   FindEncoded find_;
-  int64_t size_;
-  std::vector<int64_t> usable_;        // indices of usable clips; empty: all
-  std::optional<GroupedOrder> order_;  // if there are buckets
+  ClipOrder order_;
+  bool weighs_;  // samples have loss_weights
   mutable std::mutex mutex_;
   mutable std::map<std::tuple<int64_t, bool, int64_t>, std::shared_ptr<const Sample>> cache_;
   mutable int64_t cached_bytes_ = 0;
@@ -211,6 +198,16 @@ class VideoSource : public Source {
 };
 
 }  // namespace
+
+bool flips(const ClipSet& clips, int64_t clip, bool run) {
+  const std::vector<SetRules>& sets = clips.sets();
+  return sets.empty() ? run : sets.at(clips.set_of(clip)).flip.value_or(run);
+}
+
+bool changes_colors(const ClipSet& clips, int64_t clip, bool run) {
+  const std::vector<SetRules>& sets = clips.sets();
+  return sets.empty() ? run : sets.at(clips.set_of(clip)).color_change.value_or(run);
+}
 
 HostArray flipped(const HostArray& pixels) {
   HostArray out = pixels;

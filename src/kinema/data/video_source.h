@@ -51,6 +51,10 @@ struct VideoOptions {
   /// (seed, position).
   bool center_crop = true;
   bool random_flip = false;
+  /// Change the colours of some samples (color_change.h), chosen by (seed, position).
+  bool color_change = false;
+  /// Transparent parts of pictures do not count in the loss.
+  bool alpha_mask = false;
   /// Variants of captions, one of which is chosen by (seed, position).
   CaptionRules captions = {};
   /// Clips have size_ids.
@@ -70,7 +74,7 @@ struct VideoOptions {
   int64_t cache_bytes = int64_t{1} << 30;
 
   /// True if a clip is different each time it is read, apart from mirroring.
-  bool varies() const { return random_start || !center_crop; }
+  bool varies() const { return random_start || !center_crop || color_change; }
 };
 
 /// Clips encoded by `encode` (called from many threads).
@@ -81,6 +85,12 @@ std::unique_ptr<Source> video_source(std::shared_ptr<const ClipSet> clips,
 /// if clips vary.
 std::unique_ptr<Source> encoded_source(std::shared_ptr<const ClipSet> clips,
                                        const VideoOptions& options, FindEncoded find);
+
+/// True if some samples of a clip are mirrored: by its set's rule, or else the run's.
+bool flips(const ClipSet& clips, int64_t clip, bool run);
+
+/// True if the colours of a clip change: by its set's rule, or else the run's.
+bool changes_colors(const ClipSet& clips, int64_t clip, bool run);
 
 /// The pixels with every row reversed, as with random_flip.
 HostArray flipped(const HostArray& pixels);

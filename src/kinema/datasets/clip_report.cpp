@@ -11,6 +11,7 @@
 #include "kinema/core/quantities.h"
 #include "kinema/core/stopwatch.h"
 #include "kinema/data/clip_file.h"
+#include "kinema/data/set_rules.h"
 #include "kinema/datasets/clips.h"
 #include "kinema/io/atomic_write.h"
 #include "kinema/io/json.h"
@@ -213,7 +214,8 @@ data::Survey survey_dataset(const ClipSettings& settings, const data::ClipSet& c
   const std::vector<data::Bucket>& buckets = settings.buckets;
   const int64_t most = settings.order.max_samples;
   int64_t count = most < 0 ? clips.size() : std::min(most, clips.size());
-  if (clips.is_slow_to_measure() && buckets.empty() && !settings.automatic) {
+  if (clips.is_slow_to_measure() && buckets.empty() && !settings.automatic &&
+      !data::have_own_sizes(clips.sets())) {
     count = std::min(count, kFewClips);
   }
   std::unique_ptr<Task> bar;

@@ -70,17 +70,7 @@ data::Sample encode_pixels(const HostArray& pixels, const encoders::Autoencoder&
 /// is encoded.
 void check_sizes(const ClipSettings& settings, const encoders::LatentLayout& layout,
                  const networks::Sizes& model) {
-  const data::ClipFormat& format = settings.order.format;
-  std::vector<data::Bucket> sizes = settings.buckets;
-  if (settings.automatic) {
-    sizes = data::auto_buckets(*settings.automatic, format.num_frames);
-    const int64_t step = settings.automatic->step;  // sides of clips that are not enlarged
-    sizes.push_back({format.num_frames, step, step});
-  }
-  if (sizes.empty()) {
-    sizes.push_back({format.num_frames, format.height, format.width});
-  }
-  for (const data::Bucket& size : sizes) {
+  for (const data::Bucket& size : settings.possible_sizes()) {
     encoders::check_clip_sizes(size.frames, size.height, size.width, layout, model.patch_size,
                                model.max_positions);
   }
@@ -179,6 +169,9 @@ std::unique_ptr<data::Source> make_encoded_source(const ClipSettings& settings,
         "[config] random_start selects other frames each time: they cannot be cached in "
         "dataset_save_location\n"
         "  set dataset_save_location='' or random_start=false");
+  check(!settings.changes_colors(),
+        "[config] color_aug changes the colours of clips each time: they cannot be cached in "
+        "dataset_save_location\n  set dataset_save_location='' or color_aug=false");
   const fs::path folder = settings.kept->folder;
   preparation::ContentIndex models = kept_models(*settings.kept);
   const auto encoded = keeping(folder, [&] {
@@ -192,6 +185,7 @@ std::unique_ptr<data::Source> make_encoded_source(const ClipSettings& settings,
             .crop_seed = options.center_crop ? std::nullopt : std::optional(options.seed),
             .captions = options.captions,
             .sizes = options.sizes,
+            .alpha_mask = options.alpha_mask,
             .dtype = settings.kept->dtype,
             .pixels_settings = makes.pixels_settings(models),
             .text_settings = makes.text_settings(models),
@@ -275,7 +269,7 @@ int64_t cached_bytes(const ClipSettings& settings, int64_t samples, int64_t byte
   if (settings.kept || settings.order.varies()) {
     return 0;
   }
-  const int64_t each = bytes * (settings.order.random_flip ? 2 : 1);  // mirrored and not
+  const int64_t each = bytes * (settings.flips() ? 2 : 1);  // mirrored and not
   return std::min(settings.order.cache_bytes, samples * each);
 }
 

@@ -10,12 +10,26 @@ namespace {
 
 bool has_one_frame(const data::Bucket& bucket) { return bucket.frames == 1; }
 
+std::vector<data::SetRules> rules_of(const std::optional<data::DatasetFile>& sets) {
+  std::vector<data::SetRules> out;
+  if (sets) {
+    for (const data::DatasetPart& part : sets->parts) {
+      out.push_back(part.rules);
+    }
+  }
+  return out;
+}
+
 std::unique_ptr<data::ClipSet> open_all(const ClipSettings& settings, const Job& job) {
   if (!settings.hub) {
-    const bool images = settings.order.format.num_frames == 1 ||
-                        std::ranges::any_of(settings.buckets, has_one_frame);
-    return data::folder_clips(settings.folder, settings.caption_column, /*keep_bad=*/true, images,
-                              settings.split_name);
+    const bool images = std::ranges::any_of(settings.possible_sizes(), has_one_frame);
+    const data::ListOptions options{.caption_column = settings.caption_column,
+                                    .missing = data::MissingClip::Keep,
+                                    .images = images,
+                                    .split = settings.split_name,
+                                    .mask_folder = settings.mask_folder};
+    return settings.sets ? data::dataset_clips(*settings.sets, options)
+                         : data::folder_clips(settings.folder, options);
   }
   data::HfOptions options = *settings.hub;
   if (settings.downloads) {
@@ -32,15 +46,33 @@ std::unique_ptr<data::ClipSet> open_all(const ClipSettings& settings, const Job&
 
 }  // namespace
 
+bool ClipSettings::has_own_sizes() const { return data::have_own_sizes(rules_of(sets)); }
+
+std::vector<data::Bucket> ClipSettings::possible_sizes() const {
+  return data::possible_sizes(rules_of(sets), {.buckets = buckets, .automatic = automatic},
+                              order.format);
+}
+
+bool ClipSettings::flips() const {
+  const auto flips = [&](const data::DatasetPart& part) {
+    return part.rules.flip.value_or(order.random_flip);
+  };
+  return sets ? std::ranges::any_of(sets->parts, flips) : order.random_flip;
+}
+
+bool ClipSettings::changes_colors() const {
+  const auto changes = [&](const data::DatasetPart& part) {
+    return part.rules.color_change.value_or(order.color_change);
+  };
+  return sets ? std::ranges::any_of(sets->parts, changes) : order.color_change;
+}
+
 std::unique_ptr<data::ClipSet> open_clips(const ClipSettings& settings, const Job& job) {
   return data::split_clips(open_all(settings, job), settings.split, settings.name);
 }
 
 const char* clip_noun(const ClipSettings& settings) {
-  const bool pictures = settings.buckets.empty()
-                            ? settings.order.format.num_frames == 1
-                            : std::ranges::all_of(settings.buckets, has_one_frame);
-  return pictures ? "picture" : "clip";
+  return std::ranges::all_of(settings.possible_sizes(), has_one_frame) ? "picture" : "clip";
 }
 
 }  // namespace kinema::datasets

@@ -11,6 +11,7 @@
 #include "kinema/data/auto_buckets.h"
 #include "kinema/data/buckets.h"
 #include "kinema/data/clip_set.h"
+#include "kinema/data/dataset_file.h"
 #include "kinema/data/hf_clips.h"
 #include "kinema/data/split.h"
 #include "kinema/data/video_source.h"
@@ -32,9 +33,13 @@ struct ClipSettings {
   std::string caption_column;
   /// A Hugging Face data set in Parquet or Arrow files; nothing: a folder of media files.
   std::optional<data::HfOptions> hub;
-  bool downloads = false;  // missing files of `hub` are downloaded to the hub's cache
-  data::Split split;       // the held-out share for evaluation
-  /// The sizes of samples by aspect ratio; empty: only `order.format`.
+  /// Several data sets instead of `folder`.
+  std::optional<data::DatasetFile> sets = {};
+  std::filesystem::path mask_folder;  // data::ListOptions::mask_folder
+  bool downloads = false;             // missing files of `hub` are downloaded to the hub's cache
+  data::Split split;                  // the held-out share for evaluation
+  /// The sizes of samples by aspect ratio; empty: only `order.format`. Data sets may have their
+  /// own.
   std::vector<data::Bucket> buckets;
   /// Instead of these, sizes chosen by the clips' aspect ratios.
   std::optional<data::AutoBuckets> automatic = {};
@@ -48,6 +53,14 @@ struct ClipSettings {
   std::optional<EncodingCache> kept;
   std::filesystem::path run;  // the folder for the list of skipped clips; empty: none
 
+  /// Every size that samples may have.
+  std::vector<data::Bucket> possible_sizes() const;
+  /// True if a data set has sizes of its own.
+  bool has_own_sizes() const;
+  /// True if some clips are used mirrored.
+  bool flips() const;
+  /// True if the colours of some clips change.
+  bool changes_colors() const;
   bool skips_bad() const { return order.bad_clip == data::BadClip::Skip; }
 };
 

@@ -76,7 +76,7 @@ int64_t write_parts(std::vector<resolve::PreparedPart>& parts, const preparation
     PreparedFolder made{
         .kind = part.kind,
         .path = store == nullptr ? "" : store->path(),
-        .has_buckets = !part.options.buckets.empty(),
+        .has_buckets = !part.options.buckets.empty() || part.options.own_sizes,
         .noun = noun,
         .made = prepare_records(part.options, models, hooks_of(observer, job, store))};
     if (store != nullptr) {

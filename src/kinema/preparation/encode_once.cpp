@@ -12,6 +12,7 @@
 #include "kinema/core/error.h"
 #include "kinema/core/parallel.h"
 #include "kinema/core/threefry.h"
+#include "kinema/data/loss_weights.h"
 #include "kinema/data/picture_sizes.h"
 #include "kinema/preparation/caption_states.h"
 #include "kinema/preparation/decode_ahead.h"
@@ -38,6 +39,7 @@ EncodedClips::EncodedClips(std::shared_ptr<const data::ClipSet> clips,
       options_(options),
       latents_(folder / "latents"),
       text_(folder / "text", options.text_settings, options.dtype),
+      weighs_(data::have_loss_weights(*clips_, options.alpha_mask)),
       index_(folder / "contents.json") {
   int64_t count = clips_->size();
   if (options.max_clips >= 0) {
@@ -89,6 +91,11 @@ Settings EncodedClips::key(int64_t clip, const data::ClipFormat& format, bool fl
   if (options_.sizes) {
     out["sizes"] = "true";
   }
+  if (weighs_) {
+    // The hash includes a mask file.
+    const bool alpha = data::uses_alpha_mask(*clips_, clip, options_.alpha_mask);
+    out["mask"] = alpha ? "file or alpha" : "file";
+  }
   if (options_.crop_seed) {
     out["crop"] = fmt::format("by seed {}", *options_.crop_seed);
   }
@@ -97,19 +104,23 @@ Settings EncodedClips::key(int64_t clip, const data::ClipFormat& format, bool fl
 
 std::vector<int64_t> EncodedClips::missing(const EncodeHooks& hooks) const {
   std::vector<int64_t> out;
-  std::set<std::tuple<std::string, int64_t, int64_t, int64_t>> looked_at;  // a set may repeat clips
+  // A set may repeat clips.
+  std::set<std::tuple<std::string, int64_t, int64_t, int64_t, bool, bool>> looked_at;
   for (int64_t clip = 0; clip < size(); ++clip) {
     if (!content(clip).problem.empty()) {
       continue;
     }
     const data::ClipFormat format = options_.buckets.format(clip, options_.format);
-    if (!looked_at.emplace(content(clip).hash, format.num_frames, format.height, format.width)
+    const bool flips = data::flips(*clips_, clip, options_.flips);
+    if (!looked_at
+             .emplace(content(clip).hash, format.num_frames, format.height, format.width, flips,
+                      data::uses_alpha_mask(*clips_, clip, options_.alpha_mask))
              .second) {
       continue;
     }
     bool all = true;
     for (const bool flipped : {false, true}) {
-      if (flipped && !options_.flips) {
+      if (flipped && !flips) {
         continue;
       }
       const TensorStore::Found found = latents_.find(key(clip, format, flipped));
@@ -235,10 +246,19 @@ std::string EncodedClips::encode_clip(int64_t clip, const HostArray& pixels,
   const data::ClipFormat format = options_.buckets.format(clip, options_.format);
   for (const bool flipped : {false, true}) {
     const Settings settings = key(clip, format, flipped);
-    if ((flipped && !options_.flips) || latents_.find(settings).is_valid()) {
+    if ((flipped && !data::flips(*clips_, clip, options_.flips)) ||
+        latents_.find(settings).is_valid()) {
       continue;
     }
     data::Sample sample = with.pixels(flipped ? data::flipped(pixels) : pixels);
+    if (weighs_) {
+      try {
+        sample.loss_weights = data::mask_of_latents(*clips_, clip, format, window(clip), flipped,
+                                                    options_.alpha_mask, sample.latents.shape.dims);
+      } catch (const Error& error) {
+        return error.what();  // of its mask
+      }
+    }
     if (const std::string what = data::nonfinite_part(sample); !what.empty()) {
       return fmt::format("[prepare] {}: its {} are not finite", clips_->name(clip), what);
     }

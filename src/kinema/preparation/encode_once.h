@@ -33,7 +33,7 @@ struct EncodeOnceOptions {
   data::ClipBuckets buckets = {};
   /// Only the first `max_clips` clips; negative: all.
   int64_t max_clips = -1;
-  /// Also encode mirrored clips.
+  /// Also encode mirrored clips, of sets without a rule for it.
   bool flips = false;
   /// Clips with another aspect ratio are cropped at a position that depends on this seed and their
   /// content; none: in the middle.
@@ -42,6 +42,8 @@ struct EncodeOnceOptions {
   data::CaptionRules captions = {};
   /// Also store the clips' sizes (data/picture_sizes.h).
   bool sizes = false;
+  /// Also store masks (data/loss_weights.h), of alpha channels too.
+  bool alpha_mask = false;
   DType dtype = DType::F32;  // of the stored arrays: F32 or BF16
   /// Settings that determine the result, in addition to clip and format, and to the caption.
   Settings pixels_settings;
@@ -120,6 +122,7 @@ class EncodedClips {
   EncodeOnceOptions options_;
   TensorStore latents_;
   EncodedText text_;
+  bool weighs_;  // samples have loss_weights
   ContentIndex index_;
   std::vector<Content> contents_;
 };

@@ -9,7 +9,9 @@
 
 #include "kinema/core/error.h"
 #include "kinema/core/parallel.h"
+#include "kinema/data/loss_weights.h"
 #include "kinema/data/picture_sizes.h"
+#include "kinema/data/set_rules.h"
 #include "kinema/io/hash.h"
 
 namespace kinema::preparation {
@@ -29,14 +31,20 @@ ListedClips::ListedClips(std::shared_ptr<const data::ClipSet> clips, const std::
   }
   check(first() >= 0 && first() < end_, "[prepare] no clips of {} are left after the first {}",
         name, first());
-  if (options.buckets.empty()) {
+  const bool own_sizes = options.own_sizes && data::have_own_sizes(clips_->sets());
+  if (options.buckets.empty() && !own_sizes) {
     return;
   }
   problems_.resize(static_cast<size_t>(end_));
-  buckets_ = data::bucket_clips(
-      end_, options.buckets, options.format, [this](int64_t clip) { return clips_->measure(clip); },
-      options.threads,
-      [this](int64_t clip, const std::string& why) { problems_[static_cast<size_t>(clip)] = why; });
+  const auto measure = [this](int64_t clip) { return clips_->measure(clip); };
+  const auto on_problem = [this](int64_t clip, const std::string& why) {
+    problems_[static_cast<size_t>(clip)] = why;
+  };
+  buckets_ = own_sizes
+                 ? data::bucket_sets(*clips_, end_, {.buckets = options.buckets, .automatic = {}},
+                                     options.format, measure, options.threads, on_problem)
+                 : data::bucket_clips(end_, options.buckets, options.format, measure,
+                                      options.threads, on_problem);
   order_.resize(static_cast<size_t>(end_ - first()));
   std::iota(order_.begin(), order_.end(), first());
   std::ranges::stable_sort(
@@ -57,6 +65,17 @@ data::ClipFormat ListedClips::format(int64_t place) const {
 
 HostArray ListedClips::size_ids(int64_t place) const {
   return data::size_ids(clips_->measure(clip(place)), format(place));
+}
+
+HostArray ListedClips::loss_weights(int64_t place, const Dims& latents) const {
+  if (!data::have_loss_weights(*clips_, options_.alpha_mask)) {
+    return {};
+  }
+  data::Sample sample;
+  sample.loss_weights = data::mask_of_latents(*clips_, clip(place), format(place), {},
+                                              /*flipped=*/false, options_.alpha_mask, latents);
+  data::apply_set_weight(*clips_, clip(place), sample);
+  return std::move(sample.loss_weights);
 }
 
 HostArray ListedClips::read(int64_t place) const {
@@ -89,7 +108,7 @@ double ListedClips::largest_over(int64_t place) const {
   const data::ClipFormat own = format(place);
   const double own_volume = volume(own.num_frames, own.height, own.width);
   double largest = own_volume;
-  for (const data::Bucket& each : options_.buckets) {
+  for (const data::Bucket& each : buckets_.buckets) {
     largest = std::max(largest, volume(each.frames, each.height, each.width));
   }
   return largest / own_volume;

@@ -21,6 +21,8 @@ class ListedClips {
     int64_t max_clips = -1;  // of the set, including those before first_clip; negative: all
     data::ClipFormat format;
     std::vector<data::Bucket> buckets;  // empty: all have the format's size
+    bool alpha_mask = false;            // of the run
+    bool own_sizes = false;             // data sets have their own sizes (ClipSet::sets)
     int threads = 2;                    // for measuring clips for their buckets, and hashing them
   };
 
@@ -36,6 +38,9 @@ class ListedClips {
   data::ClipFormat format(int64_t place) const;
   /// f32 [6] (data/picture_sizes.h). Throws an Error for a clip that cannot be read.
   HostArray size_ids(int64_t place) const;
+  /// The clip's weights in the loss for latents [c, f, h, w], f32 [1, f, h, w]; without bytes if no
+  /// clip has any (data/loss_weights.h).
+  HostArray loss_weights(int64_t place, const Dims& latents) const;
   /// The middle of the clip. Throws an Error for a clip that cannot be used.
   HostArray read(int64_t place) const;
   /// True for the last place of a bucket.

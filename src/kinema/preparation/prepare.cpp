@@ -11,6 +11,7 @@
 #include "kinema/core/error.h"
 #include "kinema/core/stopwatch.h"
 #include "kinema/data/record.h"
+#include "kinema/data/set_rules.h"
 #include "kinema/encoders/clip_sizes.h"
 #include "kinema/preparation/content_index.h"
 #include "kinema/preparation/listed_clips.h"
@@ -39,6 +40,13 @@ void check_timesteps(const Options& options, int64_t clips) {
   }
 }
 
+/// Every size that the records may have.
+std::vector<data::Bucket> own_sizes(const Options& options) {
+  return data::possible_sizes(options.clips->sets(),
+                              {.buckets = options.buckets, .automatic = std::nullopt},
+                              options.format);
+}
+
 /// `list` and `contents`: the fingerprints of the clips.
 Settings all_settings(const Options& options, const std::string& list,
                       const std::string& contents) {
@@ -55,6 +63,16 @@ Settings all_settings(const Options& options, const std::string& list,
       sizes.push_back(to_string(bucket));
     }
     out["buckets"] = fmt::format("[{}]", fmt::join(sizes, ", "));
+  }
+  if (options.alpha_mask) {
+    out["alpha_mask"] = "true";
+  }
+  if (options.own_sizes) {
+    std::vector<std::string> sizes;
+    for (const data::Bucket& size : own_sizes(options)) {
+      sizes.push_back(to_string(size));
+    }
+    out["sizes of the data sets"] = fmt::format("[{}]", fmt::join(sizes, ", "));
   }
   out[data::frames_key(options.format)] = data::frames_text(options.format);
   out["records_dtype"] = to_string(options.dtype);
@@ -90,6 +108,8 @@ ListedClips listed(const Options& options) {
                      .max_clips = options.max_clips,
                      .format = options.format,
                      .buckets = options.buckets,
+                     .alpha_mask = options.alpha_mask,
+                     .own_sizes = options.own_sizes,
                      .threads = options.decode_threads});
   check_timesteps(options, clips.end() - clips.first());
   return clips;
@@ -305,10 +325,10 @@ Prepared prepare_records(const Options& options, const Encoders& models, const H
   check(options.dtype == DType::F32 || options.dtype == DType::BF16,
         "[prepare] records of {} are not known: f32 or bf16", to_string(options.dtype));
   check(options.clips != nullptr, "[prepare] no clips were given");
-  if (options.buckets.empty()) {
+  if (options.buckets.empty() && !options.own_sizes) {
     check_sizes(options.format, models.autoencoder);
   }
-  for (const data::Bucket& bucket : options.buckets) {
+  for (const data::Bucket& bucket : options.own_sizes ? own_sizes(options) : options.buckets) {
     check_sizes(data::sized(options.format, bucket), models.autoencoder);
   }
   const ListedClips clips = listed(options);

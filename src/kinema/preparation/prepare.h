@@ -31,6 +31,10 @@ struct Options {
   /// Sizes of clips, instead of the format's. Records are written bucket by bucket, without shards
   /// of several buckets; clips without a bucket are skipped.
   std::vector<data::Bucket> buckets = {};
+  /// The alpha channels of pictures are masks of the loss.
+  bool alpha_mask = false;
+  /// Clips of data sets with sizes of their own (ClipSet::sets) get those.
+  bool own_sizes = false;
 
   std::filesystem::path output;
   DType dtype = DType::F32;  // of the records: F32 or BF16

@@ -77,6 +77,11 @@ std::string RecordMaker::make(const DecodedClip& clip, int64_t end, EncodedRecor
   if (encoders_.sizes) {
     record.size_ids = clips_.size_ids(out.place);
   }
+  try {
+    record.loss_weights = clips_.loss_weights(out.place, record.latents.shape.dims);
+  } catch (const Error& error) {
+    return error.what();  // of a mask
+  }
   if (const std::string what = data::nonfinite_part(record); !what.empty()) {
     return fmt::format("[prepare] its {} are not finite", what);
   }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "kinema/config/buckets.h"
+#include "kinema/config/datasets.h"
 #include "kinema/core/error.h"
 #include "kinema/data/dataset_file.h"
 #include "kinema/data/dataset_type.h"
@@ -17,6 +18,7 @@
 #include "kinema/records/tfrecord.h"
 #include "kinema/remote/store.h"
 #include "kinema/remote/store_records.h"
+#include "kinema/resolve/dataset_list.h"
 #include "kinema/resolve/encoder_settings.h"
 #include "kinema/resolve/encoders.h"
 #include "kinema/stores/local_copies.h"
@@ -70,6 +72,8 @@ data::VideoOptions clip_order(const config::Config& config) {
   out.random_start = d.random_start;
   out.center_crop = d.center_crop;
   out.random_flip = d.random_flip;
+  out.color_change = d.color_aug;
+  out.alpha_mask = d.alpha_mask;
   out.shuffle = d.enable_data_shuffling;
   out.seed = static_cast<uint64_t>(config.run.seed);
   out.bad_clip = d.skip_bad_clips ? data::BadClip::Skip : data::BadClip::Fail;
@@ -85,32 +89,6 @@ data::VideoOptions clip_order(const config::Config& config) {
                   .keep_separator = d.caption_keep_separator,
                   .variants = d.caption_variants,
                   .seed = out.seed};
-  return out;
-}
-
-/// The sizes for `buckets: auto` of clips.
-std::optional<data::AutoBuckets> automatic_sizes(const config::Config& config) {
-  const config::DataConfig& d = config.data;
-  const config::Buckets wanted = config::read_buckets(d);
-  if (!wanted.on || !wanted.sizes.empty()) {
-    return std::nullopt;
-  }
-  data::AutoBuckets out{
-      .area = d.bucket_area > 0 ? d.bucket_area : config.generate.height * config.generate.width,
-      .step = d.bucket_step,
-      .min_side = d.bucket_min,
-      .max_side = d.bucket_max,
-      .upscale = d.bucket_upscale};
-  out.check_values();
-  return out;
-}
-
-std::vector<data::Bucket> bucket_sizes(const config::DataConfig& data) {
-  const config::Buckets wanted = config::read_buckets(data);
-  std::vector<data::Bucket> out;
-  for (const auto& [frames, height, width] : wanted.sizes) {
-    out.push_back({frames, height, width});
-  }
   return out;
 }
 
@@ -196,12 +174,19 @@ datasets::Dataset dataset(const config::Config& config, const networks::Sizes& m
   if (d.dataset_type == config::DatasetType::SYNTHETIC) {
     return synthetic(config, model, batch);
   }
-  check(d.dataset_type == config::DatasetType::HF || !d.train_data_dir.empty(),
+  check(d.dataset_type == config::DatasetType::HF || !d.train_data_dir.empty() ||
+            !config::read_datasets(d).empty(),
         "[config] train_data_dir is empty: where are the {}?",
         d.dataset_type == config::DatasetType::VIDEOS ? "clips or pictures" : "TFRecords");
   if (config::has_clips(d)) {
     return clip_settings(config, part);
   }
+  const char* key = !d.reg_data_dir.empty()             ? "reg_data_dir"
+                    : !d.mask_dir.empty()               ? "mask_dir"
+                    : !config::read_datasets(d).empty() ? "datasets"
+                                                        : nullptr;
+  check(key == nullptr, "[config] {} is for dataset_type videos or images, but it is {}",
+        key == nullptr ? "" : key, config::word_of(d.dataset_type));
   // tfrecord, tf or grain: names from MaxDiffusion for the same reader.
   return datasets::RecordSettings{.records = {.folder = d.train_data_dir,
                                               .seed = static_cast<uint64_t>(config.run.seed),
@@ -216,15 +201,19 @@ datasets::Dataset dataset(const config::Config& config, const networks::Sizes& m
 
 datasets::ClipSettings clip_settings(const config::Config& config, data::Split::Part part) {
   const config::DataConfig& d = config.data;
+  data::SampleSizes sizes = sample_sizes(config);
+  std::optional<data::DatasetFile> sets = dataset_list(config, clip_format(config), part);
   datasets::ClipSettings out{
-      .name = d.train_data_dir,
+      .name = d.train_data_dir.empty() && sets ? "datasets" : d.train_data_dir,
       .folder = d.train_data_dir,
       .split_name = d.train_split,
       .caption_column = d.caption_column,
       .hub = std::nullopt,
+      .sets = std::move(sets),
+      .mask_folder = d.mask_dir,
       .split = split_of(config, part),
-      .buckets = bucket_sizes(d),
-      .automatic = automatic_sizes(config),
+      .buckets = std::move(sizes.buckets),
+      .automatic = sizes.automatic,
       .order = clip_order(config),
       .video_fps = static_cast<double>(config.generate.fps),
       .allow_shrink = d.allow_dataset_shrink,
@@ -233,6 +222,9 @@ datasets::ClipSettings clip_settings(const config::Config& config, data::Split::
       .kept = std::nullopt,
       // Without a run, there is no run folder for the evaluation.
       .run = config.run.run_name.empty() ? fs::path() : config::run_folder(config)};
+  check(d.dataset_type != config::DatasetType::HF || d.mask_dir.empty(),
+        "[config] mask_dir is for folders of clips, but dataset_type is hf\n  alpha_mask=true uses "
+        "the pictures' alpha channels");
   if (d.dataset_type == config::DatasetType::HF) {
     const bool named = d.train_data_dir.empty();
     out.name = named ? d.dataset_name : d.train_data_dir;
@@ -266,7 +258,7 @@ config::Loaded with_local_data(config::Loaded loaded, const Job& job) {
 
 Settings with_clips(const Settings& settings, const std::string& folder) {
   const auto type = [](const config::Config& config) { return config.data.dataset_type; };
-  Settings out = settings.with("train_data_dir", folder);
+  Settings out = settings.with("datasets", "[]").with("train_data_dir", folder);
   if (!is_clips(type(out))) {
     const std::string found = data::is_dataset_file(folder)
                                   ? "videos"
@@ -295,12 +287,16 @@ datasets::Dataset evaluation_dataset(const config::Config& config, const network
   const bool is_split = config.run.eval_split > 0 && config.run.eval_data_dir.empty();
   if (!is_split) {
     eval.data.train_data_dir = config.run.eval_data_dir;
+    eval.data.datasets = {"[]"};
+    eval.data.mask_dir.clear();
+    eval.data.reg_data_dir.clear();
     eval.data.dataset_type = type_of_evaluation(config.run.eval_data_dir);
   }
   eval.data.enable_data_shuffling = false;
   eval.data.random_start = false;
   eval.data.center_crop = true;
   eval.data.random_flip = false;
+  eval.data.color_aug = false;
   eval.data.caption_shuffle_tags = false;
   eval.data.caption_tag_dropout = 0;
   eval.data.caption_variants = 1;

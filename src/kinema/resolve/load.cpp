@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "kinema/config/buckets.h"
+#include "kinema/config/datasets.h"
 #include "kinema/core/error.h"
 #include "kinema/core/folders.h"
 #include "kinema/io/tensor_file.h"
@@ -178,6 +179,7 @@ void check_values(const config::Loaded& loaded) {
   }
   mesh::sample_rules(config.parallel.data_sharding);
   config::read_buckets(config.data);
+  config::read_datasets(config.data);
   timestep_bias(config.optimizer.timestep_bias);
   resolve_flags(loaded, {});
 }

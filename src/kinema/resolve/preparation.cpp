@@ -39,6 +39,7 @@ preparation::Options record_options(const config::Config& config,
   out.name = clips.name;
   out.max_clips = d.max_train_samples;
   out.format = clips.order.format;
+  out.alpha_mask = clips.order.alpha_mask;
   out.output = d.tfrecords_dir;
   out.dtype = model_source::dtype(d.records_dtype);
   out.records_per_shard = d.no_records_per_shard;
@@ -48,6 +49,25 @@ preparation::Options record_options(const config::Config& config,
   out.decode_threads = static_cast<int>(d.decode_threads);
   out.decode_ahead = d.prefetch_batches;
   return out;
+}
+
+/// Throws an Error for data sets whose proportions records cannot have.
+void check_sets(const datasets::ClipSettings& clips) {
+  if (!clips.sets) {
+    return;
+  }
+  for (const data::DatasetPart& part : clips.sets->parts) {
+    check(part.rules.weight == 0,
+          "[config] {} has weight {:g}, but records have no weights\n  repeats lists its clips "
+          "several "
+          "times",
+          part.where, part.rules.weight);
+    check(!part.rules.regularization,
+          "[config] {} has regularization pictures, but records do not tell them from others\n  "
+          "train "
+          "from the pictures themselves, with dataset_save_location=FOLDER to encode them once",
+          part.where);
+  }
 }
 
 /// Throws an Error if timesteps_list has a timestep that the model's schedule lacks.
@@ -116,6 +136,7 @@ std::vector<PreparedPart> preparation_parts(const config::Config& config,
                                             const datasets::ClipSettings& clips,
                                             const RecordContents& with) {
   const config::DataConfig& d = config.data;
+  check_sets(clips);
   std::vector<PreparedPart> out;
   preparation::Options all = record_options(config, clips, with);
   if (d.enable_eval_timesteps || !d.eval_tfrecords_dir.empty()) {
@@ -128,6 +149,7 @@ std::vector<PreparedPart> preparation_parts(const config::Config& config,
   }
   if (!d.enable_eval_timesteps) {
     all.buckets = clips.buckets;  // evaluation samples have one size
+    all.own_sizes = clips.has_own_sizes();
     out.push_back({"training", all, /*in_eval_folder=*/false});
   }
   // `a/` and `a` are the same folder.

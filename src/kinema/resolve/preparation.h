@@ -46,7 +46,7 @@ struct PreparedPart {
   bool in_eval_folder = false;
 };
 /// The folders, in order; the second starts with the clip after the first one's last. Throws an
-/// Error if both are the same folder.
+/// Error if both are the same folder, and for data sets with weights or regularization pictures.
 std::vector<PreparedPart> preparation_parts(const config::Config& config,
                                             const datasets::ClipSettings& clips,
                                             const RecordContents& with);

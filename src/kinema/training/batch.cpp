@@ -34,8 +34,8 @@ TrainBatch batch_inputs(Graph& graph, const BatchShapes& batch, const StepOption
   part.latents = input(batch.latents, "latents");
   part.text = input(batch.text, "text");
   constexpr std::array<Tensor TrainBatch::*, kExtraShapes.size()> kExtras{
-      &TrainBatch::condition, &TrainBatch::image_states, &TrainBatch::pooled,
-      &TrainBatch::size_ids};
+      &TrainBatch::condition, &TrainBatch::image_states, &TrainBatch::pooled, &TrainBatch::size_ids,
+      &TrainBatch::loss_weights};
   for (size_t i = 0; i < kExtras.size(); ++i) {
     if (const std::optional<Shape>& shape = batch.*kExtraShapes[i].shape) {
       part.*kExtras[i] = input(*shape, kExtraShapes[i].input);
@@ -91,6 +91,10 @@ Task training_task(const TrainBatch& batch, Tensor dropout_key, const ObjectiveO
   Task out;
   out.flow = flow_batch(batch.latents, batch.noise, batch.timestep, objective, batch.given,
                         batch.input_noise);
+  if (batch.loss_weights) {
+    const Tensor weights = convert(batch.loss_weights, DType::F32);
+    out.flow.counts = out.flow.counts ? out.flow.counts * weights : weights;
+  }
   out.inputs = {.noisy = out.flow.noisy,
                 .timestep = batch.timestep,
                 .text = batch.text,

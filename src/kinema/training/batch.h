@@ -13,7 +13,8 @@ namespace kinema::training {
 struct TrainBatch {
   Tensor latents, text;                              // text after caption dropout
   Tensor condition, image_states, pooled, size_ids;  // empty if the model has no such input
-  Tensor guidance;                                   // the same
+  Tensor loss_weights;                               // empty if all latents count the same
+  Tensor guidance;                                   // empty if the model has no such input
   Tensor noise, timestep, weight;                    // weight is empty without weights
   Tensor input_noise;                                // empty if it is `noise`
   Tensor given;                                      // pred [b], empty without given first frames

@@ -101,6 +101,12 @@ BatchShapes batch_shapes(const data::Sample& sample, const networks::Sizes& mode
         "[train] {} has {} latent frames, but this model makes images", sample.id, latents.dims[1]);
   add_images(sample, model, batch, out);
   add_vectors(sample, model, batch, out);
+  if (const HostArray& weights = sample.loss_weights; !weights.bytes.empty()) {
+    check(weights.shape.dims == Dims({1, latents.dims[1], latents.dims[2], latents.dims[3]}),
+          "[train] the loss weights of {} are {}, but its latents are {}", sample.id,
+          to_string(weights.shape), to_string(latents));
+    out.loss_weights = batched(weights.shape, batch);
+  }
   return out;
 }
 

@@ -37,7 +37,8 @@ ProbeGraph build_probe(std::span<const nn::ParamSpec> specs, const TappedModel& 
   for (const auto& [what, value] : {std::pair{"image condition", part.condition},
                                     {"image states", part.image_states},
                                     {"pooled text", part.pooled},
-                                    {"sizes", part.size_ids}}) {
+                                    {"sizes", part.size_ids},
+                                    {"loss weights", part.loss_weights}}) {
     if (value) {
       look(std::string("the batch's ") + what, value);
     }

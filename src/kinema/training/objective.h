@@ -81,8 +81,8 @@ struct Draw {
 struct FlowBatch {
   Tensor noisy;   // F32, shape of the latents
   Tensor target;  // F32, noise - latents; for a diffusion, noise or the velocity
-  /// The weight of each latent frame, F32 [b, 1, f, 1, 1] with mean 1 per sample; empty = all
-  /// equal.
+  /// The weight of each latent, which multiplies its loss before the mean: F32 [b, 1, f, 1, 1] or
+  /// [b, 1, f, h, w]; empty = 1.
   Tensor counts = {};
   ErrorLoss::Kind error = ErrorLoss::Kind::L2;
   Tensor threshold = {};  // c of ErrorLoss, F32 [b, 1, ...]; empty without one
@@ -112,11 +112,11 @@ Tensor with_offset(Tensor noise, Tensor offsets, double noise_offset);
 FlowBatch flow_batch(Tensor latents, Tensor noise, Tensor timestep, const ObjectiveOptions& options,
                      Tensor given = {}, Tensor input_noise = {});
 
-/// The weighted mean of the losses (ErrorLoss) of target - prediction over all elements with
-/// weight, in F32 for any dtype of the prediction.
+/// The weighted mean of the losses (ErrorLoss) of target - prediction over all elements, in F32 for
+/// any dtype of the prediction.
 Tensor flow_loss(Tensor prediction, const FlowBatch& flow, Tensor weight);
 
-/// The mean of these losses over each sample's elements with weight: F32 [b].
+/// The mean of these losses over each sample's elements: F32 [b].
 Tensor sample_losses(Tensor prediction, const FlowBatch& flow);
 
 /// `text` [b, t, d] with the rows of random samples replaced by `empty` [t, d].

@@ -16,9 +16,11 @@ namespace {
 
 /// The members that gradient accumulation divides along the first axis.
 constexpr std::array kParts = {
-    &TrainBatch::latents,  &TrainBatch::text,     &TrainBatch::condition, &TrainBatch::image_states,
-    &TrainBatch::pooled,   &TrainBatch::size_ids, &TrainBatch::guidance,  &TrainBatch::noise,
-    &TrainBatch::timestep, &TrainBatch::weight,   &TrainBatch::given,     &TrainBatch::input_noise};
+    &TrainBatch::latents,      &TrainBatch::text,   &TrainBatch::condition,
+    &TrainBatch::image_states, &TrainBatch::pooled, &TrainBatch::size_ids,
+    &TrainBatch::guidance,     &TrainBatch::noise,  &TrainBatch::timestep,
+    &TrainBatch::weight,       &TrainBatch::given,  &TrainBatch::input_noise,
+    &TrainBatch::loss_weights};
 
 std::vector<Tensor> to_list(const TrainBatch& batch) {
   std::vector<Tensor> all;

@@ -107,6 +107,8 @@ struct BatchShapes {
   // For models that take pooled text, and the picture's sizes.
   std::optional<Shape> pooled = {};    // [b, p]
   std::optional<Shape> size_ids = {};  // [b, n]
+  /// The weights of latents in the loss, which are not an input of the model.
+  std::optional<Shape> loss_weights = {};  // F32 [b, 1, f, h, w]
 };
 
 /// An optional part of a batch: its shape, its member of data::Batch, and the name of the step's
@@ -118,11 +120,12 @@ struct ExtraShape {
   const char* what;
   size_t rank;
 };
-inline constexpr std::array<ExtraShape, 4> kExtraShapes{
+inline constexpr std::array<ExtraShape, 5> kExtraShapes{
     {{&BatchShapes::condition, &data::Batch::condition, "condition", "image condition", 5},
      {&BatchShapes::image_states, &data::Batch::image_states, "image_states", "image states", 3},
      {&BatchShapes::pooled, &data::Batch::pooled, "pooled", "pooled text", 2},
-     {&BatchShapes::size_ids, &data::Batch::size_ids, "size_ids", "sizes", 2}}};
+     {&BatchShapes::size_ids, &data::Batch::size_ids, "size_ids", "sizes", 2},
+     {&BatchShapes::loss_weights, &data::Batch::loss_weights, "loss_weights", "loss weights", 5}}};
 
 /// x with its sample axis sharded by the rules, the other axes replicated.
 Tensor by_sample(Tensor x, size_t axis, const mesh::Placement& place);
