@@ -15,6 +15,7 @@ namespace {
 
 using namespace std::string_view_literals;
 
+constexpr std::string_view kToGgufName = "its name must end with .gguf";
 constexpr size_t kEnough = 512;
 
 constexpr std::string_view kUnpack = "unpack it";
@@ -61,7 +62,7 @@ constexpr Signature kSignatures[] = {
     {"fLaC"sv, {"a FLAC sound", ""}},
     {"\x93NUMPY"sv, {"a NumPy array", kToSafetensors}},
     {"\x89HDF\r\n\x1a\n"sv, {"an HDF5 file", kToSafetensors}},
-    {"GGUF"sv, {"a GGUF file", "its name must end with .gguf"}},
+    {"GGUF"sv, {"a GGUF file", kToGgufName}},
     {"PAR1"sv, {"a Parquet file", "dataset_type=hf reads it"}},
     {"ARROW1"sv, {"an Arrow file", "dataset_type=hf reads it"}},
     {"SQLite format 3\0"sv, {"an SQLite database", ""}},
@@ -133,9 +134,14 @@ FileFormat file_format(const std::filesystem::path& path) {
 
 std::string wrong_format_text(const std::string& path, const FileFormat& format,
                               std::string_view expected) {
-  return format ? fmt::format("{} is {}, expected {}{}{}", path, format.name, expected,
-                              format.remedy.empty() ? "" : "\n  ", format.remedy)
-                : "";
+  if (!format) {
+    return "";
+  }
+  const bool has_its_name = format.remedy == kToGgufName && path.ends_with(".gguf");
+  const std::string_view remedy =
+      has_its_name ? "it holds no model that kinema reads" : format.remedy;
+  return fmt::format("{} is {}, expected {}{}{}", path, format.name, expected,
+                     remedy.empty() ? "" : "\n  ", remedy);
 }
 
 }  // namespace kinema::io

@@ -56,7 +56,7 @@ bool is_hub_id(const std::string& word) {
 /// True for a weights file, which may contain a whole pipeline.
 bool is_weights(const std::string& word) {
   std::error_code ignored;
-  return (word.ends_with(".safetensors") || io::is_pickle_name(word)) &&
+  return (word.ends_with(".safetensors") || word.ends_with(".gguf") || io::is_pickle_name(word)) &&
          fs::is_regular_file(word, ignored);
 }
 
