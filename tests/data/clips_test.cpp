@@ -394,6 +394,8 @@ TEST(DatasetTypes, AreNamedWhereAnotherOneIsRead) {
   EXPECT_THAT([&] { folder_clips(tables.path(), "text"); },
               ThrowsMessage<Error>(HasSubstr("dataset_type=hf reads them")));
   EXPECT_EQ(detect_dataset_type({"README.md"}), "");
+  EXPECT_EQ(detect_dataset_type({"a.tfrec", "metadata.jsonl"}), "tfrecord");
+  EXPECT_EQ(detect_dataset_type({"metadata.jsonl", "videos/a.mp4", "tfrecords/a.tfrec"}), "videos");
 }
 
 }  // namespace

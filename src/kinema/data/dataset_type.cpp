@@ -20,17 +20,25 @@ std::string detect_dataset_type(const std::vector<std::string>& names) {
   bool clips = false;
   bool tables = false;
   bool records = false;
+  bool has_media = false;
+  bool is_listed = false;  // by a list of clips in the folder itself
   for (const std::string& name : names) {
     const std::string extension = fs::path(name).extension().string();
-    clips = clips || media::is_video_name(name) || media::is_image_name(name) ||
-            extension == ".tar" || extension == ".jsonl" || extension == ".csv" ||
-            extension == ".tsv";
+    has_media = has_media || media::is_video_name(name) || media::is_image_name(name);
+    is_listed = is_listed || name == "metadata.jsonl" || name == "metadata.csv";
+    clips = clips || has_media || extension == ".tar" || extension == ".jsonl" ||
+            extension == ".csv" || extension == ".tsv";
     // The captions of pictures in the same folder, not a table with pictures.
     const bool is_list = fs::path(name).filename() == "metadata.parquet";
     tables = tables || (extension == ".parquet" && !is_list) || extension == ".arrow";
     records = records || extension.starts_with(".tfrec");
   }
-  return records ? "tfrecord" : tables ? "hf" : clips ? "videos" : "";
+  // Records in a folder below, made of these clips, do not change what the folder is.
+  return has_media && is_listed ? "videos"
+         : records              ? "tfrecord"
+         : tables               ? "hf"
+         : clips                ? "videos"
+                                : "";
 }
 
 std::vector<std::string> file_names(const fs::path& folder, size_t most) {
