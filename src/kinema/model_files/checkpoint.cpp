@@ -351,11 +351,7 @@ const Family* find_family(const Checkpoint& checkpoint) {
   if (checkpoint.config().is_object()) {
     return family_of_config(checkpoint.config());
   }
-  const auto found = std::ranges::find_if(families(), [&](const Family& family) {
-    return std::ranges::any_of(
-        family.marks, [&](std::string_view mark) { return checkpoint.find(mark) != nullptr; });
-  });
-  return found == families().end() ? nullptr : &*found;
+  return family_with([&](std::string_view mark) { return checkpoint.find(mark) != nullptr; });
 }
 
 }  // namespace kinema::model_files

@@ -43,8 +43,6 @@ constexpr std::array<PipelineClass, 3> kSdPipelines{
     sd_pipeline("StableDiffusionPipeline"), sd_pipeline("StableDiffusionImg2ImgPipeline"),
     sd_pipeline("StableDiffusionInpaintPipeline", /*fills_masks=*/true)};
 
-constexpr std::array<PipelineClass, 1> kVacePipelines{{{"WanVACEPipeline"}}};
-
 constexpr std::array<std::string_view, 1> kVaceMarks{"vace_patch_embedding.weight"};
 constexpr std::array<std::string_view, 1> kWanMarks{"patch_embedding.weight"};
 constexpr std::array<std::string_view, 3> kFluxMarks{
@@ -57,16 +55,7 @@ constexpr std::array<std::string_view, 2> kSdMarks{
     "mid_block.attentions.0.transformer_blocks.0.attn2.to_k.weight",
     "middle_block.1.transformer_blocks.0.attn2.to_k.weight"};
 
-// A file of VACE has the marks of Wan too: it comes first.
-constexpr std::array<Family, 5> kFamilies{{{.name = "Wan VACE",
-                                            .transformer_class = "WanVACETransformer3DModel",
-                                            .original_class = "VaceWanModel",
-                                            .marks = kVaceMarks,
-                                            .names = &kWanNames,
-                                            .vae_class = "AutoencoderKLWan",
-                                            .text_encoder_class = "UMT5EncoderModel",
-                                            .pipelines = kVacePipelines},
-                                           {.name = "Wan",
+constexpr std::array<Family, 5> kFamilies{{{.name = "Wan",
                                             .transformer_class = "WanTransformer3DModel",
                                             .original_class = "WanModel",
                                             .marks = kWanMarks,
@@ -103,7 +92,16 @@ constexpr std::array<Family, 5> kFamilies{{{.name = "Wan VACE",
                                             .vae_class = "AutoencoderKL",
                                             .text_encoder_class = "CLIPTextModel",
                                             .latent_scale = kStableDiffusionScale,
-                                            .pipelines = kSdPipelines}}};
+                                            .pipelines = kSdPipelines},
+                                           // Its files have the marks of Wan too.
+                                           {.name = "Wan VACE",
+                                            .transformer_class = "WanVACETransformer3DModel",
+                                            .original_class = "VaceWanModel",
+                                            .marks = kVaceMarks,
+                                            .own_modules = "vace_",
+                                            .names = &kWanNames,
+                                            .vae_class = "AutoencoderKLWan",
+                                            .text_encoder_class = "UMT5EncoderModel"}}};
 
 /// The value of `addition_embed_type`; empty without one.
 std::string_view addition_of(const io::Json& config) {
@@ -123,6 +121,17 @@ std::span<const Family> families() { return kFamilies; }
 std::string class_of_model(const io::Json& config) {
   const io::Json* name = config.is_object() ? config.find("_class_name") : nullptr;
   return name != nullptr && name->is_string() ? name->as_string() : class_of(config);
+}
+
+const Family* family_with(const std::function<bool(std::string_view tensor)>& has) {
+  const Family* out = nullptr;
+  for (const Family& family : kFamilies) {
+    const bool more_special = out != nullptr && family.names == out->names;
+    if ((out == nullptr || more_special) && std::ranges::any_of(family.marks, has)) {
+      out = &family;
+    }
+  }
+  return out;
 }
 
 const Family* family_of_config(const io::Json& config) {

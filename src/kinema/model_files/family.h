@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -59,7 +60,7 @@ struct Family {
   /// The factor of latents of its autoencoder's releases, for files without a config.json.
   double latent_scale = 1.0;
   /// `_class_name` of pipelines' model_index.json.
-  std::span<const PipelineClass> pipelines;
+  std::span<const PipelineClass> pipelines = {};  // none: only `verify` takes the family
 };
 
 /// latent_scale of Stable Diffusion 1 and 2.
@@ -70,6 +71,10 @@ std::span<const Family> families();
 /// The class name of a model's config.json: diffusers' `_class_name`, or the first of transformers'
 /// `architectures`; empty if it has neither.
 std::string class_of_model(const io::Json& config);
+
+/// The family of a network with these tensors: the first with one of its marks, or a later one of
+/// the same names that has its own too; null for other models.
+const Family* family_with(const std::function<bool(std::string_view tensor)>& has);
 
 /// The family of a configuration by its class, in either naming, and of UNets also by their
 /// `addition_embed_type`; null for an unknown class.

@@ -36,21 +36,15 @@ std::map<std::string, Shape, std::less<>> shapes_of(std::span<const nn::ParamSpe
 
 /// The family of the network with these parameters; null for other models.
 const model_files::Family* find_family(const Shapes& shapes) {
-  for (const model_files::Family& family : model_files::families()) {
-    for (const std::string_view mark : family.marks) {
-      if (shapes.contains(mark)) {
-        return &family;
-      }
-    }
-  }
-  return nullptr;
+  return model_files::family_with([&](std::string_view mark) { return shapes.contains(mark); });
 }
 
 /// False if a file of one family cannot be for the other. A file without modules of its own is
 /// taken for the first family with its names; its shapes are compared later.
 bool may_be_for(const model_files::Family& made_for, const model_files::Family& family) {
-  return &made_for == &family ||
-         (made_for.transformer_class == family.transformer_class && made_for.own_modules.empty());
+  const bool may_fit =
+      made_for.transformer_class == family.transformer_class || made_for.names == family.names;
+  return &made_for == &family || (may_fit && made_for.own_modules.empty());
 }
 
 /// The adapter's file, read with this model's sizes if its names depend on them.
