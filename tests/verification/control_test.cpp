@@ -6,8 +6,8 @@
 namespace kinema::verification {
 namespace {
 
-// Image to image, inpainting and video to video of whole pipelines; VACE; UNets of Stable Diffusion 1
-// and 2.
+// Image to image, inpainting and video to video of whole pipelines; VACE; UNets of Stable Diffusion
+// 1 and 2.
 TEST(ControlCases, MatchTheReference) {
   const pjrt::Client client = runtime::open_client({});
   expect_all_match(run(kGolden / "control", client));
