@@ -206,13 +206,16 @@ TEST_F(StableDiffusion, IsTrainedWholeAndContinues) {
   EXPECT_TRUE(fs::exists(checkpoint / "unet/config.json"));
   ASSERT_EQ(train({model, "run_name=parts", "max_train_steps=1"}).status, 0);
   ASSERT_EQ(train({model, "run_name=parts"}).status, 0);
-  EXPECT_EQ(losses("parts"), losses("run"));
+  std::vector<std::string> wanted = losses("run");
+  ASSERT_EQ(wanted.size(), 3U);  // of two steps and of the evaluation
+  wanted.pop_back();
+  EXPECT_EQ(losses("parts"), wanted);
   const Outcome prepared = run({"prepare", "train.yml", model, "tfrecords_dir=records"});
   ASSERT_EQ(prepared.status, 0) << prepared.err;
   ASSERT_EQ(
       train({model, "run_name=records", "dataset_type=tfrecord", "train_data_dir=records"}).status,
       0);
-  EXPECT_EQ(losses("records"), losses("run"));
+  EXPECT_EQ(losses("records"), wanted);
   const Outcome sampled = run({"generate", "out/run/config.yml", "prompt=a ball"});
   EXPECT_EQ(sampled.status, 0) << sampled.err;
 }
@@ -260,10 +263,14 @@ TEST_F(StableDiffusion, IsReadFromASingleFile) {
     write_checkpoint(name);
     const std::string file = name + ".safetensors";
     const HostArray wanted = latents(golden(name));
-    EXPECT_EQ(latents(file).bytes, wanted.bytes) << name;
+    // A file does not say that the model predicts v.
+    const std::vector<std::string> keys =
+        name == "sd21" ? std::vector<std::string>{"prediction_type=v_prediction"}
+                       : std::vector<std::string>{};
+    EXPECT_EQ(latents(file, keys).bytes, wanted.bytes) << name;
     const Outcome converted = run({"convert", file, name + "_folder", "--to", "diffusers"});
     ASSERT_EQ(converted.status, 0) << converted.err;
-    EXPECT_EQ(latents(name + "_folder").bytes, wanted.bytes) << name;
+    EXPECT_EQ(latents(name + "_folder", keys).bytes, wanted.bytes) << name;
     EXPECT_EQ(
         io::Json::read(folder_ / (name + "_folder/model_index.json")).at("_class_name").as_string(),
         "StableDiffusionPipeline");
@@ -278,26 +285,6 @@ TEST_F(StableDiffusion, IsReadFromASingleFile) {
                   .bytes,
               wanted.bytes);
   }
-}
-
-TEST_F(StableDiffusion, ScalesLatentsOfAFileByTheNetwork) {
-  write_checkpoint("sd15");
-  fs::remove(folder_ / "vae/config.json");
-  const auto scale = [&](const std::string& file, std::optional<double> given = {}) {
-    return weights::kl_config(model_files::Checkpoint::open(folder_ / file, model_files::kVae),
-                              given)
-        .scaling_factor;
-  };
-  EXPECT_EQ(scale("sd15.safetensors"), 0.18215);
-  Arrays arrays;
-  add(io::golden("control/sd15/vae"), model_files::kAutoencoderNames, "", arrays);
-  std::vector<io::TensorEntry> entries;
-  for (const auto& [key, array] : arrays) {
-    entries.push_back(io::TensorEntry::of(key, array));
-  }
-  io::write_safetensors(folder_ / "vae.safetensors", entries);
-  EXPECT_EQ(scale("vae.safetensors"), 0.13025);
-  EXPECT_EQ(scale("vae.safetensors", 0.18215), 0.18215);
 }
 
 TEST_F(StableDiffusion, SaysWhatAnUnsuitableFileIs) {
