@@ -306,8 +306,10 @@ TEST(ModelKind, IsDetectedByTheClassOfAFolder) {
       const bool is_pipeline = name.ends_with("Pipeline");
       const fs::path folder = scratch / name;
       fs::create_directory(folder);
-      std::ofstream(folder / (is_pipeline ? "model_index.json" : "config.json"))
-          << fmt::format(R"({{"_class_name": "{}"}})", name);
+      std::ofstream(folder / (is_pipeline ? "model_index.json" : "config.json")) << fmt::format(
+          R"({{"_class_name": "{}"{}}})", name,
+          // Without this key it is a UNet of Stable Diffusion 1 or 2.
+          name == "UNet2DConditionModel" ? R"(, "addition_embed_type": "image")" : "");
       const std::optional<FoundKind> found = detect_kind(folder);
       ASSERT_TRUE(found) << name;
       EXPECT_EQ(found->kind, &kind) << name << " is taken for " << found->kind->name;

@@ -327,6 +327,7 @@ constexpr ModelKind kKinds[] = {
 
     // ---- Networks of other families ----------------------------------------------------------
     {.name = "UNet of a model that is not known",
+     .classes = "UNet2DConditionModel",
      .any = "input_blocks.1.0.in_layers.0.weight down_blocks.0.resnets.0.conv1.weight"},
     {.name = "SD 3",
      .classes = "SD3Transformer2DModel StableDiffusion3Pipeline",
