@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "arrays.h"
 #include "io/scratch.h"
 #include "jobs/one_pipeline_file.h"
 #include "kinema/core/host_array.h"

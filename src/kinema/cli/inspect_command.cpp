@@ -115,7 +115,9 @@ void check_sheet_place(const fs::path& file, const std::string& data) {
   if (fs::is_directory(data, ignored)) {
     const fs::path inside = fs::weakly_canonical(file, ignored);
     const fs::path folder = fs::weakly_canonical(data, ignored);
-    check(std::ranges::search(inside, folder).begin() != inside.begin(),
+    const auto differ =
+        std::mismatch(folder.begin(), folder.end(), inside.begin(), inside.end()).first;
+    check(differ != folder.end(),
           "[inspect] --preview is {}, in the data {}, of which it would be a sample\n  give a name "
           "outside of it",
           file.string(), data);

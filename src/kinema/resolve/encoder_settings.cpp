@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "kinema/model_source/model_options.h"
 #include "kinema/model_source/model_paths.h"
 #include "kinema/model_source/text_files.h"
 #include "kinema/model_source/trained_model.h"
