@@ -2,14 +2,12 @@
 
 from peer import GOLDEN, kinema, same, same_tensors, say
 
-import pathlib
 
 import PIL.Image
 import safetensors.torch
 import torch
 from diffusers import (AutoencoderKL, DDIMScheduler, EulerDiscreteScheduler, PNDMScheduler, StableDiffusionInpaintPipeline,
                        StableDiffusionPipeline, UNet2DConditionModel)
-from diffusers.loaders.single_file_utils import convert_ldm_unet_checkpoint, convert_ldm_vae_checkpoint, convert_open_clip_checkpoint
 from transformers import CLIPTextConfig, CLIPTextModel, CLIPTokenizer
 
 BETAS = {"beta_start": 0.00085, "beta_end": 0.012, "beta_schedule": "scaled_linear", "steps_offset": 1}
@@ -109,43 +107,3 @@ assert len(wanted) == len(adapter) // 3, (len(wanted), len(adapter) // 3)
 for names in ("kohya", "diffusers"):
     kinema("convert", "kohya.safetensors", f"lora-{names}.safetensors", "--to", names)
     say(f"an adapter in {names} names in diffusers", same_tensors(additions(f"lora-{names}.safetensors"), wanted, 1e-6))
-
-# Single files: kinema and diffusers read the same tensors.
-kinema("convert", "sd21/unet", "unet.safetensors", "--to", "comfyui")
-whole = safetensors.torch.load_file("unet.safetensors")
-random_vae = {key: torch.randn(value.shape, generator=random) for key, value in
-              safetensors.torch.load_file(GOLDEN / "single/sdxl.safetensors").items() if key.startswith("first_stage_model.")}
-whole.update(random_vae)
-config = second.text_encoder.config
-prefix = "cond_stage_model.model."
-sizes = {"token_embedding.weight": [config.vocab_size, 16], "positional_embedding": [77, 16], "ln_final.weight": [16], "ln_final.bias": [16],
-         "text_projection": [16, 16]}
-for layer in range(config.num_hidden_layers + 1):  # one more than the folder has
-    block = f"transformer.resblocks.{layer}."
-    sizes |= {f"{block}ln_1.weight": [16], f"{block}ln_1.bias": [16], f"{block}ln_2.weight": [16], f"{block}ln_2.bias": [16],
-              f"{block}attn.in_proj_weight": [48, 16], f"{block}attn.in_proj_bias": [48], f"{block}attn.out_proj.weight": [16, 16],
-              f"{block}attn.out_proj.bias": [16], f"{block}mlp.c_fc.weight": [32, 16], f"{block}mlp.c_fc.bias": [32],
-              f"{block}mlp.c_proj.weight": [16, 32], f"{block}mlp.c_proj.bias": [16]}
-whole |= {prefix + key: torch.randn(size, generator=random) for key, size in sizes.items()}
-safetensors.torch.save_file(whole, "sd2.safetensors")
-for part in ("unet", "vae", "text_encoder"):
-    pathlib.Path(part).mkdir(exist_ok=True)
-    pathlib.Path(part, "config.json").write_text(pathlib.Path("sd21", part, "config.json").read_text(encoding="utf-8"), encoding="utf-8")
-kinema("convert", "sd2.safetensors", "folder", "--to", "diffusers")
-
-
-def written(part):
-    return safetensors.torch.load_file(next(pathlib.Path("folder", part).glob("*.safetensors")))
-
-
-def without_last(tensors):
-    return {key.removeprefix("text_model."): value for key, value in tensors.items()
-            if f"layers.{config.num_hidden_layers}." not in key and "text_projection" not in key and "position_ids" not in key}
-
-
-same_tensors(written("unet"), convert_ldm_unet_checkpoint(dict(whole), dict(second.unet.config)))
-# Attention's weights are convolutions in the file.
-same_tensors({key: value.flatten() for key, value in written("vae").items()},
-             {key: value.flatten() for key, value in convert_ldm_vae_checkpoint(dict(whole), dict(second.vae.config)).items()})
-same_tensors(without_last(written("text_encoder")), without_last(convert_open_clip_checkpoint(second.text_encoder, dict(whole), prefix)))
-say("a single file of Stable Diffusion 2 as a folder: equal bits")
