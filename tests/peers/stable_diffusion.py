@@ -2,7 +2,6 @@
 
 from peer import GOLDEN, kinema, same, same_tensors, say
 
-
 import PIL.Image
 import safetensors.torch
 import torch
