@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "kinema/core/error.h"
+#include "kinema/encoders/two_texts.h"
 #include "kinema/encoders/weighted_clip.h"
 
 namespace kinema::encoders {
@@ -61,9 +62,7 @@ class SdTextEncoder final : public TextEncoder {
       return {.states =
                   HostArray(Shape{DType::F32, {0, clip_.length(), clip_.config().hidden_size}})};
     }
-    const bool is_plain = std::ranges::all_of(
-        prompts, [](const Prompt& prompt) { return prompt.syntax == text::PromptSyntax::PLAIN; });
-    if (is_plain && words_.empty()) {
+    if (all_plain(prompts) && words_.empty()) {
       return {.states = clip_
                             .encode(single_texts(prompts, name()),
                                     layers_of(prompts, kLastLayer, clip_skip_))

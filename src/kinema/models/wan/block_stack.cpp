@@ -70,7 +70,7 @@ Tensor scanned_ranges(Tensor x, const BlockRow& row, const BlockParameters& para
   return x;
 }
 
-/// One loop whose steps are as many blocks as there are between residuals, which are added after
+/// One loop; each step runs the blocks from one residual to the next, and adds the residual after
 /// the first of them. Each block has the remat policy.
 Tensor scanned_periods(Tensor x, const BlockRow& row, const BlockParameters& parameters,
                        const Conditioning& given, const Residuals& residuals) {
@@ -227,8 +227,7 @@ CrossKeys cross_keys_of(const BlockRow& row, const BlockParameters& parameters, 
   Graph& graph = text.graph();
   const Precision precision = parameters.options.precision;
   if (parameters.options.scan_layers) {
-    const Conditioning nothing;
-    const StackedRow stack(row, parameters, nothing);
+    const StackedRow stack(row, parameters);
     const Scope scope(graph, std::string(row.prefix));
     return from_list(
         scan({}, stack.values(), {.length = row.layers},

@@ -45,7 +45,8 @@ using NetworkTap = std::function<void(const std::string& name, Tensor value)>;
 class StackedRow {
  public:
   /// `given.keys`, if there are any, have a leading axis of layers.
-  StackedRow(const BlockRow& row, const BlockParameters& parameters, const Conditioning& given);
+  StackedRow(const BlockRow& row, const BlockParameters& parameters,
+             const Conditioning& given = {});
 
   /// What the loop goes over: [layers, ...] each.
   const std::vector<Tensor>& values() const { return values_; }
@@ -65,7 +66,7 @@ class StackedRow {
  private:
   std::string key_;
   const TransformerConfig& config_;
-  const Conditioning& given_;
+  Conditioning given_;
   nn::QuantizedProducts quantized_;
   std::vector<std::string> keys_;
   std::vector<Tensor>
