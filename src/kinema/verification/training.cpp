@@ -120,6 +120,9 @@ training::StepOptions step_options(const Case& c, const networks::Sizes& sizes) 
   return out;
 }
 
+/// Whether a case compares outputs of the network after an adapter's training.
+bool is_evaluated(const Case& c) { return !c.names("eval.").empty(); }
+
 /// The modules that a case's adapter changes: its `targets`, or those of the factors that it
 /// stores.
 std::vector<std::string> targets_of(const Case& c) {
@@ -152,14 +155,16 @@ void freeze_others(const Case& c, std::vector<nn::ParamSpec>& specs) {
   }
 }
 
-/// Tensors `lora.PATH` of a case, with layers stacked as in the spec.
+/// Tensors `lora.PATH` of a case, with layers stacked as in the spec. A case stores every B, or none
+/// where each starts as zeros.
 HostArray factor_of(const Case& c, const nn::ParamSpec& spec) {
+  const bool stores_b = std::ranges::any_of(
+      c.names("lora."), [](const std::string& name) { return name.ends_with("lora_B.weight"); });
   HostArray out(spec.shape);
   auto at = out.bytes.begin();
   for (int64_t layer = 0; layer < spec.count(); ++layer) {
     const std::string key = "lora." + spec.key(layer);
-    // In most cases every B starts as zeros, and is not stored.
-    const bool is_zero = !c.has(key) && key.find("lora_B") != key.npos;
+    const bool is_zero = !stores_b && key.find("lora_B") != key.npos;
     const HostArray one =
         is_zero ? HostArray(spec.layer_shape()) : convert(c.tensor(key), spec.shape.dtype);
     at = std::ranges::copy(one.bytes, at).out;
@@ -179,7 +184,7 @@ class Training {
     const io::Json& about = run.c.about();
     if (has_factors) {
       adapter = {.rank = about.at("rank").as_int(), .alpha = about.at("alpha").as_number()};
-      if (about.contains("use_rslora")) {
+      if (is_evaluated(run.c)) {
         adapter->use_rslora = about.at("use_rslora").as_bool();
       }
       adapter->modules =
@@ -376,7 +381,7 @@ std::optional<GivenStep> part_of_expert(GivenStep step, int64_t expert, double b
 /// directly; else gradients follow from Adam's moments.
 void train(const Run& run, bool has_factors) {
   Training training(run, run.c.model(), run.options, has_factors);
-  const bool computed = has_factors && run.has("eval.output.base");
+  const bool computed = has_factors && is_evaluated(run.c);
   if (computed) {
     add_factor_gradients(run, training, 0, "grad.");
   }
