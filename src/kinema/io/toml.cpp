@@ -1,15 +1,22 @@
 #include "kinema/io/toml.h"
 
-// Of toml++: errors are exceptions, and nesting is bounded.
+#include "kinema/core/error.h"
+
+// Of toml++: errors are exceptions, and nesting is bounded. Some texts fail its assertions, such as
+// a table whose name begins with `=`: these are errors too.
+#define TOML_ASSERT(expression) \
+  ((expression) ? static_cast<void>(0) : throw ::kinema::Error("[toml] not TOML"))
 #define TOML_EXCEPTIONS 1
 #define TOML_HEADER_ONLY 1
 #define TOML_MAX_NESTED_VALUES 64
+#pragma push_macro("NDEBUG")
+#undef NDEBUG  // with it, toml++ takes what it asserts for granted
 #include <toml++/toml.h>
+#pragma pop_macro("NDEBUG")
 
 #include <sstream>
 #include <string>
 
-#include "kinema/core/error.h"
 #include "kinema/io/mapped_file.h"
 
 namespace kinema::io {
@@ -55,13 +62,22 @@ Json to_json(const toml::node& node) {
   return {date.str()};
 }
 
+/// Throws toml::parse_error, or an Error without the place.
+toml::table parse(std::string_view text, std::string_view source) {
+  try {
+    return toml::parse(text, source);
+  } catch (const Error&) {
+    fail("[toml] {} is not TOML: it has a character where none of its kind may be", source);
+  }
+}
+
 }  // namespace
 
 Json parse_toml(std::string_view text, std::string_view source) {
   check(text.size() <= kMostBytes, "[toml] {} has {} bytes, expected at most {}", source,
         text.size(), kMostBytes);
   try {
-    const toml::table document = toml::parse(text, source);
+    const toml::table document = parse(text, source);
     // Through text, so that errors about a value name its place.
     return Json::parse(to_json(document).dump(-1), source);
   } catch (const toml::parse_error& error) {
