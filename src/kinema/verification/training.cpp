@@ -155,8 +155,8 @@ void freeze_others(const Case& c, std::vector<nn::ParamSpec>& specs) {
   }
 }
 
-/// Tensors `lora.PATH` of a case, with layers stacked as in the spec. A case stores every B, or none
-/// where each starts as zeros.
+/// Tensors `lora.PATH` of a case, with layers stacked as in the spec. A case stores every B, or
+/// none where each starts as zeros.
 HostArray factor_of(const Case& c, const nn::ParamSpec& spec) {
   const bool stores_b = std::ranges::any_of(
       c.names("lora."), [](const std::string& name) { return name.ends_with("lora_B.weight"); });
