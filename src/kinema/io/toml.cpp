@@ -63,7 +63,7 @@ Json to_json(const toml::node& node) {
 }
 
 /// Throws toml::parse_error, or an Error without the place.
-toml::table parse(std::string_view text, std::string_view source) {
+toml::table parse_document(std::string_view text, std::string_view source) {
   try {
     return toml::parse(text, source);
   } catch (const Error&) {
@@ -77,7 +77,7 @@ Json parse_toml(std::string_view text, std::string_view source) {
   check(text.size() <= kMostBytes, "[toml] {} has {} bytes, expected at most {}", source,
         text.size(), kMostBytes);
   try {
-    const toml::table document = parse(text, source);
+    const toml::table document = parse_document(text, source);
     // Through text, so that errors about a value name its place.
     return Json::parse(to_json(document).dump(-1), source);
   } catch (const toml::parse_error& error) {
