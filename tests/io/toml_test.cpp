@@ -51,6 +51,11 @@ TEST(Toml, NamesTheLineThatIsNone) {
               ThrowsMessage<Error>(HasSubstr("[toml] x.toml:2")));
   EXPECT_THAT([] { parse_toml("a = 1\na = 2\n", "x.toml"); },
               ThrowsMessage<Error>(HasSubstr("x.toml:2")));
+  // Assertions of toml++, which end a process that is built with them.
+  for (const std::string& text : {std::string("[\0a]\n", 5), std::string("[a.\0b]\n", 7)}) {
+    EXPECT_THAT([&] { parse_toml(text, "x.toml"); },
+                ThrowsMessage<Error>(HasSubstr("[toml] x.toml")));
+  }
   EXPECT_THROW(parse_toml("a = " + std::string(100'000, '['), "x.toml"), Error);
   EXPECT_THROW(parse_toml(std::string((4 << 20) + 1, ' '), "x.toml"), Error);
   EXPECT_TRUE(parse_toml("", "x.toml").members().empty());

@@ -2,21 +2,21 @@
 
 #include "kinema/core/error.h"
 
-// Of toml++: errors are exceptions, and nesting is bounded. Some texts fail its assertions, such as
-// a table whose name begins with `=`: these are errors too.
+// Settings of toml++: its errors are exceptions, and nesting is bounded. Some invalid files fail
+// its assertions (a zero byte after the `[` of a table), which are therefore exceptions as well.
 #define TOML_ASSERT(expression) \
   ((expression) ? static_cast<void>(0) : throw ::kinema::Error("[toml] not TOML"))
 #define TOML_EXCEPTIONS 1
 #define TOML_HEADER_ONLY 1
 #define TOML_MAX_NESTED_VALUES 64
-// An assertion in a function that must not throw ends the process, as it does without this.
+// Assertions in its noexcept functions still end the process.
 #if defined(__clang__)
 #pragma clang diagnostic ignored "-Wexceptions"
 #else
 #pragma GCC diagnostic ignored "-Wterminate"
 #endif
 #pragma push_macro("NDEBUG")
-#undef NDEBUG  // with it, toml++ takes what it asserts for granted
+#undef NDEBUG  // with it, toml++ compiles assertions as assumptions: undefined behaviour
 #include <toml++/toml.h>
 #pragma pop_macro("NDEBUG")
 
@@ -68,12 +68,12 @@ Json to_json(const toml::node& node) {
   return {date.str()};
 }
 
-/// Throws toml::parse_error, or an Error without the place.
+/// Throws toml::parse_error, or an Error without a line number for a failed assertion.
 toml::table parse_document(std::string_view text, std::string_view source) {
   try {
     return toml::parse(text, source);
   } catch (const Error&) {
-    fail("[toml] {} is not TOML: it has a character where none of its kind may be", source);
+    fail("[toml] {} is not TOML: it has an unexpected character", source);
   }
 }
 
