@@ -9,6 +9,7 @@
 
 #include "kinema/checkpoints/lazy_checkpoint.h"
 #include "kinema/checkpoints/together.h"
+#include "kinema/core/errno_text.h"
 #include "kinema/core/error.h"
 #include "kinema/core/finite.h"
 #include "kinema/io/atomic_write.h"
@@ -359,7 +360,7 @@ void CheckpointFolder::publish(int64_t step, const std::function<void(const fs::
   } catch (const fs::filesystem_error& error) {
     std::error_code ignored;
     fs::remove_all(writing, ignored);
-    fail("[checkpoint] {} could not be written: {}", final_path.string(), error.code().message());
+    fail("[checkpoint] {} could not be written: {}", final_path.string(), errno_text(error.code()));
   } catch (...) {
     std::error_code ignored;
     fs::remove_all(writing, ignored);

@@ -8,11 +8,11 @@
 #include <array>
 #include <cerrno>
 #include <chrono>
-#include <cstring>
 #include <string>
 #include <system_error>
 #include <thread>
 
+#include "kinema/core/errno_text.h"
 #include "kinema/core/error.h"
 
 namespace kinema::checkpoints {
@@ -66,7 +66,7 @@ RunLock::~RunLock() {
 void RunLock::take() {
   const std::string path = path_.string();
   file_ = io::Descriptor::open(path, O_RDWR | O_CREAT, 0644);
-  check(static_cast<bool>(file_), "[train] {} cannot be opened: {}", path, std::strerror(errno));
+  check(static_cast<bool>(file_), "[train] {} cannot be opened: {}", path, errno_text(errno));
   bool is_ours = io::lock(file_, io::Lock::TRY);
   // is_training holds it for a moment.
   for (int tries = 0; !is_ours && errno == EWOULDBLOCK && tries < 5; ++tries) {
@@ -76,7 +76,7 @@ void RunLock::take() {
   if (!is_ours) {
     const int reason = errno;
     const std::string who = holder(file_.get());
-    check(reason == EWOULDBLOCK, "[train] {} cannot be locked: {}", path, std::strerror(reason));
+    check(reason == EWOULDBLOCK, "[train] {} cannot be locked: {}", path, errno_text(reason));
     fail("[train] run folder {} is in use by {}\n  wait for it, stop it, or give another run_name",
          folder_.path().string(), who);
   }

@@ -25,7 +25,8 @@ config::Loaded load_arguments(std::span<const std::string> words, bool need_file
   const auto is_key = [](const std::string& word) { return word.find('=') != std::string::npos; };
   if (need_file && std::ranges::all_of(words, is_key)) {
     (void)config::load_defaults(words, {});  // throws if a key is unknown
-    fail("which configuration? give a YAML file before the keys, e.g. configs/shapes.yml");
+    fail(
+        "[command] which configuration? give a YAML file before the keys, e.g. configs/shapes.yml");
   }
   return resolve::load_command_line(words, variables(), console_job());
 }

@@ -27,7 +27,9 @@ int evaluate(const std::vector<std::string>& words, bool json) {
       words, [](const std::string& word) { return word.find('=') != std::string::npos; });
   if (!any) {
     (void)config::load_defaults(words, {});  // throws if a key is unknown
-    fail("which configuration, or model? give a YAML file or a folder, e.g. configs/shapes.yml");
+    fail(
+        "[command] which configuration, or model? give a YAML file or a folder, e.g. "
+        "configs/shapes.yml");
   }
   const jobs::EvaluateResult result =
       jobs::evaluate(resolve::load_generation(words, variables(), console_job()), observer, job);

@@ -20,6 +20,7 @@
 #include "kinema/cli/processes.h"
 #include "kinema/cli/waiting.h"
 #include "kinema/core/address_space.h"
+#include "kinema/core/errno_text.h"
 #include "kinema/core/error.h"
 #include "kinema/core/folders.h"
 #include "kinema/jobs/process_setup.h"
@@ -127,7 +128,7 @@ int main(int argc, char** argv) {
     if (error.code() == std::errc::broken_pipe) {
       return end_unread();
     }
-    return kinema::cli::fail_with("the output could not be written: " + error.code().message());
+    return kinema::cli::fail_with("the output could not be written: " + errno_text(error.code()));
   } catch (const std::bad_alloc&) {
     return fail("out of memory" + kinema::memory_remedy());
   } catch (const std::exception& error) {

@@ -42,8 +42,8 @@ std::string example_of(const CLI::App& app) {
   return "";
 }
 
-/// What is missing, and an example command line: for plain `kinema`, plain `kinema train`.
-std::string usage(const CLI::App& app, const std::string& chosen) {
+/// Names what is missing, with an example command line: for plain `kinema`, plain `kinema train`.
+[[noreturn]] void fail_with_usage(const CLI::App& app, const std::string& name) {
   std::string words;
   for (const CLI::Option* option : app.get_options()) {
     if (option->get_required()) {
@@ -57,8 +57,19 @@ std::string usage(const CLI::App& app, const std::string& chosen) {
     words = " COMMAND";
   }
   const std::string example = example_of(app);
-  return fmt::format("usage: {}{}{}", chosen, words,
-                     example.empty() ? "" : "\n  for example: " + example);
+  fail("[command] usage: {}{}{}\n  {} --help lists the options", name, words,
+       example.empty() ? "" : "\n  for example: " + example, name);
+}
+
+/// The innermost command that was given, and its name with those of the commands around it.
+std::pair<const CLI::App*, std::string> chosen_command(const CLI::App& program) {
+  const CLI::App* at = &program;
+  std::string name = program.get_name();
+  while (!at->get_subcommands().empty()) {
+    at = at->get_subcommands().front();
+    name += " " + at->get_name();
+  }
+  return {at, name};
 }
 
 /// The listed command that may have been meant.
@@ -205,8 +216,8 @@ int Program::run(int argc, char** argv) {
   const auto is_named = [&](const CLI::App* command) { return command->get_name() == argv[1]; };
   if (argc > 1 && argv[1][0] != '-' && !app_->get_subcommands({}).empty() &&
       app_->get_subcommands(is_named).empty()) {
-    fail("there is no command `{}`{}\n  kinema --help lists the commands", argv[1],
-         suggestion(*app_, argv[1]));
+    fail("[command] there is no command `{}`{}\n  {} --help lists the commands", argv[1],
+         suggestion(*app_, argv[1]), app_->get_name());
   }
   try {
     app_->parse(argc, argv);
@@ -214,20 +225,19 @@ int Program::run(int argc, char** argv) {
     if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::Success)) {
       return app_->exit(error);  // --help and --version
     }
-    std::string chosen = app_->get_name();
-    const CLI::App* at = app_.get();
-    while (!at->get_subcommands().empty()) {
-      at = at->get_subcommands().front();
-      chosen += " " + at->get_name();
+    const auto [at, name] = chosen_command(*app_);
+    if (dynamic_cast<const CLI::RequiredError*>(&error) != nullptr) {
+      fail_with_usage(*at, name);
     }
     const bool is_unknown = dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr;
-    const bool is_missing = dynamic_cast<const CLI::RequiredError*>(&error) != nullptr;
     const std::vector<std::string> rest = at->remaining();
-    fmt::print(stderr, "{}: {}{}\n  {} --help lists the options{}\n", app_->get_name(),
-               is_missing ? usage(*at, chosen) : printable_message(error.what()),
-               is_unknown && !rest.empty() ? suggestion(*at, rest.front()) : "", chosen,
-               is_unknown ? "; keys are given as key=value, without dashes" : "");
-    return 1;
+    fail("[command] {}{}\n  {} --help lists the options{}", error.what(),
+         is_unknown && !rest.empty() ? suggestion(*at, rest.front()) : "", name,
+         is_unknown ? "; keys are given as key=value, without dashes" : "");
+  }
+  if (!action_) {  // a command that only has subcommands, alone
+    const auto [at, name] = chosen_command(*app_);
+    fail_with_usage(*at, name);
   }
   return action_();
 }

@@ -89,8 +89,9 @@ class Program {
   /// Sets the footer of each command by its name.
   void footers(const std::function<std::string(const std::string&)>& of);
 
-  /// Parses the words and runs the action. Returns the exit status; usage errors, --help and
-  /// --version are printed. Throws an Error for an unknown command, and what the action throws.
+  /// Parses the words and runs the action. Returns the exit status; --help and --version
+  /// are printed. Throws an Error for words that it does not know or that are missing, and what the
+  /// action throws.
   int run(int argc, char** argv);
 
  private:

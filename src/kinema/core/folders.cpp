@@ -5,8 +5,8 @@
 
 #include <cerrno>
 #include <cstdlib>
-#include <cstring>
 
+#include "kinema/core/errno_text.h"
 #include "kinema/core/error.h"
 
 namespace kinema {
@@ -30,7 +30,7 @@ fs::path private_temporary_folder() {
   constexpr const char* kRemedy = "set HOME, or KINEMA_CACHE to a folder of your own";
   check(mkdir(folder.c_str(), S_IRWXU) == 0 || errno == EEXIST,
         "[cache] HOME is not set, and {} cannot be made: {}\n  {}", folder.string(),
-        std::strerror(errno), kRemedy);
+        errno_text(errno), kRemedy);
   struct stat found {};
   check(lstat(folder.c_str(), &found) == 0 && S_ISDIR(found.st_mode) && found.st_uid == geteuid() &&
             (found.st_mode & (S_IRWXG | S_IRWXO)) == 0,
@@ -59,7 +59,7 @@ fs::path program_folder() {
 std::string file_error_text(const std::filesystem::filesystem_error& error) {
   const std::string path = error.path1().empty() ? std::string() : error.path1().string() + ": ";
   const std::string other = error.path2().empty() ? std::string() : error.path2().string() + ": ";
-  return "[files] " + path + other + error.code().message();
+  return "[files] " + path + other + errno_text(error.code());
 }
 
 }  // namespace kinema

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <system_error>
 
+#include "kinema/core/errno_text.h"
 #include "kinema/core/error.h"
 #include "kinema/core/printable.h"
 #include "kinema/core/trimmed.h"
@@ -189,7 +190,7 @@ class Walk {
       }
     }
     if (error) {
-      check(folder != root_, "[data] {} cannot be read: {}", folder.string(), error.message());
+      check(folder != root_, "[data] {} cannot be read: {}", folder.string(), errno_text(error));
       out_.left_out.push_back({name(folder), "cannot be read: " + error.message()});
       return;
     }

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "kinema/core/errno_text.h"
 #include "kinema/core/error.h"
 #include "kinema/data/clip_file.h"
 #include "kinema/data/clip_list.h"
@@ -135,7 +136,7 @@ std::string file_stamp(const fs::path& file) {
   const fs::path path = fs::canonical(file, error);
   const auto bytes = error ? 0 : fs::file_size(path, error);
   const auto time = error ? fs::file_time_type{} : fs::last_write_time(path, error);
-  check(!error, "[data] {}: {}", file.string(), error.message());
+  check(!error, "[data] {}: {}", file.string(), errno_text(error));
   const auto since = std::chrono::nanoseconds(time.time_since_epoch()).count();
   return fmt::format("{} of {} bytes at {}, {}", path.string(), bytes, since,
                      io::hash_sample(path));

@@ -15,6 +15,8 @@
 #include <memory>
 #include <utility>
 
+#include "kinema/core/errno_text.h"
+
 namespace kinema::environments {
 namespace {
 
@@ -48,7 +50,7 @@ int connected(const io::Descriptor& file, const addrinfo& to, Deadline deadline)
 }
 
 [[noreturn]] void fail_lost(const char* what, int error) {
-  throw ServerLost(fmt::format("{}: {}", what, std::strerror(error)));
+  throw ServerLost(fmt::format("{}: {}", what, errno_text(error)));
 }
 
 }  // namespace
@@ -70,7 +72,7 @@ Connection::Connection(io::Descriptor socket, io::Descriptor printed, const std:
     constexpr mode_t kMode = 0644;
     output_ = io::Descriptor::open(output, O_WRONLY | O_CREAT | O_APPEND, kMode);
     check(static_cast<bool>(output_), "[environments] cannot open {}: {}", output,
-          std::strerror(errno));
+          errno_text(errno));
   }
 }
 
@@ -213,7 +215,7 @@ io::Descriptor connect_to_server(const std::string& address, Deadline deadline) 
       return out;
     }
   }
-  throw ServerLost(fmt::format("{} cannot be reached: {}", address, std::strerror(error)));
+  throw ServerLost(fmt::format("{} cannot be reached: {}", address, errno_text(error)));
 }
 
 }  // namespace kinema::environments

@@ -10,6 +10,7 @@
 #include <cstring>
 #include <utility>
 
+#include "kinema/core/errno_text.h"
 #include "kinema/core/error.h"
 #include "kinema/core/printable.h"
 
@@ -31,7 +32,7 @@ class EnvironmentServer::Memory {
     if (is_shared) {
       file_ = io::Descriptor(memfd_create("kinema-environments", MFD_CLOEXEC | MFD_ALLOW_SEALING));
       check(static_cast<bool>(file_), "[environments] no shared memory could be made: {}",
-            std::strerror(errno));
+            errno_text(errno));
     }
   }
   Memory(const Memory&) = delete;
@@ -55,11 +56,10 @@ class EnvironmentServer::Memory {
     // Sealed, because a file that another process truncates is a SIGBUS here.
     check(ftruncate(file_.get(), size) == 0 &&
               fcntl(file_.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) == 0,
-          "[environments] {} bytes of shared memory could not be had: {}", size,
-          std::strerror(errno));
+          "[environments] {} bytes of shared memory could not be had: {}", size, errno_text(errno));
     mapped_ = mmap(nullptr, count, PROT_READ | PROT_WRITE, MAP_SHARED, file_.get(), 0);
     check(mapped_ != MAP_FAILED, "[environments] {} bytes of shared memory could not be mapped: {}",
-          size, std::strerror(errno));
+          size, errno_text(errno));
     bytes_ = {static_cast<std::byte*>(mapped_), count};
   }
 

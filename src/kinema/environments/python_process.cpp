@@ -10,11 +10,11 @@
 #include <cerrno>
 #include <chrono>
 #include <csignal>
-#include <cstring>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "kinema/core/errno_text.h"
 #include "kinema/core/error.h"
 #include "kinema/core/folders.h"
 
@@ -77,14 +77,14 @@ struct Ends {
 Ends socket_pair() {
   std::array<int, 2> files{};
   check(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, files.data()) == 0,
-        "[environments] no socket to a Python process could be made: {}", std::strerror(errno));
+        "[environments] no socket to a Python process could be made: {}", errno_text(errno));
   return {io::Descriptor(files[0]), io::Descriptor(files[1])};
 }
 
 Ends output_pipe() {
   std::array<int, 2> files{};
   check(pipe2(files.data(), O_CLOEXEC) == 0,
-        "[environments] no pipe from a Python process could be made: {}", std::strerror(errno));
+        "[environments] no pipe from a Python process could be made: {}", errno_text(errno));
   return {io::Descriptor(files[0]), io::Descriptor(files[1])};
 }
 
@@ -133,7 +133,7 @@ PythonProcess::PythonProcess(const std::string& python, const io::Descriptor& sh
     fail(
         "[environments] the Python interpreter `{}` cannot be started: {}\n  install Python 3, or "
         "name another interpreter",
-        python, std::strerror(error));
+        python, errno_text(error));
   }
   socket_ = std::move(socket.here);
   printed_ = std::move(output.here);

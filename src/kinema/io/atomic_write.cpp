@@ -7,9 +7,9 @@
 #include <atomic>
 #include <cerrno>
 #include <cstdio>
-#include <cstring>
 #include <utility>
 
+#include "kinema/core/errno_text.h"
 #include "kinema/core/error.h"
 
 namespace kinema::io {
@@ -17,13 +17,9 @@ namespace {
 
 constexpr size_t kBufferBytes = size_t{1} << 20;
 
-// The system's error message, with a remedy if one is known.
 std::string reason(int error) {
-  std::string text = std::strerror(error);
-  if (error == ENOSPC || error == EDQUOT) {
-    text += "\n  free some space or choose another folder; nothing was replaced";
-  }
-  return text;
+  const bool is_full = error == ENOSPC || error == EDQUOT || error == EFBIG;
+  return errno_text(error) + (is_full ? "; nothing was replaced" : "");
 }
 
 std::filesystem::path folder_of(const std::filesystem::path& path) {
@@ -126,13 +122,13 @@ bool exchange(const std::filesystem::path& a, const std::filesystem::path& b) {
 void sync_folder(const std::filesystem::path& folder) {
   const Descriptor opened = Descriptor::open(folder, O_RDONLY | O_DIRECTORY);
   check(static_cast<bool>(opened), "[io] cannot open folder {}: {}", folder.string(),
-        std::strerror(errno));
+        errno_text(errno));
   const int result = ::fsync(opened.get());
   const int error = errno;
   // Some network file systems have no fsync of folders and return EINVAL; they order renames
   // themselves.
   check(result == 0 || error == EINVAL, "[io] cannot sync folder {}: {}", folder.string(),
-        std::strerror(error));
+        errno_text(error));
 }
 
 }  // namespace kinema::io

@@ -11,6 +11,7 @@
 #include <fstream>
 #include <system_error>
 
+#include "kinema/core/errno_text.h"
 #include "kinema/core/error.h"
 #include "kinema/io/descriptor.h"
 
@@ -31,7 +32,7 @@ void check_writable(const fs::path& folder) {
   check(problem == 0, "[io] the folder {} cannot be written to: {}", there.string(),
         problem == EROFS    ? "its file system is read-only"
         : problem == EACCES ? "permission denied"
-                            : std::strerror(problem));
+                            : errno_text(problem));
 }
 
 void check_replaceable(const fs::path& path, std::string_view begin, std::string_view what) {
@@ -57,25 +58,25 @@ void make_folder(const fs::path& folder) {
   check_writable(folder);
   std::error_code error;
   fs::create_directories(folder, error);
-  check(!error, "[io] the folder {} cannot be made: {}", folder.string(), error.message());
+  check(!error, "[io] the folder {} cannot be made: {}", folder.string(), errno_text(error));
 }
 
 std::string write_problem(const fs::path& folder) {
   std::error_code error;
   fs::create_directories(folder, error);
   if (error) {
-    return error.message();
+    return errno_text(error);
   }
   std::string name = (folder / ".write-XXXXXX").string();
   const Descriptor file(::mkostemp(name.data(), O_CLOEXEC));
   if (!file) {
-    return std::strerror(errno);
+    return errno_text(errno);
   }
   // A full disk can still create names, so a block is written.
   const std::array<std::byte, 4096> block{};
   const int problem = write_all(file, block);
   ::unlink(name.c_str());
-  return problem == 0 ? "" : std::strerror(problem);
+  return problem == 0 ? "" : errno_text(problem);
 }
 
 void OutputFolder::make() {

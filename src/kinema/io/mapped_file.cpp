@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "kinema/core/address_space.h"
+#include "kinema/core/errno_text.h"
 #include "kinema/core/error.h"
 #include "kinema/io/descriptor.h"
 #include "kinema/io/mapping_guard.h"
@@ -35,10 +36,10 @@ MappedFile MappedFile::open(const std::filesystem::path& path) {
   file.path_ = path.string();
   // O_NONBLOCK: opening a fifo must not wait for a writer. The mapping stays valid after closing.
   const Descriptor descriptor = Descriptor::open(path, O_RDONLY | O_NONBLOCK);
-  check(static_cast<bool>(descriptor), "[io] cannot read {}: {}", file.path_, std::strerror(errno));
+  check(static_cast<bool>(descriptor), "[io] cannot read {}: {}", file.path_, errno_text(errno));
   struct stat status {};
   check(::fstat(descriptor.get(), &status) == 0, "[io] cannot read {}: {}", file.path_,
-        std::strerror(errno));
+        errno_text(errno));
   check(!S_ISDIR(status.st_mode), "[io] cannot read {}: it is a folder, a file was expected",
         file.path_);
   check(S_ISREG(status.st_mode), "[io] cannot read {}: it is not a regular file", file.path_);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <set>
 
+#include "kinema/core/errno_text.h"
 #include "kinema/core/error.h"
 #include "kinema/io/atomic_write.h"
 
@@ -274,7 +275,7 @@ std::vector<std::string> write_model_folder(const fs::path& folder, const Json& 
                                             const ModelFolderOptions& options) {
   std::error_code error;
   fs::create_directories(folder, error);
-  check(!error, "[model_folder] cannot create {}: {}", folder.string(), error.message());
+  check(!error, "[model_folder] cannot create {}: {}", folder.string(), errno_text(error));
   std::vector<std::string> files = write_shards(folder, entries, options);
   files.emplace_back("config.json");
   if (options.own == 0) {

@@ -7,12 +7,12 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
-#include <cstring>
 #include <map>
 #include <mutex>
 #include <utility>
 #include <vector>
 
+#include "kinema/core/errno_text.h"
 #include "kinema/core/error.h"
 #include "kinema/io/descriptor.h"
 #include "kinema/io/mapped_file.h"
@@ -28,13 +28,13 @@ constexpr int64_t kChunk = int64_t{16} << 20;
 void write_at(const Descriptor& file, std::span<const std::byte> bytes, int64_t begin,
               const std::string& path) {
   const int error = write_all(file, bytes, begin);
-  check(error == 0, "[io] cannot write {}: {}", path, std::strerror(error));
+  check(error == 0, "[io] cannot write {}: {}", path, errno_text(error));
 }
 
 struct stat status_of(const fs::path& path) {
   struct stat status {};
   check(::stat(path.c_str(), &status) == 0, "[io] cannot read {}: {}", path.string(),
-        std::strerror(errno));
+        errno_text(errno));
   return status;
 }
 
@@ -121,12 +121,12 @@ Known& known() {
 
 void PartialCopy::make(const fs::path& path, const RangedFile& source, int64_t present) {
   const Descriptor file = Descriptor::open(path, O_WRONLY | O_CREAT | O_TRUNC, 0644);
-  check(static_cast<bool>(file), "[io] cannot write {}: {}", path.string(), std::strerror(errno));
+  check(static_cast<bool>(file), "[io] cannot write {}: {}", path.string(), errno_text(errno));
   std::vector<std::byte> bytes(static_cast<size_t>(present));
   source.read(0, bytes);
   write_at(file, bytes, 0, path.string());
   check(::ftruncate(file.get(), source.size()) == 0, "[io] cannot write {}: {}", path.string(),
-        std::strerror(errno));
+        errno_text(errno));
 }
 
 PartialCopy::PartialCopy(const fs::path& path, std::shared_ptr<const RangedFile> source,
@@ -136,7 +136,7 @@ PartialCopy::PartialCopy(const fs::path& path, std::shared_ptr<const RangedFile>
   holes_->source = std::move(source);
   holes_->file = Descriptor::open(path, O_WRONLY);
   check(static_cast<bool>(holes_->file), "[io] cannot write {}: {}", holes_->path,
-        std::strerror(errno));
+        errno_text(errno));
   const struct stat status = status_of(path);
   check(status.st_size == holes_->source->size(), "[io] {} has {} bytes, {} has {}", holes_->path,
         status.st_size, holes_->source->path(), holes_->source->size());

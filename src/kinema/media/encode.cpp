@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "kinema/core/errno_text.h"
 #include "kinema/core/error.h"
 #include "kinema/io/atomic_write.h"
 #include "kinema/io/descriptor.h"
@@ -109,7 +110,7 @@ class Mp4Writer {
     const int error = errno;
     written.close();
     check(synced && ::rename(temporary_.path.c_str(), path_.c_str()) == 0,
-          "[video] cannot write {}: {}", path_.string(), std::strerror(synced ? errno : error));
+          "[video] cannot write {}: {}", path_.string(), errno_text(synced ? errno : error));
     temporary_.path.clear();
   }
 

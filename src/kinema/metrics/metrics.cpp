@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
-#include <cstring>
 #include <optional>
 #include <utility>
 
+#include "kinema/core/errno_text.h"
 #include "kinema/core/error.h"
 #include "kinema/io/atomic_write.h"
 #include "kinema/io/json.h"
@@ -76,7 +76,7 @@ MetricsFile::MetricsFile(std::filesystem::path path, std::string run_name, int64
   check_holds_rows(path_, R"({"step")", "metrics");
   io::write_file(path_, kept_lines(path_, run_name_, first_step));
   file_.open(path_, std::ios::app);
-  check(file_.is_open(), "[train] {} cannot be written: {}", path_.string(), std::strerror(errno));
+  check(file_.is_open(), "[train] {} cannot be written: {}", path_.string(), errno_text(errno));
 }
 
 std::string MetricsFile::write(const training::StepRecord& record) {
@@ -143,7 +143,7 @@ void MetricsFile::write(int64_t step, const std::vector<Scalar>& scalars) {
 std::string MetricsFile::write_row(const io::Json& row) {
   std::string line = row.dump(-1);
   file_ << line << std::endl;  // flushed, so that readers see each step
-  check(file_.good(), "[train] {} cannot be written: {}", path_.string(), std::strerror(errno));
+  check(file_.good(), "[train] {} cannot be written: {}", path_.string(), errno_text(errno));
   return line;
 }
 

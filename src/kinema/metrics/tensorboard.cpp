@@ -6,10 +6,10 @@
 #include <cerrno>
 #include <chrono>
 #include <cmath>
-#include <cstring>
 #include <system_error>
 #include <vector>
 
+#include "kinema/core/errno_text.h"
 #include "kinema/core/error.h"
 #include "kinema/records/tfrecord.h"
 
@@ -129,7 +129,7 @@ EventFile::EventFile(const std::filesystem::path& folder, int64_t first_step) {
                             ::getpid()))
           .string();
   file_.open(path_, std::ios::binary);
-  check(file_.is_open(), "[train] {} cannot be written: {}", path_, std::strerror(errno));
+  check(file_.is_open(), "[train] {} cannot be written: {}", path_, errno_text(errno));
   std::string version = event_head(now(), 0);
   put_bytes(version, 3, "brain.Event:2");  // Event.file_version
   file_ << records::frame_record(version);
@@ -204,7 +204,7 @@ void EventFile::write_text(const std::string& name, const std::string& text) {
 
 void EventFile::flush() {
   file_.flush();
-  check(file_.good(), "[train] {} cannot be written: {}", path_, std::strerror(errno));
+  check(file_.good(), "[train] {} cannot be written: {}", path_, errno_text(errno));
 }
 
 }  // namespace kinema::metrics

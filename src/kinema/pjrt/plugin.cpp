@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 
+#include "kinema/core/errno_text.h"
 #include "kinema/pjrt/api.h"
 
 namespace kinema::pjrt {
@@ -61,7 +62,7 @@ const Plugin& Plugin::load(const std::string& path) {
   static std::map<std::string, std::unique_ptr<Plugin>> loaded;
   std::error_code error;
   const std::filesystem::path file = std::filesystem::canonical(path, error);
-  check(!error, "[pjrt] no plugin at `{}`: {}", path, error.message());
+  check(!error, "[pjrt] no plugin at `{}`: {}", path, errno_text(error));
 
   const std::lock_guard lock(mutex);
   std::unique_ptr<Plugin>& slot = loaded[file.string()];

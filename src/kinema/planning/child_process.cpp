@@ -8,11 +8,11 @@
 #include <cerrno>
 #include <chrono>
 #include <csignal>
-#include <cstring>
 #include <fstream>
 #include <thread>
 
 #include "kinema/core/address_space.h"
+#include "kinema/core/errno_text.h"
 #include "kinema/core/error.h"
 
 namespace kinema::planning {
@@ -56,7 +56,7 @@ bool is_running(pid_t child, int& how) {
         "[plan] how the compiler's process ended is not known: {}\n  a process that ignores "
         "SIGCHLD, or waits for all children in its handler, cannot run it: "
         "signal(SIGCHLD, SIG_DFL)",
-        std::strerror(errno));
+        errno_text(errno));
   return ended == 0;
 }
 
@@ -77,7 +77,7 @@ ChildStatus run_child(const ChildCommand& command) {
   check(child >= 0,
         "[plan] no process for the compiler could be started: {}\n  raise the limit of processes "
         "(`ulimit -u`, the pids of a container) or of memory{}",
-        std::strerror(errno), memory_remedy());
+        errno_text(errno), memory_remedy());
   if (child == 0) {
     become(program.c_str(), argv.data(), log.c_str(), parent);
   }

@@ -8,6 +8,7 @@
 #include <sstream>
 #include <vector>
 
+#include "kinema/core/errno_text.h"
 #include "kinema/core/error.h"
 #include "kinema/io/atomic_write.h"
 #include "kinema/planning/child_process.h"
@@ -219,7 +220,7 @@ void move_files(const fs::path& from, const fs::path& to, const fs::path& last) 
     std::error_code error;
     fs::create_directories((to / file).parent_path(), error);
     fs::rename(from / file, to / file, error);
-    check(!error, "[plan] {} cannot be written: {}", (to / file).string(), error.message());
+    check(!error, "[plan] {} cannot be written: {}", (to / file).string(), errno_text(error));
   }
 }
 

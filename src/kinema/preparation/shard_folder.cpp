@@ -4,9 +4,9 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <system_error>
 
+#include "kinema/core/errno_text.h"
 #include "kinema/core/error.h"
 #include "kinema/io/atomic_write.h"
 #include "kinema/io/json.h"
@@ -79,7 +79,7 @@ ShardFolder::ShardFolder(const fs::path& folder, const Settings& settings)
     : folder_(plain(folder)), settings_(settings) {
   std::error_code error;
   fs::create_directories(folder_, error);
-  check(!error, "[prepare] {} cannot be made: {}", folder_.string(), error.message());
+  check(!error, "[prepare] {} cannot be made: {}", folder_.string(), errno_text(error));
   hold();
   read(settings);
 }
@@ -91,11 +91,11 @@ fs::path ShardFolder::skipped_path() const { return beside(folder_, ".skipped.js
 void ShardFolder::hold() {
   held_ = io::Descriptor::open(folder_, O_RDONLY | O_DIRECTORY);
   check(static_cast<bool>(held_), "[prepare] {} cannot be opened: {}", folder_.string(),
-        std::strerror(errno));
+        errno_text(errno));
   if (!io::lock(held_, io::Lock::TRY)) {
     const int reason = errno;
     check(reason == EWOULDBLOCK, "[prepare] {} cannot be locked: {}", folder_.string(),
-          std::strerror(reason));
+          errno_text(reason));
     fail("[prepare] another process is writing to {}", folder_.string());
   }
 }

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "kinema/core/errno_text.h"
 #include "kinema/core/error.h"
 #include "kinema/io/hash.h"
 #include "kinema/io/json.h"
@@ -56,7 +57,7 @@ io::SafetensorsFile open(const fs::path& path, const Settings& settings) {
 TensorStore::TensorStore(fs::path folder) : folder_(std::move(folder)) {
   std::error_code error;
   fs::create_directories(folder_, error);
-  check(!error, "[prepare] {} cannot be made: {}", folder_.string(), error.message());
+  check(!error, "[prepare] {} cannot be made: {}", folder_.string(), errno_text(error));
 }
 
 // The first two letters of the name are a subfolder: a folder with a million files is slow to list.
@@ -104,7 +105,7 @@ void TensorStore::write(const Settings& settings, const Tensors& tensors) const 
   const fs::path path = file(settings);
   std::error_code error;
   fs::create_directory(path.parent_path(), error);
-  check(!error, "[prepare] {} cannot be made: {}", path.parent_path().string(), error.message());
+  check(!error, "[prepare] {} cannot be made: {}", path.parent_path().string(), errno_text(error));
   io::Hasher sum;
   std::vector<io::TensorEntry> entries;
   for (const auto& [name, array] : tensors) {

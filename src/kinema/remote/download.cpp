@@ -5,8 +5,8 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 
+#include "kinema/core/errno_text.h"
 #include "kinema/core/error.h"
 
 namespace kinema::remote {
@@ -68,7 +68,7 @@ std::string fetch_rest(const RemoteFile& file, PartialFile& partial, const Timeo
 FileLock::FileLock(const fs::path& path)
     : file_(io::Descriptor::open(path, O_RDWR | O_CREAT, 0644)) {
   check(file_ && io::lock(file_, io::Lock::WAIT), "[remote] cannot write {}: {}", path.string(),
-        std::strerror(errno));
+        errno_text(errno));
 }
 
 void download(const RemoteFile& file, const fs::path& to, const fs::path& lock,

@@ -5,6 +5,7 @@
 #include <set>
 #include <system_error>
 
+#include "kinema/core/errno_text.h"
 #include "kinema/core/error.h"
 #include "kinema/core/parallel.h"
 #include "kinema/core/thread_priority.h"
@@ -129,7 +130,7 @@ void Mirror::write_all() {
   try {
     write_changed();
   } catch (const fs::filesystem_error& error) {
-    fail("[remote] {} cannot be read: {}", folder_.string(), error.code().message());
+    fail("[remote] {} cannot be read: {}", folder_.string(), errno_text(error.code()));
   }
 }
 

@@ -6,11 +6,11 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "kinema/core/errno_text.h"
 #include "kinema/core/error.h"
 #include "kinema/records/crc32c.h"
 
@@ -40,7 +40,7 @@ void PartialFile::open_locked() {
   while (true) {
     file_ = io::Descriptor::open(path_, O_RDWR | O_CREAT, 0644);
     check(file_ && io::lock(file_, io::Lock::WAIT), "[remote] cannot write {}: {}", path_.string(),
-          std::strerror(errno));
+          errno_text(errno));
     // The previous owner of the lock may have published or removed the file.
     struct stat ours {};
     struct stat there {};
@@ -53,7 +53,7 @@ void PartialFile::open_locked() {
 
 void PartialFile::restart() {
   check(::ftruncate(file_.get(), 0) == 0 && ::lseek(file_.get(), 0, SEEK_SET) == 0,
-        "[remote] cannot write {}: {}", path_.string(), std::strerror(errno));
+        "[remote] cannot write {}: {}", path_.string(), errno_text(errno));
   size_ = 0;
   begin_digest();
 }
@@ -69,7 +69,7 @@ void PartialFile::append(std::span<const std::byte> bytes) {
         expected_.size);
   take(bytes);
   const int error = io::write_all(file_, bytes);
-  check(error == 0, "[remote] cannot write {}: {}", path_.string(), std::strerror(error));
+  check(error == 0, "[remote] cannot write {}: {}", path_.string(), errno_text(error));
   size_ += std::ssize(bytes);
 }
 
@@ -95,7 +95,7 @@ void PartialFile::verify() {
 
 void PartialFile::publish(const fs::path& to) {
   check(::fsync(file_.get()) == 0, "[remote] cannot write {}: {}", path_.string(),
-        std::strerror(errno));
+        errno_text(errno));
   fs::rename(path_, to);
   published_ = true;
 }
@@ -127,7 +127,7 @@ void PartialFile::read_back() {
   std::vector<std::byte> buffer(size_t{1} << 20);
   for (;;) {
     const ssize_t got = io::read_all(file_, buffer);
-    check(got >= 0, "[remote] cannot read {}: {}", path_.string(), std::strerror(errno));
+    check(got >= 0, "[remote] cannot read {}: {}", path_.string(), errno_text(errno));
     if (got == 0) {
       return;
     }

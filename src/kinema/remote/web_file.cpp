@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
-#include <cstring>
 #include <utility>
 
+#include "kinema/core/errno_text.h"
 #include "kinema/core/error.h"
 #include "kinema/io/atomic_write.h"
 #include "kinema/io/descriptor.h"
@@ -93,7 +93,7 @@ WebFile::WebFile(const std::string& url, const WebLimits& limits) {
   const std::string body = fetch(url, name_, limits);
   std::string path = (fs::temp_directory_path() / "kinema-XXXXXX").string();
   check(static_cast<bool>(io::Descriptor(::mkstemp(path.data()))), "[remote] cannot write {}: {}",
-        path, std::strerror(errno));
+        path, errno_text(errno));
   path_ = path;
   try {
     io::write_file(path_, body);
