@@ -63,6 +63,7 @@ TEST_F(CommandLine, PrintsUsageAndAnExampleForMissingArguments) {
   EXPECT_THAT(train.err, HasSubstr("for example: kinema train configs/shapes.yml\n"));
   run({"watch"}).expect_error("for example: kinema watch outputs/shapes\n");
   run({"convert"}).expect_error("SOURCE TARGET");
+  run({"agent"}).expect_error("[command] usage: kinema agent COMMAND\n");
 }
 
 TEST_F(CommandLine, NamesAnUnknownKeyBeforeTheMissingConfiguration) {

@@ -53,6 +53,19 @@ TEST_F(Outputs, AreNoPicturesOfSamplesInThePlaceOfOtherFiles) {
 TEST_F(Outputs, AreNoCurvesInThePlaceOfOtherFiles) {
   write("run/metrics.jsonl", "{\"step\": 0, \"learning/loss\": 1.0}\n");
   expect_kept({"compare", "run", "run", "--svg", "notes.txt"});
+  write("drawing.svg", "<svg/>");
+  run({"compare", "run", "run", "--svg", "drawing.svg"})
+      .expect_error("drawing.svg exists and is not curves of kinema compare");
+  EXPECT_EQ(run({"compare", "run", "run", "--svg", "curves.svg"}).status, 0);
+  EXPECT_EQ(run({"compare", "run", "run", "--svg", "curves.svg"}).status, 0);
+}
+
+TEST_F(Outputs, AreNoEpisodesInThePlaceOfOtherFiles) {
+  for (const char* option : {"--video", "--sheet"}) {
+    run({"agent", "play", "run", option, "notes.txt"})
+        .expect_error("notes.txt exists: it is not overwritten");
+  }
+  EXPECT_EQ(read_text(folder_ / "notes.txt"), "a caption");
 }
 
 TEST_F(Outputs, AreNoProgramsInThePlaceOfOtherFiles) {

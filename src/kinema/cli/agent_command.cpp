@@ -17,6 +17,7 @@
 #include "kinema/cli/stopping.h"
 #include "kinema/core/error.h"
 #include "kinema/core/quantities.h"
+#include "kinema/io/folder.h"
 
 namespace kinema::cli {
 namespace {
@@ -159,6 +160,9 @@ struct AgentPlayWords {
 };
 
 int play_agent(const AgentPlayWords& given) {
+  for (const std::string& file : {given.video, given.sheet}) {
+    io::check_new_file(file);
+  }
   agents::EvaluateObserver observer;
   show_on_console(observer, true);
   observer.on_step = [](int64_t step, const std::string& action, double reward) {

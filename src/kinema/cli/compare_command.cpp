@@ -66,7 +66,7 @@ void print_curves(const Comparison& all) {
 
 int compare(const CompareOptions& options) {
   if (!options.svg.empty()) {
-    io::check_replaceable(options.svg, "<svg", "an SVG picture");
+    io::check_replaceable(options.svg, reports::kSvgMark, "curves of kinema compare");
   }
   const std::vector<std::filesystem::path> folders(options.runs.begin(), options.runs.end());
   const Comparison found = reports::compare(folders);

@@ -7,7 +7,6 @@
 
 #include "kinema/core/edit_distance.h"
 #include "kinema/core/error.h"
-#include "kinema/core/printable.h"
 
 namespace kinema::command {
 namespace {

@@ -51,6 +51,12 @@ void check_replaceable(const fs::path& path, std::string_view begin, std::string
         path.string(), what);
 }
 
+void check_new_file(const fs::path& path) {
+  std::error_code ignored;
+  check(!fs::exists(fs::symlink_status(path, ignored)),
+        "[io] {} exists: it is not overwritten\n  remove it, or give another name", path.string());
+}
+
 void make_folder(const fs::path& folder) {
   if (folder.empty()) {
     return;

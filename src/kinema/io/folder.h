@@ -21,6 +21,10 @@ void make_folder(const std::filesystem::path& folder);
 void check_replaceable(const std::filesystem::path& path, std::string_view begin,
                        std::string_view what);
 
+/// Throws an Error if something exists at `path`: what a user names may be a file of the user's
+/// own.
+void check_new_file(const std::filesystem::path& path);
+
 /// Why no file can be written to a folder, as the system's message (`Permission denied`, `No space
 /// left on device`); empty if one can. Creates a missing folder, and tries.
 std::string write_problem(const std::filesystem::path& folder);

@@ -27,6 +27,17 @@ std::string one_line(std::string text) {
   return text.size() > 200 ? text.substr(0, 200) + "..." : text;
 }
 
+/// yaml-cpp's message; of an open brace, which it calls a flow, in words that name it.
+std::string problem_of(const YAML::Exception& error) {
+  if (error.msg == YAML::ErrorMsg::END_OF_MAP_FLOW) {
+    return "a `{` is not closed by `}`\n  put text that begins with a brace in quotes";
+  }
+  if (error.msg == YAML::ErrorMsg::END_OF_SEQ_FLOW) {
+    return "a `[` is not closed by `]`\n  put text that begins with a bracket in quotes";
+  }
+  return one_line(error.msg);
+}
+
 size_t count_values(const Yaml& value) {
   size_t count = 1;
   for (const Yaml& item : value.items()) {
@@ -208,7 +219,7 @@ Yaml Yaml::parse(std::string_view text, std::string_view source) {
     check(!parser.HandleNextDocument(rest), "[yaml] {} holds more than one document", source);
     return root;
   } catch (const YAML::Exception& error) {
-    fail("[yaml] {}:{} is not YAML: {}", source, error.mark.line + 1, one_line(error.msg));
+    fail("[yaml] {}:{} is not YAML: {}", source, error.mark.line + 1, problem_of(error));
   }
 }
 

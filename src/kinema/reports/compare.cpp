@@ -343,7 +343,7 @@ std::string Comparison::svg() const {
     }
     plots.push_back(std::move(plot));
   }
-  return metrics::svg(plots, 2);
+  return std::string(kSvgMark) + metrics::svg(plots, 2);
 }
 
 Comparison compare(std::span<const fs::path> folders) {

@@ -6,6 +6,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "kinema/io/json.h"
@@ -45,6 +46,9 @@ struct ComparedCurve {
   /// The lowest and highest finite value; nothing if there is none.
   std::optional<std::pair<double, double>> range() const;
 };
+
+/// How a file of Comparison::svg() begins, so that it may be replaced by another one.
+inline constexpr std::string_view kSvgMark = "<!-- kinema compare -->\n";
 
 struct Comparison {
   /// A line of a table: a label, and a cell for each run.
