@@ -77,7 +77,7 @@ const std::map<std::string, std::set<std::string>>& allowed() {
        {"core",     "io",          "records",     "media",      "remote",   "flags",
         "world",    "pjrt",        "graph",       "mesh",       "config",   "kernels",
         "runtime",  "nn",          "model_files", "networks",   "text",     "data",
-        "encoders", "preparation", "checkpoints", "optimizers", "training", "metrics",
+        "encoders", "schedulers", "preparation", "checkpoints", "optimizers", "training", "metrics",
         "sample",   "planning",    "job",         "stores",     "datasets", "model_source"}},
       {"reports", {"core", "io", "world", "cluster", "checkpoints", "metrics", "resolve"}},
       {"plans",

@@ -10,12 +10,11 @@
 #include "kinema/core/error.h"
 #include "kinema/flags/effective.h"
 #include "kinema/io/folder.h"
+#include "kinema/jobs/kept_pipeline.h"
 #include "kinema/jobs/same_inputs.h"
 #include "kinema/jobs/sampled_model.h"
 #include "kinema/jobs/shared_generation.h"
 #include "kinema/model_source/model_options.h"
-#include "kinema/plans/kernel_check.h"
-#include "kinema/plans/tile_search.h"
 #include "kinema/resolve/compiler_flags.h"
 #include "kinema/resolve/device.h"
 #include "kinema/resolve/generation.h"
@@ -191,10 +190,11 @@ class LocalGeneration {
   bool synced_ = false;
 };
 
-/// `checkpoint` is set to the one that is sampled.
+/// `checkpoint` is set to the one that is sampled. `kept`: of the last request, or null; set to this
+/// request's. `keeps`: there may be another request.
 GenerateResult generate_newest(const resolve::Settings& given, fs::path& checkpoint,
                                const flags::Effective& flags, const GenerateObserver& observer,
-                               const Job& job) {
+                               const Job& job, std::unique_ptr<KeptPipeline>& kept, bool keeps) {
   const resolve::Settings settings = with_local_inputs(given, checkpoint, job);
   stores::VideoStore store(resolve::generate_settings(settings).video_folder, job);
   const SampledModel sampled = open_model(settings, checkpoint, job);
@@ -214,11 +214,15 @@ GenerateResult generate_newest(const resolve::Settings& given, fs::path& checkpo
   check_same_request(request, store.is_remote() ? fs::path() : output.path(), job);
   job.begin();
   job.check_stop();
-  const VideoDevices over = open_for_videos(settings, job);
-  const pjrt::Client& client = over.client;
-  const resolve::Settings tuned = plans::with_fastest_tiles(
-      plans::with_checked_kernels(settings, client, job), plans::PlanMode::GENERATE, client, job);
-  const runtime::Devices devices(client, over.place);
+  if (kept && !kept->fits(settings)) {
+    kept.reset();  // before other devices are opened: these have the memory
+  }
+  if (!kept) {
+    kept = std::make_unique<KeptPipeline>(settings, job);
+  }
+  kept->begin(settings, sampled, job);
+  const VideoDevices& over = kept->opened();
+  const runtime::Devices& devices = kept->devices();
   if (const mesh::Placement& place = devices.placement(); place.active()) {
     job.line(fmt::format("devices: {}, {}", devices.total(), mesh::axes_text(place.mesh().axes)));
   }
@@ -228,21 +232,12 @@ GenerateResult generate_newest(const resolve::Settings& given, fs::path& checkpo
   log_shares(request, over.together, job);
   set_share(request, over.together, job);
   GenerateResult result{.transformer = model.folder.transformer};
-  std::optional<sample::Pipeline> pipeline;
   job.world().begin(0, fmt::format("making {}s", request.noun), /*is_long=*/true);
   LocalGeneration generation(checkpoint, over.together, job);
   const std::function<void()> sync_results = [&] { generation.sync_results(); };
   if (sample::videos_in_share(request, request.share.index).count > 0) {
     const auto open = [&]() -> sample::Pipeline& {
-      sample::PipelineOptions how{
-          .model = sampled.options,
-          .program = plans::with_kernel_check(resolve::step_program_options(tuned), devices, job),
-          .releases_encoders = true,
-          .agree = generation.agree()};
-      how.model.attention = model_source::model_options(tuned).attention;
-      return pipeline.emplace(devices, model.folder,
-                              resolve::make_parts(tuned, model, network.sizes(), client, job),
-                              std::move(how));
+      return kept->pipeline(sampled, /*releases_encoders=*/!keeps, generation.agree());
     };
     result.made = generation.run(
         open, request,
@@ -253,17 +248,14 @@ GenerateResult generate_newest(const resolve::Settings& given, fs::path& checkpo
     write_latents_of_all(request.save_latents, {}, job);
   }
   sync_results();
-  const bool writes = pipeline && request.decodes;
-  write(output.path(), request, writes ? &*pipeline : nullptr, output_settings, store,
+  write(output.path(), request, request.decodes ? kept->loaded() : nullptr, output_settings, store,
         !over.together, result, job);
   return result;
 }
 
-}  // namespace
-
-GenerateResult generate(const resolve::Settings& given, const GenerateObserver& observer,
-                        JobOptions given_options) {
-  const Job job(observer, std::move(given_options));
+/// A request, with or without other requests after it; `kept` as in generate_newest.
+GenerateResult generate_one(const resolve::Settings& given, const GenerateObserver& observer,
+                            const Job& job, std::unique_ptr<KeptPipeline>& kept, bool keeps) {
   job.check_stop();
   const resolve::Settings settings(resolve::with_prompt_loras(given));
   job.notice(resolve::notices(settings, "generate"));
@@ -274,8 +266,46 @@ GenerateResult generate(const resolve::Settings& given, const GenerateObserver& 
   const flags::Effective flags = resolve::check_flags(settings, job);
   resolve::check_same_start(settings, flags, job);
   return model_source::with_newest_checkpoint(settings, job, [&](fs::path& checkpoint) {
-    return generate_newest(settings, checkpoint, flags, observer, job);
+    return generate_newest(settings, checkpoint, flags, observer, job, kept, keeps);
   });
 }
+
+}  // namespace
+
+GenerateResult generate(const resolve::Settings& config, const GenerateObserver& observer,
+                        JobOptions options) {
+  const Job job(observer, std::move(options));
+  std::unique_ptr<KeptPipeline> kept;
+  return generate_one(config, observer, job, kept, /*keeps=*/false);
+}
+
+Generator::Generator() = default;
+Generator::~Generator() = default;
+
+GenerateResult Generator::generate(const resolve::Settings& config,
+                                   const GenerateObserver& observer, JobOptions options) {
+  const Job job(observer, std::move(options));
+  std::unique_ptr<KeptPipeline> kept = std::move(kept_);
+  const bool keeps = job.world().is_alone();
+  // The request is over in every case before `kept_` is set: an error leaves nothing behind.
+  const auto keep = [&] {
+    if (kept && keeps) {
+      kept->end();
+      kept_ = std::move(kept);
+    }
+  };
+  try {
+    GenerateResult made = generate_one(config, observer, job, kept, keeps);
+    keep();
+    return made;
+  } catch (const Stopped&) {
+    keep();
+    throw;
+  }
+}
+
+void Generator::release() { kept_.reset(); }
+
+bool Generator::is_loaded() const { return kept_ != nullptr && kept_->loaded() != nullptr; }
 
 }  // namespace kinema::jobs

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -46,6 +47,33 @@ struct GenerateResult {
   std::filesystem::path transformer;
   /// Sizes, schedule, times and memory; its videos are moved to `videos`.
   sample::Generated made;
+};
+
+class KeptPipeline;
+
+/// Makes one request after another, with the model loaded and its steps compiled in between. A
+/// request that differs only in what a request is (prompts, given pictures, sizes, steps, guidance,
+/// seed, output files) loads nothing, and compiles only for shapes that are new; another model or
+/// other adapters are loaded in place of the last ones. The files of a model may change in between.
+/// Its videos have the same bits as those of `generate`. For one thread at a time.
+class Generator {
+ public:
+  Generator();
+  ~Generator();
+  Generator(const Generator&) = delete;
+  Generator& operator=(const Generator&) = delete;
+
+  /// See the function `generate`. After Stopped the model stays loaded; after any other error it is
+  /// freed. With several processes nothing is kept.
+  GenerateResult generate(const resolve::Settings& config, const GenerateObserver& observer,
+                          JobOptions options = {});
+  /// Frees the model.
+  void release();
+  /// True between a request and an error or `release`.
+  bool is_loaded() const;
+
+ private:
+  std::unique_ptr<KeptPipeline> kept_;
 };
 
 /// Makes and writes the videos; several processes divide them, and each uses its own devices.

@@ -20,6 +20,7 @@
 #include "kinema/resolve/objective.h"
 #include "kinema/resolve/shared_settings.h"
 #include "kinema/resolve/stored_paths.h"
+#include "kinema/schedulers/samplers.h"
 #include "kinema/stores/local_copies.h"
 
 namespace kinema::resolve {
@@ -101,6 +102,10 @@ config::Loaded load(const std::string& file, std::span<const std::string> overri
           ? config::load_defaults(overrides, environment)
           : config::load(configuration_file(stores::local_copy(file, job)), overrides, environment);
   check_store_keys(loaded);
+  if (const auto& scheduler = loaded.config.generate.scheduler; scheduler.given) {
+    // Commands that make no pictures would not read it.
+    (void)schedulers::sampler_from_string(scheduler.value, /*flow=*/true);
+  }
   return loaded;
 }
 

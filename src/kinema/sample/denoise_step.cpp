@@ -324,10 +324,17 @@ std::vector<std::string> StepPrograms::sharding_report(const StepSpec& spec) {
   return runtime::sharding_report(devices_.placement().mesh(), get(spec), logical);
 }
 
-const runtime::Program& StepPrograms::of(std::deque<Compiled>& known, const StepSpec& spec,
+const runtime::Program& StepPrograms::of(std::list<Compiled>& known, const StepSpec& spec,
                                          const std::function<runtime::Program()>& make) {
-  const auto found = std::ranges::find(known, spec, &Compiled::spec);
-  return found != known.end() ? found->program : known.emplace_back(Compiled{spec, make()}).program;
+  if (const auto found = std::ranges::find(known, spec, &Compiled::spec); found != known.end()) {
+    known.splice(known.begin(), known, found);
+    return found->program;
+  }
+  known.push_front(Compiled{spec, make()});
+  if (known.size() > kMostPrograms) {
+    known.pop_back();
+  }
+  return known.front().program;
 }
 
 runtime::Program StepPrograms::compile(const StepGraph& made, runtime::ProgramOptions options) {

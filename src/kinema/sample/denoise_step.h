@@ -1,8 +1,8 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <functional>
+#include <list>
 #include <map>
 #include <memory>
 #include <string>
@@ -139,7 +139,9 @@ std::unique_ptr<StepGraph> build_keys(const StepSpec& spec);
 
 /// Compiled steps by their spec. Two experts of equal shapes share one, as do all numbers of steps,
 /// guidance scales and samplers of one form. ProgramOptions::saved applies to the first. All specs'
-/// options are placed on the same devices.
+/// options are placed on the same devices. Beyond kMostPrograms the one that was not used for
+/// longest is freed, so that requests of ever new sizes do not fill the memory; a request uses
+/// fewer.
 class StepPrograms {
  public:
   explicit StepPrograms(runtime::Devices devices, runtime::ProgramOptions options = {})
@@ -147,6 +149,9 @@ class StepPrograms {
     runtime::split_over(devices_, options_);
   }
 
+  static constexpr size_t kMostPrograms = 16;
+
+  /// Valid until kMostPrograms others were requested.
   const runtime::Program& get(const StepSpec& spec);
   /// build_keys, compiled.
   const runtime::Program& keys(const StepSpec& spec);
@@ -160,13 +165,13 @@ class StepPrograms {
     StepSpec spec;
     runtime::Program program;
   };
-  static const runtime::Program& of(std::deque<Compiled>& known, const StepSpec& spec,
+  static const runtime::Program& of(std::list<Compiled>& known, const StepSpec& spec,
                                     const std::function<runtime::Program()>& make);
   runtime::Program compile(const StepGraph& made, runtime::ProgramOptions options);
 
   runtime::Devices devices_;
   runtime::ProgramOptions options_;
-  std::deque<Compiled> steps_, keys_;  // a deque, because references to programs are returned
+  std::list<Compiled> steps_, keys_;  // the last used first; references to programs are returned
   double compile_seconds_ = 0;
 };
 

@@ -1,0 +1,121 @@
+#include "kinema/jobs/kept_pipeline.h"
+
+#include <system_error>
+#include <utility>
+
+#include "kinema/model_source/model_options.h"
+#include "kinema/plans/kernel_check.h"
+#include "kinema/plans/tile_search.h"
+#include "kinema/resolve/device.h"
+#include "kinema/resolve/generation.h"
+#include "kinema/resolve/same_model.h"
+#include "kinema/runtime/environment.h"
+
+namespace kinema::jobs {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+/// A job that reports to the one at `current`, if there is one. It is never stopped: what it does
+/// is part of a job that is.
+Job relay_to(std::shared_ptr<const Job*> current, const Job& job) {
+  Observer out;
+  out.on_notice = [current](const std::string& line) {
+    if (*current != nullptr) {
+      (*current)->notice(line);
+    }
+  };
+  out.on_line = [current](const std::string& line) {
+    if (*current != nullptr) {
+      (*current)->line(line);
+    }
+  };
+  out.on_task = [current](const std::string& what, int64_t total) {
+    return *current == nullptr ? nullptr : (*current)->task(what, total);
+  };
+  return {out, {.program = job.program(), .world = job.shared_world()}};
+}
+
+}  // namespace
+
+KeptPipeline::KeptPipeline(const resolve::Settings& settings, const Job& job)
+    : relay_(relay_to(current_, job)),
+      settings_(settings),
+      opened_(open_for_videos(settings, job)),
+      devices_(opened_.client, opened_.place) {}
+
+bool KeptPipeline::fits(const resolve::Settings& settings) const {
+  return resolve::same_devices(settings_, settings);
+}
+
+void KeptPipeline::begin(const resolve::Settings& settings, const SampledModel& sampled,
+                         const Job& job) {
+  *current_ = &job;
+  const resolve::Settings tuned =
+      plans::with_fastest_tiles(plans::with_checked_kernels(settings, opened_.client, job),
+                                plans::PlanMode::GENERATE, opened_.client, job);
+  std::vector<File> files = files_of(sampled);
+  if (pipeline_ && !(resolve::same_model(tuned_, tuned) && files_ == files)) {
+    pipeline_.reset();
+    runtime::release_free_memory();
+  }
+  if (!programs_ || !resolve::same_programs(tuned_, tuned)) {
+    programs_ = std::make_shared<sample::StepPrograms>(
+        devices_, plans::with_kernel_check(resolve::step_program_options(tuned), devices_, relay_));
+  }
+  settings_ = settings;
+  tuned_ = tuned;
+  files_ = std::move(files);
+}
+
+sample::Pipeline& KeptPipeline::pipeline(const SampledModel& sampled, bool releases_encoders,
+                                         std::function<std::string(const std::string&)> agree) {
+  if (pipeline_) {
+    return *pipeline_;
+  }
+  sample::PipelineOptions how{.model = sampled.options,
+                              .programs = programs_,
+                              .releases_encoders = releases_encoders,
+                              .agree = std::move(agree)};
+  how.model.attention = model_source::model_options(tuned_).attention;
+  return pipeline_.emplace(
+      devices_, sampled.model.folder,
+      resolve::make_parts(tuned_, sampled.model, sampled.network.sizes(), opened_.client, relay_),
+      std::move(how));
+}
+
+std::vector<KeptPipeline::File> KeptPipeline::files_of(const SampledModel& sampled) {
+  const sample::PipelineFolder& folder = sampled.model.folder;
+  std::vector<File> out;
+  const auto add_file = [&](const fs::path& path) {
+    std::error_code ignored;
+    if (fs::is_regular_file(path, ignored)) {
+      out.push_back(
+          {path.string(), fs::file_size(path, ignored), fs::last_write_time(path, ignored)});
+    }
+  };
+  const auto add = [&](const fs::path& path) {
+    add_file(path);
+    std::error_code error;
+    for (auto each = fs::directory_iterator(path, error);
+         !error && each != fs::directory_iterator(); each.increment(error)) {
+      add_file(each->path());
+    }
+  };
+  for (const fs::path& part : {folder.transformer, folder.transformer_2, folder.vae,
+                               folder.text_encoder, folder.text_encoder_2, folder.image_encoder,
+                               sampled.model.adapters[0], sampled.model.adapters[1]}) {
+    add(part);
+  }
+  for (const auto* adapters :
+       {&folder.adapters, &folder.adapters_2, &sampled.model.text_adapters.first,
+        &sampled.model.text_adapters.second}) {
+    for (const weights::Adapter& adapter : *adapters) {
+      add(adapter.lora->path());
+    }
+  }
+  return out;
+}
+
+}  // namespace kinema::jobs
