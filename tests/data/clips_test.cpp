@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <sys/stat.h>
+
 #include <cmath>
 #include <filesystem>
 #include <map>
@@ -83,6 +85,27 @@ TEST(ListFolder, NamesSkippedFiles) {
                    {"sub/c.mp4", "- not in metadata.jsonl"},
                    {"d.rmvb", "- neither a video nor an image by its name"},
                    {"*.tfrec", "- 2 files, neither videos nor images by their names"}}));
+}
+
+TEST(ListFolder, NamesPipesAndDoesNotOpenThem) {
+  const ClipFolder folder;
+  folder.captioned("a.mp4", "x");
+  ASSERT_EQ(::mkfifo((folder.path() / "b.mp4").c_str(), 0600), 0);
+  EXPECT_EQ(folder.list(),
+            (Pairs{{"a.mp4", "x"}, {"b.mp4", "- a pipe, socket or device, not a file"}}));
+}
+
+TEST(ListFolder, SaysThatAFileIsListedMoreThanOnce) {
+  const ClipFolder folder;
+  folder.clip("a.mp4");
+  folder.clip("b.mp4");
+  folder.text("metadata.jsonl", R"({"file_name": "a.mp4", "text": "x"}
+{"file_name": "b.mp4", "text": "y"}
+{"file_name": "./a.mp4", "text": "z"})");
+  const Listing list = list_folder(folder.path(), {});
+  EXPECT_EQ(list.clips.size(), 3U);
+  EXPECT_THAT(list.notes, ElementsAre(HasSubstr("metadata.jsonl: 1 row lists a file more than "
+                                                "once, the first of them a.mp4")));
 }
 
 TEST(ListFolder, LetsEachFolderHaveItsOwnMetadata) {

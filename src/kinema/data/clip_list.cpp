@@ -263,6 +263,7 @@ class Walk {
     if (!metadata.note.empty()) {
       out_.notes.push_back(fmt::format("{}: {}", name(path), metadata.note));
     }
+    std::vector<std::string> repeated;
     for (MetadataRow& row : metadata.rows) {
       CaptionedClip clip{path.parent_path() / row.file, std::move(row.caption), "", ""};
       keep(clip, [&] {
@@ -288,12 +289,21 @@ class Walk {
           find_mask(clip);
         }
       });
-      listed_.insert(clip.path.lexically_normal());
+      if (!listed_.insert(clip.path.lexically_normal()).second) {
+        repeated.push_back(name(clip.path));
+      }
       if (!options_.images && media::is_image_name(clip.path.string())) {
         leave_out_image(clip.path);
       } else {
         out_.clips.push_back(std::move(clip));
       }
+    }
+    if (!repeated.empty()) {
+      out_.notes.push_back(fmt::format(
+          "{}: {} more than once, the first of them {}: each row is a sample", name(path),
+          repeated.size() == 1 ? "1 row lists a file"
+                               : fmt::format("{} rows list a file", repeated.size()),
+          repeated.front()));
     }
   }
 
@@ -321,6 +331,11 @@ class Walk {
       } else if (!is_companion(path)) {
         others_[path.extension().string()].push_back(name(path));
       }
+      return;
+    }
+    std::error_code ignored;
+    if (fs::is_other(path, ignored)) {
+      out_.left_out.push_back({name(path), "a pipe, socket or device, not a file"});
       return;
     }
     if (list) {
