@@ -94,5 +94,12 @@ TEST(Yaml, GivesNullForAnEmptyDocument) {
   EXPECT_EQ(Yaml::parse("# only a comment\n", "e.yml").kind(), Yaml::Kind::Null);
 }
 
+TEST(Yaml, NamesABraceThatIsNotClosed) {
+  EXPECT_THAT([] { Yaml::parse("prompt: {a cat\nseed: 1\n", "c.yml"); },
+              ThrowsMessage<Error>(HasSubstr("a `{` is not closed by `}`")));
+  EXPECT_THAT([] { Yaml::parse("prompt: [a cat\n", "c.yml"); },
+              ThrowsMessage<Error>(HasSubstr("a `[` is not closed by `]`")));
+}
+
 }  // namespace
 }  // namespace kinema::io
