@@ -4,6 +4,7 @@
 wheels.py CACHE wheels      CACHE/NAME-VERSION: the wheels of cmake/wheels.txt, unpacked
 wheels.py CACHE stores      CACHE/stores-HASH: the servers of tests/stores with the packages that they import
 wheels.py CACHE environments  CACHE/environments-HASH: numpy, for tests/environments
+wheels.py CACHE python      CACHE/python-HASH: numpy, pytest and others, for tests/python
 wheels.py CACHE prompts     CACHE/peers-HASH: compel, for tests/peers/prompts.py
 wheels.py CACHE peers PINS  CACHE/bench-HASH: a virtual environment of what a file pins; the folder is printed
 
@@ -134,6 +135,10 @@ def environments(cache):
     for_tests(cache, "environments", "what the tests of environments in Python import")
 
 
+def python(cache):
+    for_tests(cache, "python", "what the tests of the Python package import")
+
+
 def prompts(cache):
     # Without what it depends on, which is in the environment of bench/requirements-torch.txt.
     for_tests(cache, "peers", "the program that tests/peers/prompts.py compares prompts with", "--no-deps")
@@ -156,7 +161,8 @@ def peers(cache, pins):
 def main():
     cache = pathlib.Path(sys.argv[1]).absolute()
     try:
-        fetchers = {"wheels": wheels, "stores": stores, "environments": environments, "prompts": prompts, "peers": peers}
+        fetchers = {"wheels": wheels, "stores": stores, "environments": environments, "python": python,
+                    "prompts": prompts, "peers": peers}
         fetchers[sys.argv[2]](cache, *sys.argv[3:])
     except OSError as error:
         sys.exit(f"dev: cannot write to {cache}: {error}\n  set KINEMA_CACHE to a folder that you may write to")

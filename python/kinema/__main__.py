@@ -1,0 +1,3 @@
+from kinema._program import main
+
+main()

@@ -1,0 +1,60 @@
+"""Configurations: a YAML file, a model or a run, with keys as keyword arguments."""
+
+import collections
+import json
+import os
+
+from kinema import _native
+
+Settings = _native._kinema.Settings
+Key = collections.namedtuple("Key", "name group type default help")
+Key.__doc__ = "A key of a configuration; its default is written as YAML."
+
+# Names of diffusers for keys of kinema.
+_OTHER_NAMES = {"mask_image": "mask", "last_image": "last_image_url"}
+_HARDWARE = {"cuda": "gpu"}
+
+
+def keys():
+    """All keys, which `train`, `Pipeline` and others take as keyword arguments."""
+    return [Key(*each) for each in _native.native_keys()]
+
+
+def text_of(value):
+    """The value as `key=value` on the command line has it."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if hasattr(value, "item") and getattr(value, "shape", None) == ():  # a scalar of numpy or torch
+        return text_of(value.item())
+    if isinstance(value, (str, os.PathLike)):
+        return os.fspath(value)
+    if isinstance(value, (int, float)):
+        return repr(value)
+    if hasattr(value, "tolist"):
+        value = value.tolist()
+    if isinstance(value, (list, tuple, dict)):
+        return json.dumps(value)
+    raise TypeError(f"a key has the value {value!r}, expected a bool, number, string, path, list or dict")
+
+
+def words_of(keys):
+    """Keyword arguments as words of a command line. None is as if the argument was not given."""
+    words = []
+    for name, value in keys.items():
+        if value is None:
+            continue
+        if name == "device":
+            kind = str(value).split(":")[0]
+            name, value = "hardware", _HARDWARE.get(kind, kind)
+        words.append(f"{_OTHER_NAMES.get(name, name)}={text_of(value)}")
+    return words
+
+
+def load(config=None, *, on_notice=None, **keys):
+    """The settings of a command.
+
+    config: a YAML file, the folder, file or hub id of a model, a run's `config.yml`, or Settings' YAML file; None: the
+    defaults. Raises Error for an unknown key, with the nearest one, and for a value out of its range.
+    """
+    callbacks = {} if on_notice is None else {"on_notice": on_notice}
+    return _native.native_load("" if config is None else os.fspath(config), words_of(keys), callbacks)

@@ -1,0 +1,9 @@
+"""Compiler flags: whether they are safe, and what they change."""
+
+from kinema import _program
+
+
+def check(flags, *, target=None):
+    """Findings about a list of flags (LIBTPU_INIT_ARGS, XLA_FLAGS) for a target such as "v6e:4x4"."""
+    words = [*([f"target={target}"] if target else []), *(flags.split() if isinstance(flags, str) else flags)]
+    return _program.call("flags", "check", *words, allow=(0, 1))
