@@ -5,6 +5,7 @@ wheels.py CACHE wheels      CACHE/NAME-VERSION: the wheels of cmake/wheels.txt, 
 wheels.py CACHE stores      CACHE/stores-HASH: the servers of tests/stores with the packages that they import
 wheels.py CACHE environments  CACHE/environments-HASH: numpy, for tests/environments
 wheels.py CACHE python      CACHE/python-HASH: numpy, pytest and others, for tests/python
+wheels.py CACHE packaging   CACHE/packaging-HASH: auditwheel, for packaging/wheel.py
 wheels.py CACHE prompts     CACHE/peers-HASH: compel, for tests/peers/prompts.py
 wheels.py CACHE peers PINS  CACHE/bench-HASH: a virtual environment of what a file pins; the folder is printed
 
@@ -113,35 +114,39 @@ def pinned(file, cache, name):
     return cache / f"{name}-{hashlib.sha256(text).hexdigest()[:12]}", ", ".join(names)
 
 
-def for_tests(cache, room, what, *options):
-    """The packages of tests/ROOM/requirements.txt, for PYTHONPATH."""
-    pins = SOURCE / "tests" / room / "requirements.txt"
-    folder, names = pinned(pins, cache, room)
+def packages(cache, room, what, *options):
+    """The packages of ROOM/requirements.txt, for PYTHONPATH."""
+    pins = SOURCE / room / "requirements.txt"
+    folder, names = pinned(pins, cache, pathlib.PurePath(room).name)
     if folder.is_dir():
         return
     with whole(folder) as part:
         announce(f"{what}, into {folder}: {names}")
         why = pip("install", "--no-cache-dir", "--only-binary=:all:", "--target", part, *options, "-r", pins)
         if why:
-            raise Failure(f"could not fetch the packages of tests/{room}/requirements.txt: {why}",
+            raise Failure(f"could not fetch the packages of {room}/requirements.txt: {why}",
                           "they need Python 3.11 or 3.12, and the network or pip's index (python3 -m pip config list)")
 
 
 def stores(cache):
-    for_tests(cache, "stores", "the servers that the tests of gs:// and s3:// talk to")
+    packages(cache, "tests/stores", "the servers that the tests of gs:// and s3:// talk to")
 
 
 def environments(cache):
-    for_tests(cache, "environments", "what the tests of environments in Python import")
+    packages(cache, "tests/environments", "what the tests of environments in Python import")
 
 
 def python(cache):
-    for_tests(cache, "python", "what the tests of the Python package import")
+    packages(cache, "tests/python", "what the tests of the Python package import")
+
+
+def packaging(cache):
+    packages(cache, "packaging", "what makes a wheel fit for other systems")
 
 
 def prompts(cache):
     # Without what it depends on, which is in the environment of bench/requirements-torch.txt.
-    for_tests(cache, "peers", "the program that tests/peers/prompts.py compares prompts with", "--no-deps")
+    packages(cache, "tests/peers", "the program that tests/peers/prompts.py compares prompts with", "--no-deps")
 
 
 def peers(cache, pins):
@@ -161,7 +166,7 @@ def peers(cache, pins):
 def main():
     cache = pathlib.Path(sys.argv[1]).absolute()
     try:
-        fetchers = {"wheels": wheels, "stores": stores, "environments": environments, "python": python,
+        fetchers = {"wheels": wheels, "stores": stores, "environments": environments, "python": python, "packaging": packaging,
                     "prompts": prompts, "peers": peers}
         fetchers[sys.argv[2]](cache, *sys.argv[3:])
     except OSError as error:

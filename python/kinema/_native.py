@@ -9,18 +9,34 @@ from kinema._kinema import keys as native_keys  # noqa: F401
 from kinema._kinema import load as native_load  # noqa: F401
 from kinema._kinema import train as native_train  # noqa: F401
 
+# The plugin of a device in the wheel that `pip install kinema[cuda]` or `kinema[tpu]` brings.
+_PLUGINS = {"gpu": ("jax_plugins.xla_cuda13", "xla_cuda_plugin.so"), "tpu": ("libtpu", "libtpu.so")}
+
 PROGRAM = pathlib.Path(__file__).parent / "bin" / "kinema"
 
 
-def _plugin_folder():
-    """The folder with XLA's CPU plugin: that of the wheel xla-cpu-pjrt, or of the program of a build."""
+def _folder_of(module):
+    """The folder of an installed module, which is not imported; None if it is not there."""
     try:
-        found = importlib.util.find_spec("xla_plugins.xla_cpu_pjrt")
+        found = importlib.util.find_spec(module)
     except ModuleNotFoundError:
-        found = None
-    if found is not None and found.submodule_search_locations:
-        return list(found.submodule_search_locations)[0]
-    return str(PROGRAM.resolve().parent)
+        return None
+    places = list(found.submodule_search_locations or []) if found is not None else []
+    return pathlib.Path(places[0]) if places else None
 
 
-_kinema.setup(_plugin_folder())
+def installed_plugin(hardware):
+    """The path of the plugin for `gpu` or `tpu` that is installed in this environment; None if there is none."""
+    if hardware not in _PLUGINS:
+        return None
+    module, file = _PLUGINS[hardware]
+    folder = _folder_of(module)
+    return folder / file if folder is not None and (folder / file).is_file() else None
+
+
+def plugin_folder():
+    """The folder with XLA's CPU plugin: that of the wheel xla-cpu-pjrt, or of the program of a build."""
+    return str(_folder_of("xla_plugins.xla_cpu_pjrt") or PROGRAM.resolve().parent)
+
+
+_kinema.setup(plugin_folder())

@@ -5,18 +5,25 @@ import os
 import subprocess
 import sys
 
-from kinema._native import PROGRAM, Error
+from kinema._native import PROGRAM, Error, plugin_folder
+
+
+def environment():
+    """The program's environment, with the CPU plugin of this Python's wheels."""
+    plugin = os.path.join(plugin_folder(), "xla_cpu_pjrt.so")
+    return {"KINEMA_PJRT_CPU": plugin, **os.environ} if os.path.isfile(plugin) else dict(os.environ)
 
 
 def main():
     """Becomes the program: the console script `kinema`, and `python -m kinema`."""
-    os.execv(PROGRAM, [str(PROGRAM), *sys.argv[1:]])
+    os.execve(PROGRAM, [str(PROGRAM), *sys.argv[1:]], environment())
 
 
 def call(*words, allow=(0,)):
     """The JSON that a command prints. Raises Error with its message; Ctrl-C ends it at once."""
     child = subprocess.Popen([str(PROGRAM), *map(str, words), "--json"], stdin=subprocess.DEVNULL,
-                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace")
+                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace",
+                             env=environment())
     try:
         out, errors = child.communicate()
     except BaseException:

@@ -46,6 +46,9 @@ def words_of(keys):
         if name == "device":
             kind = str(value).split(":")[0]
             name, value = "hardware", _HARDWARE.get(kind, kind)
+        if name == "hardware" and "pjrt_plugin" not in keys:
+            plugin = _native.installed_plugin(value)
+            words += [f"pjrt_plugin={plugin}"] if plugin else []
         words.append(f"{_OTHER_NAMES.get(name, name)}={text_of(value)}")
     return words
 

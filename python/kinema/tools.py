@@ -82,7 +82,7 @@ def convert(source, target, *, to, dtype=None, shard_gib=None):
     words += ["--dtype", dtype] if dtype else []
     words += ["--shard-gib", str(shard_gib)] if shard_gib else []
     done = subprocess.run([str(PROGRAM), "convert", *words], stdin=subprocess.DEVNULL, capture_output=True, text=True,
-                          errors="replace")
+                          errors="replace", env=_program.environment())
     if done.returncode:
         raise Error(done.stderr.strip().removeprefix("kinema: "))
     return os.fspath(target)
