@@ -222,8 +222,10 @@ TEST(Loop, GivesTheRateOfASmallModelInAUnitThatShowsIt) {
 }
 
 TEST(Loop, ReportsUtilizationOfAKnownPeak) {
-  const StepRecord record{.step = 0, .loss = 1, .seconds = 2, .tflops = 378, .peak_tflops = 459};
+  StepRecord record{.step = 0, .loss = 1, .seconds = 2, .tflops = 378, .peak_tflops = 459};
   EXPECT_DOUBLE_EQ(model_flops_utilization(record), 189.0 / 459);
+  record.expected_seconds = 1.25;
+  EXPECT_THAT(console_line(record), testing::HasSubstr(" (plan: 1.250), "));
   EXPECT_THAT(console_line(record), testing::EndsWith("loss: 1.000, MFU: 41.2 %"));
   EXPECT_EQ(model_flops_utilization({.seconds = 2, .tflops = 378}), 0) << "no peak is known";
   EXPECT_EQ(model_flops_utilization({.tflops = 378, .peak_tflops = 459}), 0);

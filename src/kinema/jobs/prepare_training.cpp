@@ -21,6 +21,7 @@
 #include "kinema/networks/open.h"
 #include "kinema/planning/target.h"
 #include "kinema/plans/compiled_trainer.h"
+#include "kinema/plans/expected_step.h"
 #include "kinema/plans/kernel_check.h"
 #include "kinema/plans/memory_advice.h"
 #include "kinema/resolve/dataset.h"
@@ -149,6 +150,9 @@ bool compile(const resolve::Settings& config, const runtime::Devices& devices, c
   }
   out.experts = out.two ? std::make_unique<training::Experts>(std::move(trainer), *out.two)
                         : std::make_unique<training::Experts>(std::move(trainer));
+  for (size_t shape = 0; shape < out.batches.size(); ++shape) {
+    out.expected_seconds.push_back(plans::expected_step_seconds(out.experts->trainer(), shape));
+  }
   out.memory = training::memory_use(out.experts->trainer(), devices, out.prefetch.depth,
                                     out.experts->idle_bytes());
   if (!runtime::has_device_memory(devices.client())) {

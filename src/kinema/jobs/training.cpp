@@ -98,6 +98,9 @@ training::LoopParts Training::parts() {
   parts.tflops = [this](const data::Batch& batch_now) {
     return tflops.at(experts->trainer().shape_of(batch_now));
   };
+  parts.expected_seconds = [this](const data::Batch& batch_now) {
+    return expected_seconds.at(experts->trainer().shape_of(batch_now));
+  };
   parts.check_replicas = [this] { experts->check_replicas(); };
   parts.save = [this](int64_t steps, bool go_on) { save(steps, go_on); };
   parts.saved = [this](bool wait) { report_saved(wait); };

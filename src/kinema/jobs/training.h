@@ -50,8 +50,9 @@ struct Training {
   std::map<std::string, std::string> record;    // the settings that checkpoints store
   std::vector<std::string> notes;  // log lines about the checkpoint from which the run resumes
   checkpoints::CheckpointSpace space;
-  std::string scheduler_config;  // of the pipeline, stored in checkpoints; empty: none
-  std::vector<double> tflops;    // per device and step, for each of `batches`
+  std::string scheduler_config;          // of the pipeline, stored in checkpoints; empty: none
+  std::vector<double> tflops;            // per device and step, for each of `batches`
+  std::vector<double> expected_seconds;  // of a step, likewise; 0: unknown
   training::LoopOptions loop;
   training::Timings timings;
   training::MemoryUse memory;              // before the state was loaded

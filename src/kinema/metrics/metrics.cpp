@@ -95,6 +95,9 @@ std::string MetricsFile::write(const training::StepRecord& record) {
   if (const double used = model_flops_utilization(record); used > 0) {
     row.set("perf/mfu", used);
   }
+  if (record.expected_seconds > 0) {
+    row.set("perf/expected_step_time_seconds", record.expected_seconds);
+  }
   if (record.estimate) {
     row.set("learning/d", *record.estimate);
     row.set("learning/d_times_learning_rate", *record.estimate * record.learning_rate);

@@ -152,6 +152,9 @@ void EventFile::write(const training::StepRecord& record) {
   if (const double used = model_flops_utilization(record); used > 0) {
     scalars.push_back({"perf/mfu", used});
   }
+  if (record.expected_seconds > 0) {
+    scalars.push_back({"perf/expected_step_time_seconds", record.expected_seconds});
+  }
   if (record.estimate) {
     scalars.push_back({"learning/d", *record.estimate});
     scalars.push_back({"learning/d_times_learning_rate", *record.estimate * record.learning_rate});

@@ -23,10 +23,13 @@ std::string joined(const std::vector<std::string>& ids) {
 std::string console_line(const StepRecord& record) {
   const double used = model_flops_utilization(record);
   const FlopRate rate = flop_rate(record.seconds > 0 ? record.tflops / record.seconds : 0.0);
-  return fmt::format("completed step: {}, seconds: {:.3f}, {}/device: {:.3f}, loss: {:.3f}{}{}",
-                     record.step + 1, record.seconds, rate.unit, rate.value, record.loss,
-                     used > 0 ? fmt::format(", MFU: {:.1f} %", 100 * used) : "",
-                     record.expert.empty() ? "" : ", expert: " + record.expert);
+  return fmt::format(
+      "completed step: {}, seconds: {:.3f}{}, {}/device: {:.3f}, loss: {:.3f}{}{}", record.step + 1,
+      record.seconds,
+      record.expected_seconds > 0 ? fmt::format(" (plan: {:.3f})", record.expected_seconds) : "",
+      rate.unit, rate.value, record.loss,
+      used > 0 ? fmt::format(", MFU: {:.1f} %", 100 * used) : "",
+      record.expert.empty() ? "" : ", expert: " + record.expert);
 }
 
 std::vector<std::pair<std::string, int64_t>> memory_figures(const StepRecord& record) {
@@ -122,6 +125,7 @@ class Loop {
     record.seconds = since_last_.seconds();
     since_last_.restart();
     record.tflops = parts_.tflops ? parts_.tflops(batch) : 0.0;
+    record.expected_seconds = parts_.expected_seconds ? parts_.expected_seconds(batch) : 0.0;
     record.peak_tflops = options_.peak_tflops;
     if (!record.finite) {
       record.nonfinite = parts_.find_nonfinite(record.step, batch);

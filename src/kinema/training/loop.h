@@ -32,6 +32,7 @@ struct StepRecord {
   std::optional<double> estimate = {};  // as in StepResult
   double learning_rate = 0;
   double seconds = 0;                // since the previous step, including waiting for data
+  double expected_seconds = 0;       // of the step, as `plan` computes it; 0: unknown
   double tflops = 0;                 // per device and step
   double peak_tflops = 0;            // per device and second, by the vendor; 0: unknown
   std::string expert = {};           // for two experts, the one that the step trained: `high_noise`
@@ -70,6 +71,8 @@ struct LoopParts {
   std::function<StepResult(int64_t step, double learning_rate, const data::Batch&)> run_step;
   /// TFLOPs per device of a step with this batch; may be empty.
   std::function<double(const data::Batch&)> tflops;
+  /// StepRecord::expected_seconds; may be empty.
+  std::function<double(const data::Batch&)> expected_seconds;
   /// The module in which a step became non-finite first: `blocks.3.attn1`.
   std::function<std::string(int64_t step, const data::Batch&)> find_nonfinite;
   /// Throws if devices that must hold equal values do not.
