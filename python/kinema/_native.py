@@ -1,5 +1,7 @@
 """The C++ module, with the plugins that are installed beside it."""
 
+from __future__ import annotations
+
 import importlib.util
 import pathlib
 
@@ -15,7 +17,7 @@ _PLUGINS = {"gpu": ("jax_plugins.xla_cuda13", "xla_cuda_plugin.so"), "tpu": ("li
 PROGRAM = pathlib.Path(__file__).parent / "bin" / "kinema"
 
 
-def _folder_of(module):
+def _folder_of(module: str) -> pathlib.Path | None:
     """The folder of an installed module, which is not imported; None if it is not there."""
     try:
         found = importlib.util.find_spec(module)
@@ -25,7 +27,7 @@ def _folder_of(module):
     return pathlib.Path(places[0]) if places else None
 
 
-def installed_plugin(hardware):
+def installed_plugin(hardware: str) -> pathlib.Path | None:
     """The path of the plugin for `gpu` or `tpu` that is installed in this environment; None if there is none."""
     if hardware not in _PLUGINS:
         return None
@@ -34,7 +36,7 @@ def installed_plugin(hardware):
     return folder / file if folder is not None and (folder / file).is_file() else None
 
 
-def plugin_folder():
+def plugin_folder() -> str:
     """The folder with XLA's CPU plugin: that of the wheel xla-cpu-pjrt, or of the program of a build."""
     return str(_folder_of("xla_plugins.xla_cpu_pjrt") or PROGRAM.resolve().parent)
 

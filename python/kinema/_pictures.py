@@ -1,17 +1,21 @@
 """Pictures from Python: PIL images, and arrays of numpy, torch or jax."""
 
+from __future__ import annotations
+
 import os
+import pathlib
 import struct
 import zlib
+from typing import Any
 
 import numpy as np
 
 
-def _png(pixels):
+def _png(pixels: Any) -> bytes:
     """An 8-bit PNG of u8 [h, w, 3] or [h, w, 4]."""
     height, width, channels = pixels.shape
 
-    def chunk(kind, data):
+    def chunk(kind: bytes, data: bytes) -> bytes:
         body = kind + data
         return struct.pack(">I", len(data)) + body + struct.pack(">I", zlib.crc32(body))
 
@@ -21,7 +25,7 @@ def _png(pixels):
             + chunk(b"IEND", b""))
 
 
-def pixels_of(picture, name):
+def pixels_of(picture: Any, name: str) -> Any:
     """u8 [h, w, 3 or 4] of a PIL image or an array: u8, or floats from 0 to 1; [h, w], [h, w, c] or, as torch has it,
     [c, h, w]."""
     if hasattr(picture, "convert") and hasattr(picture, "mode"):  # PIL
@@ -48,11 +52,11 @@ def pixels_of(picture, name):
     return np.ascontiguousarray(array)
 
 
-def is_path(picture):
+def is_path(picture: Any) -> bool:
     return isinstance(picture, (str, os.PathLike))
 
 
-def write_png(picture, path, name):
+def write_png(picture: Any, path: pathlib.Path, name: str) -> pathlib.Path:
     """Writes a picture from Python as a file, which kinema reads with the same pixels."""
     path.write_bytes(_png(pixels_of(picture, name)))
     return path

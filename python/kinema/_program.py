@@ -1,25 +1,28 @@
 """The program `kinema` that is installed with the package."""
 
+from __future__ import annotations
+
 import json
 import os
 import subprocess
 import sys
+from typing import Any, NoReturn
 
 from kinema._native import PROGRAM, Error, plugin_folder
 
 
-def environment():
+def environment() -> dict[str, str]:
     """The program's environment, with the CPU plugin of this Python's wheels."""
     plugin = os.path.join(plugin_folder(), "xla_cpu_pjrt.so")
     return {"KINEMA_PJRT_CPU": plugin, **os.environ} if os.path.isfile(plugin) else dict(os.environ)
 
 
-def main():
+def main() -> NoReturn:
     """Becomes the program: the console script `kinema`, and `python -m kinema`."""
     os.execve(PROGRAM, [str(PROGRAM), *sys.argv[1:]], environment())
 
 
-def call(*words, allow=(0,)):
+def call(*words: Any, allow: tuple[int, ...] = (0,)) -> Any:
     """The JSON that a command prints. Raises Error with its message; Ctrl-C ends it at once."""
     child = subprocess.Popen([str(PROGRAM), *map(str, words), "--json"], stdin=subprocess.DEVNULL,
                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace",

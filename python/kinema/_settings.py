@@ -1,26 +1,39 @@
 """Configurations: a YAML file, a model or a run, with keys as keyword arguments."""
 
-import collections
+from __future__ import annotations
+
 import json
 import os
+from collections.abc import Callable
+from typing import Any, NamedTuple, Union
 
 from kinema import _native
 
 Settings = _native._kinema.Settings
-Key = collections.namedtuple("Key", "name group type default help")
-Key.__doc__ = "A key of a configuration; its default is written as YAML."
+Path = Union[str, "os.PathLike[str]"]
+
+
+class Key(NamedTuple):
+    """A key of a configuration; its default is written as YAML."""
+
+    name: str
+    group: str
+    type: str
+    default: str
+    help: str
+
 
 # Names of diffusers for keys of kinema.
 _OTHER_NAMES = {"mask_image": "mask", "last_image": "last_image_url"}
 _HARDWARE = {"cuda": "gpu"}
 
 
-def keys():
+def keys() -> list[Key]:
     """All keys, which `train`, `Pipeline` and others take as keyword arguments."""
     return [Key(*each) for each in _native.native_keys()]
 
 
-def text_of(value):
+def text_of(value: Any) -> str:
     """The value as `key=value` on the command line has it."""
     if isinstance(value, bool):
         return "true" if value else "false"
@@ -37,7 +50,7 @@ def text_of(value):
     raise TypeError(f"a key has the value {value!r}, expected a bool, number, string, path, list or dict")
 
 
-def words_of(keys):
+def words_of(keys: dict[str, Any]) -> list[str]:
     """Keyword arguments as words of a command line. None is as if the argument was not given."""
     words = []
     for name, value in keys.items():
@@ -53,7 +66,7 @@ def words_of(keys):
     return words
 
 
-def load(config=None, *, on_notice=None, **keys):
+def load(config: Path | None = None, *, on_notice: Callable[[str], None] | None = None, **keys: Any) -> Settings:
     """The settings of a command.
 
     config: a YAML file, the folder, file or hub id of a model, a run's `config.yml`, or Settings' YAML file; None: the

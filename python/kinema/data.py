@@ -5,21 +5,25 @@ iterable of samples. A sample is a dict with a picture or a path (`image`, `vide
 `caption` or `prompt`), or a pair of both. Pictures are PIL images or arrays; videos are paths.
 """
 
+from __future__ import annotations
+
 import hashlib
 import json
 import os
 import pathlib
 import shutil
 import tempfile
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 from kinema import _pictures
-from kinema._settings import load
+from kinema._settings import Path, load
 
 _SAMPLES = ("image", "video", "file", "path")
 _CAPTIONS = ("text", "caption", "prompt")
 
 
-def _parts(sample, index):
+def _parts(sample: Any, index: int) -> tuple[Any, str]:
     if isinstance(sample, dict):
         what = next((sample[name] for name in _SAMPLES if sample.get(name) is not None), None)
         caption = next((sample[name] for name in _CAPTIONS if sample.get(name) is not None), None)
@@ -33,13 +37,13 @@ def _parts(sample, index):
     return what, caption
 
 
-def _samples(data):
+def _samples(data: Iterable[Any]) -> Iterator[Any]:
     if hasattr(data, "__getitem__") and hasattr(data, "__len__"):
         return (data[i] for i in range(len(data)))
     return iter(data)
 
 
-def written_folder(data, config, keys):
+def written_folder(data: Iterable[Any], config: Path | None, keys: dict[str, Any]) -> pathlib.Path:
     """Writes the samples as a folder that training reads, and returns its path: `data` beside the run's checkpoints.
 
     The names are the samples' positions, so that a resumed run has the same order. A folder of the same samples is

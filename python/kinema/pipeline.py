@@ -1,25 +1,29 @@
 """Pictures and videos from prompts, with a model that stays loaded."""
 
+from __future__ import annotations
+
 import base64
 import pathlib
 import tempfile
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
 from kinema import _native, _pictures
-from kinema._settings import load, words_of
+from kinema._settings import Path, Settings, load, words_of
 from kinema.callbacks import TaskBars, observing
 
 _PICTURES = ("image", "mask_image", "mask", "control_image", "last_image", "image_url", "last_image_url")
 
 
-class Video(np.ndarray):
+class Video(np.ndarray):  # type: ignore[type-arg]
     """The frames of a video, u8 [frames, height, width, 3]; `path` is its mp4 file."""
 
-    path = None
-    prompt = None
+    path: str | None = None
+    prompt: str | None = None
 
-    def _repr_html_(self):
+    def _repr_html_(self) -> str | None:
         if self.path is None or self.ndim != 4 or not pathlib.Path(self.path).is_file():
             return None
         data = base64.b64encode(pathlib.Path(self.path).read_bytes()).decode()
@@ -33,14 +37,15 @@ class Output:
     of each. paths: their files. seconds: of the call.
     """
 
-    def __init__(self, images, videos, latents, paths, seconds):
+    def __init__(self, images: list[Any], videos: list[Video], latents: list[Any], paths: list[str],
+                 seconds: float) -> None:
         self.images, self.videos, self.latents, self.paths, self.seconds = images, videos, latents, paths, seconds
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"Output({len(self.images)} images, {len(self.videos)} videos, {self.seconds:.1f} s)"
 
 
-def _image(frames, output_type):
+def _image(frames: Any, output_type: str) -> Any:
     if output_type != "pil":
         return frames
     try:
@@ -58,36 +63,43 @@ class Pipeline:
     keys. Files go to a temporary folder of the pipeline unless `video_folder` is given.
     """
 
-    def __init__(self, model, *, device=None, progress=None, **keys):
+    def __init__(self, model: Path, *, device: str | None = None, progress: bool | None = None, **keys: Any) -> None:
         self._model = model
         self._keys = dict(keys, device=device)
         self._progress = progress
-        self._loras = []
+        self._loras: list[tuple[str, float]] = []
         self._generator = _native.Generator()
         self._folder = tempfile.TemporaryDirectory(prefix="kinema-")
         self._calls = 0
         load(model, **self._keys)  # errors of keys and files belong here
 
-    from_pretrained = classmethod(lambda cls, model, **keys: cls(model, **keys))
+    @classmethod
+    def from_pretrained(cls, model: Path, **keys: Any) -> Pipeline:
+        """The name that diffusers has for the constructor."""
+        return cls(model, **keys)
 
-    def load_lora_weights(self, path, *, scale=1.0):
+    def load_lora_weights(self, path: Path, *, scale: float = 1.0) -> Pipeline:
         """Adds an adapter to those of the next calls."""
         self._loras.append((str(path), float(scale)))
         return self
 
-    def unload_lora_weights(self):
+    def unload_lora_weights(self) -> Pipeline:
+        """Removes the adapters."""
         self._loras = []
         return self
 
-    def release(self):
+    def release(self) -> None:
         """Frees the model's memory; the next call loads it again."""
         self._generator.release()
 
     @property
-    def is_loaded(self):
+    def is_loaded(self) -> bool:
+        """Whether the model is in memory."""
         return self._generator.is_loaded()
 
-    def __call__(self, prompt=None, *, generator=None, output_type="pil", callback_on_step_end=None, **keys):
+    def __call__(self, prompt: str | Sequence[str] | None = None, *, generator: Any = None, output_type: str = "pil",
+                 callback_on_step_end: Callable[[Pipeline, int, int, dict[str, Any]], Any] | None = None,
+                 **keys: Any) -> Output:
         """Makes pictures or videos of a prompt or a list of prompts.
 
         Keys are keyword arguments, with diffusers' names where it has others: mask_image, last_image. image, mask_image
@@ -99,16 +111,16 @@ class Pipeline:
             raise ValueError(f'output_type is {output_type!r}, expected "pil", "np" or "latent"')
         settings = self._settings(prompt, generator, keys)
         bars = TaskBars(self._progress)
-        more = {}
-        if callback_on_step_end is not None:
-            more["on_step"] = lambda done, total: callback_on_step_end(self, done, total, {})
+        more: dict[str, Callable[..., None]] = {}
+        if (told := callback_on_step_end) is not None:
+            more["on_step"] = lambda done, total: told(self, done, total, {})
         try:
             made = self._generator.generate(settings, observing(bars, **more), str(_native.PROGRAM))
         finally:
             bars.close()
         return self._output(made, output_type)
 
-    def _settings(self, prompt, generator, keys):
+    def _settings(self, prompt: str | Sequence[str] | None, generator: Any, keys: dict[str, Any]) -> Settings:
         folder = pathlib.Path(self._folder.name) / str(self._calls)
         self._calls += 1
         folder.mkdir(exist_ok=True)
@@ -133,7 +145,7 @@ class Pipeline:
         return load(self._model, **keys)
 
     @staticmethod
-    def _output(made, output_type):
+    def _output(made: Any, output_type: str) -> Output:
         images, videos, latents, paths = [], [], [], []
         for each in made.videos:
             frames = each.take_frames()
@@ -149,5 +161,5 @@ class Pipeline:
                 videos.append(video)
         return Output(images, videos, latents, paths, made.seconds)
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"Pipeline({str(self._model)!r}, {', '.join(words_of(self._keys))})"

@@ -1,12 +1,16 @@
 """Training runs."""
 
+from __future__ import annotations
+
 import html
 import json
 import pathlib
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 from kinema import _native
-from kinema._settings import load
-from kinema.callbacks import TaskBars, observing
+from kinema._settings import Path, load
+from kinema.callbacks import Callback, TaskBars, observing
 from kinema.data import written_folder
 
 
@@ -17,39 +21,42 @@ class Run:
     history: arrays f64 [steps of this call] by name: step, loss, learning_rate, gradient_norm, seconds.
     """
 
-    def __init__(self, trained):
+    def __init__(self, trained: Any) -> None:
         self.folder = pathlib.Path(trained.folder)
-        self.steps = trained.steps
-        self.stopped = trained.stopped
-        self.history = trained.history()
-        self.result = json.loads(trained.json)
+        self.steps: int = trained.steps
+        self.stopped: bool = trained.stopped
+        self.history: dict[str, Any] = trained.history()
+        self.result: dict[str, Any] = json.loads(trained.json)
 
     @property
-    def losses(self):
+    def losses(self) -> Any:
+        """f64 [steps of this call]"""
         return self.history["loss"]
 
     @property
-    def checkpoints(self):
+    def checkpoints(self) -> list[pathlib.Path]:
         """The folders of its checkpoints, by step."""
         found = (self.folder / "checkpoints").glob("*")
         return sorted((each for each in found if each.name.isdigit()), key=lambda each: int(each.name))
 
     @property
-    def adapter(self):
+    def adapter(self) -> pathlib.Path | None:
         """The newest checkpoint's LoRA file; None if the run trains all weights."""
-        files = self.checkpoints and sorted(self.checkpoints[-1].rglob("pytorch_lora_weights.safetensors"))
+        found = self.checkpoints
+        files = sorted(found[-1].rglob("pytorch_lora_weights.safetensors")) if found else []
         return files[0] if files else None
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"Run({str(self.folder)!r}, {self.steps} steps{', stopped' if self.stopped else ''})"
 
-    def _repr_html_(self):
+    def _repr_html_(self) -> str:
         curve = self.folder / "loss.svg"
         drawn = curve.read_text(encoding="utf-8") if curve.is_file() else ""
         return f"<p>{html.escape(repr(self))}</p>{drawn}"
 
 
-def train(config=None, *, data=None, callbacks=(), progress=None, **keys):
+def train(config: Path | None = None, *, data: Iterable[Any] | None = None, callbacks: Sequence[Callback] = (),
+          progress: bool | None = None, **keys: Any) -> Run:
     """Trains with a configuration, or resumes the run with its name.
 
     config: a YAML file; keyword arguments are keys. data: samples from Python (see kinema.data) in place of
@@ -61,8 +68,8 @@ def train(config=None, *, data=None, callbacks=(), progress=None, **keys):
     settings = load(config, **keys)
     bars = TaskBars(progress)
 
-    def each(name):
-        def call(*values):
+    def each(name: str) -> Callable[..., None]:
+        def call(*values: Any) -> None:
             for callback in callbacks:
                 getattr(callback, name)(*values)
         return call
