@@ -22,6 +22,7 @@ const std::map<std::string, std::set<std::string>>& allowed() {
       {"records", {"core", "io"}},
       {"media", {"core", "io", "records"}},
       {"remote", {"core", "io", "records"}},
+      {"http", {"core", "io"}},
       {"config", {"core", "io", "mesh"}},
       {"flags", {"core", "io"}},
       {"world", {"core", "io"}},
