@@ -90,6 +90,7 @@ const std::map<std::string, std::set<std::string>>& allowed() {
                 "optimizers", "training", "metrics",  "sample",       "verification", "planning",
                 "job",        "stores",   "datasets", "model_source", "resolve",      "reports",
                 "plans"}},
+      {"serve", {"core", "io", "media", "remote", "http"}},
       {"api", {"core", "config", "runtime", "resolve", "plans", "jobs"}},
       {"command", {"core"}},
       {"manual", {"config", "planning", "command"}},

@@ -1,0 +1,1 @@
+int placeholder_of_api_test() { return 0; }
