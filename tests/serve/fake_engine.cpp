@@ -1,5 +1,6 @@
 // An engine that writes small pictures. The prompt says what else it does: `slow` takes 20 steps of
-// 50 ms, `deaf` takes no stop, `die` ends by SIGKILL, `fail` throws, `once` dies in the first attempt.
+// 50 ms, `deaf` takes no stop, `die` ends by SIGKILL, `fail` throws, `once` dies in the first
+// attempt.
 #include <csignal>
 #include <filesystem>
 #include <fstream>
@@ -54,8 +55,7 @@ class FakeMaker : public serve::Maker {
       media::write_png(path, image);
       std::ofstream(settings.folder / (std::to_string(i) + ".json"))
           << serve::to_json(settings).dump();
-      out.files.push_back(
-          {.path = path, .thumb = path, .width = 8, .height = 8, .index = i});
+      out.files.push_back({.path = path, .thumb = path, .width = 8, .height = 8, .index = i});
     }
     return out;
   }

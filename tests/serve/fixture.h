@@ -27,7 +27,9 @@ bool becomes_true(const Condition& holds) {
   return false;
 }
 
-inline std::string fake_engine() { return std::string(KINEMA_BINARY_DIR) + "/tests/serve_fake_engine"; }
+inline std::string fake_engine() {
+  return std::string(KINEMA_BINARY_DIR) + "/tests/serve_fake_engine";
+}
 
 /// Two models, whose keys are `prompt`, `seed` and `steps` from 1 to 100.
 class FakeCatalogue : public serve::Catalogue {

@@ -87,9 +87,9 @@ TEST_F(QueueTest, MakesWhatIsAsked) {
   EXPECT_EQ(queue_->engine().device, "a fake device");
   ASSERT_TRUE(becomes_true([&] { return queue_->engine().state == "ready"; }));
   EXPECT_EQ(queue_->engine().model, "tiny");
-  EXPECT_THAT(all_events(), HasSubstr("\"state\":\"waiting\""));
+  EXPECT_THAT(all_events(), HasSubstr("\"state\": \"waiting\""));
   EXPECT_THAT(all_events(), HasSubstr("event: output"));
-  EXPECT_THAT(all_events(), HasSubstr("\"state\":\"done\""));
+  EXPECT_THAT(all_events(), HasSubstr("\"state\": \"done\""));
 }
 
 TEST_F(QueueTest, RefusesBeforeItStores) {
@@ -248,17 +248,17 @@ TEST_F(QueueTest, TellsWhoWaitsAndCancelsWhatNobodyWaitsFor) {
   open({.leave_time = 200ms});
   std::atomic<bool> told = false;
   const JobRecord quick = add("a fox");
-  queue_->wait({.job = quick.id,
-                .until = std::chrono::steady_clock::now() + 60s,
-                .done = [&] { told = true; }});
+  queue_->wait({.job = quick.id, .until = std::chrono::steady_clock::now() + 60s, .done = [&] {
+                  told = true;
+                }});
   EXPECT_TRUE(becomes_true([&] { return told.load(); }));
   EXPECT_EQ(state(quick), JobState::DONE);
 
   std::atomic<bool> timed_out = false;
   const JobRecord deaf = add("slow");
-  queue_->wait({.job = deaf.id,
-                .until = std::chrono::steady_clock::now() + 1ms,
-                .done = [&] { timed_out = true; }});
+  queue_->wait({.job = deaf.id, .until = std::chrono::steady_clock::now() + 1ms, .done = [&] {
+                  timed_out = true;
+                }});
   EXPECT_TRUE(becomes_true([&] { return timed_out.load(); }));
 
   queue_->wait({.job = deaf.id,

@@ -55,10 +55,10 @@ void Api::add_json(Endpoint endpoint, std::function<io::Json(http::Request&)> ha
 http::Response error_response(const http::Request& request, const http::Refusal& refusal) {
   const std::string message = without_tag(refusal.message);
   if (request.path.starts_with("/sdapi/")) {
-    return http::json_response(refusal.status, io::Json::object({{"error", "HTTPException"},
-                                                                 {"detail", message},
-                                                                 {"body", ""},
-                                                                 {"errors", message}}));
+    return http::json_response(
+        refusal.status,
+        io::Json::object(
+            {{"error", "HTTPException"}, {"detail", message}, {"body", ""}, {"errors", message}}));
   }
   // OpenAI's clients know 400 only.
   const bool is_openai = request.path.starts_with("/v1/");
@@ -80,7 +80,8 @@ int64_t integer_argument(const http::Request& request, const std::string& name, 
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), out);
   if (error != std::errc() || end != text.data() + text.size() || out < least || out > most) {
     throw http::Refusal(
-        422, fmt::format("`{}` is `{}`, expected an integer from {} to {}", name, text, least, most),
+        422,
+        fmt::format("`{}` is `{}`, expected an integer from {} to {}", name, text, least, most),
         name);
   }
   return out;

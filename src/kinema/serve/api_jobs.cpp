@@ -34,8 +34,7 @@ io::Json check_request(Context& context, Request& request) {
 http::Response add_job(Context& context, Request& request) {
   const io::Json body = http::json_body(request);
   const io::Json* key = body.find("client_key");
-  const std::string client_key =
-      key == nullptr || key->is_null() ? "" : "page:" + key->as_string();
+  const std::string client_key = key == nullptr || key->is_null() ? "" : "page:" + key->as_string();
   bool is_new = true;
   const JobRecord job = context.queue.add(read_request(body), "page", client_key, &is_new);
   return http::json_response(is_new ? 201 : 200, context.queue.job_json(job));
@@ -43,8 +42,7 @@ http::Response add_job(Context& context, Request& request) {
 
 io::Json list_jobs(Context& context, Request& request) {
   const int64_t limit = integer_argument(request, "limit", 50, 1, 200);
-  const std::vector<JobRecord> found =
-      context.store.jobs_before(request.argument("before"), limit);
+  const std::vector<JobRecord> found = context.store.jobs_before(request.argument("before"), limit);
   io::Json jobs = io::Json::array();
   for (const JobRecord& job : found) {
     jobs.append(context.queue.job_json(job));

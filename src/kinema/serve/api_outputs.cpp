@@ -130,19 +130,18 @@ void remove_forever(Context& context, const OutputRecord& output) {
 }
 
 void add_output_routes(Api& api, Context& context) {
-  api.add_json(
-      {.method = "GET",
-       .pattern = "/api/outputs",
-       .summary = "Outputs, newest first",
-       .answer = "Outputs",
-       .query = {{"q", "text", "words that the prompt has"},
-                 {"model", "text", "made by this model"},
-                 {"kind", "text", "image or video"},
-                 {"starred", "int", "1: starred ones"},
-                 {"deleted", "int", "1: those in the bin"},
-                 {"offset", "int", "outputs to leave out"},
-                 {"limit", "int", "1 to 500"}}},
-      [&context](Request& request) { return list_outputs(context, request); });
+  api.add_json({.method = "GET",
+                .pattern = "/api/outputs",
+                .summary = "Outputs, newest first",
+                .answer = "Outputs",
+                .query = {{"q", "text", "words that the prompt has"},
+                          {"model", "text", "made by this model"},
+                          {"kind", "text", "image or video"},
+                          {"starred", "int", "1: starred ones"},
+                          {"deleted", "int", "1: those in the bin"},
+                          {"offset", "int", "outputs to leave out"},
+                          {"limit", "int", "1 to 500"}}},
+               [&context](Request& request) { return list_outputs(context, request); });
   api.add_json({.method = "GET",
                 .pattern = "/api/outputs/{id}",
                 .summary = "An output, the request that makes it again, and its files",
@@ -155,8 +154,7 @@ void add_output_routes(Api& api, Context& context) {
                 .body = "Star"},
                [&context](Request& request) {
                  const OutputRecord output = find_output(context, request);
-                 context.store.star(output.id,
-                                    http::json_body(request).at("starred").as_bool());
+                 context.store.star(output.id, http::json_body(request).at("starred").as_bool());
                  return changed(context, request);
                });
   api.add_json({.method = "DELETE",
@@ -183,9 +181,7 @@ void add_output_routes(Api& api, Context& context) {
            .summary = "A file of an output, with ranges",
            .query = {{"download", "text", "as an attachment"}}},
           [&context](Request& request) { return output_file(context, request); });
-  api.add({.method = "GET",
-           .pattern = "/thumbs/{id}",
-           .summary = "A small picture of an output"},
+  api.add({.method = "GET", .pattern = "/thumbs/{id}", .summary = "A small picture of an output"},
           [&context](Request& request) {
             const OutputRecord output = find_output(context, request);
             return http::file_response(request, output.thumb, http::media_type_of(output.thumb));

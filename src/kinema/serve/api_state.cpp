@@ -119,7 +119,9 @@ void add_state_routes(Api& api, Context& context) {
                 .summary = "Whether the server answers; needs no token",
                 .answer = "Health",
                 .access = http::Access::OPEN},
-               [](Request&) { return io::Json::object({{"ok", true}}); });
+               [](Request&) {
+                 return io::Json::object({{"ok", true}});
+               });
 }
 
 }  // namespace kinema::serve

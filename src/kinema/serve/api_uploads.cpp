@@ -40,8 +40,8 @@ io::Json read_sent_settings(Context& context, Request& request) {
     throw Refusal(422, "the request has no body, expected a picture or a .json of kinema");
   }
   // The name tells the reader what it is.
-  const fs::path named = request.file->path().string() +
-                         (request.media_type() == "image/png" ? ".png" : ".json");
+  const fs::path named =
+      request.file->path().string() + (request.media_type() == "image/png" ? ".png" : ".json");
   request.file->keep_as(named);
   io::Json left_out = io::Json::array();
   try {

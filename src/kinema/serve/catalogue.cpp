@@ -79,10 +79,11 @@ Model Catalogue::model(const std::string& name) {
     }
     names.push_back(model.name);
   }
-  throw http::Refusal(404,
-                      fmt::format("there is no model `{}`, only {}", name,
-                                  names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", "))),
-                      "model", "model_not_found");
+  throw http::Refusal(
+      404,
+      fmt::format("there is no model `{}`, only {}", name,
+                  names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", "))),
+      "model", "model_not_found");
 }
 
 }  // namespace kinema::serve

@@ -37,14 +37,14 @@ struct Model {
   std::string name;
   std::string family;
   bool is_video = false;
-  std::string what;                          // one line about it
-  int64_t bytes = 0;                         // of its weights; 0: unknown
-  io::Json defaults = io::Json::object();    // KEY: value, those of its configuration
-  std::vector<std::string> inputs;           // `image`, `last_image`, `mask`, ...
-  std::vector<Size> sizes;                   // the usual ones, best first
-  int64_t multiple_of = 1;                   // of width and height
-  int64_t frames_step = 4;                   // frames are 1 + k * frames_step
-  std::vector<std::string> arguments;        // of `kinema generate`: the model, and its keys
+  std::string what;                        // one line about it
+  int64_t bytes = 0;                       // of its weights; 0: unknown
+  io::Json defaults = io::Json::object();  // KEY: value, those of its configuration
+  std::vector<std::string> inputs;         // `image`, `last_image`, `mask`, ...
+  std::vector<Size> sizes;                 // the usual ones, best first
+  int64_t multiple_of = 1;                 // of width and height
+  int64_t frames_step = 4;                 // frames are 1 + k * frames_step
+  std::vector<std::string> arguments;      // of `kinema generate`: the model, and its keys
 };
 io::Json to_json(const Model& model, const std::string& loaded);
 

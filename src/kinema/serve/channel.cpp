@@ -23,8 +23,8 @@ bool Channel::send(const io::Json& message) {
     if (poll(&wait, 1, kSendTime) != 1) {
       return false;
     }
-    const ssize_t got = ::send(socket_.get(), line.data() + sent, line.size() - sent,
-                               MSG_NOSIGNAL | MSG_DONTWAIT);
+    const ssize_t got =
+        ::send(socket_.get(), line.data() + sent, line.size() - sent, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (got < 0 && errno != EAGAIN && errno != EINTR) {
       return false;
     }
@@ -58,8 +58,8 @@ std::optional<io::Json> Channel::receive(std::chrono::milliseconds time) {
     if (got > 0) {
       received_.append(bytes, static_cast<size_t>(got));
     }
-    is_ended_ = got == 0 || (got < 0 && errno != EINTR && errno != EAGAIN) ||
-                received_.size() > kMaxLine;
+    is_ended_ =
+        got == 0 || (got < 0 && errno != EINTR && errno != EAGAIN) || received_.size() > kMaxLine;
   }
   return std::nullopt;
 }

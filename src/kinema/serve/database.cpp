@@ -19,8 +19,8 @@ namespace {
 }  // namespace
 
 Statement::Statement(sqlite3* database, std::string_view sql) : database_(database) {
-  const int code = sqlite3_prepare_v2(database_, sql.data(), static_cast<int>(sql.size()),
-                                      &statement_, nullptr);
+  const int code =
+      sqlite3_prepare_v2(database_, sql.data(), static_cast<int>(sql.size()), &statement_, nullptr);
   if (code != SQLITE_OK) {
     fail_with(database_, code);
   }
@@ -82,8 +82,8 @@ Database::Database(const std::filesystem::path& path) {
   check(static_cast<bool>(file), "[serve] the database {} cannot be opened: {}", path.string(),
         std::strerror(errno));
   sqlite3* opened = nullptr;
-  const int code = sqlite3_open_v2(path.c_str(), &opened,
-                                   SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, nullptr);
+  const int code =
+      sqlite3_open_v2(path.c_str(), &opened, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, nullptr);
   handle_.reset(opened);
   if (code != SQLITE_OK) {
     fail_with(opened, code);

@@ -73,8 +73,7 @@ void read_messages(Channel& channel, Inbox& inbox) {
 
 io::Json answer(Maker& maker, const io::Json& request, Progress& progress) {
   try {
-    return io::Json::object(
-        {{"made", to_json(maker.make(read_make_settings(request), progress))}});
+    return io::Json::object({{"made", to_json(maker.make(read_make_settings(request), progress))}});
   } catch (const Stopped&) {
     return io::Json::object({{"stopped", true}});
   } catch (const std::bad_alloc&) {

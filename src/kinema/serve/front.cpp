@@ -26,8 +26,8 @@ std::string host_of(const std::string& address) {
   return address.find(':') == std::string::npos ? address : "[" + address + "]";
 }
 
-/// The values of `Host` that clients send: those that are given as they are, which may be those of a
-/// reverse proxy, and all names of this machine with the port.
+/// The values of `Host` that clients send: those that are given as they are, which may be those of
+/// a reverse proxy, and all names of this machine with the port.
 std::vector<std::string> all_hosts(const FrontOptions& options, uint16_t port) {
   std::vector<std::string> names{"127.0.0.1", "localhost", "[::1]"};
   for (const std::string& address : options.server.addresses) {
@@ -50,7 +50,8 @@ void tidy(Context& context) {
     fs::remove(upload.path, ignored);
   }
   const double before = now() - static_cast<double>(context.options.bin_days) * kDay;
-  for (const OutputRecord& output : context.store.outputs({.deleted = true, .limit = 500}).outputs) {
+  for (const OutputRecord& output :
+       context.store.outputs({.deleted = true, .limit = 500}).outputs) {
     if (*output.deleted < before) {
       remove_forever(context, output);
     }
@@ -71,9 +72,10 @@ std::string folder_token(const fs::path& folder) {
           "[serve] the file {} cannot be made: {}", path.string(), std::strerror(errno));
     return token.substr(0, token.size() - 1);
   }
-  check((about.st_mode & 077) == 0,
-        "[serve] other users may read the token in {0}\n  chmod 600 {0}, or remove it for a new one",
-        path.string());
+  check(
+      (about.st_mode & 077) == 0,
+      "[serve] other users may read the token in {0}\n  chmod 600 {0}, or remove it for a new one",
+      path.string());
   std::ifstream in(path);
   std::string token;
   in >> token;
@@ -150,14 +152,14 @@ Front::Front(FrontOptions options, Catalogue& catalogue) {
   add_upload_routes(api, *state_->context);
   add_page_routes(api, *state_->context);
   const auto document = std::make_shared<std::string>();
-  api.add({.method = "GET",
-           .pattern = "/api/openapi.json",
-           .summary = "This document",
-           .access = http::Access::OPEN},
-          [document](http::Request&) {
-            return http::Response{.headers = {{"Content-Type", "application/json"}},
-                                  .body = *document};
-          });
+  api.add(
+      {.method = "GET",
+       .pattern = "/api/openapi.json",
+       .summary = "This document",
+       .access = http::Access::OPEN},
+      [document](http::Request&) {
+        return http::Response{.headers = {{"Content-Type", "application/json"}}, .body = *document};
+      });
   *document = api.openapi(own.version).dump(-1);
   state_->server.emplace(own.server, *state_->gate, api.take_router());
   state_->tidying = std::thread([state = state_.get()] { state->keep_tidy(); });

@@ -17,16 +17,16 @@
 namespace kinema::serve {
 
 struct FrontOptions {
-  std::filesystem::path folder;  // of database, outputs and uploads
-  http::ServerOptions server;    // addresses, port, TLS
+  std::filesystem::path folder;           // of database, outputs and uploads
+  http::ServerOptions server;             // addresses, port, TLS
   std::vector<std::string> hosts = {};    // names of this server besides its addresses
   std::vector<std::string> origins = {};  // http::GateOptions
   /// The token; empty: none is asked for, which is allowed on loopback addresses only.
   std::string token = {};
   QueueOptions queue = {};
   int64_t upload_bytes = 32 << 20;
-  int64_t bin_days = 30;             // outputs in the bin are removed after that
-  std::filesystem::path page = {};   // serves the page from this folder instead of from the program
+  int64_t bin_days = 30;            // outputs in the bin are removed after that
+  std::filesystem::path page = {};  // serves the page from this folder instead of from the program
   std::string version = {};
 };
 

@@ -14,9 +14,9 @@ namespace kinema::serve {
 
 /// What an engine is asked to make.
 struct MakeSettings {
-  std::string model;                                // its name
-  std::vector<std::string> arguments;               // Model::arguments
-  io::Json settings = io::Json::object();           // keys over those of the model
+  std::string model;                       // its name
+  std::vector<std::string> arguments;      // Model::arguments
+  io::Json settings = io::Json::object();  // keys over those of the model
   std::map<std::string, std::filesystem::path> inputs{};
   std::vector<std::pair<std::filesystem::path, double>> loras{};  // with their weights
   int64_t count = 1;

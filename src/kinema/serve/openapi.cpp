@@ -176,8 +176,7 @@ io::Json Api::openapi(const std::string& version) const {
        {"components",
         io::Json::object({{"schemas", std::move(components)},
                           {"securitySchemes", io::Json::object({{"token", bearer}})}})},
-       {"security",
-        io::Json::array({io::Json::object({{"token", io::Json::array()}})})}});
+       {"security", io::Json::array({io::Json::object({{"token", io::Json::array()}})})}});
 }
 
 }  // namespace kinema::serve

@@ -218,9 +218,9 @@ bool Queue::is_ending() const {
 }
 
 void Queue::recover() {
-  store_.recover(options_.attempts,
-                 fmt::format("the engine or the server ended {} times while it made this",
-                             options_.attempts));
+  store_.recover(
+      options_.attempts,
+      fmt::format("the engine or the server ended {} times while it made this", options_.attempts));
 }
 
 void Queue::set_engine(const std::string& state, const std::string& message) {

@@ -24,9 +24,9 @@ class EngineProcess;
 struct QueueOptions {
   std::vector<std::string> engine;  // the command of an engine, which speaks by descriptor 3
   int64_t most_waiting = 64;
-  int64_t most_count = 16;       // pictures of a request
-  int64_t attempts = 3;          // a job whose engine ends so often fails
-  int64_t free_bytes = 1 << 30;  // with less on the disk, nothing is accepted
+  int64_t most_count = 16;                         // pictures of a request
+  int64_t attempts = 3;                            // a job whose engine ends so often fails
+  int64_t free_bytes = 1 << 30;                    // with less on the disk, nothing is accepted
   std::chrono::milliseconds stop_time{10'000};     // then an engine that does not stop is killed
   std::chrono::milliseconds restart_time{1'000};   // doubled with each death in a row, to a minute
   std::chrono::milliseconds unload_time{600'000};  // without work; 0: never

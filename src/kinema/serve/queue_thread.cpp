@@ -247,9 +247,8 @@ bool Queue::take_message(const JobRecord& job, const io::Json& message) {
         live_->phase = "sampling";
         sampling_since_ = Clock::now();
       } else if (live_->step > 1) {
-        const double each =
-            std::chrono::duration<double>(Clock::now() - sampling_since_).count() /
-            static_cast<double>(live_->step - 1);
+        const double each = std::chrono::duration<double>(Clock::now() - sampling_since_).count() /
+                            static_cast<double>(live_->step - 1);
         live_->seconds_left = each * static_cast<double>(live_->steps - live_->step);
       }
     }
@@ -307,8 +306,9 @@ void Queue::on_death(const JobRecord& job) {
     live_.reset();
     ++deaths_;
     const int64_t doublings = std::min<int64_t>(deaths_in_a_row_++, 6);
-    not_before_ = Clock::now() + std::min<Clock::duration>(std::chrono::minutes(1),
-                                                           options_.restart_time * (1 << doublings));
+    not_before_ =
+        Clock::now() + std::min<Clock::duration>(std::chrono::minutes(1),
+                                                 options_.restart_time * (1 << doublings));
   }
   stop_engine("ended", fmt::format("the engine ended ({}); see engine.log", how));
   if (was_cancelled) {

@@ -59,7 +59,7 @@ int64_t MakeRequest::seed() const {
 
 MakeRequest read_request(const io::Json& json) {
   static constexpr std::array<std::string_view, 6> kFields{"model", "settings", "inputs",
-                                                          "loras", "count",    "client_key"};
+                                                           "loras", "count",    "client_key"};
   for (const auto& [name, value] : json.members()) {
     if (std::ranges::find(kFields, name) == kFields.end()) {
       throw Refusal(422, fmt::format("there is no field `{}`", name), name);

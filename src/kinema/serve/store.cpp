@@ -164,8 +164,7 @@ struct Store::State {
   }
 
   std::optional<JobRecord> find_job(std::string_view column, const std::string& value) {
-    Statement rows =
-        database->prepare(fmt::format("{} WHERE {}=? LIMIT 1", kJob, column));
+    Statement rows = database->prepare(fmt::format("{} WHERE {}=? LIMIT 1", kJob, column));
     return rows.bind(value).step() ? std::optional(read_job(rows)) : std::nullopt;
   }
 
@@ -193,8 +192,8 @@ JobRecord Store::add(const MakeRequest& request, const std::string& source,
       return *known;
     }
   }
-  JobRecord out{.id = "j_" + http::random_id(), .request = request, .made = now(),
-                .source = source};
+  JobRecord out{
+      .id = "j_" + http::random_id(), .request = request, .made = now(), .source = source};
   Statement last = state_->database->prepare("SELECT coalesce(max(place),0)+1 FROM job");
   last.step();
   out.place = last.number(0);
@@ -253,10 +252,10 @@ int64_t Store::waiting() {
 
 std::optional<JobRecord> Store::next(const std::string& model, double patience) {
   const std::lock_guard lock(mutex_);
-  Statement rows = state_->database->prepare(
-      fmt::format("{} WHERE state='waiting' ORDER BY ?1<>'' AND model<>?1 AND NOT EXISTS(SELECT 1 "
-                  "FROM job WHERE state='waiting' AND model<>?1 AND made<?2), place, number LIMIT 1",
-                  kJob));
+  Statement rows = state_->database->prepare(fmt::format(
+      "{} WHERE state='waiting' ORDER BY ?1<>'' AND model<>?1 AND NOT EXISTS(SELECT 1 "
+      "FROM job WHERE state='waiting' AND model<>?1 AND made<?2), place, number LIMIT 1",
+      kJob));
   return rows.bind(model).bind(now() - patience).step() ? std::optional(read_job(rows))
                                                         : std::nullopt;
 }
@@ -339,8 +338,7 @@ bool Store::end(const std::string& id, JobState state, const std::string& error,
 
 bool Store::edit(const std::string& id, const MakeRequest& request) {
   const std::lock_guard lock(mutex_);
-  state_->database
-      ->prepare("UPDATE job SET request=?,model=? WHERE id=? AND state='waiting'")
+  state_->database->prepare("UPDATE job SET request=?,model=? WHERE id=? AND state='waiting'")
       .bind(to_json(request).dump(-1))
       .bind(request.model)
       .bind(id)
@@ -377,8 +375,7 @@ bool Store::move(const std::string& id, const std::string& before) {
 
 bool Store::remove_job(const std::string& id) {
   const std::lock_guard lock(mutex_);
-  state_->database
-      ->prepare("DELETE FROM job WHERE id=? AND state IN('done','failed','cancelled')")
+  state_->database->prepare("DELETE FROM job WHERE id=? AND state IN('done','failed','cancelled')")
       .bind(id)
       .run();
   return state_->database->changes() == 1;
@@ -482,8 +479,8 @@ void Store::add_upload(const UploadRecord& upload) {
 
 std::optional<UploadRecord> Store::upload(const std::string& id) {
   const std::lock_guard lock(mutex_);
-  Statement rows = state_->database->prepare(
-      "SELECT id,path,type,width,height,frames FROM upload WHERE id=?");
+  Statement rows =
+      state_->database->prepare("SELECT id,path,type,width,height,frames FROM upload WHERE id=?");
   if (!rows.bind(id).step()) {
     return std::nullopt;
   }
@@ -521,7 +518,8 @@ std::string Store::setting(const std::string& key) {
 void Store::set_setting(const std::string& key, const std::string& value) {
   const std::lock_guard lock(mutex_);
   state_->database
-      ->prepare("INSERT INTO setting VALUES(?,?) ON CONFLICT(key) DO UPDATE SET value=excluded.value")
+      ->prepare(
+          "INSERT INTO setting VALUES(?,?) ON CONFLICT(key) DO UPDATE SET value=excluded.value")
       .bind(key)
       .bind(value)
       .run();

@@ -94,8 +94,8 @@ class Store {
   // ---- Jobs ---------------------------------------------------------------------------------
   /// Adds a waiting job behind all others. With a `client_key` that is known, nothing is added and
   /// the result is that job; `is_new` says which.
-  JobRecord add(const MakeRequest& request, const std::string& source, const std::string& client_key,
-                bool* is_new = nullptr);
+  JobRecord add(const MakeRequest& request, const std::string& source,
+                const std::string& client_key, bool* is_new = nullptr);
   std::optional<JobRecord> job(const std::string& id);
   /// Running and waiting ones by place, then the newest `ended` others.
   std::vector<JobRecord> current_jobs(int64_t ended);

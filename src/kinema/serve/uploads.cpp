@@ -41,8 +41,8 @@ UploadRecord measured(std::span<const std::byte> bytes) {
     }
     remote::Digest digest(remote::Digest::Kind::SHA256);
     digest.update(bytes);
-    return {.id = digest.hex(), .type = std::string(type), .width = size.width,
-            .height = size.height};
+    return {
+        .id = digest.hex(), .type = std::string(type), .width = size.width, .height = size.height};
   } catch (const Error& error) {
     throw Refusal(422, error.what());
   }
