@@ -1,0 +1,88 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "kinema/io/json.h"
+#include "kinema/serve/request.h"
+
+namespace kinema::serve {
+
+/// A key that clients may set, as a form needs it.
+struct Key {
+  std::string key;
+  std::string group;
+  std::string help;
+  std::string type;  // "bool", "int", "float", "text", "list" or "map"
+  io::Json default_value;
+  std::optional<double> min;
+  std::optional<double> max;
+  int64_t multiple_of = 1;
+  std::vector<std::string> one_of;  // empty: any value
+  bool prose = false;
+  std::string with;  // `KEY` or `KEY=VALUE` without which it has no effect; empty: none
+};
+io::Json to_json(const Key& key);
+
+/// A model that can be asked.
+struct Model {
+  struct Size {
+    int64_t width = 0;
+    int64_t height = 0;
+    int64_t frames = 1;
+  };
+  std::string name;
+  std::string family;
+  bool is_video = false;
+  std::string what;                        // one line about it
+  int64_t bytes = 0;                       // of its weights; 0: unknown
+  io::Json defaults = io::Json::object();  // KEY: value, those of its configuration
+  std::vector<std::string> inputs;         // `image`, `last_image`, `mask`, ...
+  std::vector<Size> sizes;                 // the usual ones, best first
+  int64_t multiple_of = 1;                 // of width and height
+  int64_t frames_step = 4;                 // frames are 1 + k * frames_step
+  std::vector<std::string> arguments;      // of `kinema generate`: the model, and its keys
+};
+io::Json to_json(const Model& model, const std::string& loaded);
+
+struct Lora {
+  std::string name;
+  std::string family;
+  std::string what;
+  int64_t bytes = 0;
+  bool switches = false;  // another weight does not load the model again
+  std::filesystem::path path;
+};
+io::Json to_json(const Lora& lora);
+
+/// Settings that a picture or a file contains.
+struct FoundSettings {
+  MakeRequest request;
+  std::vector<std::string> left_out;  // a sentence for each that was left out
+};
+
+/// What a server knows of models, keys and files. Implementations may be called from several
+/// threads.
+class Catalogue {
+ public:
+  virtual ~Catalogue() = default;
+  virtual std::vector<Model> models() = 0;
+  virtual std::vector<Lora> loras() = 0;
+  /// Looks at the folders again.
+  virtual void refresh() = 0;
+  /// Keys that clients may set and that have an effect with this model.
+  virtual std::vector<Key> keys(const std::string& model) = 0;
+  /// Throws an http::Refusal of status 422 that names the key, for a key that clients may not set,
+  /// a value out of range and values that contradict each other. Returns log lines for the user.
+  virtual std::vector<std::string> check(const MakeRequest& request) = 0;
+  /// Throws an Error if the file contains no settings.
+  virtual FoundSettings read_settings(const std::filesystem::path& file) = 0;
+
+  /// The model of this name; of an empty one, the first. Throws an http::Refusal of status 404.
+  Model model(const std::string& name);
+};
+
+}  // namespace kinema::serve
