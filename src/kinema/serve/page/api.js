@@ -9,7 +9,7 @@
 //     415 type, 422 a value (`param` says which), 429 the queue is full, 507 the disk is full.
 //   Error     {message: text for people, type: text, param: text?, code: text?}
 //   GET /?token=T sets the cookie and answers 303 to `/`; every other request has the cookie.
-//   Static files: `/`, `/style.css`, `/NAME.js`. They work under the header
+//   Static files: `/`, `/style.css`, `/NAME.js`, `/icon.svg`. They work under the header
 //     Content-Security-Policy: default-src 'none'; script-src 'self'; style-src 'self';
 //     img-src 'self' blob:; media-src 'self' blob:; connect-src 'self'; base-uri 'none';
 //     form-action 'none'; frame-ancestors 'none'
