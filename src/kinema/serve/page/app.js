@@ -25,7 +25,7 @@ fill(section("models"), models.element);
 function route() {
   const parts = location.hash.slice(1).split("/").map(decodeURIComponent);
   const name = AREA_OF[parts[0]] ?? (["gallery", "train", "models"].includes(parts[0]) ? parts[0] : "make");
-  for (const each of document.querySelectorAll("main > section")) each.hidden = each.id !== name;
+  for (const each of document.querySelectorAll("main > section[id]")) each.hidden = each.id !== name;
   for (const link of document.querySelectorAll("nav a")) {
     if (link.hash === `#${name}`) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
