@@ -1,4 +1,4 @@
-"""A server that answers the page as src/kinema/serve/page/api.js says, without kinema.
+"""A server that answers the page as src/kinema/serve/page_api.txt says, without kinema.
 
   python3 tests/serve/stand_in.py [--port 0] [--outputs 0] [--pace 1.0]
 
@@ -459,6 +459,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if secrets.compare_digest(self.query.get("token", ""), self.token):
             cookie = f"kinema={self.token}; HttpOnly; SameSite=Strict; Path=/"
             return self.send(303, b"", Location=path, Set_Cookie=cookie)
+        file = PAGE / ("index.html" if path == "/" else path[1:])
+        if file.parent == PAGE and file.suffix in TYPES and file.exists():  # they tell nothing, and need no token
+            return self.send(200, file.read_bytes(), TYPES[file.suffix])
         cookie = http.cookies.SimpleCookie(self.headers.get("Cookie", "")).get("kinema")
         if cookie is None or not secrets.compare_digest(cookie.value, self.token):
             raise Refusal(401, "[serve] a token is needed: open the link that `kinema serve` printed")
@@ -469,10 +472,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if path in self.world.files:
             extra = {"Content_Disposition": "attachment"} if "download" in self.query else {}
             return self.send_bytes(self.world.files[path], TYPES.get(Path(path).suffix) or self.upload_type(path), extra)
-        file = PAGE / ("index.html" if path == "/" else path[1:])
-        if file.parent != PAGE or file.suffix not in TYPES or not file.exists():
-            raise Refusal(404, f"[serve] nothing at {path}")
-        self.send(200, file.read_bytes(), TYPES[file.suffix])
+        raise Refusal(404, f"[serve] nothing at {path}")
 
     def upload_type(self, path):
         return self.world.uploads[path.rsplit("/")[-1]]["type"]
@@ -530,6 +530,11 @@ class Server(http.server.ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 128
 
+    def handle_error(self, request, client_address):
+        """A browser that closes a connection is no error; others are shown."""
+        if not isinstance(sys.exc_info()[1], ConnectionError):
+            super().handle_error(request, client_address)
+
 
 def serve(port=0, outputs=0, pace=1.0, token=None):
     """Starts the server in a thread; returns it and its link."""
@@ -546,6 +551,7 @@ if __name__ == "__main__":
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--outputs", type=int, default=0)
     parser.add_argument("--pace", type=float, default=1.0)
+    parser.add_argument("--token")
     print(serve(**vars(parser.parse_args()))[1], flush=True)
     try:
         threading.Event().wait()

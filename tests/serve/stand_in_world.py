@@ -1,6 +1,6 @@
 """What the stand-in server holds: models, jobs and a worker that makes pictures, outputs, runs that train.
 
-Everything has the fields of src/kinema/serve/page/api.js. Pictures are drawn from seed and prompt, so that equal
+Everything has the fields of src/kinema/serve/page_api.txt. Pictures are drawn from seed and prompt, so that equal
 requests give equal bytes. World.lock guards all of it; World.publish adds an event and wakes the streams.
 """
 

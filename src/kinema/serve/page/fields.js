@@ -1,4 +1,4 @@
-// Form fields made from the keys that the server names (`Key` in api.js).
+// Form fields made from the keys that the server names (`Key` in page_api.txt).
 
 import { el, fill, setText } from "./dom.js";
 

@@ -8,8 +8,8 @@ import { size } from "./words.js";
 const LABELS = {
   image: { image: "Picture to change", video: "First frame" },
   last_image: { video: "Last frame" },
-  mask: { image: "Mask: white is made anew" },
-  control_image: { image: "Picture to follow (edges, depth)" },
+  mask: { image: "Mask of what is made anew" },
+  control_image: { image: "Edges or depth to follow" },
   video: { video: "Video to change" },
 };
 const ACCEPT = { video: "video/mp4" };
@@ -86,9 +86,8 @@ export class Inputs {
     const paint = name === "mask" && button("Paint", () => this.paint(), { icon: "brush", text: true });
     if (paint) paint.disabled = !this.given.has("image");
     const slot = el("div", { class: "slot", data: { input: name } }, view, chooser,
-      el("div", { class: "slot-text" }, el("span", { class: "label", text: label }),
-        given?.width && el("span", { class: "dim", text: size(given) }),
-        el("div", { class: "row" }, choose, paint, given && button(`Remove: ${label}`, () => this.set(name, null), { icon: "close" }))));
+      el("div", { class: "slot-text" }, el("span", { class: "label", text: label }), given?.width && el("span", { class: "dim", text: size(given) })),
+      el("div", { class: "row" }, choose, paint, given && button(`Remove: ${label}`, () => this.set(name, null), { icon: "close" })));
     slot.addEventListener("dragover", event => { event.preventDefault(); slot.classList.add("over"); });
     slot.addEventListener("dragleave", () => slot.classList.remove("over"));
     slot.addEventListener("drop", event => {

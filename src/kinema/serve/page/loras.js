@@ -8,6 +8,7 @@ export class Loras {
   constructor(onchange) {
     this.onchange = onchange;
     this.given = [];  // {name, scale}
+    this.known = [];  // Lora of the model's family
     this.list = el("ul", { class: "loras" });
     this.add = choice([["", "Add a LoRA…"]], "", name => {
       this.given.push({ name, scale: 1 });
@@ -46,15 +47,15 @@ export class Loras {
 
   row(lora) {
     const { words = [], switches = true } = this.known.find(({ name }) => name === lora.name) ?? {};
-    const set = value => {
+    const set = (value, other) => {
       lora.scale = Number(value);
-      slider.value = exact.value = value;
+      other.value = value;
       this.onchange();
     };
     const slider = el("input", { type: "range", min: -1, max: 2, step: 0.05, value: lora.scale, ariaLabel: `weight of ${lora.name}`,
-                                 oninput: () => set(slider.value) });
+                                 oninput: () => set(slider.value, exact) });
     const exact = el("input", { type: "number", step: 0.05, value: lora.scale, ariaLabel: `exact weight of ${lora.name}`,
-                                oninput: () => exact.value !== "" && set(exact.value) });
+                                oninput: () => exact.value !== "" && set(exact.value, slider) });
     const notes = [words.length && `say: ${words.join(", ")}`, !switches && "another weight loads the model again"].filter(Boolean);
     return el("li", {}, el("span", { class: "name", text: lora.name }), slider, exact,
       button(`Remove ${lora.name}`, () => {

@@ -48,7 +48,7 @@ class Painting {
     this.pen.lineWidth = this.width;
     this.pen.beginPath();
     this.pen.moveTo(...from);
-    this.pen.lineTo(...to);
+    this.pen.lineTo(to[0] + 0.01, to[1]);  // a line without a length draws nothing
     this.pen.stroke();
     this.pen.globalCompositeOperation = "source-over";
   }

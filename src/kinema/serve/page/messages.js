@@ -1,6 +1,6 @@
 // Short messages at the edge of the page, which screen readers say.
 
-import { button, el } from "./dom.js";
+import { button, el, setText } from "./dom.js";
 import { inWords } from "./words.js";
 
 const box = el("div", { id: "messages", role: "status", "aria-live": "polite" });
@@ -19,6 +19,14 @@ export function say(text, { kind = "", action } = {}) {
   box.append(message);
   while (box.children.length > 3) box.firstChild.remove();
   setTimeout(away, kind === "bad" ? 12000 : action ? 9000 : 4000);
+}
+
+const quiet = el("div", { class: "unseen", role: "status" });
+document.body.append(quiet);
+
+/** Says something to screen readers only: eyes see it elsewhere. */
+export function whisper(text) {
+  setText(quiet, text);
 }
 
 /** Shows what went wrong. */

@@ -64,7 +64,7 @@ class Models {
     const refresh = button("Look again", async () => { take("models", await post(["models", "refresh"])); await this.listFiles(); }, { icon: "again", text: true });
     const head = el("tr", {}, ["File", "What it is", "Size", "Changed"].map(text => el("th", { text, scope: "col" })));
     this.element = el("div", { class: "models" }, engineCard(),
-      el("section", { class: "card", "aria-label": "Models" }, el("header", { class: "row" }, el("h2", { text: "Models" }), el("span", { class: "spring" }), refresh), this.models),
+      el("section", { class: "card", "aria-label": "Known models" }, el("header", { class: "row" }, el("h2", { text: "Models" }), el("span", { class: "spring" }), refresh), this.models),
       el("section", { class: "card", "aria-label": "LoRAs" }, el("h2", { text: "LoRAs" }), this.loras),
       this.downloadCard,
       el("section", { class: "card wide", "aria-label": "On disk" }, el("header", { class: "row wrap" }, el("h2", { text: "On disk" }), el("span", { class: "spring" }), this.find),

@@ -2,7 +2,7 @@
 
 import { post, remove } from "./api.js";
 import { button, el, fill, keyed, setText } from "./dom.js";
-import { say } from "./messages.js";
+import { say, whisper } from "./messages.js";
 import { jobsInOrder, modelNamed, on, state, take } from "./state.js";
 import { openOutput } from "./viewer.js";
 import { count, duration, inWords, summary } from "./words.js";
@@ -140,8 +140,11 @@ export function queueView(form) {
   on("job", job => {
     if (!job.ended || ended.has(job.id)) return;
     ended.add(job.id);
-    if (job.state === "failed") say(inWords(job.error), { kind: "bad" });
-    else say(`${job.state === "done" ? "Done" : "Cancelled"}: ${job.request.settings.prompt.slice(0, 60)}`);
+    const words = `${job.state}: ${job.request.settings.prompt.slice(0, 60)}`;
+    const isSeen = list.checkVisibility();
+    if (job.state === "failed" && !isSeen) say(`${words}. ${inWords(job.error)}`, { kind: "bad" });
+    else if (job.state === "done" && !isSeen) say(words);
+    else whisper(words);
   });
   return el("section", { class: "queue", "aria-label": "Queue" },
     el("header", { class: "row" }, heading, el("span", { class: "spring" }), tidy, pause), why, empty, list);

@@ -22,8 +22,15 @@ export function on(name, f) {
   return () => listeners.get(name).delete(f);
 }
 
+// One view that fails leaves the others and the stream alone.
 function tell(name, value) {
-  for (const f of listeners.get(name) ?? []) f(value);
+  for (const f of listeners.get(name) ?? []) {
+    try {
+      f(value);
+    } catch (problem) {
+      console.error(problem);
+    }
+  }
 }
 
 export const modelNamed = name => state.models.find(model => model.name === name);
@@ -45,10 +52,17 @@ const keep = {
   removed: ({ job, run }) => { state.jobs.delete(job); state.runs.delete(run); },
 };
 
-/** Takes an answer in before its event comes, which may be later. */
-export function take(name, value) {
+function apply(name, value) {
   keep[name]?.(value);
   tell(name, value);
+}
+
+/**
+ * Returns the answer to a request that changes something. The event about it changes what is shown,
+ * since that may be newer than the answer; only without a stream the answer does.
+ */
+export function take(name, value) {
+  if (!state.live) apply(name, value);
   return value;
 }
 
@@ -76,7 +90,7 @@ function listen() {
     stream.addEventListener(name, event => {
       if (event.lastEventId) lastEvent = Number(event.lastEventId);
       if (name === "reset") begin();
-      else take(name, JSON.parse(event.data));
+      else apply(name, JSON.parse(event.data));
     });
   }
 }

@@ -65,7 +65,7 @@ function actions(form, output, request, view) {
       view.close();
     }, { icon: "picture", text: true }));
   }
-  list.push(button("Compare", () => { if (compareWith(form, output)) view.close(); }, { icon: "compare", text: true }),
+  list.push(button("Compare", () => { compareWith(form, output); view.close(); }, { icon: "compare", text: true }),
             el("a", { class: "button", href: `${output.url}?download`, download: "" }, icon("download"), el("span", { text: "Download" })));
   if (output.deleted) {
     list.push(button("Restore", async () => { await restore(output); view.close(); }, { icon: "restore", text: true }),
