@@ -1,0 +1,67 @@
+// Two outputs beside or over each other, and what differs in their settings.
+
+import { get } from "./api.js";
+import { el, fill, openDialog } from "./dom.js";
+import { tabs } from "./fields.js";
+import { say, sayProblem } from "./messages.js";
+import { media, settingsOf } from "./viewer.js";
+
+let first = null;
+
+/** Keeps this one for the next that is compared, or compares with the one that was kept. True: opened. */
+export function compareWith(form, output) {
+  if (!first || first.id === output.id) {
+    first = output;
+    say("Now choose the other one, and Compare there.", { action: ["Stop", () => { first = null; }] });
+    return false;
+  }
+  openComparison(first, output).catch(sayProblem);
+  first = null;
+  return true;
+}
+
+function differences(a, b) {
+  const left = new Map([["prompt", a.output.prompt], ...settingsOf(a.output, a.request).map(([k, v]) => [k, String(v)])]);
+  const right = new Map([["prompt", b.output.prompt], ...settingsOf(b.output, b.request).map(([k, v]) => [k, String(v)])]);
+  const keys = [...new Set([...left.keys(), ...right.keys()])];
+  return keys.filter(key => left.get(key) !== right.get(key)).map(key => [key, left.get(key) ?? "–", right.get(key) ?? "–"]);
+}
+
+// Videos run together: the second follows the first.
+function together(videos) {
+  const [a, b] = videos;
+  if (!b) return;
+  for (const name of ["play", "pause", "seeked"]) {
+    a.addEventListener(name, () => {
+      if (name !== "pause") b.currentTime = a.currentTime;
+      if (a.paused) b.pause();
+      else b.play().catch(() => {});
+    });
+  }
+}
+
+/** Opens both; a slider moves the border where they lie over each other. */
+export async function openComparison(a, b) {
+  const stage = el("div", { class: "comparison", data: { how: "side" } });
+  const border = el("input", { type: "range", min: 0, max: 100, value: 50, ariaLabel: "border between both", hidden: true });
+  const halves = [a, b].map((output, i) => el("figure", {}, media(output), el("figcaption", { text: i ? "B" : "A" })));
+  const move = () => {
+    const over = stage.dataset.how === "over";
+    halves[1].style.clipPath = over ? `inset(0 0 0 ${border.value}%)` : "";
+  };
+  border.addEventListener("input", move);
+  fill(stage, halves);
+  together([...stage.querySelectorAll("video")]);
+  const how = tabs("How they are shown", [["side", "Side by side"], ["over", "Over each other"]], "side", value => {
+    stage.dataset.how = value;
+    border.hidden = value !== "over";
+    move();
+  });
+  const table = el("table", { class: "table" });
+  openDialog("Compare", el("div", { class: "compare-body" }, el("div", { class: "row" }, how, border), stage, table), { className: "full" });
+  const [full, other] = await Promise.all([get("outputs", a.id), get("outputs", b.id)]);
+  const rows = differences({ output: a, request: full.request }, { output: b, request: other.request });
+  const cells = (tag, texts) => el("tr", {}, texts.map((text, i) => el(i ? tag : "th", { text })));
+  fill(table, el("caption", { text: rows.length ? "What differs" : "The same settings" }),
+    rows.length > 0 && el("thead", {}, cells("th", ["Setting", "A", "B"])), el("tbody", {}, rows.map(row => cells("td", row))));
+}

@@ -1,0 +1,48 @@
+// Whether a request or run fits a device that is not here, and how fast it is there.
+
+import { get, post } from "./api.js";
+import { button, el, fill } from "./dom.js";
+import { choice, labelled, setChoices } from "./fields.js";
+import { sayProblem } from "./messages.js";
+import { on } from "./state.js";
+import { bytes, duration, inWords } from "./words.js";
+
+export class PlanView {
+  /** `subject()` returns {run: RunRequest} or {job: Request}. */
+  constructor(subject) {
+    this.subject = subject;
+    this.device = choice([], "");
+    this.result = el("div", { class: "plan-result", "aria-live": "polite" });
+    this.go = button("Plan", () => this.start(), { failed: problem => this.show({ state: "failed", error: problem }) });
+    this.element = el("section", { class: "card", "aria-label": "Plan" }, el("h3", { text: "On another device" }),
+      el("p", { class: "help", text: "Compiles the step for a device that need not be here, and says whether it fits and how long a step takes." }),
+      el("div", { class: "row bottom" }, labelled("Device", this.device), this.go), this.result);
+    this.off = on("plan", plan => plan.id === this.id && this.show(plan));
+    get("devices").then(({ devices }) => setChoices(this.device, devices.map(({ name, what, compiler }) =>
+      [name, `${name}: ${what}${compiler ? "" : " (compiler not installed)"}`])), sayProblem);
+  }
+
+  async start() {
+    const plan = await post(["plans"], { device: this.device.value, ...this.subject() });
+    this.id = plan.id;
+    this.show(plan);
+    // The event may have come before its number was known.
+    this.show(await get("plans", plan.id));
+  }
+
+  show(plan) {
+    if (plan.state === "failed") {
+      fill(this.result, el("p", { class: "wrong", text: inWords(plan.error) }));
+    } else if (plan.state === "running") {
+      fill(this.result, el("p", { class: "help", text: "compiling; this may take minutes" }), el("progress", { ariaLabel: "compiling" }));
+    } else {
+      fill(this.result, el("p", { class: plan.fits ? "good" : "wrong", text: `${plan.fits ? "Fits" : "Does not fit"}: ${bytes(plan.bytes, plan.bytes_limit)}` }),
+        plan.step_seconds !== null && el("p", { text: `${duration(plan.step_seconds)} a step${plan.bound_by ? `, bound by ${plan.bound_by}` : ""}` }),
+        plan.remedy && el("p", { text: plan.remedy }), el("ul", { class: "notices" }, plan.lines.map(text => el("li", { text }))));
+    }
+  }
+
+  close() {
+    this.off();
+  }
+}
