@@ -12,15 +12,17 @@ namespace {
 constexpr std::array<PipelineClass, 3> kWanPipelines{
     {{"WanPipeline"}, {"WanImageToVideoPipeline", true}, {"WanVideoToVideoPipeline"}}};
 
-constexpr PipelineClass flux_pipeline(std::string_view name) {
+constexpr PipelineClass flux_pipeline(std::string_view name, bool edits_image = false) {
   return {.name = name,
           .even_sigmas = true,
+          .edits_image = edits_image,
           .images = {.side = 1024, .num_inference_steps = 28, .guidance_scale = 3.5}};
 }
-constexpr std::array<PipelineClass, 5> kFluxPipelines{
+constexpr std::array<PipelineClass, 6> kFluxPipelines{
     flux_pipeline("FluxPipeline"), flux_pipeline("FluxImg2ImgPipeline"),
     flux_pipeline("FluxInpaintPipeline"), flux_pipeline("FluxFillPipeline"),
-    flux_pipeline("FluxControlPipeline")};
+    flux_pipeline("FluxControlPipeline"),
+    flux_pipeline("FluxKontextPipeline", /*edits_image=*/true)};
 
 constexpr PipelineClass sdxl_pipeline(std::string_view name, bool fills_masks = false) {
   return {

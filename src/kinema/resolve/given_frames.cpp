@@ -156,14 +156,14 @@ void set_given_frames(const config::Loaded& loaded, const networks::Sizes& netwo
   HostArray picture =
       read_given_image(image, g.image.empty() ? "image_url" : "image", loaded.config, job);
   if (!network.makes_images) {
-    request.images = {
+    request.files.images = {
         .first = std::move(picture),
         .last = read_given_image(g.last_image_url, "last_image_url", loaded.config, job)};
   } else if (!picture.bytes.empty()) {
     picture.shape.dims.insert(picture.shape.dims.begin(), 1);
     request.start.frames = std::move(picture);
   }
-  request.control_image = read_given_image(g.control_image, "control_image", loaded.config, job);
+  request.files.control_image = read_given_image(g.control_image, "control_image", loaded.config, job);
   if (!g.video.empty()) {
     request.start.frames = read_given_video(g.video, loaded, job);
   }

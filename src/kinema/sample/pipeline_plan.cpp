@@ -49,20 +49,6 @@ void check_request(const GenerateRequest& request) {
   }
 }
 
-/// Throws an Error if the network's channels and what is given do not fit.
-void check_image_channels(ImageChannels channels, const GenerateRequest& request) {
-  const bool control = !request.control_image.bytes.empty();
-  if (channels == ImageChannels::CONTROL) {
-    check(control, "[sample] this model follows a control image: set control_image=FILE");
-    check(!request.start.is_given(),
-          "[sample] this model starts from noise and follows control_image: image must be empty");
-    return;
-  }
-  check(!control, "[sample] this model follows no control image: control_image must be empty");
-  check(channels == ImageChannels::NONE || request.start.has_mask(),
-        "[sample] this model fills in a masked part of an image: set image=FILE and mask=FILE");
-}
-
 }  // namespace
 
 VideoRange videos_in_share(const GenerateRequest& request, int64_t index) {
@@ -98,13 +84,11 @@ Pipeline::Plan Pipeline::plan(const GenerateRequest& request,
     out.prompts =
         (out.first + out.videos - 1) / request.num_videos_per_prompt + 1 - out.first_prompt;
   }
-  out.condition =
-      detect_condition(network, layout, experts_.folder().expand_timesteps, request.images);
-  if (network.makes_images) {
-    out.channels = image_channels(network, layout);
+  for (const networks::NamedInput& each : given_inputs(network, experts_.folder().expand_timesteps,
+                                                       request.files, request.start)) {
+    out.inputs.push_back(step_input(each, network, request.files, layout));
   }
-  check_image_channels(out.channels, request);
-  check_image_tokens(network, parts_.image_encoder != nullptr, request.images);
+  check_image_tokens(network, parts_.image_encoder != nullptr, request.files.images);
   const int64_t num_frames = network.makes_images ? 1 : request.num_frames;
   out.sizes = video_sizes(num_frames, request.height, request.width, layout, network.patch_size,
                           network.max_positions);
@@ -138,7 +122,7 @@ Pipeline::Plan Pipeline::plan(const GenerateRequest& request,
                   .reuse = request.reuse,
                   .seed = request.seed};
   if (out.settings.reuse.magcache) {
-    out.settings.reuse.magcache->image_to_video = out.condition == Condition::CHANNELS;
+    out.settings.reuse.magcache->image_to_video = network.condition_channels() > 0;
   }
   if (out.settings.reuse.guidance) {
     out.settings.reuse.guidance->height = out.sizes.height;
@@ -162,6 +146,16 @@ Pipeline::Plan Pipeline::plan(const GenerateRequest& request,
         out.settings.guidance_scale_2, out.settings.guidance_scale));
   }
   return out;
+}
+
+const networks::NamedInput* Pipeline::Plan::filled() const {
+  for (const StepInput& each : inputs) {
+    if (each.input.made_of == networks::MadeOf::MASK_AND_KEPT ||
+        each.input.made_of == networks::MadeOf::KEPT_AND_MASK) {
+      return &each.input;
+    }
+  }
+  return nullptr;
 }
 
 int64_t TextSteps::at(int64_t step) const {
@@ -245,19 +239,22 @@ void Pipeline::release_encoders() const {
 void Pipeline::make_room(Plan& plan, const GenerateRequest& request,
                          const GenerateObserver& observer) {
   // The memory of a step depends on shapes only.
-  DenoiseBatch batch{.condition_kind = plan.condition};
+  DenoiseBatch batch;
+  for (const StepInput& each : plan.inputs) {
+    batch.inputs.push_back({.step = each, .value = {}});
+  }
   const auto batched = [&](Dims dims) {
     dims.insert(dims.begin(), plan.batch);
     return Shape{DType::F32, std::move(dims)};
   };
   batch.latents.shape = batched(plan.sizes.latents);
   batch.text.shape = batched({plan.text_rows, parts_.text_encoder->shape().dims[1]});
-  if (request.start.has_mask() && plan.channels == ImageChannels::NONE) {
+  if (request.start.has_mask() && plan.filled() == nullptr) {
     batch.mask.shape = {DType::F32, {1, 1, 1, 1, 1}};
   }
   if (experts_.network(0).sizes().image_dim > 0) {
     Dims tokens = parts_.image_encoder->shape().dims;
-    tokens[0] *= request.images.last.bytes.empty() ? 1 : 2;
+    tokens[0] *= request.files.images.last.bytes.empty() ? 1 : 2;
     batch.image.shape = batched(tokens);
   }
   for (const int64_t expert : plan.experts) {

@@ -94,13 +94,40 @@ HostArray tokens_of(const HostArray& latents) {
   return out;
 }
 
+/// The tokens of one image after those of another, f32 [1, s, c].
+HostArray joined_tokens(std::span<const HostArray> parts) {
+  HostArray out = parts.front();
+  check(out.shape.dims[0] == 1 || parts.size() == 1,
+        "[verify] cases with references are of one image");
+  for (const HostArray& part : parts.subspan(1)) {
+    out.bytes.insert(out.bytes.end(), part.bytes.begin(), part.bytes.end());
+    out.shape.dims[1] += part.shape.dims[1];
+  }
+  return out;
+}
+
 /// The transformer's input at the first step.
-HostArray first_model_input(const Run& run, const sample::DenoiseBatch& batch, float scale) {
+HostArray first_model_input(const Run& run, const sample::DenoiseBatch& batch, float scale,
+                            bool is_flux) {
   CaseGraph graph(run);
-  const Tensor x = graph.input(batch.latents) * static_cast<double>(scale);
-  const Tensor condition = batch.condition.bytes.empty() ? Tensor() : graph.input(batch.condition);
-  graph.output("x", sample::model_input(x, condition, batch.condition_kind));
-  return graph.run().front().second;
+  networks::Inputs inputs{.latents = graph.input(batch.latents) * static_cast<double>(scale),
+                          .timestep = {}};
+  for (const auto& [step, value] : batch.inputs) {
+    networks::put(step.input, graph.input(value), inputs);
+  }
+  graph.output("x", inputs.latents);
+  if (inputs.reference) {
+    graph.output("reference", inputs.reference);
+  }
+  Values values = graph.run();
+  if (is_flux) {  // tokens of the latents, then those of the reference
+    std::vector<HostArray> tokens;
+    for (const auto& [name, value] : values) {
+      tokens.push_back(tokens_of(value));
+    }
+    return joined_tokens(tokens);
+  }
+  return values.front().second;
 }
 
 /// The text states of a video's prompts, directly from the encoder: without guidance the batch has
@@ -132,10 +159,8 @@ void add_batch(const Run& run, const PipelineFolder& folder, const sample::Denoi
                                      : batch.size_ids);
   }
   if (run.has("first_model_input")) {
-    HostArray input = first_model_input(run, batch, schedule.steps.front().input);
-    if (is_flux(folder)) {
-      input = tokens_of(input);
-    }
+    const HostArray input =
+        first_model_input(run, batch, schedule.steps.front().input, is_flux(folder));
     // Both halves of a guidance batch have the same latents.
     const bool twice =
         run.tensor("first_model_input").shape.elements() == 2 * input.shape.elements();
@@ -185,9 +210,9 @@ void run_pipeline(const Run& run) {
       run.session.client, folder, parts,
       {.model = run.options, .program = run.program(), .programs = run.session.step_programs});
   const sample::GenerateRequest request = request_of(run.c, folder);
-  // Flux's latents are tokens in the cases that start from frames.
-  const bool given = request.start.is_given() || !request.control_image.bytes.empty();
-  const bool packed = is_flux(folder) && given;
+  // Flux's latents are tokens in the cases that are given pictures.
+  const bool is_out = run.has("image_out");
+  const bool packed = is_flux(folder) && is_out;
   const auto latents_of = [&](const runtime::Array& array) {
     return packed ? tokens_of(array.to_host()) : array.to_host();
   };
@@ -222,7 +247,6 @@ void run_pipeline(const Run& run) {
     bytes.push_back(each.frames);
   }
   run.add_known("final_latents", joined(last));
-  const bool is_out = given || run.has("image_out");
   run.add_known(is_wan(folder) ? "frames" : is_out ? "image_out" : "image", joined(frames));
   run.add_known("png", joined(bytes));
 }
@@ -241,7 +265,7 @@ std::vector<Kind> pipeline_kinds() {
         {"*", kThousandth}}},
       {"flux_pipeline* sdxl_pipeline*", run_pipeline, ONE, {{"time_ids", kExact}}},
       {"sdxl_img2img* sdxl_inpaint sdxl_inpaint_* sdxl_inpaint9 sdxl_inpaint9_full flux_img2img* "
-       "flux_inpaint* flux_fill* flux_control v2v_pipeline* sd15_pipeline* sd21_pipeline* "
+       "flux_inpaint* flux_fill* flux_control flux_kontext* v2v_pipeline* sd15_pipeline* sd21_pipeline* "
        "sd15_img2img* sd15_inpaint* sd21_img2img* sd21_inpaint*",
        run_pipeline,
        ONE,

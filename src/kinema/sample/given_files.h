@@ -1,0 +1,23 @@
+#pragma once
+
+#include <vector>
+
+#include "kinema/core/host_array.h"
+#include "kinema/encoders/image_condition.h"
+
+namespace kinema::sample {
+
+using encoders::ConditioningImages;
+
+/// The pictures of a request from which a network's named inputs are made; without bytes if not
+/// given.
+struct GivenFiles {
+  ConditioningImages images;          // the first (and last) frame of the videos
+  HostArray control_image;            // u8 [h, w, 3] of any size
+  std::vector<HostArray> references;  // u8 [h, w, 3] of any sizes
+  /// References that become tokens get one of the sizes that the model was trained with
+  /// (encoders::reference_size); else their own size.
+  bool resizes_references = true;
+};
+
+}  // namespace kinema::sample
