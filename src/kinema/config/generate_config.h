@@ -31,6 +31,8 @@ struct GenerateConfig {
   std::string video;
   std::string mask;
   std::string control_image;
+  std::vector<std::string> reference_images;
+  bool resize_reference = true;
   Given<double> strength = 1.0;
   double mask_blur = 0.0;
   Given<std::string> scheduler = std::string("unipc");
@@ -168,6 +170,16 @@ struct GenerateConfig {
           {.help = "picture that the result follows: the edges or depth of Flux Canny and Depth",
            .needs = {Needs::IMAGES},
            .share = Share::FILE});
+    visit("reference_images", self.reference_images, UNRELATED,
+          {.help = "pictures that the result is made from, beside the prompt: the picture that "
+                   "FLUX.1 Kontext edits",
+           .share = Share::FILE});
+    visit("resize_reference", self.resize_reference, UNRELATED,
+          {.help = "flux: a reference picture is resized to the size of about a megapixel, of those "
+                   "that Kontext was trained with, whose aspect ratio is nearest; false: it keeps "
+                   "its size, in multiples of 16",
+           .needs = {Needs::IMAGES},
+           .share = Share::YES});
     visit("strength", self.strength, UNRELATED,
           {.help = "part of num_inference_steps that changes the given picture or video: near 0 "
                    "little, 1 all; not given: 0.6 of an image, 0.8 of a video, 1 with a mask",

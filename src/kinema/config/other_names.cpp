@@ -132,6 +132,7 @@ constexpr OtherName kOtherNames[] = {
     {"prompts", "prompt_file"},
     {"push_to_hub", "", "output_dir takes gs:// and s3:// paths"},
     {"rank", "lora_rank"},
+    {"reference_image", "reference_images"},
     {"relative_step", "adafactor_relative_step"},
     {"report_to", "", "runs write TensorBoard files and metrics.jsonl"},
     {"resume", "resume_from", "a run resumes from its own newest checkpoint automatically"},

@@ -16,7 +16,10 @@ constexpr PipelineClass flux_pipeline(std::string_view name, bool edits_image = 
   return {.name = name,
           .even_sigmas = true,
           .edits_image = edits_image,
-          .images = {.side = 1024, .num_inference_steps = 28, .guidance_scale = 3.5}};
+          // Kontext's as on its page.
+          .images = {.side = 1024,
+                     .num_inference_steps = 28,
+                     .guidance_scale = edits_image ? 2.5 : 3.5}};
 }
 constexpr std::array<PipelineClass, 6> kFluxPipelines{
     flux_pipeline("FluxPipeline"), flux_pipeline("FluxImg2ImgPipeline"),

@@ -10,7 +10,7 @@
 
 namespace kinema::networks {
 
-bool NamedInput::fits(const Dims& value, const Dims& latents, const Sizes& network) const {
+bool NamedInput::fits(const Dims& value, const Dims& latents) const {
   if (value.size() != 5 || latents.size() != 5 || value[0] != latents[0] || value[1] != channels) {
     return false;
   }
@@ -24,8 +24,7 @@ bool NamedInput::fits(const Dims& value, const Dims& latents, const Sizes& netwo
     case Entry::FIRST_FRAME:
       return value[2] == 1 && same_from(3);
     case Entry::TOKENS:
-      return value[2] == 1 && value[3] > 0 && value[4] > 0 &&
-             value[3] % network.patch_size[1] == 0 && value[4] % network.patch_size[2] == 0;
+      return value[2] == 1 && value[3] > 0 && value[4] > 0;
     case Entry::BRANCH:
       return value[2] > 0 && value[2] <= latents[2] && same_from(3);
   }
@@ -34,7 +33,7 @@ bool NamedInput::fits(const Dims& value, const Dims& latents, const Sizes& netwo
 
 std::string NamedInput::wanted(const Dims& latents) const {
   if (entry == Entry::TOKENS) {
-    return fmt::format("[{}, {}, 1, h, w] with whole patches", latents.at(0), channels);
+    return fmt::format("[{}, {}, 1, h, w]", latents.at(0), channels);
   }
   Dims dims = latents;
   dims.at(1) = channels;
@@ -49,6 +48,9 @@ const NamedInput* find_entry(std::span<const NamedInput> inputs, Entry entry) {
 
 void put(const NamedInput& input, Tensor value, Inputs& inputs) {
   Tensor& x = inputs.latents;
+  check(input.fits(value.shape().dims, x.shape().dims),
+        "[networks] the input `{}` is {}, expected {}", input.name, to_string(value.shape()),
+        input.wanted(x.shape().dims));
   switch (input.entry) {
     case Entry::CHANNELS:
       x = concatenate({x, convert(value, x.dtype())}, Axis(1));

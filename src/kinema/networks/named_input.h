@@ -13,7 +13,6 @@
 namespace kinema::networks {
 
 struct Inputs;
-struct Sizes;
 
 /// Where a network reads an input.
 enum class Entry : uint8_t {
@@ -45,7 +44,7 @@ struct NamedInput {
   bool optional = false;
 
   /// Whether values of these dims [b, channels, f', h', w'] go with latents [b, c, f, h, w].
-  bool fits(const Dims& value, const Dims& latents, const Sizes& network) const;
+  bool fits(const Dims& value, const Dims& latents) const;
   /// The dims that fit, for messages: `[2, 16, 1, h, w]`.
   std::string wanted(const Dims& latents) const;
 
@@ -56,7 +55,8 @@ struct NamedInput {
 const NamedInput* find_entry(std::span<const NamedInput> inputs, Entry entry);
 
 /// Puts a value [b, channels, f', h', w'] where the network reads the input: `inputs` has the
-/// noisy latents. Inputs of one entry are put in the order of their declarations.
+/// noisy latents. Inputs of one entry are put in the order of their declarations. Throws an Error if
+/// the sizes do not fit.
 void put(const NamedInput& input, Tensor value, Inputs& inputs);
 
 }  // namespace kinema::networks

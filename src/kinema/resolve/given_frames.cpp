@@ -6,10 +6,12 @@
 #include <cmath>
 
 #include "kinema/core/error.h"
+#include "kinema/encoders/reference_image.h"
 #include "kinema/io/mapped_file.h"
 #include "kinema/media/image.h"
 #include "kinema/media/media_name.h"
 #include "kinema/media/video.h"
+#include "kinema/model_files/family.h"
 #include "kinema/remote/web_file.h"
 
 namespace kinema::resolve {
@@ -91,8 +93,20 @@ HostArray read_given_video(const std::string& path, const config::Loaded& loaded
   return std::move(video.frames);
 }
 
-void check_together(const config::GenerateConfig& g, const networks::Sizes& network,
-                    bool takes_images) {
+/// What `image` is for a model.
+enum class ImageUse : uint8_t { START, FIRST_FRAME, REFERENCE };
+
+ImageUse image_use(const networks::Sizes& network, const sample::PipelineFolder& folder) {
+  const model_files::PipelineClass* known = model_files::pipeline_class(folder.class_name);
+  if (known != nullptr && known->edits_image) {
+    return ImageUse::REFERENCE;
+  }
+  const bool takes_frames =
+      !network.makes_images && (folder.expand_timesteps || network.condition_channels() > 0);
+  return takes_frames ? ImageUse::FIRST_FRAME : ImageUse::START;
+}
+
+void check_together(const config::GenerateConfig& g, const networks::Sizes& network, ImageUse use) {
   check(g.image.empty() || g.image_url.empty() || g.image == g.image_url,
         "[generate] image is {}, image_url {}: they are names of the same key\n  give only one of "
         "them",
@@ -103,13 +117,18 @@ void check_together(const config::GenerateConfig& g, const networks::Sizes& netw
   check(image || !g.video.empty() || (g.mask.empty() && !g.strength.given),
         "[generate] {} is given without {} to start from", g.mask.empty() ? "strength" : "mask",
         network.makes_images ? "image=FILE" : "video=FILE");
-  check(g.video.empty() || (!network.makes_images && !takes_images), "[generate] this model {}",
+  check(g.video.empty() || (!network.makes_images && use == ImageUse::START),
+        "[generate] this model {}",
         network.makes_images
             ? "makes images: it starts from image=FILE, not from a video"
             : "generates from its images: a model for text to video starts from a video");
-  check(!takes_images || (g.mask.empty() && !g.strength.given),
-        "[generate] {} has no meaning for a model that generates videos from images",
-        g.mask.empty() ? "strength" : "mask");
+  check(use == ImageUse::START || (g.mask.empty() && !g.strength.given),
+        "[generate] {} has no meaning for a model that {}", g.mask.empty() ? "strength" : "mask",
+        use == ImageUse::REFERENCE ? "edits whole images by the prompt"
+                                   : "generates videos from images");
+  check(use != ImageUse::REFERENCE || !image || g.reference_images.empty(),
+        "[generate] image and reference_images are both given: this model edits one picture\n"
+        "  give only one of them");
 }
 
 /// The part of the steps that is run if the configuration does not say.
@@ -133,6 +152,27 @@ void set_sizes(const config::Loaded& loaded, int64_t most, const Job& job,
   }
 }
 
+/// An edited picture has the size at which the reference is encoded; one that keeps its size is
+/// scaled down to the model's default area.
+void set_sizes_of_reference(const config::Loaded& loaded, const Job& job,
+                            sample::GenerateRequest& request) {
+  if (loaded.is_set("height") || loaded.is_set("width")) {
+    return;
+  }
+  const Dims& given = request.files.references.front().shape.dims;
+  constexpr int64_t kUnit = 16;
+  const encoders::PictureSize encoded = encoders::reference_size(
+      given[0], given[1], request.files.resizes_references, kUnit);
+  const StartSize size =
+      request.files.resizes_references
+          ? StartSize{.height = encoded.height, .width = encoded.width}
+          : start_size(encoded.height, encoded.width, request.height * request.width);
+  request.height = size.height;
+  request.width = size.width;
+  job.notice(fmt::format("making {} x {} of a reference of {} x {} (height x width)", size.height,
+                         size.width, given[0], given[1]));
+}
+
 }  // namespace
 
 StartSize start_size(int64_t height, int64_t width, int64_t most) {
@@ -147,15 +187,23 @@ StartSize start_size(int64_t height, int64_t width, int64_t most) {
 }
 
 void set_given_frames(const config::Loaded& loaded, const networks::Sizes& network,
-                      bool expand_timesteps, const Job& job, sample::GenerateRequest& request) {
+                      const sample::PipelineFolder& folder, const Job& job,
+                      sample::GenerateRequest& request) {
   const config::GenerateConfig& g = loaded.config.generate;
-  const bool takes_images =
-      !network.makes_images && (expand_timesteps || network.condition_channels() > 0);
-  check_together(g, network, takes_images);
+  const ImageUse use = image_use(network, folder);
+  check_together(g, network, use);
   const std::string& image = g.image.empty() ? g.image_url : g.image;
   HostArray picture =
       read_given_image(image, g.image.empty() ? "image_url" : "image", loaded.config, job);
-  if (!network.makes_images) {
+  for (const std::string& each : g.reference_images) {
+    check(!each.empty(), "[generate] reference_images has an empty name, expected files");
+    request.files.references.push_back(
+        read_given_image(each, "reference_images", loaded.config, job));
+  }
+  request.files.resizes_references = g.resize_reference;
+  if (use == ImageUse::REFERENCE && !picture.bytes.empty()) {
+    request.files.references.push_back(std::move(picture));
+  } else if (!network.makes_images) {
     request.files.images = {
         .first = std::move(picture),
         .last = read_given_image(g.last_image_url, "last_image_url", loaded.config, job)};
@@ -168,6 +216,9 @@ void set_given_frames(const config::Loaded& loaded, const networks::Sizes& netwo
     request.start.frames = read_given_video(g.video, loaded, job);
   }
   if (!request.start.is_given()) {
+    if (network.makes_images && !request.files.references.empty()) {
+      set_sizes_of_reference(loaded, job, request);
+    }
     return;
   }
   if (!g.mask.empty()) {

@@ -92,7 +92,7 @@ void check_inputs(const DenoiseBatch& batch, const networks::Sizes& network) {
           "[sample] the network takes no input `{}` of {} channels", step.input.name,
           step.input.channels);
     check(value.shape == Shape{DType::F32, step.dims(latents)} &&
-              step.input.fits(value.shape.dims, latents, network),
+              step.input.fits(value.shape.dims, latents),
           "[sample] the input `{}` is {}, expected f32{}", step.input.name, to_string(value.shape),
           step.input.wanted(latents));
   }

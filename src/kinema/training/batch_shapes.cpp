@@ -39,7 +39,7 @@ void add_images(const data::Sample& sample, const networks::Sizes& model, int64_
   if (has_condition) {
     out.condition = batched(condition, batch);
     const Dims latents = batched(sample.latents.shape, batch).dims;
-    check(input->fits(out.condition->dims, latents, model),
+    check(input->fits(out.condition->dims, latents),
           "[train] the {} of {} is {}, but the model takes {}", input->name, sample.id,
           to_string(out.condition->dims), input->wanted(latents));
   }
