@@ -31,6 +31,9 @@ struct GenerateConfig {
   std::string video;
   std::string mask;
   std::string control_image;
+  std::string control_video;
+  std::string control_mask;
+  std::vector<double> control_scale;
   std::vector<std::string> reference_images;
   bool resize_reference = true;
   Given<double> strength = 1.0;
@@ -170,9 +173,25 @@ struct GenerateConfig {
           {.help = "picture that the result follows: the edges or depth of Flux Canny and Depth",
            .needs = {Needs::IMAGES},
            .share = Share::FILE});
+    visit("control_video", self.control_video, UNRELATED,
+          {.help = "video that the result follows or completes, frame by frame (VACE): poses, depth, "
+                   "edges, or the frames to be changed where control_mask is white",
+           .needs = {Needs::VIDEOS},
+           .share = Share::FILE});
+    visit("control_mask", self.control_mask, UNRELATED,
+          {.help = "of control_video: a video or picture, white where the result is made, black "
+                   "where it is kept; not given: all is made",
+           .needs = {Needs::VIDEOS},
+           .with = "control_video",
+           .share = Share::FILE});
+    visit("control_scale", self.control_scale, UNRELATED,
+          {.help = "factor of the control branch's results: one, or one for each of its blocks; not "
+                   "given: 1",
+           .needs = {Needs::VIDEOS},
+           .share = Share::YES});
     visit("reference_images", self.reference_images, UNRELATED,
           {.help = "pictures that the result is made from, beside the prompt: the picture that "
-                   "FLUX.1 Kontext edits",
+                   "FLUX.1 Kontext edits, subjects and backgrounds of VACE",
            .share = Share::FILE});
     visit("resize_reference", self.resize_reference, UNRELATED,
           {.help = "flux: a reference picture is resized to the size of about a megapixel, of those "

@@ -32,6 +32,8 @@ constexpr OtherName kOtherNames[] = {
     {"compilation_cache", "executable_cache"},
     {"compile", "jit"},
     {"conditioning_data_dir", "mask_dir"},
+    {"conditioning_scale", "control_scale"},
+    {"control_video_path", "control_video"},
     {"cp_degree", "ici_context_parallelism"},
     {"cpu_offload", "weights_memory", "host"},
     {"d_coef", "prodigy_d_coef"},

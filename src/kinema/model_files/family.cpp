@@ -12,6 +12,8 @@ namespace {
 constexpr std::array<PipelineClass, 3> kWanPipelines{
     {{"WanPipeline"}, {"WanImageToVideoPipeline", true}, {"WanVideoToVideoPipeline"}}};
 
+constexpr std::array<PipelineClass, 1> kVacePipelines{{{"WanVACEPipeline"}}};
+
 constexpr PipelineClass flux_pipeline(std::string_view name, bool edits_image = false) {
   return {.name = name,
           .even_sigmas = true,
@@ -106,7 +108,8 @@ constexpr std::array<Family, 5> kFamilies{{{.name = "Wan",
                                             .own_modules = "vace_",
                                             .names = &kWanNames,
                                             .vae_class = "AutoencoderKLWan",
-                                            .text_encoder_class = "UMT5EncoderModel"}}};
+                                            .text_encoder_class = "UMT5EncoderModel",
+                                            .pipelines = kVacePipelines}}};
 
 /// The value of `addition_embed_type`; empty without one.
 std::string_view addition_of(const io::Json& config) {

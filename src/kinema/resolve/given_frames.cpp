@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "kinema/core/error.h"
+#include "kinema/encoders/control_video.h"
 #include "kinema/encoders/reference_image.h"
 #include "kinema/io/mapped_file.h"
 #include "kinema/media/image.h"
@@ -13,11 +14,15 @@
 #include "kinema/media/video.h"
 #include "kinema/model_files/family.h"
 #include "kinema/remote/web_file.h"
+#include "kinema/sample/latents.h"
 
 namespace kinema::resolve {
 namespace {
 
 namespace fs = std::filesystem;
+
+/// Sides are multiples of it, unless they are given.
+constexpr int64_t kUnit = 16;
 
 /// Prints how the model's view of an image differs from the file.
 void tell_what_changes(const io::MappedFile& file, const std::string& name,
@@ -74,11 +79,12 @@ HostArray grey(const HostArray& picture) {
   return out;
 }
 
-/// The first frames of a video at the rate of the result.
-HostArray read_given_video(const std::string& path, const config::Loaded& loaded, const Job& job) {
+/// The first frames of a video at the rate of the result; `key` names it in errors.
+HostArray read_given_video(const std::string& path, std::string_view key,
+                           const config::Loaded& loaded, const Job& job) {
   const config::GenerateConfig& g = loaded.config.generate;
-  check(!media::is_image_name(path),
-        "[generate] video is the picture {}\n  image={} starts from it", path, path);
+  check(!media::is_image_name(path), "[generate] {} is the picture {}, expected a video{}", key, path,
+        key == "video" ? fmt::format("\n  image={} starts from it", path) : "");
   media::Video video = media::read_video(
       fs::path(path), {.fps = static_cast<double>(g.fps),
                        .max_frames = g.num_frames,
@@ -88,9 +94,61 @@ HostArray read_given_video(const std::string& path, const config::Loaded& loaded
         "[generate] {} has {} frames at {} a second (fps), but num_frames is {}\n  num_frames={} "
         "takes all",
         path, frames, g.fps, g.num_frames, frames);
-  job.notice(
-      fmt::format("starting from {} frames of {}, at {} a second (fps)", frames, path, g.fps));
+  job.notice(fmt::format("{} {} frames of {}, at {} a second (fps)",
+                         key == "video" ? "starting from" : fmt::format("{}:", key), frames, path,
+                         g.fps));
   return std::move(video.frames);
+}
+
+/// Masks of a control video, u8 [f, h, w]: those of a video, or a picture for all frames.
+HostArray read_control_mask(const std::string& path, int64_t frames, const config::Loaded& loaded,
+                            const Job& job) {
+  const bool is_picture = media::is_image_name(path);
+  HostArray video = is_picture ? read_given_image(path, "control_mask", loaded.config, job)
+                               : read_given_video(path, "control_mask", loaded, job);
+  if (is_picture) {
+    video.shape.dims.insert(video.shape.dims.begin(), 1);
+  }
+  const Dims d = video.shape.dims;
+  const Dims dims{d[0], d[1], d[2]};
+  video.shape.dims = {d[0] * d[1], d[2], 3};
+  HostArray out = grey(video);
+  out.shape.dims = dims;
+  if (is_picture) {
+    out = sample::take_rows(out, std::vector<int64_t>(static_cast<size_t>(frames), 0));
+  }
+  return out;
+}
+
+/// The control video, its masks and its scales.
+void set_control_video(const config::Loaded& loaded, const Job& job,
+                       sample::GenerateRequest& request) {
+  const config::GenerateConfig& g = loaded.config.generate;
+  sample::GivenFiles& files = request.files;
+  files.control_scale = g.control_scale;
+  if (g.control_video.empty()) {
+    return;
+  }
+  files.control_video = read_given_video(g.control_video, "control_video", loaded, job);
+  const Dims& given = files.control_video.shape.dims;
+  request.num_frames = given[0];
+  if (!g.control_mask.empty()) {
+    files.control_mask = read_control_mask(g.control_mask, given[0], loaded, job);
+    const Dims& mask = files.control_mask.shape.dims;
+    check(mask == Dims({given[0], given[1], given[2]}),
+          "[generate] control_mask has {} frames of {} x {} (height x width), but control_video {} "
+          "of {} x {}\n  expected the same numbers and sizes",
+          mask[0], mask[1], mask[2], given[0], given[1], given[2]);
+  }
+  if (!loaded.is_set("height") && !loaded.is_set("width")) {
+    const encoders::PictureSize size =
+        encoders::control_size({.height = given[1], .width = given[2]},
+                               {.height = request.height, .width = request.width}, kUnit);
+    request.height = size.height;
+    request.width = size.width;
+    job.notice(fmt::format("making {} x {} of a control video of {} x {} (height x width)",
+                           size.height, size.width, given[1], given[2]));
+  }
 }
 
 /// What `image` is for a model.
@@ -102,7 +160,10 @@ ImageUse image_use(const networks::Sizes& network, const sample::PipelineFolder&
     return ImageUse::REFERENCE;
   }
   const bool takes_frames =
-      !network.makes_images && (folder.expand_timesteps || network.condition_channels() > 0);
+      !network.makes_images &&
+      std::ranges::any_of(network.named, [&](const networks::NamedInput& input) {
+        return !input.optional || folder.expand_timesteps;
+      });
   return takes_frames ? ImageUse::FIRST_FRAME : ImageUse::START;
 }
 
@@ -160,7 +221,6 @@ void set_sizes_of_reference(const config::Loaded& loaded, const Job& job,
     return;
   }
   const Dims& given = request.files.references.front().shape.dims;
-  constexpr int64_t kUnit = 16;
   const encoders::PictureSize encoded = encoders::reference_size(
       given[0], given[1], request.files.resizes_references, kUnit);
   const StartSize size =
@@ -176,7 +236,6 @@ void set_sizes_of_reference(const config::Loaded& loaded, const Job& job,
 }  // namespace
 
 StartSize start_size(int64_t height, int64_t width, int64_t most) {
-  constexpr int64_t kUnit = 16;
   const double area = static_cast<double>(height) * static_cast<double>(width);
   const double scale = std::min(1.0, std::sqrt(static_cast<double>(most) / area));
   const auto side = [&](int64_t pixels) {
@@ -212,8 +271,9 @@ void set_given_frames(const config::Loaded& loaded, const networks::Sizes& netwo
     request.start.frames = std::move(picture);
   }
   request.files.control_image = read_given_image(g.control_image, "control_image", loaded.config, job);
+  set_control_video(loaded, job, request);
   if (!g.video.empty()) {
-    request.start.frames = read_given_video(g.video, loaded, job);
+    request.start.frames = read_given_video(g.video, "video", loaded, job);
   }
   if (!request.start.is_given()) {
     if (network.makes_images && !request.files.references.empty()) {

@@ -3,9 +3,13 @@
 #include <algorithm>
 #include <initializer_list>
 #include <iterator>
+#include <numeric>
 
 #include "kinema/core/error.h"
+#include "kinema/encoders/control_video.h"
 #include "kinema/encoders/reference_image.h"
+#include "kinema/media/image.h"
+#include "kinema/sample/latents.h"
 
 namespace kinema::sample {
 namespace {
@@ -65,7 +69,13 @@ bool is_given(const NamedInput& input, bool expand_timesteps, const GivenFiles& 
             files.references.size());
       return !files.references.empty();
     case MadeOf::CONTROL_VIDEO:
-      return false;
+      check(!start.is_given(),
+            "[sample] this model starts from noise and follows control_video: video must be empty");
+      check(!first || files.control_video.bytes.empty(),
+            "[sample] control_video and a first frame are both given: the video has one");
+      check(files.control_mask.bytes.empty() || !files.control_video.bytes.empty(),
+            "[sample] control_mask is given without control_video");
+      return true;
   }
   fail("[sample] unknown input {}", static_cast<int>(input.made_of));
 }
@@ -78,20 +88,76 @@ void check_used(const networks::Sizes& network, const GivenFiles& files) {
     });
   };
   check((files.images.first.bytes.empty() && files.images.last.bytes.empty()) ||
-            takes({MadeOf::FIRST_AND_LAST, MadeOf::FIRST_IMAGE}),
+            takes({MadeOf::FIRST_AND_LAST, MadeOf::FIRST_IMAGE, MadeOf::CONTROL_VIDEO}),
         "[sample] {}",
         network.makes_images
             ? "a model that makes images starts from an image, which is no condition"
             : "this model takes no first or last frame: image_url must be empty");
   check(files.control_image.bytes.empty() || takes({MadeOf::CONTROL_IMAGE}),
         "[sample] this model follows no control image: control_image must be empty");
-  check(files.references.empty() || takes({MadeOf::REFERENCE_IMAGE}),
-        "[sample] this model takes no reference picture: reference_image must be empty");
+  check(files.references.empty() || takes({MadeOf::REFERENCE_IMAGE, MadeOf::CONTROL_VIDEO}),
+        "[sample] this model takes no reference picture: reference_images must be empty");
+  check((files.control_video.bytes.empty() && files.control_mask.bytes.empty()) ||
+            takes({MadeOf::CONTROL_VIDEO}),
+        "[sample] this model follows no control video: control_video and control_mask must be "
+        "empty");
 }
 
 HostArray with_batch(HostArray one) {
   one.shape.dims.insert(one.shape.dims.begin(), 1);
   return one;
+}
+
+/// The first frames of u8 [f, ...]. Throws an Error if there are fewer.
+HostArray first_frames(const HostArray& frames, int64_t count) {
+  if (frames.bytes.empty()) {
+    return {};
+  }
+  check(frames.shape.dims.at(0) >= count,
+        "[sample] the control video or its mask has {} frames, but the result has {}\n"
+        "  give a longer one, or set num_frames",
+        frames.shape.dims[0], count);
+  std::vector<int64_t> rows(static_cast<size_t>(count));
+  std::iota(rows.begin(), rows.end(), 0);
+  return take_rows(frames, rows);
+}
+
+/// The control video of a first and a last frame: grey between them, of which all is made.
+encoders::ControlVideo between(const ConditioningImages& images, const VideoSizes& sizes) {
+  constexpr uint8_t kGrey = 128;
+  const int64_t frames = sizes.num_frames;
+  encoders::ControlVideo out{
+      .frames = HostArray(Shape{DType::U8, {frames, sizes.height, sizes.width, 3}}),
+      .mask = HostArray(Shape{DType::U8, {frames, sizes.height, sizes.width}}),
+      .references = {}};
+  std::ranges::fill(out.frames.as<uint8_t>(), kGrey);
+  std::ranges::fill(out.mask.as<uint8_t>(), uint8_t{255});
+  const auto put = [&](const HostArray& image, int64_t frame) {
+    const HostArray resized =
+        media::resize_image(image, sizes.height, sizes.width, media::Filter::Lanczos);
+    std::ranges::copy(resized.bytes, out.frames.bytes.begin() + frame * std::ssize(resized.bytes));
+    const int64_t plane = sizes.height * sizes.width;
+    std::fill_n(out.mask.bytes.begin() + frame * plane, plane, std::byte{0});
+  };
+  put(images.first, 0);
+  if (!images.last.bytes.empty()) {
+    check(frames > 1,
+          "[sample] a video of one frame cannot begin and end with different images");
+    put(images.last, frames - 1);
+  }
+  return out;
+}
+
+/// What the condition of a control branch is made of.
+encoders::ControlVideo control_video(const GivenFiles& files, const VideoSizes& sizes) {
+  encoders::ControlVideo out =
+      files.images.first.bytes.empty()
+          ? encoders::ControlVideo{.frames = first_frames(files.control_video, sizes.num_frames),
+                                   .mask = first_frames(files.control_mask, sizes.num_frames),
+                                   .references = {}}
+          : between(files.images, sizes);
+  out.references = files.references;
+  return out;
 }
 
 /// As make_input, of any sizes.
@@ -119,7 +185,10 @@ HostArray made(const StepInput& step, const GivenFiles& files, const Start& star
           autoencoder));
     }
     case MadeOf::CONTROL_VIDEO:
-      break;
+      return with_batch(encoders::control_condition(
+          control_video(files, sizes),
+          {.num_frames = sizes.num_frames, .height = sizes.height, .width = sizes.width},
+          autoencoder));
   }
   fail("[sample] unknown input {}", static_cast<int>(step.input.made_of));
 }
@@ -172,6 +241,31 @@ void check_image_tokens(const networks::Sizes& network, bool has_encoder,
   }
 }
 
+int64_t reference_frames(const std::vector<NamedInput>& inputs, const GivenFiles& files) {
+  return networks::find_entry(inputs, networks::Entry::BRANCH) == nullptr
+             ? 0
+             : std::ssize(files.references);
+}
+
+HostArray control_scale(const networks::Sizes& network, const GivenFiles& files) {
+  const std::vector<double>& given = files.control_scale;
+  const int64_t layers = network.control_layers;
+  check(layers > 0 || given.empty(),
+        "[sample] this model has no control branch: control_scale must be empty");
+  check(given.size() <= 1 || std::ssize(given) == layers,
+        "[sample] control_scale has {} numbers, expected one, or {}: one for each block of the "
+        "control branch",
+        given.size(), layers);
+  if (layers == 0) {
+    return {};
+  }
+  std::vector<float> out(static_cast<size_t>(layers), given.empty() ? 1.0F : static_cast<float>(given[0]));
+  if (given.size() > 1) {
+    std::ranges::copy(given, out.begin());
+  }
+  return HostArray::f32({layers}, out);
+}
+
 StepInput step_input(const NamedInput& input, const networks::Sizes& network,
                      const GivenFiles& files, const encoders::LatentLayout& layout) {
   StepInput out{.input = input};
@@ -189,7 +283,7 @@ HostArray make_input(const StepInput& input, const GivenFiles& files, const Star
                      const VideoSizes& sizes, const encoders::Autoencoder& autoencoder,
                      const StartNoise& noise) {
   HostArray out = made(input, files, start, sizes, autoencoder, noise);
-  Dims latents = sizes.latents;
+  Dims latents = sizes.denoised();
   latents.insert(latents.begin(), out.shape.dims.at(0));
   const Dims expected = input.dims(latents);
   check(out.shape == Shape{DType::F32, expected},

@@ -162,7 +162,7 @@ Start Pipeline::start(const GenerateRequest& request, const Plan& plan) const {
     return make_start(request.start, plan.settings.schedule, plan.sizes, *parts_.autoencoder, noise,
                       plan.filled());
   }
-  Start out{.latents = noise.draw("noise", plan.sizes.latents)};
+  Start out{.latents = noise.draw("noise", plan.sizes.denoised())};
   for (float& value : out.latents.as<float>()) {
     value *= plan.settings.schedule.initial_scale;
   }
@@ -198,6 +198,7 @@ std::vector<DenoiseBatch> Pipeline::make_batches(const GenerateRequest& request,
                        .clean_noise = rows_of(start.noise, items),
                        .mask = start.mask,
                        .image = repeated(context.image, count)};
+    batch.control_scale = plan.control_scale;
     for (size_t i = 0; i < inputs.size(); ++i) {
       const bool of_all = inputs[i].shape.dims[0] == 1;
       batch.inputs.push_back(
@@ -254,15 +255,32 @@ std::vector<DenoiseBatch> Pipeline::make_batches(const GenerateRequest& request,
 
 namespace {
 
+/// Latents [c, references + f, h, w] without the frames in front.
+HostArray without_references(const HostArray& latents, int64_t references) {
+  Shape shape = latents.shape;
+  const int64_t frame = shape.dims[2] * shape.dims[3] * static_cast<int64_t>(sizeof(float));
+  const int64_t all = shape.dims[1];
+  shape.dims[1] -= references;
+  HostArray out(shape);
+  auto to = out.bytes.begin();
+  for (int64_t c = 0; c < shape.dims[0]; ++c) {
+    to = std::copy_n(latents.bytes.begin() + (c * all + references) * frame,
+                     shape.dims[1] * frame, to);
+  }
+  return out;
+}
+
 /// The videos `first` to `first + count` of a request, without frames.
 std::vector<GeneratedVideo> videos_of(const GenerateRequest& request, int64_t first, int64_t count,
-                                      std::span<const HostArray> latents, int64_t per_batch) {
+                                      std::span<const HostArray> latents, int64_t per_batch,
+                                      int64_t references) {
   std::vector<GeneratedVideo> out;
   for (int64_t i = 0; i < count; ++i) {
     const int64_t place = first + i;
     out.push_back({.prompt = request.prompts[place / request.num_videos_per_prompt],
                    .index = request.first_index + place,
-                   .latents = row(latents[i / per_batch], i % per_batch)});
+                   .latents = without_references(row(latents[i / per_batch], i % per_batch),
+                                                 references)});
   }
   return out;
 }
@@ -309,7 +327,7 @@ Generated Pipeline::generate(const GenerateRequest& request, const GenerateObser
     out.inputs.push_back(each.input);
   }
   if (schedulers::is_flow(plan.schedule)) {
-    out.flow_shift = plan.schedule.shift_of(experts_.network(0).sizes().tokens(plan.sizes.latents));
+    out.flow_shift = plan.schedule.shift_of(experts_.network(0).sizes().tokens(plan.sizes.denoised()));
   }
   {
     // Nothing is loaded before it is known that everything fits.
@@ -357,7 +375,8 @@ Generated Pipeline::generate(const GenerateRequest& request, const GenerateObser
   }
   take_out(experts_.load_seconds() - loaded, programs_->compile_seconds() - compiled, out.timings);
   out.videos =
-      videos_of(request, plan.first, plan.videos, latents, batches.front().latents.shape.dims[0]);
+      videos_of(request, plan.first, plan.videos, latents, batches.front().latents.shape.dims[0],
+                plan.sizes.references);
   if (observer.denoised) {
     observer.denoised(out.videos);
   }

@@ -84,15 +84,18 @@ Pipeline::Plan Pipeline::plan(const GenerateRequest& request,
     out.prompts =
         (out.first + out.videos - 1) / request.num_videos_per_prompt + 1 - out.first_prompt;
   }
-  for (const networks::NamedInput& each : given_inputs(network, experts_.folder().expand_timesteps,
-                                                       request.files, request.start)) {
+  const std::vector<networks::NamedInput> inputs = given_inputs(
+      network, experts_.folder().expand_timesteps, request.files, request.start);
+  for (const networks::NamedInput& each : inputs) {
     out.inputs.push_back(step_input(each, network, request.files, layout));
   }
+  out.control_scale = control_scale(network, request.files);
   check_image_tokens(network, parts_.image_encoder != nullptr, request.files.images);
   const int64_t num_frames = network.makes_images ? 1 : request.num_frames;
   out.sizes = video_sizes(num_frames, request.height, request.width, layout, network.patch_size,
                           network.max_positions);
   out.sizes.is_image = network.makes_images;
+  out.sizes.references = reference_frames(inputs, request.files);
   if (observer.note && out.sizes.num_frames != num_frames) {
     observer.note(fmt::format(
         "num_frames {} is made {}: lengths that the autoencoder {} has are {}", request.num_frames,
@@ -102,7 +105,7 @@ Pipeline::Plan Pipeline::plan(const GenerateRequest& request,
   }
   if (!request.initial_latents.empty()) {  // checked before anything is compiled
     StartNoise{.videos = 0, .all_videos = request.videos(), .file = request.initial_latents}.draw(
-        "noise", out.sizes.latents);
+        "noise", out.sizes.denoised());
   }
   out.schedule =
       request.schedule.value_or(experts_.folder().schedule.value_or(schedulers::ScheduleConfig{}));
@@ -113,7 +116,7 @@ Pipeline::Plan Pipeline::plan(const GenerateRequest& request,
   }
   const double scale = classifier_free_scale(request, network);
   out.settings = {.schedule = schedulers::make_schedule(out.schedule, request.num_inference_steps,
-                                                        network.tokens(out.sizes.latents)),
+                                                        network.tokens(out.sizes.denoised())),
                   .guidance_scale = scale,
                   .guidance_scale_2 = request.guidance_scale_2.value_or(scale),
                   .embedded_guidance = network.takes_guidance ? request.guidance_scale : 0.0,
@@ -201,7 +204,7 @@ void Pipeline::add_texts(const GenerateRequest& request, Plan& plan) const {
 
 int64_t Pipeline::free_bytes(const Plan& plan) const {
   // The host holds the noise of all videos, and temporarily a second copy in batches.
-  const int64_t noise = plan.videos * Shape{DType::F32, plan.sizes.latents}.bytes();
+  const int64_t noise = plan.videos * Shape{DType::F32, plan.sizes.denoised()}.bytes();
   return options_.available_bytes.value_or(available_bytes(programs_->devices(), 2 * noise));
 }
 
@@ -247,7 +250,7 @@ void Pipeline::make_room(Plan& plan, const GenerateRequest& request,
     dims.insert(dims.begin(), plan.batch);
     return Shape{DType::F32, std::move(dims)};
   };
-  batch.latents.shape = batched(plan.sizes.latents);
+  batch.latents.shape = batched(plan.sizes.denoised());
   batch.text.shape = batched({plan.text_rows, parts_.text_encoder->shape().dims[1]});
   if (request.start.has_mask() && plan.filled() == nullptr) {
     batch.mask.shape = {DType::F32, {1, 1, 1, 1, 1}};

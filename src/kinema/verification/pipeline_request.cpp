@@ -1,5 +1,7 @@
 #include "kinema/verification/pipeline_request.h"
 
+#include <fmt/format.h>
+
 #include <array>
 #include <optional>
 
@@ -99,6 +101,24 @@ sample::StartFrames start_of(const Case& c, const Json& call) {
   return out;
 }
 
+/// The control video, its masks, reference images and scales.
+void add_control_video(const Case& c, sample::GivenFiles& out) {
+  if (c.has("video")) {
+    out.control_video = c.tensor("video");
+  }
+  if (c.has("mask")) {
+    out.control_mask = c.tensor("mask");
+  }
+  for (int64_t i = 0; c.has(fmt::format("reference_image{}", i)); ++i) {
+    out.references.push_back(c.tensor(fmt::format("reference_image{}", i)));
+  }
+  if (c.has("conditioning_scale")) {
+    const HostArray scale = convert(c.tensor("conditioning_scale"), DType::F64);
+    const auto values = scale.as<double>();
+    out.control_scale.assign(values.begin(), values.end());
+  }
+}
+
 }  // namespace
 
 sample::GenerateRequest request_of(const Case& c, const PipelineFolder& folder) {
@@ -132,6 +152,9 @@ sample::GenerateRequest request_of(const Case& c, const PipelineFolder& folder) 
     out.files.references = {c.tensor("image")};
     const Json* resizes = given(call, "_auto_resize");
     out.files.resizes_references = resizes == nullptr || resizes->as_bool();
+  }
+  if (!out.start.is_given()) {
+    add_control_video(c, out.files);
   }
   // In cases of image networks that start from noise, `image` is the result.
   for (const auto& [name, image] :

@@ -5,6 +5,7 @@
 
 #include "kinema/core/error.h"
 #include "kinema/encoders/clip_encoder.h"
+#include "kinema/encoders/control_video.h"
 #include "kinema/encoders/flux_encoder.h"
 #include "kinema/encoders/kl_autoencoder.h"
 #include "kinema/encoders/sd_encoder.h"
@@ -235,6 +236,11 @@ void run_pipeline(const Run& run) {
   if (is_wan(folder)) {
     add_experts(run, experts);
   }
+  for (const auto& [step, value] : first.inputs) {
+    if (step.input.made_of == networks::MadeOf::CONTROL_VIDEO) {
+      run.add_known("conditioning_latents", value);
+    }
+  }
   add_levels(run, made.schedule, request.num_inference_steps, tokens);
   run.add_known("model_outputs", joined(outputs));
   run.add_known("step_latents", joined(latents));
@@ -251,18 +257,69 @@ void run_pipeline(const Run& run) {
   run.add_known("png", joined(bytes));
 }
 
+HostArray with_axes(HostArray x, Dims dims) {
+  x.shape.dims = std::move(dims);
+  return x;
+}
+
+/// The condition of a control video of each of the case's `cases`, NAME: pixels of
+/// `NAME.video`, `NAME.mask` and `NAME.reference_imagesN`, latents, and planes of the mask.
+void make_control_videos(const Run& run) {
+  const PipelineFolder folder = sample::read_pipeline_folder(run.path("model"));
+  const std::shared_ptr<const encoders::Autoencoder> autoencoder = autoencoder_of(run, folder);
+  const encoders::PictureSize most{.height = run.about("height").as_int(),
+                                   .width = run.about("width").as_int()};
+  for (const auto& [name, about] : run.about("cases").members()) {
+    const std::string prefix = name + ".";
+    const auto if_given = [&](const char* tensor) {
+      return run.has(prefix + tensor) ? run.tensor(prefix + tensor) : HostArray();
+    };
+    encoders::ControlVideo given{
+        .frames = if_given("video"), .mask = if_given("mask"), .references = {}};
+    for (size_t i = 0; run.has(fmt::format("{}reference_images{}", prefix, i)); ++i) {
+      given.references.push_back(run.tensor(fmt::format("{}reference_images{}", prefix, i)));
+    }
+    encoders::PictureSize size = most;
+    if (!given.frames.bytes.empty()) {
+      const Dims& d = given.frames.shape.dims;
+      constexpr int64_t kUnit = 16;
+      size = encoders::control_size({.height = d.at(1), .width = d.at(2)}, most, kUnit);
+    }
+    const encoders::PixelSizes sizes{.num_frames = about.at("frames").as_int(),
+                                     .height = size.height,
+                                     .width = size.width};
+    const encoders::ControlPixels pixels = encoders::control_pixels(given, sizes);
+    const auto& [frames, height, width] = sizes;
+    run.add(prefix + "video_pixels", with_axes(pixels.frames, {1, 3, frames, height, width}));
+    run.add(prefix + "mask_pixels", with_axes(pixels.mask, {1, 1, frames, height, width}));
+    for (size_t i = 0; i < pixels.references.size(); ++i) {
+      run.add(fmt::format("{}reference_pixels{}", prefix, i), pixels.references[i]);
+    }
+    const HostArray made = encoders::control_condition(given, sizes, *autoencoder);
+    const Dims& d = made.shape.dims;
+    const int64_t latents = 2 * autoencoder->layout().channels;
+    const int64_t each = d[1] * d[2] * d[3];
+    const auto values = made.as<float>();
+    run.add(prefix + "latents", HostArray::f32({1, latents, d[1], d[2], d[3]},
+                                               values.first(latents * each)));
+    run.add(prefix + "mask_planes", HostArray::f32({1, d[0] - latents, d[1], d[2], d[3]},
+                                                   values.subspan(latents * each)));
+  }
+}
+
 }  // namespace
 
 std::vector<Kind> pipeline_kinds() {
   using enum Kind::Forms;
   return {
-      {"pipeline_* flf2v_pipeline",
+      {"pipeline_* flf2v_pipeline vace_pipeline_*",
        run_pipeline,
        ONE,
        {{"*prompt_embeds", kStates},
         {"timesteps", kExact},
         {"frames", {.absolute = 1e-3}},
         {"*", kThousandth}}},
+      {"vace_conditions", make_control_videos, ONE},
       {"flux_pipeline* sdxl_pipeline*", run_pipeline, ONE, {{"time_ids", kExact}}},
       {"sdxl_img2img* sdxl_inpaint sdxl_inpaint_* sdxl_inpaint9 sdxl_inpaint9_full flux_img2img* "
        "flux_inpaint* flux_fill* flux_control flux_kontext* v2v_pipeline* sd15_pipeline* sd21_pipeline* "

@@ -363,6 +363,9 @@ std::string accepting_commands(const ModelKind& kind, const fs::path& path) {
   if (kind.is(Role::ADAPTER)) {
     out.push_back(fmt::format("generate and train by lora={}, convert", name));
   }
+  if (kind.is(Role::MODULE)) {
+    out.push_back(fmt::format("generate and train by transformer_module={}", name));
+  }
   if (kind.is(Role::LATENTS)) {
     out.push_back(fmt::format("generate by initial_latents={}", name));
   }
