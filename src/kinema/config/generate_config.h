@@ -181,17 +181,19 @@ struct GenerateConfig {
     visit("control_mask", self.control_mask, UNRELATED,
           {.help = "of control_video: a video or picture, white where the result is made, black "
                    "where it is kept; not given: all is made",
-           .needs = {Needs::VIDEOS},
            .with = "control_video",
+           .needs = {Needs::VIDEOS},
            .share = Share::FILE});
     visit("control_scale", self.control_scale, UNRELATED,
           {.help = "factor of the control branch's results: one, or one for each of its blocks; not "
                    "given: 1",
+           .or_item = true,
            .needs = {Needs::VIDEOS},
            .share = Share::YES});
     visit("reference_images", self.reference_images, UNRELATED,
           {.help = "pictures that the result is made from, beside the prompt: the picture that "
                    "FLUX.1 Kontext edits, subjects and backgrounds of VACE",
+           .or_item = true,
            .share = Share::FILE});
     visit("resize_reference", self.resize_reference, UNRELATED,
           {.help = "flux: a reference picture is resized to the size of about a megapixel, of those "
