@@ -204,6 +204,29 @@ Network network(const wan::TransformerConfig& config) {
   return Network(std::make_shared<const Wan>(config));
 }
 
+/// Adds the control branch, if the checkpoint has one.
+void add_control_branch(const model_files::Checkpoint& checkpoint, wan::TransformerConfig& c) {
+  if (checkpoint.find("vace_patch_embedding.weight") == nullptr) {
+    return;
+  }
+  const CheckpointSizes sizes(checkpoint);
+  const Dims& patch = sizes.dims("vace_patch_embedding.weight", 5);
+  check(patch[0] == c.dim(),
+        "[weights] {}: the control branch has width {} (`{}`), but the transformer {}\n  expected "
+        "the module of a transformer of the same size",
+        checkpoint.path(), patch[0], checkpoint.name_in_file("vace_patch_embedding.weight"),
+        c.dim());
+  c.vace_in_channels = patch[1];
+  const int64_t hints = sizes.count("vace_blocks.{}.scale_shift_table");
+  check(hints > 0 && hints <= c.num_layers,
+        "[weights] {} has {} control blocks (`{}`) for {} blocks", checkpoint.path(), hints,
+        checkpoint.name_in_file("vace_blocks.0.scale_shift_table"), c.num_layers);
+  // At equal distances, as in both releases: 15 for 30 blocks, 8 for 40.
+  for (int64_t i = 0; i < hints; ++i) {
+    c.vace_layers.push_back(i * (c.num_layers / hints));
+  }
+}
+
 wan::TransformerConfig config_from_shapes(const model_files::Checkpoint& checkpoint) {
   constexpr int64_t kHead = wan::kReleasedHead;
   const std::string embedder = "condition_embedder.";
@@ -240,17 +263,7 @@ wan::TransformerConfig config_from_shapes(const model_files::Checkpoint& checkpo
   if (checkpoint.find(embedder + "image_embedder.pos_embed") != nullptr) {
     c.pos_embed_seq_len = sizes.dims(embedder + "image_embedder.pos_embed", 3)[1];
   }
-  if (checkpoint.find("vace_patch_embedding.weight") != nullptr) {
-    c.vace_in_channels = sizes.dims("vace_patch_embedding.weight", 5)[1];
-    const int64_t hints = sizes.count("vace_blocks.{}.scale_shift_table");
-    check(hints > 0 && hints <= c.num_layers,
-          "[weights] {} has {} control blocks (`{}`) for {} blocks", checkpoint.path(), hints,
-          checkpoint.name_in_file("vace_blocks.0.scale_shift_table"), c.num_layers);
-    // At equal distances, as in both releases: 15 for 30 blocks, 8 for 40.
-    for (int64_t i = 0; i < hints; ++i) {
-      c.vace_layers.push_back(i * (c.num_layers / hints));
-    }
-  }
+  add_control_branch(checkpoint, c);
   if (const io::Json* eps =
           checkpoint.config().is_object() ? checkpoint.config().find("eps") : nullptr;
       eps != nullptr) {
@@ -262,8 +275,15 @@ wan::TransformerConfig config_from_shapes(const model_files::Checkpoint& checkpo
 Network made_of_config(const io::Json& config) { return network(wan::parse_config(config)); }
 
 Network made_of_shapes(const model_files::Checkpoint& checkpoint) {
-  return network(validated(checkpoint, config_from_shapes(checkpoint),
-                           [](const auto& c) { wan::validate(c); }));
+  const io::Json& own = checkpoint.config();
+  wan::TransformerConfig config;
+  if (checkpoint.module() != nullptr && own.is_object() && !model_files::is_original_config(own)) {
+    config = wan::parse_config(own);
+    add_control_branch(checkpoint, config);
+  } else {
+    config = config_from_shapes(checkpoint);
+  }
+  return network(validated(checkpoint, config, [](const auto& c) { wan::validate(c); }));
 }
 
 std::optional<io::Json> released_config(std::string_view name) {
