@@ -18,6 +18,31 @@ namespace {
 /// patches and the class token.
 constexpr int64_t kClipTokens = 257;
 
+std::vector<NamedInput> named_inputs(const wan::TransformerConfig& c) {
+  const int64_t more = c.in_channels - c.out_channels;
+  std::vector<NamedInput> out;
+  if (more != 0) {
+    out.push_back({.name = "condition",
+                   .entry = Entry::CHANNELS,
+                   .made_of = MadeOf::FIRST_AND_LAST,
+                   .channels = more});
+  }
+  if (c.control_layers() > 0) {
+    out.push_back({.name = "control",
+                   .entry = Entry::BRANCH,
+                   .made_of = MadeOf::CONTROL_VIDEO,
+                   .channels = c.vace_in_channels});
+  }
+  if (out.empty()) {
+    out.push_back({.name = "first_frame",
+                   .entry = Entry::FIRST_FRAME,
+                   .made_of = MadeOf::FIRST_IMAGE,
+                   .channels = c.out_channels,
+                   .optional = true});
+  }
+  return out;
+}
+
 Sizes sizes_of(const wan::TransformerConfig& c) {
   const bool image = c.image_dim > 0;
   return {.in_channels = c.in_channels,
@@ -31,7 +56,7 @@ Sizes sizes_of(const wan::TransformerConfig& c) {
                           : c.pos_embed_seq_len > 0 ? c.pos_embed_seq_len
                                                     : kClipTokens,
           .takes_last_image = c.pos_embed_seq_len > 0,
-          .control_channels = c.vace_in_channels,
+          .named = named_inputs(c),
           .control_layers = c.control_layers(),
           .num_layers = c.num_layers,
           .num_heads = c.num_attention_heads,
@@ -83,8 +108,9 @@ class Wan final : public Architecture {
 
   Outputs forward(std::span<const Tensor> params, const nn::ModelOptions& options,
                   const Inputs& inputs) const override {
-    check(!inputs.pooled && !inputs.size_ids && !inputs.guidance,
-          "[wan] pooled text, sizes or guidance are given, which this family does not take");
+    check(!inputs.pooled && !inputs.size_ids && !inputs.guidance && !inputs.reference,
+          "[wan] pooled text, sizes, guidance or a reference are given, which this family does not "
+          "take");
     wan::TransformerInputs in{.hidden_states = inputs.latents,
                               .timestep = inputs.timestep,
                               .encoder_hidden_states = inputs.text,
@@ -178,6 +204,29 @@ Network network(const wan::TransformerConfig& config) {
   return Network(std::make_shared<const Wan>(config));
 }
 
+/// Adds the control branch, if the checkpoint has one.
+void add_control_branch(const model_files::Checkpoint& checkpoint, wan::TransformerConfig& c) {
+  if (checkpoint.find("vace_patch_embedding.weight") == nullptr) {
+    return;
+  }
+  const CheckpointSizes sizes(checkpoint);
+  const Dims& patch = sizes.dims("vace_patch_embedding.weight", 5);
+  check(patch[0] == c.dim(),
+        "[weights] {}: the control branch has width {} (`{}`), but the transformer {}\n  expected "
+        "the module of a transformer of the same size",
+        checkpoint.path(), patch[0], checkpoint.name_in_file("vace_patch_embedding.weight"),
+        c.dim());
+  c.vace_in_channels = patch[1];
+  const int64_t hints = sizes.count("vace_blocks.{}.scale_shift_table");
+  check(hints > 0 && hints <= c.num_layers,
+        "[weights] {} has {} control blocks (`{}`) for {} blocks", checkpoint.path(), hints,
+        checkpoint.name_in_file("vace_blocks.0.scale_shift_table"), c.num_layers);
+  // At equal distances, as in both releases: 15 for 30 blocks, 8 for 40.
+  for (int64_t i = 0; i < hints; ++i) {
+    c.vace_layers.push_back(i * (c.num_layers / hints));
+  }
+}
+
 wan::TransformerConfig config_from_shapes(const model_files::Checkpoint& checkpoint) {
   constexpr int64_t kHead = wan::kReleasedHead;
   const std::string embedder = "condition_embedder.";
@@ -214,17 +263,7 @@ wan::TransformerConfig config_from_shapes(const model_files::Checkpoint& checkpo
   if (checkpoint.find(embedder + "image_embedder.pos_embed") != nullptr) {
     c.pos_embed_seq_len = sizes.dims(embedder + "image_embedder.pos_embed", 3)[1];
   }
-  if (checkpoint.find("vace_patch_embedding.weight") != nullptr) {
-    c.vace_in_channels = sizes.dims("vace_patch_embedding.weight", 5)[1];
-    const int64_t hints = sizes.count("vace_blocks.{}.scale_shift_table");
-    check(hints > 0 && hints <= c.num_layers,
-          "[weights] {} has {} control blocks (`{}`) for {} blocks", checkpoint.path(), hints,
-          checkpoint.name_in_file("vace_blocks.0.scale_shift_table"), c.num_layers);
-    // At equal distances, as in both releases: 15 for 30 blocks, 8 for 40.
-    for (int64_t i = 0; i < hints; ++i) {
-      c.vace_layers.push_back(i * (c.num_layers / hints));
-    }
-  }
+  add_control_branch(checkpoint, c);
   if (const io::Json* eps =
           checkpoint.config().is_object() ? checkpoint.config().find("eps") : nullptr;
       eps != nullptr) {
@@ -236,8 +275,15 @@ wan::TransformerConfig config_from_shapes(const model_files::Checkpoint& checkpo
 Network made_of_config(const io::Json& config) { return network(wan::parse_config(config)); }
 
 Network made_of_shapes(const model_files::Checkpoint& checkpoint) {
-  return network(validated(checkpoint, config_from_shapes(checkpoint),
-                           [](const auto& c) { wan::validate(c); }));
+  const io::Json& own = checkpoint.config();
+  wan::TransformerConfig config;
+  if (checkpoint.module() != nullptr && own.is_object() && !model_files::is_original_config(own)) {
+    config = wan::parse_config(own);
+    add_control_branch(checkpoint, config);
+  } else {
+    config = config_from_shapes(checkpoint);
+  }
+  return network(validated(checkpoint, config, [](const auto& c) { wan::validate(c); }));
 }
 
 std::optional<io::Json> released_config(std::string_view name) {

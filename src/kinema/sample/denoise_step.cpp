@@ -16,22 +16,6 @@
 namespace kinema::sample {
 namespace {
 
-/// The shape of the conditioning; without dims for NONE.
-Dims condition_dims(const StepSpec& spec) {
-  Dims dims = spec.latents;
-  switch (spec.condition) {
-    case Condition::NONE:
-      return {};
-    case Condition::CHANNELS:
-      dims[1] = spec.network.sizes().condition_channels();
-      break;
-    case Condition::FIRST_FRAME:
-      dims[2] = 1;
-      break;
-  }
-  return dims;
-}
-
 int64_t contexts(const StepSpec& spec) {
   return spec.latents[0] * (spec.guidance == Guidance::NONE ? 1 : 2);
 }
@@ -145,6 +129,19 @@ std::vector<Tensor> drift(Tensor x, Tensor next, const Given& given, const StepS
 
 }  // namespace
 
+Dims StepInput::dims(const Dims& latents) const {
+  Dims out = latents;
+  out.at(1) = input.channels;
+  if (input.entry == networks::Entry::FIRST_FRAME || input.entry == networks::Entry::TOKENS) {
+    out.at(2) = 1;
+  }
+  if (input.entry == networks::Entry::TOKENS) {
+    out.at(3) = rows;
+    out.at(4) = columns;
+  }
+  return out;
+}
+
 HostArray step_numbers(const schedulers::Schedule& schedule, int64_t step,
                        const StepNumbers& others) {
   std::vector<float> values = schedule.steps.at(static_cast<size_t>(step)).values();
@@ -227,8 +224,12 @@ std::unique_ptr<StepGraph> build_step(const StepSpec& given_spec) {
   }
   given.pooled = rows_input(graph, spec, spec.network.sizes().pooled_dim, "pooled");
   given.size_ids = rows_input(graph, spec, spec.network.sizes().size_ids, "size_ids");
-  if (const Dims dims = condition_dims(spec); !dims.empty()) {
-    given.condition = whole_input(graph, spec, {DType::F32, dims}, "condition");
+  for (const StepInput& each : spec.inputs) {
+    given.inputs.push_back(whole_input(graph, spec, {DType::F32, each.dims(spec.latents)},
+                                       std::string(each.input.name).c_str()));
+  }
+  if (const int64_t layers = spec.network.sizes().control_layers; layers > 0) {
+    given.control_scale = whole_input(graph, spec, {DType::F32, {layers}}, "control_scale");
   }
   const Tensor clean = spec.keeps_part ? whole_input(graph, spec, video, "clean") : Tensor();
   const Tensor clean_noise =

@@ -26,14 +26,16 @@ enum class Guidance : uint8_t {
   TWO_PASSES,     // one after the other: less memory
 };
 
-/// How the transformer gets the video's images.
-enum class Condition : uint8_t {
-  NONE,
-  /// Additional channels after those of the noisy latents: a mask of the given frames, and their
-  /// latents (image to video).
-  CHANNELS,
-  /// The first latent frame is replaced, with timestep 0 for its tokens (Wan 2.2 TI2V).
-  FIRST_FRAME,
+/// A named input of a step.
+struct StepInput {
+  networks::NamedInput input;
+  // Of Entry::TOKENS, whose latents have sizes of their own.
+  int64_t rows = 0;
+  int64_t columns = 0;
+
+  /// Of its values, for latents [b, c, f, h, w].
+  Dims dims(const Dims& latents) const;
+  bool operator==(const StepInput&) const = default;
 };
 
 /// All parameters of a compiled denoising step: equal specs share one program.
@@ -47,7 +49,7 @@ struct StepSpec {
   /// (guidance_rescale).
   bool rescale = false;
   bool expand_timesteps = false;
-  Condition condition = Condition::NONE;
+  std::vector<StepInput> inputs = {};
   /// After the step the kept part of given frames is put back, at the noise level of the next step.
   bool keeps_part = false;
   int64_t image_tokens = 0;  // CLIP's tokens of a video's images; 0: none
@@ -59,10 +61,6 @@ struct StepSpec {
 
   bool operator==(const StepSpec&) const = default;
 };
-
-/// The video and the conditioning as the transformer's hidden_states. `condition` is empty for
-/// NONE, [b, c', f, h, w] for CHANNELS and [b, c, 1, h, w] for FIRST_FRAME.
-Tensor model_input(Tensor x, Tensor condition, Condition kind);
 
 /// Inputs of the step after the parameters, in order. f32 but for `keys` and `block_sum`, which are
 /// in activations_dtype.
@@ -76,7 +74,8 @@ Tensor model_input(Tensor x, Tensor condition, Condition kind);
 ///                           [layers, b or 2 b, t or n, heads, head width]
 ///     pooled                [b or 2 b, pooled_dim]; absent where the network takes none
 ///     size_ids              [b or 2 b, size_ids]; absent where the network takes none
-///     condition             see model_input; absent for NONE
+///     the spec's inputs     networks::NamedInput
+///     control_scale         [control_layers]; absent where the network takes none
 ///     clean, clean_noise    [b, c, f, h, w]   with keeps_part: the latents of given frames, the
 ///                                             noise that they are mixed with, and
 ///     mask                  [1, 1, f, h, w]   1 where the sample is made, 0 where it is kept

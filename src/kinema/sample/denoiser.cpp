@@ -77,28 +77,30 @@ void append(std::vector<const runtime::Array*>& to, const std::vector<runtime::A
   }
 }
 
-void check_condition(const DenoiseBatch& batch, const networks::Sizes& network) {
-  const int64_t extra = network.condition_channels();
-  Dims dims = batch.latents.shape.dims;
-  switch (batch.condition_kind) {
-    case Condition::NONE:
-      check(extra == 0,
-            "[sample] the transformer takes {} channels and makes {}: it needs an image, and none "
-            "was given",
-            network.in_channels, network.out_channels);
-      return;
-    case Condition::CHANNELS:
-      check(extra > 0, "[sample] the transformer takes and returns {} channels: no image",
-            network.in_channels);
-      dims[1] = extra;
-      break;
-    case Condition::FIRST_FRAME:
-      dims[2] = 1;
-      break;
+void check_inputs(const DenoiseBatch& batch, const networks::Sizes& network) {
+  for (const networks::NamedInput& declared : network.named) {
+    const auto is_it = [&](const DenoiseBatch::Named& each) {
+      return each.step.input == declared;
+    };
+    check(declared.optional || std::ranges::any_of(batch.inputs, is_it),
+          "[sample] the network takes an input `{}` of {} channels, and none was given",
+          declared.name, declared.channels);
   }
-  check(batch.condition.shape == Shape{DType::F32, dims},
-        "[sample] the image condition is {}, expected f32{}", to_string(batch.condition.shape),
-        to_string(dims));
+  const Dims& latents = batch.latents.shape.dims;
+  for (const auto& [step, value] : batch.inputs) {
+    check(std::ranges::find(network.named, step.input) != network.named.end(),
+          "[sample] the network takes no input `{}` of {} channels", step.input.name,
+          step.input.channels);
+    check(value.shape == Shape{DType::F32, step.dims(latents)} &&
+              step.input.fits(value.shape.dims, latents),
+          "[sample] the input `{}` is {}, expected f32{}", step.input.name, to_string(value.shape),
+          step.input.wanted(latents));
+  }
+  const int64_t layers = network.control_layers;
+  check(layers == 0 ? batch.control_scale.bytes.empty()
+                    : batch.control_scale.shape == Shape{DType::F32, {layers}},
+        "[sample] control_scale is {}, expected {} numbers", to_string(batch.control_scale.shape),
+        layers);
 }
 
 /// Numbers per sample, for networks with such inputs.
@@ -123,7 +125,7 @@ void check_batch(const DenoiseBatch& batch, const networks::Sizes& network, bool
   check(batch.latents.shape.dtype == DType::F32 && x.size() == 5 && x[1] == network.out_channels,
         "[sample] latents are {}, expected f32[b,{},f,h,w]", to_string(batch.latents.shape),
         network.out_channels);
-  check_condition(batch, network);
+  check_inputs(batch, network);
   const Dims& text = batch.text.shape.dims;
   check(batch.text.shape.dtype == DType::F32 && text.size() == 3 && text[0] == x[0] &&
             text[2] == network.text_dim,
@@ -181,11 +183,14 @@ runtime::Array contexts(const HostArray& prompted, const HostArray& negative, bo
 /// The final sample. A given first frame is restored: the solver has changed it too.
 HostArray finished(const State& state, const DenoiseBatch& batch) {
   HostArray latents = state.x.to_host();
-  if (batch.condition_kind == Condition::FIRST_FRAME) {
+  for (const DenoiseBatch::Named& each : batch.inputs) {
+    if (each.step.input.entry != networks::Entry::FIRST_FRAME) {
+      continue;
+    }
     const Dims& dims = latents.shape.dims;
     const int64_t frame = dims[3] * dims[4] * static_cast<int64_t>(sizeof(float));
     for (int64_t i = 0; i < dims[0] * dims[1]; ++i) {
-      std::copy_n(batch.condition.bytes.begin() + i * frame, frame,
+      std::copy_n(each.value.bytes.begin() + i * frame, frame,
                   latents.bytes.begin() + i * dims[2] * frame);
     }
   }
@@ -308,8 +313,11 @@ class Run {
     if (!batch.size_ids.bytes.empty()) {
       given.push_back(contexts(batch.size_ids, batch.negative_size_ids, guided, devices));
     }
+    for (const DenoiseBatch::Named& each : batch.inputs) {
+      given.push_back(devices.upload(each.value));
+    }
     for (const HostArray* each :
-         {&batch.condition, &batch.clean, &batch.clean_noise, &batch.mask}) {
+         {&batch.control_scale, &batch.clean, &batch.clean_noise, &batch.mask}) {
       if (!each->bytes.empty()) {
         given.push_back(devices.upload(*each));
       }
@@ -400,9 +408,11 @@ StepSpec step_spec(const Experts& experts, int64_t expert, const DenoiseBatch& b
                 .text_length = batch.text.shape.dims[1],
                 .guidance = Guidance::NONE,
                 .expand_timesteps = experts.folder().expand_timesteps,
-                .condition = batch.condition_kind,
                 .keeps_part = !batch.mask.shape.dims.empty(),
                 .image_tokens = batch.image.shape.dims.empty() ? 0 : batch.image.shape.dims[1]};
+  for (const DenoiseBatch::Named& each : batch.inputs) {
+    spec.inputs.push_back(each.step);
+  }
   if (is_guided(settings, expert)) {
     spec.guidance = settings.two_passes ? Guidance::TWO_PASSES : Guidance::DOUBLED_BATCH;
     spec.rescale = settings.guidance_rescale > 0.0;

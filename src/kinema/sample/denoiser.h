@@ -30,8 +30,13 @@ struct DenoiseBatch {
   // guidance.
   HostArray pooled, negative_pooled;
   HostArray size_ids, negative_size_ids;
-  Condition condition_kind = Condition::NONE;
-  HostArray condition;  // f32, see model_input; no bytes for NONE
+  /// The values of a named input, f32 [b, channels, f', h', w'].
+  struct Named {
+    StepInput step;
+    HostArray value;
+  };
+  std::vector<Named> inputs = {};
+  HostArray control_scale = {};  // f32 [control_layers], of networks with a control branch
   // To put back the kept part of given frames after each step, see StepGraph; no bytes: nothing is
   // kept.
   HostArray clean, clean_noise, mask;

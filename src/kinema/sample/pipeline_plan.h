@@ -34,8 +34,8 @@ struct Pipeline::Plan {
   int64_t text_rows = 0;
   bool zero_negative = false;  // the negative prompt is zeros, after the texts
   VideoSizes sizes;
-  Condition condition = Condition::NONE;
-  ImageChannels channels = ImageChannels::NONE;
+  std::vector<StepInput> inputs;  // the named inputs that are given
+  HostArray control_scale;        // of networks with a control branch
   schedulers::ScheduleConfig schedule;
   DenoiseSettings settings;
   bool guided = false;                  // by any expert in the schedule
@@ -45,6 +45,9 @@ struct Pipeline::Plan {
   bool release_encoders_first = false;  // encoders are freed before the steps
   bool needs_pooled = false;            // the network takes pooled text
   bool needs_size_ids = false;
+
+  /// The input that holds the kept part of the given frames; null if the network has none.
+  const networks::NamedInput* filled() const;
 };
 
 }  // namespace kinema::sample

@@ -29,7 +29,8 @@ struct Given {
   Tensor text = {};
   Tensor pooled = {};
   Tensor size_ids = {};
-  Tensor condition = {};
+  std::vector<Tensor> inputs = {};  // of the spec's inputs
+  Tensor control_scale = {};
   Tensor image = {};
   std::vector<Tensor> keys = {};  // instead of text and image
   std::vector<Tensor> kept = {};  // from an earlier step, according to the spec's reuse

@@ -1,5 +1,7 @@
 #include "kinema/verification/pipeline_request.h"
 
+#include <fmt/format.h>
+
 #include <array>
 #include <optional>
 
@@ -99,6 +101,24 @@ sample::StartFrames start_of(const Case& c, const Json& call) {
   return out;
 }
 
+/// The control video, its masks, reference images and scales.
+void add_control_video(const Case& c, sample::GivenFiles& out) {
+  if (c.has("video")) {
+    out.control_video = c.tensor("video");
+  }
+  if (c.has("mask")) {
+    out.control_mask = c.tensor("mask");
+  }
+  for (int64_t i = 0; c.has(fmt::format("reference_image{}", i)); ++i) {
+    out.references.push_back(c.tensor(fmt::format("reference_image{}", i)));
+  }
+  if (c.has("conditioning_scale")) {
+    const HostArray scale = convert(c.tensor("conditioning_scale"), DType::F64);
+    const auto values = scale.as<double>();
+    out.control_scale.assign(values.begin(), values.end());
+  }
+}
+
 }  // namespace
 
 sample::GenerateRequest request_of(const Case& c, const PipelineFolder& folder) {
@@ -125,11 +145,20 @@ sample::GenerateRequest request_of(const Case& c, const PipelineFolder& folder) 
   }
   out.start = start_of(c, call);
   if (c.has("control_image")) {
-    out.control_image = c.tensor("control_image");
+    out.files.control_image = c.tensor("control_image");
+  }
+  const model_files::PipelineClass& own = *model_files::pipeline_class(folder.class_name);
+  if (own.edits_image && c.has("image")) {
+    out.files.references = {c.tensor("image")};
+    const Json* resizes = given(call, "_auto_resize");
+    out.files.resizes_references = resizes == nullptr || resizes->as_bool();
+  }
+  if (!out.start.is_given()) {
+    add_control_video(c, out.files);
   }
   // In cases of image networks that start from noise, `image` is the result.
   for (const auto& [name, image] :
-       {std::pair{"image", &out.images.first}, {"last_image", &out.images.last}}) {
+       {std::pair{"image", &out.files.images.first}, {"last_image", &out.files.images.last}}) {
     if (is_wan(folder) && c.has(name)) {
       *image = c.tensor(name);
     }
@@ -150,7 +179,6 @@ sample::GenerateRequest request_of(const Case& c, const PipelineFolder& folder) 
   out.height = side("height", 1);
   out.width = side("width", 2);
   out.num_inference_steps = call.at("num_inference_steps").as_int();
-  const model_files::PipelineClass& own = *model_files::pipeline_class(folder.class_name);
   out.guidance_scale = is_wan(folder) ? call.at("guidance_scale").as_number()
                                       : number("guidance_scale", own.images.guidance_scale);
   if (const Json* second = given(call, "guidance_scale_2")) {

@@ -65,8 +65,10 @@ GivenStep read_step(const Case& c, int64_t i, const networks::Sizes& sizes) {
   GivenStep out;
   out.batch.latents = as_video(tensor("latents"));
   out.batch.encoder_hidden_states = tensor("encoder_hidden_states");
-  if (sizes.control_channels > 0) {
+  if (networks::find_entry(sizes.named, networks::Entry::BRANCH) != nullptr) {
     out.batch.condition = tensor("control_hidden_states");
+  } else if (c.has(fmt::format("step{}.image_latents", i))) {
+    out.batch.condition = as_video(tensor("image_latents"));
   }
   if (sizes.pooled_dim > 0) {
     out.batch.pooled = tensor(is_image_flow(c) ? "pooled_projections" : "text_embeds");
@@ -480,7 +482,7 @@ std::vector<Kind> training_kinds() {
        EACH,
        {{"loss", kScalar}, {"grad_norm", kScalar}, {"mu.*", kThousandth}, {"nu.*", kThousandth}}},
       {"flux_train flux_train_weighted flux_lora_train sdxl_train sdxl_lora_train sdxl_train_snr "
-       "vace_lora_train",
+       "vace_lora_train flux_kontext_lora_train",
        train_by_rank, EACH},
       // bfloat16 arithmetic: several times the differences in the case's `bf16`.
       {"lora_train lora_train_bf16_base",

@@ -274,6 +274,8 @@ std::string_view word_of(Role role) {
       return "a LoRA";
     case Role::PART:
       return "a part of a pipeline";
+    case Role::MODULE:
+      return "a module";
     case Role::LATENTS:
       return "latents";
   }
@@ -362,6 +364,9 @@ std::string accepting_commands(const ModelKind& kind, const fs::path& path) {
   }
   if (kind.is(Role::ADAPTER)) {
     out.push_back(fmt::format("generate and train by lora={}, convert", name));
+  }
+  if (kind.is(Role::MODULE)) {
+    out.push_back(fmt::format("generate and train by transformer_module={}", name));
   }
   if (kind.is(Role::LATENTS)) {
     out.push_back(fmt::format("generate by initial_latents={}", name));
