@@ -37,8 +37,10 @@ struct Sizes {
   int64_t image_dim = 0;  // of an image encoder's states
   int64_t image_tokens = 0;
   bool takes_last_image = false;  // generates the video between two images
-  int64_t control_channels = 0;   // of control latents (VACE)
-  int64_t control_layers = 0;   // results of the control branch that are added, each with a factor
+  int64_t control_channels = 0;  // of control latents (VACE), or of all pictures of ControlNets
+  /// Results of the control branch that are added, or pictures of ControlNets: each has a factor.
+  int64_t control_layers = 0;
+  int64_t control_cell = 0;  // side in pixels of a latent, if the control is pictures
   int64_t pooled_dim = 0;       // of the pooled text, in addition to its tokens
   int64_t size_ids = 0;         // numbers about the picture's size, in addition to the text
   bool takes_guidance = false;  // has the guidance scale as an input
@@ -71,8 +73,15 @@ struct Inputs {
   Tensor size_ids = {};  // [b, size_ids], for networks with size_ids
   Tensor guidance = {};  // [b] or [1], for networks with takes_guidance: the guidance scale
   /// Control latents [b, control_channels, f', h, w], for networks with control_channels; f' <= f.
+  /// Of ControlNets pictures in [0, 1] of control_cell pixels to a latent, [b, control_channels, 1,
+  /// H, W], or of the first samples of the batch only, to whose predictions they then apply.
   Tensor control = {};
   Tensor control_scale = {};  // [control_layers]; empty: 1
+  /// ControlNets' guess mode: what they add has factors from 0.1 to 1.
+  bool guess_mode = false;
+  /// What another network adds inside this one: for a UNet to each skip connection, in the order of
+  /// the down path, then to the middle's result.
+  std::vector<Tensor> residuals = {};
   /// A separate timestep for the first latent frame, [b]: 0 if it is a conditioning frame.
   Tensor first_timestep = {};
   /// Instead of text and image: the result of cross_keys.

@@ -190,8 +190,9 @@ void check_batch(const BatchShapes& batch, int64_t parts) {
   const Dims& latents = batch.latents.dims;
   if (batch.condition) {
     const Dims& dims = batch.condition->dims;
-    check(dims.size() == 5 && dims[0] == latents[0] &&
-              std::equal(dims.begin() + 2, dims.end(), latents.begin() + 2),
+    // Pictures of ControlNets have several pixels to a latent.
+    check(dims.size() == 5 && dims[0] == latents[0] && dims[2] == latents[2] &&
+              dims[3] % latents[3] == 0 && dims[3] / latents[3] * latents[4] == dims[4],
           "[train] the image condition {} does not fit latents {}", to_string(*batch.condition),
           to_string(batch.latents));
   }

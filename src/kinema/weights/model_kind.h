@@ -21,6 +21,7 @@ enum class Role : uint8_t {
   ADAPTER = 8,   // a LoRA file
   PART = 16,     // a folder of a pipeline that no key refers to
   LATENTS = 32,  // starting noise
+  CONTROL = 64,  // a ControlNet
 };
 
 /// An entry of the table in model_kinds.cpp: a name, the roles, and conditions. A path is of the
