@@ -40,10 +40,9 @@ void check_fits(const ControlArchitecture& control, const Sizes& network) {
 }
 
 int64_t pictures_of(const std::vector<AttachedControl>& controls) {
-  return std::accumulate(controls.begin(), controls.end(), int64_t{0},
-                         [](int64_t sum, const AttachedControl& each) {
-                           return sum + std::ssize(each.types);
-                         });
+  return std::accumulate(
+      controls.begin(), controls.end(), int64_t{0},
+      [](int64_t sum, const AttachedControl& each) { return sum + std::ssize(each.types); });
 }
 
 class Controlled final : public Architecture {
@@ -69,6 +68,7 @@ class Controlled final : public Architecture {
     sizes_.control_layers = pictures_of(controls_);
     sizes_.control_channels = picture_channels_ * sizes_.control_layers;
     sizes_.control_cell = controls_.front().network->sizes().control_cell;
+    sizes_.control_pools = controls_.size() == 1 && controls_.front().network->pools();
   }
 
   const Sizes& sizes() const override { return sizes_; }
@@ -112,8 +112,8 @@ class Controlled final : public Architecture {
     in.control_scale = {};
     const size_t keys = own_keys(options);
     if (!inputs.cross_keys.empty()) {
-      check(inputs.cross_keys.size() >= keys, "[networks] {} keys and values are given, expected {}",
-            inputs.cross_keys.size(), keys);
+      check(inputs.cross_keys.size() >= keys,
+            "[networks] {} keys and values are given, expected {}", inputs.cross_keys.size(), keys);
       in.cross_keys.resize(keys);
     }
     // Results of another step already contain what was added.
@@ -206,8 +206,8 @@ class Controlled final : public Architecture {
       }
       const size_t count = each.network->parameters(options).size();
       const Scope scope(in.latents.graph(), fmt::format("controlnets.{}", i));
-      const std::vector<Tensor> added = each.network->residuals(
-          params.first(count), options, in, control_of(inputs, each, picture));
+      const std::vector<Tensor> added = each.network->residuals(params.first(count), options, in,
+                                                                control_of(inputs, each, picture));
       params = params.subspan(count);
       picture += std::ssize(each.types);
       for (size_t k = 0; k < added.size(); ++k) {
@@ -231,9 +231,9 @@ class Controlled final : public Architecture {
     out.rising = inputs.guess_mode;
     const auto count = std::ssize(control.types);
     for (int64_t i = first; i < first + count; ++i) {
-      const Tensor one =
-          slice(inputs.control, Axis(1), i * picture_channels_, picture_channels_);
-      check(one.dim(2) == 1, "[networks] a control picture has {} frames, expected one", one.dim(2));
+      const Tensor one = slice(inputs.control, Axis(1), i * picture_channels_, picture_channels_);
+      check(one.dim(2) == 1, "[networks] a control picture has {} frames, expected one",
+            one.dim(2));
       out.pictures.push_back(squeeze(one, Axis(2)));
     }
     Graph& graph = inputs.control.graph();
@@ -246,8 +246,7 @@ class Controlled final : public Architecture {
     if (!inputs.tap) {
       return {};
     }
-    return [&inputs, prefix = fmt::format("control{}.", i)](const std::string& name,
-                                                            Tensor value) {
+    return [&inputs, prefix = fmt::format("control{}.", i)](const std::string& name, Tensor value) {
       inputs.tap(prefix + name, value);
     };
   }

@@ -33,7 +33,7 @@ class ControlArchitecture {
   virtual const Sizes& sizes() const = 0;
   /// Number of kinds of pictures that it follows; 0: one kind.
   virtual int64_t types() const = 0;
-  /// It averages its results over all pixels; alone, it then follows the prompt's half only.
+  /// It averages its results over all pixels.
   virtual bool pools() const = 0;
   virtual io::Json config() const = 0;
   virtual std::vector<nn::ParamSpec> parameters(const nn::ModelOptions& options) const = 0;

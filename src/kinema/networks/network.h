@@ -37,10 +37,11 @@ struct Sizes {
   int64_t image_dim = 0;  // of an image encoder's states
   int64_t image_tokens = 0;
   bool takes_last_image = false;  // generates the video between two images
-  int64_t control_channels = 0;  // of control latents (VACE), or of all pictures of ControlNets
+  int64_t control_channels = 0;   // of control latents (VACE), or of all pictures of ControlNets
   /// Results of the control branch that are added, or pictures of ControlNets: each has a factor.
   int64_t control_layers = 0;
-  int64_t control_cell = 0;  // side in pixels of a latent, if the control is pictures
+  int64_t control_cell = 0;     // side in pixels of a latent, if the control is pictures
+  bool control_pools = false;   // a ControlNet that always follows its picture in guess mode
   int64_t pooled_dim = 0;       // of the pooled text, in addition to its tokens
   int64_t size_ids = 0;         // numbers about the picture's size, in addition to the text
   bool takes_guidance = false;  // has the guidance scale as an input

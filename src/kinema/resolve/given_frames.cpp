@@ -7,6 +7,7 @@
 
 #include "kinema/core/error.h"
 #include "kinema/io/mapped_file.h"
+#include "kinema/media/control_picture.h"
 #include "kinema/media/image.h"
 #include "kinema/media/media_name.h"
 #include "kinema/media/video.h"
@@ -59,19 +60,6 @@ HostArray read_given_image(const std::string& url, std::string_view key,
   return read(path, path);
 }
 
-/// The picture as grey values, u8 [h, w], with the weights of PIL's mode L.
-HostArray grey(const HostArray& picture) {
-  HostArray out(Shape{DType::U8, {picture.shape.dims[0], picture.shape.dims[1]}});
-  const auto from = picture.as<uint8_t>();
-  const auto to = out.as<uint8_t>();
-  for (size_t i = 0; i < to.size(); ++i) {
-    const uint32_t sum =
-        19595U * from[3 * i] + 38470U * from[3 * i + 1] + 7471U * from[3 * i + 2] + 0x8000U;
-    to[i] = static_cast<uint8_t>(sum >> 16U);
-  }
-  return out;
-}
-
 /// The first frames of a video at the rate of the result.
 HostArray read_given_video(const std::string& path, const config::Loaded& loaded, const Job& job) {
   const config::GenerateConfig& g = loaded.config.generate;
@@ -119,8 +107,13 @@ double default_strength(const sample::StartFrames& start, bool is_image) {
 
 void set_sizes(const config::Loaded& loaded, int64_t most, const Job& job,
                sample::GenerateRequest& request) {
-  const Dims& given = request.start.frames.shape.dims;
-  request.num_frames = given[0];
+  Dims given = request.start.frames.shape.dims;
+  if (request.start.is_given()) {
+    request.num_frames = given[0];
+  } else {
+    given = request.controls.pictures.front().picture.shape.dims;
+    given.insert(given.begin(), 1);
+  }
   if (loaded.is_set("height") || loaded.is_set("width")) {
     return;
   }
@@ -128,8 +121,52 @@ void set_sizes(const config::Loaded& loaded, int64_t most, const Job& job,
   request.height = size.height;
   request.width = size.width;
   if (size.height != given[1] || size.width != given[2]) {
-    job.notice(fmt::format("starting at {} x {} from frames of {} x {} (height x width)",
-                           size.height, size.width, given[1], given[2]));
+    job.notice(fmt::format("{} at {} x {} from frames of {} x {} (height x width)",
+                           request.start.is_given() ? "starting" : "made", size.height, size.width,
+                           given[1], given[2]));
+  }
+}
+
+/// The value for picture i: one for all, or one for each.
+template <typename T>
+T value_at(const std::vector<T>& values, size_t i, size_t count, std::string_view key) {
+  check(values.size() == 1 || values.size() == count,
+        "[generate] {} has {} values for {} pictures in control_image, expected one for all or for "
+        "each",
+        key, values.size(), count);
+  return values.size() == 1 ? values[0] : values.at(i);
+}
+
+/// The pictures of ControlNets, or the one of a network with channels for it.
+void set_control(const config::Loaded& loaded, const Job& job, sample::GenerateRequest& request) {
+  const config::GenerateConfig& g = loaded.config.generate;
+  std::vector<std::string> files = g.control_image;
+  std::erase(files, "");
+  const auto read = [&](const std::string& file) {
+    return read_given_image(file, "control_image", loaded.config, job);
+  };
+  const bool has_controlnet =
+      std::ranges::any_of(g.controlnet, [](const std::string& name) { return !name.empty(); });
+  if (!has_controlnet) {
+    check(files.size() <= 1,
+          "[generate] control_image has {} pictures, expected one\n  several belong to "
+          "ControlNets: controlnet=[A, B]",
+          files.size());
+    request.control_image = files.empty() ? HostArray() : read(files.front());
+    return;
+  }
+  request.controls.guess_mode = g.guess_mode;
+  for (size_t i = 0; i < files.size(); ++i) {
+    const media::ControlRecipe recipe{
+        .kind = media::control_kind(value_at(g.control_kind, i, files.size(), "control_kind")),
+        .low = g.canny_low,
+        .high = g.canny_high,
+        .deviation = g.control_blur};
+    request.controls.pictures.push_back(
+        {.picture = media::control_picture(read(files[i]), recipe),
+         .scale = value_at(g.control_scale, i, files.size(), "control_scale"),
+         .start = value_at(g.control_start, i, files.size(), "control_start"),
+         .end = value_at(g.control_end, i, files.size(), "control_end")});
   }
 }
 
@@ -163,15 +200,18 @@ void set_given_frames(const config::Loaded& loaded, const networks::Sizes& netwo
     picture.shape.dims.insert(picture.shape.dims.begin(), 1);
     request.start.frames = std::move(picture);
   }
-  request.control_image = read_given_image(g.control_image, "control_image", loaded.config, job);
+  set_control(loaded, job, request);
   if (!g.video.empty()) {
     request.start.frames = read_given_video(g.video, loaded, job);
   }
   if (!request.start.is_given()) {
+    if (request.controls.is_given()) {
+      set_sizes(loaded, request.height * request.width, job, request);
+    }
     return;
   }
   if (!g.mask.empty()) {
-    request.start.mask = grey(read_given_image(g.mask, "mask", loaded.config, job));
+    request.start.mask = media::luminance(read_given_image(g.mask, "mask", loaded.config, job));
     request.start.mask_blur = g.mask_blur;
   }
   request.start.strength =

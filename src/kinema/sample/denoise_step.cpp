@@ -80,6 +80,21 @@ Tensor mask_input(Graph& graph, const StepSpec& spec) {
   return whole_input(graph, spec, {DType::F32, {1, 1, dims[2], dims[3], dims[4]}}, "mask");
 }
 
+/// The pictures of ControlNets.
+Tensor control_input(Graph& graph, const StepSpec& spec) {
+  const networks::Sizes& sizes = spec.network.sizes();
+  const Shape shape{DType::F32,
+                    {spec.latents[0], sizes.control_channels, 1,
+                     sizes.control_cell * spec.latents[3], sizes.control_cell * spec.latents[4]}};
+  return whole_input(graph, spec, shape, "control");
+}
+
+/// How many numbers a step has.
+int64_t numbers_of(const StepSpec& spec) {
+  const networks::Sizes& sizes = spec.network.sizes();
+  return kNumbers + (sizes.control_cell > 0 ? sizes.control_layers : 0);
+}
+
 /// Shapes of the keys and values, which are the same in all steps.
 std::vector<networks::Value> key_values(const StepSpec& spec) {
   return spec.network->cross_key_values(spec.options, contexts(spec), spec.text_length,
@@ -155,7 +170,10 @@ HostArray step_numbers(const schedulers::Schedule& schedule, int64_t step,
   }
   const schedulers::Mix next = schedule.mix(step + 1);
   values.insert(values.end(), {next.signal, next.noise});
-  return HostArray::f32({kNumbers}, values);
+  for (const double scale : others.control_scales) {
+    values.push_back(static_cast<float>(scale));
+  }
+  return HostArray::f32({std::ssize(values)}, values);
 }
 
 std::string contexts_text(const StepSpec& spec, const mesh::Placement& asked) {
@@ -234,9 +252,12 @@ std::unique_ptr<StepGraph> build_step(const StepSpec& given_spec) {
   const Tensor clean_noise =
       spec.keeps_part ? whole_input(graph, spec, video, "clean_noise") : Tensor();
   const Tensor mask = spec.keeps_part ? mask_input(graph, spec) : Tensor();
+  if (spec.controlled) {
+    given.control = control_input(graph, spec);
+  }
   given.kept = kept_inputs(graph, spec);
   const Tensor noise = spec.form.noise ? whole_input(graph, spec, video, "noise") : Tensor();
-  const Tensor numbers = whole_input(graph, spec, {DType::F32, {kNumbers}}, "numbers");
+  const Tensor numbers = whole_input(graph, spec, {DType::F32, {numbers_of(spec)}}, "numbers");
   given.numbers = numbers;
 
   const Velocity made = make_velocity(params, x, given, spec);

@@ -50,6 +50,10 @@ struct StepSpec {
   Condition condition = Condition::NONE;
   /// After the step the kept part of given frames is put back, at the noise level of the next step.
   bool keeps_part = false;
+  /// ControlNets are run, on their pictures, in guess mode or not (sample::Controls). False for
+  /// steps in which they add nothing.
+  bool controlled = false;
+  bool guess_mode = false;
   int64_t image_tokens = 0;  // CLIP's tokens of a video's images; 0: none
   Reuse reuse = Reuse::NOTHING;
   /// Text and image are inputs as the blocks' keys and values, computed by StepPrograms::keys.
@@ -80,13 +84,14 @@ Tensor model_input(Tensor x, Tensor condition, Condition kind);
 ///     clean, clean_noise    [b, c, f, h, w]   with keeps_part: the latents of given frames, the
 ///                                             noise that they are mixed with, and
 ///     mask                  [1, 1, f, h, w]   1 where the sample is made, 0 where it is kept
+///     control               [b, control_channels, 1, H, W]; absent if not controlled
 ///     kept, by reuse        BLOCKS: block_sum [b or 2 b, s, d]
 ///                           BRANCH: prompted, plain; VELOCITY: velocity, reference
 ///     noise                 [b, c, f, h, w]   of forms with noise
-///     numbers               [26]              StepCoefficients, timestep, guidance scale, rescale,
+///     numbers               [26 + n]          StepCoefficients, timestep, guidance scale, rescale,
 ///                                             weights of low and high frequencies (BRANCH), the
 ///                                             the network's guidance input, signal and noise of
-///                                             the kept part
+///                                             the kept part; the factors of n control pictures
 ///
 /// Outputs: the next x, the corrected sample (the next `previous`), the data prediction (the next
 /// m1; this step's m1 is the next m2), the velocity after guidance, u + g (c - u), and `finite`,
@@ -115,6 +120,7 @@ struct StepNumbers {
   double guidance_rescale = 0.0;
   GuidanceReuse weights = {};
   double embedded_guidance = 0.0;
+  std::vector<double> control_scales = {};
 };
 HostArray step_numbers(const schedulers::Schedule& schedule, int64_t step,
                        const StepNumbers& others = {});

@@ -141,6 +141,12 @@ void check_batch(const DenoiseBatch& batch, const networks::Sizes& network, bool
   }
   check_rows("pooled text", batch.pooled, batch.negative_pooled, network.pooled_dim, x[0], guided);
   check_rows("size_ids", batch.size_ids, batch.negative_size_ids, network.size_ids, x[0], guided);
+  const int64_t cell = network.control_cell;
+  const Dims pictures{x[0], network.control_channels, 1, cell * x[3], cell * x[4]};
+  check(
+      cell == 0 ? batch.control.bytes.empty() : batch.control.shape == Shape{DType::F32, pictures},
+      "[sample] control pictures are {}, expected {}", to_string(batch.control.shape),
+      cell == 0 ? std::string("none") : "f32" + to_string(pictures));
   const Dims& image = batch.image.shape.dims;
   check((network.image_dim == 0) == batch.image.bytes.empty() &&
             (batch.image.bytes.empty() || (image.size() == 3 && image[0] == x[0])),
@@ -234,6 +240,10 @@ class Run {
     StepSpec spec = step_spec(experts_, phase.expert, batch, settings_);
     const std::vector<const runtime::Array*> params = experts_.parameters(phase.expert);
     StepText text = text_at(batch, phase.first);
+    std::optional<runtime::Array> control;
+    if (!batch.control.bytes.empty()) {
+      control = programs_.devices().upload(batch.control);
+    }
     std::vector<runtime::Array> given = given_to_steps(batch, text, spec, params);
     // Results are kept within one expert and batch: an expert's first step is always full.
     ReusePlan plan = reuse_plan(settings_, experts_);
@@ -245,18 +255,25 @@ class Run {
         given = given_to_steps(batch, text, spec, params);
       }
       spec.reuse = plan.at(i, settings_.schedule.timesteps[i] / 1000.0, drift);
+      const std::vector<double> scales =
+          control_scales(settings_.controls, i, settings_.schedule.size());
+      spec.controlled = std::ranges::any_of(scales, [](double scale) { return scale != 0.0; });
       const runtime::Array table = programs_.devices().upload(
           step_numbers(settings_.schedule, i,
                        {.guidance_scale = guidance_scale_of(settings_, phase.expert),
                         .guidance_rescale = settings_.guidance_rescale,
                         .weights = plan.weights(i),
-                        .embedded_guidance = settings_.embedded_guidance}));
+                        .embedded_guidance = settings_.embedded_guidance,
+                        .control_scales = scales}));
       std::vector<const runtime::Array*> arguments = params;
       arguments.insert(arguments.end(), {&state.x, &state.previous, &state.m1, &state.m2});
       if (state.m3) {
         arguments.push_back(&*state.m3);
       }
       append(arguments, given);
+      if (spec.controlled) {
+        arguments.push_back(&*control);
+      }
       if (is_reuse(spec.reuse)) {
         append(arguments, kept);
       }
@@ -402,6 +419,8 @@ StepSpec step_spec(const Experts& experts, int64_t expert, const DenoiseBatch& b
                 .expand_timesteps = experts.folder().expand_timesteps,
                 .condition = batch.condition_kind,
                 .keeps_part = !batch.mask.shape.dims.empty(),
+                .controlled = settings.controls.is_given(),
+                .guess_mode = settings.controls.guess_mode,
                 .image_tokens = batch.image.shape.dims.empty() ? 0 : batch.image.shape.dims[1]};
   if (is_guided(settings, expert)) {
     spec.guidance = settings.two_passes ? Guidance::TWO_PASSES : Guidance::DOUBLED_BATCH;

@@ -8,6 +8,7 @@
 
 #include "kinema/core/host_array.h"
 #include "kinema/runtime/array.h"
+#include "kinema/sample/control.h"
 #include "kinema/sample/denoise_step.h"
 #include "kinema/sample/experts.h"
 #include "kinema/schedulers/schedule.h"
@@ -35,7 +36,8 @@ struct DenoiseBatch {
   // To put back the kept part of given frames after each step, see StepGraph; no bytes: nothing is
   // kept.
   HostArray clean, clean_noise, mask;
-  HostArray image;  // f32 [b, n, image_dim] of CLIP; no bytes if the model has no such input
+  HostArray control;  // f32 [b, control_channels, 1, H, W] of ControlNets; no bytes: none
+  HostArray image;    // f32 [b, n, image_dim] of CLIP; no bytes if the model has no such input
   /// Texts that replace the batch's at later steps, in order.
   std::vector<DenoiseText> later_texts = {};
   /// The videos' indices, on which the noise of stochastic samplers depends; one for each video.
@@ -53,6 +55,7 @@ struct DenoiseSettings {
   /// 0: off. See StepSpec::rescale.
   double guidance_rescale = 0.0;
   bool two_passes = false;
+  Controls controls;  // without their pictures' pixels
   ReuseSettings reuse;
   uint64_t seed = 0;  // of the noise of stochastic samplers
 };
@@ -90,8 +93,8 @@ std::vector<HostArray> denoise(Experts& experts, StepPrograms& programs,
                                const DenoiseSettings& settings,
                                const DenoiseObserver& observer = {});
 
-/// The spec of a full step in `denoise` for a batch and an expert; steps that reuse results differ
-/// only in `reuse`, and need less memory.
+/// The spec of a full step in `denoise` for a batch and an expert; steps that reuse results, or in
+/// which ControlNets add nothing, differ only in that, and need less memory.
 StepSpec step_spec(const Experts& experts, int64_t expert, const DenoiseBatch& batch,
                    const DenoiseSettings& settings);
 

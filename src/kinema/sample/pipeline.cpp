@@ -197,6 +197,7 @@ std::vector<DenoiseBatch> Pipeline::make_batches(const GenerateRequest& request,
                        .clean = rows_of(start.clean, items),
                        .clean_noise = rows_of(start.noise, items),
                        .mask = start.mask,
+                       .control = repeated(plan.control, count),
                        .image = repeated(context.image, count)};
     batch.indices = items;
     for (int64_t& index : batch.indices) {

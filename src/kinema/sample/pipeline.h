@@ -16,6 +16,7 @@
 #include "kinema/networks/network.h"
 #include "kinema/pjrt/client.h"
 #include "kinema/sample/condition.h"
+#include "kinema/sample/control.h"
 #include "kinema/sample/denoiser.h"
 #include "kinema/sample/memory.h"
 #include "kinema/sample/pipeline_folder.h"
@@ -53,6 +54,8 @@ struct GenerateRequest {
   StartFrames start;
   /// u8 [h, w, 3] of any size, for networks with channels for a control image.
   HostArray control_image;
+  /// Of the folder's ControlNets.
+  Controls controls;
   int64_t num_videos_per_prompt = 1;
   int64_t num_frames = 81;
   int64_t height = 480;

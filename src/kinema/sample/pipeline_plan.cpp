@@ -63,6 +63,14 @@ void check_image_channels(ImageChannels channels, const GenerateRequest& request
         "[sample] this model fills in a masked part of an image: set image=FILE and mask=FILE");
 }
 
+/// The numbers of control alone.
+Controls without_pixels(Controls controls) {
+  for (ControlPicture& each : controls.pictures) {
+    each.picture = {};
+  }
+  return controls;
+}
+
 }  // namespace
 
 VideoRange videos_in_share(const GenerateRequest& request, int64_t index) {
@@ -104,6 +112,7 @@ Pipeline::Plan Pipeline::plan(const GenerateRequest& request,
     out.channels = image_channels(network, layout);
   }
   check_image_channels(out.channels, request);
+  check_controls(request.controls, network);
   check_image_tokens(network, parts_.image_encoder != nullptr, request.images);
   const int64_t num_frames = network.makes_images ? 1 : request.num_frames;
   out.sizes = video_sizes(num_frames, request.height, request.width, layout, network.patch_size,
@@ -116,6 +125,7 @@ Pipeline::Plan Pipeline::plan(const GenerateRequest& request,
         layout.first_frame_alone ? fmt::format("1 more than a multiple of {}", layout.temporal)
                                  : fmt::format("multiples of {}", layout.temporal)));
   }
+  out.control = control_pixels(request.controls, out.sizes);
   if (!request.initial_latents.empty()) {  // checked before anything is compiled
     StartNoise{.videos = 0, .all_videos = request.videos(), .file = request.initial_latents}.draw(
         "noise", out.sizes.latents);
@@ -135,8 +145,10 @@ Pipeline::Plan Pipeline::plan(const GenerateRequest& request,
                   .embedded_guidance = network.takes_guidance ? request.guidance_scale : 0.0,
                   .guidance_rescale = request.guidance_rescale,
                   .two_passes = request.two_passes,
+                  .controls = without_pixels(request.controls),
                   .reuse = request.reuse,
                   .seed = request.seed};
+  out.settings.controls.guess_mode |= network.control_pools;
   if (out.settings.reuse.magcache) {
     out.settings.reuse.magcache->image_to_video = out.condition == Condition::CHANNELS;
   }

@@ -38,10 +38,11 @@ struct Pipeline::Plan {
   ImageChannels channels = ImageChannels::NONE;
   schedulers::ScheduleConfig schedule;
   DenoiseSettings settings;
-  bool guided = false;                  // by any expert in the schedule
-  std::set<int64_t> experts;            // used by the schedule
-  int64_t step_bytes = 0;               // of the largest step, with parameters that will be loaded
-  int64_t loaded_bytes = 0;             // the parameters among these
+  HostArray control;          // the pictures of ControlNets, f32 [control_channels, 1, H, W]
+  bool guided = false;        // by any expert in the schedule
+  std::set<int64_t> experts;  // used by the schedule
+  int64_t step_bytes = 0;     // of the largest step, with parameters that will be loaded
+  int64_t loaded_bytes = 0;   // the parameters among these
   bool release_encoders_first = false;  // encoders are freed before the steps
   bool needs_pooled = false;            // the network takes pooled text
   bool needs_size_ids = false;

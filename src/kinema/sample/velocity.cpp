@@ -56,6 +56,7 @@ class Passes {
       in.image = both ? twice(given_.image) : given_.image;
     }
     in.cfg_batch = both;
+    add_control(first, both, in);
     const networks::Outputs out = spec_.network->forward(params_, spec_.options, in);
     sums_.push_back(out.block_sum);
     return convert(out.prediction, DType::F32);
@@ -67,6 +68,16 @@ class Passes {
   }
 
  private:
+  /// In guess mode the network follows pictures for the prompt's samples alone, which come first.
+  void add_control(int64_t first, bool both, networks::Inputs& in) const {
+    if (!given_.control || (spec_.guess_mode && first > 0)) {
+      return;
+    }
+    in.control = both && !spec_.guess_mode ? twice(given_.control) : given_.control;
+    in.control_scale = slice(given_.numbers, Axis(0), kNumbers, given_.numbers.dim(0) - kNumbers);
+    in.guess_mode = spec_.guess_mode;
+  }
+
   /// The step's timestep, once per video, or once for all.
   Tensor timesteps(int64_t batch) const {
     return broadcast_to(slice(given_.numbers, Axis(0), kTimestep, 1), {batch});

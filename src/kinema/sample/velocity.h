@@ -31,6 +31,7 @@ struct Given {
   Tensor size_ids = {};
   Tensor condition = {};
   Tensor image = {};
+  Tensor control = {};            // of a controlled step
   std::vector<Tensor> keys = {};  // instead of text and image
   std::vector<Tensor> kept = {};  // from an earlier step, according to the spec's reuse
   Tensor numbers = {};

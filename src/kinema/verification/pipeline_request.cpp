@@ -1,5 +1,7 @@
 #include "kinema/verification/pipeline_request.h"
 
+#include <fmt/format.h>
+
 #include <array>
 #include <optional>
 
@@ -21,6 +23,11 @@ PipelineFolder folder_of(const Case& c) {
   PipelineFolder folder =
       sample::read_pipeline_folder(c.folder() / c.about().at("pipeline").as_string());
   const std::string& name = c.about().at("class").as_string();
+  if (const Json* controlnets = given(c.about(), "controlnet")) {
+    for (const std::string& each : strings(*controlnets)) {
+      folder.controlnets.push_back({.path = c.folder() / each});
+    }
+  }
   check(model_files::pipeline_class(name) != nullptr, "[verify] {} is `{}`, expected {}",
         c.about().at("class").where(), name, model_files::pipeline_classes());
   folder.class_name = name;
@@ -99,6 +106,29 @@ sample::StartFrames start_of(const Case& c, const Json& call) {
   return out;
 }
 
+/// The pictures `control_imageN` of ControlNets, with a number for all or one for each.
+sample::Controls controls_of(const Case& c, const Json& call) {
+  sample::Controls out;
+  if (given(c.about(), "controlnet") == nullptr) {
+    return out;
+  }
+  const auto number = [&](const char* key, size_t i, double otherwise) {
+    const Json* value = given(call, key);
+    return value == nullptr    ? otherwise
+           : value->is_array() ? value->items().at(i).as_number()
+                               : value->as_number();
+  };
+  for (size_t i = 0; c.has(fmt::format("control_image{}", i)); ++i) {
+    out.pictures.push_back({.picture = c.tensor(fmt::format("control_image{}", i)),
+                            .scale = number("controlnet_conditioning_scale", i, 1.0),
+                            .start = number("control_guidance_start", i, 0.0),
+                            .end = number("control_guidance_end", i, 1.0)});
+  }
+  const Json* guess = given(call, "guess_mode");
+  out.guess_mode = guess != nullptr && guess->as_bool();
+  return out;
+}
+
 }  // namespace
 
 sample::GenerateRequest request_of(const Case& c, const PipelineFolder& folder) {
@@ -124,6 +154,7 @@ sample::GenerateRequest request_of(const Case& c, const PipelineFolder& folder) 
     }
   }
   out.start = start_of(c, call);
+  out.controls = controls_of(c, call);
   if (c.has("control_image")) {
     out.control_image = c.tensor("control_image");
   }
