@@ -116,6 +116,29 @@ TEST_F(Editing, AControlImageIsFollowed) {
               HasSubstr("follows no control image"));
 }
 
+TEST_F(Editing, KontextEditsAPicture) {
+  const auto of = [&](const std::string& name, std::vector<std::string> more) {
+    more.insert(more.end(), {"resize_reference=false", "max_sequence_length=40",
+                             "video_folder=v_" + name, "save_latents=" + name});
+    const Outcome outcome = generate("flux_kontext", more);
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    return latents(name);
+  };
+  const HostArray cat = of("cat", {"image=cat.png"});
+  EXPECT_EQ(cat.shape.dims, (Dims{1, 6, 1, kHeight / 8, kWidth / 8}));  // that of the picture
+  EXPECT_EQ(cat.bytes, of("named", {"reference_images=[cat.png]"}).bytes);
+  EXPECT_NE(cat.bytes, of("mask", {"image=mask.png"}).bytes);
+  EXPECT_NE(cat.bytes, of("text", {"height=64", "width=32"}).bytes);
+  // A given size is that of the result.
+  EXPECT_EQ(of("wide", {"image=cat.png", "height=32", "width=64"}).shape.dims,
+            (Dims{1, 6, 1, 4, 8}));
+  // Plain networks take a reference too, beside a picture to start from.
+  const Outcome both =
+      generate("flux_dev", {"image=cat.png", "reference_images=mask.png", "strength=0.5",
+                            "resize_reference=false", "max_sequence_length=40", "video_folder=b"});
+  EXPECT_EQ(both.status, 0) << both.err;
+}
+
 TEST_F(Editing, VideoToVideoTakesTheFirstFramesAtItsRate) {
   const std::string video = io::golden("dataset/videos").string();
   const std::string clip =
@@ -146,6 +169,17 @@ TEST_F(Editing, NamesWhatDoesNotGoTogether) {
   EXPECT_THAT(error("sdxl", {"video=cat.png"}), HasSubstr("makes images"));
   EXPECT_THAT(error("sdxl", {"image=absent.png"}), HasSubstr("absent.png"));
   EXPECT_THAT(error("wan21_t2v", {"image=cat.png"}), HasSubstr("starts from video=FILE"));
+  EXPECT_THAT(error("flux_kontext", {"image=cat.png", "mask=mask.png"}),
+              HasSubstr("mask has no meaning for a model that edits whole images"));
+  EXPECT_THAT(error("flux_kontext", {"image=cat.png", "strength=0.5"}),
+              HasSubstr("strength has no meaning"));
+  EXPECT_THAT(error("flux_kontext", {"image=cat.png", "reference_images=mask.png"}),
+              HasSubstr("give only one of them"));
+  EXPECT_THAT(error("flux_kontext", {"reference_images=[cat.png, mask.png]"}),
+              HasSubstr("there are 2 reference pictures, but this model takes one"));
+  EXPECT_THAT(error("flux_kontext", {"reference_images=absent.png"}), HasSubstr("absent.png"));
+  EXPECT_THAT(error("sdxl", {"reference_images=cat.png"}), HasSubstr("takes no reference picture"));
+  EXPECT_THAT(error("sdxl", {"reference_image=cat.png"}), HasSubstr("reference_images"));
   EXPECT_THAT(error("wan21_t2v", {"video=cat.png"}), HasSubstr("is the picture"));
   write("broken.png", "no picture");
   EXPECT_THAT(error("sdxl", {"image=broken.png"}), HasSubstr("broken.png"));

@@ -380,9 +380,9 @@ TEST(PipelineFolder, TakesTheSchedulerOfItsIndex) {
 TEST(PipelineFolder, NamesAKindThatIsNotSupported) {
   const TemporaryFolder folder;
   for (const auto& [name, kind] :
-       {std::pair{"FluxKontextPipeline", "Flux Kontext"},
+       {std::pair{"FluxKontextInpaintPipeline", "Flux Kontext with a mask"},
         {"StableDiffusionXLInstructPix2PixPipeline", "SDXL InstructPix2Pix UNet"},
-        {"WanVACEPipeline", "Wan 2.1 VACE"}}) {
+        {"WanAnimatePipeline", "Wan-Animate"}}) {
     folder.write("model_index.json", fmt::format(R"({{"_class_name": "{}"}})", name));
     EXPECT_THAT([&] { read_pipeline_folder(folder.path()); },
                 ThrowsMessage<Error>(AllOf(HasSubstr("is not supported"), HasSubstr(kind))));

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <optional>
 
 #include "cpu_isa.h"
 #include "io/scratch.h"
@@ -130,7 +131,8 @@ TEST_F(ImageTraining, GivesFirstFramesAsTheReferenceDoes) {
 
 /// Both predictions in one graph: training's for its own noisy latents, and sampling's for the
 /// same.
-void expect_same_as_sampling(const std::string& folder, sample::Condition kind, float timestep) {
+void expect_same_as_sampling(const std::string& folder, std::optional<networks::Entry> entry,
+                             float timestep) {
   SCOPED_TRACE(folder);
   Subject subject(folder, {});
   const wan::TransformerConfig& config = subject.config();
@@ -143,24 +145,26 @@ void expect_same_as_sampling(const std::string& folder, sample::Condition kind, 
   TrainBatch batch{.latents = input(latents, "latents"), .text = input({1, 512, 48}, "text")};
   batch.noise = input(latents, "noise");
   batch.timestep = subject.input(HostArray::f32({1}, std::vector{timestep}));
-  sample::StepSpec spec{.network = network_of(config),
-                        .latents = latents,
-                        .guidance = sample::Guidance::NONE,
-                        .condition = kind};
+  sample::StepSpec spec{
+      .network = network_of(config), .latents = latents, .guidance = sample::Guidance::NONE};
+  if (entry) {
+    spec.inputs = {{.input = *networks::find_entry(spec.network.sizes().named, *entry)}};
+  }
   sample::Given given{.text = batch.text};
-  if (kind == sample::Condition::CHANNELS) {
-    batch.condition = given.condition = input(condition, "condition");
+  if (entry == networks::Entry::CHANNELS) {
+    batch.condition = input(condition, "condition");
+    given.inputs = {batch.condition};
     if (config.image_dim > 0) {
       spec.image_tokens = 5;
       batch.image_states = given.image = input({1, 5, config.image_dim}, "image");
     }
   } else {
     spec.expand_timesteps = true;
-    const float is_given = kind == sample::Condition::FIRST_FRAME ? 1.0F : 0.0F;
+    const float is_given = entry == networks::Entry::FIRST_FRAME ? 1.0F : 0.0F;
     batch.given =
         compare(subject.input(HostArray::f32({1}, std::vector{is_given})), Comparison::GT, 0.5);
     if (is_given > 0) {
-      given.condition = slice(batch.latents, Axis(2), 0, 1);
+      given.inputs = {slice(batch.latents, Axis(2), 0, 1)};
     }
   }
   std::vector<float> numbers(sample::kNumbers, 0.0F);
@@ -179,11 +183,11 @@ void expect_same_as_sampling(const std::string& folder, sample::Condition kind, 
 }
 
 TEST_F(ImageTraining, PredictsWhatSamplingPredicts) {
-  expect_same_as_sampling("wan21_i2v/transformer", sample::Condition::CHANNELS, 300);
-  expect_same_as_sampling("wan22_i2v/transformer", sample::Condition::CHANNELS, 950);
-  expect_same_as_sampling("wan22_i2v/transformer_2", sample::Condition::CHANNELS, 500);
-  expect_same_as_sampling("wan22_ti2v/transformer", sample::Condition::FIRST_FRAME, 600);
-  expect_same_as_sampling("wan22_ti2v/transformer", sample::Condition::NONE, 600);
+  expect_same_as_sampling("wan21_i2v/transformer", networks::Entry::CHANNELS, 300);
+  expect_same_as_sampling("wan22_i2v/transformer", networks::Entry::CHANNELS, 950);
+  expect_same_as_sampling("wan22_i2v/transformer_2", networks::Entry::CHANNELS, 500);
+  expect_same_as_sampling("wan22_ti2v/transformer", networks::Entry::FIRST_FRAME, 600);
+  expect_same_as_sampling("wan22_ti2v/transformer", std::nullopt, 600);
 }
 
 /// The tiny model with CLIP's tokens, a condition of three channels, or neither.
@@ -372,7 +376,7 @@ TEST_F(ImageTraining, NamesMissingAndUnexpectedInputs) {
         build_step(wan::parameters(config, tiny::options()),
                    network_model(network_of(config), tiny::options()), other, {});
       },
-      ThrowsMessage<Error>(HasSubstr("f32[2,3,3,2,2] does not fit latents")));
+      ThrowsMessage<Error>(HasSubstr("the input `condition` is f32[2,3,3,2,2]")));
 }
 
 /// The parts of the network in which a non-finite value is searched, named as in the family's

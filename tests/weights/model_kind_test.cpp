@@ -163,7 +163,7 @@ const std::vector<Case>& cases() {
       {"LTX-Video or Cosmos LoRA",
        first_query("diffusion_model.transformer_blocks.0.attn1.to_q", 2048)},
       {"Cosmos LoRA", lora("diffusion_model.blocks.0.self_attn.q_proj")},
-      {"Wan 2.1 VACE LoRA",
+      {"Wan VACE LoRA",
        lora("diffusion_model.vace_blocks.0.self_attn.q") + lora("diffusion_model.blocks.0.ffn.0")},
       {"LoRA", lora("transformer.transformer_blocks.18.attn.to_q") +
                    lora("transformer.single_transformer_blocks.37.attn.to_q")},
@@ -181,7 +181,8 @@ const std::vector<Case>& cases() {
       {"AnimateDiff motion module",
        {{"down_blocks.0.motion_modules.0.temporal_transformer.norm.weight", {8}}}},
       {"Flux Redux image encoder", {{"redux_up.weight", {8, 8}}, {"redux_down.weight", {8, 8}}}},
-      {"Wan 2.1 VACE", wan(16) + Tensors{{"vace_blocks.0.after_proj.weight", {64, 64}}}},
+      {"Wan VACE module", {{"vace_blocks.0.after_proj.weight", {64, 64}}}},
+      {"Wan VACE", wan(16) + Tensors{{"vace_blocks.0.after_proj.weight", {64, 64}}}},
       {"Wan-Animate", wan(36) + Tensors{{"pose_patch_embedding.weight", {64, 16, 1, 2, 2}}}},
       {"Wan 2.2 S2V (speech to video)",
        wan(16) + Tensors{{"casual_audio_encoder.weights", {1, 25, 1, 1}}}},

@@ -31,16 +31,20 @@ struct GenerateConfig {
   std::string video;
   std::string mask;
   std::vector<std::string> control_image;
+  std::string control_video;
+  std::string control_mask;
   std::vector<std::string> controlnet;
   std::vector<std::string> control_kind{"given"};
   std::vector<int64_t> control_type;
-  std::vector<double> control_scale{1.0};
-  std::vector<double> control_start{0.0};
-  std::vector<double> control_end{1.0};
+  std::vector<double> control_scale;
+  std::vector<double> control_start;
+  std::vector<double> control_end;
   bool guess_mode = false;
   int64_t canny_low = 100;
   int64_t canny_high = 200;
   double control_blur = 9.0;
+  std::vector<std::string> reference_images;
+  bool resize_reference = true;
   Given<double> strength = 1.0;
   double mask_blur = 0.0;
   Given<std::string> scheduler = std::string("unipc");
@@ -182,6 +186,29 @@ struct GenerateConfig {
          .needs = {Needs::IMAGES},
          .share = Share::FILE});
     control_fields(self, visit);
+    visit(
+        "control_video", self.control_video, UNRELATED,
+        {.help = "video that the result follows or completes, frame by frame (VACE): poses, depth, "
+                 "edges, or the frames to be changed where control_mask is white",
+         .needs = {Needs::VIDEOS},
+         .share = Share::FILE});
+    visit("control_mask", self.control_mask, UNRELATED,
+          {.help = "of control_video: a video or picture, white where the result is made, black "
+                   "where it is kept; not given: all is made",
+           .needs = {Needs::VIDEOS},
+           .with = "control_video",
+           .share = Share::FILE});
+    visit("reference_images", self.reference_images, UNRELATED,
+          {.help = "pictures that the result is made from, beside the prompt: the picture that "
+                   "FLUX.1 Kontext edits, subjects and backgrounds of VACE",
+           .share = Share::FILE});
+    visit(
+        "resize_reference", self.resize_reference, UNRELATED,
+        {.help = "flux: a reference picture is resized to the size of about a megapixel, of those "
+                 "that Kontext was trained with, whose aspect ratio is nearest; false: it keeps "
+                 "its size, in multiples of 16",
+         .needs = {Needs::IMAGES},
+         .share = Share::YES});
     visit("strength", self.strength, UNRELATED,
           {.help = "part of num_inference_steps that changes the given picture or video: near 0 "
                    "little, 1 all; not given: 0.6 of an image, 0.8 of a video, 1 with a mask",
@@ -382,32 +409,28 @@ struct GenerateConfig {
            .or_item = true,
            .with = "controlnet",
            .share = Share::YES});
-    visit("control_scale", self.control_scale, UNRELATED,
-          {.help = "factor of what ControlNets add, for all pictures or each",
-           .min = -100,
-           .max = 100,
-           .min_items = 1,
+    visit(
+        "control_scale", self.control_scale, UNRELATED,
+        {.help = "factor of control: of what each ControlNet adds, or each block of VACE's control "
+                 "branch; one for all or one for each; not given: 1",
+         .min = -100,
+         .max = 100,
+         .or_item = true,
+         .share = Share::YES});
+    visit("control_start", self.control_start, UNRELATED,
+          {.help =
+               "part of the steps before which ControlNets and VACE's control branch add nothing, "
+               "one for all or one for each; not given: 0",
+           .min = 0,
+           .max = 1,
            .or_item = true,
-           .with = "controlnet",
            .share = Share::YES});
-    visit(
-        "control_start", self.control_start, UNRELATED,
-        {.help = "part of the steps before which ControlNets add nothing, for all pictures or each",
-         .min = 0,
-         .max = 1,
-         .min_items = 1,
-         .or_item = true,
-         .with = "controlnet",
-         .share = Share::YES});
-    visit(
-        "control_end", self.control_end, UNRELATED,
-        {.help = "part of the steps after which ControlNets add nothing, for all pictures or each",
-         .min = 0,
-         .max = 1,
-         .min_items = 1,
-         .or_item = true,
-         .with = "controlnet",
-         .share = Share::YES});
+    visit("control_end", self.control_end, UNRELATED,
+          {.help = "part of the steps after which they add nothing; not given: 1",
+           .min = 0,
+           .max = 1,
+           .or_item = true,
+           .share = Share::YES});
     visit("guess_mode", self.guess_mode, UNRELATED,
           {.help = "ControlNets recognise the picture without a prompt: what they add rises from a "
                    "tenth to all, and the negative prompt's pass does not see it",

@@ -155,8 +155,8 @@ void check_same_request(const sample::GenerateRequest& request, const fs::path& 
       job.world(),
       {{"the number of prompts", std::to_string(request.prompts.size())},
        {"the prompts", print(fmt::format("{}", fmt::join(request.prompts, "\n")))},
-       {"the first image", print(text_of(request.images.first))},
-       {"the last image", print(text_of(request.images.last))}},
+       {"the first image", print(text_of(request.files.images.first))},
+       {"the last image", print(text_of(request.files.images.last))}},
       "the prompts");
   if (!output.empty()) {
     fs::path there = fs::absolute(output);  // the folder itself is created with the first video

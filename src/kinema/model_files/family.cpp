@@ -12,15 +12,23 @@ namespace {
 constexpr std::array<PipelineClass, 3> kWanPipelines{
     {{"WanPipeline"}, {"WanImageToVideoPipeline", true}, {"WanVideoToVideoPipeline"}}};
 
-constexpr PipelineClass flux_pipeline(std::string_view name) {
+constexpr std::array<PipelineClass, 1> kVacePipelines{{{"WanVACEPipeline"}}};
+
+constexpr PipelineClass flux_pipeline(std::string_view name, bool edits_image = false) {
   return {.name = name,
           .even_sigmas = true,
-          .images = {.side = 1024, .num_inference_steps = 28, .guidance_scale = 3.5}};
+          .edits_image = edits_image,
+          // Kontext's as on its page.
+          .images = {
+              .side = 1024, .num_inference_steps = 28, .guidance_scale = edits_image ? 2.5 : 3.5}};
 }
-constexpr std::array<PipelineClass, 5> kFluxPipelines{
-    flux_pipeline("FluxPipeline"), flux_pipeline("FluxImg2ImgPipeline"),
-    flux_pipeline("FluxInpaintPipeline"), flux_pipeline("FluxFillPipeline"),
-    flux_pipeline("FluxControlPipeline")};
+constexpr std::array<PipelineClass, 6> kFluxPipelines{
+    flux_pipeline("FluxPipeline"),
+    flux_pipeline("FluxImg2ImgPipeline"),
+    flux_pipeline("FluxInpaintPipeline"),
+    flux_pipeline("FluxFillPipeline"),
+    flux_pipeline("FluxControlPipeline"),
+    flux_pipeline("FluxKontextPipeline", /*edits_image=*/true)};
 
 constexpr PipelineClass sdxl_pipeline(std::string_view name, bool fills_masks = false) {
   return {
@@ -110,7 +118,8 @@ constexpr std::array<Family, 5> kFamilies{{{.name = "Wan",
                                             .own_modules = "vace_",
                                             .names = &kWanNames,
                                             .vae_class = "AutoencoderKLWan",
-                                            .text_encoder_class = "UMT5EncoderModel"}}};
+                                            .text_encoder_class = "UMT5EncoderModel",
+                                            .pipelines = kVacePipelines}}};
 
 /// The value of `addition_embed_type`; empty without one.
 std::string_view addition_of(const io::Json& config) {

@@ -27,6 +27,8 @@ struct PipelineClass {
   bool even_sigmas = false;
   /// Without a negative prompt, zeros are used, as in its model_index.json.
   bool force_zeros_for_empty_prompt = false;
+  /// Its network edits a given image, whose tokens it reads beside those of the result.
+  bool edits_image = false;
   /// Its network may have channels for a mask and the kept part of an image.
   bool fills_masks = false;
   ImageDefaults images = {};

@@ -11,10 +11,12 @@
 
 namespace kinema::model_source {
 
-model_files::ImageDefaults image_defaults(const networks::Network& network) {
+model_files::ImageDefaults image_defaults(const networks::Network& network,
+                                          std::string_view pipeline_class) {
   const model_files::Family* family = model_files::family_of_config(network->config());
   check(family != nullptr, "[config] a network of no known family");
-  model_files::ImageDefaults out = family->pipelines.front().images;
+  const model_files::PipelineClass* own = model_files::pipeline_class(pipeline_class);
+  model_files::ImageDefaults out = (own != nullptr ? *own : family->pipelines.front()).images;
   constexpr int64_t kCell = 8;  // pixels per side of a latent, in all image autoencoders
   if (network.sizes().sample_size > 0) {
     out.side = network.sizes().sample_size * kCell;

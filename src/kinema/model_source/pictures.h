@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 
 #include "kinema/config/config.h"
 #include "kinema/model_files/family.h"
@@ -17,8 +18,10 @@ struct Pictures {
 };
 
 /// The defaults of an image network: its family's, with the side that it was trained on if its
-/// config.json has one (SDXL-Turbo: 512), as in diffusers.
-model_files::ImageDefaults image_defaults(const networks::Network& network);
+/// config.json has one (SDXL-Turbo: 512), as in diffusers. `pipeline_class`: that of its pipeline,
+/// if there is one.
+model_files::ImageDefaults image_defaults(const networks::Network& network,
+                                          std::string_view pipeline_class = {});
 
 /// The image properties of a network.
 Pictures picture_settings(const networks::Network& network);

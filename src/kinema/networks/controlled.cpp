@@ -50,25 +50,29 @@ class Controlled final : public Architecture {
   Controlled(Network network, std::vector<AttachedControl> controls)
       : network_(std::move(network)), controls_(std::move(controls)), sizes_(network_.sizes()) {
     check(!controls_.empty(), "[networks] there is no ControlNet to attach");
-    check(sizes_.control_channels == 0, "[networks] this network has a control branch of its own");
+    check(sizes_.control_layers == 0, "[networks] this network has a control branch of its own");
+    const ControlArchitecture& first = *controls_.front().network;
     for (const AttachedControl& each : controls_) {
       check_fits(*each.network, sizes_);
-      const Sizes& first = controls_.front().network->sizes();
-      check(each.network->sizes().control_channels == first.control_channels &&
-                each.network->sizes().control_cell == first.control_cell,
+      check(each.network->picture_channels() == first.picture_channels() &&
+                each.network->cell() == first.cell(),
             "[networks] the ControlNets take pictures of {} and {} channels, {} and {} pixels to a "
             "latent: they cannot be used together",
-            first.control_channels, each.network->sizes().control_channels, first.control_cell,
-            each.network->sizes().control_cell);
+            first.picture_channels(), each.network->picture_channels(), first.cell(),
+            each.network->cell());
       check(std::ssize(each.types) == 1 || each.network->types() > 0,
             "[networks] {} pictures are given to one ControlNet, which follows one",
             each.types.size());
     }
-    picture_channels_ = controls_.front().network->sizes().control_channels;
     sizes_.control_layers = pictures_of(controls_);
-    sizes_.control_channels = picture_channels_ * sizes_.control_layers;
-    sizes_.control_cell = controls_.front().network->sizes().control_cell;
-    sizes_.control_pools = controls_.size() == 1 && controls_.front().network->pools();
+    sizes_.control_pools = controls_.size() == 1 && first.pools();
+    input_ = {.name = "control_pictures",
+              .entry = Entry::PICTURES,
+              .made_of = MadeOf::CONTROL_PICTURES,
+              .channels = first.picture_channels() * sizes_.control_layers,
+              .optional = true,
+              .cell = first.cell()};
+    sizes_.named.push_back(input_);
   }
 
   const Sizes& sizes() const override { return sizes_; }
@@ -177,11 +181,11 @@ class Controlled final : public Architecture {
                                 const Inputs& inputs, size_t key) const {
     const int64_t b = inputs.latents.dim(0);
     const int64_t rows = inputs.control.dim(0);
-    check(inputs.control.rank() == 5 && inputs.control.dim(1) == sizes_.control_channels &&
-              rows > 0 && rows <= b,
-          "[networks] the control pictures are {} but must be [{}, {}, 1, h, w], or of the first "
-          "samples",
-          to_string(inputs.control.shape()), b, sizes_.control_channels);
+    Dims followed = inputs.latents.shape().dims;
+    followed[0] = rows;
+    check(rows > 0 && rows <= b && input_.fits(inputs.control.shape().dims, followed),
+          "[networks] the control pictures are {}, expected {}, or those of the first samples",
+          to_string(inputs.control.shape()), input_.wanted(inputs.latents.shape().dims));
     const auto first_rows = [&](Tensor x, int64_t axis) {
       return x && x.dim(axis) > rows ? slice(x, Axis(axis), 0, rows) : x;
     };
@@ -231,9 +235,8 @@ class Controlled final : public Architecture {
     out.rising = inputs.guess_mode;
     const auto count = std::ssize(control.types);
     for (int64_t i = first; i < first + count; ++i) {
-      const Tensor one = slice(inputs.control, Axis(1), i * picture_channels_, picture_channels_);
-      check(one.dim(2) == 1, "[networks] a control picture has {} frames, expected one",
-            one.dim(2));
+      const int64_t channels = control.network->picture_channels();
+      const Tensor one = slice(inputs.control, Axis(1), i * channels, channels);
       out.pictures.push_back(squeeze(one, Axis(2)));
     }
     Graph& graph = inputs.control.graph();
@@ -254,7 +257,7 @@ class Controlled final : public Architecture {
   Network network_;
   std::vector<AttachedControl> controls_;
   Sizes sizes_;
-  int64_t picture_channels_ = 0;
+  NamedInput input_;
 };
 
 }  // namespace

@@ -28,9 +28,11 @@ class ControlArchitecture {
   virtual ~ControlArchitecture() = default;
 
   /// Sizes that it shares with the network that it is attached to: in_channels (of the latents
-  /// without conditioning), text_dim, pooled_dim, size_ids. control_channels are those of one
-  /// picture, control_cell the side in pixels of a latent's cell.
+  /// without conditioning), text_dim, pooled_dim, size_ids, width.
   virtual const Sizes& sizes() const = 0;
+  /// Channels of a picture, and the side in pixels of a latent.
+  virtual int64_t picture_channels() const = 0;
+  virtual int64_t cell() const = 0;
   /// Number of kinds of pictures that it follows; 0: one kind.
   virtual int64_t types() const = 0;
   /// It averages its results over all pixels.
@@ -66,9 +68,9 @@ struct AttachedControl {
   std::vector<int64_t> types{0};
 };
 
-/// The network with ControlNets attached, as one network. It has control_channels for all pictures
-/// together, and control_layers: a factor for each picture. Its parameters are those of the
-/// network, then those of ControlNet i with `controlnets.I.` before their keys. Adapters and
+/// The network with ControlNets attached, as one network. It has an input of Entry::PICTURES for
+/// all pictures together, and control_layers: a factor for each picture. Its parameters are those
+/// of the network, then those of ControlNet i with `controlnets.I.` before their keys. Adapters and
 /// quantized products are of the network alone. Throws an Error with both sizes if they do not
 /// fit: a ControlNet of Stable Diffusion 1.5 on XL.
 Network controlled(const Network& network, std::vector<AttachedControl> controls);

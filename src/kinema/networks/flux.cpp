@@ -14,12 +14,29 @@ namespace {
 
 constexpr int64_t kPatch = flux::TransformerConfig::kPatch;
 
+/// By the channels, which tell the releases apart; of models for text to image any may be Kontext.
+NamedInput named_input(int64_t channels, int64_t z) {
+  const int64_t more = channels - z;
+  if (more == 0) {
+    return {.name = "reference",
+            .entry = Entry::TOKENS,
+            .made_of = MadeOf::REFERENCE_IMAGE,
+            .channels = z,
+            .optional = true};
+  }
+  return {.name = "condition",
+          .entry = Entry::CHANNELS,
+          .made_of = more == z ? MadeOf::CONTROL_IMAGE : MadeOf::KEPT_AND_MASK,
+          .channels = more};
+}
+
 Sizes sizes_of(const flux::TransformerConfig& c) {
   return {.in_channels = c.latent_channels(),
           .out_channels = c.out_channels / (c.kPatch * c.kPatch),
           .patch_size = {1, kPatch, kPatch},
           .max_positions = 1 << 16,  // positions are computed, for any number
           .text_dim = c.joint_attention_dim,
+          .named = {named_input(c.latent_channels(), c.out_channels / (c.kPatch * c.kPatch))},
           .pooled_dim = c.pooled_projection_dim,
           .takes_guidance = c.guidance_embeds,
           .guidance_distilled = true,
@@ -60,9 +77,9 @@ class Flux final : public Architecture {
 
   Outputs forward(std::span<const Tensor> params, const nn::ModelOptions& options,
                   const Inputs& inputs) const override {
-    check(!inputs.image && !inputs.first_timestep && !inputs.size_ids,
-          "[flux] an image's states, a first frame's timestep or sizes are given, which this "
-          "family does not take");
+    check(!inputs.image && !inputs.first_timestep && !inputs.size_ids && !inputs.control,
+          "[flux] an image's states, a first frame's timestep, sizes or a control video are given, "
+          "which this family does not take");
     flux::TransformerInputs in{.latents = one_frame(inputs.latents, "flux"),
                                .timestep = inputs.timestep,
                                .guidance = inputs.guidance,
@@ -71,6 +88,9 @@ class Flux final : public Architecture {
                                .block_sum = inputs.block_sum,
                                .dropout_key = inputs.dropout_key,
                                .tap = inputs.tap};
+    if (inputs.reference) {
+      in.reference = one_frame(inputs.reference, "flux");
+    }
     if (!inputs.cross_keys.empty()) {
       in.embedded_text = squeeze(inputs.cross_keys[0], Axis(0));
     }

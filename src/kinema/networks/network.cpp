@@ -1,8 +1,16 @@
 #include "kinema/networks/network.h"
 
+#include <algorithm>
+
 #include "kinema/core/error.h"
 
 namespace kinema::networks {
+
+const NamedInput* Sizes::stored_input() const {
+  const auto found = std::ranges::find_if(
+      named, [](const NamedInput& input) { return input.entry != Entry::FIRST_FRAME; });
+  return found == named.end() ? nullptr : &*found;
+}
 
 int64_t Sizes::tokens(const Dims& latents) const {
   check(latents.size() >= patch_size.size(), "[networks] latents {} are not [..., f, h, w]",

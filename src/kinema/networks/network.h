@@ -15,6 +15,7 @@
 #include "kinema/graph/tensor.h"
 #include "kinema/io/json.h"
 #include "kinema/mesh/placement.h"
+#include "kinema/networks/named_input.h"
 #include "kinema/nn/model_options.h"
 #include "kinema/nn/params.h"
 #include "kinema/schedulers/learned.h"
@@ -37,10 +38,10 @@ struct Sizes {
   int64_t image_dim = 0;  // of an image encoder's states
   int64_t image_tokens = 0;
   bool takes_last_image = false;  // generates the video between two images
-  int64_t control_channels = 0;   // of control latents (VACE), or of all pictures of ControlNets
+  /// Inputs made of given pictures and videos, in the order in which they are given.
+  std::vector<NamedInput> named = {};
   /// Results of the control branch that are added, or pictures of ControlNets: each has a factor.
   int64_t control_layers = 0;
-  int64_t control_cell = 0;     // side in pixels of a latent, if the control is pictures
   bool control_pools = false;   // a ControlNet that always follows its picture in guess mode
   int64_t pooled_dim = 0;       // of the pooled text, in addition to its tokens
   int64_t size_ids = 0;         // numbers about the picture's size, in addition to the text
@@ -57,6 +58,9 @@ struct Sizes {
 
   /// Channels after those of the latents.
   int64_t condition_channels() const { return in_channels - out_channels; }
+  /// The named input whose values the samples of a data set have; null: none. A given first frame
+  /// is that of the sample's latents.
+  const NamedInput* stored_input() const;
   /// The number of tokens of latents [..., f, h, w].
   int64_t tokens(const Dims& latents) const;
   bool operator==(const Sizes&) const = default;
@@ -73,9 +77,10 @@ struct Inputs {
   Tensor pooled = {};    // [b, pooled_dim], for networks with pooled_dim
   Tensor size_ids = {};  // [b, size_ids], for networks with size_ids
   Tensor guidance = {};  // [b] or [1], for networks with takes_guidance: the guidance scale
-  /// Control latents [b, control_channels, f', h, w], for networks with control_channels; f' <= f.
-  /// Of ControlNets pictures in [0, 1] of control_cell pixels to a latent, [b, control_channels, 1,
-  /// H, W], or of the first samples of the batch only, to whose predictions they then apply.
+  /// Named inputs, which `put` puts here: of Entry::TOKENS [b, out_channels, 1, h', w'], of
+  /// Entry::BRANCH [b, channels, f', h, w] with f' <= f, and of Entry::PICTURES [b, channels, 1, H,
+  /// W], or of the first samples of the batch only, to whose predictions they then apply.
+  Tensor reference = {};
   Tensor control = {};
   Tensor control_scale = {};  // [control_layers]; empty: 1
   /// ControlNets' guess mode: what they add has factors from 0.1 to 1.

@@ -15,12 +15,23 @@
 namespace kinema::networks {
 namespace {
 
+std::vector<NamedInput> named_inputs(const unet::UNetConfig& c) {
+  if (c.in_channels == c.out_channels) {
+    return {};
+  }
+  return {{.name = "condition",
+           .entry = Entry::CHANNELS,
+           .made_of = MadeOf::MASK_AND_KEPT,
+           .channels = c.in_channels - c.out_channels}};
+}
+
 Sizes sizes_of(const unet::UNetConfig& c) {
   return {.in_channels = c.in_channels,
           .out_channels = c.out_channels,
           .max_positions = 1 << 16,  // has no position embeddings
           .text_dim = c.cross_attention_dim,
           .encoder_tokens = 77,
+          .named = named_inputs(c),
           .pooled_dim = c.pooled_dim(),
           .size_ids = c.has_addition() ? unet::UNetConfig::kTimeIds : 0,
           .makes_images = true,
@@ -67,9 +78,10 @@ class UNet final : public Architecture {
 
   Outputs forward(std::span<const Tensor> params, const nn::ModelOptions& options,
                   const Inputs& inputs) const override {
-    check(!inputs.image && !inputs.first_timestep && !inputs.guidance,
-          "[unet] an image's states, a first frame's timestep or guidance are given, which this "
-          "family does not take");
+    check(!inputs.image && !inputs.first_timestep && !inputs.guidance && !inputs.reference &&
+              !inputs.control,
+          "[unet] an image's states, a first frame's timestep, guidance, a reference or a control "
+          "video are given, which this family does not take");
     const unet::UNetInputs in{.latents = one_frame(inputs.latents, "unet"),
                               .timestep = inputs.timestep,
                               .text = inputs.text,

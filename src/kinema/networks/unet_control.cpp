@@ -22,8 +22,6 @@ class UNetControl final : public ControlArchitecture {
     sizes_ = {.in_channels = c.in_channels,
               .out_channels = c.in_channels,
               .text_dim = c.cross_attention_dim,
-              .control_channels = config_.conditioning_channels,
-              .control_cell = config_.cell(),
               .pooled_dim = c.has_addition() ? c.pooled_dim() : 0,
               .size_ids = c.has_addition() ? unet::UNetConfig::kTimeIds : 0,
               .makes_images = true,
@@ -31,6 +29,8 @@ class UNetControl final : public ControlArchitecture {
   }
 
   const Sizes& sizes() const override { return sizes_; }
+  int64_t picture_channels() const override { return config_.conditioning_channels; }
+  int64_t cell() const override { return config_.cell(); }
   int64_t types() const override { return config_.num_control_type; }
   bool pools() const override { return config_.global_pool_conditions; }
   io::Json config() const override { return unet::config_json(config_); }
@@ -73,8 +73,7 @@ class UNetControl final : public ControlArchitecture {
                                       int64_t text_tokens) const override {
     return unet_key_values(unet::text_key_sizes(config_), options, contexts, text_tokens);
   }
-  double forward_flops(const Dims& latents, int64_t text_tokens,
-                       int64_t pictures) const override {
+  double forward_flops(const Dims& latents, int64_t text_tokens, int64_t pictures) const override {
     return unet::forward_flops(config_, latents[2], latents[3], text_tokens, pictures);
   }
 

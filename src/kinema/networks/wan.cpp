@@ -18,6 +18,31 @@ namespace {
 /// patches and the class token.
 constexpr int64_t kClipTokens = 257;
 
+std::vector<NamedInput> named_inputs(const wan::TransformerConfig& c) {
+  const int64_t more = c.in_channels - c.out_channels;
+  std::vector<NamedInput> out;
+  if (more != 0) {
+    out.push_back({.name = "condition",
+                   .entry = Entry::CHANNELS,
+                   .made_of = MadeOf::FIRST_AND_LAST,
+                   .channels = more});
+  }
+  if (c.control_layers() > 0) {
+    out.push_back({.name = "control",
+                   .entry = Entry::BRANCH,
+                   .made_of = MadeOf::CONTROL_VIDEO,
+                   .channels = c.vace_in_channels});
+  }
+  if (out.empty()) {
+    out.push_back({.name = "first_frame",
+                   .entry = Entry::FIRST_FRAME,
+                   .made_of = MadeOf::FIRST_IMAGE,
+                   .channels = c.out_channels,
+                   .optional = true});
+  }
+  return out;
+}
+
 Sizes sizes_of(const wan::TransformerConfig& c) {
   const bool image = c.image_dim > 0;
   return {.in_channels = c.in_channels,
@@ -31,7 +56,7 @@ Sizes sizes_of(const wan::TransformerConfig& c) {
                           : c.pos_embed_seq_len > 0 ? c.pos_embed_seq_len
                                                     : kClipTokens,
           .takes_last_image = c.pos_embed_seq_len > 0,
-          .control_channels = c.vace_in_channels,
+          .named = named_inputs(c),
           .control_layers = c.control_layers(),
           .num_layers = c.num_layers,
           .num_heads = c.num_attention_heads,
@@ -83,8 +108,9 @@ class Wan final : public Architecture {
 
   Outputs forward(std::span<const Tensor> params, const nn::ModelOptions& options,
                   const Inputs& inputs) const override {
-    check(!inputs.pooled && !inputs.size_ids && !inputs.guidance,
-          "[wan] pooled text, sizes or guidance are given, which this family does not take");
+    check(!inputs.pooled && !inputs.size_ids && !inputs.guidance && !inputs.reference,
+          "[wan] pooled text, sizes, guidance or a reference are given, which this family does not "
+          "take");
     wan::TransformerInputs in{.hidden_states = inputs.latents,
                               .timestep = inputs.timestep,
                               .encoder_hidden_states = inputs.text,

@@ -28,12 +28,13 @@ std::vector<double> frequencies(int64_t width) {
 /// Frequencies by axis.
 using Frequencies = std::array<std::vector<double>, 3>;
 
-/// Values of one axis, f32 [size, pairs, 2]; `sign` multiplies the first of each pair.
-Tensor axis_table(Graph& graph, int64_t size, std::span<const double> frequencies,
+/// Values of one axis from position `first`, f32 [size, pairs, 2]; `sign` multiplies the first of
+/// each pair.
+Tensor axis_table(Graph& graph, int64_t first, int64_t size, std::span<const double> frequencies,
                   double (*function)(double), float sign) {
   std::vector<float> values;
   values.reserve(2 * static_cast<size_t>(size) * frequencies.size());
-  for (int64_t position = 0; position < size; ++position) {
+  for (int64_t position = first; position < first + size; ++position) {
     for (const double frequency : frequencies) {
       const double angle = static_cast<double>(position) * frequency;
       const auto value = static_cast<float>(function(angle));
@@ -45,7 +46,7 @@ Tensor axis_table(Graph& graph, int64_t size, std::span<const double> frequencie
 }
 
 Tensor grid_table(Graph& graph, std::array<int64_t, 3> grid, const Frequencies& frequencies,
-                  int64_t lead, double (*function)(double), float sign) {
+                  const RopeStart& start, double (*function)(double), float sign) {
   std::vector<Tensor> parts;
   int64_t pairs = 0;
   for (int64_t axis = 0; axis < 3; ++axis) {
@@ -53,23 +54,25 @@ Tensor grid_table(Graph& graph, std::array<int64_t, 3> grid, const Frequencies& 
     const int64_t size = grid[static_cast<size_t>(axis)];
     pairs += std::ssize(own);
     if (!own.empty()) {
-      const Tensor table = axis_table(graph, size, own, function, sign);
+      const Tensor table =
+          axis_table(graph, axis == 0 ? start.first_frame : 0, size, own, function, sign);
       parts.push_back(
           broadcast_in_dim(table, {grid[0], grid[1], grid[2], std::ssize(own), 2}, {axis, 3, 4}));
     }
   }
   const Tensor of_grid =
       reshape(concatenate(parts, Axis(3)), {grid[0] * grid[1] * grid[2], 1, pairs, 2});
-  if (lead == 0) {
+  if (start.lead == 0) {
     return of_grid;
   }
-  const Tensor before = constant(graph, function(0.0), {DType::F32, {lead, 1, pairs, 2}});
+  const Tensor before = constant(graph, function(0.0), {DType::F32, {start.lead, 1, pairs, 2}});
   return concatenate({before, of_grid}, Axis(0));
 }
 
-Rope rope(Graph& graph, std::array<int64_t, 3> grid, const Frequencies& frequencies, int64_t lead) {
-  return {.cos = grid_table(graph, grid, frequencies, lead, std::cos, 1.0F),
-          .sin = grid_table(graph, grid, frequencies, lead, std::sin, -1.0F)};
+Rope rope(Graph& graph, std::array<int64_t, 3> grid, const Frequencies& frequencies,
+          const RopeStart& start) {
+  return {.cos = grid_table(graph, grid, frequencies, start, std::cos, 1.0F),
+          .sin = grid_table(graph, grid, frequencies, start, std::sin, -1.0F)};
 }
 
 }  // namespace
@@ -86,16 +89,16 @@ Rope rope_3d(Graph& graph, std::array<int64_t, 3> grid, int64_t head_dim, int64_
     all[0][static_cast<size_t>(riflex - 1)] =
         0.9 * 2 * std::numbers::pi / static_cast<double>(grid[0]);
   }
-  return rope(graph, grid, all, /*lead=*/0);
+  return rope(graph, grid, all, {});
 }
 
 Rope rope_per_axis(Graph& graph, std::array<int64_t, 3> grid, std::array<int64_t, 3> widths,
-                   int64_t lead) {
+                   const RopeStart& start) {
   for (const int64_t width : widths) {
     check(width >= 0 && width % 2 == 0, "[rope] {} channels of an axis cannot be paired", width);
   }
   return rope(graph, grid, {frequencies(widths[0]), frequencies(widths[1]), frequencies(widths[2])},
-              lead);
+              start);
 }
 
 Tensor rotate(Tensor x, const Rope& rope) {

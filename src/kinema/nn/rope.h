@@ -23,10 +23,15 @@ struct Rope {
 /// there.
 Rope rope_3d(Graph& graph, std::array<int64_t, 3> grid, int64_t head_dim, int64_t riflex = 0);
 
-/// The same with the given number of channels per axis (each even). `lead` tokens precede those of
-/// the grid and are not rotated: text, at position 0 along every axis (Flux).
+struct RopeStart {
+  int64_t lead = 0;         // tokens before those of the grid, at position 0 along every axis
+  int64_t first_frame = 0;  // the position of the grid's first frame
+};
+
+/// The same with the given number of channels per axis (each even). Tokens of text precede those of
+/// the grid and are not rotated (Flux).
 Rope rope_per_axis(Graph& graph, std::array<int64_t, 3> grid, std::array<int64_t, 3> widths,
-                   int64_t lead = 0);
+                   const RopeStart& start = {});
 
 /// x [b, s, n, d] rotated, computed and returned in f32 (f64 for f64).
 Tensor rotate(Tensor x, const Rope& rope);

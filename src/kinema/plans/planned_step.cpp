@@ -56,10 +56,10 @@ PlannedStep training(const resolve::Settings& loaded, const networks::Network& n
   const int64_t text = resolve::text_tokens(loaded, model);
   training::BatchShapes shapes{.latents = {DType::F32, latents},
                                .text = {DType::F32, {what.batch, text, model.text_dim}}};
-  if (model.condition_channels() > 0) {
-    Dims condition = latents;
-    condition[1] = model.condition_channels();
-    shapes.condition = Shape{DType::F32, condition};
+  for (const networks::NamedInput& each : model.named) {
+    if (!each.optional) {
+      shapes.condition = Shape{DType::F32, sample::StepInput{.input = each}.dims(latents)};
+    }
   }
   if (model.image_dim > 0) {
     shapes.image_states = Shape{DType::F32, {what.batch, model.image_tokens, model.image_dim}};
@@ -120,10 +120,12 @@ PlannedStep denoising(const resolve::Settings& loaded, const networks::Network& 
                                         : sample::Guidance::DOUBLED_BATCH;
   spec.rescale = guided && request.guidance_rescale > 0.0;
   spec.keys = settings.caches_keys;
-  if (model.in_channels != model.out_channels) {
-    spec.condition = sample::Condition::CHANNELS;
-    spec.image_tokens = model.image_tokens;
+  for (const networks::NamedInput& each : model.named) {
+    if (!each.optional) {
+      spec.inputs.push_back({.input = each});
+    }
   }
+  spec.image_tokens = model.image_dim > 0 ? model.image_tokens : 0;
   sample::lay_out_contexts(spec);
   sample::check_contexts(spec);
   std::shared_ptr<sample::StepGraph> step = sample::build_step(spec);

@@ -233,7 +233,8 @@ void turn_guidance_off(const networks::Sizes& network, sample::GenerateRequest& 
 }  // namespace
 
 void set_guidance(const config::Loaded& loaded, const networks::Network& network,
-                  bool has_two_experts, sample::GenerateRequest& request) {
+                  bool has_two_experts, sample::GenerateRequest& request,
+                  std::string_view pipeline_class) {
   const config::GenerateConfig& g = loaded.config.generate;
   if (loaded.is_set("negative_prompt") || !g.negative_prompt.empty()) {
     request.negative_prompt = g.negative_prompt;
@@ -245,7 +246,7 @@ void set_guidance(const config::Loaded& loaded, const networks::Network& network
   }
   if (network.sizes().makes_images) {
     if (!loaded.is_set("guidance_scale")) {
-      request.guidance_scale = model_source::image_defaults(network).guidance_scale;
+      request.guidance_scale = model_source::image_defaults(network, pipeline_class).guidance_scale;
     }
     if (g.negative_prompt_2.given) {
       request.negative_prompt_2 = g.negative_prompt_2.value;
@@ -265,7 +266,7 @@ sample::GenerateRequest make_request(const config::Loaded& loaded,
   const config::GenerateConfig& g = loaded.config.generate;
   sample::GenerateRequest request{.noun = network.sizes().noun()};
   request.prompts = read_prompts(loaded);
-  set_guidance(loaded, network, model.folder.has_two_experts(), request);
+  set_guidance(loaded, network, model.folder.has_two_experts(), request, model.folder.class_name);
   request.num_videos_per_prompt = g.num_videos_per_prompt;
   request.first_index = g.first_video_index;
   request.num_frames = g.num_frames;
@@ -284,9 +285,9 @@ sample::GenerateRequest make_request(const config::Loaded& loaded,
   request.initial_latents = g.initial_latents;
   request.save_latents = g.save_latents;
   if (network.sizes().makes_images) {
-    ask_for_images(loaded, model_source::image_defaults(network), request);
+    ask_for_images(loaded, model_source::image_defaults(network, model.folder.class_name), request);
   }
-  set_given_frames(loaded, network.sizes(), model.folder.expand_timesteps, job, request);
+  set_given_frames(loaded, network.sizes(), model.folder, job, request);
   check_sampler_steps(request.num_inference_steps,
                       request.schedule.value_or(network->learned().sampled));
   return request;

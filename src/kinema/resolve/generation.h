@@ -18,7 +18,8 @@ namespace kinema::resolve {
 
 /// Sets only the guidance scales and negative prompts of a request.
 void set_guidance(const config::Loaded& loaded, const networks::Network& network,
-                  bool has_two_experts, sample::GenerateRequest& request);
+                  bool has_two_experts, sample::GenerateRequest& request,
+                  std::string_view pipeline_class = {});
 
 /// Prompts, images, sizes, guidance and schedule. Reads the images, and logs how transparent and
 /// HDR ones are converted.

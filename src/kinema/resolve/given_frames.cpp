@@ -6,17 +6,24 @@
 #include <cmath>
 
 #include "kinema/core/error.h"
+#include "kinema/encoders/control_video.h"
+#include "kinema/encoders/reference_image.h"
 #include "kinema/io/mapped_file.h"
 #include "kinema/media/control_picture.h"
 #include "kinema/media/image.h"
 #include "kinema/media/media_name.h"
 #include "kinema/media/video.h"
+#include "kinema/model_files/family.h"
 #include "kinema/remote/web_file.h"
+#include "kinema/sample/latents.h"
 
 namespace kinema::resolve {
 namespace {
 
 namespace fs = std::filesystem;
+
+/// Sides are multiples of it, unless they are given.
+constexpr int64_t kUnit = 16;
 
 /// Prints how the model's view of an image differs from the file.
 void tell_what_changes(const io::MappedFile& file, const std::string& name,
@@ -60,11 +67,12 @@ HostArray read_given_image(const std::string& url, std::string_view key,
   return read(path, path);
 }
 
-/// The first frames of a video at the rate of the result.
-HostArray read_given_video(const std::string& path, const config::Loaded& loaded, const Job& job) {
+/// The first frames of a video at the rate of the result; `key` names it in errors.
+HostArray read_given_video(const std::string& path, std::string_view key,
+                           const config::Loaded& loaded, const Job& job) {
   const config::GenerateConfig& g = loaded.config.generate;
-  check(!media::is_image_name(path),
-        "[generate] video is the picture {}\n  image={} starts from it", path, path);
+  check(!media::is_image_name(path), "[generate] {} is the picture {}, expected a video{}", key,
+        path, key == "video" ? fmt::format("\n  image={} starts from it", path) : "");
   media::Video video = media::read_video(
       fs::path(path), {.fps = static_cast<double>(g.fps),
                        .max_frames = g.num_frames,
@@ -74,13 +82,82 @@ HostArray read_given_video(const std::string& path, const config::Loaded& loaded
         "[generate] {} has {} frames at {} a second (fps), but num_frames is {}\n  num_frames={} "
         "takes all",
         path, frames, g.fps, g.num_frames, frames);
-  job.notice(
-      fmt::format("starting from {} frames of {}, at {} a second (fps)", frames, path, g.fps));
+  job.notice(fmt::format("{} {} frames of {}, at {} a second (fps)",
+                         key == "video" ? "starting from" : fmt::format("{}:", key), frames, path,
+                         g.fps));
   return std::move(video.frames);
 }
 
-void check_together(const config::GenerateConfig& g, const networks::Sizes& network,
-                    bool takes_images) {
+/// Masks of a control video, u8 [f, h, w]: those of a video, or a picture for all frames.
+HostArray read_control_mask(const std::string& path, int64_t frames, const config::Loaded& loaded,
+                            const Job& job) {
+  const bool is_picture = media::is_image_name(path);
+  HostArray video = is_picture ? read_given_image(path, "control_mask", loaded.config, job)
+                               : read_given_video(path, "control_mask", loaded, job);
+  if (is_picture) {
+    video.shape.dims.insert(video.shape.dims.begin(), 1);
+  }
+  const Dims d = video.shape.dims;
+  const Dims dims{d[0], d[1], d[2]};
+  video.shape.dims = {d[0] * d[1], d[2], 3};
+  HostArray out = media::luminance(video);
+  out.shape.dims = dims;
+  if (is_picture) {
+    out = sample::take_rows(out, std::vector<int64_t>(static_cast<size_t>(frames), 0));
+  }
+  return out;
+}
+
+/// The control video and its masks; the scales of all control.
+void set_control_video(const config::Loaded& loaded, const Job& job,
+                       sample::GenerateRequest& request) {
+  const config::GenerateConfig& g = loaded.config.generate;
+  sample::GivenFiles& files = request.files;
+  files.control_scale = g.control_scale;
+  files.control_start = g.control_start;
+  files.control_end = g.control_end;
+  if (g.control_video.empty()) {
+    return;
+  }
+  files.control_video = read_given_video(g.control_video, "control_video", loaded, job);
+  const Dims& given = files.control_video.shape.dims;
+  request.num_frames = given[0];
+  if (!g.control_mask.empty()) {
+    files.control_mask = read_control_mask(g.control_mask, given[0], loaded, job);
+    const Dims& mask = files.control_mask.shape.dims;
+    check(mask == Dims({given[0], given[1], given[2]}),
+          "[generate] control_mask has {} frames of {} x {} (height x width), but control_video {} "
+          "of {} x {}\n  expected the same numbers and sizes",
+          mask[0], mask[1], mask[2], given[0], given[1], given[2]);
+  }
+  if (!loaded.is_set("height") && !loaded.is_set("width")) {
+    const encoders::PictureSize size =
+        encoders::control_size({.height = given[1], .width = given[2]},
+                               {.height = request.height, .width = request.width}, kUnit);
+    request.height = size.height;
+    request.width = size.width;
+    job.notice(fmt::format("making {} x {} of a control video of {} x {} (height x width)",
+                           size.height, size.width, given[1], given[2]));
+  }
+}
+
+/// What `image` is for a model.
+enum class ImageUse : uint8_t { START, FIRST_FRAME, REFERENCE };
+
+ImageUse image_use(const networks::Sizes& network, const sample::PipelineFolder& folder) {
+  const model_files::PipelineClass* known = model_files::pipeline_class(folder.class_name);
+  if (known != nullptr && known->edits_image) {
+    return ImageUse::REFERENCE;
+  }
+  const bool takes_frames =
+      !network.makes_images &&
+      std::ranges::any_of(network.named, [&](const networks::NamedInput& input) {
+        return !input.optional || folder.expand_timesteps;
+      });
+  return takes_frames ? ImageUse::FIRST_FRAME : ImageUse::START;
+}
+
+void check_together(const config::GenerateConfig& g, const networks::Sizes& network, ImageUse use) {
   check(g.image.empty() || g.image_url.empty() || g.image == g.image_url,
         "[generate] image is {}, image_url {}: they are names of the same key\n  give only one of "
         "them",
@@ -91,13 +168,18 @@ void check_together(const config::GenerateConfig& g, const networks::Sizes& netw
   check(image || !g.video.empty() || (g.mask.empty() && !g.strength.given),
         "[generate] {} is given without {} to start from", g.mask.empty() ? "strength" : "mask",
         network.makes_images ? "image=FILE" : "video=FILE");
-  check(g.video.empty() || (!network.makes_images && !takes_images), "[generate] this model {}",
+  check(g.video.empty() || (!network.makes_images && use == ImageUse::START),
+        "[generate] this model {}",
         network.makes_images
             ? "makes images: it starts from image=FILE, not from a video"
             : "generates from its images: a model for text to video starts from a video");
-  check(!takes_images || (g.mask.empty() && !g.strength.given),
-        "[generate] {} has no meaning for a model that generates videos from images",
-        g.mask.empty() ? "strength" : "mask");
+  check(use == ImageUse::START || (g.mask.empty() && !g.strength.given),
+        "[generate] {} has no meaning for a model that {}", g.mask.empty() ? "strength" : "mask",
+        use == ImageUse::REFERENCE ? "edits whole images by the prompt"
+                                   : "generates videos from images");
+  check(use != ImageUse::REFERENCE || !image || g.reference_images.empty(),
+        "[generate] image and reference_images are both given: this model edits one picture\n"
+        "  give only one of them");
 }
 
 /// The part of the steps that is run if the configuration does not say.
@@ -111,7 +193,7 @@ void set_sizes(const config::Loaded& loaded, int64_t most, const Job& job,
   if (request.start.is_given()) {
     request.num_frames = given[0];
   } else {
-    given = request.controls.pictures.front().picture.shape.dims;
+    given = request.files.control_pictures.front().shape.dims;
     given.insert(given.begin(), 1);
   }
   if (loaded.is_set("height") || loaded.is_set("width")) {
@@ -138,42 +220,59 @@ T value_at(const std::vector<T>& values, size_t i, size_t count, std::string_vie
 }
 
 /// The pictures of ControlNets, or the one of a network with channels for it.
-void set_control(const config::Loaded& loaded, const Job& job, sample::GenerateRequest& request) {
+void set_control_image(const config::Loaded& loaded, const Job& job,
+                       sample::GenerateRequest& request) {
   const config::GenerateConfig& g = loaded.config.generate;
-  std::vector<std::string> files = g.control_image;
-  std::erase(files, "");
-  const auto read = [&](const std::string& file) {
-    return read_given_image(file, "control_image", loaded.config, job);
+  sample::GivenFiles& files = request.files;
+  std::vector<std::string> names = g.control_image;
+  std::erase(names, "");
+  const auto read = [&](const std::string& name) {
+    return read_given_image(name, "control_image", loaded.config, job);
   };
   const bool has_controlnet =
       std::ranges::any_of(g.controlnet, [](const std::string& name) { return !name.empty(); });
   if (!has_controlnet) {
-    check(files.size() <= 1,
+    check(names.size() <= 1,
           "[generate] control_image has {} pictures, expected one\n  several belong to "
           "ControlNets: controlnet=[A, B]",
-          files.size());
-    request.control_image = files.empty() ? HostArray() : read(files.front());
+          names.size());
+    files.control_image = names.empty() ? HostArray() : read(names.front());
     return;
   }
-  request.controls.guess_mode = g.guess_mode;
-  for (size_t i = 0; i < files.size(); ++i) {
+  files.guess_mode = g.guess_mode;
+  for (size_t i = 0; i < names.size(); ++i) {
     const media::ControlRecipe recipe{
-        .kind = media::control_kind(value_at(g.control_kind, i, files.size(), "control_kind")),
+        .kind = media::control_kind(value_at(g.control_kind, i, names.size(), "control_kind")),
         .low = g.canny_low,
         .high = g.canny_high,
         .deviation = g.control_blur};
-    request.controls.pictures.push_back(
-        {.picture = media::control_picture(read(files[i]), recipe),
-         .scale = value_at(g.control_scale, i, files.size(), "control_scale"),
-         .start = value_at(g.control_start, i, files.size(), "control_start"),
-         .end = value_at(g.control_end, i, files.size(), "control_end")});
+    files.control_pictures.push_back(media::control_picture(read(names[i]), recipe));
   }
+}
+
+/// An edited picture has the size at which the reference is encoded; one that keeps its size is
+/// scaled down to the model's default area.
+void set_sizes_of_reference(const config::Loaded& loaded, const Job& job,
+                            sample::GenerateRequest& request) {
+  if (loaded.is_set("height") || loaded.is_set("width")) {
+    return;
+  }
+  const Dims& given = request.files.references.front().shape.dims;
+  const encoders::PictureSize encoded =
+      encoders::reference_size(given[0], given[1], request.files.resizes_references, kUnit);
+  const StartSize size =
+      request.files.resizes_references
+          ? StartSize{.height = encoded.height, .width = encoded.width}
+          : start_size(encoded.height, encoded.width, request.height * request.width);
+  request.height = size.height;
+  request.width = size.width;
+  job.notice(fmt::format("making {} x {} of a reference of {} x {} (height x width)", size.height,
+                         size.width, given[0], given[1]));
 }
 
 }  // namespace
 
 StartSize start_size(int64_t height, int64_t width, int64_t most) {
-  constexpr int64_t kUnit = 16;
   const double area = static_cast<double>(height) * static_cast<double>(width);
   const double scale = std::min(1.0, std::sqrt(static_cast<double>(most) / area));
   const auto side = [&](int64_t pixels) {
@@ -184,29 +283,40 @@ StartSize start_size(int64_t height, int64_t width, int64_t most) {
 }
 
 void set_given_frames(const config::Loaded& loaded, const networks::Sizes& network,
-                      bool expand_timesteps, const Job& job, sample::GenerateRequest& request) {
+                      const sample::PipelineFolder& folder, const Job& job,
+                      sample::GenerateRequest& request) {
   const config::GenerateConfig& g = loaded.config.generate;
-  const bool takes_images =
-      !network.makes_images && (expand_timesteps || network.condition_channels() > 0);
-  check_together(g, network, takes_images);
+  const ImageUse use = image_use(network, folder);
+  check_together(g, network, use);
   const std::string& image = g.image.empty() ? g.image_url : g.image;
   HostArray picture =
       read_given_image(image, g.image.empty() ? "image_url" : "image", loaded.config, job);
-  if (!network.makes_images) {
-    request.images = {
+  for (const std::string& each : g.reference_images) {
+    check(!each.empty(), "[generate] reference_images has an empty name, expected files");
+    request.files.references.push_back(
+        read_given_image(each, "reference_images", loaded.config, job));
+  }
+  request.files.resizes_references = g.resize_reference;
+  if (use == ImageUse::REFERENCE && !picture.bytes.empty()) {
+    request.files.references.push_back(std::move(picture));
+  } else if (!network.makes_images) {
+    request.files.images = {
         .first = std::move(picture),
         .last = read_given_image(g.last_image_url, "last_image_url", loaded.config, job)};
   } else if (!picture.bytes.empty()) {
     picture.shape.dims.insert(picture.shape.dims.begin(), 1);
     request.start.frames = std::move(picture);
   }
-  set_control(loaded, job, request);
+  set_control_image(loaded, job, request);
+  set_control_video(loaded, job, request);
   if (!g.video.empty()) {
-    request.start.frames = read_given_video(g.video, loaded, job);
+    request.start.frames = read_given_video(g.video, "video", loaded, job);
   }
   if (!request.start.is_given()) {
-    if (request.controls.is_given()) {
+    if (!request.files.control_pictures.empty()) {
       set_sizes(loaded, request.height * request.width, job, request);
+    } else if (network.makes_images && !request.files.references.empty()) {
+      set_sizes_of_reference(loaded, job, request);
     }
     return;
   }

@@ -8,17 +8,20 @@
 #include "kinema/job/job.h"
 #include "kinema/networks/network.h"
 #include "kinema/sample/pipeline.h"
+#include "kinema/sample/pipeline_folder.h"
 
 /// Pictures and videos that a generation is given.
 namespace kinema::resolve {
 
-/// Reads the pictures of `image` (or image_url) and last_image_url, `video`, `mask` and `strength`
-/// into a request whose sizes and prompts are set: conditions of a model that generates from
-/// images, else the start. A start sets the sizes that the configuration does not. Paths are local,
-/// `file://` URLs or on the web. Throws an Error for keys that do not go together or with the
-/// model.
+/// Reads the pictures of `image` (or image_url), last_image_url, control_image and
+/// reference_images, control_video, `video`, `mask` and `strength` into a request whose sizes and
+/// prompts are set: what the network's named inputs are made of, else the start. `image` is the
+/// reference of a pipeline that edits images. A start or a reference sets the sizes that the
+/// configuration does not. Paths are local, `file://` URLs or on the web. Throws an Error for keys
+/// that do not go together or with the model.
 void set_given_frames(const config::Loaded& loaded, const networks::Sizes& network,
-                      bool expand_timesteps, const Job& job, sample::GenerateRequest& request);
+                      const sample::PipelineFolder& folder, const Job& job,
+                      sample::GenerateRequest& request);
 
 /// The size of a start of height x width pixels: itself, or scaled down to an area of `most`
 /// pixels, in multiples of 16.

@@ -100,7 +100,7 @@ SharedSettings read_shared_settings(const fs::path& file) {
     check(found != known.end(), "[generate] {}: there is no key `{}`; {}", file.string(), key,
           config::unknown_key_hint(key));
     const std::string text = value.is_string() ? value.as_string() : value.dump(-1);
-    const bool empty = text.empty() || text == "null";
+    const bool empty = text.empty() || text == "null" || text == "[]";
     switch (found->field.share) {
       case config::Share::MODEL:
         if (!is_no_path(text)) {

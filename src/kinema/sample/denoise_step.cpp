@@ -16,22 +16,6 @@
 namespace kinema::sample {
 namespace {
 
-/// The shape of the conditioning; without dims for NONE.
-Dims condition_dims(const StepSpec& spec) {
-  Dims dims = spec.latents;
-  switch (spec.condition) {
-    case Condition::NONE:
-      return {};
-    case Condition::CHANNELS:
-      dims[1] = spec.network.sizes().condition_channels();
-      break;
-    case Condition::FIRST_FRAME:
-      dims[2] = 1;
-      break;
-  }
-  return dims;
-}
-
 int64_t contexts(const StepSpec& spec) {
   return spec.latents[0] * (spec.guidance == Guidance::NONE ? 1 : 2);
 }
@@ -78,21 +62,6 @@ Tensor rows_input(Graph& graph, const StepSpec& spec, int64_t width, const char*
 Tensor mask_input(Graph& graph, const StepSpec& spec) {
   const Dims& dims = spec.latents;
   return whole_input(graph, spec, {DType::F32, {1, 1, dims[2], dims[3], dims[4]}}, "mask");
-}
-
-/// The pictures of ControlNets.
-Tensor control_input(Graph& graph, const StepSpec& spec) {
-  const networks::Sizes& sizes = spec.network.sizes();
-  const Shape shape{DType::F32,
-                    {spec.latents[0], sizes.control_channels, 1,
-                     sizes.control_cell * spec.latents[3], sizes.control_cell * spec.latents[4]}};
-  return whole_input(graph, spec, shape, "control");
-}
-
-/// How many numbers a step has.
-int64_t numbers_of(const StepSpec& spec) {
-  const networks::Sizes& sizes = spec.network.sizes();
-  return kNumbers + (sizes.control_cell > 0 ? sizes.control_layers : 0);
 }
 
 /// Shapes of the keys and values, which are the same in all steps.
@@ -160,6 +129,24 @@ std::vector<Tensor> drift(Tensor x, Tensor next, const Given& given, const StepS
 
 }  // namespace
 
+Dims StepInput::dims(const Dims& latents) const {
+  Dims out = latents;
+  out.at(1) = input.channels;
+  if (input.entry == networks::Entry::FIRST_FRAME || input.entry == networks::Entry::TOKENS) {
+    out.at(2) = 1;
+  }
+  if (input.entry == networks::Entry::TOKENS) {
+    out.at(3) = rows;
+    out.at(4) = columns;
+  }
+  if (input.entry == networks::Entry::PICTURES) {
+    out.at(2) = 1;
+    out.at(3) *= input.cell;
+    out.at(4) *= input.cell;
+  }
+  return out;
+}
+
 HostArray step_numbers(const schedulers::Schedule& schedule, int64_t step,
                        const StepNumbers& others) {
   std::vector<float> values = schedule.steps.at(static_cast<size_t>(step)).values();
@@ -170,10 +157,7 @@ HostArray step_numbers(const schedulers::Schedule& schedule, int64_t step,
   }
   const schedulers::Mix next = schedule.mix(step + 1);
   values.insert(values.end(), {next.signal, next.noise});
-  for (const double scale : others.control_scales) {
-    values.push_back(static_cast<float>(scale));
-  }
-  return HostArray::f32({std::ssize(values)}, values);
+  return HostArray::f32({kNumbers}, values);
 }
 
 std::string contexts_text(const StepSpec& spec, const mesh::Placement& asked) {
@@ -245,19 +229,20 @@ std::unique_ptr<StepGraph> build_step(const StepSpec& given_spec) {
   }
   given.pooled = rows_input(graph, spec, spec.network.sizes().pooled_dim, "pooled");
   given.size_ids = rows_input(graph, spec, spec.network.sizes().size_ids, "size_ids");
-  if (const Dims dims = condition_dims(spec); !dims.empty()) {
-    given.condition = whole_input(graph, spec, {DType::F32, dims}, "condition");
+  for (const StepInput& each : spec.inputs) {
+    given.inputs.push_back(whole_input(graph, spec, {DType::F32, each.dims(spec.latents)},
+                                       std::string(each.input.name).c_str()));
+  }
+  if (const int64_t layers = spec.network.sizes().control_layers; layers > 0) {
+    given.control_scale = whole_input(graph, spec, {DType::F32, {layers}}, "control_scale");
   }
   const Tensor clean = spec.keeps_part ? whole_input(graph, spec, video, "clean") : Tensor();
   const Tensor clean_noise =
       spec.keeps_part ? whole_input(graph, spec, video, "clean_noise") : Tensor();
   const Tensor mask = spec.keeps_part ? mask_input(graph, spec) : Tensor();
-  if (spec.controlled) {
-    given.control = control_input(graph, spec);
-  }
   given.kept = kept_inputs(graph, spec);
   const Tensor noise = spec.form.noise ? whole_input(graph, spec, video, "noise") : Tensor();
-  const Tensor numbers = whole_input(graph, spec, {DType::F32, {numbers_of(spec)}}, "numbers");
+  const Tensor numbers = whole_input(graph, spec, {DType::F32, {kNumbers}}, "numbers");
   given.numbers = numbers;
 
   const Velocity made = make_velocity(params, x, given, spec);

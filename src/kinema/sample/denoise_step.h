@@ -26,14 +26,16 @@ enum class Guidance : uint8_t {
   TWO_PASSES,     // one after the other: less memory
 };
 
-/// How the transformer gets the video's images.
-enum class Condition : uint8_t {
-  NONE,
-  /// Additional channels after those of the noisy latents: a mask of the given frames, and their
-  /// latents (image to video).
-  CHANNELS,
-  /// The first latent frame is replaced, with timestep 0 for its tokens (Wan 2.2 TI2V).
-  FIRST_FRAME,
+/// A named input of a step.
+struct StepInput {
+  networks::NamedInput input;
+  // Of Entry::TOKENS, whose latents have sizes of their own.
+  int64_t rows = 0;
+  int64_t columns = 0;
+
+  /// Of its values, for latents [b, c, f, h, w].
+  Dims dims(const Dims& latents) const;
+  bool operator==(const StepInput&) const = default;
 };
 
 /// All parameters of a compiled denoising step: equal specs share one program.
@@ -47,12 +49,10 @@ struct StepSpec {
   /// (guidance_rescale).
   bool rescale = false;
   bool expand_timesteps = false;
-  Condition condition = Condition::NONE;
+  std::vector<StepInput> inputs = {};
   /// After the step the kept part of given frames is put back, at the noise level of the next step.
   bool keeps_part = false;
-  /// ControlNets are run, on their pictures, in guess mode or not (sample::Controls). False for
-  /// steps in which they add nothing.
-  bool controlled = false;
+  /// Only the prompt's samples follow the pictures of ControlNets (GivenFiles::guess_mode).
   bool guess_mode = false;
   int64_t image_tokens = 0;  // CLIP's tokens of a video's images; 0: none
   Reuse reuse = Reuse::NOTHING;
@@ -63,10 +63,6 @@ struct StepSpec {
 
   bool operator==(const StepSpec&) const = default;
 };
-
-/// The video and the conditioning as the transformer's hidden_states. `condition` is empty for
-/// NONE, [b, c', f, h, w] for CHANNELS and [b, c, 1, h, w] for FIRST_FRAME.
-Tensor model_input(Tensor x, Tensor condition, Condition kind);
 
 /// Inputs of the step after the parameters, in order. f32 but for `keys` and `block_sum`, which are
 /// in activations_dtype.
@@ -80,18 +76,18 @@ Tensor model_input(Tensor x, Tensor condition, Condition kind);
 ///                           [layers, b or 2 b, t or n, heads, head width]
 ///     pooled                [b or 2 b, pooled_dim]; absent where the network takes none
 ///     size_ids              [b or 2 b, size_ids]; absent where the network takes none
-///     condition             see model_input; absent for NONE
+///     the spec's inputs     networks::NamedInput
+///     control_scale         [control_layers]; absent where the network takes none
 ///     clean, clean_noise    [b, c, f, h, w]   with keeps_part: the latents of given frames, the
 ///                                             noise that they are mixed with, and
 ///     mask                  [1, 1, f, h, w]   1 where the sample is made, 0 where it is kept
-///     control               [b, control_channels, 1, H, W]; absent if not controlled
 ///     kept, by reuse        BLOCKS: block_sum [b or 2 b, s, d]
 ///                           BRANCH: prompted, plain; VELOCITY: velocity, reference
 ///     noise                 [b, c, f, h, w]   of forms with noise
-///     numbers               [26 + n]          StepCoefficients, timestep, guidance scale, rescale,
+///     numbers               [26]              StepCoefficients, timestep, guidance scale, rescale,
 ///                                             weights of low and high frequencies (BRANCH), the
 ///                                             the network's guidance input, signal and noise of
-///                                             the kept part; the factors of n control pictures
+///                                             the kept part
 ///
 /// Outputs: the next x, the corrected sample (the next `previous`), the data prediction (the next
 /// m1; this step's m1 is the next m2), the velocity after guidance, u + g (c - u), and `finite`,
@@ -120,7 +116,6 @@ struct StepNumbers {
   double guidance_rescale = 0.0;
   GuidanceReuse weights = {};
   double embedded_guidance = 0.0;
-  std::vector<double> control_scales = {};
 };
 HostArray step_numbers(const schedulers::Schedule& schedule, int64_t step,
                        const StepNumbers& others = {});

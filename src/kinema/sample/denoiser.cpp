@@ -77,28 +77,23 @@ void append(std::vector<const runtime::Array*>& to, const std::vector<runtime::A
   }
 }
 
-void check_condition(const DenoiseBatch& batch, const networks::Sizes& network) {
-  const int64_t extra = network.condition_channels();
-  Dims dims = batch.latents.shape.dims;
-  switch (batch.condition_kind) {
-    case Condition::NONE:
-      check(extra == 0,
-            "[sample] the transformer takes {} channels and makes {}: it needs an image, and none "
-            "was given",
-            network.in_channels, network.out_channels);
-      return;
-    case Condition::CHANNELS:
-      check(extra > 0, "[sample] the transformer takes and returns {} channels: no image",
-            network.in_channels);
-      dims[1] = extra;
-      break;
-    case Condition::FIRST_FRAME:
-      dims[2] = 1;
-      break;
+void check_inputs(const DenoiseBatch& batch, const networks::Sizes& network) {
+  for (const networks::NamedInput& declared : network.named) {
+    const auto is_it = [&](const DenoiseBatch::Named& each) { return each.step.input == declared; };
+    check(declared.optional || std::ranges::any_of(batch.inputs, is_it),
+          "[sample] the network takes an input `{}` of {} channels, and none was given",
+          declared.name, declared.channels);
   }
-  check(batch.condition.shape == Shape{DType::F32, dims},
-        "[sample] the image condition is {}, expected f32{}", to_string(batch.condition.shape),
-        to_string(dims));
+  const Dims& latents = batch.latents.shape.dims;
+  for (const auto& [step, value] : batch.inputs) {
+    check(std::ranges::find(network.named, step.input) != network.named.end(),
+          "[sample] the network takes no input `{}` of {} channels", step.input.name,
+          step.input.channels);
+    check(value.shape == Shape{DType::F32, step.dims(latents)} &&
+              step.input.fits(value.shape.dims, latents),
+          "[sample] the input `{}` is {}, expected f32{}", step.input.name, to_string(value.shape),
+          step.input.wanted(latents));
+  }
 }
 
 /// Numbers per sample, for networks with such inputs.
@@ -123,7 +118,7 @@ void check_batch(const DenoiseBatch& batch, const networks::Sizes& network, bool
   check(batch.latents.shape.dtype == DType::F32 && x.size() == 5 && x[1] == network.out_channels,
         "[sample] latents are {}, expected f32[b,{},f,h,w]", to_string(batch.latents.shape),
         network.out_channels);
-  check_condition(batch, network);
+  check_inputs(batch, network);
   const Dims& text = batch.text.shape.dims;
   check(batch.text.shape.dtype == DType::F32 && text.size() == 3 && text[0] == x[0] &&
             text[2] == network.text_dim,
@@ -141,12 +136,6 @@ void check_batch(const DenoiseBatch& batch, const networks::Sizes& network, bool
   }
   check_rows("pooled text", batch.pooled, batch.negative_pooled, network.pooled_dim, x[0], guided);
   check_rows("size_ids", batch.size_ids, batch.negative_size_ids, network.size_ids, x[0], guided);
-  const int64_t cell = network.control_cell;
-  const Dims pictures{x[0], network.control_channels, 1, cell * x[3], cell * x[4]};
-  check(
-      cell == 0 ? batch.control.bytes.empty() : batch.control.shape == Shape{DType::F32, pictures},
-      "[sample] control pictures are {}, expected {}", to_string(batch.control.shape),
-      cell == 0 ? std::string("none") : "f32" + to_string(pictures));
   const Dims& image = batch.image.shape.dims;
   check((network.image_dim == 0) == batch.image.bytes.empty() &&
             (batch.image.bytes.empty() || (image.size() == 3 && image[0] == x[0])),
@@ -184,14 +173,33 @@ runtime::Array contexts(const HostArray& prompted, const HostArray& negative, bo
   return devices.upload(both);
 }
 
+/// False for the pictures of ControlNets in a step in which these add nothing, and are not run.
+bool is_used(const DenoiseBatch::Named& input, const HostArray& scales) {
+  return input.step.input.entry != networks::Entry::PICTURES ||
+         std::ranges::any_of(scales.as<float>(), [](float scale) { return scale != 0.0F; });
+}
+
+std::vector<StepInput> inputs_at(const DenoiseBatch& batch, const HostArray& scales) {
+  std::vector<StepInput> out;
+  for (const DenoiseBatch::Named& each : batch.inputs) {
+    if (is_used(each, scales)) {
+      out.push_back(each.step);
+    }
+  }
+  return out;
+}
+
 /// The final sample. A given first frame is restored: the solver has changed it too.
 HostArray finished(const State& state, const DenoiseBatch& batch) {
   HostArray latents = state.x.to_host();
-  if (batch.condition_kind == Condition::FIRST_FRAME) {
+  for (const DenoiseBatch::Named& each : batch.inputs) {
+    if (each.step.input.entry != networks::Entry::FIRST_FRAME) {
+      continue;
+    }
     const Dims& dims = latents.shape.dims;
     const int64_t frame = dims[3] * dims[4] * static_cast<int64_t>(sizeof(float));
     for (int64_t i = 0; i < dims[0] * dims[1]; ++i) {
-      std::copy_n(batch.condition.bytes.begin() + i * frame, frame,
+      std::copy_n(each.value.bytes.begin() + i * frame, frame,
                   latents.bytes.begin() + i * dims[2] * frame);
     }
   }
@@ -214,6 +222,9 @@ class Run {
                 is_guided(settings_, 0) && is_guided(settings_, experts_.size() - 1));
     std::vector<State> states;
     for (const DenoiseBatch& batch : batches_) {
+      check(std::ssize(settings_.control) == experts_.network(0).sizes().control_layers,
+            "[sample] there are {} factors of control, expected {}", settings_.control.size(),
+            experts_.network(0).sizes().control_layers);
       check_batch(batch, experts_.network(0).sizes(),
                   is_guided(settings_, 0) || is_guided(settings_, experts_.size() - 1));
       if (settings_.schedule.form.noise) {
@@ -240,40 +251,35 @@ class Run {
     StepSpec spec = step_spec(experts_, phase.expert, batch, settings_);
     const std::vector<const runtime::Array*> params = experts_.parameters(phase.expert);
     StepText text = text_at(batch, phase.first);
-    std::optional<runtime::Array> control;
-    if (!batch.control.bytes.empty()) {
-      control = programs_.devices().upload(batch.control);
-    }
-    std::vector<runtime::Array> given = given_to_steps(batch, text, spec, params);
+    HostArray scales = scales_at(settings_.control, phase.first, settings_.schedule.size());
+    spec.inputs = inputs_at(batch, scales);
+    std::vector<runtime::Array> given = given_to_steps(batch, text, scales, spec, params);
     // Results are kept within one expert and batch: an expert's first step is always full.
     ReusePlan plan = reuse_plan(settings_, experts_);
     std::vector<runtime::Array> kept;
     double drift = 0;
     for (int64_t i = phase.first; i < phase.last; ++i) {
-      if (const StepText own = text_at(batch, i); !(own == text)) {
+      HostArray own_scales = scales_at(settings_.control, i, settings_.schedule.size());
+      if (const StepText own = text_at(batch, i);
+          !(own == text) || own_scales.bytes != scales.bytes) {
         text = own;
-        given = given_to_steps(batch, text, spec, params);
+        scales = std::move(own_scales);
+        spec.inputs = inputs_at(batch, scales);
+        given = given_to_steps(batch, text, scales, spec, params);
       }
       spec.reuse = plan.at(i, settings_.schedule.timesteps[i] / 1000.0, drift);
-      const std::vector<double> scales =
-          control_scales(settings_.controls, i, settings_.schedule.size());
-      spec.controlled = std::ranges::any_of(scales, [](double scale) { return scale != 0.0; });
       const runtime::Array table = programs_.devices().upload(
           step_numbers(settings_.schedule, i,
                        {.guidance_scale = guidance_scale_of(settings_, phase.expert),
                         .guidance_rescale = settings_.guidance_rescale,
                         .weights = plan.weights(i),
-                        .embedded_guidance = settings_.embedded_guidance,
-                        .control_scales = scales}));
+                        .embedded_guidance = settings_.embedded_guidance}));
       std::vector<const runtime::Array*> arguments = params;
       arguments.insert(arguments.end(), {&state.x, &state.previous, &state.m1, &state.m2});
       if (state.m3) {
         arguments.push_back(&*state.m3);
       }
       append(arguments, given);
-      if (spec.controlled) {
-        arguments.push_back(&*control);
-      }
       if (is_reuse(spec.reuse)) {
         append(arguments, kept);
       }
@@ -305,7 +311,7 @@ class Run {
   /// Inputs that are the same at all steps of a text: text and image or their keys and values, and
   /// the conditioning.
   std::vector<runtime::Array> given_to_steps(const DenoiseBatch& batch, const StepText& text,
-                                             const StepSpec& spec,
+                                             const HostArray& scales, const StepSpec& spec,
                                              const std::vector<const runtime::Array*>& params) {
     const runtime::Devices& devices = programs_.devices();
     std::vector<runtime::Array> given;
@@ -325,8 +331,12 @@ class Run {
     if (!batch.size_ids.bytes.empty()) {
       given.push_back(contexts(batch.size_ids, batch.negative_size_ids, guided, devices));
     }
-    for (const HostArray* each :
-         {&batch.condition, &batch.clean, &batch.clean_noise, &batch.mask}) {
+    for (const DenoiseBatch::Named& each : batch.inputs) {
+      if (is_used(each, scales)) {
+        given.push_back(devices.upload(each.value));
+      }
+    }
+    for (const HostArray* each : {&scales, &batch.clean, &batch.clean_noise, &batch.mask}) {
       if (!each->bytes.empty()) {
         given.push_back(devices.upload(*each));
       }
@@ -417,11 +427,12 @@ StepSpec step_spec(const Experts& experts, int64_t expert, const DenoiseBatch& b
                 .text_length = batch.text.shape.dims[1],
                 .guidance = Guidance::NONE,
                 .expand_timesteps = experts.folder().expand_timesteps,
-                .condition = batch.condition_kind,
                 .keeps_part = !batch.mask.shape.dims.empty(),
-                .controlled = settings.controls.is_given(),
-                .guess_mode = settings.controls.guess_mode,
+                .guess_mode = settings.guess_mode,
                 .image_tokens = batch.image.shape.dims.empty() ? 0 : batch.image.shape.dims[1]};
+  for (const DenoiseBatch::Named& each : batch.inputs) {
+    spec.inputs.push_back(each.step);
+  }
   if (is_guided(settings, expert)) {
     spec.guidance = settings.two_passes ? Guidance::TWO_PASSES : Guidance::DOUBLED_BATCH;
     spec.rescale = settings.guidance_rescale > 0.0;

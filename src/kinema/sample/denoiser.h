@@ -31,13 +31,16 @@ struct DenoiseBatch {
   // guidance.
   HostArray pooled, negative_pooled;
   HostArray size_ids, negative_size_ids;
-  Condition condition_kind = Condition::NONE;
-  HostArray condition;  // f32, see model_input; no bytes for NONE
+  /// The values of a named input, f32 [b, channels, f', h', w'].
+  struct Named {
+    StepInput step;
+    HostArray value;
+  };
+  std::vector<Named> inputs = {};
   // To put back the kept part of given frames after each step, see StepGraph; no bytes: nothing is
   // kept.
   HostArray clean, clean_noise, mask;
-  HostArray control;  // f32 [b, control_channels, 1, H, W] of ControlNets; no bytes: none
-  HostArray image;    // f32 [b, n, image_dim] of CLIP; no bytes if the model has no such input
+  HostArray image;  // f32 [b, n, image_dim] of CLIP; no bytes if the model has no such input
   /// Texts that replace the batch's at later steps, in order.
   std::vector<DenoiseText> later_texts = {};
   /// The videos' indices, on which the noise of stochastic samplers depends; one for each video.
@@ -55,7 +58,9 @@ struct DenoiseSettings {
   /// 0: off. See StepSpec::rescale.
   double guidance_rescale = 0.0;
   bool two_passes = false;
-  Controls controls;  // without their pictures' pixels
+  /// Of a control branch's results, or of what ControlNets add: one for each of control_layers.
+  std::vector<ControlScale> control = {};
+  bool guess_mode = false;  // GivenFiles::guess_mode
   ReuseSettings reuse;
   uint64_t seed = 0;  // of the noise of stochastic samplers
 };

@@ -47,14 +47,24 @@ std::string slug(const std::string& prompt) {
   return out.empty() ? out : '_' + out;
 }
 
-std::string word(Condition condition) {
-  switch (condition) {
-    case Condition::NONE:
-      return "text";
-    case Condition::CHANNELS:
+/// What the videos are made of: `text`, or what of the first given input.
+std::string word(const std::vector<networks::NamedInput>& inputs) {
+  using enum networks::MadeOf;
+  if (inputs.empty()) {
+    return "text";
+  }
+  switch (inputs.front().made_of) {
+    case FIRST_AND_LAST:
+    case MASK_AND_KEPT:
+    case KEPT_AND_MASK:
+    case CONTROL_IMAGE:
       return "image";
-    case Condition::FIRST_FRAME:
+    case FIRST_IMAGE:
       return "first_frame";
+    case REFERENCE_IMAGE:
+      return "reference_image";
+    case CONTROL_VIDEO:
+      return "control_video";
   }
   return "";
 }
@@ -77,7 +87,7 @@ io::Json describe(const GenerateRequest& request, const Generated& generated,
   io::Json out = io::Json::object();
   out.set("prompt", video.prompt);
   out.set("negative_prompt", request.negative_prompt.value_or(""));
-  out.set("condition", word(generated.condition));
+  out.set("condition", word(generated.inputs));
   out.set("seed", static_cast<int64_t>(request.seed));
   out.set("index", video.index);
   out.set("num_inference_steps", request.num_inference_steps);

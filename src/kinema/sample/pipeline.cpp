@@ -100,17 +100,10 @@ Pipeline::Pipeline(const runtime::Devices& devices, PipelineFolder folder, Pipel
       options_(std::move(options)) {
   const networks::Sizes& network = experts_.network(0).sizes();
   const int64_t z = parts_.autoencoder->layout().channels;
-  const int64_t with_image = 2 * z + parts_.autoencoder->layout().temporal;
+  check_channels(network, parts_.autoencoder->layout(), parts_.autoencoder->name());
   if (network.makes_images) {
-    image_channels(network, parts_.autoencoder->layout());
     return;
   }
-  check(
-      network.out_channels == z && (network.in_channels == z || network.in_channels == with_image),
-      "[sample] the autoencoder {} makes {} channels, but the transformer in {} takes {} and "
-      "makes {}: they belong to different models",
-      parts_.autoencoder->name(), z, experts_.folder().transformer.string(), network.in_channels,
-      network.out_channels);
   const std::string& name = experts_.folder().class_name;
   const bool takes_image = network.in_channels != z || experts_.folder().expand_timesteps;
   check(name.empty() || (experts_.folder().of_images() ? takes_image : network.in_channels == z),
@@ -149,35 +142,46 @@ Pipeline::Context Pipeline::encode(const GenerateRequest& request, const Plan& p
         network.text_tokens, out.text.shape.dims[1], network.text_tokens);
   if (network.image_dim > 0) {
     const AddSeconds watch(timings.image);
-    out.image = encoders::image_tokens(request.images, *parts_.image_encoder);
+    out.image = encoders::image_tokens(request.files.images, *parts_.image_encoder);
   }
   return out;
 }
 
+StartNoise Pipeline::noise_of(const GenerateRequest& request, const Plan& plan) {
+  return {.seed = request.seed,
+          .first_index = request.first_index + plan.first,
+          .first = plan.first,
+          .videos = plan.videos,
+          .all_videos = request.videos(),
+          .file = request.initial_latents};
+}
+
 Start Pipeline::start(const GenerateRequest& request, const Plan& plan) const {
-  const StartNoise noise{.seed = request.seed,
-                         .first_index = request.first_index + plan.first,
-                         .first = plan.first,
-                         .videos = plan.videos,
-                         .all_videos = request.videos(),
-                         .file = request.initial_latents};
+  const StartNoise noise = noise_of(request, plan);
   if (request.start.is_given()) {
     return make_start(request.start, plan.settings.schedule, plan.sizes, *parts_.autoencoder, noise,
-                      plan.channels);
+                      plan.filled());
   }
-  Start out{.latents = noise.draw("noise", plan.sizes.latents)};
+  Start out{.latents = noise.draw("noise", plan.sizes.denoised())};
   for (float& value : out.latents.as<float>()) {
     value *= plan.settings.schedule.initial_scale;
   }
-  if (plan.channels == ImageChannels::CONTROL) {
-    out.condition = control_latents(request.control_image, plan.sizes, *parts_.autoencoder, noise);
+  return out;
+}
+
+std::vector<HostArray> Pipeline::make_inputs(const GenerateRequest& request, const Plan& plan,
+                                             const Start& start) const {
+  std::vector<HostArray> out;
+  for (const StepInput& each : plan.inputs) {
+    out.push_back(make_input(each, request.files, start, plan.sizes, *parts_.autoencoder,
+                             noise_of(request, plan)));
   }
   return out;
 }
 
 std::vector<DenoiseBatch> Pipeline::make_batches(const GenerateRequest& request, const Plan& plan,
                                                  const Context& context, const Start& start,
-                                                 const HostArray& condition) {
+                                                 const std::vector<HostArray>& inputs) {
   const auto rows_of = [](const HostArray& all, const std::vector<int64_t>& items) {
     return all.bytes.empty() ? HostArray() : take_rows(all, items);
   };
@@ -190,15 +194,16 @@ std::vector<DenoiseBatch> Pipeline::make_batches(const GenerateRequest& request,
       item = (plan.first + item) / request.num_videos_per_prompt - plan.first_prompt;
     }
     DenoiseBatch batch{.latents = take_rows(start.latents, items),
-                       .condition_kind = plan.condition,
-                       .condition = plan.channels != ImageChannels::NONE
-                                        ? take_rows(start.condition, items)
-                                        : repeated(condition, count),
                        .clean = rows_of(start.clean, items),
                        .clean_noise = rows_of(start.noise, items),
                        .mask = start.mask,
-                       .control = repeated(plan.control, count),
                        .image = repeated(context.image, count)};
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      const bool of_all = inputs[i].shape.dims[0] == 1;
+      batch.inputs.push_back(
+          {.step = plan.inputs[i],
+           .value = take_rows(inputs[i], of_all ? std::vector<int64_t>(items.size(), 0) : items)});
+    }
     batch.indices = items;
     for (int64_t& index : batch.indices) {
       index += request.first_index + plan.first;
@@ -249,15 +254,32 @@ std::vector<DenoiseBatch> Pipeline::make_batches(const GenerateRequest& request,
 
 namespace {
 
+/// Latents [c, references + f, h, w] without the frames in front.
+HostArray without_references(const HostArray& latents, int64_t references) {
+  Shape shape = latents.shape;
+  const int64_t frame = shape.dims[2] * shape.dims[3] * static_cast<int64_t>(sizeof(float));
+  const int64_t all = shape.dims[1];
+  shape.dims[1] -= references;
+  HostArray out(shape);
+  auto to = out.bytes.begin();
+  for (int64_t c = 0; c < shape.dims[0]; ++c) {
+    to = std::copy_n(latents.bytes.begin() + (c * all + references) * frame, shape.dims[1] * frame,
+                     to);
+  }
+  return out;
+}
+
 /// The videos `first` to `first + count` of a request, without frames.
 std::vector<GeneratedVideo> videos_of(const GenerateRequest& request, int64_t first, int64_t count,
-                                      std::span<const HostArray> latents, int64_t per_batch) {
+                                      std::span<const HostArray> latents, int64_t per_batch,
+                                      int64_t references) {
   std::vector<GeneratedVideo> out;
   for (int64_t i = 0; i < count; ++i) {
     const int64_t place = first + i;
-    out.push_back({.prompt = request.prompts[place / request.num_videos_per_prompt],
-                   .index = request.first_index + place,
-                   .latents = row(latents[i / per_batch], i % per_batch)});
+    out.push_back(
+        {.prompt = request.prompts[place / request.num_videos_per_prompt],
+         .index = request.first_index + place,
+         .latents = without_references(row(latents[i / per_batch], i % per_batch), references)});
   }
   return out;
 }
@@ -299,9 +321,13 @@ Generated Pipeline::generate(const GenerateRequest& request, const GenerateObser
                        runtime::available_memory_bytes());
     }
   });
-  Generated out{.sizes = plan.sizes, .schedule = plan.schedule, .condition = plan.condition};
+  Generated out{.sizes = plan.sizes, .schedule = plan.schedule};
+  for (const StepInput& each : plan.inputs) {
+    out.inputs.push_back(each.input);
+  }
   if (schedulers::is_flow(plan.schedule)) {
-    out.flow_shift = plan.schedule.shift_of(experts_.network(0).sizes().tokens(plan.sizes.latents));
+    out.flow_shift =
+        plan.schedule.shift_of(experts_.network(0).sizes().tokens(plan.sizes.denoised()));
   }
   {
     // Nothing is loaded before it is known that everything fits.
@@ -319,7 +345,7 @@ Generated Pipeline::generate(const GenerateRequest& request, const GenerateObser
   }
   Context context;
   Start start;
-  HostArray condition;
+  std::vector<HostArray> inputs;
   check_together([&] {
     context = encode(request, plan, out.timings);
     plan.release_encoders_first |= plan.step_bytes > free_bytes(plan);
@@ -329,16 +355,13 @@ Generated Pipeline::generate(const GenerateRequest& request, const GenerateObser
     {
       const AddSeconds watch(out.timings.image);
       start = this->start(request, plan);
-    }
-    if (plan.condition != Condition::NONE && plan.channels == ImageChannels::NONE) {
-      const AddSeconds watch(out.timings.image);
-      condition = image_condition(plan.condition, request.images, plan.sizes, *parts_.autoencoder);
+      inputs = make_inputs(request, plan, start);
     }
     if (plan.release_encoders_first) {
       parts_.autoencoder->release();
     }
   });
-  const std::vector<DenoiseBatch> batches = make_batches(request, plan, context, start, condition);
+  const std::vector<DenoiseBatch> batches = make_batches(request, plan, context, start, inputs);
   if (observer.encoded) {
     observer.encoded(batches, plan.sizes.num_frames);
   }
@@ -351,8 +374,8 @@ Generated Pipeline::generate(const GenerateRequest& request, const GenerateObser
     latents = denoise(experts_, *programs_, batches, plan.settings, counted_steps(observer, out));
   }
   take_out(experts_.load_seconds() - loaded, programs_->compile_seconds() - compiled, out.timings);
-  out.videos =
-      videos_of(request, plan.first, plan.videos, latents, batches.front().latents.shape.dims[0]);
+  out.videos = videos_of(request, plan.first, plan.videos, latents,
+                         batches.front().latents.shape.dims[0], plan.sizes.references);
   if (observer.denoised) {
     observer.denoised(out.videos);
   }

@@ -48,14 +48,10 @@ struct GenerateRequest {
   std::optional<std::string> negative_prompt_2;
   /// Of all texts.
   text::PromptSyntax prompt_syntax = text::PromptSyntax::PLAIN;
-  /// Of all videos.
-  ConditioningImages images;
+  /// What the network's named inputs are made of; the same for all videos.
+  GivenFiles files;
   /// Image to image, video to video and inpainting; the same for all videos.
   StartFrames start;
-  /// u8 [h, w, 3] of any size, for networks with channels for a control image.
-  HostArray control_image;
-  /// Of the folder's ControlNets.
-  Controls controls;
   int64_t num_videos_per_prompt = 1;
   int64_t num_frames = 81;
   int64_t height = 480;
@@ -129,10 +125,10 @@ struct Generated {
   std::vector<GeneratedVideo> videos;  // prompt by prompt
   VideoSizes sizes;
   schedulers::ScheduleConfig schedule;
-  std::optional<double> flow_shift;  // for pictures of these sizes; none: a diffusion
-  Condition condition = Condition::NONE;
-  int64_t steps = 0;         // of all batches
-  int64_t reused_steps = 0;  // steps that reused results of earlier ones
+  std::optional<double> flow_shift;          // for pictures of these sizes; none: a diffusion
+  std::vector<networks::NamedInput> inputs;  // those that were given
+  int64_t steps = 0;                         // of all batches
+  int64_t reused_steps = 0;                  // steps that reused results of earlier ones
   Timings timings;
   MemoryUse memory;
   /// Peak memory of a device, on a CPU of the process; 0 if unknown.
@@ -235,9 +231,13 @@ class Pipeline {
   MemoryUse memory_use(const Plan& plan, const GenerateRequest& request) const;
   void add_texts(const GenerateRequest& request, Plan& plan) const;
   void release_encoders() const;
+  /// The values of the plan's inputs.
+  std::vector<HostArray> make_inputs(const GenerateRequest& request, const Plan& plan,
+                                     const Start& start) const;
+  static StartNoise noise_of(const GenerateRequest& request, const Plan& plan);
   static std::vector<DenoiseBatch> make_batches(const GenerateRequest& request, const Plan& plan,
                                                 const Context& context, const Start& start,
-                                                const HostArray& condition);
+                                                const std::vector<HostArray>& inputs);
   int64_t free_bytes(const Plan& plan) const;
   void check_together(const std::function<void()>& work) const;
   bool all_agree(bool own) const;

@@ -180,8 +180,9 @@ bool PipelineFolder::of_images() const {
 void check_family(const PipelineFolder& folder, const networks::Network& network) {
   const model_files::Family* const wanted = model_files::family_of_pipeline(folder.class_name);
   const model_files::Family* const own = model_files::family_of_config(network->config());
+  // Families of the same names have the same other parts: Wan and VACE.
   check(
-      wanted == nullptr || own == nullptr || wanted == own,
+      wanted == nullptr || own == nullptr || wanted->names == own->names,
       "[sample] the network is a {} of {}, but {} is a {}, whose {} is a {} of {}\n  both must be "
       "of one family",
       own == nullptr ? "" : own->transformer_class, own == nullptr ? "" : own->name,

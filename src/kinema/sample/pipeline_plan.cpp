@@ -49,28 +49,6 @@ void check_request(const GenerateRequest& request) {
   }
 }
 
-/// Throws an Error if the network's channels and what is given do not fit.
-void check_image_channels(ImageChannels channels, const GenerateRequest& request) {
-  const bool control = !request.control_image.bytes.empty();
-  if (channels == ImageChannels::CONTROL) {
-    check(control, "[sample] this model follows a control image: set control_image=FILE");
-    check(!request.start.is_given(),
-          "[sample] this model starts from noise and follows control_image: image must be empty");
-    return;
-  }
-  check(!control, "[sample] this model follows no control image: control_image must be empty");
-  check(channels == ImageChannels::NONE || request.start.has_mask(),
-        "[sample] this model fills in a masked part of an image: set image=FILE and mask=FILE");
-}
-
-/// The numbers of control alone.
-Controls without_pixels(Controls controls) {
-  for (ControlPicture& each : controls.pictures) {
-    each.picture = {};
-  }
-  return controls;
-}
-
 }  // namespace
 
 VideoRange videos_in_share(const GenerateRequest& request, int64_t index) {
@@ -106,18 +84,17 @@ Pipeline::Plan Pipeline::plan(const GenerateRequest& request,
     out.prompts =
         (out.first + out.videos - 1) / request.num_videos_per_prompt + 1 - out.first_prompt;
   }
-  out.condition =
-      detect_condition(network, layout, experts_.folder().expand_timesteps, request.images);
-  if (network.makes_images) {
-    out.channels = image_channels(network, layout);
+  const std::vector<networks::NamedInput> inputs =
+      given_inputs(network, experts_.folder().expand_timesteps, request.files, request.start);
+  for (const networks::NamedInput& each : inputs) {
+    out.inputs.push_back(step_input(each, network, request.files, layout));
   }
-  check_image_channels(out.channels, request);
-  check_controls(request.controls, network);
-  check_image_tokens(network, parts_.image_encoder != nullptr, request.images);
+  check_image_tokens(network, parts_.image_encoder != nullptr, request.files.images);
   const int64_t num_frames = network.makes_images ? 1 : request.num_frames;
   out.sizes = video_sizes(num_frames, request.height, request.width, layout, network.patch_size,
                           network.max_positions);
   out.sizes.is_image = network.makes_images;
+  out.sizes.references = reference_frames(inputs, request.files);
   if (observer.note && out.sizes.num_frames != num_frames) {
     observer.note(fmt::format(
         "num_frames {} is made {}: lengths that the autoencoder {} has are {}", request.num_frames,
@@ -125,10 +102,9 @@ Pipeline::Plan Pipeline::plan(const GenerateRequest& request,
         layout.first_frame_alone ? fmt::format("1 more than a multiple of {}", layout.temporal)
                                  : fmt::format("multiples of {}", layout.temporal)));
   }
-  out.control = control_pixels(request.controls, out.sizes);
   if (!request.initial_latents.empty()) {  // checked before anything is compiled
     StartNoise{.videos = 0, .all_videos = request.videos(), .file = request.initial_latents}.draw(
-        "noise", out.sizes.latents);
+        "noise", out.sizes.denoised());
   }
   out.schedule =
       request.schedule.value_or(experts_.folder().schedule.value_or(schedulers::ScheduleConfig{}));
@@ -139,18 +115,18 @@ Pipeline::Plan Pipeline::plan(const GenerateRequest& request,
   }
   const double scale = classifier_free_scale(request, network);
   out.settings = {.schedule = schedulers::make_schedule(out.schedule, request.num_inference_steps,
-                                                        network.tokens(out.sizes.latents)),
+                                                        network.tokens(out.sizes.denoised())),
                   .guidance_scale = scale,
                   .guidance_scale_2 = request.guidance_scale_2.value_or(scale),
                   .embedded_guidance = network.takes_guidance ? request.guidance_scale : 0.0,
                   .guidance_rescale = request.guidance_rescale,
                   .two_passes = request.two_passes,
-                  .controls = without_pixels(request.controls),
+                  .control = control_scales(network, request.files),
+                  .guess_mode = request.files.guess_mode || network.control_pools,
                   .reuse = request.reuse,
                   .seed = request.seed};
-  out.settings.controls.guess_mode |= network.control_pools;
   if (out.settings.reuse.magcache) {
-    out.settings.reuse.magcache->image_to_video = out.condition == Condition::CHANNELS;
+    out.settings.reuse.magcache->image_to_video = network.condition_channels() > 0;
   }
   if (out.settings.reuse.guidance) {
     out.settings.reuse.guidance->height = out.sizes.height;
@@ -174,6 +150,16 @@ Pipeline::Plan Pipeline::plan(const GenerateRequest& request,
         out.settings.guidance_scale_2, out.settings.guidance_scale));
   }
   return out;
+}
+
+const networks::NamedInput* Pipeline::Plan::filled() const {
+  for (const StepInput& each : inputs) {
+    if (each.input.made_of == networks::MadeOf::MASK_AND_KEPT ||
+        each.input.made_of == networks::MadeOf::KEPT_AND_MASK) {
+      return &each.input;
+    }
+  }
+  return nullptr;
 }
 
 int64_t TextSteps::at(int64_t step) const {
@@ -219,7 +205,7 @@ void Pipeline::add_texts(const GenerateRequest& request, Plan& plan) const {
 
 int64_t Pipeline::free_bytes(const Plan& plan) const {
   // The host holds the noise of all videos, and temporarily a second copy in batches.
-  const int64_t noise = plan.videos * Shape{DType::F32, plan.sizes.latents}.bytes();
+  const int64_t noise = plan.videos * Shape{DType::F32, plan.sizes.denoised()}.bytes();
   return options_.available_bytes.value_or(available_bytes(programs_->devices(), 2 * noise));
 }
 
@@ -257,19 +243,22 @@ void Pipeline::release_encoders() const {
 void Pipeline::make_room(Plan& plan, const GenerateRequest& request,
                          const GenerateObserver& observer) {
   // The memory of a step depends on shapes only.
-  DenoiseBatch batch{.condition_kind = plan.condition};
+  DenoiseBatch batch;
+  for (const StepInput& each : plan.inputs) {
+    batch.inputs.push_back({.step = each, .value = {}});
+  }
   const auto batched = [&](Dims dims) {
     dims.insert(dims.begin(), plan.batch);
     return Shape{DType::F32, std::move(dims)};
   };
-  batch.latents.shape = batched(plan.sizes.latents);
+  batch.latents.shape = batched(plan.sizes.denoised());
   batch.text.shape = batched({plan.text_rows, parts_.text_encoder->shape().dims[1]});
-  if (request.start.has_mask() && plan.channels == ImageChannels::NONE) {
+  if (request.start.has_mask() && plan.filled() == nullptr) {
     batch.mask.shape = {DType::F32, {1, 1, 1, 1, 1}};
   }
   if (experts_.network(0).sizes().image_dim > 0) {
     Dims tokens = parts_.image_encoder->shape().dims;
-    tokens[0] *= request.images.last.bytes.empty() ? 1 : 2;
+    tokens[0] *= request.files.images.last.bytes.empty() ? 1 : 2;
     batch.image.shape = batched(tokens);
   }
   for (const int64_t expert : plan.experts) {

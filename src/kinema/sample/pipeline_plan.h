@@ -34,18 +34,19 @@ struct Pipeline::Plan {
   int64_t text_rows = 0;
   bool zero_negative = false;  // the negative prompt is zeros, after the texts
   VideoSizes sizes;
-  Condition condition = Condition::NONE;
-  ImageChannels channels = ImageChannels::NONE;
+  std::vector<StepInput> inputs;  // the named inputs that are given
   schedulers::ScheduleConfig schedule;
   DenoiseSettings settings;
-  HostArray control;          // the pictures of ControlNets, f32 [control_channels, 1, H, W]
-  bool guided = false;        // by any expert in the schedule
-  std::set<int64_t> experts;  // used by the schedule
-  int64_t step_bytes = 0;     // of the largest step, with parameters that will be loaded
-  int64_t loaded_bytes = 0;   // the parameters among these
+  bool guided = false;                  // by any expert in the schedule
+  std::set<int64_t> experts;            // used by the schedule
+  int64_t step_bytes = 0;               // of the largest step, with parameters that will be loaded
+  int64_t loaded_bytes = 0;             // the parameters among these
   bool release_encoders_first = false;  // encoders are freed before the steps
   bool needs_pooled = false;            // the network takes pooled text
   bool needs_size_ids = false;
+
+  /// The input that holds the kept part of the given frames; null if the network has none.
+  const networks::NamedInput* filled() const;
 };
 
 }  // namespace kinema::sample

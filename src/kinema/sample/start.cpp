@@ -167,10 +167,10 @@ HostArray StartNoise::draw(const char* name, const Dims& dims) const {
 
 Start make_start(const StartFrames& given, const schedulers::Schedule& schedule,
                  const VideoSizes& sizes, const encoders::Autoencoder& autoencoder,
-                 const StartNoise& noise, ImageChannels channels) {
-  const bool takes_mask = channels != ImageChannels::NONE;
+                 const StartNoise& noise, const networks::NamedInput* fills_input) {
+  const bool takes_mask = fills_input != nullptr;
   // The reference's names of the draws.
-  const bool fills = channels == ImageChannels::KEPT_AND_MASK;
+  const bool fills = takes_mask && fills_input->made_of == networks::MadeOf::KEPT_AND_MASK;
   const char* const of_frames = fills ? "initial_vae_noise" : "vae_noise";
   const char* const of_kept = fills ? "vae_noise" : "masked_vae_noise";
   check(given.frames.shape.dims[0] >= sizes.num_frames,

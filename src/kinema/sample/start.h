@@ -5,7 +5,7 @@
 
 #include "kinema/core/host_array.h"
 #include "kinema/encoders/autoencoder.h"
-#include "kinema/sample/condition.h"
+#include "kinema/networks/named_input.h"
 #include "kinema/sample/sizes.h"
 #include "kinema/schedulers/schedule.h"
 
@@ -56,16 +56,17 @@ struct Start {
   HostArray clean;  // the latents of the given frames, as latents
   HostArray noise;  // with which they are mixed, as latents
   HostArray mask;   // f32 [1, 1, f, h, w]: 1 is made, 0 kept
-  /// The additional channels of networks with ImageChannels, f32 [n, channels, f, h, w].
+  /// The kept part and the mask as channels, f32 [n, channels, f, h, w].
   HostArray condition;
 };
 
 /// Encodes the frames, samples of the encoder's distribution, and mixes them with noise at the
 /// schedule's first level. A masked start at full strength is noise alone unless the model is a
-/// flow. Of a longer video the first frames are used. Throws an Error for a shorter one.
+/// flow. Of a longer video the first frames are used. `fills`: the network's input that holds the
+/// kept part and the mask; null if it has none. Throws an Error for a shorter video.
 Start make_start(const StartFrames& given, const schedulers::Schedule& schedule,
                  const VideoSizes& sizes, const encoders::Autoencoder& autoencoder,
-                 const StartNoise& noise, ImageChannels channels);
+                 const StartNoise& noise, const networks::NamedInput* fills);
 
 /// The channels of a control image, u8 [h, w, 3]: samples of its latents, f32 [n, c, f, h, w].
 HostArray control_latents(const HostArray& image, const VideoSizes& sizes,

@@ -25,7 +25,14 @@ class Passes {
       : params_(params),
         given_(given),
         spec_(spec),
-        hidden_(model_input(x * number(given.numbers, kInput), given.condition, spec.condition)) {}
+        video_({.latents = x * number(given.numbers, kInput), .timestep = {}}) {
+    check(given.inputs.size() == spec.inputs.size(), "[sample] {} inputs are given, expected {}",
+          given.inputs.size(), spec.inputs.size());
+    for (size_t i = 0; i < spec.inputs.size(); ++i) {
+      networks::put(spec.inputs[i].input, given.inputs[i], video_);
+      has_first_frame_ |= spec.inputs[i].input.entry == networks::Entry::FIRST_FRAME;
+    }
+  }
 
   /// f32 velocities of `count` contexts from `first`: the number of videos, or twice that.
   Tensor operator()(int64_t first, int64_t count) {
@@ -33,17 +40,25 @@ class Passes {
       return x && x.dim(axis) > count ? slice(x, Axis(axis), first, count) : x;
     };
     const bool both = count > spec_.latents[0];
-    const Tensor hidden = both ? twice(hidden_) : hidden_;
-    networks::Inputs in{.latents = hidden,
-                        .timestep = timesteps(spec_.expand_timesteps ? hidden.dim(0) : 1)};
+    networks::Inputs in = video_;
+    if (both) {
+      in.latents = twice(in.latents);
+      in.reference = twice(in.reference);
+      in.control = spec_.guess_mode ? in.control : twice(in.control);
+    } else if (spec_.guess_mode && first > 0) {
+      in.control = {};  // of the negative prompt
+    }
+    in.guess_mode = spec_.guess_mode;
+    in.timestep = timesteps(spec_.expand_timesteps ? in.latents.dim(0) : 1);
+    in.control_scale = given_.control_scale;
     in.pooled = rows(given_.pooled, 0);
     in.size_ids = rows(given_.size_ids, 0);
     if (spec_.network.sizes().takes_guidance) {
       in.guidance = slice(given_.numbers, Axis(0), kEmbeddedGuidance, 1);
     }
     if (spec_.expand_timesteps) {
-      const bool given = spec_.condition == Condition::FIRST_FRAME;  // without noise
-      in.first_timestep = given ? zeros_like(in.timestep) : in.timestep;
+      // A given frame has no noise.
+      in.first_timestep = has_first_frame_ ? zeros_like(in.timestep) : in.timestep;
     }
     if (spec_.reuse == Reuse::BLOCKS) {
       in.block_sum = rows(given_.kept.at(0), 0);
@@ -56,7 +71,6 @@ class Passes {
       in.image = both ? twice(given_.image) : given_.image;
     }
     in.cfg_batch = both;
-    add_control(first, both, in);
     const networks::Outputs out = spec_.network->forward(params_, spec_.options, in);
     sums_.push_back(out.block_sum);
     return convert(out.prediction, DType::F32);
@@ -68,16 +82,6 @@ class Passes {
   }
 
  private:
-  /// In guess mode the network follows pictures for the prompt's samples alone, which come first.
-  void add_control(int64_t first, bool both, networks::Inputs& in) const {
-    if (!given_.control || (spec_.guess_mode && first > 0)) {
-      return;
-    }
-    in.control = both && !spec_.guess_mode ? twice(given_.control) : given_.control;
-    in.control_scale = slice(given_.numbers, Axis(0), kNumbers, given_.numbers.dim(0) - kNumbers);
-    in.guess_mode = spec_.guess_mode;
-  }
-
   /// The step's timestep, once per video, or once for all.
   Tensor timesteps(int64_t batch) const {
     return broadcast_to(slice(given_.numbers, Axis(0), kTimestep, 1), {batch});
@@ -86,7 +90,8 @@ class Passes {
   std::span<const Tensor> params_;
   const Given& given_;
   const StepSpec& spec_;
-  Tensor hidden_;
+  networks::Inputs video_;  // those of the videos, which are the same with and without the prompt
+  bool has_first_frame_ = false;
   std::vector<Tensor> sums_;
 };
 
@@ -144,19 +149,6 @@ Tensor guided(const Branches& made, const Given& given, const StepSpec& spec) {
 
 Tensor number(Tensor numbers, int64_t i) {
   return reshape(slice(numbers, Axis(0), i, 1), {1, 1, 1, 1, 1});
-}
-
-Tensor model_input(Tensor x, Tensor condition, Condition kind) {
-  switch (kind) {
-    case Condition::NONE:
-      return x;
-    case Condition::CHANNELS:
-      return concatenate({x, condition}, Axis(1));
-    case Condition::FIRST_FRAME:
-      return x.dim(2) == 1 ? condition
-                           : concatenate({condition, slice(x, Axis(2), 1, x.dim(2) - 1)}, Axis(2));
-  }
-  fail("[sample] unknown condition {}", static_cast<int>(kind));
 }
 
 Velocity make_velocity(std::span<const Tensor> params, Tensor x, const Given& given,

@@ -29,7 +29,8 @@ struct Given {
   Tensor text = {};
   Tensor pooled = {};
   Tensor size_ids = {};
-  Tensor condition = {};
+  std::vector<Tensor> inputs = {};  // of the spec's inputs
+  Tensor control_scale = {};
   Tensor image = {};
   Tensor control = {};            // of a controlled step
   std::vector<Tensor> keys = {};  // instead of text and image

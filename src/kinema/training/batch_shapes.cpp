@@ -15,16 +15,16 @@ Shape batched(const Shape& sample, int64_t batch) {
 /// takes them.
 void add_images(const data::Sample& sample, const networks::Sizes& model, int64_t batch,
                 BatchShapes& out) {
-  const int64_t channels = model.condition_channels();
+  const networks::NamedInput* input = model.stored_input();
   const Shape& condition = sample.condition.shape;
   const Shape& states = sample.image_states.shape;
   const bool has_condition = !sample.condition.bytes.empty();
   const bool has_states = !sample.image_states.bytes.empty();
-  check(has_condition || channels == 0,
+  check(has_condition || input == nullptr || input->optional,
         "[train] {} has no image condition, which this model is shown\n"
         "  `kinema prepare` with this model and model_type=I2V writes records that have one",
         sample.id);
-  check(!has_condition || channels > 0,
+  check(!has_condition || input != nullptr,
         "[train] {} has an image condition, but this model makes {}s of text alone\n"
         "  give records that were prepared for it, or an image-to-video model",
         sample.id, model.noun());
@@ -37,12 +37,11 @@ void add_images(const data::Sample& sample, const networks::Sizes& model, int64_
         "  give records that were prepared for it",
         sample.id);
   if (has_condition) {
-    Dims wanted = sample.latents.shape.dims;
-    wanted[0] = channels;
-    check(condition.dims == wanted,
-          "[train] the image condition of {} is {}, but the model takes {}", sample.id,
-          to_string(condition), to_string(wanted));
     out.condition = batched(condition, batch);
+    const Dims latents = batched(sample.latents.shape, batch).dims;
+    check(input->fits(out.condition->dims, latents),
+          "[train] the {} of {} is {}, but the model takes {}", input->name, sample.id,
+          to_string(out.condition->dims), input->wanted(latents));
   }
   if (has_states) {
     check(states.dims.size() == 2 && states.dims[1] == model.image_dim,

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "kinema/core/error.h"
 #include "kinema/graph/ops.h"
 
 namespace kinema::training {
@@ -19,11 +20,10 @@ networks::Inputs inputs_of(const ModelInputs& given, const networks::Sizes& size
                        .size_ids = given.size_ids,
                        .guidance = given.guidance,
                        .dropout_key = given.dropout_key};
-  if (sizes.control_channels > 0) {
-    out.control = given.condition;
-  } else if (given.condition) {
-    out.latents =
-        concatenate({given.noisy, convert(given.condition, given.noisy.dtype())}, Axis(1));
+  if (given.condition) {
+    const networks::NamedInput* input = sizes.stored_input();
+    check(input != nullptr, "[train] a condition is given, which this network does not take");
+    networks::put(*input, given.condition, out);
   }
   if (given.given) {
     out.first_timestep = select(given.given, zeros_like(given.timestep), given.timestep);

@@ -188,14 +188,6 @@ void check_batch(const BatchShapes& batch, int64_t parts) {
         "[train] latents {} and text {} are not [b, c, f, h, w] and [b, t, d]",
         to_string(batch.latents), to_string(batch.text));
   const Dims& latents = batch.latents.dims;
-  if (batch.condition) {
-    const Dims& dims = batch.condition->dims;
-    // Pictures of ControlNets have several pixels to a latent.
-    check(dims.size() == 5 && dims[0] == latents[0] && dims[2] == latents[2] &&
-              dims[3] % latents[3] == 0 && dims[3] / latents[3] * latents[4] == dims[4],
-          "[train] the image condition {} does not fit latents {}", to_string(*batch.condition),
-          to_string(batch.latents));
-  }
   for (const ExtraShape& extra : kExtraShapes) {
     const std::optional<Shape>& shape = batch.*extra.shape;
     check(!shape || (shape->dims.size() == extra.rank && shape->dims[0] == latents[0]),

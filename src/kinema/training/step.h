@@ -36,9 +36,7 @@ struct ModelInputs {
   Tensor text;         // [b, t, d]
   Tensor dropout_key;  // u32[2]
   // Empty if the model has no such input.
-  // [b, k, f, h, w]: channels after those of `noisy`; of a network with control_channels, its
-  // control latents.
-  Tensor condition = {};
+  Tensor condition = {};     // [b, k, f', h', w']: networks::Sizes::stored_input
   Tensor image_states = {};  // [b, n, d]
   Tensor pooled = {};        // [b, p]: the pooled text
   Tensor size_ids = {};      // [b, n]: the picture's sizes
@@ -102,7 +100,7 @@ struct BatchShapes {
   Shape latents;  // [b, c, f, h, w]
   Shape text;     // [b, t, d]
   // For models with image conditioning.
-  std::optional<Shape> condition = {};     // [b, k, f, h, w]
+  std::optional<Shape> condition = {};     // [b, k, f', h', w']
   std::optional<Shape> image_states = {};  // [b, n, d]
   // For models that take pooled text, and the picture's sizes.
   std::optional<Shape> pooled = {};    // [b, p]

@@ -98,14 +98,14 @@ NetworkInputs NetworkGraph::given(const std::string& prefix, bool all) {
     const int64_t b = out.inputs.latents.dim(0);
     out.inputs.image = d[0] == b ? images : reshape(images, {b, d[0] / b * d[1], d[2]});
   }
-  if (sizes.control_cell > 0) {
+  if (networks::find_entry(sizes.named, networks::Entry::PICTURES) != nullptr) {
     out.inputs.control = expand_dims(take("controlnet_cond"), Axis(2));
     if (const io::Json* scale = kinema::verification::given(c.about(), "scale")) {
       out.inputs.control_scale = constant(graph(), scale->as_number(), Shape{DType::F32, {1}});
     }
     const io::Json* guess = kinema::verification::given(c.about(), "guess_mode");
     out.inputs.guess_mode = guess != nullptr && guess->as_bool();
-  } else if (sizes.control_channels > 0) {
+  } else if (networks::find_entry(sizes.named, networks::Entry::BRANCH) != nullptr) {
     out.inputs.control = take("control_hidden_states");
     if (c.has(prefix + "control_hidden_states_scale")) {
       out.inputs.control_scale = take("control_hidden_states_scale");
@@ -154,7 +154,7 @@ FlowLoss NetworkGraph::flow_loss(const std::string& prefix) {
   const Tensor noise = input(prefix + "noise");
   const Tensor timestep = input(prefix + "timestep");
   FlowLoss out{.text = input(prefix + "encoder_hidden_states")};
-  if (network.sizes().control_channels > 0) {
+  if (networks::find_entry(network.sizes().named, networks::Entry::BRANCH) != nullptr) {
     out.control = input(prefix + "control_hidden_states");
   }
   training::ObjectiveOptions objective;

@@ -170,6 +170,25 @@ void predict_with_formats(const Run& run) {
   }
 }
 
+/// `NAME.output` of each of the case's `files`: networks in files of original names.
+void predict_wan_files(const Run& run) {
+  for (const auto& [name, about] : run.about("files").members()) {
+    const fs::path folder = run.c.folder() / about.at("config").as_string();
+    const fs::path file = run.c.folder() / "single" / (name + ".safetensors");
+    const io::Json config = io::Json::read(folder / "config.json");
+    const std::string tensor = name + ".output";
+    if (model_files::family_of_config(config) == nullptr) {
+      run.add_absent(tensor, {}, run.is_unsupported());
+      continue;
+    }
+    run.attempt(tensor, [&] {
+      const Checkpoint files = Checkpoint::open(file);
+      run.add(tensor, NetworkGraph(run, networks::from_config(config), run.options, files)
+                          .predicted(name + "."));
+    });
+  }
+}
+
 void predict_flux_file(const Run& run) {
   const fs::path file = run.path("file");
   for (const Run& form : run.forms()) {
@@ -280,6 +299,7 @@ std::vector<Kind> network_kinds() {
       {"flux_lora sdxl_lora",
        [](const Run& run) { predict_with_adapters(run, /*with_text=*/true); }},
       {"flux_single", predict_flux_file},
+      {"wan_single", predict_wan_files},
       {"sdxl_single", predict_sdxl_file},
   };
 }

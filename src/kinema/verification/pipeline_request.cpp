@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
+#include <iterator>
 #include <optional>
 
 #include "kinema/core/error.h"
@@ -106,27 +108,41 @@ sample::StartFrames start_of(const Case& c, const Json& call) {
   return out;
 }
 
-/// The pictures `control_imageN` of ControlNets, with a number for all or one for each.
-sample::Controls controls_of(const Case& c, const Json& call) {
-  sample::Controls out;
-  if (given(c.about(), "controlnet") == nullptr) {
-    return out;
+/// The control video, its masks, reference images and scales.
+void add_control_video(const Case& c, sample::GivenFiles& out) {
+  if (c.has("video")) {
+    out.control_video = c.tensor("video");
   }
-  const auto number = [&](const char* key, size_t i, double otherwise) {
-    const Json* value = given(call, key);
-    return value == nullptr    ? otherwise
-           : value->is_array() ? value->items().at(i).as_number()
-                               : value->as_number();
-  };
+  if (c.has("mask")) {
+    out.control_mask = c.tensor("mask");
+  }
+  for (int64_t i = 0; c.has(fmt::format("reference_image{}", i)); ++i) {
+    out.references.push_back(c.tensor(fmt::format("reference_image{}", i)));
+  }
+  if (c.has("conditioning_scale")) {
+    const HostArray scale = convert(c.tensor("conditioning_scale"), DType::F64);
+    const auto values = scale.as<double>();
+    out.control_scale.assign(values.begin(), values.end());
+  }
+}
+
+/// The pictures `control_imageN` of ControlNets, with a number for all or one for each.
+void add_control_pictures(const Case& c, const Json& call, sample::GivenFiles& out) {
   for (size_t i = 0; c.has(fmt::format("control_image{}", i)); ++i) {
-    out.pictures.push_back({.picture = c.tensor(fmt::format("control_image{}", i)),
-                            .scale = number("controlnet_conditioning_scale", i, 1.0),
-                            .start = number("control_guidance_start", i, 0.0),
-                            .end = number("control_guidance_end", i, 1.0)});
+    out.control_pictures.push_back(c.tensor(fmt::format("control_image{}", i)));
+  }
+  for (const auto& [key, to] : {std::pair{"controlnet_conditioning_scale", &out.control_scale},
+                                {"control_guidance_start", &out.control_start},
+                                {"control_guidance_end", &out.control_end}}) {
+    const Json* value = given(call, key);
+    if (value != nullptr && value->is_array()) {
+      std::ranges::transform(value->items(), std::back_inserter(*to), &Json::as_number);
+    } else if (value != nullptr) {
+      to->push_back(value->as_number());
+    }
   }
   const Json* guess = given(call, "guess_mode");
   out.guess_mode = guess != nullptr && guess->as_bool();
-  return out;
 }
 
 }  // namespace
@@ -154,13 +170,22 @@ sample::GenerateRequest request_of(const Case& c, const PipelineFolder& folder) 
     }
   }
   out.start = start_of(c, call);
-  out.controls = controls_of(c, call);
+  add_control_pictures(c, call, out.files);
   if (c.has("control_image")) {
-    out.control_image = c.tensor("control_image");
+    out.files.control_image = c.tensor("control_image");
+  }
+  const model_files::PipelineClass& own = *model_files::pipeline_class(folder.class_name);
+  if (own.edits_image && c.has("image")) {
+    out.files.references = {c.tensor("image")};
+    const Json* resizes = given(call, "_auto_resize");
+    out.files.resizes_references = resizes == nullptr || resizes->as_bool();
+  }
+  if (!out.start.is_given()) {
+    add_control_video(c, out.files);
   }
   // In cases of image networks that start from noise, `image` is the result.
   for (const auto& [name, image] :
-       {std::pair{"image", &out.images.first}, {"last_image", &out.images.last}}) {
+       {std::pair{"image", &out.files.images.first}, {"last_image", &out.files.images.last}}) {
     if (is_wan(folder) && c.has(name)) {
       *image = c.tensor(name);
     }
@@ -181,7 +206,6 @@ sample::GenerateRequest request_of(const Case& c, const PipelineFolder& folder) 
   out.height = side("height", 1);
   out.width = side("width", 2);
   out.num_inference_steps = call.at("num_inference_steps").as_int();
-  const model_files::PipelineClass& own = *model_files::pipeline_class(folder.class_name);
   out.guidance_scale = is_wan(folder) ? call.at("guidance_scale").as_number()
                                       : number("guidance_scale", own.images.guidance_scale);
   if (const Json* second = given(call, "guidance_scale_2")) {

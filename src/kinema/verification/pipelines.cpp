@@ -5,6 +5,7 @@
 
 #include "kinema/core/error.h"
 #include "kinema/encoders/clip_encoder.h"
+#include "kinema/encoders/control_video.h"
 #include "kinema/encoders/flux_encoder.h"
 #include "kinema/encoders/kl_autoencoder.h"
 #include "kinema/encoders/sd_encoder.h"
@@ -94,13 +95,40 @@ HostArray tokens_of(const HostArray& latents) {
   return out;
 }
 
+/// The tokens of one image after those of another, f32 [1, s, c].
+HostArray joined_tokens(std::span<const HostArray> parts) {
+  HostArray out = parts.front();
+  check(out.shape.dims[0] == 1 || parts.size() == 1,
+        "[verify] cases with references are of one image");
+  for (const HostArray& part : parts.subspan(1)) {
+    out.bytes.insert(out.bytes.end(), part.bytes.begin(), part.bytes.end());
+    out.shape.dims[1] += part.shape.dims[1];
+  }
+  return out;
+}
+
 /// The transformer's input at the first step.
-HostArray first_model_input(const Run& run, const sample::DenoiseBatch& batch, float scale) {
+HostArray first_model_input(const Run& run, const sample::DenoiseBatch& batch, float scale,
+                            bool is_flux) {
   CaseGraph graph(run);
-  const Tensor x = graph.input(batch.latents) * static_cast<double>(scale);
-  const Tensor condition = batch.condition.bytes.empty() ? Tensor() : graph.input(batch.condition);
-  graph.output("x", sample::model_input(x, condition, batch.condition_kind));
-  return graph.run().front().second;
+  networks::Inputs inputs{.latents = graph.input(batch.latents) * static_cast<double>(scale),
+                          .timestep = {}};
+  for (const auto& [step, value] : batch.inputs) {
+    networks::put(step.input, graph.input(value), inputs);
+  }
+  graph.output("x", inputs.latents);
+  if (inputs.reference) {
+    graph.output("reference", inputs.reference);
+  }
+  Values values = graph.run();
+  if (is_flux) {  // tokens of the latents, then those of the reference
+    std::vector<HostArray> tokens;
+    for (const auto& [name, value] : values) {
+      tokens.push_back(tokens_of(value));
+    }
+    return joined_tokens(tokens);
+  }
+  return values.front().second;
 }
 
 /// The text states of a video's prompts, directly from the encoder: without guidance the batch has
@@ -132,10 +160,8 @@ void add_batch(const Run& run, const PipelineFolder& folder, const sample::Denoi
                                      : batch.size_ids);
   }
   if (run.has("first_model_input")) {
-    HostArray input = first_model_input(run, batch, schedule.steps.front().input);
-    if (is_flux(folder)) {
-      input = tokens_of(input);
-    }
+    const HostArray input =
+        first_model_input(run, batch, schedule.steps.front().input, is_flux(folder));
     // Both halves of a guidance batch have the same latents.
     const bool twice =
         run.tensor("first_model_input").shape.elements() == 2 * input.shape.elements();
@@ -185,9 +211,9 @@ void run_pipeline(const Run& run) {
       run.session.client, folder, parts,
       {.model = run.options, .program = run.program(), .programs = run.session.step_programs});
   const sample::GenerateRequest request = request_of(run.c, folder);
-  // Flux's latents are tokens in the cases that start from frames.
-  const bool given = request.start.is_given() || !request.control_image.bytes.empty();
-  const bool packed = is_flux(folder) && given;
+  // Flux's latents are tokens in the cases that are given pictures.
+  const bool is_out = run.has("image_out");
+  const bool packed = is_flux(folder) && is_out;
   const auto latents_of = [&](const runtime::Array& array) {
     return packed ? tokens_of(array.to_host()) : array.to_host();
   };
@@ -210,6 +236,11 @@ void run_pipeline(const Run& run) {
   if (is_wan(folder)) {
     add_experts(run, experts);
   }
+  for (const auto& [step, value] : first.inputs) {
+    if (step.input.made_of == networks::MadeOf::CONTROL_VIDEO) {
+      run.add_known("conditioning_latents", value);
+    }
+  }
   add_levels(run, made.schedule, request.num_inference_steps, tokens);
   run.add_known("model_outputs", joined(outputs));
   run.add_known("step_latents", joined(latents));
@@ -222,9 +253,57 @@ void run_pipeline(const Run& run) {
     bytes.push_back(each.frames);
   }
   run.add_known("final_latents", joined(last));
-  const bool is_out = given || run.has("image_out");
   run.add_known(is_wan(folder) ? "frames" : is_out ? "image_out" : "image", joined(frames));
   run.add_known("png", joined(bytes));
+}
+
+HostArray with_axes(HostArray x, Dims dims) {
+  x.shape.dims = std::move(dims);
+  return x;
+}
+
+/// The condition of a control video of each of the case's `cases`, NAME: pixels of
+/// `NAME.video`, `NAME.mask` and `NAME.reference_imagesN`, latents, and planes of the mask.
+void make_control_videos(const Run& run) {
+  const PipelineFolder folder = sample::read_pipeline_folder(run.path("model"));
+  const std::shared_ptr<const encoders::Autoencoder> autoencoder = autoencoder_of(run, folder);
+  const encoders::PictureSize most{.height = run.about("height").as_int(),
+                                   .width = run.about("width").as_int()};
+  for (const auto& [name, about] : run.about("cases").members()) {
+    const std::string prefix = name + ".";
+    const auto if_given = [&](const char* tensor) {
+      return run.has(prefix + tensor) ? run.tensor(prefix + tensor) : HostArray();
+    };
+    encoders::ControlVideo given{
+        .frames = if_given("video"), .mask = if_given("mask"), .references = {}};
+    for (size_t i = 0; run.has(fmt::format("{}reference_images{}", prefix, i)); ++i) {
+      given.references.push_back(run.tensor(fmt::format("{}reference_images{}", prefix, i)));
+    }
+    encoders::PictureSize size = most;
+    if (!given.frames.bytes.empty()) {
+      const Dims& d = given.frames.shape.dims;
+      constexpr int64_t kUnit = 16;
+      size = encoders::control_size({.height = d.at(1), .width = d.at(2)}, most, kUnit);
+    }
+    const encoders::PixelSizes sizes{
+        .num_frames = about.at("frames").as_int(), .height = size.height, .width = size.width};
+    const encoders::ControlPixels pixels = encoders::control_pixels(given, sizes);
+    const auto& [frames, height, width] = sizes;
+    run.add(prefix + "video_pixels", with_axes(pixels.frames, {1, 3, frames, height, width}));
+    run.add(prefix + "mask_pixels", with_axes(pixels.mask, {1, 1, frames, height, width}));
+    for (size_t i = 0; i < pixels.references.size(); ++i) {
+      run.add(fmt::format("{}reference_pixels{}", prefix, i), pixels.references[i]);
+    }
+    const HostArray made = encoders::control_condition(given, sizes, *autoencoder);
+    const Dims& d = made.shape.dims;
+    const int64_t latents = 2 * autoencoder->layout().channels;
+    const int64_t each = d[1] * d[2] * d[3];
+    const auto values = made.as<float>();
+    run.add(prefix + "latents",
+            HostArray::f32({1, latents, d[1], d[2], d[3]}, values.first(latents * each)));
+    run.add(prefix + "mask_planes",
+            HostArray::f32({1, d[0] - latents, d[1], d[2], d[3]}, values.subspan(latents * each)));
+  }
 }
 
 }  // namespace
@@ -232,18 +311,19 @@ void run_pipeline(const Run& run) {
 std::vector<Kind> pipeline_kinds() {
   using enum Kind::Forms;
   return {
-      {"pipeline_* flf2v_pipeline",
+      {"pipeline_* flf2v_pipeline vace_pipeline_*",
        run_pipeline,
        ONE,
        {{"*prompt_embeds", kStates},
         {"timesteps", kExact},
         {"frames", {.absolute = 1e-3}},
         {"*", kThousandth}}},
+      {"vace_conditions", make_control_videos, ONE},
       {"flux_pipeline* sdxl_pipeline*", run_pipeline, ONE, {{"time_ids", kExact}}},
       {"sdxl_img2img* sdxl_inpaint sdxl_inpaint_* sdxl_inpaint9 sdxl_inpaint9_full flux_img2img* "
-       "flux_inpaint* flux_fill* flux_control v2v_pipeline* sd15_pipeline* sd21_pipeline* "
-       "sd15_img2img* sd15_inpaint* sd21_img2img* sd21_inpaint* "
-       "sdxl_controlled*",
+       "flux_inpaint* flux_fill* flux_control flux_kontext* v2v_pipeline* sd15_pipeline* "
+       "sd21_pipeline* "
+       "sd15_img2img* sd15_inpaint* sd21_img2img* sd21_inpaint* sdxl_controlled*",
        run_pipeline,
        ONE,
        {{"time_ids", kExact}}},

@@ -67,10 +67,12 @@ GivenStep read_step(const Case& c, int64_t i, const networks::Sizes& sizes) {
   GivenStep out;
   out.batch.latents = as_video(tensor("latents"));
   out.batch.encoder_hidden_states = tensor("encoder_hidden_states");
-  if (sizes.control_cell > 0) {
+  if (networks::find_entry(sizes.named, networks::Entry::PICTURES) != nullptr) {
     out.batch.condition = as_video(tensor("controlnet_cond"));
-  } else if (sizes.control_channels > 0) {
+  } else if (networks::find_entry(sizes.named, networks::Entry::BRANCH) != nullptr) {
     out.batch.condition = tensor("control_hidden_states");
+  } else if (c.has(fmt::format("step{}.image_latents", i))) {
+    out.batch.condition = as_video(tensor("image_latents"));
   }
   if (sizes.pooled_dim > 0) {
     out.batch.pooled = tensor(is_image_flow(c) ? "pooled_projections" : "text_embeds");
@@ -207,8 +209,9 @@ class Training {
  public:
   Training(const Run& run, const std::filesystem::path& model, const nn::ModelOptions& how,
            bool has_factors)
-      : network(is_controlled(run.c) ? controlled_network(run.c)
-                                     : networks::from_config(io::Json::read(model / "config.json"))),
+      : network(is_controlled(run.c)
+                    ? controlled_network(run.c)
+                    : networks::from_config(io::Json::read(model / "config.json"))),
         options(how),
         run_(run) {
     const io::Json& about = run.c.about();
@@ -513,7 +516,7 @@ std::vector<Kind> training_kinds() {
        EACH,
        {{"loss", kScalar}, {"grad_norm", kScalar}, {"mu.*", kThousandth}, {"nu.*", kThousandth}}},
       {"flux_train flux_train_weighted flux_lora_train sdxl_train sdxl_lora_train sdxl_train_snr "
-       "vace_lora_train sdxl_controlnet_train",
+       "vace_lora_train flux_kontext_lora_train sdxl_controlnet_train",
        train_by_rank, EACH},
       // bfloat16 arithmetic: several times the differences in the case's `bf16`.
       {"lora_train lora_train_bf16_base",

@@ -368,6 +368,9 @@ std::string accepting_commands(const ModelKind& kind, const fs::path& path) {
   if (kind.is(Role::CONTROL)) {
     out.push_back(fmt::format("generate by controlnet={} and control_image=FILE", name));
   }
+  if (kind.is(Role::MODULE)) {
+    out.push_back(fmt::format("generate and train by transformer_module={}", name));
+  }
   if (kind.is(Role::LATENTS)) {
     out.push_back(fmt::format("generate by initial_latents={}", name));
   }

@@ -153,10 +153,11 @@ constexpr ModelKind kKinds[] = {
     {.name = "Cosmos LoRA",
      .any = "*blocks.0.self_attn.q_proj.lora* *blocks_0_self_attn_q_proj.lora*",
      .remedy = kSupportedLora},
-    {.name = "Wan 2.1 VACE LoRA",
+    {.name = "Wan VACE LoRA",
+     .roles = kAdapter,
      .any = "vace_blocks.0.self_attn.q.lora* vace_blocks.0.attn1.to_q.lora* "
             "lora_unet_vace_blocks_0_self_attn_q.lora* lora_unet__vace_blocks_0_self_attn_q.lora*",
-     .remedy = kPlainWan},
+     .known_modules = true},
     {.name = "LoRA", .roles = kAdapter, .any = kLoraTensors, .known_modules = true},
     {.name = "LoRA of a network that is not known", .any = kLoraTensors, .remedy = kSupportedLora},
     {.name = "LyCORIS adapter", .roles = kAdapter, .any = kLycorisTensors, .known_modules = true},
@@ -200,10 +201,14 @@ constexpr ModelKind kKinds[] = {
             "context_embedder.token_refiner.refiner_blocks.*"},
 
     // ---- Networks of known families with additional inputs ----------------------------------
-    {.name = "Wan 2.1 VACE",
+    {.name = "Wan VACE",
+     .roles = Role::NETWORK | Role::PIPELINE,
      .classes = "VaceWanModel WanVACETransformer3DModel WanVACEPipeline",
      .any = "vace_blocks.* vace_patch_embedding.*",
-     .remedy = kPlainWan},
+     .all = "patch_embedding.weight"},
+    {.name = "Wan VACE module",
+     .roles = static_cast<uint8_t>(Role::MODULE),
+     .any = "vace_blocks.* vace_patch_embedding.*"},
     {.name = "Wan-Animate",
      .classes = "WanAnimateModel WanAnimateTransformer3DModel WanAnimatePipeline",
      .network = kWan,
@@ -240,8 +245,11 @@ constexpr ModelKind kKinds[] = {
      .classes = "FluxControlImg2ImgPipeline FluxControlInpaintPipeline",
      .remedy = "as class FluxControlPipeline in model_index.json its models follow control_image"},
     {.name = "Flux Kontext",
-     .classes = "FluxKontextPipeline FluxKontextInpaintPipeline",
-     .remedy = kFluxTextToImage},
+     .roles = static_cast<uint8_t>(Role::PIPELINE),
+     .classes = "FluxKontextPipeline"},
+    {.name = "Flux Kontext with a mask",
+     .classes = "FluxKontextInpaintPipeline",
+     .remedy = "as class FluxKontextPipeline in model_index.json it edits whole pictures"},
     {.name = "SDXL inpainting UNet",
      .roles = Role::NETWORK | Role::PIPELINE,
      .network = kSdxl,
@@ -331,9 +339,10 @@ constexpr ModelKind kKinds[] = {
                 "StableDiffusionXLControlNetUnionPipeline"},
     {.name = "SD pipeline",
      .roles = static_cast<uint8_t>(Role::PIPELINE),
-     .classes = "StableDiffusionPipeline StableDiffusionImg2ImgPipeline "
-                "StableDiffusionInpaintPipeline StableDiffusionControlNetPipeline "
-                "StableDiffusionControlNetImg2ImgPipeline StableDiffusionControlNetInpaintPipeline"},
+     .classes =
+         "StableDiffusionPipeline StableDiffusionImg2ImgPipeline "
+         "StableDiffusionInpaintPipeline StableDiffusionControlNetPipeline "
+         "StableDiffusionControlNetImg2ImgPipeline StableDiffusionControlNetInpaintPipeline"},
 
     // ---- Networks of other families ----------------------------------------------------------
     {.name = "UNet of a model that is not known",

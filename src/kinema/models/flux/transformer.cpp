@@ -1,6 +1,7 @@
 #include "kinema/models/flux/transformer.h"
 
 #include <algorithm>
+#include <array>
 
 #include "kinema/core/error.h"
 #include "kinema/mesh/batch.h"
@@ -82,6 +83,10 @@ void check_inputs(const TransformerInputs& in, const TransformerConfig& c,
           to_string(in.block_sum.shape()), to_string(sum));
     return;
   }
+  check(!in.reference || (in.reference.rank() == 4 && in.reference.dim(0) == b &&
+                          in.reference.dim(1) == in.latents.dim(1)),
+        "[flux] the reference's latents are {} but must be [{}, {}, h, w]",
+        in.reference ? to_string(in.reference.shape()) : "", b, in.latents.dim(1));
   const Tensor text = in.embedded_text ? in.embedded_text : in.text;
   const int64_t width = in.embedded_text ? c.dim() : c.joint_attention_dim;
   check(text && text.rank() == 3 && text.dim(0) == b && text.dim(2) == width,
@@ -121,6 +126,24 @@ RematPolicy remat_of_single(const RematPolicy& asked) {
              ? RematPolicy{.kind = Kind::CUSTOM,
                            .saved = {StreamProjections::kSingle.products, "attn_output"}}
              : asked;
+}
+
+/// Tables of text, of the grid of the latents at frame 0, and of that of a reference at frame 1.
+nn::Rope rope_of(const TransformerInputs& inputs, const TransformerConfig& config, int64_t text) {
+  constexpr int64_t kPatch = TransformerConfig::kPatch;
+  Graph& graph = inputs.latents.graph();
+  const auto grid = [](Tensor latents) -> std::array<int64_t, 3> {
+    return {1, latents.dim(2) / kPatch, latents.dim(3) / kPatch};
+  };
+  const nn::Rope rope =
+      nn::rope_per_axis(graph, grid(inputs.latents), config.axes_dims_rope, {.lead = text});
+  if (!inputs.reference) {
+    return rope;
+  }
+  const nn::Rope more =
+      nn::rope_per_axis(graph, grid(inputs.reference), config.axes_dims_rope, {.first_frame = 1});
+  return {.cos = concatenate({rope.cos, more.cos}, Axis(0)),
+          .sin = concatenate({rope.sin, more.sin}, Axis(0))};
 }
 
 /// Image tokens through all blocks.
@@ -231,8 +254,12 @@ TransformerOutputs transformer(std::span<const Tensor> params, const Transformer
         config.latent_channels());
   const int64_t rows = inputs.latents.dim(2);
   const int64_t columns = inputs.latents.dim(3);
-  const Tensor tokens = pack(inputs.latents);
-  check_inputs(inputs, config, options, tokens.dim(1));
+  Tensor tokens = pack(inputs.latents);
+  const int64_t noisy = tokens.dim(1);
+  check_inputs(inputs, config, options, noisy);
+  if (inputs.reference && !inputs.block_sum) {
+    tokens = concatenate({tokens, nn::as(pack(inputs.reference), tokens.dtype())}, Axis(1));
+  }
   Conditioning given;
   given.place = options.place;
   given.attention = options.attention;
@@ -256,7 +283,10 @@ TransformerOutputs transformer(std::span<const Tensor> params, const Transformer
     offer("temb", e.sum);
     given.temb = nn::as(silu(e.sum), dtype);
   }
-  const Tensor before = x;
+  const auto of_noisy = [&](Tensor all) {
+    return all.dim(1) == noisy ? all : options.place(slice(all, Axis(1), 0, noisy), kTokenAxes);
+  };
+  const Tensor before = of_noisy(x);
   Tensor block_sum = inputs.block_sum;
   if (block_sum) {
     x = before + block_sum;
@@ -268,13 +298,11 @@ TransformerOutputs transformer(std::span<const Tensor> params, const Transformer
     }
     text = options.place(offer("context_embedder", text), kTokenAxes);
     nn::check_attention(given.attention, text.dim(1) + x.dim(1), text.dim(1) + x.dim(1));
-    given.rope = nn::rope_per_axis(
-        graph, {1, rows / TransformerConfig::kPatch, columns / TransformerConfig::kPatch},
-        config.axes_dims_rope, text.dim(1));
+    given.rope = rope_of(inputs, config, text.dim(1));
     if (inputs.tap) {
       offer_rope(given.rope, inputs);
     }
-    x = through_blocks(bound, config, options, inputs, x, text, given);
+    x = of_noisy(through_blocks(bound, config, options, inputs, x, text, given));
     block_sum = x - before;
   }
   const Scope scope(graph, "proj_out");

@@ -20,7 +20,10 @@ namespace kinema::flux {
 void check_divides(const TransformerConfig& config, const mesh::Placement& place);
 
 struct TransformerInputs {
-  Tensor latents;        // [b, c, h, w], float, h and w even
+  Tensor latents;  // [b, c, h, w], float, h and w even
+  /// Latents without noise, [b, c, h', w'], of a picture that the result is made from (Kontext):
+  /// its tokens follow those of `latents`, at frame position 1.
+  Tensor reference = {};
   Tensor timestep;       // [b] or [1], 0..1000
   Tensor guidance = {};  // [b] or [1]: the guidance scale; empty without guidance_embeds
   Tensor text = {};      // [b, t, joint_attention_dim]: T5's text states, padding included
