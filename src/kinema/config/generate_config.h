@@ -195,8 +195,8 @@ struct GenerateConfig {
     visit("control_mask", self.control_mask, UNRELATED,
           {.help = "of control_video: a video or picture, white where the result is made, black "
                    "where it is kept; not given: all is made",
-           .needs = {Needs::VIDEOS},
            .with = "control_video",
+           .needs = {Needs::VIDEOS},
            .share = Share::FILE});
     visit("reference_images", self.reference_images, UNRELATED,
           {.help = "pictures that the result is made from, beside the prompt: the picture that "
