@@ -20,21 +20,29 @@ enum class Entry : uint8_t {
   FIRST_FRAME,  // in place of their first frame, with timestep 0 for its tokens
   TOKENS,       // latents of one frame of any size, whose tokens follow those of the noisy latents
   BRANCH,       // in blocks of its own, whose results are added to the main ones
-  PICTURES,     // the same, in pixels: pictures of ControlNets, side by side on the channels
+  FRONT,        // latents of one frame, whose tokens are a frame in front of the noisy latents
+  CAMERA,       // added to the tokens, in pixels
+  PICTURES,     // as BRANCH, in pixels: pictures of ControlNets, side by side on the channels
 };
 
 /// What it holds: the formula of an encoder. Latents have z channels, and cells of s x s pixels and
 /// t frames.
 enum class MadeOf : uint8_t {
-  FIRST_AND_LAST,    // t + z: a mask of the given frames, and latents of them and grey between
-  FIRST_IMAGE,       // z: latents of the first frame
-  MASK_AND_KEPT,     // 1 + z: a mask of the latents, and latents of the kept part
-  KEPT_AND_MASK,     // z + s s: latents of the kept part, and the mask's pixels in each cell
-  CONTROL_IMAGE,     // z: latents of a control image
-  REFERENCE_IMAGE,   // z: latents of a picture to edit, or of its subject
-  CONTROL_VIDEO,     // 2 z + s s: latents of the kept and of the masked part of a video, and the
-                     // mask's pixels in each cell; reference images as frames in front
-  CONTROL_PICTURES,  // 3 n: the pixels of n pictures, in [0, 1]
+  FIRST_AND_LAST,   // t + z: a mask of the given frames, and latents of them and grey between
+  FIRST_IMAGE,      // z: latents of the first frame
+  MASK_AND_KEPT,    // 1 + z: a mask of the latents, and latents of the kept part
+  KEPT_AND_MASK,    // z + s s: latents of the kept part, and the mask's pixels in each cell
+  CONTROL_IMAGE,    // z: latents of a control image
+  REFERENCE_IMAGE,  // z: latents of a picture to edit, or of its subject
+  CONTROL_VIDEO,    // 2 z + s s: latents of the kept and of the masked part of a video, and the
+                    // mask's pixels in each cell; reference images as frames in front
+  // Of Wan Fun:
+  CONTROL_AND_START,   // 2 z: latents of a control video, and of the first frame before zeros
+  CONTROL_AND_MASKED,  // t + 2 z: latents of a control video, then as FIRST_AND_LAST
+  START,               // z: latents of the first frame, before zeros
+  REFERENCE_FRAME,     // z: latents of a reference image
+  CAMERA_RAYS,         // 6 t: the rays of t pictures through each pixel, in Pluecker coordinates
+  CONTROL_PICTURES,    // 3 n: the pixels of n pictures, in [0, 1]
 };
 
 /// A declaration.
@@ -44,7 +52,7 @@ struct NamedInput {
   MadeOf made_of = MadeOf::FIRST_AND_LAST;
   int64_t channels = 0;
   bool optional = false;
-  int64_t cell = 1;  // of Entry::PICTURES: side in pixels of a latent
+  int64_t cell = 1;  // of Entry::PICTURES and CAMERA: side in pixels of a latent
 
   /// Whether values of these dims [b, channels, f', h', w'] go with latents [b, c, f, h, w].
   bool fits(const Dims& value, const Dims& latents) const;

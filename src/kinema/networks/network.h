@@ -80,7 +80,8 @@ struct Inputs {
   /// Named inputs, which `put` puts here: of Entry::TOKENS [b, out_channels, 1, h', w'], of
   /// Entry::BRANCH [b, channels, f', h, w] with f' <= f, and of Entry::PICTURES [b, channels, 1, H,
   /// W], or of the first samples of the batch only, to whose predictions they then apply.
-  Tensor reference = {};
+  Tensor reference = {};  // also of Entry::FRONT
+  Tensor camera = {};     // of Entry::CAMERA, [b, channels, f, H, W]
   Tensor control = {};
   Tensor control_scale = {};  // [control_layers]; empty: 1
   /// ControlNets' guess mode: what they add has factors from 0.1 to 1.

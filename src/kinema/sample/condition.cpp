@@ -7,6 +7,7 @@
 
 #include "kinema/core/error.h"
 #include "kinema/encoders/control_video.h"
+#include "kinema/encoders/fun_condition.h"
 #include "kinema/encoders/reference_image.h"
 #include "kinema/media/image.h"
 #include "kinema/sample/control.h"
@@ -34,6 +35,15 @@ int64_t channels_of(MadeOf made_of, const encoders::LatentLayout& layout) {
       return z;
     case MadeOf::CONTROL_VIDEO:
       return 2 * z + cell;
+    case MadeOf::CONTROL_AND_START:
+      return 2 * z;
+    case MadeOf::CONTROL_AND_MASKED:
+      return 2 * z + layout.temporal;
+    case MadeOf::START:
+    case MadeOf::REFERENCE_FRAME:
+      return z;
+    case MadeOf::CAMERA_RAYS:
+      return 6 * layout.temporal;
     case MadeOf::CONTROL_PICTURES:  // of any number
       return 0;
   }
@@ -91,6 +101,20 @@ bool is_given(const NamedInput& input, bool expand_timesteps, const GivenFiles& 
       check(files.control_mask.bytes.empty() || !files.control_video.bytes.empty(),
             "[sample] control_mask is given without control_video");
       return true;
+    case MadeOf::CONTROL_AND_START:
+    case MadeOf::CONTROL_AND_MASKED:
+      check(!files.control_video.bytes.empty(),
+            "[sample] this model follows a control video: set control_video=FILE");
+      return true;
+    case MadeOf::START:
+      return true;
+    case MadeOf::REFERENCE_FRAME:
+      check(files.references.size() <= 1,
+            "[sample] there are {} reference pictures, but this model takes one",
+            files.references.size());
+      return true;
+    case MadeOf::CAMERA_RAYS:
+      fail("[sample] this model follows the path of a camera, which is not read from files");
     case MadeOf::CONTROL_PICTURES:
       return true;  // check_used compares the numbers
   }
@@ -105,7 +129,8 @@ void check_used(const networks::Sizes& network, const GivenFiles& files) {
     });
   };
   check((files.images.first.bytes.empty() && files.images.last.bytes.empty()) ||
-            takes({MadeOf::FIRST_AND_LAST, MadeOf::FIRST_IMAGE, MadeOf::CONTROL_VIDEO}),
+            takes({MadeOf::FIRST_AND_LAST, MadeOf::FIRST_IMAGE, MadeOf::CONTROL_VIDEO,
+                   MadeOf::CONTROL_AND_START, MadeOf::CONTROL_AND_MASKED, MadeOf::START}),
         "[sample] {}",
         network.makes_images
             ? "a model that makes images starts from an image, which is no condition"
@@ -114,10 +139,11 @@ void check_used(const networks::Sizes& network, const GivenFiles& files) {
         "[sample] this model follows no control image: control_image must be empty");
   check_pictures(files.control_pictures,
                  takes({MadeOf::CONTROL_PICTURES}) ? network.control_layers : 0);
-  check(files.references.empty() || takes({MadeOf::REFERENCE_IMAGE, MadeOf::CONTROL_VIDEO}),
+  check(files.references.empty() ||
+            takes({MadeOf::REFERENCE_IMAGE, MadeOf::CONTROL_VIDEO, MadeOf::REFERENCE_FRAME}),
         "[sample] this model takes no reference picture: reference_images must be empty");
   check((files.control_video.bytes.empty() && files.control_mask.bytes.empty()) ||
-            takes({MadeOf::CONTROL_VIDEO}),
+            takes({MadeOf::CONTROL_VIDEO, MadeOf::CONTROL_AND_START, MadeOf::CONTROL_AND_MASKED}),
         "[sample] this model follows no control video: control_video and control_mask must be "
         "empty");
 }
@@ -139,6 +165,13 @@ HostArray first_frames(const HostArray& frames, int64_t count) {
   std::vector<int64_t> rows(static_cast<size_t>(count));
   std::iota(rows.begin(), rows.end(), 0);
   return take_rows(frames, rows);
+}
+
+/// f32 [a, f, h, w] and [b, f, h, w] as [a + b, f, h, w].
+HostArray joined_channels(HostArray first, const HostArray& second) {
+  first.bytes.insert(first.bytes.end(), second.bytes.begin(), second.bytes.end());
+  first.shape.dims[0] += second.shape.dims[0];
+  return first;
 }
 
 /// The control video of a first and a last frame: grey between them, of which all is made.
@@ -182,12 +215,11 @@ encoders::ControlVideo control_video(const GivenFiles& files, const VideoSizes& 
 HostArray made(const StepInput& step, const GivenFiles& files, const Start& start,
                const VideoSizes& sizes, const encoders::Autoencoder& autoencoder,
                const StartNoise& noise) {
+  const encoders::PixelSizes pixels{
+      .num_frames = sizes.num_frames, .height = sizes.height, .width = sizes.width};
   switch (step.input.made_of) {
     case MadeOf::FIRST_AND_LAST:
-      return with_batch(encoders::image_condition(
-          files.images,
-          {.num_frames = sizes.num_frames, .height = sizes.height, .width = sizes.width},
-          autoencoder));
+      return with_batch(encoders::image_condition(files.images, pixels, autoencoder));
     case MadeOf::FIRST_IMAGE:
       return with_batch(encoders::first_frame_latents(files.images.first, sizes.height, sizes.width,
                                                       autoencoder));
@@ -203,10 +235,23 @@ HostArray made(const StepInput& step, const GivenFiles& files, const Start& star
           autoencoder));
     }
     case MadeOf::CONTROL_VIDEO:
-      return with_batch(encoders::control_condition(
-          control_video(files, sizes),
-          {.num_frames = sizes.num_frames, .height = sizes.height, .width = sizes.width},
-          autoencoder));
+      return with_batch(
+          encoders::control_condition(control_video(files, sizes), pixels, autoencoder));
+    case MadeOf::CONTROL_AND_START:
+      return with_batch(
+          joined_channels(encoders::video_latents(files.control_video, pixels, autoencoder),
+                          encoders::start_latents(files.images.first, pixels, autoencoder)));
+    case MadeOf::CONTROL_AND_MASKED:
+      return with_batch(
+          joined_channels(encoders::video_latents(files.control_video, pixels, autoencoder),
+                          encoders::optional_condition(files.images, pixels, autoencoder)));
+    case MadeOf::START:
+      return with_batch(encoders::start_latents(files.images.first, pixels, autoencoder));
+    case MadeOf::REFERENCE_FRAME:
+      return with_batch(encoders::frame_latents(
+          files.references.empty() ? HostArray() : files.references.front(), pixels, autoencoder));
+    case MadeOf::CAMERA_RAYS:
+      break;  // is_given refuses it
     case MadeOf::CONTROL_PICTURES:
       return with_batch(control_pixels(files.control_pictures, sizes));
   }

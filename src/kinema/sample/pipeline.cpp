@@ -142,7 +142,10 @@ Pipeline::Context Pipeline::encode(const GenerateRequest& request, const Plan& p
         network.text_tokens, out.text.shape.dims[1], network.text_tokens);
   if (network.image_dim > 0) {
     const AddSeconds watch(timings.image);
-    out.image = encoders::image_tokens(request.files.images, *parts_.image_encoder);
+    // Wan Fun without a first frame: zeros in place of its tokens.
+    out.image = request.files.images.first.bytes.empty()
+                    ? HostArray(parts_.image_encoder->shape())
+                    : encoders::image_tokens(request.files.images, *parts_.image_encoder);
   }
   return out;
 }

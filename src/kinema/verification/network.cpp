@@ -31,7 +31,20 @@ int64_t extent(const HostArray& ids, size_t column) {
 networks::Network network_of(const model_files::Checkpoint& files) {
   const bool is_plain =
       files.config().is_object() && !model_files::is_original_config(files.config());
-  return is_plain ? networks::from_config(files.config()) : networks::open(files);
+  return is_plain ? networks::from_config(files.config()) : networks::from_shapes(files);
+}
+
+/// Rays of pictures [b, 6, 4 (f - 1) + 1, h, w] as channels of latent frames [b, 24, f, h, w]: the
+/// first picture four times, then groups of four.
+Tensor grouped_rays(Tensor rays) {
+  constexpr int64_t kGroup = 4;
+  const Tensor first = slice(rays, Axis(2), 0, 1);
+  const Tensor all = concatenate({first, first, first, rays}, Axis(2));
+  const int64_t b = all.dim(0);
+  const int64_t f = all.dim(2) / kGroup;
+  const Tensor groups = transpose(reshape(all, {b, all.dim(1), f, kGroup, all.dim(3), all.dim(4)}),
+                                  {0, 1, 3, 2, 4, 5});
+  return reshape(groups, {b, all.dim(1) * kGroup, f, all.dim(3), all.dim(4)});
 }
 
 }  // namespace
@@ -110,6 +123,12 @@ NetworkInputs NetworkGraph::given(const std::string& prefix, bool all) {
     if (c.has(prefix + "control_hidden_states_scale")) {
       out.inputs.control_scale = take("control_hidden_states_scale");
     }
+  }
+  if (networks::find_entry(sizes.named, networks::Entry::FRONT) != nullptr) {
+    out.inputs.reference = expand_dims(take("full_ref"), Axis(2));
+  }
+  if (networks::find_entry(sizes.named, networks::Entry::CAMERA) != nullptr) {
+    out.inputs.camera = grouped_rays(take("rays"));
   }
   if (sizes.pooled_dim > 0) {
     out.inputs.pooled = take(packed ? "pooled_projections" : "text_embeds");

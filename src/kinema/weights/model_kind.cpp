@@ -276,6 +276,8 @@ std::string_view word_of(Role role) {
       return "a part of a pipeline";
     case Role::LATENTS:
       return "latents";
+    case Role::MODULE:
+      return "a module of a network";
     case Role::CONTROL:
       return "a ControlNet";
   }
