@@ -201,6 +201,7 @@ struct GenerateConfig {
     visit("reference_images", self.reference_images, UNRELATED,
           {.help = "pictures that the result is made from, beside the prompt: the picture that "
                    "FLUX.1 Kontext edits, subjects and backgrounds of VACE",
+           .or_item = true,
            .share = Share::FILE});
     visit(
         "resize_reference", self.resize_reference, UNRELATED,

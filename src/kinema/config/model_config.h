@@ -23,6 +23,7 @@ struct ModelConfig {
   std::string pretrained_model_name_or_path = "Wan-AI/Wan2.1-T2V-14B-Diffusers";
   std::string revision;
   std::string wan_transformer_pretrained_model_name_or_path;
+  std::vector<std::string> transformer_module;
   std::string model_name;
   ModelType model_type = ModelType::T2V;
 
@@ -125,6 +126,7 @@ struct ModelConfig {
   Given<int64_t> lora_rank = 16;
   Given<double> lora_alpha = 0.0;
   std::vector<std::string> lora_target_modules{"attention"};
+  std::vector<std::string> trained_modules;
   double lora_dropout = 0.0;
   bool use_rslora = false;
   LoraInit lora_init = LoraInit::KAIMING;
@@ -172,6 +174,11 @@ struct ModelConfig {
                    "the pipeline's",
            .share = Share::MODEL,
            .in_store = true});
+    visit("transformer_module", self.transformer_module, MAY_CHANGE,
+          {.help = "file with the tensors of a control branch alone (VACE modules), laid over the "
+                   "transformer; of two experts [high noise, low noise]",
+           .or_item = true,
+           .share = Share::FILE});
     visit("model_name", self.model_name, MAY_CHANGE,
           {.help = "MaxDiffusion's name of a Wan model; ignored, as the model's files identify it",
            .one_of = "| wan2.1 | wan2.2",
@@ -570,6 +577,10 @@ struct ModelConfig {
          .min_items = 1,
          .or_item = true,
          .with = "enable_lora"});
+    visit("trained_modules", self.trained_modules, MUST_MATCH,
+          {.help = "parameters that are trained: those whose name starts with one of these words "
+                   "(vace_ for VACE's control branch); empty: all",
+           .or_item = true});
     visit("lora_dropout", self.lora_dropout, MAY_CHANGE,
           {.help = "dropout probability of the adapter's inputs in training",
            .min = 0,

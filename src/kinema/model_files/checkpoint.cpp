@@ -5,6 +5,7 @@
 #include <cmath>
 #include <optional>
 #include <span>
+#include <string_view>
 
 #include "kinema/core/error.h"
 #include "kinema/core/finite.h"
@@ -70,7 +71,14 @@ std::string_view word_of(std::string_view part) {
                                  : part;
 }
 
+/// Between the two paths of laid_over.
+constexpr std::string_view kOver = " with module ";
+
 }  // namespace
+
+fs::path laid_over(const fs::path& network, const fs::path& module) {
+  return network.string() + std::string(kOver) + module.string();
+}
 
 Json adjacent_config(const fs::path& file, std::string_view part, const NameTable* names) {
   const auto family =
@@ -110,9 +118,15 @@ bool is_gguf(const fs::path& path) { return path.extension() == ".gguf"; }
 Checkpoint::Checkpoint() : names_(std::make_shared<const FileNames>()) {}
 
 Checkpoint Checkpoint::open(const fs::path& path, std::string_view part) {
+  std::error_code ignored;
+  if (const size_t at = path.string().find(kOver);
+      at != std::string::npos && !fs::exists(path, ignored)) {
+    Checkpoint network = open(path.string().substr(0, at), part);
+    network.lay_over(open(path.string().substr(at + kOver.size())));
+    return network;
+  }
   Checkpoint out;
   out.path_ = path.string();
-  std::error_code ignored;
   const bool is_cut = fs::is_regular_file(path.string() + ".index.json", ignored);
   if (fs::is_regular_file(path, ignored) || is_cut) {
     if (!is_cut && is_gguf(path)) {
@@ -148,6 +162,19 @@ Checkpoint Checkpoint::open(const fs::path& path, std::string_view part) {
   return out;
 }
 
+void Checkpoint::lay_over(Checkpoint module) {
+  for (const Entry& entry : module.tensors_) {
+    check(find(entry.key) == nullptr,
+          "[weights] {} has `{}`, which {} has too: expected a module, with the tensors that are "
+          "laid over those of a network alone",
+          module.path_, entry.view->name, path_);
+    index_.emplace(entry.key, entry.view);
+    tensors_.push_back(entry);
+  }
+  path_ = laid_over(path_, module.path_).string();
+  module_ = std::make_shared<const Checkpoint>(std::move(module));
+}
+
 void Checkpoint::read(const std::vector<const io::TensorView*>& tensors, std::string_view part) {
   names_ = std::make_shared<const FileNames>(find_names(tensors, part));
   index(with_scales(tensors));
@@ -172,6 +199,9 @@ void Checkpoint::check_intact() const {
   for (const io::GgufFile& file : gguf_) {
     file.check_intact();
   }
+  if (module_) {
+    module_->check_intact();
+  }
 }
 
 void Checkpoint::check_finite() const {
@@ -186,6 +216,9 @@ void Checkpoint::check_finite() const {
   }
   for (const io::GgufFile& file : gguf_) {
     file.check_scales();
+  }
+  if (module_) {
+    module_->check_finite();
   }
 }
 
@@ -252,7 +285,10 @@ const io::TensorView* Checkpoint::decoded(const io::TensorView& codes,
 
 const Checkpoint::Codes* Checkpoint::codes(const io::TensorView& tensor) const {
   const auto found = codes_.find(&tensor);
-  return found == codes_.end() ? nullptr : &found->second;
+  if (found == codes_.end()) {
+    return module_ ? module_->codes(tensor) : nullptr;
+  }
+  return &found->second;
 }
 
 void Checkpoint::add(std::string key, const io::TensorView* view) {
@@ -323,7 +359,10 @@ Naming Checkpoint::naming() const { return names_->naming; }
 
 DType Checkpoint::float_type(const io::TensorView& tensor) const {
   const auto found = floats_.find(&tensor);
-  return found == floats_.end() ? tensor.shape.dtype : found->second;
+  if (found == floats_.end()) {
+    return module_ ? module_->float_type(tensor) : tensor.shape.dtype;
+  }
+  return found->second;
 }
 
 const io::TensorView* Checkpoint::find(std::string_view key) const {
@@ -338,7 +377,10 @@ const io::TensorView& Checkpoint::at(std::string_view key) const {
   return *view;
 }
 
-std::string Checkpoint::name_in_file(const std::string& key) const { return names_->in_file(key); }
+std::string Checkpoint::name_in_file(const std::string& key) const {
+  return module_ && module_->find(key) != nullptr ? module_->name_in_file(key)
+                                                  : names_->in_file(key);
+}
 
 bool is_transformer_config(const Json& config) {
   const Family* family = family_of_config(config);
@@ -351,7 +393,7 @@ bool is_original_config(const Json& config) {
 }
 
 const Family* find_family(const Checkpoint& checkpoint) {
-  if (checkpoint.config().is_object()) {
+  if (checkpoint.config().is_object() && checkpoint.module() == nullptr) {
     return family_of_config(checkpoint.config());
   }
   return family_with([&](std::string_view mark) { return checkpoint.find(mark) != nullptr; });

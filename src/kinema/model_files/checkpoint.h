@@ -28,6 +28,11 @@ inline constexpr std::string_view kTextEncoder2 = "text_encoder_2";
 /// A network in addition to the pipeline's, which files hold alone.
 inline constexpr std::string_view kControlNet = "controlnet";
 
+/// The path of a network with the tensors of another file laid over it: a module, which has those
+/// that the network lacks (the control branch of VACE). Checkpoint::open opens both.
+std::filesystem::path laid_over(const std::filesystem::path& network,
+                                const std::filesystem::path& module);
+
 /// A model's tensors under diffusers keys. They come from a model folder of diffusers or
 /// transformers, a folder of the original release, or a single safetensors, GGUF or torch file
 /// with the names of either, with or without a prefix such as `model.diffusion_model.`. If the
@@ -67,6 +72,9 @@ class Checkpoint {
   ~Checkpoint() = default;
 
   const std::string& path() const { return path_; }
+  /// The module whose tensors are laid over this network's, which have been added to them; null if
+  /// there is none.
+  const Checkpoint* module() const { return module_.get(); }
   /// The naming of the file's keys.
   Naming naming() const;
   /// The prefix of the model's keys in a single file; empty if they have none.
@@ -93,6 +101,7 @@ class Checkpoint {
 
  private:
   Checkpoint();
+  void lay_over(Checkpoint module);
   void read(const std::vector<const io::TensorView*>& tensors, std::string_view part);
   std::vector<const io::TensorView*> with_scales(std::span<const io::TensorView* const> all);
   const io::TensorView* decoded(const io::TensorView& codes, const io::TensorView& scale);
@@ -112,6 +121,7 @@ class Checkpoint {
   io::Json config_;
   std::map<const io::TensorView*, DType> floats_;
   std::shared_ptr<const FileNames> names_;  // a pointer, because the type is incomplete here
+  std::shared_ptr<const Checkpoint> module_;
   std::vector<Entry> tensors_;
   std::map<std::string, const io::TensorView*, std::less<>> index_;
 };

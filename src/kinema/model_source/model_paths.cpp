@@ -162,8 +162,28 @@ bool is_original_repository(const fs::path& folder) {
          (!original_vae(folder).empty() || !original_text_encoder(folder).empty());
 }
 
+fs::path with_module(const config::Config& config, const fs::path& transformer, size_t place) {
+  const std::vector<std::string>& modules = config.model.transformer_module;
+  if (modules.empty() || transformer.empty()) {
+    return transformer;
+  }
+  constexpr const char* kKey = "transformer_module";
+  check(modules.size() <= 2, "[config] {} has {} files, expected one, or one for each expert", kKey,
+        modules.size());
+  check(place < modules.size(),
+        "[config] {} has one file, but the model has two experts\n  expected {}=[HIGH, LOW]", kKey,
+        kKey);
+  const std::string& file = modules[place];
+  std::error_code ignored;
+  check(fs::exists(file, ignored), "[config] {} is {}, which does not exist", kKey, file);
+  check_is(file, {weights::Role::MODULE}, kKey);
+  return model_files::laid_over(transformer, file);
+}
+
 fs::path trained_transformer(const config::Config& config) {
-  return pretrained_transformer(config, Expert{.which = config.optimizer.train_expert}.part());
+  const Expert expert{.which = config.optimizer.train_expert};
+  return with_module(config, pretrained_transformer(config, expert.part()),
+                     expert.is_low_noise() ? 1 : 0);
 }
 
 fs::path local_transformer(const config::Config& config) {

@@ -246,6 +246,11 @@ SelectedModel pretrained_or_trained(const config::Config& config, const Job& job
     out.folder.boundary_ratio =
         out.folder.boundary_ratio.value_or(config.generate.boundary_ratio.value);
   }
+  check(out.folder.has_two_experts() || config.model.transformer_module.size() <= 1,
+        "[config] transformer_module has {} files, but the model has one transformer",
+        config.model.transformer_module.size());
+  out.folder.transformer = with_module(config, transformer, 0);
+  out.folder.transformer_2 = with_module(config, out.folder.transformer_2, 1);
   out.output = config.run.run_name.empty()
                    ? fs::path(config.run.output_dir) / "samples" / model_name(transformer)
                    : run_folder(config) / "samples" / "pretrained";
@@ -352,6 +357,7 @@ SelectedModel model_of_checkpoint(const config::Config& config, const fs::path& 
           "[generate] {} contains an adapter, but its transformer is missing ({})\n"
           "  pretrained_model_name_or_path must be the model that the run started from",
           model.folder.string(), trained.empty() ? "none is named" : trained.string());
+    trained = with_module(config, trained, place);
   }
   out.folder.folder = model.folder;
   out.folder.expand_timesteps =

@@ -40,6 +40,9 @@ Network open(const std::filesystem::path& path) {
 }
 
 Network open(const model_files::Checkpoint& checkpoint) {
+  if (checkpoint.module() != nullptr) {
+    return from_shapes(checkpoint);
+  }
   weights::check_role(checkpoint.path(), {weights::Role::NETWORK});
   if (const io::Json& config = checkpoint.config();
       config.is_object() && !model_files::is_original_config(config)) {

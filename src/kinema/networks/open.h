@@ -17,7 +17,8 @@ namespace kinema::networks {
 Network open(const std::filesystem::path& path);
 Network open(const model_files::Checkpoint& checkpoint);
 
-/// From the tensors' shapes, without reading a `config.json`.
+/// From the tensors' shapes, without reading a `config.json`; of a network with a module laid over
+/// it, the network from its `config.json` if it has one.
 Network from_shapes(const model_files::Checkpoint& checkpoint);
 
 /// The network of a diffusers `config.json`.

@@ -239,6 +239,29 @@ int64_t head_width(const model_files::Checkpoint& checkpoint, int64_t dim) {
   return count > 0 && count <= dim && dim % count == 0 ? dim / count : wan::kReleasedHead;
 }
 
+/// Adds the control branch, if the checkpoint has one.
+void add_control_branch(const model_files::Checkpoint& checkpoint, wan::TransformerConfig& c) {
+  if (checkpoint.find("vace_patch_embedding.weight") == nullptr) {
+    return;
+  }
+  const CheckpointSizes sizes(checkpoint);
+  const Dims& patch = sizes.dims("vace_patch_embedding.weight", 5);
+  check(patch[0] == c.dim(),
+        "[weights] {}: the control branch has width {} (`{}`), but the transformer {}\n  expected "
+        "the module of a transformer of the same size",
+        checkpoint.path(), patch[0], checkpoint.name_in_file("vace_patch_embedding.weight"),
+        c.dim());
+  c.vace_in_channels = patch[1];
+  const int64_t hints = sizes.count("vace_blocks.{}.scale_shift_table");
+  check(hints > 0 && hints <= c.num_layers,
+        "[weights] {} has {} control blocks (`{}`) for {} blocks", checkpoint.path(), hints,
+        checkpoint.name_in_file("vace_blocks.0.scale_shift_table"), c.num_layers);
+  // At equal distances, as in both releases: 15 for 30 blocks, 8 for 40.
+  for (int64_t i = 0; i < hints; ++i) {
+    c.vace_layers.push_back(i * (c.num_layers / hints));
+  }
+}
+
 wan::TransformerConfig config_from_shapes(const model_files::Checkpoint& checkpoint) {
   const std::string embedder = "condition_embedder.";
   const CheckpointSizes sizes(checkpoint);
@@ -283,17 +306,7 @@ wan::TransformerConfig config_from_shapes(const model_files::Checkpoint& checkpo
     c.control_adapter_channels = sizes.dims("control_adapter.conv.weight", 4)[1] /
                                  (c.control_adapter_shrink * c.control_adapter_shrink);
   }
-  if (checkpoint.find("vace_patch_embedding.weight") != nullptr) {
-    c.vace_in_channels = sizes.dims("vace_patch_embedding.weight", 5)[1];
-    const int64_t hints = sizes.count("vace_blocks.{}.scale_shift_table");
-    check(hints > 0 && hints <= c.num_layers,
-          "[weights] {} has {} control blocks (`{}`) for {} blocks", checkpoint.path(), hints,
-          checkpoint.name_in_file("vace_blocks.0.scale_shift_table"), c.num_layers);
-    // At equal distances, as in both releases: 15 for 30 blocks, 8 for 40.
-    for (int64_t i = 0; i < hints; ++i) {
-      c.vace_layers.push_back(i * (c.num_layers / hints));
-    }
-  }
+  add_control_branch(checkpoint, c);
   if (const io::Json* eps =
           checkpoint.config().is_object() ? checkpoint.config().find("eps") : nullptr;
       eps != nullptr) {
@@ -305,8 +318,15 @@ wan::TransformerConfig config_from_shapes(const model_files::Checkpoint& checkpo
 Network made_of_config(const io::Json& config) { return network(wan::parse_config(config)); }
 
 Network made_of_shapes(const model_files::Checkpoint& checkpoint) {
-  return network(validated(checkpoint, config_from_shapes(checkpoint),
-                           [](const auto& c) { wan::validate(c); }));
+  const io::Json& own = checkpoint.config();
+  wan::TransformerConfig config;
+  if (checkpoint.module() != nullptr && own.is_object() && !model_files::is_original_config(own)) {
+    config = wan::parse_config(own);
+    add_control_branch(checkpoint, config);
+  } else {
+    config = config_from_shapes(checkpoint);
+  }
+  return network(validated(checkpoint, config, [](const auto& c) { wan::validate(c); }));
 }
 
 std::optional<io::Json> released_config(std::string_view name) {

@@ -274,10 +274,10 @@ std::string_view word_of(Role role) {
       return "a LoRA";
     case Role::PART:
       return "a part of a pipeline";
+    case Role::MODULE:
+      return "a module";
     case Role::LATENTS:
       return "latents";
-    case Role::MODULE:
-      return "a module of a network";
     case Role::CONTROL:
       return "a ControlNet";
   }
