@@ -161,6 +161,8 @@ TEST(Layering, OnlyNetworksKnowsWhichFamiliesThereAre) {
   static const std::regex family(
       R"re(\b(wan|flux|unet)::|models/(wan|flux|unet)/|"(Wan|Flux|UNet|StableDiffusion)\w*(Model|Pipeline)")re");
   static const std::set<std::string> kUsers{"networks/flux.cpp", "networks/unet.cpp",
+                                            "networks/unet_config.cpp", "networks/unet_config.h",
+                                            "networks/unet_control.cpp",
                                             "networks/wan.cpp", "model_files/family.cpp",
                                             "weights/model_kinds.cpp"};
   std::set<std::string> users;

@@ -30,10 +30,19 @@ struct GenerateConfig {
   std::string image;
   std::string video;
   std::string mask;
-  std::string control_image;
+  std::vector<std::string> control_image;
   std::string control_video;
   std::string control_mask;
+  std::vector<std::string> controlnet;
+  std::vector<std::string> control_kind{"given"};
+  std::vector<int64_t> control_type;
   std::vector<double> control_scale;
+  std::vector<double> control_start;
+  std::vector<double> control_end;
+  bool guess_mode = false;
+  int64_t canny_low = 100;
+  int64_t canny_high = 200;
+  double control_blur = 9.0;
   std::vector<std::string> reference_images;
   bool resize_reference = true;
   Given<double> strength = 1.0;
@@ -169,38 +178,38 @@ struct GenerateConfig {
     visit("mask", self.mask, UNRELATED,
           {.help = "picture of the part that is made: white is made, black is kept (inpainting)",
            .share = Share::FILE});
-    visit("control_image", self.control_image, UNRELATED,
-          {.help = "picture that the result follows: the edges or depth of Flux Canny and Depth",
-           .needs = {Needs::IMAGES},
-           .share = Share::FILE});
-    visit("control_video", self.control_video, UNRELATED,
-          {.help = "video that the result follows or completes, frame by frame (VACE): poses, depth, "
-                   "edges, or the frames to be changed where control_mask is white",
-           .needs = {Needs::VIDEOS},
-           .share = Share::FILE});
+    visit(
+        "control_image", self.control_image, UNRELATED,
+        {.help = "picture that the result follows: edges, depth, poses ... of ControlNets, one for "
+                 "each or a list; the edges or depth of Flux Canny and Depth",
+         .or_item = true,
+         .needs = {Needs::IMAGES},
+         .share = Share::FILE});
+    control_fields(self, visit);
+    visit(
+        "control_video", self.control_video, UNRELATED,
+        {.help = "video that the result follows or completes, frame by frame (VACE): poses, depth, "
+                 "edges, or the frames to be changed where control_mask is white",
+         .needs = {Needs::VIDEOS},
+         .share = Share::FILE});
     visit("control_mask", self.control_mask, UNRELATED,
           {.help = "of control_video: a video or picture, white where the result is made, black "
                    "where it is kept; not given: all is made",
            .with = "control_video",
            .needs = {Needs::VIDEOS},
            .share = Share::FILE});
-    visit("control_scale", self.control_scale, UNRELATED,
-          {.help = "factor of the control branch's results: one, or one for each of its blocks; not "
-                   "given: 1",
-           .or_item = true,
-           .needs = {Needs::VIDEOS},
-           .share = Share::YES});
     visit("reference_images", self.reference_images, UNRELATED,
           {.help = "pictures that the result is made from, beside the prompt: the picture that "
                    "FLUX.1 Kontext edits, subjects and backgrounds of VACE",
            .or_item = true,
            .share = Share::FILE});
-    visit("resize_reference", self.resize_reference, UNRELATED,
-          {.help = "flux: a reference picture is resized to the size of about a megapixel, of those "
-                   "that Kontext was trained with, whose aspect ratio is nearest; false: it keeps "
-                   "its size, in multiples of 16",
-           .needs = {Needs::IMAGES},
-           .share = Share::YES});
+    visit(
+        "resize_reference", self.resize_reference, UNRELATED,
+        {.help = "flux: a reference picture is resized to the size of about a megapixel, of those "
+                 "that Kontext was trained with, whose aspect ratio is nearest; false: it keeps "
+                 "its size, in multiples of 16",
+         .needs = {Needs::IMAGES},
+         .share = Share::YES});
     visit("strength", self.strength, UNRELATED,
           {.help = "part of num_inference_steps that changes the given picture or video: near 0 "
                    "little, 1 all; not given: 0.6 of an image, 0.8 of a video, 1 with a mask",
@@ -375,6 +384,79 @@ struct GenerateConfig {
   }
 
  private:
+  template <typename Self, typename Visitor>
+  static void control_fields(Self& self, Visitor&& visit) {
+    visit(
+        "controlnet", self.controlnet, UNRELATED,
+        {.help = "sd, sdxl: ControlNets that make the result follow control_image, one or a list: "
+                 "folders, files or hub ids",
+         .or_item = true,
+         .needs = {Needs::IMAGES},
+         .share = Share::FILE});
+    visit("control_kind", self.control_kind, UNRELATED,
+          {.help = "what is made of control_image before a ControlNet sees it, for all or each: "
+                   "given (as it is), canny (edges), tile, blur, grey; others need a program such "
+                   "as controlnet_aux",
+           .min_items = 1,
+           .or_item = true,
+           .with = "controlnet",
+           .share = Share::YES});
+    visit("control_type", self.control_type, UNRELATED,
+          {.help = "union ControlNets: the number of each picture's kind; of xinsir's 0 poses, 1 "
+                   "depth, 2 soft edges and scribbles, 3 edges and lines, 4 normals, 5 segments, 6 "
+                   "tile, 7 repaint",
+           .min = 0,
+           .max = 63,
+           .or_item = true,
+           .with = "controlnet",
+           .share = Share::YES});
+    visit(
+        "control_scale", self.control_scale, UNRELATED,
+        {.help = "factor of control: of what each ControlNet adds, or each block of VACE's control "
+                 "branch; one for all or one for each; not given: 1",
+         .min = -100,
+         .max = 100,
+         .or_item = true,
+         .share = Share::YES});
+    visit("control_start", self.control_start, UNRELATED,
+          {.help =
+               "part of the steps before which ControlNets and VACE's control branch add nothing, "
+               "one for all or one for each; not given: 0",
+           .min = 0,
+           .max = 1,
+           .or_item = true,
+           .share = Share::YES});
+    visit("control_end", self.control_end, UNRELATED,
+          {.help = "part of the steps after which they add nothing; not given: 1",
+           .min = 0,
+           .max = 1,
+           .or_item = true,
+           .share = Share::YES});
+    visit("guess_mode", self.guess_mode, UNRELATED,
+          {.help = "ControlNets recognise the picture without a prompt: what they add rises from a "
+                   "tenth to all, and the negative prompt's pass does not see it",
+           .with = "controlnet",
+           .share = Share::YES});
+    visit("canny_low", self.canny_low, UNRELATED,
+          {.help = "control_kind=canny: change of brightness at which an edge goes on",
+           .min = 0,
+           .max = 10000,
+           .with = "controlnet",
+           .share = Share::YES});
+    visit("canny_high", self.canny_high, UNRELATED,
+          {.help = "control_kind=canny: change of brightness at which an edge begins",
+           .min = 0,
+           .max = 10000,
+           .with = "controlnet",
+           .share = Share::YES});
+    visit("control_blur", self.control_blur, UNRELATED,
+          {.help = "control_kind=blur: standard deviation in pixels",
+           .max = 256,
+           .above = 0,
+           .with = "controlnet",
+           .share = Share::YES});
+  }
+
   template <typename Self, typename Visitor>
   static void cache_fields(Self& self, Visitor&& visit) {
     visit(

@@ -17,7 +17,8 @@ namespace kinema::config {
 namespace {
 
 constexpr std::string_view kDead = "MaxDiffusion does not read it for Wan either";
-constexpr std::string_view kControl = "ControlNets are not supported";
+constexpr std::string_view kControl =
+    "stands in most YAMLs of MaxDiffusion; here controlnet and control_image are used";
 constexpr std::string_view kScheduler = "set in the model's scheduler_config.json";
 constexpr std::string_view kEncoders = "text encoders are those of the model's folder";
 constexpr std::string_view kJax = "belongs to JAX or PyTorch";

@@ -206,6 +206,9 @@ GenerateResult generate_newest(const resolve::Settings& given, fs::path& checkpo
   for (const std::string& line : sampled.adapters) {
     job.notice("lora: " + line);
   }
+  for (const std::string& line : sampled.controlnets) {
+    job.notice("controlnet: " + line);
+  }
   io::OutputFolder output(store.local().empty() ? model.output : fs::path(store.local()));
   io::check_writable(output.path());
   sample::check_family(model.folder, network);

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "kinema/jobs/shared_generation.h"
+#include "kinema/model_source/controlnets.h"
 #include "kinema/model_source/lora.h"
 #include "kinema/model_source/model_options.h"
 #include "kinema/model_source/model_schedule.h"
@@ -24,6 +25,7 @@ SampledModel open_model(const resolve::Settings& loaded, fs::path& checkpoint, c
         checkpoint = out.model.checkpoint();
         out.adapters = model_source::add_lora(loaded, out.options, out.model, job);
         out.network = networks::open(out.model.folder.transformer);
+        out.controlnets = model_source::add_controlnets(loaded, out.model, job);
       },
       job);
   job.notice(sample::warnings(out.model.folder));

@@ -17,7 +17,8 @@ struct SampledModel {
   model_source::SelectedModel model;
   networks::Network network;
   nn::ModelOptions options;
-  std::vector<std::string> adapters;  // one line per LoRA
+  std::vector<std::string> adapters;     // one line per LoRA
+  std::vector<std::string> controlnets;  // one line for each
 };
 
 /// Opens the model, and sets `checkpoint` to the run's checkpoint that is read.

@@ -100,9 +100,12 @@ Json adjacent_config(const fs::path& file, std::string_view part, const NameTabl
     const std::string_view own_class =
         names == &kWanVaeNames ? "AutoencoderKLWan" : kl_autoencoder::kClassName;
     const bool is_vae = name != nullptr && name->is_string() && name->as_string() == own_class;
-    const bool fits = is_network    ? said != nullptr && is_transformer_config(config)
+    const bool is_control =
+        name != nullptr && name->is_string() && name->as_string().starts_with("ControlNet");
+    const bool fits = names == &kControlNetNames ? is_control
+                      : is_network               ? said != nullptr && is_transformer_config(config)
                       : own == kVae ? is_vae
-                                    : said == nullptr && !is_vae;
+                                    : said == nullptr && !is_vae && !is_control;
     if (fits) {
       return config;
     }

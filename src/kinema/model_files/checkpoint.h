@@ -25,6 +25,8 @@ struct Rows;
 inline constexpr std::string_view kVae = "vae";
 inline constexpr std::string_view kTextEncoder = "text_encoder";
 inline constexpr std::string_view kTextEncoder2 = "text_encoder_2";
+/// A network in addition to the pipeline's, which files hold alone.
+inline constexpr std::string_view kControlNet = "controlnet";
 
 /// The path of a network with the tensors of another file laid over it: a module, which has those
 /// that the network lacks (the control branch of VACE). Checkpoint::open opens both.
@@ -52,7 +54,8 @@ class Checkpoint {
   };
 
   /// Opens the network, or the model `part` of its pipeline if a file contains several: kVae,
-  /// kTextEncoder, kTextEncoder2. A file with only an autoencoder is opened without a part too.
+  /// kTextEncoder, kTextEncoder2. A file with only an autoencoder, or with a ControlNet, is opened
+  /// without a part too.
   ///
   /// Throws the Errors of ModelFolder::open, TensorFile::open and GgufFile::open. Also throws an
   /// Error with the tensor's name if codes, scales and the file's description of them do not fit

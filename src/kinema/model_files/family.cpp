@@ -19,13 +19,14 @@ constexpr PipelineClass flux_pipeline(std::string_view name, bool edits_image = 
           .even_sigmas = true,
           .edits_image = edits_image,
           // Kontext's as on its page.
-          .images = {.side = 1024,
-                     .num_inference_steps = 28,
-                     .guidance_scale = edits_image ? 2.5 : 3.5}};
+          .images = {
+              .side = 1024, .num_inference_steps = 28, .guidance_scale = edits_image ? 2.5 : 3.5}};
 }
 constexpr std::array<PipelineClass, 6> kFluxPipelines{
-    flux_pipeline("FluxPipeline"), flux_pipeline("FluxImg2ImgPipeline"),
-    flux_pipeline("FluxInpaintPipeline"), flux_pipeline("FluxFillPipeline"),
+    flux_pipeline("FluxPipeline"),
+    flux_pipeline("FluxImg2ImgPipeline"),
+    flux_pipeline("FluxInpaintPipeline"),
+    flux_pipeline("FluxFillPipeline"),
     flux_pipeline("FluxControlPipeline"),
     flux_pipeline("FluxKontextPipeline", /*edits_image=*/true)};
 
@@ -37,18 +38,27 @@ constexpr PipelineClass sdxl_pipeline(std::string_view name, bool fills_masks = 
       .images = {
           .side = 1024, .num_inference_steps = 50, .guidance_scale = 5.0, .takes_size_ids = true}};
 }
-constexpr std::array<PipelineClass, 3> kSdxlPipelines{
-    sdxl_pipeline("StableDiffusionXLPipeline"), sdxl_pipeline("StableDiffusionXLImg2ImgPipeline"),
-    sdxl_pipeline("StableDiffusionXLInpaintPipeline", /*fills_masks=*/true)};
+constexpr std::array<PipelineClass, 7> kSdxlPipelines{
+    sdxl_pipeline("StableDiffusionXLPipeline"),
+    sdxl_pipeline("StableDiffusionXLImg2ImgPipeline"),
+    sdxl_pipeline("StableDiffusionXLInpaintPipeline", /*fills_masks=*/true),
+    sdxl_pipeline("StableDiffusionXLControlNetPipeline"),
+    sdxl_pipeline("StableDiffusionXLControlNetImg2ImgPipeline"),
+    sdxl_pipeline("StableDiffusionXLControlNetInpaintPipeline"),
+    sdxl_pipeline("StableDiffusionXLControlNetUnionPipeline")};
 
 constexpr PipelineClass sd_pipeline(std::string_view name, bool fills_masks = false) {
   return {.name = name,
           .fills_masks = fills_masks,
           .images = {.side = 512, .num_inference_steps = 50, .guidance_scale = 7.5}};
 }
-constexpr std::array<PipelineClass, 3> kSdPipelines{
-    sd_pipeline("StableDiffusionPipeline"), sd_pipeline("StableDiffusionImg2ImgPipeline"),
-    sd_pipeline("StableDiffusionInpaintPipeline", /*fills_masks=*/true)};
+constexpr std::array<PipelineClass, 6> kSdPipelines{
+    sd_pipeline("StableDiffusionPipeline"),
+    sd_pipeline("StableDiffusionImg2ImgPipeline"),
+    sd_pipeline("StableDiffusionInpaintPipeline", /*fills_masks=*/true),
+    sd_pipeline("StableDiffusionControlNetPipeline"),
+    sd_pipeline("StableDiffusionControlNetImg2ImgPipeline"),
+    sd_pipeline("StableDiffusionControlNetInpaintPipeline")};
 
 constexpr std::array<std::string_view, 1> kVaceMarks{"vace_patch_embedding.weight"};
 constexpr std::array<std::string_view, 1> kWanMarks{"patch_embedding.weight"};

@@ -84,7 +84,12 @@ constexpr std::array<std::string_view, 3> kT5Marks{"encoder.block.0.layer.0.Self
                                                    "blocks.0.attn.q.weight",
                                                    "enc.blk.0.attn_q.weight"};
 
+constexpr std::array<std::string_view, 2> kControlPrefixes{"control_model.", ""};
+constexpr std::array<std::string_view, 2> kControlMarks{"controlnet_cond_embedding.conv_in.weight",
+                                                        "input_hint_block.0.weight"};
+
 constexpr std::array kParts{
+    PartNames{kControlNet, &kControlNetNames, kControlPrefixes, kControlMarks},
     PartNames{kVae, &kAutoencoderNames, kVaePrefixes, kVaeMarks},
     PartNames{kVae, &kWanVaeNames, kVaePrefixes, kWanVaeMarks},
     PartNames{kTextEncoder, &kClipNames, kClipPrefixes, kClipMarks},
@@ -174,7 +179,11 @@ FileNames find_names(std::span<const io::TensorView* const> tensors, std::string
   for (const io::TensorView* tensor : tensors) {
     names.insert(tensor->name);
   }
-  std::optional<FileNames> found = part.empty() ? find_network(names) : find_part(names, part);
+  // A ControlNet has the names of a UNet too.
+  std::optional<FileNames> found = find_part(names, part.empty() ? kControlNet : part);
+  if (!found && part.empty()) {
+    found = find_network(names);
+  }
   if (!found && part.empty()) {
     found = find_part(names, kVae);
   }

@@ -73,6 +73,7 @@ extern const NameTable kWanNames;
 extern const NameTable kFluxNames;
 extern const NameTable kUNetNames;             // of Stable Diffusion XL
 extern const NameTable kStableDiffusionNames;  // of Stable Diffusion 1 and 2, the same
+extern const NameTable kControlNetNames;       // of Stable Diffusion 1, 2 and XL
 extern const NameTable kAutoencoderNames;      // of Flux and Stable Diffusion
 extern const NameTable kWanVaeNames;
 extern const NameTable kClipNames;      // the text model, in transformers' names only

@@ -14,6 +14,7 @@
 #include "kinema/model_files/vae_config.h"
 #include "kinema/models/kl_autoencoder/config_file.h"
 #include "kinema/models/vae/coder.h"
+#include "kinema/networks/controlled.h"
 #include "kinema/networks/open.h"
 #include "kinema/weights/clip.h"
 #include "kinema/weights/folder.h"
@@ -114,10 +115,29 @@ std::string check_other(const std::filesystem::path& path) {
                                       : model_files::kTextEncoder);
 }
 
+bool is_control(const std::filesystem::path& path) {
+  const auto found = weights::detect_kind(path);
+  return found && found->kind->is(weights::Role::CONTROL);
+}
+
+/// A ControlNet's file or folder.
+std::string check_control(const std::filesystem::path& path) {
+  const model_files::Checkpoint files = model_files::Checkpoint::open(path);
+  files.check_finite();
+  const ControlNet network = open_control(path);
+  weights::check_tensors(files, network->parameters({}));
+  return network->types() > 0
+             ? fmt::format("union ControlNet of {} kinds of pictures", network->types())
+             : "ControlNet";
+}
+
 /// A file: a LoRA, or a transformer's checkpoint.
 std::string check_file(const std::filesystem::path& path) {
   const model_files::Checkpoint checkpoint = model_files::Checkpoint::open(path);
   checkpoint.check_finite();
+  if (is_control(path)) {
+    return check_control(path);
+  }
   if (model_files::is_transformer(checkpoint)) {
     return check_transformer(checkpoint) + check_beside(path);
   }
@@ -129,6 +149,9 @@ std::string check_file(const std::filesystem::path& path) {
 
 std::string check_model(const std::filesystem::path& path) {
   using weights::Role;
+  if (is_control(path)) {
+    return check_control(path);
+  }
   weights::check_role(path, {Role::NETWORK, Role::VAE, Role::PART});
   const io::ModelFolder folder = io::ModelFolder::open(path);
   model_files::Checkpoint(folder).check_finite();

@@ -22,11 +22,17 @@ bool NamedInput::fits(const Dims& value, const Dims& latents) const {
     case Entry::CHANNELS:
       return same_from(2);
     case Entry::FIRST_FRAME:
+    case Entry::FRONT:
       return value[2] == 1 && same_from(3);
+    case Entry::CAMERA:
+      return value[2] == latents[2] && value[3] == cell * latents[3] &&
+             value[4] == cell * latents[4];
     case Entry::TOKENS:
       return value[2] == 1 && value[3] > 0 && value[4] > 0;
     case Entry::BRANCH:
       return value[2] > 0 && value[2] <= latents[2] && same_from(3);
+    case Entry::PICTURES:
+      return value[2] == 1 && value[3] == cell * latents[3] && value[4] == cell * latents[4];
   }
   fail("[networks] unknown entry {}", static_cast<int>(entry));
 }
@@ -37,7 +43,11 @@ std::string NamedInput::wanted(const Dims& latents) const {
   }
   Dims dims = latents;
   dims.at(1) = channels;
-  dims.at(2) = entry == Entry::FIRST_FRAME ? 1 : dims[2];
+  const bool is_one =
+      entry == Entry::FIRST_FRAME || entry == Entry::FRONT || entry == Entry::PICTURES;
+  dims.at(2) = is_one ? 1 : dims[2];
+  dims.at(3) *= cell;
+  dims.at(4) *= cell;
   return to_string(dims) + (entry == Entry::BRANCH ? " or fewer frames" : "");
 }
 
@@ -56,14 +66,17 @@ void put(const NamedInput& input, Tensor value, Inputs& inputs) {
       x = concatenate({x, convert(value, x.dtype())}, Axis(1));
       return;
     case Entry::FIRST_FRAME:
-      x = x.dim(2) == 1
-              ? value
-              : concatenate({value, slice(x, Axis(2), 1, x.dim(2) - 1)}, Axis(2));
+      x = x.dim(2) == 1 ? value : concatenate({value, slice(x, Axis(2), 1, x.dim(2) - 1)}, Axis(2));
       return;
     case Entry::TOKENS:
+    case Entry::FRONT:
       inputs.reference = value;
       return;
+    case Entry::CAMERA:
+      inputs.camera = value;
+      return;
     case Entry::BRANCH:
+    case Entry::PICTURES:
       inputs.control = value;
       return;
   }

@@ -20,6 +20,9 @@ enum class Entry : uint8_t {
   FIRST_FRAME,  // in place of their first frame, with timestep 0 for its tokens
   TOKENS,       // latents of one frame of any size, whose tokens follow those of the noisy latents
   BRANCH,       // in blocks of its own, whose results are added to the main ones
+  FRONT,        // latents of one frame, whose tokens are a frame in front of the noisy latents
+  CAMERA,       // added to the tokens, in pixels
+  PICTURES,     // as BRANCH, in pixels: pictures of ControlNets, side by side on the channels
 };
 
 /// What it holds: the formula of an encoder. Latents have z channels, and cells of s x s pixels and
@@ -33,6 +36,13 @@ enum class MadeOf : uint8_t {
   REFERENCE_IMAGE,  // z: latents of a picture to edit, or of its subject
   CONTROL_VIDEO,    // 2 z + s s: latents of the kept and of the masked part of a video, and the
                     // mask's pixels in each cell; reference images as frames in front
+  // Of Wan Fun:
+  CONTROL_AND_START,   // 2 z: latents of a control video, and of the first frame before zeros
+  CONTROL_AND_MASKED,  // t + 2 z: latents of a control video, then as FIRST_AND_LAST
+  START,               // z: latents of the first frame, before zeros
+  REFERENCE_FRAME,     // z: latents of a reference image
+  CAMERA_RAYS,         // 6 t: the rays of t pictures through each pixel, in Pluecker coordinates
+  CONTROL_PICTURES,    // 3 n: the pixels of n pictures, in [0, 1]
 };
 
 /// A declaration.
@@ -42,6 +52,7 @@ struct NamedInput {
   MadeOf made_of = MadeOf::FIRST_AND_LAST;
   int64_t channels = 0;
   bool optional = false;
+  int64_t cell = 1;  // of Entry::PICTURES and CAMERA: side in pixels of a latent
 
   /// Whether values of these dims [b, channels, f', h', w'] go with latents [b, c, f, h, w].
   bool fits(const Dims& value, const Dims& latents) const;
@@ -55,8 +66,8 @@ struct NamedInput {
 const NamedInput* find_entry(std::span<const NamedInput> inputs, Entry entry);
 
 /// Puts a value [b, channels, f', h', w'] where the network reads the input: `inputs` has the
-/// noisy latents. Inputs of one entry are put in the order of their declarations. Throws an Error if
-/// the sizes do not fit.
+/// noisy latents. Inputs of one entry are put in the order of their declarations. Throws an Error
+/// if the sizes do not fit.
 void put(const NamedInput& input, Tensor value, Inputs& inputs);
 
 }  // namespace kinema::networks

@@ -40,7 +40,9 @@ struct Sizes {
   bool takes_last_image = false;  // generates the video between two images
   /// Inputs made of given pictures and videos, in the order in which they are given.
   std::vector<NamedInput> named = {};
-  int64_t control_layers = 0;   // results of the control branch that are added, each with a factor
+  /// Results of the control branch that are added, or pictures of ControlNets: each has a factor.
+  int64_t control_layers = 0;
+  bool control_pools = false;   // a ControlNet that always follows its picture in guess mode
   int64_t pooled_dim = 0;       // of the pooled text, in addition to its tokens
   int64_t size_ids = 0;         // numbers about the picture's size, in addition to the text
   bool takes_guidance = false;  // has the guidance scale as an input
@@ -75,11 +77,18 @@ struct Inputs {
   Tensor pooled = {};    // [b, pooled_dim], for networks with pooled_dim
   Tensor size_ids = {};  // [b, size_ids], for networks with size_ids
   Tensor guidance = {};  // [b] or [1], for networks with takes_guidance: the guidance scale
-  /// Named inputs, which `put` puts here: of Entry::TOKENS [b, out_channels, 1, h', w'], and of
-  /// Entry::BRANCH [b, channels, f', h, w] with f' <= f.
-  Tensor reference = {};
+  /// Named inputs, which `put` puts here: of Entry::TOKENS [b, out_channels, 1, h', w'], of
+  /// Entry::BRANCH [b, channels, f', h, w] with f' <= f, and of Entry::PICTURES [b, channels, 1, H,
+  /// W], or of the first samples of the batch only, to whose predictions they then apply.
+  Tensor reference = {};  // also of Entry::FRONT
+  Tensor camera = {};     // of Entry::CAMERA, [b, channels, f, H, W]
   Tensor control = {};
   Tensor control_scale = {};  // [control_layers]; empty: 1
+  /// ControlNets' guess mode: what they add has factors from 0.1 to 1.
+  bool guess_mode = false;
+  /// What another network adds inside this one: for a UNet to each skip connection, in the order of
+  /// the down path, then to the middle's result.
+  std::vector<Tensor> residuals = {};
   /// A separate timestep for the first latent frame, [b]: 0 if it is a conditioning frame.
   Tensor first_timestep = {};
   /// Instead of text and image: the result of cross_keys.

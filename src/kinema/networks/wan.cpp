@@ -18,14 +18,38 @@ namespace {
 /// patches and the class token.
 constexpr int64_t kClipTokens = 257;
 
+/// What `more` channels after those of z latents hold: those of Wan's image to video, or of Wan
+/// Fun.
+MadeOf condition_of(int64_t more, int64_t z) {
+  constexpr int64_t kMask = 4;  // channels of a mask: a latent frame has four pictures
+  return more == z + kMask       ? MadeOf::FIRST_AND_LAST
+         : more == 2 * z         ? MadeOf::CONTROL_AND_START
+         : more == 2 * z + kMask ? MadeOf::CONTROL_AND_MASKED
+         : more == z             ? MadeOf::START
+                                 : MadeOf::FIRST_AND_LAST;
+}
+
 std::vector<NamedInput> named_inputs(const wan::TransformerConfig& c) {
   const int64_t more = c.in_channels - c.out_channels;
   std::vector<NamedInput> out;
   if (more != 0) {
     out.push_back({.name = "condition",
                    .entry = Entry::CHANNELS,
-                   .made_of = MadeOf::FIRST_AND_LAST,
+                   .made_of = condition_of(more, c.out_channels),
                    .channels = more});
+  }
+  if (c.ref_conv_channels > 0) {
+    out.push_back({.name = "reference",
+                   .entry = Entry::FRONT,
+                   .made_of = MadeOf::REFERENCE_FRAME,
+                   .channels = c.ref_conv_channels});
+  }
+  if (c.control_adapter_channels > 0) {
+    out.push_back({.name = "camera",
+                   .entry = Entry::CAMERA,
+                   .made_of = MadeOf::CAMERA_RAYS,
+                   .channels = c.control_adapter_channels,
+                   .cell = c.control_adapter_shrink});
   }
   if (c.control_layers() > 0) {
     out.push_back({.name = "control",
@@ -108,15 +132,16 @@ class Wan final : public Architecture {
 
   Outputs forward(std::span<const Tensor> params, const nn::ModelOptions& options,
                   const Inputs& inputs) const override {
-    check(!inputs.pooled && !inputs.size_ids && !inputs.guidance && !inputs.reference,
-          "[wan] pooled text, sizes, guidance or a reference are given, which this family does not "
-          "take");
+    check(!inputs.pooled && !inputs.size_ids && !inputs.guidance,
+          "[wan] pooled text, sizes or guidance are given, which this family does not take");
     wan::TransformerInputs in{.hidden_states = inputs.latents,
                               .timestep = inputs.timestep,
                               .encoder_hidden_states = inputs.text,
                               .encoder_hidden_states_image = inputs.image,
                               .control = inputs.control,
                               .control_scale = inputs.control_scale,
+                              .reference = inputs.reference,
+                              .camera = inputs.camera,
                               .block_sum = inputs.block_sum,
                               .cfg_batch = inputs.cfg_batch && !options.place.active() &&
                                            inputs.timestep.shape().elements() == 1,
@@ -164,7 +189,9 @@ class Wan final : public Architecture {
 
   Value block_sum_value(const nn::ModelOptions& options, int64_t contexts,
                         const Dims& latents) const override {
-    const Shape shape{options.activations_dtype, {contexts, sizes_.tokens(latents), config_.dim()}};
+    Dims frames = latents;  // a reference image is one more
+    frames.at(frames.size() - 3) += config_.ref_conv_channels > 0 ? 1 : 0;
+    const Shape shape{options.activations_dtype, {contexts, sizes_.tokens(frames), config_.dim()}};
     return {.name = "block_sum",
             .shape = shape,
             .sharding = options.place.sharding(
@@ -204,6 +231,14 @@ Network network(const wan::TransformerConfig& config) {
   return Network(std::make_shared<const Wan>(config));
 }
 
+/// The width of heads: that of every release, or by the number in an original configuration.
+int64_t head_width(const model_files::Checkpoint& checkpoint, int64_t dim) {
+  const io::Json* heads =
+      checkpoint.config().is_object() ? checkpoint.config().find("num_heads") : nullptr;
+  const int64_t count = heads == nullptr ? 0 : heads->as_int();
+  return count > 0 && count <= dim && dim % count == 0 ? dim / count : wan::kReleasedHead;
+}
+
 /// Adds the control branch, if the checkpoint has one.
 void add_control_branch(const model_files::Checkpoint& checkpoint, wan::TransformerConfig& c) {
   if (checkpoint.find("vace_patch_embedding.weight") == nullptr) {
@@ -228,18 +263,18 @@ void add_control_branch(const model_files::Checkpoint& checkpoint, wan::Transfor
 }
 
 wan::TransformerConfig config_from_shapes(const model_files::Checkpoint& checkpoint) {
-  constexpr int64_t kHead = wan::kReleasedHead;
   const std::string embedder = "condition_embedder.";
   const CheckpointSizes sizes(checkpoint);
   wan::TransformerConfig c;
   const Dims& patch = sizes.dims("patch_embedding.weight", 5);
   const int64_t dim = patch[0];
-  check(dim >= kHead && dim % kHead == 0,
+  const int64_t head = head_width(checkpoint, dim);
+  check(dim >= head && dim % head == 0,
         "[weights] {}: `{}` has width {}, which is not a multiple of the head width, {}\n"
         "  put a diffusers config.json with the head width next to the file",
-        checkpoint.path(), checkpoint.name_in_file("patch_embedding.weight"), dim, kHead);
-  c.attention_head_dim = kHead;
-  c.num_attention_heads = dim / kHead;
+        checkpoint.path(), checkpoint.name_in_file("patch_embedding.weight"), dim, head);
+  c.attention_head_dim = head;
+  c.num_attention_heads = dim / head;
   c.in_channels = patch[1];
   c.patch_size = {patch[2], patch[3], patch[4]};
   const int64_t voxels = checked_elements({patch[2], patch[3], patch[4]});
@@ -262,6 +297,14 @@ wan::TransformerConfig config_from_shapes(const model_files::Checkpoint& checkpo
   }
   if (checkpoint.find(embedder + "image_embedder.pos_embed") != nullptr) {
     c.pos_embed_seq_len = sizes.dims(embedder + "image_embedder.pos_embed", 3)[1];
+  }
+  if (checkpoint.find("ref_conv.weight") != nullptr) {
+    c.ref_conv_channels = sizes.dims("ref_conv.weight", 4)[1];
+  }
+  if (checkpoint.find("control_adapter.conv.weight") != nullptr) {
+    // As every release: the number of channels is that of the convolution over the tiles of 8 x 8.
+    c.control_adapter_channels = sizes.dims("control_adapter.conv.weight", 4)[1] /
+                                 (c.control_adapter_shrink * c.control_adapter_shrink);
   }
   add_control_branch(checkpoint, c);
   if (const io::Json* eps =

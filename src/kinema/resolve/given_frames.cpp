@@ -9,6 +9,7 @@
 #include "kinema/encoders/control_video.h"
 #include "kinema/encoders/reference_image.h"
 #include "kinema/io/mapped_file.h"
+#include "kinema/media/control_picture.h"
 #include "kinema/media/image.h"
 #include "kinema/media/media_name.h"
 #include "kinema/media/video.h"
@@ -66,25 +67,12 @@ HostArray read_given_image(const std::string& url, std::string_view key,
   return read(path, path);
 }
 
-/// The picture as grey values, u8 [h, w], with the weights of PIL's mode L.
-HostArray grey(const HostArray& picture) {
-  HostArray out(Shape{DType::U8, {picture.shape.dims[0], picture.shape.dims[1]}});
-  const auto from = picture.as<uint8_t>();
-  const auto to = out.as<uint8_t>();
-  for (size_t i = 0; i < to.size(); ++i) {
-    const uint32_t sum =
-        19595U * from[3 * i] + 38470U * from[3 * i + 1] + 7471U * from[3 * i + 2] + 0x8000U;
-    to[i] = static_cast<uint8_t>(sum >> 16U);
-  }
-  return out;
-}
-
 /// The first frames of a video at the rate of the result; `key` names it in errors.
 HostArray read_given_video(const std::string& path, std::string_view key,
                            const config::Loaded& loaded, const Job& job) {
   const config::GenerateConfig& g = loaded.config.generate;
-  check(!media::is_image_name(path), "[generate] {} is the picture {}, expected a video{}", key, path,
-        key == "video" ? fmt::format("\n  image={} starts from it", path) : "");
+  check(!media::is_image_name(path), "[generate] {} is the picture {}, expected a video{}", key,
+        path, key == "video" ? fmt::format("\n  image={} starts from it", path) : "");
   media::Video video = media::read_video(
       fs::path(path), {.fps = static_cast<double>(g.fps),
                        .max_frames = g.num_frames,
@@ -112,7 +100,7 @@ HostArray read_control_mask(const std::string& path, int64_t frames, const confi
   const Dims d = video.shape.dims;
   const Dims dims{d[0], d[1], d[2]};
   video.shape.dims = {d[0] * d[1], d[2], 3};
-  HostArray out = grey(video);
+  HostArray out = media::luminance(video);
   out.shape.dims = dims;
   if (is_picture) {
     out = sample::take_rows(out, std::vector<int64_t>(static_cast<size_t>(frames), 0));
@@ -120,12 +108,14 @@ HostArray read_control_mask(const std::string& path, int64_t frames, const confi
   return out;
 }
 
-/// The control video, its masks and its scales.
+/// The control video and its masks; the scales of all control.
 void set_control_video(const config::Loaded& loaded, const Job& job,
                        sample::GenerateRequest& request) {
   const config::GenerateConfig& g = loaded.config.generate;
   sample::GivenFiles& files = request.files;
   files.control_scale = g.control_scale;
+  files.control_start = g.control_start;
+  files.control_end = g.control_end;
   if (g.control_video.empty()) {
     return;
   }
@@ -199,8 +189,13 @@ double default_strength(const sample::StartFrames& start, bool is_image) {
 
 void set_sizes(const config::Loaded& loaded, int64_t most, const Job& job,
                sample::GenerateRequest& request) {
-  const Dims& given = request.start.frames.shape.dims;
-  request.num_frames = given[0];
+  Dims given = request.start.frames.shape.dims;
+  if (request.start.is_given()) {
+    request.num_frames = given[0];
+  } else {
+    given = request.files.control_pictures.front().shape.dims;
+    given.insert(given.begin(), 1);
+  }
   if (loaded.is_set("height") || loaded.is_set("width")) {
     return;
   }
@@ -208,8 +203,50 @@ void set_sizes(const config::Loaded& loaded, int64_t most, const Job& job,
   request.height = size.height;
   request.width = size.width;
   if (size.height != given[1] || size.width != given[2]) {
-    job.notice(fmt::format("starting at {} x {} from frames of {} x {} (height x width)",
-                           size.height, size.width, given[1], given[2]));
+    job.notice(fmt::format("{} at {} x {} from frames of {} x {} (height x width)",
+                           request.start.is_given() ? "starting" : "made", size.height, size.width,
+                           given[1], given[2]));
+  }
+}
+
+/// The value for picture i: one for all, or one for each.
+template <typename T>
+T value_at(const std::vector<T>& values, size_t i, size_t count, std::string_view key) {
+  check(values.size() == 1 || values.size() == count,
+        "[generate] {} has {} values for {} pictures in control_image, expected one for all or for "
+        "each",
+        key, values.size(), count);
+  return values.size() == 1 ? values[0] : values.at(i);
+}
+
+/// The pictures of ControlNets, or the one of a network with channels for it.
+void set_control_image(const config::Loaded& loaded, const Job& job,
+                       sample::GenerateRequest& request) {
+  const config::GenerateConfig& g = loaded.config.generate;
+  sample::GivenFiles& files = request.files;
+  std::vector<std::string> names = g.control_image;
+  std::erase(names, "");
+  const auto read = [&](const std::string& name) {
+    return read_given_image(name, "control_image", loaded.config, job);
+  };
+  const bool has_controlnet =
+      std::ranges::any_of(g.controlnet, [](const std::string& name) { return !name.empty(); });
+  if (!has_controlnet) {
+    check(names.size() <= 1,
+          "[generate] control_image has {} pictures, expected one\n  several belong to "
+          "ControlNets: controlnet=[A, B]",
+          names.size());
+    files.control_image = names.empty() ? HostArray() : read(names.front());
+    return;
+  }
+  files.guess_mode = g.guess_mode;
+  for (size_t i = 0; i < names.size(); ++i) {
+    const media::ControlRecipe recipe{
+        .kind = media::control_kind(value_at(g.control_kind, i, names.size(), "control_kind")),
+        .low = g.canny_low,
+        .high = g.canny_high,
+        .deviation = g.control_blur};
+    files.control_pictures.push_back(media::control_picture(read(names[i]), recipe));
   }
 }
 
@@ -221,8 +258,8 @@ void set_sizes_of_reference(const config::Loaded& loaded, const Job& job,
     return;
   }
   const Dims& given = request.files.references.front().shape.dims;
-  const encoders::PictureSize encoded = encoders::reference_size(
-      given[0], given[1], request.files.resizes_references, kUnit);
+  const encoders::PictureSize encoded =
+      encoders::reference_size(given[0], given[1], request.files.resizes_references, kUnit);
   const StartSize size =
       request.files.resizes_references
           ? StartSize{.height = encoded.height, .width = encoded.width}
@@ -270,19 +307,21 @@ void set_given_frames(const config::Loaded& loaded, const networks::Sizes& netwo
     picture.shape.dims.insert(picture.shape.dims.begin(), 1);
     request.start.frames = std::move(picture);
   }
-  request.files.control_image = read_given_image(g.control_image, "control_image", loaded.config, job);
+  set_control_image(loaded, job, request);
   set_control_video(loaded, job, request);
   if (!g.video.empty()) {
     request.start.frames = read_given_video(g.video, "video", loaded, job);
   }
   if (!request.start.is_given()) {
-    if (network.makes_images && !request.files.references.empty()) {
+    if (!request.files.control_pictures.empty()) {
+      set_sizes(loaded, request.height * request.width, job, request);
+    } else if (network.makes_images && !request.files.references.empty()) {
       set_sizes_of_reference(loaded, job, request);
     }
     return;
   }
   if (!g.mask.empty()) {
-    request.start.mask = grey(read_given_image(g.mask, "mask", loaded.config, job));
+    request.start.mask = media::luminance(read_given_image(g.mask, "mask", loaded.config, job));
     request.start.mask_blur = g.mask_blur;
   }
   request.start.strength =

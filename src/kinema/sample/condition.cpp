@@ -7,8 +7,10 @@
 
 #include "kinema/core/error.h"
 #include "kinema/encoders/control_video.h"
+#include "kinema/encoders/fun_condition.h"
 #include "kinema/encoders/reference_image.h"
 #include "kinema/media/image.h"
+#include "kinema/sample/control.h"
 #include "kinema/sample/latents.h"
 
 namespace kinema::sample {
@@ -33,8 +35,31 @@ int64_t channels_of(MadeOf made_of, const encoders::LatentLayout& layout) {
       return z;
     case MadeOf::CONTROL_VIDEO:
       return 2 * z + cell;
+    case MadeOf::CONTROL_AND_START:
+      return 2 * z;
+    case MadeOf::CONTROL_AND_MASKED:
+      return 2 * z + layout.temporal;
+    case MadeOf::START:
+    case MadeOf::REFERENCE_FRAME:
+      return z;
+    case MadeOf::CAMERA_RAYS:
+      return 6 * layout.temporal;
+    case MadeOf::CONTROL_PICTURES:  // of any number
+      return 0;
   }
   fail("[sample] unknown input {}", static_cast<int>(made_of));
+}
+
+/// Throws an Error unless each of the ControlNets has a picture.
+void check_pictures(const std::vector<HostArray>& pictures, int64_t wanted) {
+  check(std::ssize(pictures) == wanted,
+        "[sample] there are {} control pictures, but the ControlNets follow {}\n  "
+        "controlnet=MODEL and control_image=FILE belong together",
+        pictures.size(), wanted);
+  for (const HostArray& each : pictures) {
+    check(each.shape.dtype == DType::U8 && each.shape.rank() == 3 && each.shape.dims[2] == 3,
+          "[sample] the control picture is {}, expected u8[h,w,3]", to_string(each.shape));
+  }
 }
 
 /// Whether the request gives the input. Throws an Error if one that the network needs is missing.
@@ -76,6 +101,22 @@ bool is_given(const NamedInput& input, bool expand_timesteps, const GivenFiles& 
       check(files.control_mask.bytes.empty() || !files.control_video.bytes.empty(),
             "[sample] control_mask is given without control_video");
       return true;
+    case MadeOf::CONTROL_AND_START:
+    case MadeOf::CONTROL_AND_MASKED:
+      check(!files.control_video.bytes.empty(),
+            "[sample] this model follows a control video: set control_video=FILE");
+      return true;
+    case MadeOf::START:
+      return true;
+    case MadeOf::REFERENCE_FRAME:
+      check(files.references.size() <= 1,
+            "[sample] there are {} reference pictures, but this model takes one",
+            files.references.size());
+      return true;
+    case MadeOf::CAMERA_RAYS:
+      fail("[sample] this model follows the path of a camera, which is not read from files");
+    case MadeOf::CONTROL_PICTURES:
+      return true;  // check_used compares the numbers
   }
   fail("[sample] unknown input {}", static_cast<int>(input.made_of));
 }
@@ -88,17 +129,21 @@ void check_used(const networks::Sizes& network, const GivenFiles& files) {
     });
   };
   check((files.images.first.bytes.empty() && files.images.last.bytes.empty()) ||
-            takes({MadeOf::FIRST_AND_LAST, MadeOf::FIRST_IMAGE, MadeOf::CONTROL_VIDEO}),
+            takes({MadeOf::FIRST_AND_LAST, MadeOf::FIRST_IMAGE, MadeOf::CONTROL_VIDEO,
+                   MadeOf::CONTROL_AND_START, MadeOf::CONTROL_AND_MASKED, MadeOf::START}),
         "[sample] {}",
         network.makes_images
             ? "a model that makes images starts from an image, which is no condition"
             : "this model takes no first or last frame: image_url must be empty");
   check(files.control_image.bytes.empty() || takes({MadeOf::CONTROL_IMAGE}),
         "[sample] this model follows no control image: control_image must be empty");
-  check(files.references.empty() || takes({MadeOf::REFERENCE_IMAGE, MadeOf::CONTROL_VIDEO}),
+  check_pictures(files.control_pictures,
+                 takes({MadeOf::CONTROL_PICTURES}) ? network.control_layers : 0);
+  check(files.references.empty() ||
+            takes({MadeOf::REFERENCE_IMAGE, MadeOf::CONTROL_VIDEO, MadeOf::REFERENCE_FRAME}),
         "[sample] this model takes no reference picture: reference_images must be empty");
   check((files.control_video.bytes.empty() && files.control_mask.bytes.empty()) ||
-            takes({MadeOf::CONTROL_VIDEO}),
+            takes({MadeOf::CONTROL_VIDEO, MadeOf::CONTROL_AND_START, MadeOf::CONTROL_AND_MASKED}),
         "[sample] this model follows no control video: control_video and control_mask must be "
         "empty");
 }
@@ -122,6 +167,13 @@ HostArray first_frames(const HostArray& frames, int64_t count) {
   return take_rows(frames, rows);
 }
 
+/// f32 [a, f, h, w] and [b, f, h, w] as [a + b, f, h, w].
+HostArray joined_channels(HostArray first, const HostArray& second) {
+  first.bytes.insert(first.bytes.end(), second.bytes.begin(), second.bytes.end());
+  first.shape.dims[0] += second.shape.dims[0];
+  return first;
+}
+
 /// The control video of a first and a last frame: grey between them, of which all is made.
 encoders::ControlVideo between(const ConditioningImages& images, const VideoSizes& sizes) {
   constexpr uint8_t kGrey = 128;
@@ -141,8 +193,7 @@ encoders::ControlVideo between(const ConditioningImages& images, const VideoSize
   };
   put(images.first, 0);
   if (!images.last.bytes.empty()) {
-    check(frames > 1,
-          "[sample] a video of one frame cannot begin and end with different images");
+    check(frames > 1, "[sample] a video of one frame cannot begin and end with different images");
     put(images.last, frames - 1);
   }
   return out;
@@ -164,15 +215,14 @@ encoders::ControlVideo control_video(const GivenFiles& files, const VideoSizes& 
 HostArray made(const StepInput& step, const GivenFiles& files, const Start& start,
                const VideoSizes& sizes, const encoders::Autoencoder& autoencoder,
                const StartNoise& noise) {
+  const encoders::PixelSizes pixels{
+      .num_frames = sizes.num_frames, .height = sizes.height, .width = sizes.width};
   switch (step.input.made_of) {
     case MadeOf::FIRST_AND_LAST:
-      return with_batch(encoders::image_condition(
-          files.images,
-          {.num_frames = sizes.num_frames, .height = sizes.height, .width = sizes.width},
-          autoencoder));
+      return with_batch(encoders::image_condition(files.images, pixels, autoencoder));
     case MadeOf::FIRST_IMAGE:
-      return with_batch(encoders::first_frame_latents(files.images.first, sizes.height,
-                                                      sizes.width, autoencoder));
+      return with_batch(encoders::first_frame_latents(files.images.first, sizes.height, sizes.width,
+                                                      autoencoder));
     case MadeOf::MASK_AND_KEPT:
     case MadeOf::KEPT_AND_MASK:
       return start.condition;
@@ -185,10 +235,25 @@ HostArray made(const StepInput& step, const GivenFiles& files, const Start& star
           autoencoder));
     }
     case MadeOf::CONTROL_VIDEO:
-      return with_batch(encoders::control_condition(
-          control_video(files, sizes),
-          {.num_frames = sizes.num_frames, .height = sizes.height, .width = sizes.width},
-          autoencoder));
+      return with_batch(
+          encoders::control_condition(control_video(files, sizes), pixels, autoencoder));
+    case MadeOf::CONTROL_AND_START:
+      return with_batch(
+          joined_channels(encoders::video_latents(files.control_video, pixels, autoencoder),
+                          encoders::start_latents(files.images.first, pixels, autoencoder)));
+    case MadeOf::CONTROL_AND_MASKED:
+      return with_batch(
+          joined_channels(encoders::video_latents(files.control_video, pixels, autoencoder),
+                          encoders::optional_condition(files.images, pixels, autoencoder)));
+    case MadeOf::START:
+      return with_batch(encoders::start_latents(files.images.first, pixels, autoencoder));
+    case MadeOf::REFERENCE_FRAME:
+      return with_batch(encoders::frame_latents(
+          files.references.empty() ? HostArray() : files.references.front(), pixels, autoencoder));
+    case MadeOf::CAMERA_RAYS:
+      break;  // is_given refuses it
+    case MadeOf::CONTROL_PICTURES:
+      return with_batch(control_pixels(files.control_pictures, sizes));
   }
   fail("[sample] unknown input {}", static_cast<int>(step.input.made_of));
 }
@@ -201,7 +266,8 @@ void check_channels(const networks::Sizes& network, const encoders::LatentLayout
   int64_t in = z;
   bool fits = network.out_channels == z;
   for (const NamedInput& input : network.named) {
-    fits &= input.channels == channels_of(input.made_of, layout);
+    fits &= input.made_of == MadeOf::CONTROL_PICTURES ||
+            input.channels == channels_of(input.made_of, layout);
     in += input.entry == networks::Entry::CHANNELS ? input.channels : 0;
   }
   check(fits && network.in_channels == in,
@@ -245,25 +311,6 @@ int64_t reference_frames(const std::vector<NamedInput>& inputs, const GivenFiles
   return networks::find_entry(inputs, networks::Entry::BRANCH) == nullptr
              ? 0
              : std::ssize(files.references);
-}
-
-HostArray control_scale(const networks::Sizes& network, const GivenFiles& files) {
-  const std::vector<double>& given = files.control_scale;
-  const int64_t layers = network.control_layers;
-  check(layers > 0 || given.empty(),
-        "[sample] this model has no control branch: control_scale must be empty");
-  check(given.size() <= 1 || std::ssize(given) == layers,
-        "[sample] control_scale has {} numbers, expected one, or {}: one for each block of the "
-        "control branch",
-        given.size(), layers);
-  if (layers == 0) {
-    return {};
-  }
-  std::vector<float> out(static_cast<size_t>(layers), given.empty() ? 1.0F : static_cast<float>(given[0]));
-  if (given.size() > 1) {
-    std::ranges::copy(given, out.begin());
-  }
-  return HostArray::f32({layers}, out);
 }
 
 StepInput step_input(const NamedInput& input, const networks::Sizes& network,

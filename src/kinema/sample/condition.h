@@ -35,10 +35,6 @@ void check_image_tokens(const networks::Sizes& network, bool has_encoder,
 /// The number of frames that the references of a request become.
 int64_t reference_frames(const std::vector<networks::NamedInput>& inputs, const GivenFiles& files);
 
-/// The factors of a control branch's results, f32 [control_layers]. Throws an Error for another
-/// number of them, or for a network without a control branch; no bytes without both.
-HostArray control_scale(const networks::Sizes& network, const GivenFiles& files);
-
 /// The sizes of an input in a step.
 StepInput step_input(const networks::NamedInput& input, const networks::Sizes& network,
                      const GivenFiles& files, const encoders::LatentLayout& layout);

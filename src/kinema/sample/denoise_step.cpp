@@ -132,12 +132,18 @@ std::vector<Tensor> drift(Tensor x, Tensor next, const Given& given, const StepS
 Dims StepInput::dims(const Dims& latents) const {
   Dims out = latents;
   out.at(1) = input.channels;
-  if (input.entry == networks::Entry::FIRST_FRAME || input.entry == networks::Entry::TOKENS) {
+  if (input.entry == networks::Entry::FIRST_FRAME || input.entry == networks::Entry::TOKENS ||
+      input.entry == networks::Entry::FRONT) {
     out.at(2) = 1;
   }
   if (input.entry == networks::Entry::TOKENS) {
     out.at(3) = rows;
     out.at(4) = columns;
+  }
+  if (input.entry == networks::Entry::PICTURES || input.entry == networks::Entry::CAMERA) {
+    out.at(2) = input.entry == networks::Entry::PICTURES ? 1 : out[2];
+    out.at(3) *= input.cell;
+    out.at(4) *= input.cell;
   }
   return out;
 }

@@ -52,6 +52,8 @@ struct StepSpec {
   std::vector<StepInput> inputs = {};
   /// After the step the kept part of given frames is put back, at the noise level of the next step.
   bool keeps_part = false;
+  /// Only the prompt's samples follow the pictures of ControlNets (GivenFiles::guess_mode).
+  bool guess_mode = false;
   int64_t image_tokens = 0;  // CLIP's tokens of a video's images; 0: none
   Reuse reuse = Reuse::NOTHING;
   /// Text and image are inputs as the blocks' keys and values, computed by StepPrograms::keys.

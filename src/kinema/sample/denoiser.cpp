@@ -79,9 +79,7 @@ void append(std::vector<const runtime::Array*>& to, const std::vector<runtime::A
 
 void check_inputs(const DenoiseBatch& batch, const networks::Sizes& network) {
   for (const networks::NamedInput& declared : network.named) {
-    const auto is_it = [&](const DenoiseBatch::Named& each) {
-      return each.step.input == declared;
-    };
+    const auto is_it = [&](const DenoiseBatch::Named& each) { return each.step.input == declared; };
     check(declared.optional || std::ranges::any_of(batch.inputs, is_it),
           "[sample] the network takes an input `{}` of {} channels, and none was given",
           declared.name, declared.channels);
@@ -96,11 +94,6 @@ void check_inputs(const DenoiseBatch& batch, const networks::Sizes& network) {
           "[sample] the input `{}` is {}, expected f32{}", step.input.name, to_string(value.shape),
           step.input.wanted(latents));
   }
-  const int64_t layers = network.control_layers;
-  check(layers == 0 ? batch.control_scale.bytes.empty()
-                    : batch.control_scale.shape == Shape{DType::F32, {layers}},
-        "[sample] control_scale is {}, expected {} numbers", to_string(batch.control_scale.shape),
-        layers);
 }
 
 /// Numbers per sample, for networks with such inputs.
@@ -180,6 +173,22 @@ runtime::Array contexts(const HostArray& prompted, const HostArray& negative, bo
   return devices.upload(both);
 }
 
+/// False for the pictures of ControlNets in a step in which these add nothing, and are not run.
+bool is_used(const DenoiseBatch::Named& input, const HostArray& scales) {
+  return input.step.input.entry != networks::Entry::PICTURES ||
+         std::ranges::any_of(scales.as<float>(), [](float scale) { return scale != 0.0F; });
+}
+
+std::vector<StepInput> inputs_at(const DenoiseBatch& batch, const HostArray& scales) {
+  std::vector<StepInput> out;
+  for (const DenoiseBatch::Named& each : batch.inputs) {
+    if (is_used(each, scales)) {
+      out.push_back(each.step);
+    }
+  }
+  return out;
+}
+
 /// The final sample. A given first frame is restored: the solver has changed it too.
 HostArray finished(const State& state, const DenoiseBatch& batch) {
   HostArray latents = state.x.to_host();
@@ -213,6 +222,9 @@ class Run {
                 is_guided(settings_, 0) && is_guided(settings_, experts_.size() - 1));
     std::vector<State> states;
     for (const DenoiseBatch& batch : batches_) {
+      check(std::ssize(settings_.control) == experts_.network(0).sizes().control_layers,
+            "[sample] there are {} factors of control, expected {}", settings_.control.size(),
+            experts_.network(0).sizes().control_layers);
       check_batch(batch, experts_.network(0).sizes(),
                   is_guided(settings_, 0) || is_guided(settings_, experts_.size() - 1));
       if (settings_.schedule.form.noise) {
@@ -239,15 +251,21 @@ class Run {
     StepSpec spec = step_spec(experts_, phase.expert, batch, settings_);
     const std::vector<const runtime::Array*> params = experts_.parameters(phase.expert);
     StepText text = text_at(batch, phase.first);
-    std::vector<runtime::Array> given = given_to_steps(batch, text, spec, params);
+    HostArray scales = scales_at(settings_.control, phase.first, settings_.schedule.size());
+    spec.inputs = inputs_at(batch, scales);
+    std::vector<runtime::Array> given = given_to_steps(batch, text, scales, spec, params);
     // Results are kept within one expert and batch: an expert's first step is always full.
     ReusePlan plan = reuse_plan(settings_, experts_);
     std::vector<runtime::Array> kept;
     double drift = 0;
     for (int64_t i = phase.first; i < phase.last; ++i) {
-      if (const StepText own = text_at(batch, i); !(own == text)) {
+      HostArray own_scales = scales_at(settings_.control, i, settings_.schedule.size());
+      if (const StepText own = text_at(batch, i);
+          !(own == text) || own_scales.bytes != scales.bytes) {
         text = own;
-        given = given_to_steps(batch, text, spec, params);
+        scales = std::move(own_scales);
+        spec.inputs = inputs_at(batch, scales);
+        given = given_to_steps(batch, text, scales, spec, params);
       }
       spec.reuse = plan.at(i, settings_.schedule.timesteps[i] / 1000.0, drift);
       const runtime::Array table = programs_.devices().upload(
@@ -293,7 +311,7 @@ class Run {
   /// Inputs that are the same at all steps of a text: text and image or their keys and values, and
   /// the conditioning.
   std::vector<runtime::Array> given_to_steps(const DenoiseBatch& batch, const StepText& text,
-                                             const StepSpec& spec,
+                                             const HostArray& scales, const StepSpec& spec,
                                              const std::vector<const runtime::Array*>& params) {
     const runtime::Devices& devices = programs_.devices();
     std::vector<runtime::Array> given;
@@ -314,10 +332,11 @@ class Run {
       given.push_back(contexts(batch.size_ids, batch.negative_size_ids, guided, devices));
     }
     for (const DenoiseBatch::Named& each : batch.inputs) {
-      given.push_back(devices.upload(each.value));
+      if (is_used(each, scales)) {
+        given.push_back(devices.upload(each.value));
+      }
     }
-    for (const HostArray* each :
-         {&batch.control_scale, &batch.clean, &batch.clean_noise, &batch.mask}) {
+    for (const HostArray* each : {&scales, &batch.clean, &batch.clean_noise, &batch.mask}) {
       if (!each->bytes.empty()) {
         given.push_back(devices.upload(*each));
       }
@@ -409,6 +428,7 @@ StepSpec step_spec(const Experts& experts, int64_t expert, const DenoiseBatch& b
                 .guidance = Guidance::NONE,
                 .expand_timesteps = experts.folder().expand_timesteps,
                 .keeps_part = !batch.mask.shape.dims.empty(),
+                .guess_mode = settings.guess_mode,
                 .image_tokens = batch.image.shape.dims.empty() ? 0 : batch.image.shape.dims[1]};
   for (const DenoiseBatch::Named& each : batch.inputs) {
     spec.inputs.push_back(each.step);

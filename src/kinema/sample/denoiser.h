@@ -8,6 +8,7 @@
 
 #include "kinema/core/host_array.h"
 #include "kinema/runtime/array.h"
+#include "kinema/sample/control.h"
 #include "kinema/sample/denoise_step.h"
 #include "kinema/sample/experts.h"
 #include "kinema/schedulers/schedule.h"
@@ -36,7 +37,6 @@ struct DenoiseBatch {
     HostArray value;
   };
   std::vector<Named> inputs = {};
-  HostArray control_scale = {};  // f32 [control_layers], of networks with a control branch
   // To put back the kept part of given frames after each step, see StepGraph; no bytes: nothing is
   // kept.
   HostArray clean, clean_noise, mask;
@@ -58,6 +58,9 @@ struct DenoiseSettings {
   /// 0: off. See StepSpec::rescale.
   double guidance_rescale = 0.0;
   bool two_passes = false;
+  /// Of a control branch's results, or of what ControlNets add: one for each of control_layers.
+  std::vector<ControlScale> control = {};
+  bool guess_mode = false;  // GivenFiles::guess_mode
   ReuseSettings reuse;
   uint64_t seed = 0;  // of the noise of stochastic samplers
 };
@@ -95,8 +98,8 @@ std::vector<HostArray> denoise(Experts& experts, StepPrograms& programs,
                                const DenoiseSettings& settings,
                                const DenoiseObserver& observer = {});
 
-/// The spec of a full step in `denoise` for a batch and an expert; steps that reuse results differ
-/// only in `reuse`, and need less memory.
+/// The spec of a full step in `denoise` for a batch and an expert; steps that reuse results, or in
+/// which ControlNets add nothing, differ only in that, and need less memory.
 StepSpec step_spec(const Experts& experts, int64_t expert, const DenoiseBatch& batch,
                    const DenoiseSettings& settings);
 

@@ -1,11 +1,13 @@
 #include "kinema/sample/experts.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "kinema/core/error.h"
 #include "kinema/core/stopwatch.h"
 #include "kinema/model_files/checkpoint.h"
+#include "kinema/networks/controlled.h"
 #include "kinema/networks/open.h"
 #include "kinema/sample/memory.h"
 #include "kinema/weights/folder.h"
@@ -21,6 +23,19 @@ nn::ModelOptions for_sampling(nn::ModelOptions options, const runtime::Devices& 
   options.remat = {};
   options.place = devices.placement();
   return options;
+}
+
+/// The network with the folder's ControlNets attached.
+networks::Network with_controls(networks::Network network, const PipelineFolder& folder) {
+  if (folder.controlnets.empty()) {
+    return network;
+  }
+  check(!folder.has_two_experts(), "[sample] ControlNets are not for models with two experts");
+  std::vector<networks::AttachedControl> controls;
+  for (const ControlFolder& each : folder.controlnets) {
+    controls.push_back({.network = networks::open_control(each.path), .types = each.types});
+  }
+  return networks::controlled(network, std::move(controls));
 }
 
 }  // namespace
@@ -40,7 +55,9 @@ Experts::Experts(runtime::Devices devices, PipelineFolder folder, const nn::Mode
     const auto found = std::ranges::find(shared_transformers, expert, &SharedTransformer::expert);
     return found != shared_transformers.end() ? found->network : networks::open(part);
   };
-  networks_.push_back(network_of(0, folder_.transformer));
+  check(shared_transformers.empty() || folder_.controlnets.empty(),
+        "[sample] a transformer in training takes no ControlNets");
+  networks_.push_back(with_controls(network_of(0, folder_.transformer), folder_));
   networks_[0]->check_divides(options_.place);
   if (folder_.has_two_experts()) {
     networks_.push_back(network_of(1, folder_.transformer_2));
@@ -54,12 +71,23 @@ Experts::Experts(runtime::Devices devices, PipelineFolder folder, const nn::Mode
   }
   // As when they are loaded, but before anything is compiled.
   for (int64_t expert = 0; expert < size(); ++expert) {
-    if (!is_shared(expert)) {
-      weights::check_tensors(
-          model_files::Checkpoint::open(expert == 0 ? folder_.transformer : folder_.transformer_2),
-          networks_.at(expert)->parameters(options_));
+    if (is_shared(expert)) {
+      continue;
+    }
+    const std::vector<std::filesystem::path> paths = model_paths(expert);
+    const auto models = networks::model_parameters(networks_.at(expert)->parameters(options_));
+    for (size_t i = 0; i < models.size(); ++i) {
+      weights::check_tensors(model_files::Checkpoint::open(paths.at(i)), models[i]);
     }
   }
+}
+
+std::vector<std::filesystem::path> Experts::model_paths(int64_t expert) const {
+  std::vector<std::filesystem::path> out{path(expert)};
+  for (const ControlFolder& each : folder_.controlnets) {
+    out.push_back(each.path);
+  }
+  return out;
 }
 
 int64_t Experts::at_timestep(float timestep) const {
@@ -129,9 +157,16 @@ std::vector<const runtime::Array*> Experts::parameters(int64_t expert) {
   }
   release_other(expert);
   const AddSeconds loading(load_seconds_);
-  const auto specs = networks_.at(expert)->parameters(options_);
-  mine = weights::load(expert == 0 ? folder_.transformer : folder_.transformer_2, specs, devices_,
-                       expert == 0 ? folder_.adapters : folder_.adapters_2);
+  const std::vector<std::filesystem::path> paths = model_paths(expert);
+  const auto models = networks::model_parameters(networks_.at(expert)->parameters(options_));
+  const std::vector<weights::Adapter>& adapters =
+      expert == 0 ? folder_.adapters : folder_.adapters_2;
+  for (size_t i = 0; i < models.size(); ++i) {
+    std::ranges::move(
+        weights::load(paths.at(i), models[i], devices_,
+                      i == 0 ? std::span(adapters) : std::span<const weights::Adapter>()),
+        std::back_inserter(mine));
+  }
   return pointers(mine);
 }
 

@@ -62,6 +62,11 @@ class Experts {
   double load_seconds() const { return load_seconds_; }
 
  private:
+  std::filesystem::path path(int64_t expert) const {
+    return expert == 0 ? folder_.transformer : folder_.transformer_2;
+  }
+  /// The files of each model of an expert's network: its own, then those of ControlNets.
+  std::vector<std::filesystem::path> model_paths(int64_t expert) const;
   bool is_shared(int64_t expert) const { return is_shared_.at(static_cast<size_t>(expert)); }
   std::vector<const runtime::Array*> shared_parameters(int64_t expert) const;
   /// Frees the other expert if the devices do not have memory for both.

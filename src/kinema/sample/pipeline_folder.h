@@ -12,6 +12,13 @@
 
 namespace kinema::sample {
 
+/// A ControlNet: its folder or file, and the kind of each picture that it follows; 0 where it has
+/// no kinds.
+struct ControlFolder {
+  std::filesystem::path path;
+  std::vector<int64_t> types{0};
+};
+
 /// The folders of a pipeline's parts, and its configuration.
 struct PipelineFolder {
   std::filesystem::path folder;
@@ -23,6 +30,8 @@ struct PipelineFolder {
   std::filesystem::path transformer;
   /// The low-noise expert; empty if there is one transformer.
   std::filesystem::path transformer_2;
+  /// Attached to `transformer`.
+  std::vector<ControlFolder> controlnets;
   /// Merged into the weights of `transformer` and of `transformer_2` when they are loaded.
   std::vector<weights::Adapter> adapters;
   std::vector<weights::Adapter> adapters_2;

@@ -84,12 +84,11 @@ Pipeline::Plan Pipeline::plan(const GenerateRequest& request,
     out.prompts =
         (out.first + out.videos - 1) / request.num_videos_per_prompt + 1 - out.first_prompt;
   }
-  const std::vector<networks::NamedInput> inputs = given_inputs(
-      network, experts_.folder().expand_timesteps, request.files, request.start);
+  const std::vector<networks::NamedInput> inputs =
+      given_inputs(network, experts_.folder().expand_timesteps, request.files, request.start);
   for (const networks::NamedInput& each : inputs) {
     out.inputs.push_back(step_input(each, network, request.files, layout));
   }
-  out.control_scale = control_scale(network, request.files);
   check_image_tokens(network, parts_.image_encoder != nullptr, request.files.images);
   const int64_t num_frames = network.makes_images ? 1 : request.num_frames;
   out.sizes = video_sizes(num_frames, request.height, request.width, layout, network.patch_size,
@@ -122,6 +121,8 @@ Pipeline::Plan Pipeline::plan(const GenerateRequest& request,
                   .embedded_guidance = network.takes_guidance ? request.guidance_scale : 0.0,
                   .guidance_rescale = request.guidance_rescale,
                   .two_passes = request.two_passes,
+                  .control = control_scales(network, request.files),
+                  .guess_mode = request.files.guess_mode || network.control_pools,
                   .reuse = request.reuse,
                   .seed = request.seed};
   if (out.settings.reuse.magcache) {

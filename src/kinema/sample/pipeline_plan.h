@@ -35,7 +35,6 @@ struct Pipeline::Plan {
   bool zero_negative = false;  // the negative prompt is zeros, after the texts
   VideoSizes sizes;
   std::vector<StepInput> inputs;  // the named inputs that are given
-  HostArray control_scale;        // of networks with a control branch
   schedulers::ScheduleConfig schedule;
   DenoiseSettings settings;
   bool guided = false;                  // by any expert in the schedule

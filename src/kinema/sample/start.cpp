@@ -8,6 +8,7 @@
 
 #include "kinema/core/error.h"
 #include "kinema/encoders/image_processor.h"
+#include "kinema/media/blur.h"
 #include "kinema/sample/latents.h"
 
 namespace kinema::sample {
@@ -119,41 +120,6 @@ HostArray joined(const HostArray& mask, const HostArray& kept, bool mask_first) 
   return out;
 }
 
-/// A Gaussian's weights, to the distance of 2.5 standard deviations.
-std::vector<float> gaussian(double deviation) {
-  const auto reach = static_cast<int64_t>(2.5 * deviation + 0.5);
-  std::vector<float> out;
-  double sum = 0.0;
-  for (int64_t i = -reach; i <= reach; ++i) {
-    const double at = static_cast<double>(i) / deviation;
-    out.push_back(static_cast<float>(std::exp(-0.5 * at * at)));
-    sum += out.back();
-  }
-  for (float& weight : out) {
-    weight /= static_cast<float>(sum);
-  }
-  return out;
-}
-
-/// Rows of [height, width] values convolved with `weights`, transposed: [width, height]. Beyond the
-/// edges the values are those of the edge.
-std::vector<float> blurred_rows(std::span<const float> values, int64_t height, int64_t width,
-                                std::span<const float> weights) {
-  std::vector<float> out(values.size());
-  const auto reach = std::ssize(weights) / 2;
-  for (int64_t y = 0; y < height; ++y) {
-    for (int64_t x = 0; x < width; ++x) {
-      float sum = 0.0F;
-      for (int64_t k = -reach; k <= reach; ++k) {
-        const int64_t at = std::clamp<int64_t>(x + k, 0, width - 1);
-        sum += weights[static_cast<size_t>(k + reach)] * values[y * width + at];
-      }
-      out[x * height + y] = sum;
-    }
-  }
-  return out;
-}
-
 }  // namespace
 
 void check_start(const StartFrames& start) {
@@ -253,9 +219,7 @@ void return_kept_pixels(const StartFrames& given, const VideoSizes& sizes, HostA
   const HostArray kept = encoders::to_frames(pixels_of(given.frames, sizes));
   std::vector<float> made = pixel_mask(given.mask, sizes);
   if (given.mask_blur > 0.0) {
-    const std::vector<float> weights = gaussian(given.mask_blur);
-    made = blurred_rows(blurred_rows(made, sizes.height, sizes.width, weights), sizes.width,
-                        sizes.height, weights);
+    made = media::gaussian_blur(made, sizes.height, sizes.width, given.mask_blur);
   }
   const auto from = kept.as<uint8_t>();
   const auto to = frames.as<uint8_t>();

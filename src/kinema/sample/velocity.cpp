@@ -44,8 +44,11 @@ class Passes {
     if (both) {
       in.latents = twice(in.latents);
       in.reference = twice(in.reference);
-      in.control = twice(in.control);
+      in.control = spec_.guess_mode ? in.control : twice(in.control);
+    } else if (spec_.guess_mode && first > 0) {
+      in.control = {};  // of the negative prompt
     }
+    in.guess_mode = spec_.guess_mode;
     in.timestep = timesteps(spec_.expand_timesteps ? in.latents.dim(0) : 1);
     in.control_scale = given_.control_scale;
     in.pooled = rows(given_.pooled, 0);

@@ -32,6 +32,7 @@ struct Given {
   std::vector<Tensor> inputs = {};  // of the spec's inputs
   Tensor control_scale = {};
   Tensor image = {};
+  Tensor control = {};            // of a controlled step
   std::vector<Tensor> keys = {};  // instead of text and image
   std::vector<Tensor> kept = {};  // from an earlier step, according to the spec's reuse
   Tensor numbers = {};

@@ -29,6 +29,7 @@ struct Kind {
 
 // The kinds by subject, one file each.
 std::vector<Kind> network_kinds();
+std::vector<Kind> controlnet_kinds();
 std::vector<Kind> quantization_kinds();
 std::vector<Kind> training_kinds();
 std::vector<Kind> text_kinds();

@@ -31,7 +31,20 @@ int64_t extent(const HostArray& ids, size_t column) {
 networks::Network network_of(const model_files::Checkpoint& files) {
   const bool is_plain =
       files.config().is_object() && !model_files::is_original_config(files.config());
-  return is_plain ? networks::from_config(files.config()) : networks::open(files);
+  return is_plain ? networks::from_config(files.config()) : networks::from_shapes(files);
+}
+
+/// Rays of pictures [b, 6, 4 (f - 1) + 1, h, w] as channels of latent frames [b, 24, f, h, w]: the
+/// first picture four times, then groups of four.
+Tensor grouped_rays(Tensor rays) {
+  constexpr int64_t kGroup = 4;
+  const Tensor first = slice(rays, Axis(2), 0, 1);
+  const Tensor all = concatenate({first, first, first, rays}, Axis(2));
+  const int64_t b = all.dim(0);
+  const int64_t f = all.dim(2) / kGroup;
+  const Tensor groups = transpose(reshape(all, {b, all.dim(1), f, kGroup, all.dim(3), all.dim(4)}),
+                                  {0, 1, 3, 2, 4, 5});
+  return reshape(groups, {b, all.dim(1) * kGroup, f, all.dim(3), all.dim(4)});
 }
 
 }  // namespace
@@ -98,11 +111,24 @@ NetworkInputs NetworkGraph::given(const std::string& prefix, bool all) {
     const int64_t b = out.inputs.latents.dim(0);
     out.inputs.image = d[0] == b ? images : reshape(images, {b, d[0] / b * d[1], d[2]});
   }
-  if (networks::find_entry(sizes.named, networks::Entry::BRANCH) != nullptr) {
+  if (networks::find_entry(sizes.named, networks::Entry::PICTURES) != nullptr) {
+    out.inputs.control = expand_dims(take("controlnet_cond"), Axis(2));
+    if (const io::Json* scale = kinema::verification::given(c.about(), "scale")) {
+      out.inputs.control_scale = constant(graph(), scale->as_number(), Shape{DType::F32, {1}});
+    }
+    const io::Json* guess = kinema::verification::given(c.about(), "guess_mode");
+    out.inputs.guess_mode = guess != nullptr && guess->as_bool();
+  } else if (networks::find_entry(sizes.named, networks::Entry::BRANCH) != nullptr) {
     out.inputs.control = take("control_hidden_states");
     if (c.has(prefix + "control_hidden_states_scale")) {
       out.inputs.control_scale = take("control_hidden_states_scale");
     }
+  }
+  if (networks::find_entry(sizes.named, networks::Entry::FRONT) != nullptr) {
+    out.inputs.reference = expand_dims(take("full_ref"), Axis(2));
+  }
+  if (networks::find_entry(sizes.named, networks::Entry::CAMERA) != nullptr) {
+    out.inputs.camera = grouped_rays(take("rays"));
   }
   if (sizes.pooled_dim > 0) {
     out.inputs.pooled = take(packed ? "pooled_projections" : "text_embeds");

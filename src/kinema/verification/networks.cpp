@@ -273,7 +273,8 @@ std::vector<Kind> network_kinds() {
   using enum Kind::Forms;
   return {
       {"transformer transformer_edge transformer_i2v transformer_ti2v flf2v_transformer "
-       "vace_transformer vace_transformer_edge",
+       "vace_transformer vace_transformer_edge wan21_fun_control_transformer "
+       "wan21_fun_camera_transformer wan22_fun_control_transformer",
        predict,
        EACH,
        {{"*", kOutput}}},

@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
+#include <iterator>
 #include <optional>
 
 #include "kinema/core/error.h"
@@ -23,6 +25,11 @@ PipelineFolder folder_of(const Case& c) {
   PipelineFolder folder =
       sample::read_pipeline_folder(c.folder() / c.about().at("pipeline").as_string());
   const std::string& name = c.about().at("class").as_string();
+  if (const Json* controlnets = given(c.about(), "controlnet")) {
+    for (const std::string& each : strings(*controlnets)) {
+      folder.controlnets.push_back({.path = c.folder() / each});
+    }
+  }
   check(model_files::pipeline_class(name) != nullptr, "[verify] {} is `{}`, expected {}",
         c.about().at("class").where(), name, model_files::pipeline_classes());
   folder.class_name = name;
@@ -119,6 +126,25 @@ void add_control_video(const Case& c, sample::GivenFiles& out) {
   }
 }
 
+/// The pictures `control_imageN` of ControlNets, with a number for all or one for each.
+void add_control_pictures(const Case& c, const Json& call, sample::GivenFiles& out) {
+  for (size_t i = 0; c.has(fmt::format("control_image{}", i)); ++i) {
+    out.control_pictures.push_back(c.tensor(fmt::format("control_image{}", i)));
+  }
+  for (const auto& [key, to] : {std::pair{"controlnet_conditioning_scale", &out.control_scale},
+                                {"control_guidance_start", &out.control_start},
+                                {"control_guidance_end", &out.control_end}}) {
+    const Json* value = given(call, key);
+    if (value != nullptr && value->is_array()) {
+      std::ranges::transform(value->items(), std::back_inserter(*to), &Json::as_number);
+    } else if (value != nullptr) {
+      to->push_back(value->as_number());
+    }
+  }
+  const Json* guess = given(call, "guess_mode");
+  out.guess_mode = guess != nullptr && guess->as_bool();
+}
+
 }  // namespace
 
 sample::GenerateRequest request_of(const Case& c, const PipelineFolder& folder) {
@@ -144,6 +170,7 @@ sample::GenerateRequest request_of(const Case& c, const PipelineFolder& folder) 
     }
   }
   out.start = start_of(c, call);
+  add_control_pictures(c, call, out.files);
   if (c.has("control_image")) {
     out.files.control_image = c.tensor("control_image");
   }

@@ -8,6 +8,7 @@
 #include "kinema/core/error.h"
 #include "kinema/graph/autodiff.h"
 #include "kinema/io/temporary_folder.h"
+#include "kinema/networks/controlled.h"
 #include "kinema/networks/open.h"
 #include "kinema/sample/experts.h"
 #include "kinema/sample/pipeline_folder.h"
@@ -15,6 +16,7 @@
 #include "kinema/training/network_model.h"
 #include "kinema/training/trainer.h"
 #include "kinema/verification/arrays.h"
+#include "kinema/verification/controlnets.h"
 #include "kinema/verification/network.h"
 #include "kinema/weights/adapter.h"
 #include "kinema/weights/weights.h"
@@ -65,7 +67,9 @@ GivenStep read_step(const Case& c, int64_t i, const networks::Sizes& sizes) {
   GivenStep out;
   out.batch.latents = as_video(tensor("latents"));
   out.batch.encoder_hidden_states = tensor("encoder_hidden_states");
-  if (networks::find_entry(sizes.named, networks::Entry::BRANCH) != nullptr) {
+  if (networks::find_entry(sizes.named, networks::Entry::PICTURES) != nullptr) {
+    out.batch.condition = as_video(tensor("controlnet_cond"));
+  } else if (networks::find_entry(sizes.named, networks::Entry::BRANCH) != nullptr) {
     out.batch.condition = tensor("control_hidden_states");
   } else if (c.has(fmt::format("step{}.image_latents", i))) {
     out.batch.condition = as_video(tensor("image_latents"));
@@ -157,6 +161,31 @@ void freeze_others(const Case& c, std::vector<nn::ParamSpec>& specs) {
   }
 }
 
+bool is_controlled(const Case& c) { return c.about().contains("unet"); }
+
+/// A parameter's key in the ControlNet's files; others stay as they are.
+std::string without_control_prefix(const std::string& key) {
+  constexpr std::string_view kStart = "controlnets.0.";
+  return key.starts_with(kStart) ? key.substr(kStart.size()) : key;
+}
+
+/// The case's UNet and ControlNet, whose output convolutions are zero as those of a new one.
+std::vector<Array> new_control(const Case& c, std::span<const nn::ParamSpec> specs,
+                               const runtime::Devices& devices) {
+  const auto models = networks::model_parameters({specs.begin(), specs.end()});
+  const std::vector<std::filesystem::path> folders = controlled_folders(c);
+  std::vector<Array> out = weights::load(folders[0], models.at(0), devices);
+  std::vector<Array> control = weights::load(folders[1], models.at(1), devices);
+  for (size_t i = 0; i < control.size(); ++i) {
+    const std::string& name = models[1][i].name;
+    const bool is_output = name.starts_with("controlnet_down_blocks.") ||
+                           name.starts_with("controlnet_mid_block.") ||
+                           name.starts_with("controlnet_cond_embedding.conv_out.");
+    out.push_back(is_output ? devices.zeros(models[1][i].shape) : std::move(control[i]));
+  }
+  return out;
+}
+
 /// Tensors `lora.PATH` of a case, with layers stacked as in the spec. A case stores every B, or
 /// none where each starts as zeros.
 HostArray factor_of(const Case& c, const nn::ParamSpec& spec) {
@@ -180,7 +209,9 @@ class Training {
  public:
   Training(const Run& run, const std::filesystem::path& model, const nn::ModelOptions& how,
            bool has_factors)
-      : network(networks::from_config(io::Json::read(model / "config.json"))),
+      : network(is_controlled(run.c)
+                    ? controlled_network(run.c)
+                    : networks::from_config(io::Json::read(model / "config.json"))),
         options(how),
         run_(run) {
     const io::Json& about = run.c.about();
@@ -205,12 +236,14 @@ class Training {
       weights::freeze_base(specs, *adapter);
     } else {
       freeze_others(run.c, specs);
+      networks::freeze_controlled(specs);
     }
     const std::vector<nn::ParamSpec> kept = training::state_specs(specs);
     const runtime::Devices devices(run.session.client);
     std::vector<Array> start = adapter
                                    ? weights::load_adapted(model, {}, {}, /*seed=*/0, kept, devices)
-                                   : weights::load(model, kept, devices);
+                               : is_controlled(run.c) ? new_control(run.c, kept, devices)
+                                                      : weights::load(model, kept, devices);
     for (size_t i = 0; i < kept.size(); ++i) {
       if (adapter && kept[i].trained) {
         start[i] = devices.upload(factor_of(run.c, kept[i]));
@@ -267,7 +300,8 @@ class Training {
                   float factor = 1.0F) const {
     for (size_t i = 0; i < trained.size(); ++i) {
       for (const auto& [key, value] : unstack(trained[i], arrays[i].to_host())) {
-        run_.add_known(prefix + key, factor == 1.0F ? value : scaled(value, factor));
+        run_.add_known(prefix + without_control_prefix(key),
+                       factor == 1.0F ? value : scaled(value, factor));
       }
     }
   }
@@ -482,7 +516,7 @@ std::vector<Kind> training_kinds() {
        EACH,
        {{"loss", kScalar}, {"grad_norm", kScalar}, {"mu.*", kThousandth}, {"nu.*", kThousandth}}},
       {"flux_train flux_train_weighted flux_lora_train sdxl_train sdxl_lora_train sdxl_train_snr "
-       "vace_lora_train flux_kontext_lora_train",
+       "vace_lora_train flux_kontext_lora_train sdxl_controlnet_train",
        train_by_rank, EACH},
       // bfloat16 arithmetic: several times the differences in the case's `bf16`.
       {"lora_train lora_train_bf16_base",

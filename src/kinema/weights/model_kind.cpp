@@ -278,6 +278,8 @@ std::string_view word_of(Role role) {
       return "a module";
     case Role::LATENTS:
       return "latents";
+    case Role::CONTROL:
+      return "a ControlNet";
   }
   return "";
 }
@@ -364,6 +366,9 @@ std::string accepting_commands(const ModelKind& kind, const fs::path& path) {
   }
   if (kind.is(Role::ADAPTER)) {
     out.push_back(fmt::format("generate and train by lora={}, convert", name));
+  }
+  if (kind.is(Role::CONTROL)) {
+    out.push_back(fmt::format("generate by controlnet={} and control_image=FILE", name));
   }
   if (kind.is(Role::MODULE)) {
     out.push_back(fmt::format("generate and train by transformer_module={}", name));

@@ -18,10 +18,11 @@ enum class Role : uint8_t {
   NETWORK = 1,   // the transformer or UNet that is trained and sampled
   PIPELINE = 2,  // a whole pipeline
   VAE = 4,
-  ADAPTER = 8,   // a LoRA file
-  PART = 16,     // a folder of a pipeline that no key refers to
-  LATENTS = 32,  // starting noise
-  MODULE = 64,   // tensors that are laid over a network's
+  ADAPTER = 8,    // a LoRA file
+  PART = 16,      // a folder of a pipeline that no key refers to
+  LATENTS = 32,   // starting noise
+  MODULE = 64,    // tensors that are laid over a network's
+  CONTROL = 128,  // a ControlNet
 };
 
 /// An entry of the table in model_kinds.cpp: a name, the roles, and conditions. A path is of the

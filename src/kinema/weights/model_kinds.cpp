@@ -171,11 +171,17 @@ constexpr ModelKind kKinds[] = {
 
     // ---- Networks in addition to another one
     // -----------------------------------------------------
+    {.name = "control-LoRA", .any = "lora_controlnet"},
+    {.name = "ControlNet of another network",
+     .classes = "FluxControlNetModel FluxMultiControlNetModel WanControlnet FluxControlNetPipeline "
+                "SD3ControlNetModel SparseControlNetModel",
+     .any = "controlnet_blocks.* controlnet_x_embedder.*",
+     .remedy = "ControlNets of Stable Diffusion 1, 2 and XL are supported"},
     {.name = "ControlNet",
-     .classes = "ControlNetModel FluxControlNetModel FluxMultiControlNetModel ControlNetUnionModel "
-                "WanControlnet StableDiffusionXLControlNetPipeline FluxControlNetPipeline",
-     .any = "input_hint_block.* control_model.* controlnet_cond_embedding.* controlnet_blocks.* "
-            "controlnet_down_blocks.* controlnet_x_embedder.*"},
+     .roles = static_cast<uint8_t>(Role::CONTROL),
+     .classes = "ControlNetModel ControlNetUnionModel",
+     .any = "input_hint_block.* control_model.* controlnet_cond_embedding.* "
+            "controlnet_down_blocks.*"},
     {.name = "IP-Adapter",
      .any = "ip_adapter.* image_proj.* *.to_k_ip.weight double_blocks.0.processor.ip_adapter_*"},
     {.name = "T2I-Adapter", .classes = "T2IAdapter", .all = "adapter.body.0.* adapter.conv_in.*"},
@@ -220,9 +226,21 @@ constexpr ModelKind kKinds[] = {
      .network = kWan,
      .any = "control_adapter.*",
      .remedy = kPlainWan},
-    {.name = "Wan Fun-Control", .network = kWan, .any = "ref_conv.*", .remedy = kPlainWan},
-    {.name = "Wan Fun-Control", .network = kWan, .input = {3, 0}, .remedy = kPlainWan},
-    {.name = "Wan Fun-Control", .network = kWan, .input = {3, 4}, .remedy = kPlainWan},
+    {.name = "Wan Fun-Control",
+     .roles = kNetwork,
+     .network = kWan,
+     .any = "ref_conv.*",
+     .is_trained = false},
+    {.name = "Wan Fun-Control",
+     .roles = kNetwork,
+     .network = kWan,
+     .input = {3, 0},
+     .is_trained = false},
+    {.name = "Wan Fun-Control",
+     .roles = kNetwork,
+     .network = kWan,
+     .input = {3, 4},
+     .is_trained = false},
     {.name = "Flux Fill",
      .roles = Role::NETWORK | Role::PIPELINE,
      .classes = "FluxFillPipeline",
@@ -238,7 +256,8 @@ constexpr ModelKind kKinds[] = {
     {.name = "Flux Depth/Canny control from an image",
      .classes = "FluxControlImg2ImgPipeline FluxControlInpaintPipeline",
      .remedy = "as class FluxControlPipeline in model_index.json its models follow control_image"},
-    {.name = "Flux Kontext", .roles = static_cast<uint8_t>(Role::PIPELINE),
+    {.name = "Flux Kontext",
+     .roles = static_cast<uint8_t>(Role::PIPELINE),
      .classes = "FluxKontextPipeline"},
     {.name = "Flux Kontext with a mask",
      .classes = "FluxKontextInpaintPipeline",
@@ -326,11 +345,16 @@ constexpr ModelKind kKinds[] = {
     {.name = "SDXL pipeline",
      .roles = static_cast<uint8_t>(Role::PIPELINE),
      .classes = "StableDiffusionXLPipeline StableDiffusionXLImg2ImgPipeline "
-                "StableDiffusionXLInpaintPipeline"},
+                "StableDiffusionXLInpaintPipeline StableDiffusionXLControlNetPipeline "
+                "StableDiffusionXLControlNetImg2ImgPipeline "
+                "StableDiffusionXLControlNetInpaintPipeline "
+                "StableDiffusionXLControlNetUnionPipeline"},
     {.name = "SD pipeline",
      .roles = static_cast<uint8_t>(Role::PIPELINE),
-     .classes = "StableDiffusionPipeline StableDiffusionImg2ImgPipeline "
-                "StableDiffusionInpaintPipeline"},
+     .classes =
+         "StableDiffusionPipeline StableDiffusionImg2ImgPipeline "
+         "StableDiffusionInpaintPipeline StableDiffusionControlNetPipeline "
+         "StableDiffusionControlNetImg2ImgPipeline StableDiffusionControlNetInpaintPipeline"},
 
     // ---- Networks of other families ----------------------------------------------------------
     {.name = "UNet of a model that is not known",

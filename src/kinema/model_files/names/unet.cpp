@@ -127,6 +127,36 @@ constexpr std::array kPlaces{
     Place{"output_blocks.{}.1.", "up_blocks.{}.upsamplers.0.", kUpsampler, &kPlainUpsamplers},
 };
 
+// ---- ControlNets: the encoder, and ----------------------------------------------------------
+
+constexpr std::array kControlOutside{
+    Name{"input_blocks.0.0", "conv_in"},
+    Name{"time_embed.0", "time_embedding.linear_1"},
+    Name{"time_embed.2", "time_embedding.linear_2"},
+    Name{"label_emb.0.0", "add_embedding.linear_1"},
+    Name{"label_emb.0.2", "add_embedding.linear_2"},
+    Name{"zero_convs.{}.0", "controlnet_down_blocks.{}"},
+    Name{"middle_block_out.0", "controlnet_mid_block"},
+    Name{"input_hint_block.0", "controlnet_cond_embedding.conv_in"},
+    Name{"input_hint_block.2", "controlnet_cond_embedding.blocks.0"},
+    Name{"input_hint_block.4", "controlnet_cond_embedding.blocks.1"},
+    Name{"input_hint_block.6", "controlnet_cond_embedding.blocks.2"},
+    Name{"input_hint_block.8", "controlnet_cond_embedding.blocks.3"},
+    Name{"input_hint_block.10", "controlnet_cond_embedding.blocks.4"},
+    Name{"input_hint_block.12", "controlnet_cond_embedding.blocks.5"},
+    Name{"input_hint_block.14", "controlnet_cond_embedding.conv_out"},
+};
+
+constexpr std::array kControlPlaces{
+    Place{"", "", kControlOutside},
+    Place{"input_blocks.{}.0.", "down_blocks.{}.resnets.{}.", kResnet, &kDown},
+    Place{"input_blocks.{}.1.", "down_blocks.{}.attentions.{}.", kAttention, &kDown},
+    Place{"input_blocks.{}.0.", "down_blocks.{}.downsamplers.0.", kDownsampler, &kDownsamplers},
+    Place{"middle_block.0.", "mid_block.resnets.0.", kResnet},
+    Place{"middle_block.1.", "mid_block.attentions.0.", kAttention},
+    Place{"middle_block.2.", "mid_block.resnets.1.", kResnet},
+};
+
 Layout layout(std::span<const std::string_view> names) {
   int64_t layers = 0;           // of diffusers' first level
   int64_t first_sampler = 0;    // the original's first input block that is a downsampler
@@ -171,5 +201,7 @@ const NameTable kUNetNames{.model = "Stable Diffusion XL", .places = kPlaces, .l
 // A table of its own identifies the family.
 const NameTable kStableDiffusionNames{
     .model = "Stable Diffusion 1 and 2", .places = kPlaces, .layout = layout};
+const NameTable kControlNetNames{
+    .model = "ControlNet", .places = kControlPlaces, .layout = layout};
 
 }  // namespace kinema::model_files

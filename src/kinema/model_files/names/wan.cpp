@@ -19,6 +19,10 @@ constexpr std::array kOutside{
     Name{"img_emb.proj.3", "condition_embedder.image_embedder.ff.net.2"},
     Name{"img_emb.proj.4", "condition_embedder.image_embedder.norm2"},
     Name{"img_emb.emb_pos", "condition_embedder.image_embedder.pos_embed"},
+    Name{"ref_conv", "ref_conv"},
+    Name{"control_adapter.conv", "control_adapter.conv"},
+    Name{"control_adapter.residual_blocks.0.conv1", "control_adapter.residual_blocks.0.conv1"},
+    Name{"control_adapter.residual_blocks.0.conv2", "control_adapter.residual_blocks.0.conv2"},
     Name{"head.head", "proj_out"},
     Name{"head.modulation", "scale_shift_table"},
 };

@@ -1,9 +1,11 @@
 #include "kinema/models/unet/config.h"
 
+#include <iterator>
 #include <string>
 
 #include "kinema/core/error.h"
 #include "kinema/models/config_check.h"
+#include "kinema/models/unet/controlnet.h"
 
 namespace kinema::unet {
 namespace {
@@ -59,6 +61,27 @@ void validate(const UNetConfig& c) {
         "6 x {}, for the pooled text\n  of a single file with other sizes than the released ones: "
         "put diffusers' config.json next to it",
         c.projection_class_embeddings_input_dim, c.addition_time_embed_dim);
+}
+
+void validate(const ControlNetConfig& c) {
+  validate(c.encoder);
+  kCheck.range("conditioning_channels", c.conditioning_channels, 1, 64);
+  kCheck.range("number of conditioning_embedding_out_channels",
+               std::ssize(c.conditioning_embedding_out_channels), 1, 8);
+  for (const int64_t channels : c.conditioning_embedding_out_channels) {
+    kCheck.range("conditioning_embedding_out_channels", channels, 1, 1 << 16);
+  }
+  if (!c.is_union()) {
+    return;
+  }
+  kCheck.range("num_control_type", c.num_control_type, 1, 64);
+  kCheck.range("num_trans_channel", c.num_trans_channel, 1, 1 << 16);
+  kCheck.range("num_trans_layer", c.num_trans_layer, 0, 100);
+  check(c.num_trans_channel == c.encoder.block_out_channels[0],
+        "[unet] num_trans_channel is {} but must be the first of block_out_channels, {}",
+        c.num_trans_channel, c.encoder.block_out_channels[0]);
+  check(c.encoder.has_addition(),
+        "[unet] addition_embed_type is null, but union ControlNets are of Stable Diffusion XL");
 }
 
 }  // namespace kinema::unet

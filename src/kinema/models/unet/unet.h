@@ -17,6 +17,13 @@
 /// diffusers UNet2DConditionModel.
 namespace kinema::unet {
 
+/// What ControlNets add inside a UNet: to each skip connection in the order of the down path, and
+/// to the middle's result; [b, c, h, w] as these, or [b, c, 1, 1] for all pixels. No `mid`: nothing.
+struct Residuals {
+  std::vector<Tensor> skips;
+  Tensor mid;
+};
+
 struct UNetInputs {
   Tensor latents;    // [b, in_channels, h, w], float
   Tensor timestep;   // [b] or [1]; float or integer, 0..1000
@@ -29,6 +36,7 @@ struct UNetInputs {
   /// Instead of running the blocks: the sum that they added to conv_in's output in another step,
   /// [b, h w, c] in activations_dtype. Text is then not read.
   Tensor block_sum = {};
+  Residuals residuals = {};
   Tensor dropout_key = {};  // u32[2]; for adapters in training
   /// Called with intermediate values under the names of the reference cases' taps ("conv_in",
   /// "down1.resnet0", "mid", ...). With scan_layers it is not called inside transformers.

@@ -1,5 +1,7 @@
 #include "kinema/models/wan/config.h"
 
+#include <array>
+
 #include "kinema/core/error.h"
 #include "kinema/models/config_check.h"
 
@@ -29,6 +31,9 @@ void validate(const TransformerConfig& c) {
   kCheck.range("pos_embed_seq_len", c.pos_embed_seq_len, 0, 1 << 20);
   kCheck.range("rope_max_seq_len", c.rope_max_seq_len, 1, 1 << 24);
   kCheck.range("vace_in_channels", c.vace_in_channels, 0, 65536);
+  kCheck.range("in_dim_ref_conv", c.ref_conv_channels, 0, 65536);
+  kCheck.range("in_dim_control_adapter", c.control_adapter_channels, 0, 65536);
+  kCheck.range("downscale_factor_control_adapter", c.control_adapter_shrink, 1, 64);
   kCheck.epsilon("eps", c.eps);
   check(c.attention_head_dim % 2 == 0,
         "[wan] `attention_head_dim` is {} but must be even: the rotary embedding turns pairs",
@@ -54,6 +59,9 @@ void validate(const TransformerConfig& c) {
   }
   check(c.vace_layers.empty() || c.image_dim == 0,
         "[wan] `image_dim` is {} but a network with `vace_layers` has none", c.image_dim);
+  const bool is_fun = c.ref_conv_channels > 0 || c.control_adapter_channels > 0;
+  check(!is_fun || c.patch_size == std::array<int64_t, 3>{1, 2, 2},
+        "[wan] `patch_size` is not [1, 2, 2], which a reference image or a camera's path needs");
   check(c.pos_embed_seq_len == 0 || c.image_dim > 0,
         "[wan] `pos_embed_seq_len` is {} but there is no `image_dim`", c.pos_embed_seq_len);
 }

@@ -32,6 +32,10 @@ struct TransformerConfig {
   /// no control branch.
   std::vector<int64_t> vace_layers = {};
   int64_t vace_in_channels = 0;  // of control latents
+  // Wan Fun, of VideoX-Fun; 0: none.
+  int64_t ref_conv_channels = 0;         // of the latents of a reference image
+  int64_t control_adapter_channels = 0;  // of a camera's path, 24: 6 for each of four pictures
+  int64_t control_adapter_shrink = 8;    // pixels of a side that become channels
 
   /// Channels after those of the latents, for conditioning on images (I2V); 0: none.
   int64_t condition_channels() const { return in_channels - out_channels; }

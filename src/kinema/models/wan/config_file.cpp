@@ -11,6 +11,11 @@ namespace {
 
 using io::Json;
 
+// VideoX-Fun's names; diffusers has no such models.
+constexpr const char* kRefConv = "in_dim_ref_conv";
+constexpr const char* kAdapter = "in_dim_control_adapter";
+constexpr const char* kShrink = "downscale_factor_control_adapter";
+
 constexpr std::string_view kQkNorm = "rms_norm_across_heads";
 
 std::array<int64_t, 3> patch_size(const Json& value) {
@@ -54,6 +59,9 @@ TransformerConfig parse_config(const Json& json) {
     c.vace_layers = file.at("vace_layers").as_ints();
     c.vace_in_channels = file.at("vace_in_channels").as_int();
   }
+  c.ref_conv_channels = file.optional_size(kRefConv, 0);
+  c.control_adapter_channels = file.optional_size(kAdapter, 0);
+  c.control_adapter_shrink = file.optional_size(kShrink, c.control_adapter_shrink);
   file.check_known();
   file.validated([&] { validate(c); });
   return c;
@@ -86,6 +94,13 @@ Json config_json(const TransformerConfig& c) {
     }
     out.set("vace_in_channels", c.vace_in_channels);
     out.set("vace_layers", layers);
+  }
+  if (c.ref_conv_channels > 0) {
+    out.set(kRefConv, c.ref_conv_channels);
+  }
+  if (c.control_adapter_channels > 0) {
+    out.set(kAdapter, c.control_adapter_channels);
+    out.set(kShrink, c.control_adapter_shrink);
   }
   return out;
 }

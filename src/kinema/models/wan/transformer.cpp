@@ -8,6 +8,7 @@
 #include "kinema/models/wan/block_stack.h"
 #include "kinema/models/wan/control_branch.h"
 #include "kinema/models/wan/embed.h"
+#include "kinema/models/wan/fun_inputs.h"
 #include "kinema/models/wan/products.h"
 #include "kinema/nn/attention_axes.h"
 #include "kinema/nn/modulation.h"
@@ -35,6 +36,12 @@ struct Ends {
     if (c.control_layers() > 0) {
       control.emplace(root, c);
     }
+    if (c.ref_conv_channels > 0) {
+      reference.emplace(root, c);
+    }
+    if (c.control_adapter_channels > 0) {
+      camera.emplace(root, c);
+    }
   }
 
   nn::PatchEmbedding patch;
@@ -42,6 +49,8 @@ struct Ends {
   Tensor modulation;
   nn::Linear head;
   std::optional<ControlBranch> control;
+  std::optional<ReferenceTokens> reference;
+  std::optional<CameraAdapter> camera;
 };
 
 bool is_of_block(std::string_view key) {
@@ -75,14 +84,15 @@ void check_keys(const CrossKeys& keys, const TransformerConfig& c, int64_t b) {
         c.added_kv_proj_dim);
 }
 
+/// `own_tokens`: those of the video, `tokens`: with those in front of it.
 void check_inputs(const TransformerInputs& in, const TransformerConfig& c,
-                  const nn::ModelOptions& options, int64_t tokens) {
+                  const nn::ModelOptions& options, int64_t own_tokens, int64_t tokens) {
   const int64_t b = in.hidden_states.dim(0);
   const Tensor t = in.timestep;
   const bool is_one = t.rank() == 1 && (t.dim(0) == 1 || t.dim(0) == b);
-  check(is_one || (t.rank() == 2 && t.dim(1) == tokens && t.dim(0) == b),
+  check(is_one || (t.rank() == 2 && t.dim(1) == own_tokens && t.dim(0) == b),
         "[wan] timestep is {} but must be [{}], [1] for all samples, or [{}, {}] for one per token",
-        to_string(t.shape()), b, b, tokens);
+        to_string(t.shape()), b, b, own_tokens);
   check(options.dropout >= 0.0 && options.dropout < 1.0,
         "[wan] dropout is {} but must be at least 0 and below 1", options.dropout);
   check(!in.cfg_batch || (b % 2 == 0 && !options.place.active()),
@@ -112,6 +122,34 @@ void check_inputs(const TransformerInputs& in, const TransformerConfig& c,
                         : "an encoder_hidden_states_image was given");
   check(options.dropout >= 0.0 && options.dropout < 1.0,
         "[wan] dropout is {} but must be at least 0 and below 1", options.dropout);
+}
+
+/// Throws an Error unless the inputs of Wan Fun are given where the network has them.
+void check_fun_inputs(const TransformerInputs& in, const TransformerConfig& c) {
+  const Dims& x = in.hidden_states.shape().dims;
+  const auto check_input = [](Tensor given, int64_t channels, const Dims& wanted, const char* name,
+                              const char* key) {
+    check(channels > 0 ? given && given.shape().dims == wanted : !given,
+          "[wan] {} is {} but must be {} ({} is {})", name,
+          given ? to_string(given.shape()) : "not given",
+          channels > 0 ? to_string(wanted) : "absent", key, channels);
+  };
+  check_input(in.reference, c.ref_conv_channels, {x[0], c.ref_conv_channels, 1, x[3], x[4]},
+              "the reference image", "in_dim_ref_conv");
+  const int64_t n = c.control_adapter_shrink;
+  check_input(in.camera, c.control_adapter_channels,
+              {x[0], c.control_adapter_channels, x[2], n * x[3], n * x[4]}, "the camera's path",
+              "in_dim_control_adapter");
+}
+
+/// One timestep for each of `more` tokens in front, that of the last token, where there is one for
+/// each token.
+Tensor with_more_timesteps(Tensor timestep, int64_t more) {
+  if (timestep.rank() < 2 || more == 0) {
+    return timestep;
+  }
+  const Tensor last = slice(timestep, Axis(1), timestep.dim(1) - 1, 1);
+  return concatenate({broadcast_to(last, {timestep.dim(0), more}), timestep}, Axis(1));
 }
 
 /// The rotary tables in the reference's form: [1, s, 1, head_dim], each value twice, sines
@@ -232,8 +270,13 @@ TransformerOutputs transformer_outputs(std::span<const Tensor> params,
     return value;
   };
   const std::array<int64_t, 3> grid = patch_grid(inputs.hidden_states, config);
-  const int64_t tokens = grid[0] * grid[1] * grid[2];
-  check_inputs(inputs, config, options, tokens);
+  const int64_t own_tokens = grid[0] * grid[1] * grid[2];
+  // A reference image is a frame in front of the video.
+  std::array<int64_t, 3> all_frames = grid;
+  all_frames[0] += ends.reference ? 1 : 0;
+  const int64_t tokens = all_frames[0] * grid[1] * grid[2];
+  check_fun_inputs(inputs, config);
+  check_inputs(inputs, config, options, own_tokens, tokens);
   Conditioning given;
   given.attention = options.attention;
   given.attention.precision = precision;
@@ -247,8 +290,16 @@ TransformerOutputs transformer_outputs(std::span<const Tensor> params,
   {
     const Scope scope(graph, "patch_embedding");
     x = offer("patch_embed", ends.patch(nn::as(inputs.hidden_states, dtype), precision));
+    if (ends.camera) {
+      const Tensor map = offer("camera", (*ends.camera)(inputs.camera, dtype, precision));
+      x = x + reshape(transpose(map, {0, 2, 3, 4, 1}), x.shape().dims);
+    }
+    if (ends.reference) {
+      x = concatenate({(*ends.reference)(inputs.reference, dtype, precision), x}, Axis(1));
+    }
     x = options.place(x, kTokenAxes);
-    given.rope = nn::rope_3d(graph, grid, config.attention_head_dim, options.riflex_frequency);
+    given.rope =
+        nn::rope_3d(graph, all_frames, config.attention_head_dim, options.riflex_frequency);
     if (inputs.tap) {
       offer_rope(given.rope, inputs);
     }
@@ -256,7 +307,8 @@ TransformerOutputs transformer_outputs(std::span<const Tensor> params,
   TimeEmbedding time;
   {
     const Scope scope(graph, "condition_embedder");
-    time = ends.condition.time(inputs.timestep, precision);
+    time =
+        ends.condition.time(with_more_timesteps(inputs.timestep, tokens - own_tokens), precision);
     offer("time_sinusoid", time.sinusoid);
     offer("temb", time.temb);
     offer("timestep_proj", time.proj);
@@ -303,6 +355,7 @@ TransformerOutputs transformer_outputs(std::span<const Tensor> params,
     offer("norm_out", layer_norm(nn::widened(x), config.eps));
   }
   x = ends.head(nn::modulated_norm(x, m[0] + temb, m[1] + temb, config.eps), precision);
+  x = tokens > own_tokens ? slice(x, Axis(1), tokens - own_tokens, own_tokens) : x;
   return {.velocity = unpatchify(offer("proj_out", x), grid, config), .block_sum = block_sum};
 }
 

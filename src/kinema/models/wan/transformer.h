@@ -28,6 +28,12 @@ struct TransformerInputs {
   /// hidden_states or fewer; and the factor of each hint, [number of vace_layers], empty: 1.
   Tensor control = {};
   Tensor control_scale = {};
+  /// With ref_conv_channels: latents of a reference image [b, ref_conv_channels, 1, h, w], float,
+  /// which is a frame in front of the video.
+  Tensor reference = {};
+  /// With control_adapter_channels: a camera's path [b, control_adapter_channels, f, H, W], float,
+  /// with H, W control_adapter_shrink times h, w.
+  Tensor camera = {};
   /// Instead of text and image: the result of cross_keys.
   std::optional<CrossKeys> keys = {};
   /// Instead of running the blocks: the sum that they added to the tokens in another step, [b, s,
