@@ -21,26 +21,15 @@ constexpr std::array<std::string_view, 6> kOtherParts{"vae.",           "first_s
 
 // Tensors that training programs leave in files and that no model reads. With a dot at the end: all
 // names with this prefix.
-constexpr std::array<std::string_view, 20> kLeftOvers{"alphas_cumprod",
-                                                      "alphas_cumprod_prev",
-                                                      "betas",
-                                                      "log_one_minus_alphas_cumprod",
-                                                      "logvar",
-                                                      "loss.",
-                                                      "lvlb_weights",
-                                                      "model_ema.",
-                                                      "posterior_log_variance_clipped",
-                                                      "posterior_mean_coef1",
-                                                      "posterior_mean_coef2",
-                                                      "posterior_variance",
-                                                      "sqrt_alphas_cumprod",
-                                                      "sqrt_one_minus_alphas_cumprod",
-                                                      "sqrt_recip_alphas_cumprod",
-                                                      "sqrt_recipm1_alphas_cumprod",
-                                                      "scale_factor",
-                                                      "first_stage_model.loss.",
-                                                      "spiece_model",
-                                                      "first_stage_model.logvar"};
+constexpr std::array<std::string_view, 23> kLeftOvers{
+    "alphas_cumprod", "alphas_cumprod_prev", "betas", "log_one_minus_alphas_cumprod", "logvar",
+    "loss.", "lvlb_weights", "model_ema.", "posterior_log_variance_clipped", "posterior_mean_coef1",
+    "posterior_mean_coef2", "posterior_variance", "sqrt_alphas_cumprod",
+    "sqrt_one_minus_alphas_cumprod", "sqrt_recip_alphas_cumprod", "sqrt_recipm1_alphas_cumprod",
+    "scale_factor", "first_stage_model.loss.", "spiece_model", "first_stage_model.logvar",
+    // Of Lumina 2, in files of Z-Image.
+    "norm_final.weight", "diffusion_model.norm_final.weight",
+    "model.diffusion_model.norm_final.weight"};
 
 // Prefixes of a network's keys, by the program that wrote the file.
 constexpr std::array<std::string_view, 6> kPrefixes{

@@ -71,6 +71,7 @@ struct NameTable {
 
 extern const NameTable kWanNames;
 extern const NameTable kFluxNames;
+extern const NameTable kZImageNames;
 extern const NameTable kUNetNames;             // of Stable Diffusion XL
 extern const NameTable kStableDiffusionNames;  // of Stable Diffusion 1 and 2, the same
 extern const NameTable kAutoencoderNames;      // of Flux and Stable Diffusion

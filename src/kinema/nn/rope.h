@@ -6,7 +6,8 @@
 
 namespace kinema::nn {
 
-/// Rotary tables for tokens of a video, f32 [s, 1, d / 2, 2]: the rotation of neighbouring pairs
+/// Rotary tables for tokens of a video, f32 [s, 1, d / 2, 2], or [b, s, 1, d / 2, 2] if samples
+/// differ: the rotation of neighbouring pairs
 /// (x0, x1) is x * cos + (x1, x0) * sin, where the first sine of each pair is stored negated.
 struct Rope {
   Tensor cos;
@@ -27,6 +28,10 @@ Rope rope_3d(Graph& graph, std::array<int64_t, 3> grid, int64_t head_dim, int64_
 /// the grid and are not rotated: text, at position 0 along every axis (Flux).
 Rope rope_per_axis(Graph& graph, std::array<int64_t, 3> grid, std::array<int64_t, 3> widths,
                    int64_t lead = 0);
+
+/// The tables of one axis, f32 [positions, width / 2, 2]: pair j is rotated by position * theta^(-2
+/// j / width).
+Rope rope_of_axis(Graph& graph, int64_t positions, int64_t width, double theta);
 
 /// x [b, s, n, d] rotated, computed and returned in f32 (f64 for f64).
 Tensor rotate(Tensor x, const Rope& rope);

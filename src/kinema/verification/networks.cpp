@@ -116,6 +116,24 @@ void predict(const Run& run) {
   }
 }
 
+/// Images of two sizes: each `output.N` is what the sample `x.N` gives alone.
+void predict_sizes(const Run& run) {
+  for (const std::string& output : run.c.names("output.")) {
+    const std::string number = output.substr(output.find('.') + 1);
+    const auto row = std::stoll(number);
+    NetworkGraph graph(run, run.options);
+    const auto part = [&](const char* name) { return slice(graph.input(name), Axis(0), row, 1); };
+    const HostArray lengths = run.tensor("cap_lengths");
+    const int64_t tokens = lengths.as<int64_t>()[static_cast<size_t>(row)];
+    NetworkInputs given{.negated = true};
+    given.inputs.latents = expand_dims(expand_dims(graph.input("x." + number), Axis(0)), Axis(2));
+    given.inputs.timestep = (1.0 - part("t")) * 1000.0;
+    given.inputs.text = slice(part("cap_feats"), Axis(1), 0, tokens);
+    graph.output(output, graph.network_output(given));
+    run.add(graph.run());
+  }
+}
+
 void predict_variants(const Run& run) {
   for (const std::string& tensor : run.c.names("")) {
     const size_t dot = tensor.find('.');
@@ -265,7 +283,12 @@ std::vector<Kind> network_kinds() {
       {"flux_transformer flux_transformer_schnell flux_transformer_edge sdxl_unet sdxl_unet_odd "
        "sdxl_inpaint9_unet sd15_unet sd21_unet",
        predict, EACH},
-      {"flux_transformer_grad sdxl_unet_grad sd15_unet_grad", differentiate_image_network, EACH},
+      {"zimage_transformer_sizes", predict_sizes, EACH},
+      {"zimage_transformer zimage_transformer_turbo zimage_transformer_full "
+       "zimage_transformer_edge",
+       predict, EACH},
+      {"flux_transformer_grad sdxl_unet_grad sd15_unet_grad zimage_transformer_grad",
+       differentiate_image_network, EACH},
       // bfloat16 has 8 bits: the reference's own result is off by half a percent of the largest
       // value.
       {"variants",

@@ -18,6 +18,7 @@ constexpr auto kPart = static_cast<uint8_t>(Role::PART);
 
 constexpr std::string_view kWan = "Wan";
 constexpr std::string_view kFlux = "Flux";
+constexpr std::string_view kZImage = "Z-Image";
 constexpr std::string_view kSdxl = "Stable Diffusion XL";
 constexpr std::string_view kSd = "Stable Diffusion 1 and 2";
 // Widths of their text states: CLIP-L's and OpenCLIP-H's.
@@ -280,6 +281,10 @@ constexpr ModelKind kKinds[] = {
      .roles = Role::NETWORK | Role::PIPELINE | Role::VAE,
      .network = kFlux,
      .any = kParts},
+    {.name = "Z-Image all-in-one",
+     .roles = Role::NETWORK | Role::PIPELINE | Role::VAE,
+     .network = kZImage,
+     .any = kParts},
     {.name = "SDXL checkpoint",
      .roles = Role::NETWORK | Role::PIPELINE | Role::VAE,
      .network = kSdxl,
@@ -306,6 +311,10 @@ constexpr ModelKind kKinds[] = {
      .roles = kNetwork,
      .classes = "FluxTransformer2DModel",
      .network = kFlux},
+    {.name = "Z-Image transformer",
+     .roles = kNetwork,
+     .classes = "ZImageTransformer2DModel",
+     .network = kZImage},
     {.name = "SDXL UNet", .roles = kNetwork, .network = kSdxl},
     {.name = "SD 1.5 UNet", .roles = kNetwork, .network = kSd, .text_dim = kSd1Text},
     {.name = "SD 2.x UNet", .roles = kNetwork, .network = kSd, .text_dim = kSd2Text},
@@ -316,6 +325,9 @@ constexpr ModelKind kKinds[] = {
     {.name = "Flux pipeline",
      .roles = static_cast<uint8_t>(Role::PIPELINE),
      .classes = "FluxPipeline FluxImg2ImgPipeline FluxInpaintPipeline"},
+    {.name = "Z-Image pipeline",
+     .roles = static_cast<uint8_t>(Role::PIPELINE),
+     .classes = "ZImagePipeline ZImageImg2ImgPipeline ZImageInpaintPipeline"},
     {.name = "SDXL pipeline",
      .roles = static_cast<uint8_t>(Role::PIPELINE),
      .classes = "StableDiffusionXLPipeline StableDiffusionXLImg2ImgPipeline "
