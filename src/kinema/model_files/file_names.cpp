@@ -73,6 +73,12 @@ constexpr std::array<std::string_view, 3> kT5Marks{"encoder.block.0.layer.0.Self
                                                    "blocks.0.attn.q.weight",
                                                    "enc.blk.0.attn_q.weight"};
 
+constexpr std::array<std::string_view, 5> kQwen3Prefixes{
+    "text_encoders.qwen3_4b.transformer.model.", "text_encoders.qwen3_4b.transformer.",
+    "text_encoders.qwen3_4b.model.", "model.", ""};
+constexpr std::array<std::string_view, 2> kQwen3Marks{"layers.0.self_attn.q_norm.weight",
+                                                      "blk.0.attn_q_norm.weight"};
+
 constexpr std::array kParts{
     PartNames{kVae, &kAutoencoderNames, kVaePrefixes, kVaeMarks},
     PartNames{kVae, &kWanVaeNames, kVaePrefixes, kWanVaeMarks},
@@ -83,6 +89,7 @@ constexpr std::array kParts{
     PartNames{kTextEncoder2, &kClipNames, kSecondClipPrefixes, kClipMarks},
     PartNames{kTextEncoder2, &kT5FileNames, kT5Prefixes, kT5Marks},
     PartNames{kTextEncoder, &kT5FileNames, kUmt5Prefixes, kT5Marks},
+    PartNames{kTextEncoder, &kQwen3Names, kQwen3Prefixes, kQwen3Marks},
 };
 
 bool has_one(const Names& names, std::string_view prefix, std::span<const std::string_view> marks) {

@@ -78,6 +78,7 @@ extern const NameTable kAutoencoderNames;      // of Flux and Stable Diffusion
 extern const NameTable kWanVaeNames;
 extern const NameTable kClipNames;      // the text model, in transformers' names only
 extern const NameTable kOpenClipNames;  // the same in open_clip's names
+extern const NameTable kQwen3Names;     // the language model, also in llama.cpp's names
 extern const NameTable kT5Names;        // the encoder, in transformers' names only
 extern const NameTable kT5FileNames;    // the same, also in names of Wan's release and of GGUF
 

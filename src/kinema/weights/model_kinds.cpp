@@ -376,6 +376,11 @@ constexpr ModelKind kKinds[] = {
      .roles = kPart,
      .classes = "T5EncoderModel",
      .any = "encoder.block.0.layer.0.SelfAttention.q.weight enc.blk.0.attn_q.weight"},
+    {.name = "Qwen3 encoder",
+     .roles = kPart,
+     .classes = "Qwen3Model Qwen3ForCausalLM",
+     .any = "layers.0.self_attn.q_norm.weight model.layers.0.self_attn.q_norm.weight "
+            "blk.0.attn_q_norm.weight"},
     {.name = "CLIP-G",
      .roles = kPart,
      .classes = "CLIPTextModelWithProjection",
