@@ -1,5 +1,6 @@
 #include "kinema/encoders/qwen3_encoder.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "kinema/core/error.h"
@@ -8,6 +9,9 @@
 namespace kinema::encoders {
 namespace {
 
+// Z-Image fills texts up to multiples of this.
+constexpr int64_t kRowsTogether = 32;
+
 class Qwen3TextEncoder final : public TextEncoder {
  public:
   Qwen3TextEncoder(const pjrt::Client& client, Qwen3Settings settings)
@@ -15,6 +19,9 @@ class Qwen3TextEncoder final : public TextEncoder {
 
   std::string name() const override { return "qwen3"; }
   Shape shape() const override { return states_.shape(); }
+  int64_t rows(std::span<const Prompt> prompts) const override {
+    return std::min(states_.rows(texts_of(prompts), kRowsTogether), shape().dims[0]);
+  }
   void release() const override { states_.release(); }
 
  private:

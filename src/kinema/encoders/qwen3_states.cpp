@@ -87,6 +87,14 @@ HostArray Qwen3States::encode(std::span<const std::string> prompts) {
   return out;
 }
 
+int64_t Qwen3States::rows(std::span<const std::string> prompts, int64_t multiple) const {
+  int64_t longest = 1;
+  for (const std::string& prompt : prompts) {
+    longest = std::max<int64_t>(longest, std::ssize(tokenize(prompt, false)));
+  }
+  return (longest + multiple - 1) / multiple * multiple;
+}
+
 int64_t Qwen3States::memory_bytes(std::span<const std::string> prompts) {
   std::vector<Ids> all;
   for (const std::string& prompt : prompts) {

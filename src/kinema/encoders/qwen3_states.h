@@ -57,6 +57,9 @@ class Qwen3States {
   /// f32 [n, max_sequence_length, hidden_size]; rows after a prompt's own are zero. Throws an Error
   /// for text that is not UTF-8.
   HostArray encode(std::span<const std::string> prompts);
+  /// Tokens of the longest of these prompts, rounded up to a multiple of `multiple`, at most
+  /// max_sequence_length rounded up.
+  int64_t rows(std::span<const std::string> prompts, int64_t multiple) const;
   /// See TextEncoder.
   int64_t memory_bytes(std::span<const std::string> prompts);
   void release();

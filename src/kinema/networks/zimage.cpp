@@ -22,6 +22,8 @@ Sizes sizes_of(const zimage::TransformerConfig& c) {
           .patch_size = {1, kPatch, kPatch},
           .max_positions = c.axes_lens[1],
           .text_dim = c.cap_feat_dim,
+          .reads_padding = false,
+          .guidance_offset = 1.0,
           .makes_images = true,
           .num_layers = c.n_layers,
           .num_heads = c.n_heads,
@@ -71,6 +73,7 @@ class ZImage final : public Architecture {
         .latents = one_frame(inputs.latents, "zimage"),
         .t = (kTimesteps - convert(inputs.timestep, DType::F32)) / kTimesteps,
         .text = inputs.text,
+        .text_fills = inputs.text_fills,
         .block_sum = inputs.block_sum,
         .dropout_key = inputs.dropout_key,
         .tap = inputs.tap};

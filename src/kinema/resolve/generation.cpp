@@ -225,7 +225,7 @@ void ask_for_images(const config::Loaded& loaded, const model_files::ImageDefaul
 void turn_guidance_off(const networks::Sizes& network, sample::GenerateRequest& request) {
   request.true_cfg_scale = 1.0;
   if (!network.guidance_distilled) {  // else the scale is a network input
-    request.guidance_scale = 1.0;
+    request.guidance_scale = 1.0 - network.guidance_offset;
     request.guidance_scale_2 = 1.0;
   }
 }

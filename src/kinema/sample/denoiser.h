@@ -52,6 +52,12 @@ struct DenoiseSettings {
   double embedded_guidance = 0.0;
   /// 0: off. See StepSpec::rescale.
   double guidance_rescale = 0.0;
+  /// 0: off. See StepSpec::normalizes.
+  double guidance_normalization = 0.0;
+  /// Steps at which 1 - t / 1000 is above it have no guidance; from 1 on all have.
+  double guidance_truncation = 1.0;
+  /// See networks::Inputs.
+  bool text_fills = false;
   bool two_passes = false;
   ReuseSettings reuse;
   uint64_t seed = 0;  // of the noise of stochastic samplers
