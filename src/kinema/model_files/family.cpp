@@ -25,7 +25,11 @@ constexpr std::array<PipelineClass, 5> kFluxPipelines{
 constexpr PipelineClass zimage_pipeline(std::string_view name) {
   return {.name = name,
           .even_sigmas = true,
-          .images = {.side = 1024, .num_inference_steps = 50, .guidance_scale = 5.0}};
+          .images = {.side = 1024,
+                     .num_inference_steps = 50,
+                     .guidance_scale = 5.0,
+                     .distilled_shift = 3.0,
+                     .distilled_steps = 8}};
 }
 constexpr std::array<PipelineClass, 3> kZImagePipelines{zimage_pipeline("ZImagePipeline"),
                                                         zimage_pipeline("ZImageImg2ImgPipeline"),

@@ -1,10 +1,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "kinema/config/config.h"
 #include "kinema/model_files/family.h"
 #include "kinema/networks/network.h"
+#include "kinema/schedulers/schedule.h"
 
 /// Configurations of image models: the keys of a video's size with an image's values.
 namespace kinema::model_source {
@@ -16,9 +18,12 @@ struct Pictures {
   int64_t side = 0;     // default height and width, pixels
 };
 
-/// The defaults of an image network: its family's, with the side that it was trained on if its
+/// The defaults of an image network, with the schedule by which a distilled one is known: its
+/// family's, with the side that it was trained on if its
 /// config.json has one (SDXL-Turbo: 512), as in diffusers.
-model_files::ImageDefaults image_defaults(const networks::Network& network);
+model_files::ImageDefaults image_defaults(
+    const networks::Network& network,
+    const std::optional<schedulers::ScheduleConfig>& schedule = {});
 
 /// The image properties of a network.
 Pictures picture_settings(const networks::Network& network);

@@ -45,10 +45,13 @@ class ZImage final : public Architecture {
 
   const Sizes& sizes() const override { return sizes_; }
   schedulers::Learned learned() const override {
-    return {
-        .flow = schedulers::kFluxFlow,
-        .sampled = {
-            .sampler = schedulers::Sampler::FLOW_MATCH_EULER, .shift = 6.0, .even_sigmas = true}};
+    schedulers::Learned out{.flow = schedulers::kFluxFlow,
+                            .sampled = {.sampler = schedulers::Sampler::FLOW_MATCH_EULER,
+                                        .shift = 6.0,
+                                        .even_sigmas = true},
+                            .trains_with_sampled_shift = true};
+    out.flow.shift = out.sampled.shift;
+    return out;
   }
   io::Json config() const override { return zimage::config_json(config_); }
   io::Json original_config() const override {

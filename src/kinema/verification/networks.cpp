@@ -92,15 +92,17 @@ void predict_file(const Run& run, const fs::path& config, const fs::path& file) 
   });
 }
 
-/// `decoded`: the case's `latents`, decoded by the autoencoder in a file.
-void decode_by_file(const Run& run, const fs::path& config, const fs::path& file) {
+/// `tensor`: the case's `latents`, decoded by the autoencoder in a file.
+void decode_by_file(const Run& run, const fs::path& config, const fs::path& file,
+                    const std::string& tensor = "decoded") {
   const kl::AutoencoderConfig sizes = kl::parse_config(io::Json::read(config));
   const Checkpoint files = Checkpoint::open(file, model_files::kVae);
   weights::check_kl_tensors(files, sizes);
   CaseGraph graph(run);
   const std::vector<Tensor> params = graph.parameters(kl::decoder_parameters(sizes, {}), files);
-  const Tensor latents = graph.input("latents") * (1.0 / sizes.scaling_factor);
-  graph.output("decoded", kl::decode(params, sizes, {.precision = run.options.precision}, latents));
+  Tensor latents = graph.input("latents") * (1.0 / sizes.scaling_factor);
+  latents = sizes.shift_factor == 0.0 ? latents : latents + sizes.shift_factor;
+  graph.output(tensor, kl::decode(params, sizes, {.precision = run.options.precision}, latents));
   run.add(graph.run());
 }
 
@@ -210,6 +212,35 @@ void predict_flux_file(const Run& run) {
   run.add(row);
 }
 
+/// Each file of Z-Image: `NAME.output` of networks; states and pixels of the other models.
+void predict_zimage_files(const Run& run) {
+  const fs::path folder = run.c.folder() / "single";
+  for (const std::string& tensor : run.c.names("zimage_")) {
+    const std::string name = tensor.substr(0, tensor.find('.'));
+    const bool turbo = name.starts_with("zimage_turbo_");
+    fs::path file = folder / (name + ".safetensors");
+    std::error_code ignored;
+    file = fs::exists(file, ignored) ? file : folder / (name + ".gguf");
+    for (const Run& form : run.forms()) {
+      form.attempt(tensor, [&] {
+        const fs::path config =
+            run.c.folder() / (turbo ? "zimage_turbo" : "zimage") / "transformer" / "config.json";
+        const networks::Network network = networks::from_config(io::Json::read(config));
+        form.add(tensor,
+                 NetworkGraph(form, network, form.options, Checkpoint::open(file)).predicted());
+      });
+    }
+  }
+  run.attempt("ae.decoded", [&] {
+    decode_by_file(run, run.c.folder() / "zimage" / "vae" / "config.json",
+                   folder / "ae.safetensors", "ae.decoded");
+  });
+  run.attempt("qwen3.prompt_embeds", [&] {
+    encode_qwen3_file(run, folder / "qwen3.safetensors",
+                      run.c.folder() / "zimage" / "text_encoder" / "config.json");
+  });
+}
+
 void predict_sdxl_file(const Run& run) {
   const fs::path folder = run.path("config");
   const fs::path file = run.path("file");
@@ -303,6 +334,8 @@ std::vector<Kind> network_kinds() {
       {"flux_lora sdxl_lora",
        [](const Run& run) { predict_with_adapters(run, /*with_text=*/true); }},
       {"flux_single", predict_flux_file},
+      {"zimage_lora", [](const Run& run) { predict_with_adapters(run, /*with_text=*/false); }},
+      {"zimage_single", predict_zimage_files},
       {"sdxl_single", predict_sdxl_file},
   };
 }

@@ -298,6 +298,22 @@ void add_chat_ids(const Run& run, const std::filesystem::path& tokenizer,
   run.add(token_table(run.c, text::QwenTokenizer::open(tokenizer), prefix, prompts));
 }
 
+void encode_qwen3_file(const Run& run, const std::filesystem::path& file,
+                       const std::filesystem::path& config) {
+  const auto files = model_files::Checkpoint::open(file, model_files::kTextEncoder);
+  const qwen3::EncoderConfig sizes = weights::qwen3_config(files, config);
+  weights::check_qwen3_tensors(files, sizes);
+  const qwen3::EncoderOptions options{.precision = run.options.precision,
+                                      .scan_layers = run.options.scan_layers};
+  CaseGraph graph(run);
+  const std::vector<Tensor> params = graph.parameters(qwen3::parameters(sizes, options), files);
+  graph.output("qwen3.prompt_embeds",
+               qwen3::encoder(params, sizes, options,
+                              {.embeddings = embedded(graph, files.at("embed_tokens.weight"),
+                                                      run.tensor("ids"))}));
+  run.add(graph.run());
+}
+
 Values clip_states(const Run& run, const model_files::Checkpoint& files,
                    const clip::TextConfig& config, std::span<const weights::Adapter> adapters) {
   const std::string prefix = weights::clip_text_prefix(files);
