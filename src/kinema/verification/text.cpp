@@ -147,7 +147,9 @@ void tokenize_chats(const Run& run) {
 /// Qwen3 on ids [b, t] with padding at the end: the states of the layer before the last, and in
 /// another program those after the last, with the case's taps, which are zero at padding.
 void encode_qwen3(const Run& run) {
-  const auto files = model_files::Checkpoint::open(run.c.model(), model_files::kTextEncoder);
+  const std::string& model = run.about("model").as_string();  // `zimage/text_encoder (...)`
+  const auto files = model_files::Checkpoint::open(
+      run.c.folder() / model.substr(0, model.find(' ')), model_files::kTextEncoder);
   const qwen3::EncoderConfig config = weights::qwen3_config(files);
   weights::check_qwen3_tensors(files, config);
   for (const std::string& key : run.c.names_before(".ids")) {

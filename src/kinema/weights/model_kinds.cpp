@@ -49,7 +49,7 @@ constexpr std::string_view kFirstAttention =
     "base_model.model.transformer_blocks.0.attn1.to_q.lora_A.weight";
 
 constexpr std::string_view kSupportedLora =
-    "LoRA files of Wan, Flux.1 and Stable Diffusion 1, 2 and XL are supported";
+    "LoRA files of Wan, Flux.1, Z-Image and Stable Diffusion 1, 2 and XL are supported";
 constexpr std::string_view kOnlyLora =
     "LoRA, LoCon, LoHa, LoKr, DoRA, GLoRA, IA3, full differences, and OFT and BOFT of LyCORIS are "
     "supported";
@@ -133,10 +133,15 @@ constexpr ModelKind kKinds[] = {
      .any = "*joint_transformer_blocks.0.attn.to_q.lora* "
             "*joint_transformer_blocks.0.attn.add_q_proj.lora*",
      .remedy = kSupportedLora},
-    {.name = "Z-Image or Lumina 2 LoRA",
-     .any = "*layers.0.attention.to_q.lora* *layers.0.attention.qkv.lora* "
-            "*layers_0_attention_to_q.lora* *layers_0_attention_qkv.lora* layers.0.attn.to_q.lora*",
+    // Its blocks have the names of Z-Image's.
+    {.name = "Lumina 2 LoRA",
+     .size = {"diffusion_model.layers.0.attention.qkv.lora_down.weight "
+              "diffusion_model.layers.0.attention.qkv.lora_A.weight "
+              "lora_unet_layers_0_attention_qkv.lora_down.weight "
+              "transformer.layers.0.attn.to_q.lora_A.weight",
+              1, 2304},
      .remedy = kSupportedLora},
+    {.name = "Lumina 2 LoRA", .any = "*layers.0.attn.to_q.lora*", .remedy = kSupportedLora},
     {.name = "Mochi LoRA",
      .any = "transformer_blocks.0.attn1.add_q_proj.lora* blocks.0.attn.qkv_x.lora*",
      .remedy = kSupportedLora},
@@ -172,10 +177,11 @@ constexpr ModelKind kKinds[] = {
     // ---- Networks in addition to another one
     // -----------------------------------------------------
     {.name = "ControlNet",
-     .classes = "ControlNetModel FluxControlNetModel FluxMultiControlNetModel ControlNetUnionModel "
+     .classes = "ControlNetModel ZImageControlNetModel ZImageControlNetPipeline "
+                "FluxControlNetModel FluxMultiControlNetModel ControlNetUnionModel "
                 "WanControlnet StableDiffusionXLControlNetPipeline FluxControlNetPipeline",
      .any = "input_hint_block.* control_model.* controlnet_cond_embedding.* controlnet_blocks.* "
-            "controlnet_down_blocks.* controlnet_x_embedder.*"},
+            "controlnet_down_blocks.* controlnet_x_embedder.* control_all_x_embedder.*"},
     {.name = "IP-Adapter",
      .any = "ip_adapter.* image_proj.* *.to_k_ip.weight double_blocks.0.processor.ip_adapter_*"},
     {.name = "T2I-Adapter", .classes = "T2IAdapter", .all = "adapter.body.0.* adapter.conv_in.*"},

@@ -193,12 +193,18 @@ void offer_positions(Tensor positions, const nn::Rope& rope, Tensor is_token, co
   offer("rope_sin", rope.sin);
 }
 
-/// Image tokens through all blocks: [b, s, d] -> the same, without filling.
-Tensor through_blocks(nn::Bound& bound, const Ends& ends, const TransformerConfig& config,
-                      const nn::ModelOptions& options, const TransformerInputs& inputs,
-                      const RefinedText& text, Tensor image, Tensor time) {
+/// Image and text tokens as one sequence, [b, s, d], and which are a sample's, pred [b, s], or
+/// empty.
+struct Unified {
+  Tensor tokens;
+  Tensor is_token;
+};
+
+/// Image tokens [b, s, d] and text through all blocks.
+Unified through_blocks(nn::Bound& bound, const Ends& ends, const TransformerConfig& config,
+                       const nn::ModelOptions& options, const TransformerInputs& inputs,
+                       const RefinedText& text, Tensor image, Tensor time) {
   Graph& graph = image.graph();
-  const int64_t n = image.dim(1);
   const int64_t t = text.tokens.dim(1);
   const bool masked = needs_mask(t, inputs.text_fills);
   const Tensor lengths =
@@ -232,7 +238,7 @@ Tensor through_blocks(nn::Bound& bound, const Ends& ends, const TransformerConfi
   }
   x = through(bound, main_layers(config), config, options, Block::Modulated::YES, x, given,
               inputs.tap, "layer", is_token);
-  return options.place(slice(x, Axis(1), 0, n), kTokenAxes);
+  return {x, is_token};
 }
 
 void check_inputs(const TransformerInputs& in, const TransformerConfig& c,
@@ -354,6 +360,12 @@ TransformerOutputs transformer(std::span<const Tensor> params, const Transformer
     x = offer("x_embedder", ends.image(nn::as(pack(inputs.latents), dtype), precision));
     x = options.place(x, kTokenAxes);
   }
+  const auto final_layer = [&](Tensor tokens) {
+    const Scope scope(graph, "final_layer");
+    const Tensor scale = expand_dims(ends.modulation(silu(time), precision), Axis(1));
+    const Tensor wide = layer_norm(nn::widened(tokens), kLastNormEpsilon);
+    return ends.head(nn::as(wide * (1.0 + nn::as(scale, wide.dtype())), dtype), precision);
+  };
   const Tensor before = x;
   Tensor block_sum = inputs.block_sum;
   if (block_sum) {
@@ -365,15 +377,14 @@ TransformerOutputs transformer(std::span<const Tensor> params, const Transformer
         inputs.refined.tokens
             ? inputs.refined
             : refine(bound, ends, config, options, inputs.text, inputs.text_fills, inputs.tap);
-    x = through_blocks(bound, ends, config, options, inputs, text, x, time);
+    const Unified all = through_blocks(bound, ends, config, options, inputs, text, x, time);
+    if (inputs.tap) {
+      inputs.tap("final_layer", kept_where(all.is_token, final_layer(all.tokens)));
+    }
+    x = options.place(slice(all.tokens, Axis(1), 0, before.dim(1)), kTokenAxes);
     block_sum = x - before;
   }
-  const Scope scope(graph, "final_layer");
-  const Tensor scale = expand_dims(ends.modulation(silu(time), precision), Axis(1));
-  const Tensor wide = layer_norm(nn::widened(x), kLastNormEpsilon);
-  const Tensor scaled = nn::as(wide * (1.0 + nn::as(scale, wide.dtype())), dtype);
-  const Tensor tokens = offer("final_layer", ends.head(scaled, precision));
-  return {.output = unpack(tokens, inputs.latents.dim(2), inputs.latents.dim(3)),
+  return {.output = unpack(final_layer(x), inputs.latents.dim(2), inputs.latents.dim(3)),
           .block_sum = block_sum};
 }
 
