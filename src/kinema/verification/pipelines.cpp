@@ -289,11 +289,14 @@ std::vector<Kind> pipeline_kinds() {
       {"flux_pipeline* sdxl_pipeline*", run_pipeline, ONE, {{"time_ids", kExact}}},
       {"sdxl_img2img* sdxl_inpaint sdxl_inpaint_* sdxl_inpaint9 sdxl_inpaint9_full flux_img2img* "
        "flux_inpaint* flux_fill* flux_control v2v_pipeline* sd15_pipeline* sd21_pipeline* "
-       "sd15_img2img* sd15_inpaint* sd21_img2img* sd21_inpaint* zimage_pipeline* zimage_img2img* "
-       "zimage_inpaint",
+       "sd15_img2img* sd15_inpaint* sd21_img2img* sd21_inpaint*",
        run_pipeline,
        ONE,
        {{"time_ids", kExact}}},
+      {"zimage_pipeline* zimage_img2img* zimage_inpaint",
+       run_pipeline,
+       ONE,
+       {{"mask", kExact}, {"negative_mask", kExact}, {"negative_ids", kExact}}},
   };
 }
 

@@ -270,7 +270,8 @@ void draw_zimage_objective(const Run& run) {
   const FlowMatch mode{.density = schedulers::Density::MODE};
   run.add("mode.u", mapped(u, [&](double x) { return mode.density_of(x); }));
   // Without levels, noise is at u = 0 here and at 1 in musubi: the density is symmetric.
-  run.add("musubi.shift2.sigmas", sigmas_of(normal, mapped(drawn, [](double x) { return -x; })));
+  run.add("musubi.shift2.sigmas",
+          sigmas_of(normal, mapped(drawn, [&](double x) { return normal.density_of(-x); })));
   const FlowMatch bell{.shift = 3.0, .sigma_min = 0.0, .levels = 1000};
   const HostArray sigmas = sigmas_of(bell, all_levels(1000));
   run.add("diffsynth.sigmas", sigmas);
