@@ -159,12 +159,11 @@ TEST(Layering, EveryIncludePointsToAnEarlierRoom) {
 TEST(Layering, OnlyNetworksKnowsWhichFamiliesThereAre) {
   const fs::path src = fs::path(KINEMA_SOURCE_DIR) / "src/kinema";
   static const std::regex family(
-      R"re(\b(wan|flux|unet)::|models/(wan|flux|unet)/|"(Wan|Flux|UNet|StableDiffusion)\w*(Model|Pipeline)")re");
-  static const std::set<std::string> kUsers{"networks/flux.cpp", "networks/unet.cpp",
-                                            "networks/unet_config.cpp", "networks/unet_config.h",
-                                            "networks/unet_control.cpp",
-                                            "networks/wan.cpp", "model_files/family.cpp",
-                                            "weights/model_kinds.cpp"};
+      R"re(\b(wan|flux|unet|zimage)::|models/(wan|flux|unet|zimage)/|"(Wan|Flux|ZImage|UNet|StableDiffusion)\w*(Model|Pipeline)")re");
+  static const std::set<std::string> kUsers{
+      "networks/flux.cpp",      "networks/unet.cpp",         "networks/unet_config.cpp",
+      "networks/unet_config.h", "networks/unet_control.cpp", "networks/wan.cpp",
+      "networks/zimage.cpp",    "model_files/family.cpp",    "weights/model_kinds.cpp"};
   std::set<std::string> users;
   for (const auto& entry : fs::recursive_directory_iterator(src)) {
     const std::string path = fs::relative(entry.path(), src).string();

@@ -94,6 +94,34 @@ TEST_F(PicturesCommand, TrainAndSampleFlux) {
   refused("resolution=36").expect_error("height is 36");
 }
 
+TEST_F(PicturesCommand, TrainAndSampleZImage) {
+  use("pretrained_model_name_or_path: " + golden_ +
+      "/zimage/zimage_turbo\nmax_sequence_length: 48\ncaption_dropout: 0.5\n");
+  expect_trains("run");
+  ASSERT_EQ(losses("run").size(), 2U);
+  expect_the_same_however_it_is_read();
+  expect_picture({});
+  expect_picture({"image=" + golden_ + "/images/orientation_5.jpg", "strength=0.5"});
+
+  // Turbo's defaults, and where other programs count otherwise.
+  const std::string turbo = golden_ + "/zimage/zimage_turbo";
+  const auto made = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), {"generate", turbo, "prompt=a ball", "height=32", "width=32",
+                               "max_sequence_length=48"});
+    const Outcome outcome = run(more);
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    return outcome.err;
+  };
+  EXPECT_THAT(made({"save_latents=a.safetensors"}), Not(HasSubstr("guidance_scale")));
+  EXPECT_THAT(made({"num_inference_steps=9"}), HasSubstr("the 9 of the model's card are 8 here"));
+  EXPECT_THAT(made({"guidance_scale=2", "num_inference_steps=1", "cfg_normalization=1"}),
+              HasSubstr("3 in programs with u + g (c - u)"));
+  EXPECT_THAT(
+      run({"generate", turbo, "prompt=(a:1.2)", "prompt_syntax=a1111", "height=32", "width=32"})
+          .err,
+      HasSubstr("set prompt_syntax=plain"));
+}
+
 TEST_F(PicturesCommand, OfAPretrainedModelAreEvaluatedWithoutARun) {
   fs::create_directory(folder_ / "held_out");
   for (const std::string name : {"a", "b"}) {

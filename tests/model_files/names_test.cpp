@@ -69,6 +69,15 @@ TEST(Names, OfEveryKeyOfFluxLeadBack) {
   EXPECT_TRUE(originals.contains("guidance_in.out_layer.weight"));
 }
 
+TEST(Names, OfEveryKeyOfZImageLeadBack) {
+  const std::set<std::string> originals =
+      expect_round_trip(kZImageNames, "zimage/zimage_turbo/transformer");
+  EXPECT_TRUE(originals.contains("layers.1.attention.qkv.weight"));
+  EXPECT_TRUE(originals.contains("context_refiner.0.attention.q_norm.weight"));
+  EXPECT_TRUE(originals.contains("final_layer.adaLN_modulation.1.bias"));
+  EXPECT_TRUE(originals.contains("x_pad_token"));
+}
+
 TEST(Names, OfEveryKeyOfTheUNetLeadBack) {
   const std::set<std::string> originals = expect_round_trip(kUNetNames, "sdxl/unet");
   EXPECT_TRUE(originals.contains("label_emb.0.2.bias"));

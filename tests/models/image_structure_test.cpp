@@ -11,9 +11,12 @@
 #include "kinema/models/flux/transformer.h"
 #include "kinema/models/kl_autoencoder/coder.h"
 #include "kinema/models/kl_autoencoder/config_file.h"
+#include "kinema/models/qwen3/encoder.h"
 #include "kinema/models/unet/config_file.h"
 #include "kinema/models/unet/controlnet.h"
 #include "kinema/models/unet/unet.h"
+#include "kinema/models/zimage/config_file.h"
+#include "kinema/models/zimage/transformer.h"
 
 // The structure of the released image networks, without weights.
 namespace kinema {
@@ -54,6 +57,45 @@ TEST(ImageStructure, CountsTheReleasedNetworks) {
   dev.guidance_embeds = false;
   EXPECT_EQ(count(flux::parameters(dev, {})), (Count{1156, 11'891'178'560})) << "schnell";
   EXPECT_EQ(count(unet::parameters({}, {})), (Count{1680, 2'567'463'684}));
+  EXPECT_EQ(count(zimage::parameters({}, {})), (Count{521, 6'154'908'736}));
+}
+
+TEST(ImageStructure, CountsTheReleasedLanguageModel) {
+  std::vector<nn::ParamSpec> specs =
+      qwen3::parameters({}, qwen3::EncoderOptions{.skipped_layers = 0});
+  specs.push_back(qwen3::embedding_table({}));
+  EXPECT_EQ(count(specs).parameters, 4'022'468'096);
+  const Count read = count(qwen3::parameters({}, {}));
+  EXPECT_EQ(read.tensors, 35 * 11) << "the last layer and the norm are not read";
+}
+
+TEST(ImageStructure, ZImageHasOneStackForEachKindOfBlock) {
+  zimage::TransformerConfig config;
+  EXPECT_EQ(zimage::parse_config(zimage::config_json(config)), config);
+  std::set<std::string> stacks;
+  nn::ModelOptions unrolled;
+  unrolled.scan_layers = false;
+  for (const nn::ParamSpec& spec : zimage::parameters(config, {})) {
+    if (spec.layers > 0) {
+      stacks.insert(spec.name.substr(0, spec.name.find('.')));
+    }
+  }
+  EXPECT_EQ(stacks, (std::set<std::string>{"context_refiner", "layers", "noise_refiner"}));
+  EXPECT_EQ(keys(zimage::parameters(config, {})), keys(zimage::parameters(config, unrolled)));
+}
+
+TEST(ImageStructure, ZImageRefusesSizesThatDoNotFit) {
+  zimage::TransformerConfig config;
+  config.axes_dims = {32, 48, 40};
+  EXPECT_THAT([&] { zimage::validate(config); },
+              ThrowsMessage<Error>(HasSubstr("`axes_dims` adds up to 120")));
+  config = {};
+  config.n_heads = 31;
+  EXPECT_THAT([&] { zimage::validate(config); },
+              ThrowsMessage<Error>(HasSubstr("must be a multiple of `n_heads`")));
+  io::Json omni = zimage::config_json({});
+  omni.set("siglip_feat_dim", int64_t{1152});
+  EXPECT_THAT([&] { zimage::parse_config(omni); }, ThrowsMessage<Error>(HasSubstr("Omni")));
 }
 
 TEST(ImageStructure, CountsTheReleasedAutoencoders) {

@@ -117,6 +117,28 @@ TEST(LoraKeyOfFlux, ReadsEveryFormat) {
   EXPECT_EQ(flux("double_blocks.0.img_attn.norm.query_norm.scale"), "");
 }
 
+TEST(LoraKeyOfZImage, ReadsEveryFormat) {
+  const std::string joined =
+      "layers.3.attention.to_q layers.3.attention.to_k layers.3.attention.to_v";
+  const auto zimage = [](std::string_view key) { return read(key, model_files::kZImageNames); };
+  for (const char* begin : {"transformer.", "diffusion_model.", ""}) {
+    EXPECT_EQ(zimage(begin + std::string("layers.3.attention.to_q.lora_A.weight")),
+              "layers.3.attention.to_q");
+    EXPECT_EQ(zimage(begin + std::string("layers.3.attention.qkv.lora_down.weight")), joined);
+  }
+  EXPECT_EQ(zimage("layers.3.feed_forward.w1.lora_A.default.weight"), "layers.3.feed_forward.w1");
+  EXPECT_EQ(zimage("lora_unet_layers_3_attention_to_out_0.lora_up.weight"),
+            "layers.3.attention.to_out.0");
+  EXPECT_EQ(zimage("lora_unet_layers_3_attention_qkv.alpha"), joined);
+  EXPECT_EQ(zimage("lora_unet_layers_3_attention_out.lora_down.weight"),
+            "layers.3.attention.to_out.0");
+  EXPECT_EQ(zimage("diffusion_model.layers.3.adaLN_modulation.0.lokr_w1"),
+            "layers.3.adaLN_modulation.0");
+  EXPECT_EQ(zimage("diffusion_model.noise_refiner.1.attention.to_v.lora_B.weight"),
+            "noise_refiner.1.attention.to_v");
+  EXPECT_EQ(zimage("layers.0.attention.q_norm.weight"), "");
+}
+
 TEST(LoraKeyOfTheUNet, ReadsEveryFormat) {
   const std::string query = "down_blocks.1.attentions.0.transformer_blocks.0.attn1.to_q";
   const auto unet = [](std::string_view key) { return read(key, model_files::kUNetNames); };

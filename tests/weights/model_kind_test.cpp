@@ -67,6 +67,11 @@ Tensors flux(int64_t in) {
           {"single_blocks.0.modulation.lin.weight", {72, 24}},
           {"final_layer.linear.weight", {24, 24}}};
 }
+Tensors zimage() {
+  return {{"x_embedder.weight", {24, 24}},
+          {"layers.0.adaLN_modulation.0.weight", {96, 24}},
+          {"final_layer.linear.weight", {24, 24}}};
+}
 Tensors unet(int64_t in, int64_t sizes = 2816) {
   return {{"input_blocks.0.0.weight", {4, in, 3, 3}},
           {"input_blocks.1.0.in_layers.0.weight", {4}},
@@ -149,8 +154,10 @@ const std::vector<Case>& cases() {
       {"Chroma LoRA", lora("diffusion_model.distilled_guidance_layer.layers.0.in_layer")},
       {"HiDream LoRA", lora("diffusion_model.double_stream_blocks.0.block.attn1.to_q")},
       {"AuraFlow LoRA", lora("transformer.joint_transformer_blocks.0.attn.to_q")},
-      {"Z-Image or Lumina 2 LoRA", lora("diffusion_model.layers.0.attention.to_q")},
-      {"Z-Image or Lumina 2 LoRA", lora("transformer.layers.0.attn.to_q")},
+      {"LoRA", lora("diffusion_model.layers.0.attention.to_q")},  // of Z-Image
+      {"LoRA", first_query("diffusion_model.layers.0.attention.qkv", 3840)},
+      {"Lumina 2 LoRA", first_query("diffusion_model.layers.0.attention.qkv", 2304)},
+      {"Lumina 2 LoRA", lora("transformer.layers.0.attn.to_q")},
       {"Mochi LoRA", lora("transformer.transformer_blocks.0.attn1.to_q") +
                          lora("transformer.transformer_blocks.0.attn1.add_q_proj")},
       {"LTX-2 LoRA", lora("diffusion_model.transformer_blocks.0.attn1.to_q") +
@@ -208,6 +215,8 @@ const std::vector<Case>& cases() {
       {"Wan transformer", wan(16)},
       {"Wan transformer", wan(36)},
       {"Flux transformer", flux(24)},
+      {"Z-Image all-in-one", prefixed("model.diffusion_model.", zimage()) + vae},
+      {"Z-Image transformer", zimage()},
       {"SDXL UNet", unet(4)},
       {"SD checkpoint", prefixed("model.diffusion_model.", unet_of_sd(36)) +
                             Tensors{{"cond_stage_model.transformer.text_model.a.weight", {8}}}},
@@ -262,6 +271,8 @@ const std::vector<Case>& cases() {
       {"T5-XXL encoder", {{"encoder.block.0.layer.0.SelfAttention.q.weight", {8, 8}}}},
       {"CLIP-G", {{"text_model.embeddings.token_embedding.weight", {610, 1280}}}},
       {"CLIP-G", {{"transformer.resblocks.0.attn.in_proj_weight", {24, 8}}}},
+      {"Qwen3 encoder", {{"model.layers.0.self_attn.q_norm.weight", {8}}}},
+      {"Qwen3 encoder", {{"blk.0.attn_q_norm.weight", {8}}}},
       {"CLIP-L", {{"text_model.embeddings.token_embedding.weight", {610, 768}}}},
       {"CLIP vision encoder", {{"vision_model.embeddings.patch_embedding.weight", {8, 3, 4, 4}}}},
       {"Wan VAE (original names), incomplete",

@@ -57,6 +57,8 @@ struct GenerateConfig {
   Given<double> guidance_scale_high = 4.0;
   bool do_classifier_free_guidance = true;
   double guidance_rescale = 0.0;
+  double cfg_normalization = 0.0;
+  double cfg_truncation = 1.0;
   double true_cfg_scale = 1.0;
   int64_t clip_skip = 0;
   std::vector<int64_t> original_size;
@@ -272,6 +274,17 @@ struct GenerateConfig {
     visit("guidance_rescale", self.guidance_rescale, UNRELATED,
           {.help = "guidance rescale factor (arXiv:2305.08891); 0 or less: off",
            .max = 1,
+           .needs = {Needs::TWO_PASSES},
+           .share = Share::YES});
+    visit("cfg_normalization", self.cfg_normalization, UNRELATED,
+          {.help = "z-image: the guided prediction is at most this many times as long as the "
+                   "prompt's; 0: off",
+           .min = 0,
+           .needs = {Needs::TWO_PASSES},
+           .share = Share::YES});
+    visit("cfg_truncation", self.cfg_truncation, UNRELATED,
+          {.help = "z-image: steps with 1 - t/1000 above this have no guidance; 1: all have",
+           .min = 0,
            .needs = {Needs::TWO_PASSES},
            .share = Share::YES});
     visit("true_cfg_scale", self.true_cfg_scale, UNRELATED,

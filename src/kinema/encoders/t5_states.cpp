@@ -39,6 +39,25 @@ text::Tokenizer open_tokenizer(const std::filesystem::path& path) {
   return out;
 }
 
+BlockModel block_model(const t5::EncoderConfig& config, const t5::EncoderOptions& options) {
+  t5::EncoderOptions apart = options;
+  apart.scan_layers = false;
+  return {.name = "t5",
+          .layers = config.num_layers,
+          .activations = options.activations_dtype,
+          .specs =
+              [=](int64_t layer) {
+                return layer < config.num_layers ? t5::block_parameters(config, options, layer)
+                                                 : t5::norm_parameters(config, options);
+              },
+          .shared = t5::shared_parameters(config, options),
+          .all = t5::parameters(config, apart),
+          .block = [=](std::span<const Tensor> params, Tensor x,
+                       Tensor mask) { return t5::block(params, config, options, x, mask); },
+          .end = [=](std::span<const Tensor> params,
+                     Tensor x) { return t5::final_norm(params, config, options, x); }};
+}
+
 }  // namespace
 
 const HostArray* T5States::Memory::find(const T5Sequence& ids) const {
@@ -58,8 +77,8 @@ T5States::T5States(const pjrt::Client& client, T5Settings settings)
       tokenizer_(open_tokenizer(settings_.tokenizer)),
       files_(model_files::Checkpoint::open(settings_.model, settings_.part)),
       config_(weights::t5_config(files_)),
-      blocks_(client, files_, config_, settings_.options, settings_.program, settings_.memory,
-              settings_.masked, settings_.adapters) {
+      blocks_(client, files_, block_model(config_, settings_.options), settings_.program,
+              settings_.memory, settings_.masked, settings_.adapters) {
   weights::check_t5_tensors(files_, config_);
   check(tokenizer_.size() <= config_.vocab_size,
         "[encoders] {} has {} tokens but the embedding of {} has {} rows",
@@ -205,9 +224,9 @@ std::vector<std::span<const T5Sequence>> T5States::batches(
   return out;
 }
 
-T5Input T5States::input_of(std::span<const T5Sequence> prompts) const {
+BlocksInput T5States::input_of(std::span<const T5Sequence> prompts) const {
   const int64_t length = run_length(prompts);
-  T5Input input{.embeddings = embed(prompts, length)};
+  BlocksInput input{.embeddings = embed(prompts, length)};
   const bool hides =
       std::ranges::any_of(prompts, [](const T5Sequence& each) { return !each.masked.empty(); });
   if (settings_.masked || hides) {
@@ -224,7 +243,7 @@ T5Input T5States::input_of(std::span<const T5Sequence> prompts) const {
 
 void T5States::run(std::span<const T5Sequence> prompts) {
   const std::vector<std::span<const T5Sequence>> all = batches(prompts);
-  std::vector<T5Input> inputs;
+  std::vector<BlocksInput> inputs;
   for (const std::span<const T5Sequence> batch : all) {
     inputs.push_back(input_of(batch));
   }

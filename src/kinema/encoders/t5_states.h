@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "kinema/encoders/t5_blocks.h"
+#include "kinema/encoders/encoder_blocks.h"
 #include "kinema/model_files/checkpoint.h"
 #include "kinema/models/t5/encoder.h"
 #include "kinema/pjrt/client.h"
@@ -58,8 +58,8 @@ struct T5Sequence {
 /// Prompts to the states of T5 or UMT5.
 ///
 /// The constructor opens and checks the files; parameters are read once per call for all of its
-/// prompts, see T5Blocks. Encoded prompts are cached, so that the same negative prompt is encoded
-/// once. Thread-safe.
+/// prompts, see EncoderBlocks. Encoded prompts are cached, so that the same negative prompt is
+/// encoded once. Thread-safe.
 class T5States {
  public:
   /// Throws an Error with the folder if a file is missing or does not fit.
@@ -103,7 +103,7 @@ class T5States {
   int64_t run_length(std::span<const T5Sequence> prompts) const;
   HostArray embed(std::span<const T5Sequence> prompts, int64_t length) const;
   std::vector<std::span<const T5Sequence>> batches(std::span<const T5Sequence> prompts) const;
-  T5Input input_of(std::span<const T5Sequence> prompts) const;
+  BlocksInput input_of(std::span<const T5Sequence> prompts) const;
   void run(std::span<const T5Sequence> prompts);
 
   T5Settings settings_;
@@ -113,7 +113,7 @@ class T5States {
 
   // The cache between calls; guarded by the mutex.
   std::mutex mutex_;
-  T5Blocks blocks_;
+  EncoderBlocks blocks_;
   Memory memory_;
 };
 

@@ -53,7 +53,8 @@ class TextEncoder {
   virtual std::string name() const = 0;
   /// f32 [t, d], the states of a prompt without syntax.
   virtual Shape shape() const = 0;
-  /// Rows of the states of these prompts, at least shape()'s: t of encode's results.
+  /// Rows of the states of these prompts that a network reads: t of encode's results, which is at
+  /// least shape()'s, or fewer if padding is read by none.
   virtual int64_t rows(std::span<const Prompt> /*prompts*/) const { return shape().dims[0]; }
   /// f32 [p], the pooled text; without dimensions if nothing is pooled.
   virtual Shape pooled_shape() const { return {}; }

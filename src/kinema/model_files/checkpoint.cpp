@@ -34,16 +34,17 @@ std::vector<const io::TensorView*> views(const File& file) {
 /// Throws an Error for a file whose metadata names another architecture.
 void check_architecture(const io::GgufFile& file, std::string_view part) {
   constexpr std::string_view kKey = "general.architecture";
-  constexpr std::array kOthers{"sd3",     "aura",       "ltxv",      "hyvid", "cosmos",
-                               "t5",      "llama",      "hidream",   "gemma", "qwen2vl",
-                               "lumina2", "qwen_image", "t5encoder", "clip"};
+  constexpr std::array kOthers{"sd3",        "aura",      "ltxv",    "hyvid", "cosmos",
+                               "t5",         "llama",     "hidream", "gemma", "qwen2vl",
+                               "qwen_image", "t5encoder", "clip"};
   const auto found = file.texts().find(std::string(kKey));
   if (!part.empty() && found != file.texts().end() &&
       (found->second == "t5" || found->second == "t5encoder")) {
     return;
   }
   check(found == file.texts().end() || std::ranges::count(kOthers, found->second) == 0,
-        "[weights] {}: {} is `{}`, expected `wan`, `flux`, `sdxl`, `sd1` or `sd2`\n  take a file "
+        "[weights] {}: {} is `{}`, expected `wan`, `flux`, `lumina2` (Z-Image), `sdxl`, `sd1` or "
+        "`sd2`\n  take a file "
         "of the model "
         "that is meant",
         file.path(), kKey, found == file.texts().end() ? "" : found->second);
@@ -66,7 +67,7 @@ int64_t columns_of(const io::TensorView& tensor, const std::string& path,
 
 std::string_view word_of(std::string_view part) {
   return part == kVae            ? "autoencoder that is known"
-         : part == kTextEncoder  ? "text encoder (CLIP-L or UMT5)"
+         : part == kTextEncoder  ? "text encoder (CLIP-L, UMT5 or Qwen3)"
          : part == kTextEncoder2 ? "second text encoder (CLIP-G or T5)"
                                  : part;
 }
@@ -104,8 +105,8 @@ Json adjacent_config(const fs::path& file, std::string_view part, const NameTabl
         name != nullptr && name->is_string() && name->as_string().starts_with("ControlNet");
     const bool fits = names == &kControlNetNames ? is_control
                       : is_network               ? said != nullptr && is_transformer_config(config)
-                      : own == kVae ? is_vae
-                                    : said == nullptr && !is_vae && !is_control;
+                      : own == kVae              ? is_vae
+                                                 : said == nullptr && !is_vae && !is_control;
     if (fits) {
       return config;
     }

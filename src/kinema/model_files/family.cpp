@@ -30,6 +30,19 @@ constexpr std::array<PipelineClass, 6> kFluxPipelines{
     flux_pipeline("FluxControlPipeline"),
     flux_pipeline("FluxKontextPipeline", /*edits_image=*/true)};
 
+constexpr PipelineClass zimage_pipeline(std::string_view name) {
+  return {.name = name,
+          .even_sigmas = true,
+          .images = {.side = 1024,
+                     .num_inference_steps = 50,
+                     .guidance_scale = 5.0,
+                     .distilled_shift = 3.0,
+                     .distilled_steps = 8}};
+}
+constexpr std::array<PipelineClass, 3> kZImagePipelines{zimage_pipeline("ZImagePipeline"),
+                                                        zimage_pipeline("ZImageImg2ImgPipeline"),
+                                                        zimage_pipeline("ZImageInpaintPipeline")};
+
 constexpr PipelineClass sdxl_pipeline(std::string_view name, bool fills_masks = false) {
   return {
       .name = name,
@@ -65,6 +78,8 @@ constexpr std::array<std::string_view, 1> kWanMarks{"patch_embedding.weight"};
 constexpr std::array<std::string_view, 3> kFluxMarks{
     "single_transformer_blocks.0.norm.linear.weight", "single_blocks.0.modulation.lin.weight",
     "double_blocks.0.img_mod.lin.weight"};
+// Lumina 2, with the same module tree, has an activation before it, and the number 1.
+constexpr std::array<std::string_view, 1> kZImageMarks{"layers.0.adaLN_modulation.0.weight"};
 constexpr std::array<std::string_view, 2> kSdxlMarks{"add_embedding.linear_1.weight",
                                                      "label_emb.0.0.weight"};
 // UNets of Stable Diffusion XL have these too: they are found first.
@@ -72,7 +87,7 @@ constexpr std::array<std::string_view, 2> kSdMarks{
     "mid_block.attentions.0.transformer_blocks.0.attn2.to_k.weight",
     "middle_block.1.transformer_blocks.0.attn2.to_k.weight"};
 
-constexpr std::array<Family, 5> kFamilies{{{.name = "Wan",
+constexpr std::array<Family, 6> kFamilies{{{.name = "Wan",
                                             .transformer_class = "WanTransformer3DModel",
                                             .original_class = "WanModel",
                                             .marks = kWanMarks,
@@ -89,6 +104,14 @@ constexpr std::array<Family, 5> kFamilies{{{.name = "Wan",
                                             .text_encoder_2_class = "T5EncoderModel",
                                             .latent_scale = 0.3611,
                                             .pipelines = kFluxPipelines},
+                                           {.name = "Z-Image",
+                                            .transformer_class = "ZImageTransformer2DModel",
+                                            .marks = kZImageMarks,
+                                            .names = &kZImageNames,
+                                            .vae_class = "AutoencoderKL",
+                                            .text_encoder_class = "Qwen3Model",
+                                            .latent_scale = 0.3611,
+                                            .pipelines = kZImagePipelines},
                                            {.name = "Stable Diffusion XL",
                                             .transformer_class = "UNet2DConditionModel",
                                             .addition_embed_type = "text_time",

@@ -16,6 +16,10 @@ struct ImageDefaults {
   int64_t num_inference_steps = 0;
   double guidance_scale = 0.0;
   bool takes_size_ids = false;  // the network takes a picture's sizes
+  /// With a scheduler of this shift, the model was distilled to these steps without guidance; 0:
+  /// there is none.
+  double distilled_shift = 0.0;
+  int64_t distilled_steps = 0;
 };
 
 /// A class name of a pipeline's model_index.json.

@@ -21,26 +21,15 @@ constexpr std::array<std::string_view, 6> kOtherParts{"vae.",           "first_s
 
 // Tensors that training programs leave in files and that no model reads. With a dot at the end: all
 // names with this prefix.
-constexpr std::array<std::string_view, 20> kLeftOvers{"alphas_cumprod",
-                                                      "alphas_cumprod_prev",
-                                                      "betas",
-                                                      "log_one_minus_alphas_cumprod",
-                                                      "logvar",
-                                                      "loss.",
-                                                      "lvlb_weights",
-                                                      "model_ema.",
-                                                      "posterior_log_variance_clipped",
-                                                      "posterior_mean_coef1",
-                                                      "posterior_mean_coef2",
-                                                      "posterior_variance",
-                                                      "sqrt_alphas_cumprod",
-                                                      "sqrt_one_minus_alphas_cumprod",
-                                                      "sqrt_recip_alphas_cumprod",
-                                                      "sqrt_recipm1_alphas_cumprod",
-                                                      "scale_factor",
-                                                      "first_stage_model.loss.",
-                                                      "spiece_model",
-                                                      "first_stage_model.logvar"};
+constexpr std::array<std::string_view, 23> kLeftOvers{
+    "alphas_cumprod", "alphas_cumprod_prev", "betas", "log_one_minus_alphas_cumprod", "logvar",
+    "loss.", "lvlb_weights", "model_ema.", "posterior_log_variance_clipped", "posterior_mean_coef1",
+    "posterior_mean_coef2", "posterior_variance", "sqrt_alphas_cumprod",
+    "sqrt_one_minus_alphas_cumprod", "sqrt_recip_alphas_cumprod", "sqrt_recipm1_alphas_cumprod",
+    "scale_factor", "first_stage_model.loss.", "spiece_model", "first_stage_model.logvar",
+    // Of Lumina 2, in files of Z-Image.
+    "norm_final.weight", "diffusion_model.norm_final.weight",
+    "model.diffusion_model.norm_final.weight"};
 
 // Prefixes of a network's keys, by the program that wrote the file.
 constexpr std::array<std::string_view, 6> kPrefixes{
@@ -87,6 +76,11 @@ constexpr std::array<std::string_view, 3> kT5Marks{"encoder.block.0.layer.0.Self
 constexpr std::array<std::string_view, 2> kControlPrefixes{"control_model.", ""};
 constexpr std::array<std::string_view, 2> kControlMarks{"controlnet_cond_embedding.conv_in.weight",
                                                         "input_hint_block.0.weight"};
+constexpr std::array<std::string_view, 5> kQwen3Prefixes{
+    "text_encoders.qwen3_4b.transformer.model.", "text_encoders.qwen3_4b.transformer.",
+    "text_encoders.qwen3_4b.model.", "model.", ""};
+constexpr std::array<std::string_view, 2> kQwen3Marks{"layers.0.self_attn.q_norm.weight",
+                                                      "blk.0.attn_q_norm.weight"};
 
 constexpr std::array kParts{
     PartNames{kControlNet, &kControlNetNames, kControlPrefixes, kControlMarks},
@@ -99,6 +93,7 @@ constexpr std::array kParts{
     PartNames{kTextEncoder2, &kClipNames, kSecondClipPrefixes, kClipMarks},
     PartNames{kTextEncoder2, &kT5FileNames, kT5Prefixes, kT5Marks},
     PartNames{kTextEncoder, &kT5FileNames, kUmt5Prefixes, kT5Marks},
+    PartNames{kTextEncoder, &kQwen3Names, kQwen3Prefixes, kQwen3Marks},
 };
 
 bool has_one(const Names& names, std::string_view prefix, std::span<const std::string_view> marks) {

@@ -71,6 +71,7 @@ struct NameTable {
 
 extern const NameTable kWanNames;
 extern const NameTable kFluxNames;
+extern const NameTable kZImageNames;
 extern const NameTable kUNetNames;             // of Stable Diffusion XL
 extern const NameTable kStableDiffusionNames;  // of Stable Diffusion 1 and 2, the same
 extern const NameTable kControlNetNames;       // of Stable Diffusion 1, 2 and XL
@@ -78,6 +79,7 @@ extern const NameTable kAutoencoderNames;      // of Flux and Stable Diffusion
 extern const NameTable kWanVaeNames;
 extern const NameTable kClipNames;      // the text model, in transformers' names only
 extern const NameTable kOpenClipNames;  // the same in open_clip's names
+extern const NameTable kQwen3Names;     // the language model, also in llama.cpp's names
 extern const NameTable kT5Names;        // the encoder, in transformers' names only
 extern const NameTable kT5FileNames;    // the same, also in names of Wan's release and of GGUF
 

@@ -11,8 +11,9 @@
 
 namespace kinema::model_source {
 
-model_files::ImageDefaults image_defaults(const networks::Network& network,
-                                          std::string_view pipeline_class) {
+model_files::ImageDefaults image_defaults(
+    const networks::Network& network, std::string_view pipeline_class,
+    const std::optional<schedulers::ScheduleConfig>& schedule) {
   const model_files::Family* family = model_files::family_of_config(network->config());
   check(family != nullptr, "[config] a network of no known family");
   const model_files::PipelineClass* own = model_files::pipeline_class(pipeline_class);
@@ -20,6 +21,10 @@ model_files::ImageDefaults image_defaults(const networks::Network& network,
   constexpr int64_t kCell = 8;  // pixels per side of a latent, in all image autoencoders
   if (network.sizes().sample_size > 0) {
     out.side = network.sizes().sample_size * kCell;
+  }
+  if (schedule && out.distilled_shift > 0.0 && schedule->shift == out.distilled_shift) {
+    out.num_inference_steps = out.distilled_steps;
+    out.guidance_scale = 0.0;
   }
   // As on the pages of Flux Fill, Depth and Canny: they were distilled with larger scales.
   if (const int64_t more = network.sizes().condition_channels();

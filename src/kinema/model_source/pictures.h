@@ -1,11 +1,13 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string_view>
 
 #include "kinema/config/config.h"
 #include "kinema/model_files/family.h"
 #include "kinema/networks/network.h"
+#include "kinema/schedulers/schedule.h"
 
 /// Configurations of image models: the keys of a video's size with an image's values.
 namespace kinema::model_source {
@@ -19,9 +21,10 @@ struct Pictures {
 
 /// The defaults of an image network: its family's, with the side that it was trained on if its
 /// config.json has one (SDXL-Turbo: 512), as in diffusers. `pipeline_class`: that of its pipeline,
-/// if there is one.
-model_files::ImageDefaults image_defaults(const networks::Network& network,
-                                          std::string_view pipeline_class = {});
+/// if there is one. `schedule`: the model's, by which a distilled one is known.
+model_files::ImageDefaults image_defaults(
+    const networks::Network& network, std::string_view pipeline_class = {},
+    const std::optional<schedulers::ScheduleConfig>& schedule = {});
 
 /// The image properties of a network.
 Pictures picture_settings(const networks::Network& network);

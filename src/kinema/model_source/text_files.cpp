@@ -17,6 +17,7 @@
 #include "kinema/model_files/single_file.h"
 #include "kinema/model_source/model_paths.h"
 #include "kinema/weights/model_kind.h"
+#include "kinema/weights/qwen3.h"
 #include "kinema/weights/t5.h"
 
 namespace kinema::model_source {
@@ -97,7 +98,7 @@ void check_file(const fs::path& file, size_t place) {
   }
   fail("[config] {} is {}, which is {}: {} was expected\n  {}", kFileKeys[place], file.string(),
        holds.kind.empty() ? "not a known text encoder" : holds.kind,
-       place == 0 ? "CLIP-L (sdxl, sd, flux), OpenCLIP-H (sd 2) or UMT5 (wan)"
+       place == 0 ? "CLIP-L (sdxl, sd, flux), OpenCLIP-H (sd 2), UMT5 (wan) or Qwen3 (z-image)"
                   : "CLIP-G (sdxl) or T5 (flux)",
        is_other ? fmt::format("{} takes it", kFileKeys[1 - place])
                 : "kinema inspect describes a file");
@@ -205,6 +206,11 @@ bool is_t5_model(const fs::path& model, std::string_view part) {
                           : weights::is_t5_encoder(model_files::Checkpoint::open(model, part));
 }
 
+bool is_qwen3_model(const fs::path& model, std::string_view part) {
+  return is_folder(model) ? weights::is_qwen3(io::Json::read(model / "config.json"))
+                          : weights::is_qwen3_encoder(model_files::Checkpoint::open(model, part));
+}
+
 /// The part of a file with one encoder, which may be a second CLIP in the first one's names.
 std::string_view part_of(const fs::path& model, size_t place) {
   if (!is_file(model)) {
@@ -274,6 +280,10 @@ TextModels text_models(const config::Config& config) {
         places.model(1).empty() ? "" : "; that of the second encoder is here");
   TextModels out;
   out.first = files_of(places, 0);
+  if (is_qwen3_model(out.first.model, out.first.part)) {
+    out.kind = TextModels::Kind::QWEN3;
+    return out;
+  }
   const bool first_is_t5 = is_t5_model(out.first.model, out.first.part);
   if (first_is_t5 && places.model(1).empty()) {
     return out;

@@ -10,7 +10,7 @@ namespace kinema::model_source {
 
 /// The text encoders of a pipeline, and the places of their files.
 struct TextModels {
-  enum class Kind : uint8_t { UMT5, FLUX, SDXL, SD };
+  enum class Kind : uint8_t { UMT5, FLUX, SDXL, SD, QWEN3 };
   Kind kind = Kind::UMT5;
   encoders::TextFiles first;
   encoders::TextFiles second;  // of FLUX and SDXL
@@ -21,7 +21,8 @@ struct TextModels {
 /// text_encoder/ and tokenizer/, a folder of Wan's original release, or a file with one or all
 /// models. Tokenizers are those of the same places, or in the encoder's own file.
 ///
-/// A CLIP alone is the encoder of Stable Diffusion 1 and 2, unless the pipeline's class has two.
+/// A Qwen3 is the encoder of Z-Image. A CLIP alone is the encoder of Stable Diffusion 1 and 2,
+/// unless the pipeline's class has two.
 ///
 /// Throws an Error that names what is missing and the key that takes it, and for a file of another
 /// kind, with the key that takes that one.

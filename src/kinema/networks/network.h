@@ -34,7 +34,9 @@ struct Sizes {
   int64_t text_dim = 0;
   int64_t text_tokens = 0;  // required number of text tokens; 0: any
   int64_t encoder_tokens =
-      0;                  // number that the family's text encoders always return; 0: as requested
+      0;  // number that the family's text encoders always return; 0: as requested
+  /// False: rows of zeros after a text's end change nothing, and fewer of them may be given.
+  bool reads_padding = true;
   int64_t image_dim = 0;  // of an image encoder's states
   int64_t image_tokens = 0;
   bool takes_last_image = false;  // generates the video between two images
@@ -48,6 +50,9 @@ struct Sizes {
   bool takes_guidance = false;  // has the guidance scale as an input
   /// Guidance was distilled into it: a negative prompt is used only with a separate scale.
   bool guidance_distilled = false;
+  /// Added to guidance_scale for the factor g of u + g (c - u): 1 where the scale itself is that of
+  /// c + g (c - u), so that 0 is no guidance.
+  double guidance_offset = 0.0;
   bool makes_images = false;  // latents have one frame
   int64_t sample_size = 0;    // latents per side of the training pictures; 0: unknown
   /// What it generates, for messages.
@@ -97,6 +102,9 @@ struct Inputs {
   /// and cross_keys. Values that are equal in both halves are computed once. For programs without
   /// gradients.
   bool cfg_batch = false;
+  /// No text of the batch ends before the last rows that are read together, so that none needs a
+  /// mask; for families whose padding is not read.
+  bool text_fills = false;
   /// Instead of running the blocks: the sum that they added to the tokens in another step. Text,
   /// image and keys are then not read.
   Tensor block_sum = {};

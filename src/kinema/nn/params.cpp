@@ -53,8 +53,9 @@ Tensor ParamSpec::input(Graph& graph, const mesh::Placement& placement,
 
 std::string stacked_name(std::string_view key) {
   // Parts such as `down_blocks.1.resnets.0` differ from each other: they are not stacked.
-  constexpr std::array<std::string_view, 3> kStacks{"blocks", "transformer_blocks",
-                                                    "single_transformer_blocks"};
+  constexpr std::array<std::string_view, 6> kStacks{
+      "blocks", "transformer_blocks", "single_transformer_blocks",
+      "layers", "noise_refiner",      "context_refiner"};
   std::string out;
   bool in_stack = false;
   for (size_t at = 0; at <= key.size();) {

@@ -17,10 +17,10 @@ namespace {
 constexpr double kTheta = 10000.0;  // base of the frequencies, section 3.4.2 of arXiv:2104.09864
 
 /// Radians per position of an axis' pairs.
-std::vector<double> frequencies(int64_t width) {
+std::vector<double> frequencies(int64_t width, double theta = kTheta) {
   std::vector<double> out;
   for (int64_t j = 0; j < width / 2; ++j) {
-    out.push_back(std::pow(kTheta, -2.0 * static_cast<double>(j) / static_cast<double>(width)));
+    out.push_back(std::pow(theta, -2.0 * static_cast<double>(j) / static_cast<double>(width)));
   }
   return out;
 }
@@ -101,6 +101,13 @@ Rope rope_per_axis(Graph& graph, std::array<int64_t, 3> grid, std::array<int64_t
               start);
 }
 
+Rope rope_of_axis(Graph& graph, int64_t positions, int64_t width, double theta) {
+  check(width >= 0 && width % 2 == 0, "[rope] {} channels of an axis cannot be paired", width);
+  const std::vector<double> own = frequencies(width, theta);
+  return {.cos = axis_table(graph, positions, own, std::cos, 1.0F),
+          .sin = axis_table(graph, positions, own, std::sin, -1.0F)};
+}
+
 Tensor rotate(Tensor x, const Rope& rope) {
   x = widened(x);
   const int64_t b = x.dim(0);
@@ -109,7 +116,10 @@ Tensor rotate(Tensor x, const Rope& rope) {
   const int64_t d = x.dim(3);
   // Only the swap uses pairs: an axis of size two vectorises worst.
   const Tensor swapped = reshape(reverse(reshape(x, {b, s, n, d / 2, 2}), Axis(4)), {b, s, n, d});
-  const auto table = [&](Tensor of_pairs) { return reshape(as(of_pairs, x.dtype()), {s, 1, d}); };
+  const auto table = [&](Tensor of_pairs) {
+    const Dims dims = of_pairs.rank() == 5 ? Dims{of_pairs.dim(0), s, 1, d} : Dims{s, 1, d};
+    return reshape(as(of_pairs, x.dtype()), dims);
+  };
   return x * table(rope.cos) + swapped * table(rope.sin);
 }
 

@@ -6,7 +6,8 @@
 
 namespace kinema::nn {
 
-/// Rotary tables for tokens of a video, f32 [s, 1, d / 2, 2]: the rotation of neighbouring pairs
+/// Rotary tables for tokens of a video, f32 [s, 1, d / 2, 2], or [b, s, 1, d / 2, 2] if samples
+/// differ: the rotation of neighbouring pairs
 /// (x0, x1) is x * cos + (x1, x0) * sin, where the first sine of each pair is stored negated.
 struct Rope {
   Tensor cos;
@@ -32,6 +33,10 @@ struct RopeStart {
 /// the grid and are not rotated (Flux).
 Rope rope_per_axis(Graph& graph, std::array<int64_t, 3> grid, std::array<int64_t, 3> widths,
                    const RopeStart& start = {});
+
+/// The tables of one axis, f32 [positions, width / 2, 2]: pair j is rotated by position * theta^(-2
+/// j / width).
+Rope rope_of_axis(Graph& graph, int64_t positions, int64_t width, double theta);
 
 /// x [b, s, n, d] rotated, computed and returned in f32 (f64 for f64).
 Tensor rotate(Tensor x, const Rope& rope);

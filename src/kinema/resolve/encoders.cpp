@@ -4,6 +4,7 @@
 #include "kinema/encoders/clip_encoder.h"
 #include "kinema/encoders/flux_encoder.h"
 #include "kinema/encoders/kl_autoencoder.h"
+#include "kinema/encoders/qwen3_encoder.h"
 #include "kinema/encoders/sd_encoder.h"
 #include "kinema/encoders/sdxl_encoder.h"
 #include "kinema/encoders/umt5_encoder.h"
@@ -27,7 +28,8 @@ t5::EncoderOptions t5_options(const config::ModelConfig& m) {
           .scan_layers = m.scan_layers};
 }
 
-/// For image models: Flux, whose second text encoder is T5, and Stable Diffusion.
+/// For image models: Flux, whose second text encoder is T5, Stable Diffusion, and Z-Image, whose
+/// encoder is Qwen3.
 std::unique_ptr<encoders::TextEncoder> image_text_encoder(
     const config::Config& config, const model_source::TextModels& models, const TextWidths& widths,
     const pjrt::Client& client, const Job& job, TextUse use,
@@ -53,6 +55,26 @@ std::unique_ptr<encoders::TextEncoder> image_text_encoder(
                  .program = program_options(config),
                  .embeddings = embeddings,
                  .on_note = on_note});
+  }
+  if (models.kind == model_source::TextModels::Kind::QWEN3) {
+    check(embeddings.empty(),
+          "[encoders] embeddings_folder is {}, but this model's text encoder learns no words",
+          embeddings.string());
+    return encoders::qwen3_text_encoder(
+        client, {.model = models.first.model,
+                 .tokenizer = models.first.tokenizer,
+                 .part = models.first.part,
+                 .config = models.first.config,
+                 .max_sequence_length = m.max_sequence_length,
+                 .width = widths.states,
+                 .memory = encoders::text_encoder_memory(m.text_encoder_memory),
+                 .options = {.weights_dtype = type,
+                             .activations_dtype = type,
+                             .precision = model_source::precision(m.precision),
+                             .scan_layers = m.scan_layers},
+                 .program = program_options(config),
+                 .on_note = on_note,
+                 .adapters = adapters.first});
   }
   if (models.kind == model_source::TextModels::Kind::SD) {
     return encoders::sd_text_encoder(client, {.files = models.first,

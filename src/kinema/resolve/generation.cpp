@@ -225,16 +225,44 @@ void ask_for_images(const config::Loaded& loaded, const model_files::ImageDefaul
 void turn_guidance_off(const networks::Sizes& network, sample::GenerateRequest& request) {
   request.true_cfg_scale = 1.0;
   if (!network.guidance_distilled) {  // else the scale is a network input
-    request.guidance_scale = 1.0;
+    request.guidance_scale = 1.0 - network.guidance_offset;
     request.guidance_scale_2 = 1.0;
+  }
+}
+
+/// Where other programs count guidance or steps otherwise.
+void note_other_countings(const config::Loaded& loaded, const networks::Network& network,
+                          const std::optional<schedulers::ScheduleConfig>& schedule,
+                          const sample::GenerateRequest& request, const Job& job) {
+  if (network.sizes().guidance_offset == 0.0) {
+    return;
+  }
+  const double factor = sample::classifier_free_scale(request, network.sizes());
+  if (loaded.is_set("guidance_scale") && factor > 1.0) {
+    job.notice(
+        fmt::format("guidance_scale {:g} is that of diffusers, c + {:g} (c - u): {:g} in "
+                    "programs with u + g (c - u), such as ComfyUI",
+                    request.guidance_scale, request.guidance_scale, factor));
+  }
+  const model_files::ImageDefaults defaults = model_source::image_defaults(network, schedule);
+  if (defaults.num_inference_steps != defaults.distilled_steps) {
+    return;
+  }
+  if (factor > 1.0) {
+    job.notice("this model was distilled to run without guidance: guidance_scale=0");
+  }
+  if (request.num_inference_steps == defaults.distilled_steps + 1) {
+    job.notice(fmt::format("{} steps are {} passes: the {} of the model's card are {} here",
+                           request.num_inference_steps, request.num_inference_steps,
+                           request.num_inference_steps, defaults.distilled_steps));
   }
 }
 
 }  // namespace
 
 void set_guidance(const config::Loaded& loaded, const networks::Network& network,
-                  bool has_two_experts, sample::GenerateRequest& request,
-                  std::string_view pipeline_class) {
+                  bool has_two_experts, const std::optional<schedulers::ScheduleConfig>& schedule,
+                  sample::GenerateRequest& request, std::string_view pipeline_class) {
   const config::GenerateConfig& g = loaded.config.generate;
   if (loaded.is_set("negative_prompt") || !g.negative_prompt.empty()) {
     request.negative_prompt = g.negative_prompt;
@@ -246,7 +274,8 @@ void set_guidance(const config::Loaded& loaded, const networks::Network& network
   }
   if (network.sizes().makes_images) {
     if (!loaded.is_set("guidance_scale")) {
-      request.guidance_scale = model_source::image_defaults(network, pipeline_class).guidance_scale;
+      request.guidance_scale =
+          model_source::image_defaults(network, pipeline_class, schedule).guidance_scale;
     }
     if (g.negative_prompt_2.given) {
       request.negative_prompt_2 = g.negative_prompt_2.value;
@@ -255,6 +284,8 @@ void set_guidance(const config::Loaded& loaded, const networks::Network& network
     request.true_cfg_scale = g.true_cfg_scale;
   }
   request.guidance_rescale = std::max(0.0, g.guidance_rescale);
+  request.guidance_normalization = g.cfg_normalization;
+  request.guidance_truncation = g.cfg_truncation;
   if (!g.do_classifier_free_guidance) {
     turn_guidance_off(network.sizes(), request);
   }
@@ -266,7 +297,10 @@ sample::GenerateRequest make_request(const config::Loaded& loaded,
   const config::GenerateConfig& g = loaded.config.generate;
   sample::GenerateRequest request{.noun = network.sizes().noun()};
   request.prompts = read_prompts(loaded);
-  set_guidance(loaded, network, model.folder.has_two_experts(), request, model.folder.class_name);
+  request.schedule = schedule(loaded, model, network, job);
+  const auto known = request.schedule ? request.schedule : model.folder.schedule;
+  set_guidance(loaded, network, model.folder.has_two_experts(), known, request,
+               model.folder.class_name);
   request.num_videos_per_prompt = g.num_videos_per_prompt;
   request.first_index = g.first_video_index;
   request.num_frames = g.num_frames;
@@ -281,11 +315,12 @@ sample::GenerateRequest make_request(const config::Loaded& loaded,
   request.share.all_texts = loaded.config.model.use_batched_text_encoder ||
                             request.prompt_syntax != text::PromptSyntax::PLAIN;
   request.reuse = reuse_of(g);
-  request.schedule = schedule(loaded, model, network, job);
   request.initial_latents = g.initial_latents;
   request.save_latents = g.save_latents;
   if (network.sizes().makes_images) {
-    ask_for_images(loaded, model_source::image_defaults(network, model.folder.class_name), request);
+    ask_for_images(loaded, model_source::image_defaults(network, model.folder.class_name, known),
+                   request);
+    note_other_countings(loaded, network, known, request, job);
   }
   set_given_frames(loaded, network.sizes(), model.folder, job, request);
   check_sampler_steps(request.num_inference_steps,

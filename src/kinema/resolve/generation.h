@@ -16,10 +16,11 @@
 /// Turns a configuration into a request of the module `sample`.
 namespace kinema::resolve {
 
-/// Sets only the guidance scales and negative prompts of a request.
+/// Sets only the guidance scales and negative prompts of a request; `schedule` is that of the
+/// model, by which a distilled one is known.
 void set_guidance(const config::Loaded& loaded, const networks::Network& network,
-                  bool has_two_experts, sample::GenerateRequest& request,
-                  std::string_view pipeline_class = {});
+                  bool has_two_experts, const std::optional<schedulers::ScheduleConfig>& schedule,
+                  sample::GenerateRequest& request, std::string_view pipeline_class = {});
 
 /// Prompts, images, sizes, guidance and schedule. Reads the images, and logs how transparent and
 /// HDR ones are converted.

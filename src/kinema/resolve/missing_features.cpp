@@ -43,12 +43,16 @@ MissingFeatures missing_features(const networks::Network& network, bool two_expe
   MissingFeatures out = missing_features(network, two_experts, config);
   const bool is_distilled = network.sizes().guidance_distilled;
   const char* key = is_distilled ? "true_cfg_scale" : "guidance_scale";
-  const bool has_scale = (is_distilled ? request.true_cfg_scale : request.guidance_scale) > 1.0;
+  const bool has_scale =
+      (is_distilled ? request.true_cfg_scale
+                    : request.guidance_scale + network.sizes().guidance_offset) > 1.0;
   const bool has_prompt = !is_distilled || request.negative_prompt.has_value();
   if (!has_scale) {
-    out.emplace(Needs::TWO_PASSES, config.generate.do_classifier_free_guidance
-                                       ? fmt::format("without {} above 1", key)
-                                       : "set with do_classifier_free_guidance=false");
+    out.emplace(Needs::TWO_PASSES,
+                config.generate.do_classifier_free_guidance
+                    ? fmt::format("without {} above {:g}", key,
+                                  is_distilled ? 1.0 : 1.0 - network.sizes().guidance_offset)
+                    : "set with do_classifier_free_guidance=false");
   }
   if (!has_prompt) {
     out.emplace(Needs::TWO_PASSES, "without negative_prompt");

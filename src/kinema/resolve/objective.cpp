@@ -170,8 +170,13 @@ training::ObjectiveOptions training_objective(const config::Config& config,
   } else {
     check_flow_keys(o);
     // Throws an Error for a model with another objective.
-    model_source::read_model_schedule(model_source::schedule_file_of(config),
-                                      model_source::local_transformer(config), network);
+    const schedulers::ScheduleConfig own =
+        model_source::read_model_schedule(model_source::schedule_file_of(config),
+                                          model_source::local_transformer(config), network)
+            .schedule;
+    if (learned.trains_with_sampled_shift && !o.training_shift.given) {
+      out.flow.shift = own.shift;
+    }
   }
   if (expert.is_both()) {
     out.boundary = expert.boundary();

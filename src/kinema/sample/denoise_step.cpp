@@ -157,7 +157,8 @@ HostArray step_numbers(const schedulers::Schedule& schedule, int64_t step,
     values.push_back(static_cast<float>(each));
   }
   const schedulers::Mix next = schedule.mix(step + 1);
-  values.insert(values.end(), {next.signal, next.noise});
+  values.insert(values.end(),
+                {next.signal, next.noise, static_cast<float>(others.guidance_normalization)});
   return HostArray::f32({kNumbers}, values);
 }
 

@@ -44,10 +44,13 @@ struct StepSpec {
   nn::ModelOptions options;
   Dims latents;  // [b, c, f, h, w]
   int64_t text_length = 512;
+  bool text_fills = false;  // see networks::Inputs
   Guidance guidance = Guidance::DOUBLED_BATCH;
   /// Rescale the guided velocity towards the standard deviation of the prompt's velocity
   /// (guidance_rescale).
   bool rescale = false;
+  /// The guided velocity is no longer than a multiple of the prompt's (guidance_normalization).
+  bool normalizes = false;
   bool expand_timesteps = false;
   std::vector<StepInput> inputs = {};
   /// After the step the kept part of given frames is put back, at the noise level of the next step.
@@ -84,10 +87,10 @@ struct StepSpec {
 ///     kept, by reuse        BLOCKS: block_sum [b or 2 b, s, d]
 ///                           BRANCH: prompted, plain; VELOCITY: velocity, reference
 ///     noise                 [b, c, f, h, w]   of forms with noise
-///     numbers               [26]              StepCoefficients, timestep, guidance scale, rescale,
+///     numbers               [27]              StepCoefficients, timestep, guidance scale, rescale,
 ///                                             weights of low and high frequencies (BRANCH), the
 ///                                             the network's guidance input, signal and noise of
-///                                             the kept part
+///                                             the kept part, guidance normalization
 ///
 /// Outputs: the next x, the corrected sample (the next `previous`), the data prediction (the next
 /// m1; this step's m1 is the next m2), the velocity after guidance, u + g (c - u), and `finite`,
@@ -116,6 +119,7 @@ struct StepNumbers {
   double guidance_rescale = 0.0;
   GuidanceReuse weights = {};
   double embedded_guidance = 0.0;
+  double guidance_normalization = 0.0;
 };
 HostArray step_numbers(const schedulers::Schedule& schedule, int64_t step,
                        const StepNumbers& others = {});

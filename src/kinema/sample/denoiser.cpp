@@ -18,6 +18,7 @@ struct Phase {
   int64_t expert;
   int64_t first;
   int64_t last;
+  bool truncated;  // no guidance, because of guidance_truncation
 };
 
 /// A batch between steps: the sample and the solver's history, replicated on every device.
@@ -26,12 +27,19 @@ struct State {
   std::optional<runtime::Array> m3;  // of samplers with a long history
 };
 
-std::vector<Phase> phases_of(const schedulers::Schedule& schedule, const Experts& experts) {
+/// As in the reference, which computes the network's time in f32.
+bool is_truncated(float timestep, double truncation) {
+  return truncation < 1.0 && static_cast<double>((1000.0F - timestep) / 1000.0F) > truncation;
+}
+
+std::vector<Phase> phases_of(const schedulers::Schedule& schedule, const Experts& experts,
+                             double truncation) {
   std::vector<Phase> phases;
   for (int64_t i = 0; i < schedule.size(); ++i) {
     const int64_t expert = experts.at_timestep(schedule.timesteps[i]);
-    if (phases.empty() || phases.back().expert != expert) {
-      phases.push_back({.expert = expert, .first = i, .last = i});
+    const bool truncated = is_truncated(schedule.timesteps[i], truncation);
+    if (phases.empty() || phases.back().expert != expert || phases.back().truncated != truncated) {
+      phases.push_back({.expert = expert, .first = i, .last = i, .truncated = truncated});
     }
     phases.back().last = i + 1;
   }
@@ -232,7 +240,8 @@ class Run {
       }
       states.push_back(start(batch, settings_.schedule.form, programs_.devices()));
     }
-    for (const Phase& phase : phases_of(settings_.schedule, experts_)) {
+    for (const Phase& phase :
+         phases_of(settings_.schedule, experts_, settings_.guidance_truncation)) {
       experts_.prepare(phase.expert);
       for (size_t i = 0; i < batches_.size(); ++i) {
         advance(states[i], static_cast<int64_t>(i), phase);
@@ -248,7 +257,11 @@ class Run {
  private:
   void advance(State& state, int64_t index, const Phase& phase) {
     const DenoiseBatch& batch = batches_[index];
-    StepSpec spec = step_spec(experts_, phase.expert, batch, settings_);
+    DenoiseSettings own_settings = settings_;
+    if (phase.truncated) {
+      own_settings.guidance_scale = 1.0;
+    }
+    StepSpec spec = step_spec(experts_, phase.expert, batch, own_settings);
     const std::vector<const runtime::Array*> params = experts_.parameters(phase.expert);
     StepText text = text_at(batch, phase.first);
     HostArray scales = scales_at(settings_.control, phase.first, settings_.schedule.size());
@@ -273,7 +286,8 @@ class Run {
                        {.guidance_scale = guidance_scale_of(settings_, phase.expert),
                         .guidance_rescale = settings_.guidance_rescale,
                         .weights = plan.weights(i),
-                        .embedded_guidance = settings_.embedded_guidance}));
+                        .embedded_guidance = settings_.embedded_guidance,
+                        .guidance_normalization = settings_.guidance_normalization}));
       std::vector<const runtime::Array*> arguments = params;
       arguments.insert(arguments.end(), {&state.x, &state.previous, &state.m1, &state.m2});
       if (state.m3) {
@@ -425,6 +439,7 @@ StepSpec step_spec(const Experts& experts, int64_t expert, const DenoiseBatch& b
                 .options = experts.options(),
                 .latents = batch.latents.shape.dims,
                 .text_length = batch.text.shape.dims[1],
+                .text_fills = settings.text_fills,
                 .guidance = Guidance::NONE,
                 .expand_timesteps = experts.folder().expand_timesteps,
                 .keeps_part = !batch.mask.shape.dims.empty(),
@@ -436,6 +451,7 @@ StepSpec step_spec(const Experts& experts, int64_t expert, const DenoiseBatch& b
   if (is_guided(settings, expert)) {
     spec.guidance = settings.two_passes ? Guidance::TWO_PASSES : Guidance::DOUBLED_BATCH;
     spec.rescale = settings.guidance_rescale > 0.0;
+    spec.normalizes = settings.guidance_normalization > 0.0;
   }
   spec.reuse = reuse_plan(settings, experts).whole();
   spec.keys = settings.reuse.keys;

@@ -57,6 +57,12 @@ struct DenoiseSettings {
   double embedded_guidance = 0.0;
   /// 0: off. See StepSpec::rescale.
   double guidance_rescale = 0.0;
+  /// 0: off. See StepSpec::normalizes.
+  double guidance_normalization = 0.0;
+  /// Steps at which 1 - t / 1000 is above it have no guidance; from 1 on all have.
+  double guidance_truncation = 1.0;
+  /// See networks::Inputs.
+  bool text_fills = false;
   bool two_passes = false;
   /// Of a control branch's results, or of what ControlNets add: one for each of control_layers.
   std::vector<ControlScale> control = {};

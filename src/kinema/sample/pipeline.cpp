@@ -51,6 +51,21 @@ HostArray row(const HostArray& x, int64_t i) {
   return out;
 }
 
+/// The first rows of each entry, [n, t, d] -> [n, rows, d].
+HostArray first_rows(HostArray x, int64_t rows) {
+  const Dims& d = x.shape.dims;
+  if (rows >= d.at(1)) {
+    return x;
+  }
+  HostArray out(Shape{x.shape.dtype, {d[0], rows, d[2]}});
+  const auto each = static_cast<int64_t>(x.bytes.size()) / d[0];
+  const auto kept = static_cast<int64_t>(out.bytes.size()) / d[0];
+  for (int64_t i = 0; i < d[0]; ++i) {
+    std::copy_n(x.bytes.begin() + i * each, kept, out.bytes.begin() + i * kept);
+  }
+  return out;
+}
+
 /// Appends an entry of zeros to the first axis.
 HostArray with_zeros(HostArray x) {
   const size_t row = x.bytes.size() / static_cast<size_t>(x.shape.dims[0]);
@@ -125,6 +140,7 @@ Pipeline::Context Pipeline::encode(const GenerateRequest& request, const Plan& p
           "has too small a range\n  `kinema inspect --check` names such weights; "
           "try text_encoder_dtype=float32",
           parts_.text_encoder->name());
+    made.states = first_rows(std::move(made.states), plan.text_rows);
     const bool zeros = plan.zero_negative;
     out.text = zeros ? with_zeros(std::move(made.states)) : std::move(made.states);
     out.pooled = zeros && !made.pooled.bytes.empty() ? with_zeros(std::move(made.pooled))
@@ -218,8 +234,11 @@ std::vector<DenoiseBatch> Pipeline::make_batches(const GenerateRequest& request,
       for (const int64_t prompt : prompts) {
         rows.push_back(plan.prompt_steps[static_cast<size_t>(prompt)].at(step));
       }
-      const std::vector<int64_t> negatives(plan.guided ? items.size() : 0,
-                                           plan.guided ? plan.negative_steps.at(step) : 0);
+      std::vector<int64_t> negatives;
+      for (size_t i = 0; plan.guided && i < items.size(); ++i) {
+        const auto own = static_cast<size_t>(plan.negative_steps.size() > 1 ? prompts[i] : 0);
+        negatives.push_back(plan.negative_steps[own].at(step));
+      }
       if (rows == before && negatives == before_negative) {
         continue;
       }

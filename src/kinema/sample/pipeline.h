@@ -46,6 +46,8 @@ struct GenerateRequest {
   /// Absent: the empty text, or zeros if the pipeline is configured so (SDXL).
   std::optional<std::string> negative_prompt;
   std::optional<std::string> negative_prompt_2;
+  /// Instead of negative_prompt: one per prompt, or none.
+  std::vector<std::string> negative_prompts;
   /// Of all texts.
   text::PromptSyntax prompt_syntax = text::PromptSyntax::PLAIN;
   /// What the network's named inputs are made of; the same for all videos.
@@ -61,6 +63,11 @@ struct GenerateRequest {
   /// For the low-noise expert; guidance_scale if absent. See is_guided.
   std::optional<double> guidance_scale_2;
   double guidance_rescale = 0.0;
+  /// Of networks with a guidance_offset: the guided velocity is at most this many times as long as
+  /// the prompt's (0: any length), and steps at which 1 - t / 1000 is above the truncation have no
+  /// guidance.
+  double guidance_normalization = 0.0;
+  double guidance_truncation = 1.0;
   /// Guidance scale of a negative prompt, for networks with distilled guidance.
   double true_cfg_scale = 1.0;
   /// For networks with size_ids; separate ones for the negative prompt if set.
@@ -135,9 +142,9 @@ struct Generated {
   int64_t peak_bytes = 0;
 };
 
-/// The guidance scale between prompt and negative prompt; at most 1: no guidance. Networks with
-/// distilled guidance have the guidance scale as an input, and a separate scale for a negative
-/// prompt.
+/// The factor g of u + g (c - u), for prompt c and negative prompt u; at most 1: no guidance.
+/// Networks with distilled guidance have the guidance scale as an input, and a separate scale for a
+/// negative prompt.
 double classifier_free_scale(const GenerateRequest& request, const networks::Sizes& network);
 
 /// The models other than the transformers. Shared, because several pipelines may use one text

@@ -31,11 +31,21 @@ void check_request(const GenerateRequest& request) {
   check(request.prompts_2.empty() || request.prompts_2.size() == request.prompts.size(),
         "[sample] there are {} prompts, and {} for the second encoder", request.prompts.size(),
         request.prompts_2.size());
+  check(
+      request.negative_prompts.empty() || request.negative_prompts.size() == request.prompts.size(),
+      "[sample] there are {} prompts and {} negative prompts, expected as many, or one",
+      request.prompts.size(), request.negative_prompts.size());
   check(request.num_videos_per_prompt >= 1,
         "[sample] num_videos_per_prompt is {}, expected 1 or more", request.num_videos_per_prompt);
   check(request.batch_size >= 1, "[sample] the batch size is {}, expected 1 or more",
         request.batch_size);
   check_start(request.start);
+  check(request.guidance_normalization >= 0.0,
+        "[sample] cfg_normalization is {}, expected 0 (off) or more",
+        request.guidance_normalization);
+  check(request.guidance_truncation >= 0.0,
+        "[sample] cfg_truncation is {}, expected 0 or more; from 1 on all steps are guided",
+        request.guidance_truncation);
   check(request.guidance_rescale >= 0.0 && request.guidance_rescale <= 1.0,
         "[sample] guidance_rescale is {}, expected 0 to 1", request.guidance_rescale);
   if (const std::filesystem::path& path = request.save_latents; !path.empty()) {
@@ -63,7 +73,8 @@ VideoRange videos_in_share(const GenerateRequest& request, int64_t index) {
 
 double classifier_free_scale(const GenerateRequest& request, const networks::Sizes& network) {
   const double negative_scale = request.negative_prompt ? request.true_cfg_scale : 1.0;
-  return network.guidance_distilled ? negative_scale : request.guidance_scale;
+  return network.guidance_distilled ? negative_scale
+                                    : request.guidance_scale + network.guidance_offset;
 }
 
 Pipeline::Plan Pipeline::plan(const GenerateRequest& request,
@@ -120,6 +131,8 @@ Pipeline::Plan Pipeline::plan(const GenerateRequest& request,
                   .guidance_scale_2 = request.guidance_scale_2.value_or(scale),
                   .embedded_guidance = network.takes_guidance ? request.guidance_scale : 0.0,
                   .guidance_rescale = request.guidance_rescale,
+                  .guidance_normalization = request.guidance_normalization,
+                  .guidance_truncation = request.guidance_truncation,
                   .two_passes = request.two_passes,
                   .control = control_scales(network, request.files),
                   .guess_mode = request.files.guess_mode || network.control_pools,
@@ -142,6 +155,11 @@ Pipeline::Plan Pipeline::plan(const GenerateRequest& request,
     all_guided &= guided;
   }
   check_reuse(out.settings.reuse, all_guided);
+  check(request.guidance_truncation >= 1.0 || !out.guided ||
+            !(request.reuse.magcache || request.reuse.guidance || request.reuse.sencache),
+        "[sample] cfg_truncation is {}: steps without guidance cannot use results of earlier ones\n"
+        "  turn off either",
+        request.guidance_truncation);
   add_texts(request, out);
   if (observer.note && !out.guided && experts_.size() == 2 && out.settings.guidance_scale_2 > 1.0) {
     observer.note(fmt::format(
@@ -193,14 +211,25 @@ void Pipeline::add_texts(const GenerateRequest& request, Plan& plan) const {
   plan.zero_negative =
       plan.guided && !request.negative_prompt && experts_.folder().force_zeros_for_empty_prompt;
   if (plan.zero_negative) {
-    plan.negative_steps.steps = {{plan.settings.schedule.size(), std::ssize(plan.texts)}};
+    plan.negative_steps = {{{{plan.settings.schedule.size(), std::ssize(plan.texts)}}}};
+  } else if (plan.guided && !request.negative_prompts.empty()) {
+    for (int64_t i = plan.first_prompt; i < plan.first_prompt + plan.prompts; ++i) {
+      plan.negative_steps.push_back(add({.text = request.negative_prompts[static_cast<size_t>(i)],
+                                         .is_negative = true,
+                                         .syntax = request.prompt_syntax}));
+    }
   } else if (plan.guided) {
-    plan.negative_steps = add({.text = request.negative_prompt.value_or(""),
-                               .second = request.negative_prompt_2,
-                               .is_negative = true,
-                               .syntax = request.prompt_syntax});
+    plan.negative_steps = {add({.text = request.negative_prompt.value_or(""),
+                                .second = request.negative_prompt_2,
+                                .is_negative = true,
+                                .syntax = request.prompt_syntax})};
   }
   plan.text_rows = parts_.text_encoder->rows(plan.texts);
+  plan.settings.text_fills =
+      !experts_.network(0).sizes().reads_padding &&
+      std::ranges::all_of(plan.texts, [&](const encoders::Prompt& each) {
+        return parts_.text_encoder->rows(std::span(&each, 1)) == plan.text_rows;
+      });
 }
 
 int64_t Pipeline::free_bytes(const Plan& plan) const {

@@ -29,8 +29,8 @@ struct Pipeline::Plan {
   int64_t prompts = 0;
   /// All texts to encode, in one call, so that an encoder may batch prompts and negative prompt.
   std::vector<encoders::Prompt> texts;
-  std::vector<TextSteps> prompt_steps;  // of the encoded prompts
-  TextSteps negative_steps;             // if guided
+  std::vector<TextSteps> prompt_steps;    // of the encoded prompts
+  std::vector<TextSteps> negative_steps;  // if guided: of each encoded prompt, or one for all
   int64_t text_rows = 0;
   bool zero_negative = false;  // the negative prompt is zeros, after the texts
   VideoSizes sizes;

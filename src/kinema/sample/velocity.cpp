@@ -18,6 +18,9 @@ Tensor standard_deviation(Tensor x) {
   return sqrt(mean(square(x - mean(x, all, true)), all, true));
 }
 
+/// The length of each video's velocity, [b, 1, 1, 1, 1].
+Tensor length_of(Tensor x) { return sqrt(sum(square(x), {1, 2, 3, 4}, true)); }
+
 /// Runs the transformer for some of the contexts.
 class Passes {
  public:
@@ -71,6 +74,7 @@ class Passes {
       in.image = both ? twice(given_.image) : given_.image;
     }
     in.cfg_batch = both;
+    in.text_fills = spec_.text_fills;
     const networks::Outputs out = spec_.network->forward(params_, spec_.options, in);
     sums_.push_back(out.block_sum);
     return convert(out.prediction, DType::F32);
@@ -136,7 +140,13 @@ Tensor guided(const Branches& made, const Given& given, const StepSpec& spec) {
   if (!made.plain) {
     return made.prompted;
   }
-  const Tensor out = made.plain + number(given.numbers, kGuidance) * (made.prompted - made.plain);
+  Tensor out = made.plain + number(given.numbers, kGuidance) * (made.prompted - made.plain);
+  if (spec.normalizes) {
+    const Tensor longest = number(given.numbers, kNormalization) * length_of(made.prompted);
+    const Tensor length = length_of(out);
+    out =
+        out * select(compare(length, Comparison::GT, longest), longest / length, ones_like(length));
+  }
   if (!spec.rescale) {
     return out;
   }

@@ -19,7 +19,8 @@ inline constexpr int64_t kHighWeight = kLowWeight + 1;
 inline constexpr int64_t kEmbeddedGuidance = kHighWeight + 1;
 inline constexpr int64_t kKeptSignal = kEmbeddedGuidance + 1;
 inline constexpr int64_t kKeptNoise = kKeptSignal + 1;
-inline constexpr int64_t kNumbers = kKeptNoise + 1;
+inline constexpr int64_t kNormalization = kKeptNoise + 1;
+inline constexpr int64_t kNumbers = kNormalization + 1;
 
 /// One of the step's numbers, broadcast for a video.
 Tensor number(Tensor numbers, int64_t i);

@@ -15,6 +15,9 @@ struct Learned {
   FlowMatch flow = {};
   std::optional<Diffusion> diffusion = {};
   ScheduleConfig sampled = {};
+  /// Training draws from the sampler's noise levels: the shift of the model's scheduler replaces
+  /// the flow's.
+  bool trains_with_sampled_shift = false;
 };
 
 }  // namespace kinema::schedulers

@@ -4,6 +4,7 @@
 #include "kinema/core/error.h"
 #include "kinema/io/json.h"
 #include "kinema/io/mapped_file.h"
+#include "kinema/text/bpe_folder.h"
 #include "kinema/text/clip_tokenizer.h"
 #include "kinema/text/json_member.h"
 
@@ -13,9 +14,6 @@ namespace {
 namespace fs = std::filesystem;
 using io::Json;
 
-constexpr const char* kVocabulary = "vocab.json";
-constexpr const char* kMerges = "merges.txt";
-constexpr const char* kBoth = "tokenizer.json";
 constexpr const char* kConfig = "tokenizer_config.json";
 constexpr const char* kSpecial = "special_tokens_map.json";
 constexpr std::string_view kDecoder = "added_tokens_decoder";
@@ -23,32 +21,6 @@ constexpr std::string_view kDecoder = "added_tokens_decoder";
 constexpr double kNoLimit = 1e9;
 // Maximum of tokens added after a vocabulary; bounds the memory that a small file can request.
 constexpr int64_t kMostAdded = 1 << 16;
-constexpr size_t kLargestFile = size_t{64} << 20;
-
-/// The bytes of a required file.
-io::MappedFile open_file(const fs::path& folder, const char* name) {
-  check(fs::exists(folder / name), "[text] {} holds no {}: a CLIP tokenizer has {} and {}, or {}",
-        folder.string(), name, kVocabulary, kMerges, kBoth);
-  io::MappedFile file = io::MappedFile::open(folder / name);
-  check(file.bytes().size() <= kLargestFile, "[text] {} has {} bytes, more than {}", file.path(),
-        file.bytes().size(), kLargestFile);
-  return file;
-}
-
-std::string_view text_of(const io::MappedFile& file) {
-  return {reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()};
-}
-
-/// A member of tokenizer.json or of its `model`: its text, found without parsing the others.
-std::string_view member_of(std::string_view json, std::string_view key, const std::string& path) {
-  const std::string_view found = json_member(json, key);
-  check(!found.empty(), "[text] {} has no `{}`", path, key);
-  return found;
-}
-
-std::string where_in(const io::MappedFile& file, std::string_view key) {
-  return fmt::format("{} (`{}`)", file.path(), key);
-}
 
 std::optional<Json> read_if_there(const fs::path& path) {
   return fs::exists(path) ? std::optional(Json::read(path)) : std::nullopt;
@@ -61,14 +33,10 @@ class Reader {
       : folder_(folder),
         config_(read_if_there(folder / kConfig)),
         special_(read_if_there(folder / kSpecial)) {
-    if (!fs::exists(folder / kVocabulary) && fs::exists(folder / kBoth)) {
-      read_both(open_file(folder, kBoth));
-    } else {
-      const io::MappedFile vocabulary = open_file(folder, kVocabulary);
-      parts_.vocabulary = parse_vocabulary(text_of(vocabulary), vocabulary.path());
-      const io::MappedFile merges = open_file(folder, kMerges);
-      parts_.merges = parse_merges(text_of(merges), merges.path());
-    }
+    BpeFolder read = read_bpe_folder(folder, "CLIP");
+    parts_.vocabulary = std::move(read.vocabulary);
+    parts_.merges = std::move(read.merges);
+    stated_ = std::move(read.added);
     for (size_t i = 0; i < parts_.vocabulary.size(); ++i) {
       ids_.emplace(parts_.vocabulary[i], static_cast<int64_t>(i));
     }
@@ -106,27 +74,6 @@ class Reader {
   }
 
  private:
-  /// Reads tokens, merges and added tokens from tokenizer.json.
-  void read_both(const io::MappedFile& file) {
-    const std::string_view model = member_of(text_of(file), "model", file.path());
-    const Json type =
-        Json::parse(member_of(model, "type", file.path()), where_in(file, "model.type"));
-    check(type.is_string() && type.as_string() == "BPE",
-          "[text] {} is {}, expected `BPE`: CLIP's tokens are byte pairs",
-          where_in(file, "model.type"), type.brief());
-    parts_.vocabulary =
-        parse_vocabulary(member_of(model, "vocab", file.path()), where_in(file, "model.vocab"));
-    parts_.merges = parse_merges(
-        Json::parse(member_of(model, "merges", file.path()), where_in(file, "model.merges")));
-    if (const std::string_view added = json_member(text_of(file), "added_tokens"); !added.empty()) {
-      const Json tokens = Json::parse(added, where_in(file, "added_tokens"));
-      for (const Json& each : tokens.items()) {
-        stated_.push_back(added_token(each, each.at("id").as_int()));
-      }
-    }
-    file.check_intact();
-  }
-
   /// Finds a key in the files that name special tokens.
   const Json* find(std::string_view key) const {
     const Json* value = special_ ? special_->find(key) : nullptr;
@@ -148,7 +95,7 @@ class Reader {
       parts_.vocabulary.resize(std::max(parts_.vocabulary.size(), at + 1));
       check(parts_.vocabulary[at].empty(),
             "[text] {}: the added token `{}` has id {}, which `{}` has in {}", folder_.string(),
-            token.text, token.id, parts_.vocabulary[at], kVocabulary);
+            token.text, token.id, parts_.vocabulary[at], kVocabularyFile);
       parts_.vocabulary[at] = token.text;
       ids_.emplace(token.text, token.id);
     }
@@ -168,7 +115,7 @@ class Reader {
         value == nullptr ? std::string(otherwise) : token_text(*value, otherwise);
     const auto known = ids_.find(text);
     check(known != ids_.end(), "[text] {}: `{}` is `{}`, which {} does not have", folder_.string(),
-          key, text, kVocabulary);
+          key, text, kVocabularyFile);
     const auto first = parts_.added.begin();
     const auto end = first + static_cast<std::ptrdiff_t>(stated);
     if (std::ranges::find(first, end, text, &AddedToken::text) == end) {
@@ -190,14 +137,16 @@ class Reader {
 
 bool ClipTokenizer::is_in(const fs::path& folder) {
   std::error_code ignored;
-  if (fs::exists(folder / kMerges, ignored)) {
+  if (fs::exists(folder / kMergesFile, ignored)) {
     return true;
   }
-  if (!fs::exists(folder / kBoth, ignored)) {
+  if (!fs::exists(folder / kTokenizerFile, ignored)) {
     return false;
   }
-  const io::MappedFile file = io::MappedFile::open(folder / kBoth);
-  return json_member(json_member(text_of(file), "model"), "type") == "\"BPE\"";
+  const io::MappedFile file = io::MappedFile::open(folder / kTokenizerFile);
+  const std::string_view json(reinterpret_cast<const char*>(file.bytes().data()),
+                              file.bytes().size());
+  return json_member(json_member(json, "model"), "type") == "\"BPE\"";
 }
 
 ClipTokenizer ClipTokenizer::open(const fs::path& folder) {

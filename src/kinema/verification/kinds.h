@@ -55,6 +55,13 @@ std::shared_ptr<const encoders::TextEncoder> wan_text_encoder(const Run& run,
                                                               const std::filesystem::path& pipeline,
                                                               int64_t max_sequence_length,
                                                               bool batched = false);
+/// The ids of a pipeline's prompts in the chat of Qwen3, as the case's `PREFIXids` and
+/// `PREFIXmask`.
+void add_chat_ids(const Run& run, const std::filesystem::path& tokenizer,
+                  const std::string& prefix);
+/// Qwen3 of a file on the case's `ids`: `qwen3.prompt_embeds`.
+void encode_qwen3_file(const Run& run, const std::filesystem::path& file,
+                       const std::filesystem::path& config);
 /// CLIP's text encoder on the case's tensor `ids`: `last_hidden_state`, `penultimate`, `pooled`,
 /// with a projection also `text_embeds`, and the case's taps `tap.NAME`.
 Values clip_states(const Run& run, const model_files::Checkpoint& files,

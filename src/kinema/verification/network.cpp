@@ -26,6 +26,15 @@ int64_t extent(const HostArray& ids, size_t column) {
   return static_cast<int64_t>(std::lround(largest)) + 1;
 }
 
+/// Text states [b, t, d] with zeros behind each sample's length.
+Tensor kept_rows(Tensor text, Tensor lengths) {
+  const Dims rows{text.dim(0), text.dim(1)};
+  const Tensor is_token =
+      compare(iota(text.graph(), {lengths.dtype(), rows}, Axis(1)), Comparison::LT,
+              broadcast_to(reshape(lengths, {rows[0], 1}), rows));
+  return text * convert(reshape(is_token, {rows[0], rows[1], 1}), text.dtype());
+}
+
 /// The network of the files, by its configuration alone: those that no command takes are compared
 /// too.
 networks::Network network_of(const model_files::Checkpoint& files) {
@@ -84,6 +93,13 @@ NetworkInputs NetworkGraph::given(const std::string& prefix, bool all) {
     out.named.emplace_back(name, input(value, name));
     return out.named.back().second;
   };
+  if (c.has(prefix + "cap_feats") || c.has("cap_feats")) {
+    out.inputs.latents = expand_dims(take("x"), Axis(2));
+    out.inputs.timestep = (1.0 - take("t")) * kTimesteps;
+    out.inputs.text = kept_rows(take("cap_feats"), take("cap_lengths"));
+    out.negated = true;
+    return out;
+  }
   const bool packed = sizes.makes_images && c.has("img_ids");
   if (packed) {
     const HostArray ids = c.tensor("img_ids");
@@ -156,15 +172,30 @@ Tensor NetworkGraph::prediction(const NetworkInputs& given) {
   return reshape(transpose(split, {0, 2, 4, 1, 3, 5}), {b, given.rows * given.columns, c * h * w});
 }
 
+Tensor NetworkGraph::network_output(const NetworkInputs& given) {
+  return given.negated ? -prediction(given) : prediction(given);
+}
+
 Values NetworkGraph::predict() {
   NetworkInputs inputs = given();
-  inputs.inputs.tap = tap("tap.");
-  output("output", prediction(inputs));
+  const auto offer = tap("tap.");
+  inputs.inputs.tap = [&](const std::string& name, Tensor value) {
+    offer(name, value);
+    for (int64_t i = 0; name == "pos_ids" && i < inputs.inputs.latents.dim(0); ++i) {
+      const std::string own = fmt::format("pos_ids.{}", i);
+      if (run_.has("tap." + own)) {
+        const Tensor sample = slice(value, Axis(0), std::min(i, value.dim(0) - 1), 1);
+        offer(own,
+              slice(squeeze(sample, Axis(0)), Axis(0), 0, run_.tensor("tap." + own).shape.dims[0]));
+      }
+    }
+  };
+  output("output", network_output(inputs));
   return run();
 }
 
 HostArray NetworkGraph::predicted(const std::string& prefix, bool all) {
-  output("output", prediction(given(prefix, all)));
+  output("output", network_output(given(prefix, all)));
   return run().front().second;
 }
 

@@ -20,12 +20,15 @@ nn::ModelOptions in_bf16(nn::ModelOptions options);
 
 /// The inputs of a network in a graph, with the shapes of the case. Cases of Wan have latents
 /// `hidden_states` [b, c, f, h, w]; cases of SDXL `sample` [b, c, h, w]; cases of Flux tokens
-/// `hidden_states` [b, s, 4 c] with their positions `img_ids` [s, 3], and timesteps in 0..1.
+/// `hidden_states` [b, s, 4 c] with their positions `img_ids` [s, 3], and timesteps in 0..1; cases
+/// of Z-Image `x` [b, c, h, w], `t` [b] = 1 - sigma, and `cap_feats` [b, t, d] of `cap_lengths`
+/// [b].
 struct NetworkInputs {
   networks::Inputs inputs;
   Named named;
   int64_t rows = 0;  // of patches, if latents are tokens
   int64_t columns = 0;
+  bool negated = false;  // the case's `output` is minus the prediction
 };
 
 /// A flow's loss on a case's tensors, and its inputs.
@@ -60,6 +63,8 @@ class NetworkGraph : public CaseGraph {
   /// Runs the network on the case's inputs: `output`, and those of the case's taps `tap.NAME` that
   /// the network has.
   Values predict();
+  /// The case's `output` in the graph.
+  Tensor network_output(const NetworkInputs& given);
   /// Only the output, for the same inputs.
   HostArray predicted(const std::string& prefix = "", bool all = true);
 

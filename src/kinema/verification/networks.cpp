@@ -92,15 +92,17 @@ void predict_file(const Run& run, const fs::path& config, const fs::path& file) 
   });
 }
 
-/// `decoded`: the case's `latents`, decoded by the autoencoder in a file.
-void decode_by_file(const Run& run, const fs::path& config, const fs::path& file) {
+/// `tensor`: the case's `latents`, decoded by the autoencoder in a file.
+void decode_by_file(const Run& run, const fs::path& config, const fs::path& file,
+                    const std::string& tensor = "decoded") {
   const kl::AutoencoderConfig sizes = kl::parse_config(io::Json::read(config));
   const Checkpoint files = Checkpoint::open(file, model_files::kVae);
   weights::check_kl_tensors(files, sizes);
   CaseGraph graph(run);
   const std::vector<Tensor> params = graph.parameters(kl::decoder_parameters(sizes, {}), files);
-  const Tensor latents = graph.input("latents") * (1.0 / sizes.scaling_factor);
-  graph.output("decoded", kl::decode(params, sizes, {.precision = run.options.precision}, latents));
+  Tensor latents = graph.input("latents") * (1.0 / sizes.scaling_factor);
+  latents = sizes.shift_factor == 0.0 ? latents : latents + sizes.shift_factor;
+  graph.output(tensor, kl::decode(params, sizes, {.precision = run.options.precision}, latents));
   run.add(graph.run());
 }
 
@@ -113,6 +115,24 @@ void predict(const Run& run) {
   if (run.has("bf16.output")) {
     NetworkGraph narrow(run, in_bf16(run.options));
     run.add("bf16.output", narrow.predicted("bf16.", /*all=*/false));
+  }
+}
+
+/// Images of two sizes: each `output.N` is what the sample `x.N` gives alone.
+void predict_sizes(const Run& run) {
+  for (const std::string& output : run.c.names("output.")) {
+    const std::string number = output.substr(output.find('.') + 1);
+    const auto row = std::stoll(number);
+    NetworkGraph graph(run, run.options);
+    const auto part = [&](const char* name) { return slice(graph.input(name), Axis(0), row, 1); };
+    const HostArray lengths = run.tensor("cap_lengths");
+    const int64_t tokens = lengths.as<int64_t>()[static_cast<size_t>(row)];
+    NetworkInputs given{.negated = true};
+    given.inputs.latents = expand_dims(expand_dims(graph.input("x." + number), Axis(0)), Axis(2));
+    given.inputs.timestep = (1.0 - part("t")) * 1000.0;
+    given.inputs.text = slice(part("cap_feats"), Axis(1), 0, tokens);
+    graph.output(output, graph.network_output(given));
+    run.add(graph.run());
   }
 }
 
@@ -211,6 +231,35 @@ void predict_flux_file(const Run& run) {
   run.add(row);
 }
 
+/// Each file of Z-Image: `NAME.output` of networks; states and pixels of the other models.
+void predict_zimage_files(const Run& run) {
+  const fs::path folder = run.c.folder() / "single";
+  for (const std::string& tensor : run.c.names("zimage_")) {
+    const std::string name = tensor.substr(0, tensor.find('.'));
+    const bool turbo = name.starts_with("zimage_turbo_");
+    fs::path file = folder / (name + ".safetensors");
+    std::error_code ignored;
+    file = fs::exists(file, ignored) ? file : folder / (name + ".gguf");
+    for (const Run& form : run.forms()) {
+      form.attempt(tensor, [&] {
+        const fs::path config =
+            run.c.folder() / (turbo ? "zimage_turbo" : "zimage") / "transformer" / "config.json";
+        const networks::Network network = networks::from_config(io::Json::read(config));
+        form.add(tensor,
+                 NetworkGraph(form, network, form.options, Checkpoint::open(file)).predicted());
+      });
+    }
+  }
+  run.attempt("ae.decoded", [&] {
+    decode_by_file(run, run.c.folder() / "zimage" / "vae" / "config.json",
+                   folder / "ae.safetensors", "ae.decoded");
+  });
+  run.attempt("qwen3.prompt_embeds", [&] {
+    encode_qwen3_file(run, folder / "qwen3.safetensors",
+                      run.c.folder() / "zimage" / "text_encoder" / "config.json");
+  });
+}
+
 void predict_sdxl_file(const Run& run) {
   const fs::path folder = run.path("config");
   const fs::path file = run.path("file");
@@ -285,7 +334,12 @@ std::vector<Kind> network_kinds() {
       {"flux_transformer flux_transformer_schnell flux_transformer_edge sdxl_unet sdxl_unet_odd "
        "sdxl_inpaint9_unet sd15_unet sd21_unet",
        predict, EACH},
-      {"flux_transformer_grad sdxl_unet_grad sd15_unet_grad", differentiate_image_network, EACH},
+      {"zimage_transformer_sizes", predict_sizes, EACH},
+      {"zimage_transformer zimage_transformer_turbo zimage_transformer_full "
+       "zimage_transformer_edge",
+       predict, EACH},
+      {"flux_transformer_grad sdxl_unet_grad sd15_unet_grad zimage_transformer_grad",
+       differentiate_image_network, EACH},
       // bfloat16 has 8 bits: the reference's own result is off by half a percent of the largest
       // value.
       {"variants",
@@ -301,6 +355,8 @@ std::vector<Kind> network_kinds() {
        [](const Run& run) { predict_with_adapters(run, /*with_text=*/true); }},
       {"flux_single", predict_flux_file},
       {"wan_single", predict_wan_files},
+      {"zimage_lora", [](const Run& run) { predict_with_adapters(run, /*with_text=*/false); }},
+      {"zimage_single", predict_zimage_files},
       {"sdxl_single", predict_sdxl_file},
   };
 }

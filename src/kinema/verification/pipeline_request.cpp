@@ -19,6 +19,7 @@ using sample::PipelineFolder;
 using schedulers::ScheduleConfig;
 
 bool is_wan(const PipelineFolder& folder) { return folder.class_name.starts_with("Wan"); }
+bool is_zimage(const PipelineFolder& folder) { return folder.class_name.starts_with("ZImage"); }
 bool is_flux(const PipelineFolder& folder) { return folder.class_name.starts_with("Flux"); }
 
 PipelineFolder folder_of(const Case& c) {
@@ -165,7 +166,9 @@ sample::GenerateRequest request_of(const Case& c, const PipelineFolder& folder) 
   }
   for (const auto& [key, to] : {std::pair{"negative_prompt", &out.negative_prompt},
                                 {"negative_prompt_2", &out.negative_prompt_2}}) {
-    if (const std::vector<std::string> negative = texts(key); !negative.empty()) {
+    if (const std::vector<std::string> negative = texts(key); negative.size() > 1) {
+      out.negative_prompts = negative;
+    } else if (!negative.empty()) {
       *to = negative.front();
     }
   }
@@ -213,6 +216,11 @@ sample::GenerateRequest request_of(const Case& c, const PipelineFolder& folder) 
   }
   out.guidance_rescale = number("guidance_rescale", 0.0);
   out.true_cfg_scale = number("true_cfg_scale", 1.0);
+  if (const Json* most = given(call, "cfg_normalization")) {
+    out.guidance_normalization =
+        most->kind() == Json::Kind::Bool ? double(most->as_bool()) : most->as_number();
+  }
+  out.guidance_truncation = number("cfg_truncation", 1.0);
   out.picture_sizes = picture_sizes(call, "");
   if (given(call, "negative_original_size") && given(call, "negative_target_size")) {
     out.negative_picture_sizes = picture_sizes(call, "negative_");

@@ -7,6 +7,7 @@
 namespace kinema::verification {
 
 bool is_wan(const sample::PipelineFolder& folder);
+bool is_zimage(const sample::PipelineFolder& folder);
 bool is_flux(const sample::PipelineFolder& folder);
 
 /// The case's folder, with the pipeline class of the case: TI2V works with or without an image.

@@ -8,6 +8,7 @@
 #include "kinema/encoders/control_video.h"
 #include "kinema/encoders/flux_encoder.h"
 #include "kinema/encoders/kl_autoencoder.h"
+#include "kinema/encoders/qwen3_encoder.h"
 #include "kinema/encoders/sd_encoder.h"
 #include "kinema/encoders/sdxl_encoder.h"
 #include "kinema/encoders/wan_autoencoder.h"
@@ -34,6 +35,15 @@ std::shared_ptr<const encoders::TextEncoder> text_encoder_of(const Run& run,
     settings.options.precision = run.options.precision;
     settings.options.scan_layers = run.options.scan_layers;
     return encoders::flux_text_encoder(run.session.client, std::move(settings));
+  }
+  if (is_zimage(folder)) {
+    encoders::Qwen3Settings settings{.model = folder.text_encoder,
+                                     .tokenizer = folder.tokenizer,
+                                     .max_sequence_length = length(),
+                                     .program = run.program()};
+    settings.options.precision = run.options.precision;
+    settings.options.scan_layers = run.options.scan_layers;
+    return encoders::qwen3_text_encoder(run.session.client, std::move(settings));
   }
   if (folder.text_encoder_2.empty()) {
     const Json* skip = given(run.about("call"), "clip_skip");
@@ -143,6 +153,26 @@ void add_prompts(const Run& run, const encoders::TextEncoder& encoder) {
   }
 }
 
+/// Of a prompt's states without padding, `PREFIXN`: its own rows, and that the others are zero.
+void add_own_rows(const Run& run, const std::string& prefix, const HostArray& states) {
+  for (int64_t i = 0; !states.bytes.empty() && i < states.shape.dims[0]; ++i) {
+    const std::string name = prefix + std::to_string(i);
+    if (!run.has(name)) {
+      continue;
+    }
+    HostArray own = part_of(states, i);
+    const Shape expected = run.tensor(name).shape;
+    const auto values = own.as<float>();
+    const bool is_empty = std::ranges::all_of(values.subspan(static_cast<size_t>(std::min<int64_t>(
+                                                  expected.elements(), std::ssize(values)))),
+                                              [](float value) { return value == 0.0F; });
+    check(is_empty, "[verify] the states of prompt {} have rows that are not its own", i);
+    own.bytes.resize(std::min(own.bytes.size(), static_cast<size_t>(expected.bytes())));
+    own.shape = expected;
+    run.add(name, own);
+  }
+}
+
 /// The text states of an image's prompts in the network's batch, and its first input.
 void add_batch(const Run& run, const PipelineFolder& folder, const sample::DenoiseBatch& batch,
                const schedulers::Schedule& schedule) {
@@ -150,6 +180,8 @@ void add_batch(const Run& run, const PipelineFolder& folder, const sample::Denoi
   if (!is_wan(folder)) {
     run.add_known("prompt_embeds", batch.text);
     run.add_known("pooled_prompt_embeds", batch.pooled);
+    add_own_rows(run, "prompt_embeds.", batch.text);
+    add_own_rows(run, "negative_prompt_embeds.", batch.negative_text);
     if (guided) {
       run.add_known("negative_prompt_embeds", batch.negative_text);
       run.add_known("negative_pooled_prompt_embeds", batch.negative_pooled);
@@ -167,6 +199,15 @@ void add_batch(const Run& run, const PipelineFolder& folder, const sample::Denoi
         run.tensor("first_model_input").shape.elements() == 2 * input.shape.elements();
     run.add("first_model_input", twice ? joined(std::array{input, input}) : input);
   }
+}
+
+/// What a network whose time is 0 for noise gets at each step.
+void add_times(const Run& run, const schedulers::Schedule& schedule) {
+  std::vector<float> times;
+  for (const float timestep : schedule.timesteps) {
+    times.push_back((1000.0F - timestep) / 1000.0F);
+  }
+  run.add_known("t_given", numbers(times));
 }
 
 /// The levels of the whole schedule, of which a start from frames leaves out the first.
@@ -239,6 +280,12 @@ void run_pipeline(const Run& run) {
   for (const auto& [step, value] : first.inputs) {
     if (step.input.made_of == networks::MadeOf::CONTROL_VIDEO) {
       run.add_known("conditioning_latents", value);
+    }
+  }
+  if (is_zimage(folder)) {
+    add_times(run, schedulers::make_schedule(made.schedule, request.num_inference_steps, tokens));
+    for (const char* key : {"", "negative_"}) {
+      add_chat_ids(run, folder.tokenizer, key);
     }
   }
   add_levels(run, made.schedule, request.num_inference_steps, tokens);
@@ -327,6 +374,10 @@ std::vector<Kind> pipeline_kinds() {
        run_pipeline,
        ONE,
        {{"time_ids", kExact}}},
+      {"zimage_pipeline* zimage_img2img* zimage_inpaint",
+       run_pipeline,
+       ONE,
+       {{"mask", kExact}, {"negative_mask", kExact}, {"negative_ids", kExact}}},
   };
 }
 

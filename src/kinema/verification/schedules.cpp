@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "kinema/core/error.h"
+#include "kinema/sample/pipeline_folder.h"
 #include "kinema/sample/scheduler_config.h"
 #include "kinema/schedulers/diffusion.h"
 #include "kinema/schedulers/flow_match.h"
@@ -183,6 +184,106 @@ void follow_flux_schedules(const Run& run) {
   }
 }
 
+/// The network's time, 0 for noise, of timesteps in f32.
+HostArray times_of(const HostArray& timesteps) {
+  return mapped(timesteps, [](double t) { return (1000.0F - static_cast<float>(t)) / 1000.0F; });
+}
+
+/// The schedule of the pipeline with which a name starts: `zimage_turbo.steps4`.
+ScheduleConfig schedule_of_folder(const Run& run, const std::string& key) {
+  const auto folder = sample::read_pipeline_folder(run.c.folder() / key.substr(0, key.find('.')));
+  check(folder.schedule.has_value(), "[verify] {} has no scheduler", folder.folder.string());
+  return *folder.schedule;
+}
+
+/// Noise levels in training: a thousand, with the shift of the pipeline's scheduler.
+FlowMatch flow_of_folder(const Run& run, const std::string& key) {
+  FlowMatch flow = schedulers::kFluxFlow;
+  flow.shift = schedule_of_folder(run, key).shift;
+  return flow;
+}
+
+HostArray sigmas_of(const FlowMatch& flow, const HostArray& u) {
+  return mapped(u, [&](double x) { return flow.sigma(flow.timestep(flow.level(x))); });
+}
+
+/// u of each of `count` levels.
+HostArray all_levels(int64_t count) {
+  std::vector<float> out;
+  for (int64_t i = 0; i < count; ++i) {
+    out.push_back(static_cast<float>((static_cast<double>(i) + 0.5) / static_cast<double>(count)));
+  }
+  return numbers(out);
+}
+
+/// Cases `zimage_turbo.steps4`: with `start` also the last sample of a trajectory.
+void follow_zimage_schedules(const Run& run) {
+  for (const std::string& key : run.c.names_before(".sigmas")) {
+    if (key.ends_with(".training")) {
+      const HostArray sigmas = sigmas_of(flow_of_folder(run, key), all_levels(1000));
+      run.add(key + ".sigmas", sigmas);
+      run.add(key + ".timesteps", scaled(sigmas, 1000.0F));
+      continue;
+    }
+    const auto steps = static_cast<int64_t>(number_after(key, ".steps").value_or(0));
+    const Schedule schedule = schedulers::make_schedule(schedule_of_folder(run, key), steps);
+    run.add(key + ".sigmas", numbers(schedule.sigmas));
+    run.add(key + ".timesteps", numbers(schedule.timesteps));
+    run.add(key + ".t_given", times_of(numbers(schedule.timesteps)));
+    if (run.has(key + ".start")) {
+      // The stand-in gets sigmas, and no conditioning.
+      Schedule by_sigma = schedule;
+      for (float& t : by_sigma.timesteps) {
+        t /= 1000.0F;
+      }
+      const HostArray start = run.tensor(key + ".start");
+      const HostArray samples = follow(by_sigma, start, HostArray(start.shape)).samples;
+      run.add(key + ".end", part_of(samples, schedule.size()));
+    }
+  }
+}
+
+/// diffusers', musubi's and DiffSynth's noise levels and weights in training.
+void draw_zimage_objective(const Run& run) {
+  const HostArray u = run.tensor("u");
+  for (const std::string& key : run.c.names_before(".diffusers.index")) {
+    FlowMatch flow = flow_of_folder(run, key);
+    const std::string prefix = key + ".diffusers.";
+    const HostArray sigmas = sigmas_of(flow, u);
+    const HostArray timesteps = scaled(sigmas, 1000.0F);
+    run.add(prefix + "index",
+            mapped(u, [&](double x) { return std::round(1000.0 - 1000.0 * flow.level(x)); }));
+    run.add(prefix + "sigmas", sigmas);
+    run.add(prefix + "timesteps", timesteps);
+    run.add(prefix + "t", times_of(timesteps));
+    for (const auto& [name, weighting] :
+         {std::pair{"sigma_sqrt", schedulers::Weighting::SIGMA_SQRT},
+          {"cosmap", schedulers::Weighting::COSMAP}}) {
+      flow.weighting = weighting;
+      run.add(prefix + "weight." + name,
+              mapped(timesteps, [&](double t) { return flow.weight(t); }));
+    }
+  }
+  FlowMatch normal{.shift = 2.0, .sigma_min = 0.0, .density = schedulers::Density::LOGIT_NORMAL};
+  const HostArray drawn = run.tensor("normal");
+  run.add("logit_normal.u", mapped(drawn, [&](double x) { return normal.density_of(x); }));
+  const FlowMatch mode{.density = schedulers::Density::MODE};
+  run.add("mode.u", mapped(u, [&](double x) { return mode.density_of(x); }));
+  // Without levels, noise is at u = 0 here and at 1 in musubi: the density is symmetric.
+  run.add("musubi.shift2.sigmas",
+          sigmas_of(normal, mapped(drawn, [&](double x) { return normal.density_of(-x); })));
+  const FlowMatch bell{.shift = 3.0, .sigma_min = 0.0, .levels = 1000};
+  const HostArray sigmas = sigmas_of(bell, all_levels(1000));
+  run.add("diffsynth.sigmas", sigmas);
+  // DiffSynth's weights have the mean 1 over these levels.
+  HostArray weights = mapped(sigmas, [&](double s) { return bell.weight(1000.0 * s); });
+  double sum = 0.0;
+  for (const float weight : weights.as<float>()) {
+    sum += weight;
+  }
+  run.add("diffsynth.weights", scaled(weights, static_cast<float>(1000.0 / sum)));
+}
+
 void follow_sdxl_schedules(const Run& run) {
   for (const bool zero_snr : {false, true}) {
     schedulers::Diffusion diffusion;
@@ -296,6 +397,8 @@ std::vector<Kind> schedule_kinds() {
        ONE,
        {{"*timesteps", kExact}, {"*sigmas", {.absolute = 1e-6}}, {"*", {.absolute = 1e-5}}}},
       {"flux_sched", follow_flux_schedules},
+      {"zimage_sched", follow_zimage_schedules},
+      {"zimage_objective", draw_zimage_objective},
       {"sdxl_sched", follow_sdxl_schedules},
       {"pndm_sched", follow_pndm_schedules},
       {"flux_objective", draw_flux_objective},

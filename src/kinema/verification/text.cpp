@@ -6,13 +6,16 @@
 #include "kinema/encoders/sd_encoder.h"
 #include "kinema/encoders/umt5_encoder.h"
 #include "kinema/models/clip/text.h"
+#include "kinema/models/qwen3/encoder.h"
 #include "kinema/models/t5/encoder.h"
 #include "kinema/text/clean.h"
 #include "kinema/text/clip_tokenizer.h"
+#include "kinema/text/qwen_tokenizer.h"
 #include "kinema/text/tokenizer.h"
 #include "kinema/verification/kinds.h"
 #include "kinema/weights/clip.h"
 #include "kinema/weights/embedding.h"
+#include "kinema/weights/qwen3.h"
 #include "kinema/weights/t5.h"
 
 namespace kinema::verification {
@@ -106,6 +109,95 @@ Values t5_states(const Run& run, const std::filesystem::path& folder, const Host
   return graph.run();
 }
 
+/// Prompts as they are and in the chat, and their padded table.
+void tokenize_chats(const Run& run) {
+  for (const std::string pipeline : {"zimage", "zimage_turbo"}) {
+    const auto tokenizer = text::QwenTokenizer::open(run.c.folder() / pipeline / "tokenizer");
+    Count ids("prompts.ids");
+    Count tokens("prompts.tokens");
+    Count chats("prompts.chat_ids");
+    Count answers("prompts.chat_ids_without_thinking");
+    std::vector<std::string> all;
+    for (const io::Json& each : run.about("prompts").items()) {
+      const std::string& name = each.at("name").as_string();
+      const std::string& prompt = each.at("prompt").as_string();
+      const auto ids_of = [&](const std::string& text) {
+        return tokenizer.encode(text, kNoLimit).ids;
+      };
+      all.push_back(text::qwen_chat(prompt));
+      ids.add(name, ids_of(prompt), each.at("ids").as_ints());
+      std::vector<std::string> texts;
+      for (const int64_t id : ids_of(prompt)) {
+        texts.push_back(tokenizer.token(id));
+      }
+      tokens.add(name, texts, strings(each.at("tokens")));
+      chats.add(name, ids_of(all.back()), each.at("chat_ids").as_ints());
+      if (const io::Json& without = each.at("chat_ids_without_thinking"); !without.is_null()) {
+        answers.add(name, ids_of(text::qwen_chat(prompt, false)), without.as_ints());
+      }
+    }
+    const Run here = run.with(" " + pipeline);
+    for (const Count& each : {ids, tokens, chats, answers}) {
+      here.add(each.row);
+    }
+    here.add(token_table(run.c, tokenizer, "", all));
+  }
+}
+
+/// Qwen3 on ids [b, t] with padding at the end: the states of the layer before the last, and in
+/// another program those after the last, with the case's taps, which are zero at padding.
+void encode_qwen3(const Run& run) {
+  const std::string& model = run.about("model").as_string();  // `zimage/text_encoder (...)`
+  const auto files = model_files::Checkpoint::open(
+      run.c.folder() / model.substr(0, model.find(' ')), model_files::kTextEncoder);
+  const qwen3::EncoderConfig config = weights::qwen3_config(files);
+  weights::check_qwen3_tensors(files, config);
+  for (const std::string& key : run.c.names_before(".ids")) {
+    const HostArray ids = run.tensor(key + ".ids");
+    const HostArray mask = run.tensor(key + ".mask");
+    const std::string taps = "tap." + key + ".";
+    for (const bool whole : {false, true}) {
+      if (whole && !run.has(key + ".last_hidden_state")) {
+        continue;
+      }
+      const qwen3::EncoderOptions options{.precision = run.options.precision,
+                                          .scan_layers = run.options.scan_layers,
+                                          .skipped_layers = whole ? 0 : 1};
+      CaseGraph graph(run);
+      const std::vector<Tensor> params =
+          graph.parameters(qwen3::parameters(config, options), files);
+      const Tensor is_token = convert(graph.input(mask), DType::F32);
+      const auto without_padding = [&](Tensor value) {
+        Dims dims(static_cast<size_t>(value.rank()), 1);
+        std::ranges::copy(ids.shape.dims, dims.begin());
+        return value * reshape(is_token, dims);
+      };
+      const auto offer = graph.tap(taps);
+      qwen3::EncoderInputs inputs{.embeddings =
+                                      embedded(graph, files.at("embed_tokens.weight"), ids)};
+      if (whole) {
+        inputs.tap = [&](const std::string& name, Tensor value) {
+          offer(name, value.rank() > 2 ? without_padding(value) : value);
+        };
+      }
+      const Tensor states = qwen3::encoder(params, config, options, inputs);
+      if (whole) {
+        graph.output(key + ".last_hidden_state", without_padding(states));
+        const Values values = graph.run();
+        run.add(values);
+        run.add_absent(taps, values, run.fails());
+        continue;
+      }
+      for (int64_t i = 0; i < ids.shape.dims[0]; ++i) {
+        const std::string name = fmt::format("{}.prompt_embeds.{}", key, i);
+        graph.output(name, slice(squeeze(slice(states, Axis(0), i, 1), Axis(0)), Axis(0), 0,
+                                 run.tensor(name).shape.dims[0]));
+      }
+      run.add(graph.run());
+    }
+  }
+}
+
 void encode_clip_text(const Run& run) {
   const io::ModelFolder files = io::ModelFolder::open(run.c.model());
   const clip::TextConfig config = weights::parse_clip_text_config(files.config());
@@ -188,6 +280,42 @@ std::shared_ptr<const encoders::TextEncoder> wan_text_encoder(const Run& run,
   });
 }
 
+void add_chat_ids(const Run& run, const std::filesystem::path& tokenizer,
+                  const std::string& prefix) {
+  if (!run.has(prefix + "ids")) {
+    return;
+  }
+  const io::Json& call = run.about("call");
+  std::vector<std::string> prompts;
+  if (const io::Json* given = call.find(prefix + "prompt"); given == nullptr || given->is_null()) {
+    prompts.emplace_back("");
+  } else if (given->is_array()) {
+    prompts = strings(*given);
+  } else {
+    prompts.push_back(given->as_string());
+  }
+  for (std::string& prompt : prompts) {
+    prompt = text::qwen_chat(prompt);
+  }
+  run.add(token_table(run.c, text::QwenTokenizer::open(tokenizer), prefix, prompts));
+}
+
+void encode_qwen3_file(const Run& run, const std::filesystem::path& file,
+                       const std::filesystem::path& config) {
+  const auto files = model_files::Checkpoint::open(file, model_files::kTextEncoder);
+  const qwen3::EncoderConfig sizes = weights::qwen3_config(files, config);
+  weights::check_qwen3_tensors(files, sizes);
+  const qwen3::EncoderOptions options{.precision = run.options.precision,
+                                      .scan_layers = run.options.scan_layers};
+  CaseGraph graph(run);
+  const std::vector<Tensor> params = graph.parameters(qwen3::parameters(sizes, options), files);
+  graph.output("qwen3.prompt_embeds",
+               qwen3::encoder(params, sizes, options,
+                              {.embeddings = embedded(graph, files.at("embed_tokens.weight"),
+                                                      run.tensor("ids"))}));
+  run.add(graph.run());
+}
+
 Values clip_states(const Run& run, const model_files::Checkpoint& files,
                    const clip::TextConfig& config, std::span<const weights::Adapter> adapters) {
   const std::string prefix = weights::clip_text_prefix(files);
@@ -251,6 +379,8 @@ std::vector<Kind> text_kinds() {
       {"umt5", encode_umt5, ONE, {{"*", kStates}}},
       {"flux_clip sdxl_clip2", encode_clip_text, EACH},
       {"flux_t5", encode_t5, EACH},
+      {"qwen3_tokenizer", tokenize_chats, ONE, {{"*", kExact}}},
+      {"qwen3_text", encode_qwen3, EACH},
       {"sd_text", encode_sd_text, ONE, {{"*.ids", kExact}}},
   };
 }

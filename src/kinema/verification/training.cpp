@@ -52,6 +52,25 @@ HostArray weights_of(const Case& c, int64_t i, int64_t samples, const networks::
   return part_of(all, i);
 }
 
+/// The text states of step i: captions of Z-Image are filled with zeros, behind their lengths and
+/// to the longest of all steps, so that steps share a program.
+HostArray captions_of(const Case& c, int64_t i) {
+  int64_t rows = 0;
+  for (const std::string& name : c.names("step")) {
+    rows = name.ends_with(".cap_feats") ? std::max(rows, c.tensor(name).shape.dims.at(1)) : rows;
+  }
+  const HostArray given = c.tensor(fmt::format("step{}.cap_feats", i));
+  const HostArray lengths = c.tensor(fmt::format("step{}.cap_lengths", i));
+  const Dims& d = given.shape.dims;
+  HostArray out(Shape{DType::F32, {d[0], rows, d[2]}});
+  for (int64_t b = 0; b < d[0]; ++b) {
+    const int64_t kept = lengths.as<int64_t>()[b];
+    std::ranges::copy(given.as<float>().subspan(b * d[1] * d[2], kept * d[2]),
+                      out.as<float>().begin() + b * rows * d[2]);
+  }
+  return out;
+}
+
 /// Step i. A video's timesteps are used as they are, a diffusion's as floats, those of an image
 /// flow come from its sigmas. An image's latents [b, c, h, w] become [b, c, 1, h, w].
 GivenStep read_step(const Case& c, int64_t i, const networks::Sizes& sizes) {
@@ -66,7 +85,9 @@ GivenStep read_step(const Case& c, int64_t i, const networks::Sizes& sizes) {
   };
   GivenStep out;
   out.batch.latents = as_video(tensor("latents"));
-  out.batch.encoder_hidden_states = tensor("encoder_hidden_states");
+  out.batch.encoder_hidden_states = c.has(fmt::format("step{}.cap_feats", i))
+                                        ? captions_of(c, i)
+                                        : tensor("encoder_hidden_states");
   if (networks::find_entry(sizes.named, networks::Entry::PICTURES) != nullptr) {
     out.batch.condition = as_video(tensor("controlnet_cond"));
   } else if (networks::find_entry(sizes.named, networks::Entry::BRANCH) != nullptr) {
@@ -133,7 +154,8 @@ bool is_evaluated(const Case& c) { return !c.names("eval.").empty(); }
 /// stores.
 std::vector<std::string> targets_of(const Case& c) {
   if (c.about().contains("targets")) {
-    return strings(c.about().at("targets"));
+    const io::Json& targets = c.about().at("targets");
+    return targets.is_array() ? strings(targets) : std::vector{targets.as_string()};
   }
   constexpr std::string_view kStart = "lora.";
   constexpr std::string_view kEnd = ".lora_A.weight";
@@ -203,6 +225,16 @@ HostArray factor_of(const Case& c, const nn::ParamSpec& spec) {
   return out;
 }
 
+/// The training adapter of a case, which is merged below the trained one: `FILE, scale 1`.
+std::vector<weights::Adapter> training_adapter(const Case& c) {
+  if (!c.about().contains("adapter")) {
+    return {};
+  }
+  const std::string& about = c.about().at("adapter").as_string();
+  const auto path = c.folder() / about.substr(0, about.find(','));
+  return {{.lora = std::make_shared<const weights::Lora>(weights::Lora::open(path))}};
+}
+
 /// Steps of a case on one state, with one program per number of samples; they train a model, or an
 /// adapter with the case's rank.
 class Training {
@@ -240,8 +272,8 @@ class Training {
     }
     const std::vector<nn::ParamSpec> kept = training::state_specs(specs);
     const runtime::Devices devices(run.session.client);
-    std::vector<Array> start = adapter
-                                   ? weights::load_adapted(model, {}, {}, /*seed=*/0, kept, devices)
+    std::vector<Array> start = adapter ? weights::load_adapted(model, training_adapter(run.c), {},
+                                                               /*seed=*/0, kept, devices)
                                : is_controlled(run.c) ? new_control(run.c, kept, devices)
                                                       : weights::load(model, kept, devices);
     for (size_t i = 0; i < kept.size(); ++i) {
@@ -395,6 +427,25 @@ void add_evaluations(const Run& run, const Training& what) {
   }
 }
 
+/// Compares the loss and the output on batch 0 of the trained factors on the model as published,
+/// without the training adapter: `loss_without_adapter`, `output_without_adapter`.
+void add_without_adapter(const Run& run, const Training& what) {
+  const std::vector<nn::ParamSpec> base = what.network->parameters(run.options);
+  const std::vector<Array> published =
+      weights::load(run.c.model(), base, runtime::Devices(run.session.client));
+  const std::vector<const Array*> trained = what.state().params();
+  std::vector<const Array*> params;
+  size_t of_base = 0;
+  for (size_t p = 0; p < what.specs.size(); ++p) {
+    params.push_back(what.specs[p].is_low_rank() ? trained[p] : &published.at(of_base++));
+  }
+  NetworkGraph graph(run, what.network, what.options, what.specs, copies(run, what.specs, params));
+  const Tensor prediction = graph.prediction(graph.given("step0."));
+  graph.output("loss_without_adapter", mean(square(prediction - graph.input("step0.target"))));
+  graph.output("output_without_adapter", -prediction);
+  run.add(graph.run());
+}
+
 /// The samples of a video's step that belong to the expert; nothing if there are none.
 std::optional<GivenStep> part_of_expert(GivenStep step, int64_t expert, double boundary) {
   const HostArray timesteps = step.draw[1];
@@ -438,6 +489,9 @@ void train(const Run& run, bool has_factors) {
   if (run.has("loss_after")) {
     const training::StepResult after = training.step(steps, training.given(0), /*learns=*/false);
     run.add("loss_after", numbers({static_cast<float>(after.loss)}));
+  }
+  if (run.has("loss_without_adapter")) {
+    add_without_adapter(run, training);
   }
   if (computed) {
     add_evaluations(run, training);
@@ -516,7 +570,8 @@ std::vector<Kind> training_kinds() {
        EACH,
        {{"loss", kScalar}, {"grad_norm", kScalar}, {"mu.*", kThousandth}, {"nu.*", kThousandth}}},
       {"flux_train flux_train_weighted flux_lora_train sdxl_train sdxl_lora_train sdxl_train_snr "
-       "vace_lora_train flux_kontext_lora_train sdxl_controlnet_train",
+       "vace_lora_train flux_kontext_lora_train sdxl_controlnet_train zimage_train "
+       "zimage_train_weighted zimage_lora_train zimage_adapter_lora_train",
        train_by_rank, EACH},
       // bfloat16 arithmetic: several times the differences in the case's `bf16`.
       {"lora_train lora_train_bf16_base",

@@ -96,6 +96,9 @@ void read_channels(const model_files::FileNames& file, Facts& facts) {
   } else if (facts.network->names == &model_files::kFluxNames) {
     facts.in_channels = size("x_embedder.weight", 1);
     facts.out_channels = size("proj_out.weight", 0);
+  } else if (facts.network->names == &model_files::kZImageNames) {
+    facts.in_channels = size("all_x_embedder.2-1.weight", 1);
+    facts.out_channels = size("all_final_layer.2-1.linear.weight", 0);
   } else {
     facts.in_channels = size("conv_in.weight", 1);
     facts.out_channels = size("conv_out.weight", 0);
@@ -394,9 +397,9 @@ void check_role(const fs::path& path, std::initializer_list<Role> roles, std::st
   const std::string takers = accepting_commands(kind, path);
   check(!takers.empty(), "[weights] {} is not supported: {} ({})\n  {}", path.string(), kind.name,
         found->because,
-        kind.remedy.empty()
-            ? "supported are networks of Wan 2.1 and 2.2, Flux.1 and Stable Diffusion 1, 2 and XL"
-            : kind.remedy);
+        kind.remedy.empty() ? "supported are networks of Wan 2.1 and 2.2, Flux.1, Z-Image and "
+                              "Stable Diffusion 1, 2 and XL"
+                            : kind.remedy);
   std::string expected;
   for (const Role role : roles) {
     expected += (expected.empty() ? "" : " or ") + std::string(word_of(role));

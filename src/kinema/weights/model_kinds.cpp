@@ -18,6 +18,7 @@ constexpr auto kPart = static_cast<uint8_t>(Role::PART);
 
 constexpr std::string_view kWan = "Wan";
 constexpr std::string_view kFlux = "Flux";
+constexpr std::string_view kZImage = "Z-Image";
 constexpr std::string_view kSdxl = "Stable Diffusion XL";
 constexpr std::string_view kSd = "Stable Diffusion 1 and 2";
 // Widths of their text states: CLIP-L's and OpenCLIP-H's.
@@ -48,7 +49,7 @@ constexpr std::string_view kFirstAttention =
     "base_model.model.transformer_blocks.0.attn1.to_q.lora_A.weight";
 
 constexpr std::string_view kSupportedLora =
-    "LoRA files of Wan, Flux.1 and Stable Diffusion 1, 2 and XL are supported";
+    "LoRA files of Wan, Flux.1, Z-Image and Stable Diffusion 1, 2 and XL are supported";
 constexpr std::string_view kOnlyLora =
     "LoRA, LoCon, LoHa, LoKr, DoRA, GLoRA, IA3, full differences, and OFT and BOFT of LyCORIS are "
     "supported";
@@ -132,10 +133,15 @@ constexpr ModelKind kKinds[] = {
      .any = "*joint_transformer_blocks.0.attn.to_q.lora* "
             "*joint_transformer_blocks.0.attn.add_q_proj.lora*",
      .remedy = kSupportedLora},
-    {.name = "Z-Image or Lumina 2 LoRA",
-     .any = "*layers.0.attention.to_q.lora* *layers.0.attention.qkv.lora* "
-            "*layers_0_attention_to_q.lora* *layers_0_attention_qkv.lora* layers.0.attn.to_q.lora*",
+    // Its blocks have the names of Z-Image's.
+    {.name = "Lumina 2 LoRA",
+     .size = {"diffusion_model.layers.0.attention.qkv.lora_down.weight "
+              "diffusion_model.layers.0.attention.qkv.lora_A.weight "
+              "lora_unet_layers_0_attention_qkv.lora_down.weight "
+              "transformer.layers.0.attn.to_q.lora_A.weight",
+              1, 2304},
      .remedy = kSupportedLora},
+    {.name = "Lumina 2 LoRA", .any = "*layers.0.attn.to_q.lora*", .remedy = kSupportedLora},
     {.name = "Mochi LoRA",
      .any = "transformer_blocks.0.attn1.add_q_proj.lora* blocks.0.attn.qkv_x.lora*",
      .remedy = kSupportedLora},
@@ -179,9 +185,10 @@ constexpr ModelKind kKinds[] = {
      .remedy = "ControlNets of Stable Diffusion 1, 2 and XL are supported"},
     {.name = "ControlNet",
      .roles = static_cast<uint8_t>(Role::CONTROL),
-     .classes = "ControlNetModel ControlNetUnionModel",
+     .classes = "ControlNetModel ControlNetUnionModel ZImageControlNetModel "
+                "ZImageControlNetPipeline",
      .any = "input_hint_block.* control_model.* controlnet_cond_embedding.* "
-            "controlnet_down_blocks.*"},
+            "controlnet_down_blocks.* control_all_x_embedder.*"},
     {.name = "IP-Adapter",
      .any = "ip_adapter.* image_proj.* *.to_k_ip.weight double_blocks.0.processor.ip_adapter_*"},
     {.name = "T2I-Adapter", .classes = "T2IAdapter", .all = "adapter.body.0.* adapter.conv_in.*"},
@@ -306,6 +313,10 @@ constexpr ModelKind kKinds[] = {
      .roles = Role::NETWORK | Role::PIPELINE | Role::VAE,
      .network = kFlux,
      .any = kParts},
+    {.name = "Z-Image all-in-one",
+     .roles = Role::NETWORK | Role::PIPELINE | Role::VAE,
+     .network = kZImage,
+     .any = kParts},
     {.name = "SDXL checkpoint",
      .roles = Role::NETWORK | Role::PIPELINE | Role::VAE,
      .network = kSdxl,
@@ -332,6 +343,10 @@ constexpr ModelKind kKinds[] = {
      .roles = kNetwork,
      .classes = "FluxTransformer2DModel",
      .network = kFlux},
+    {.name = "Z-Image transformer",
+     .roles = kNetwork,
+     .classes = "ZImageTransformer2DModel",
+     .network = kZImage},
     {.name = "SDXL UNet", .roles = kNetwork, .network = kSdxl},
     {.name = "SD 1.5 UNet", .roles = kNetwork, .network = kSd, .text_dim = kSd1Text},
     {.name = "SD 2.x UNet", .roles = kNetwork, .network = kSd, .text_dim = kSd2Text},
@@ -342,6 +357,9 @@ constexpr ModelKind kKinds[] = {
     {.name = "Flux pipeline",
      .roles = static_cast<uint8_t>(Role::PIPELINE),
      .classes = "FluxPipeline FluxImg2ImgPipeline FluxInpaintPipeline"},
+    {.name = "Z-Image pipeline",
+     .roles = static_cast<uint8_t>(Role::PIPELINE),
+     .classes = "ZImagePipeline ZImageImg2ImgPipeline ZImageInpaintPipeline"},
     {.name = "SDXL pipeline",
      .roles = static_cast<uint8_t>(Role::PIPELINE),
      .classes = "StableDiffusionXLPipeline StableDiffusionXLImg2ImgPipeline "
@@ -395,6 +413,11 @@ constexpr ModelKind kKinds[] = {
      .roles = kPart,
      .classes = "T5EncoderModel",
      .any = "encoder.block.0.layer.0.SelfAttention.q.weight enc.blk.0.attn_q.weight"},
+    {.name = "Qwen3 encoder",
+     .roles = kPart,
+     .classes = "Qwen3Model Qwen3ForCausalLM",
+     .any = "layers.0.self_attn.q_norm.weight model.layers.0.self_attn.q_norm.weight "
+            "blk.0.attn_q_norm.weight"},
     {.name = "CLIP-G",
      .roles = kPart,
      .classes = "CLIPTextModelWithProjection",

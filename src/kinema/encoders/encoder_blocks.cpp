@@ -1,4 +1,4 @@
-#include "kinema/encoders/t5_blocks.h"
+#include "kinema/encoders/encoder_blocks.h"
 
 #include <algorithm>
 #include <future>
@@ -33,40 +33,31 @@ TextEncoderMemory text_encoder_memory(std::string_view word) {
   return TextEncoderMemory::STREAMED;
 }
 
-T5Blocks::T5Blocks(pjrt::Client client, const model_files::Checkpoint& files,
-                   t5::EncoderConfig config, t5::EncoderOptions options,
-                   runtime::ProgramOptions program, TextEncoderMemory memory, bool masked,
-                   std::span<const weights::Adapter> adapters)
+EncoderBlocks::EncoderBlocks(pjrt::Client client, const model_files::Checkpoint& files,
+                             BlockModel model, runtime::ProgramOptions program,
+                             TextEncoderMemory memory, bool masked,
+                             std::span<const weights::Adapter> adapters)
     : client_(std::move(client)),
       files_(files),
-      config_(std::move(config)),
-      options_(options),
+      model_(std::move(model)),
       program_(std::move(program)),
       memory_(memory),
-      masked_(masked) {
-  t5::EncoderOptions apart = options_;
-  apart.scan_layers = false;
-  changes_ = weights::Adapters(adapters, t5::parameters(config_, apart));
+      masked_(masked),
+      changes_(adapters, model_.all) {}
+
+EncoderBlocks::Parameters EncoderBlocks::load(int64_t layer) const {
+  return weights::load_tensors(files_, model_.specs(layer), client_, changes_);
 }
 
-std::vector<nn::ParamSpec> T5Blocks::specs(int64_t layer) const {
-  return layer < config_.num_layers ? t5::block_parameters(config_, options_, layer)
-                                    : t5::norm_parameters(config_, options_);
-}
-
-T5Blocks::Parameters T5Blocks::load(int64_t layer) const {
-  return weights::load_tensors(files_, specs(layer), client_, changes_);
-}
-
-int64_t T5Blocks::parameter_bytes(int64_t layer) const {
+int64_t EncoderBlocks::parameter_bytes(int64_t layer) const {
   int64_t bytes = 0;
-  for (const nn::ParamSpec& spec : specs(layer)) {
+  for (const nn::ParamSpec& spec : model_.specs(layer)) {
     bytes += spec.shape.bytes();
   }
   return bytes;
 }
 
-pjrt::Buffer T5Blocks::run_block(const Item& item, const Parameters& parameters) const {
+pjrt::Buffer EncoderBlocks::run_block(const Item& item, const Parameters& parameters) const {
   Arguments arguments;
   append(arguments, parameters);
   append(arguments, shared_);
@@ -77,18 +68,18 @@ pjrt::Buffer T5Blocks::run_block(const Item& item, const Parameters& parameters)
   return std::move(item.programs->block.run(arguments).front());
 }
 
-HostArray T5Blocks::run_norm(const Item& item, const Parameters& parameters) const {
+HostArray EncoderBlocks::run_end(const Item& item, const Parameters& parameters) const {
   Arguments arguments;
   append(arguments, parameters);
   arguments.push_back(&item.x);
-  return item.programs->norm.run(arguments).front().to_host();
+  return item.programs->end.run(arguments).front().to_host();
 }
 
-int64_t T5Blocks::parameter_bytes() const {
-  return config_.num_layers * parameter_bytes(0) + parameter_bytes(config_.num_layers);
+int64_t EncoderBlocks::parameter_bytes() const {
+  return model_.layers * parameter_bytes(0) + parameter_bytes(model_.layers);
 }
 
-bool T5Blocks::will_stay() const {
+bool EncoderBlocks::will_stay() const {
   if (is_resident() || memory_ != TextEncoderMemory::AUTO) {
     return is_resident() || memory_ == TextEncoderMemory::RESIDENT;
   }
@@ -96,34 +87,34 @@ bool T5Blocks::will_stay() const {
   return ran_ && parameter_bytes() <= runtime::free_bytes(client_) / 3 * 2;
 }
 
-int64_t T5Blocks::memory_bytes(std::span<const Shape> embeddings) {
+int64_t EncoderBlocks::memory_bytes(std::span<const Shape> embeddings) {
   int64_t states = 0;
   int64_t working = 0;
   for (const Shape& shape : embeddings) {
-    states += Shape{options_.activations_dtype, shape.dims}.bytes();
+    states += Shape{model_.activations, shape.dims}.bytes();
     working = std::max(working, programs(shape, masked_).block.report().memory.temporary);
   }
-  const int64_t two = std::min<int64_t>(2, config_.num_layers) * parameter_bytes(0);
+  const int64_t two = std::min<int64_t>(2, model_.layers) * parameter_bytes(0);
   return states + working + (is_resident() ? 0 : will_stay() ? parameter_bytes() : two);
 }
 
-std::vector<HostArray> T5Blocks::run(std::span<const T5Input> inputs) {
+std::vector<HostArray> EncoderBlocks::run(std::span<const BlocksInput> inputs) {
   if (will_stay() && !is_resident()) {
     std::vector<Parameters> all;  // after an error in a block, no parameters stay loaded
-    for (int64_t layer = 0; layer <= config_.num_layers; ++layer) {
+    for (int64_t layer = 0; layer <= model_.layers; ++layer) {
       all.push_back(load(layer));
     }
     resident_ = std::move(all);
   }
   if (shared_.empty()) {
-    shared_ = weights::load_tensors(files_, t5::shared_parameters(config_, options_), client_);
+    shared_ = weights::load_tensors(files_, model_.shared, client_);
   }
   ran_ = true;
   std::vector<Item> items;
-  for (const T5Input& input : inputs) {
+  for (const BlocksInput& input : inputs) {
     const bool masked = !input.mask.bytes.empty();
     items.push_back({&programs(input.embeddings.shape, masked),
-                     client_.to_device(convert(input.embeddings, options_.activations_dtype)),
+                     client_.to_device(convert(input.embeddings, model_.activations)),
                      masked ? std::optional(client_.to_device(input.mask)) : std::nullopt});
   }
   const bool streamed = !is_resident();
@@ -131,7 +122,7 @@ std::vector<HostArray> T5Blocks::run(std::span<const T5Input> inputs) {
     return in_background([] {}, [this, layer] { return load(layer); });
   };
   std::future<Parameters> next = streamed ? read(0) : std::future<Parameters>();
-  for (int64_t layer = 0; layer < config_.num_layers; ++layer) {
+  for (int64_t layer = 0; layer < model_.layers; ++layer) {
     Parameters own;
     if (streamed) {
       own = next.get();
@@ -152,25 +143,25 @@ std::vector<HostArray> T5Blocks::run(std::span<const T5Input> inputs) {
   const Parameters own = streamed ? next.get() : Parameters();
   std::vector<HostArray> out;
   for (const Item& item : items) {
-    out.push_back(run_norm(item, streamed ? own : resident_.back()));
+    out.push_back(run_end(item, streamed ? own : resident_.back()));
   }
   return out;
 }
 
-void T5Blocks::release() {
+void EncoderBlocks::release() {
   resident_.clear();
   shared_.clear();
   ran_ = false;
   runtime::release_free_memory();
 }
 
-const T5Blocks::Programs& T5Blocks::programs(const Shape& embeddings, bool masked) {
+const EncoderBlocks::Programs& EncoderBlocks::programs(const Shape& embeddings, bool masked) {
   const auto known = programs_.find({embeddings.dims, masked});
   if (known != programs_.end()) {
     return known->second;
   }
-  const Shape states{options_.activations_dtype, embeddings.dims};
-  const auto compile = [&](const char* name, std::vector<nn::ParamSpec> all, bool in_place,
+  const Shape states{model_.activations, embeddings.dims};
+  const auto compile = [&](const std::string& name, std::vector<nn::ParamSpec> all, bool in_place,
                            const auto& output) {
     Graph graph;
     std::vector<Tensor> params;
@@ -186,19 +177,17 @@ const T5Blocks::Programs& T5Blocks::programs(const Shape& embeddings, bool maske
     }
     return runtime::Program::compile(client_, graph, outputs, options);
   };
-  std::vector<nn::ParamSpec> of_block = specs(0);
-  for (nn::ParamSpec& spec : t5::shared_parameters(config_, options_)) {
-    of_block.push_back(std::move(spec));
-  }
-  Programs made{compile("t5_block", std::move(of_block), true,
+  std::vector<nn::ParamSpec> of_block = model_.specs(0);
+  of_block.insert(of_block.end(), model_.shared.begin(), model_.shared.end());
+  Programs made{compile(model_.name + "_block", std::move(of_block), true,
                         [&](Graph& graph, std::span<const Tensor> params, Tensor x) {
                           const Shape mask{DType::F32, {embeddings.dims[0], embeddings.dims[1]}};
-                          return t5::block(params, config_, options_, x,
-                                           masked ? graph.input(mask, "mask") : Tensor());
+                          return model_.block(params, x,
+                                              masked ? graph.input(mask, "mask") : Tensor());
                         }),
-                compile("t5_norm", specs(config_.num_layers), false,
+                compile(model_.name + "_end", model_.specs(model_.layers), false,
                         [&](Graph&, std::span<const Tensor> params, Tensor x) {
-                          const Tensor states_out = t5::final_norm(params, config_, options_, x);
+                          const Tensor states_out = model_.end ? model_.end(params, x) : x;
                           return states_out.dtype() == DType::F32 ? states_out
                                                                   : convert(states_out, DType::F32);
                         })};

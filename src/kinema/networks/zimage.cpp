@@ -1,0 +1,194 @@
+#include <array>
+#include <memory>
+#include <string>
+
+#include "kinema/core/error.h"
+#include "kinema/models/zimage/config_file.h"
+#include "kinema/models/zimage/transformer.h"
+#include "kinema/networks/checkpoint_sizes.h"
+#include "kinema/networks/families.h"
+#include "kinema/networks/tap_names.h"
+
+namespace kinema::networks {
+namespace {
+
+constexpr int64_t kPatch = zimage::TransformerConfig::kPatch;
+constexpr int64_t kFill = zimage::TransformerConfig::kFill;
+constexpr double kTimesteps = 1000.0;
+
+Sizes sizes_of(const zimage::TransformerConfig& c) {
+  return {.in_channels = c.in_channels,
+          .out_channels = c.in_channels,
+          .patch_size = {1, kPatch, kPatch},
+          .max_positions = c.axes_lens[1],
+          .text_dim = c.cap_feat_dim,
+          .reads_padding = false,
+          .guidance_offset = 1.0,
+          .makes_images = true,
+          .num_layers = c.n_layers,
+          .num_heads = c.n_heads,
+          .width = c.dim};
+}
+
+constexpr std::array kTapNames{TapName{"layer", "layers"},
+                               TapName{"noise_refiner", "noise_refiner"},
+                               TapName{"context_refiner", "context_refiner"}};
+
+/// Keys of one context: the refined text [1, contexts, t, d], and how many of the tokens are the
+/// context's, S32 [1, contexts].
+class ZImage final : public Architecture {
+ public:
+  explicit ZImage(const zimage::TransformerConfig& config)
+      : config_(config), sizes_(sizes_of(config)) {
+    zimage::validate(config_);
+  }
+
+  const Sizes& sizes() const override { return sizes_; }
+  schedulers::Learned learned() const override {
+    schedulers::Learned out{.flow = schedulers::kFluxFlow,
+                            .sampled = {.sampler = schedulers::Sampler::FLOW_MATCH_EULER,
+                                        .shift = 6.0,
+                                        .even_sigmas = true},
+                            .trains_with_sampled_shift = true};
+    out.flow.shift = out.sampled.shift;
+    return out;
+  }
+  io::Json config() const override { return zimage::config_json(config_); }
+  io::Json original_config() const override {
+    fail("[zimage] the original release is one file: the target must end with .safetensors");
+  }
+  std::vector<nn::ParamSpec> parameters(const nn::ModelOptions& options,
+                                        const nn::InitOptions& init) const override {
+    return zimage::parameters(config_, options, init);
+  }
+  void check_divides(const mesh::Placement& place) const override {
+    zimage::check_divides(config_, place);
+  }
+
+  Outputs forward(std::span<const Tensor> params, const nn::ModelOptions& options,
+                  const Inputs& inputs) const override {
+    check(!inputs.image && !inputs.first_timestep && !inputs.size_ids && !inputs.pooled &&
+              !inputs.guidance,
+          "[zimage] an image's states, a first frame's timestep, sizes, pooled text or guidance "
+          "are given, which this family does not take");
+    // The network's time is 0 for noise, and its output the data minus the noise.
+    zimage::TransformerInputs in{
+        .latents = one_frame(inputs.latents, "zimage"),
+        .t = (kTimesteps - convert(inputs.timestep, DType::F32)) / kTimesteps,
+        .text = inputs.text,
+        .text_fills = inputs.text_fills,
+        .block_sum = inputs.block_sum,
+        .dropout_key = inputs.dropout_key,
+        .tap = inputs.tap};
+    if (!inputs.cross_keys.empty()) {
+      in.refined = {.tokens = squeeze(inputs.cross_keys.at(0), Axis(0)),
+                    .lengths = squeeze(inputs.cross_keys.at(1), Axis(0))};
+    }
+    const zimage::TransformerOutputs out = zimage::transformer(params, config_, options, in);
+    return {.prediction = expand_dims(-out.output, Axis(2)), .block_sum = out.block_sum};
+  }
+
+  std::string key_of_tap(const std::string& name) const override {
+    return networks::key_of_tap(name, kTapNames);
+  }
+
+  std::vector<Tensor> cross_keys(std::span<const Tensor> params, const nn::ModelOptions& options,
+                                 Tensor text, Tensor /*image*/) const override {
+    const zimage::RefinedText refined = zimage::refined_text(params, config_, options, text);
+    return {expand_dims(refined.tokens, Axis(0)), expand_dims(refined.lengths, Axis(0))};
+  }
+  std::vector<Value> cross_key_values(const nn::ModelOptions& options, int64_t contexts,
+                                      int64_t text_tokens, int64_t /*images*/) const override {
+    const int64_t filled = (text_tokens + kFill - 1) / kFill * kFill;
+    const Shape tokens{options.activations_dtype, {1, contexts, filled, config_.dim}};
+    const Shape lengths{DType::S32, {1, contexts}};
+    return {{.name = "refined_text",
+             .shape = tokens,
+             .sharding = options.place.sharding({"", "activation_batch", "", ""}, tokens.dims)},
+            {.name = "text_lengths",
+             .shape = lengths,
+             .sharding = options.place.sharding({"", "activation_batch"}, lengths.dims)}};
+  }
+  Value block_sum_value(const nn::ModelOptions& options, int64_t contexts,
+                        const Dims& latents) const override {
+    const Shape shape{options.activations_dtype, {contexts, sizes_.tokens(latents), config_.dim}};
+    return {.name = "block_sum",
+            .shape = shape,
+            .sharding = options.place.sharding(
+                {"activation_batch", "activation_length", "activation_heads"}, shape.dims)};
+  }
+
+  /// Matrix products of all blocks, without embedders and head, which are small.
+  double forward_flops(const Dims& latents, int64_t text_tokens) const override {
+    const auto filled = [](int64_t tokens) {
+      return static_cast<double>((tokens + kFill - 1) / kFill * kFill);
+    };
+    const auto d = static_cast<double>(config_.dim);
+    const auto block = [&](double s) {  // attention; q, k, v and out; three of the feed-forward
+      return 4 * s * s * d + 8 * s * d * d + 6 * s * d * static_cast<double>(config_.mlp_dim());
+    };
+    const double image = filled(sizes_.tokens(latents));
+    const double text = filled(text_tokens);
+    const double modulation = 8 * d * static_cast<double>(config_.modulation_dim());
+    const auto refiners = static_cast<double>(config_.n_refiner_layers);
+    return refiners * (block(image) + block(text) + modulation) +
+           static_cast<double>(config_.n_layers) * (block(image + text) + modulation);
+  }
+
+ private:
+  zimage::TransformerConfig config_;
+  Sizes sizes_;
+};
+
+Network network(const zimage::TransformerConfig& config) {
+  return Network(std::make_shared<const ZImage>(config));
+}
+
+/// The configuration from shapes; sizes that no tensor shows are those of the released models.
+zimage::TransformerConfig config_from_shapes(const model_files::Checkpoint& checkpoint) {
+  const CheckpointSizes sizes(checkpoint);
+  zimage::TransformerConfig c;
+  const Dims embedder = sizes.dims("all_x_embedder.2-1.weight", 2);
+  c.dim = embedder[0];
+  c.in_channels = embedder[1] / (kPatch * kPatch);
+  c.n_layers = sizes.count("layers.{}.attention_norm1.weight");
+  c.n_refiner_layers = sizes.count("noise_refiner.{}.attention_norm1.weight");
+  const int64_t head = sizes.dims("layers.0.attention.norm_q.weight", 1)[0];
+  check(head > 0 && c.dim % head == 0,
+        "[weights] {}: width {} is not a multiple of the head width, {}", checkpoint.path(), c.dim,
+        head);
+  c.n_heads = c.dim / head;
+  c.cap_feat_dim = sizes.dims("cap_embedder.1.weight", 2)[1];
+  // The rotary channels per axis are in no file.
+  const int64_t released = zimage::TransformerConfig().head_dim();
+  check(head == released,
+        "[weights] {}: the head width is {}, but {} in every released model\n"
+        "  put a diffusers config.json with axes_dims next to the file",
+        checkpoint.path(), head, released);
+  return c;
+}
+
+Network made_of_config(const io::Json& config) { return network(zimage::parse_config(config)); }
+
+Network made_of_shapes(const model_files::Checkpoint& checkpoint) {
+  return network(validated(checkpoint, config_from_shapes(checkpoint),
+                           [](const auto& c) { zimage::validate(c); }));
+}
+
+std::optional<io::Json> released_config(std::string_view name) {
+  if (name.find("Z-Image") == std::string_view::npos) {
+    return std::nullopt;
+  }
+  return zimage::config_json({});
+}
+
+}  // namespace
+
+Maker zimage_family() {
+  return {.class_name = zimage::kClassName,
+          .from_config = made_of_config,
+          .from_shapes = made_of_shapes,
+          .released_config = released_config};
+}
+
+}  // namespace kinema::networks
