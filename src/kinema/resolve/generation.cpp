@@ -244,7 +244,7 @@ void note_other_countings(const config::Loaded& loaded, const networks::Network&
                     "programs with u + g (c - u), such as ComfyUI",
                     request.guidance_scale, request.guidance_scale, factor));
   }
-  const model_files::ImageDefaults defaults = model_source::image_defaults(network, schedule);
+  const model_files::ImageDefaults defaults = model_source::image_defaults(network, {}, schedule);
   if (defaults.num_inference_steps != defaults.distilled_steps) {
     return;
   }
