@@ -55,6 +55,9 @@ class MeanOfImage final : public encoders::ImageEncoder {
   }
 };
 
+/// The input of an image-to-video network.
+constexpr networks::NamedInput kFirstFrame{.name = "condition"};
+
 TEST(Prepare, AddsTheConditionOfTheFirstFrameForModelsOfImages) {
   const Scratch scratch;
   const MeanOfImage mean;
@@ -62,7 +65,7 @@ TEST(Prepare, AddsTheConditionOfTheFirstFrameForModelsOfImages) {
   wanted.max_clips = 2;
   const Encoders models{.autoencoder = autoencoder(),
                         .text = text_encoder(),
-                        .image_condition = true,
+                        .input = &kFirstFrame,
                         .image = &mean};
   const Prepared made = prepare_records(wanted, models);
 

@@ -6,6 +6,8 @@
 #include "kinema/encoders/clip_encoder.h"
 #include "kinema/model_files/family.h"
 #include "kinema/model_source/model_options.h"
+#include "kinema/model_source/model_paths.h"
+#include "kinema/networks/open.h"
 
 namespace kinema::model_source {
 namespace {
@@ -122,6 +124,22 @@ void check_videos(const config::Config& config, const Expert& expert) {
         "not a pipeline with {}/\n"
         "  enable_generate_video_for_eval=false enable_ssim=false turns videos off",
         config.model.pretrained_model_name_or_path, expert.other_part());
+}
+
+std::optional<networks::NamedInput> prepared_input(const config::Loaded& loaded) {
+  if (has_image_condition(loaded.config)) {
+    return networks::NamedInput{.name = "condition",
+                                .made_of = networks::MadeOf::FIRST_AND_LAST};
+  }
+  const fs::path here = local_transformer(loaded.config);
+  std::error_code ignored;
+  const bool readable = fs::exists(here / "config.json", ignored) || !fs::is_directory(here, ignored);
+  if (here.empty() || !readable) {
+    return std::nullopt;
+  }
+  const networks::Network network = networks::open(here);
+  const networks::NamedInput* input = network.sizes().stored_input();
+  return input == nullptr ? std::nullopt : std::optional(*input);
 }
 
 bool has_image_condition(const config::Config& config) {
