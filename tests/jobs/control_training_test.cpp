@@ -120,11 +120,10 @@ TEST_F(ControlTraining, VaceIsTrainedInPartOrWhole) {
   EXPECT_THAT(told_, HasSubstr("image condition f32[1,96,2,4,6]"));
   const auto saved = [&](const std::string& run) {
     return io::SafetensorsFile::open(
-        folder_ / "out" / run /
-        "checkpoints/2/transformer/diffusion_pytorch_model.safetensors");
+        folder_ / "out" / run / "checkpoints/2/transformer/diffusion_pytorch_model.safetensors");
   };
-  const auto before = io::SafetensorsFile::open(
-      io::golden("control/wan21_vace") / "transformer/diffusion_pytorch_model.safetensors");
+  const auto before = io::SafetensorsFile::open(io::golden("control/wan21_vace") /
+                                                "transformer/diffusion_pytorch_model.safetensors");
   const auto changed = [&](const io::SafetensorsFile& after, const std::string& name) {
     return after.at(name).copy().bytes != before.at(name).copy().bytes;
   };

@@ -64,8 +64,8 @@ class ControlVideos : public RunsTest {
   }
   /// The tensors of VACE's transformer whose names begin with `vace_`, or the others.
   std::vector<io::TensorEntry> tensors(bool of_branch) {
-    file_.emplace_back(io::SafetensorsFile::open(
-        fs::path(vace()) / "transformer" / "diffusion_pytorch_model.safetensors"));
+    file_.emplace_back(io::SafetensorsFile::open(fs::path(vace()) / "transformer" /
+                                                 "diffusion_pytorch_model.safetensors"));
     std::vector<io::TensorEntry> out;
     for (const io::TensorView& tensor : file_.back().tensors()) {
       if (tensor.name.starts_with("vace_") == of_branch) {
@@ -165,8 +165,7 @@ TEST_F(ControlVideos, ModulesAreLaidOverANetwork) {
           .bytes,
       whole.bytes);
   EXPECT_THAT(error(words, model), HasSubstr("follows no control video"));
-  EXPECT_THAT(error({"transformer_module=absent.safetensors"}, model),
-              HasSubstr("does not exist"));
+  EXPECT_THAT(error({"transformer_module=absent.safetensors"}, model), HasSubstr("does not exist"));
   EXPECT_THAT(error({"transformer_module=[module.safetensors, module.safetensors]"}, model),
               HasSubstr("the model has one transformer"));
   EXPECT_THAT(error({"transformer_module=" + model + "/transformer"}, model),
@@ -195,8 +194,7 @@ TEST_F(ControlVideos, NetworksHaveOriginalNamesToo) {
   fs::copy(fs::path(from) / "config.json", folder_ / "config.json");
   const std::string control = "control_video=" + clip_;
   EXPECT_EQ(latents("original",
-                    {control,
-                     "wan_transformer_pretrained_model_name_or_path=original.safetensors"})
+                    {control, "wan_transformer_pretrained_model_name_or_path=original.safetensors"})
                 .bytes,
             latents("whole", {control}).bytes);
 }

@@ -63,10 +63,8 @@ TEST(Prepare, AddsTheConditionOfTheFirstFrameForModelsOfImages) {
   const MeanOfImage mean;
   Options wanted = options(scratch / "records");
   wanted.max_clips = 2;
-  const Encoders models{.autoencoder = autoencoder(),
-                        .text = text_encoder(),
-                        .input = &kFirstFrame,
-                        .image = &mean};
+  const Encoders models{
+      .autoencoder = autoencoder(), .text = text_encoder(), .input = &kFirstFrame, .image = &mean};
   const Prepared made = prepare_records(wanted, models);
 
   const auto source = data::tfrecord_source({.folder = scratch / "records", .shuffle = false});

@@ -70,8 +70,8 @@ struct Listing {
 /// As in kohya's scripts, clips of a subfolder `10_red ball` without metadata are listed 10 times,
 /// and those without a caption have `red ball`.
 ///
-/// Masks are in ListOptions::mask_folder, or named in the metadata's `mask` fields; files from which
-/// a network makes the clip, in other fields (MetadataRow). They are no clips.
+/// Masks are in ListOptions::mask_folder, or named in the metadata's `mask` fields; files from
+/// which a network makes the clip, in other fields (MetadataRow). They are no clips.
 ///
 /// Throws an Error with file and line for invalid metadata. Throws an Error for a clip that is
 /// missing, outside of the folder, without a caption or without a mask in the folder of masks,

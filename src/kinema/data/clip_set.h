@@ -112,8 +112,8 @@ class ClipSet {
   virtual bool has_controls() const { return false; }
   /// True if some clips have mask files.
   virtual bool has_masks() const { return false; }
-  /// A text that changes if the clip or a file beside it may have changed; computed without reading all
-  /// bytes.
+  /// A text that changes if the clip or a file beside it may have changed; computed without reading
+  /// all bytes.
   virtual std::string stamp(int64_t clip) const = 0;
   /// Hash of the bytes of the clip and of the files beside it.
   virtual std::string hash(int64_t clip) const = 0;

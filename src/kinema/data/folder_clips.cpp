@@ -26,8 +26,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Throws an Error unless a control clip has as many frames as the clip that is made of it: parts of
-/// both are then of the same time. A picture is the control of a picture.
+/// Throws an Error unless a control clip has as many frames as the clip that is made of it: parts
+/// of both are then of the same time. A picture is the control of a picture.
 void check_frames(const fs::path& control, const fs::path& clip, const ClipFormat& format) {
   const auto frames = [&](const fs::path& path) {
     const io::MappedFile file = io::MappedFile::open(path);

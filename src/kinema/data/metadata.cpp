@@ -30,9 +30,9 @@ const std::vector<std::string> kControlNames = {
     "control",       "source",     "conditioning_image", "control_image",
     "control_video", "vace_video", "control_file_path"};
 const std::vector<std::string> kControlMaskNames = {"control_mask", "vace_video_mask"};
-const std::vector<std::string> kReferenceNames = {"reference", "references", "reference_image",
-                                                  "reference_images", "vace_reference_image",
-                                                  "object_file_path"};
+const std::vector<std::string> kReferenceNames = {
+    "reference",        "references",           "reference_image",
+    "reference_images", "vace_reference_image", "object_file_path"};
 
 std::vector<std::string> file_names() { return {kFileNames.begin(), kFileNames.end()}; }
 
@@ -263,9 +263,9 @@ Metadata from_csv(std::string_view text, const std::string& path,
   const auto column_of = [&](const std::vector<std::string>& wanted) {
     const auto found = std::ranges::find_if(
         wanted, [&](const std::string& name) { return has_name(header, {name}); });
-    return found == wanted.end() ? header.size()
-                                 : static_cast<size_t>(std::ranges::find(header, *found) -
-                                                       header.begin());
+    return found == wanted.end()
+               ? header.size()
+               : static_cast<size_t>(std::ranges::find(header, *found) - header.begin());
   };
   const size_t mask = column_of({std::string(kMask)});
   const size_t control = column_of(kControlNames);

@@ -20,8 +20,8 @@ namespace kinema::data {
 
 /// A clip after decoding, resizing and cropping.
 struct Clip {
-  int64_t number = 0;       // in its set
-  HostArray pixels;         // f32 [3, f, h, w] in [-1, 1]
+  int64_t number = 0;  // in its set
+  HostArray pixels;    // f32 [3, f, h, w] in [-1, 1]
   ClipControl control = {};
   HostArray size_ids = {};  // f32 [6] (picture_sizes.h), if requested
   std::string caption;

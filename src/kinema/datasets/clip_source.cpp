@@ -9,8 +9,8 @@
 #include "kinema/core/error.h"
 #include "kinema/core/quantities.h"
 #include "kinema/data/survey.h"
-#include "kinema/encoders/clip_sizes.h"
 #include "kinema/encoders/clip_condition.h"
+#include "kinema/encoders/clip_sizes.h"
 #include "kinema/io/folder.h"
 #include "kinema/preparation/encode_once.h"
 #include "kinema/preparation/prepare.h"
@@ -254,8 +254,7 @@ std::unique_ptr<data::Source> make_clip_source(const ClipSettings& settings,
   const std::shared_ptr<const encoders::TextEncoder> words = makes.text();
   const std::shared_ptr<const encoders::ImageEncoder> image = needed_image_encoder(makes, model);
   return data::video_source(
-      std::move(clips), options,
-      [autoencoder, words, image, model](const data::Clip& clip) {
+      std::move(clips), options, [autoencoder, words, image, model](const data::Clip& clip) {
         data::Sample out = encoders::encode_clip(clip.pixels, clip.control, model.stored_input(),
                                                  *autoencoder, image.get());
         encoders::TextStates text = encode_caption(*words, clip.caption);

@@ -70,8 +70,7 @@ data::Sample encode_clip(const HostArray& pixels, const data::ClipControl& contr
     case MadeOf::CONTROL_VIDEO:
       out.condition = control_of(control, sizes, autoencoder);
       if (!control.references.empty()) {
-        out.latents =
-            with_references(out.latents, out.condition, std::ssize(control.references));
+        out.latents = with_references(out.latents, out.condition, std::ssize(control.references));
       }
       return out;
     case MadeOf::FIRST_IMAGE:

@@ -101,11 +101,12 @@ void freeze_others(const std::vector<std::string>& words, bool has_adapter,
         "[config] trained_modules is given, but an adapter is trained (enable_lora)\n  "
         "lora_target_modules names its layers");
   for (const std::string& word : words) {
-    check(std::ranges::any_of(
-              specs, [&](const nn::ParamSpec& spec) { return spec.name.starts_with(word); }),
-          "[config] trained_modules has `{}`, with which no parameter's name starts\n  the first is "
-          "`{}`",
-          word, specs.front().name);
+    check(
+        std::ranges::any_of(specs,
+                            [&](const nn::ParamSpec& spec) { return spec.name.starts_with(word); }),
+        "[config] trained_modules has `{}`, with which no parameter's name starts\n  the first is "
+        "`{}`",
+        word, specs.front().name);
   }
   for (nn::ParamSpec& spec : specs) {
     spec.trained = std::ranges::any_of(
