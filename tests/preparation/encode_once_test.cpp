@@ -55,7 +55,7 @@ struct Counting {
 
   ClipEncodeFunctions with() {
     return {.pixels =
-                [this](const HostArray& given) {
+                [this](const HostArray& given, const data::ClipControl&) {
                   ++pixels;
                   return data::Sample{.latents = given};
                 },
@@ -147,7 +147,7 @@ TEST(EncodedClips, StoreInputsOfImageModelsToo) {
   const Folder folder;
   Counting counting;
   ClipEncodeFunctions with = counting.with();
-  with.pixels = [](const HostArray& given) {
+  with.pixels = [](const HostArray& given, const data::ClipControl&) {
     return data::Sample{.latents = given,
                         .condition = HostArray::f32({1, 1, 1, 1}, std::vector{4.F}),
                         .image_states = HostArray::f32({1, 2}, std::vector{5.F, 6.F})};
@@ -295,7 +295,7 @@ TEST(EncodedClips, RefuseLatentsThatAreNotFinite) {
   const Folder folder;
   Counting counting;
   ClipEncodeFunctions with = counting.with();
-  with.pixels = [](const HostArray&) {
+  with.pixels = [](const HostArray&, const data::ClipControl&) {
     return data::Sample{
         .latents = HostArray::f32({1}, std::vector{std::numeric_limits<float>::infinity()})};
   };

@@ -55,15 +55,16 @@ class MeanOfImage final : public encoders::ImageEncoder {
   }
 };
 
+/// The input of an image-to-video network.
+constexpr networks::NamedInput kFirstFrame{.name = "condition"};
+
 TEST(Prepare, AddsTheConditionOfTheFirstFrameForModelsOfImages) {
   const Scratch scratch;
   const MeanOfImage mean;
   Options wanted = options(scratch / "records");
   wanted.max_clips = 2;
-  const Encoders models{.autoencoder = autoencoder(),
-                        .text = text_encoder(),
-                        .image_condition = true,
-                        .image = &mean};
+  const Encoders models{
+      .autoencoder = autoencoder(), .text = text_encoder(), .input = &kFirstFrame, .image = &mean};
   const Prepared made = prepare_records(wanted, models);
 
   const auto source = data::tfrecord_source({.folder = scratch / "records", .shuffle = false});

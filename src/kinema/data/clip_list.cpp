@@ -29,6 +29,7 @@ namespace fs = std::filesystem;
 
 constexpr const char* kNoCaption = "no caption";
 constexpr const char* kNoMask = "no mask";
+constexpr const char* kNoControl = "no control file";
 constexpr size_t kMostMasks = 10'000'000;
 constexpr const char* kUnreadable = "caption cannot be read";
 constexpr const char* kNotUtf8 = "caption is not UTF-8";
@@ -277,16 +278,32 @@ class Walk {
         clip.cause = "missing";
         check(fs::is_regular_file(clip.path, ignored), "[data] {}: there is no clip {}", row.where,
               clip.path.string());
-        if (!row.mask.empty()) {
+        const auto beside = [&](const std::string& file, const char* what, const char* missing) {
+          if (file.empty()) {
+            return fs::path();
+          }
           clip.cause = "outside of the folder";
-          clip.mask = options_.list.empty() ? inside(root_, path.parent_path(), row.mask, row.where)
-                                            : root_ / row.mask;
-          clip.cause = kNoMask;
-          check(fs::is_regular_file(clip.mask, ignored), "[data] {}: there is no mask {}",
-                row.where, clip.mask.string());
-          listed_.insert(clip.mask.lexically_normal());
-        } else {
+          const fs::path out = options_.list.empty()
+                                   ? inside(root_, path.parent_path(), file, row.where)
+                                   : root_ / file;
+          clip.cause = missing;
+          check(fs::is_regular_file(out, ignored), "[data] {}: there is no {} {}", row.where, what,
+                out.string());
+          listed_.insert(out.lexically_normal());
+          return out;
+        };
+        clip.mask = beside(row.mask, "mask", kNoMask);
+        if (clip.mask.empty()) {
           find_mask(clip);
+        }
+        clip.control = beside(row.control, "control file", kNoControl);
+        clip.control_mask = beside(row.control_mask, "mask of a control video", kNoControl);
+        clip.cause = kNoControl;
+        check(clip.control_mask.empty() || !clip.control.empty(),
+              "[data] {}: control_mask is given without the control video that it divides",
+              row.where);
+        for (const std::string& reference : row.references) {
+          clip.references.push_back(beside(reference, "reference picture", kNoControl));
         }
       });
       if (!listed_.insert(clip.path.lexically_normal()).second) {
@@ -466,6 +483,16 @@ class Walk {
 };
 
 }  // namespace
+
+std::vector<std::pair<std::string, fs::path>> CaptionedClip::beside() const {
+  std::vector<std::pair<std::string, fs::path>> out{
+      {"mask", mask}, {"control", control}, {"control mask", control_mask}};
+  for (const fs::path& each : references) {
+    out.emplace_back("reference", each);
+  }
+  std::erase_if(out, [](const auto& each) { return each.second.empty(); });
+  return out;
+}
 
 Listing list_folder(const fs::path& folder, const ListOptions& options) {
   const std::string ending = folder.extension().string();

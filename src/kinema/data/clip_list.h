@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "kinema/data/clip_set.h"
@@ -18,6 +19,13 @@ struct CaptionedClip {
   std::string problem;              // why it cannot be used; only if list_folder keeps such clips
   std::string cause;                // a short form of the problem: ClipSet::cause
   std::filesystem::path mask = {};  // a picture (ClipSet::read_mask); empty: none
+  // Of ClipSet::read_control; empty: none.
+  std::filesystem::path control = {};
+  std::filesystem::path control_mask = {};
+  std::vector<std::filesystem::path> references = {};
+
+  /// All files but the clip's own, with what they are.
+  std::vector<std::pair<std::string, std::filesystem::path>> beside() const;
 };
 
 /// What list_folder does with a clip that is missing or has no caption.
@@ -62,7 +70,8 @@ struct Listing {
 /// As in kohya's scripts, clips of a subfolder `10_red ball` without metadata are listed 10 times,
 /// and those without a caption have `red ball`.
 ///
-/// Masks are in ListOptions::mask_folder, or named in the metadata's `mask` fields.
+/// Masks are in ListOptions::mask_folder, or named in the metadata's `mask` fields; files from
+/// which a network makes the clip, in other fields (MetadataRow). They are no clips.
 ///
 /// Throws an Error with file and line for invalid metadata. Throws an Error for a clip that is
 /// missing, outside of the folder, without a caption or without a mask in the folder of masks,

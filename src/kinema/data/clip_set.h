@@ -46,6 +46,15 @@ struct ClipSize {
   bool is_hdr = false;     // PQ or HLG, tone-mapped when read
 };
 
+/// The files beside a clip from which a network makes it; without bytes if not given.
+struct ClipControl {
+  HostArray frames;  // f32 [3, f, h, w] in [-1, 1]: a picture to edit, or a control video
+  HostArray mask;    // f32 [f, h, w] in [0, 1]: 1 where the clip is made, 0 where it is kept
+  std::vector<HostArray> references;  // u8 [h, w, 3] of any sizes
+
+  bool is_given() const { return !frames.bytes.empty() || !references.empty(); }
+};
+
 /// Files of a set's folder that are not clips, with the reason.
 struct SkippedFile {
   std::string file;  // or a pattern for several files
@@ -92,12 +101,21 @@ class ClipSet {
                               const ClipWindow& /*window*/, bool /*alpha*/) const {
     return {};
   }
+  /// The clip's control files: frames and masks of the clip's number, resized and cropped as by
+  /// read(). Throws an Error with the name of one that cannot be read, or whose number of frames is
+  /// another than the clip's.
+  virtual ClipControl read_control(int64_t /*clip*/, const ClipFormat& /*format*/,
+                                   const ClipWindow& /*window*/) const {
+    return {};
+  }
+  /// True if some clips have control files.
+  virtual bool has_controls() const { return false; }
   /// True if some clips have mask files.
   virtual bool has_masks() const { return false; }
-  /// A text that changes if the clip or its mask may have changed; computed without reading all
-  /// bytes.
+  /// A text that changes if the clip or a file beside it may have changed; computed without reading
+  /// all bytes.
   virtual std::string stamp(int64_t clip) const = 0;
-  /// Hash of the bytes of the clip and its mask file.
+  /// Hash of the bytes of the clip and of the files beside it.
   virtual std::string hash(int64_t clip) const = 0;
   /// Decodes the complete clip without keeping it: throws an Error with its name if any part is
   /// corrupt.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <iterator>
 #include <span>
 #include <system_error>
 #include <utility>
@@ -18,11 +19,47 @@
 #include "kinema/data/tar_clips.h"
 #include "kinema/io/hash.h"
 #include "kinema/io/mapped_file.h"
+#include "kinema/media/image.h"
+#include "kinema/media/media_name.h"
 
 namespace kinema::data {
 namespace {
 
 namespace fs = std::filesystem;
+
+/// Throws an Error unless a control clip has as many frames as the clip that is made of it: parts
+/// of both are then of the same time. A picture is the control of a picture.
+void check_frames(const fs::path& control, const fs::path& clip, const ClipFormat& format) {
+  const auto frames = [&](const fs::path& path) {
+    const io::MappedFile file = io::MappedFile::open(path);
+    return frames_in(measure_clip(file.bytes(), file.path()), format);
+  };
+  const int64_t own = frames(control);
+  const int64_t wanted = frames(clip);
+  check(own == wanted, "[data] the control {} has {} frames, but its clip {} has {}",
+        control.string(), own, clip.filename().string(), wanted);
+}
+
+/// The red channel of a control video's mask, f32 [f, h, w] in [0, 1]: a video, or one picture for
+/// all frames.
+HostArray control_mask(const CaptionedClip& of, const ClipFormat& format,
+                       const ClipWindow& window) {
+  const bool is_picture = media::is_image_name(of.control_mask.string());
+  ClipFormat own = format;
+  own.num_frames = is_picture ? 1 : format.num_frames;
+  if (!is_picture) {
+    check_frames(of.control_mask, of.path, format);
+  }
+  const HostArray pixels = read_clip(of.control_mask, own, window);
+  HostArray out(Shape{DType::F32, {format.num_frames, format.height, format.width}});
+  const auto from = pixels.as<float>();
+  const auto to = out.as<float>();
+  const auto red = static_cast<size_t>(own.num_frames * format.height * format.width);
+  for (size_t i = 0; i < to.size(); ++i) {
+    to[i] = std::clamp((from[i % red] + 1.0F) / 2.0F, 0.0F, 1.0F);
+  }
+  return out;
+}
 
 class FolderClips : public ClipSet {
  public:
@@ -69,19 +106,44 @@ class FolderClips : public ClipSet {
     return std::ranges::any_of(clips_,
                                [](const CaptionedClip& clip) { return !clip.mask.empty(); });
   }
+  ClipControl read_control(int64_t clip, const ClipFormat& format,
+                           const ClipWindow& window) const override {
+    const CaptionedClip& of = usable(clip);
+    ClipControl out;
+    if (!of.control.empty()) {
+      check_frames(of.control, of.path, format);
+      out.frames = read_clip(of.control, format, window);
+    }
+    if (!of.control_mask.empty()) {
+      out.mask = control_mask(of, format, window);
+    }
+    const auto picture = [&](const fs::path& path) {
+      const io::MappedFile file = io::MappedFile::open(path);
+      return media::read_image(file.bytes(), file.path(), format.background);
+    };
+    std::ranges::transform(of.references, std::back_inserter(out.references), picture);
+    return out;
+  }
+  bool has_controls() const override {
+    return std::ranges::any_of(clips_, [](const CaptionedClip& clip) {
+      return !clip.control.empty() || !clip.references.empty();
+    });
+  }
   std::string stamp(int64_t clip) const override {
     const CaptionedClip& of = usable(clip);
-    return of.mask.empty() ? file_stamp(of.path)
-                           : file_stamp(of.path) + "; mask " + file_stamp(of.mask);
+    std::string out = file_stamp(of.path);
+    for (const auto& [what, path] : of.beside()) {
+      out += fmt::format("; {} {}", what, file_stamp(path));
+    }
+    return out;
   }
   std::string hash(int64_t clip) const override {
     const CaptionedClip& of = usable(clip);
-    const std::string own = io::hash_file(of.path);
-    if (of.mask.empty()) {
-      return own;
+    std::string out = io::hash_file(of.path);
+    for (const auto& [what, path] : of.beside()) {
+      out += fmt::format(" with {} {}", what, io::hash_file(path));
     }
-    const std::string both = own + " with mask " + io::hash_file(of.mask);
-    return io::hash_bytes(std::as_bytes(std::span(both)));
+    return of.beside().empty() ? out : io::hash_bytes(std::as_bytes(std::span(out)));
   }
   void verify(int64_t clip) const override {
     const io::MappedFile file = io::MappedFile::open(usable(clip).path);

@@ -71,6 +71,15 @@ class JoinedClips : public ClipSet {
     const auto [part, number] = at(clip);
     return part->clips->read_mask(number, format, window, alpha);
   }
+  ClipControl read_control(int64_t clip, const ClipFormat& format,
+                           const ClipWindow& window) const override {
+    const auto [part, number] = at(clip);
+    return part->clips->read_control(number, format, window);
+  }
+  bool has_controls() const override {
+    return std::ranges::any_of(parts_,
+                               [](const JoinedPart& part) { return part.clips->has_controls(); });
+  }
   bool has_masks() const override {
     return std::ranges::any_of(parts_,
                                [](const JoinedPart& part) { return part.clips->has_masks(); });

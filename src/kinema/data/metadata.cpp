@@ -25,6 +25,15 @@ constexpr std::array kFileNames = {"file_name", "video", "path",       "file",  
 /// The field of a clip's mask.
 constexpr std::string_view kMask = "mask";
 
+// Names of kinema, diffusers' scripts, DiffSynth and VideoX-Fun.
+const std::vector<std::string> kControlNames = {
+    "control",       "source",     "conditioning_image", "control_image",
+    "control_video", "vace_video", "control_file_path"};
+const std::vector<std::string> kControlMaskNames = {"control_mask", "vace_video_mask"};
+const std::vector<std::string> kReferenceNames = {
+    "reference",        "references",           "reference_image",
+    "reference_images", "vace_reference_image", "object_file_path"};
+
 std::vector<std::string> file_names() { return {kFileNames.begin(), kFileNames.end()}; }
 
 std::string quoted(const std::vector<std::string>& names, size_t most) {
@@ -49,6 +58,28 @@ size_t find_name(const std::vector<std::string>& there, const std::vector<std::s
            : "caption_column=NAME names the field with the caption");
 }
 
+/// The first of `wanted` that a row has, if it is not null; null without one.
+const io::Json* find_field(const io::Json& row, const std::vector<std::string>& wanted) {
+  for (const std::string& name : wanted) {
+    if (const io::Json* found = row.find(name); found != nullptr && !found->is_null()) {
+      return found;
+    }
+  }
+  return nullptr;
+}
+
+/// A name, or a list of names.
+std::vector<std::string> names_in(const io::Json& value) {
+  if (!value.is_array()) {
+    return {value.as_string()};
+  }
+  std::vector<std::string> out;
+  for (const io::Json& each : value.items()) {
+    out.push_back(each.as_string());
+  }
+  return out;
+}
+
 std::vector<MetadataRow> from_jsonl(const std::string& text, const std::string& path,
                                     const std::string& caption_column) {
   std::vector<MetadataRow> out;
@@ -68,10 +99,16 @@ std::vector<MetadataRow> from_jsonl(const std::string& text, const std::string& 
     }
     const size_t file = find_name(names, file_names(), where, "");
     const size_t caption = find_name(names, caption_names(caption_column), where, "");
-    const io::Json* mask = value.find(kMask);
+    const auto text_of = [&](const std::vector<std::string>& wanted) {
+      const io::Json* found = find_field(value, wanted);
+      return found == nullptr ? std::string() : found->as_string();
+    };
     out.push_back({where, value.members()[file].second.as_string(),
-                   value.members()[caption].second.as_string(),
-                   mask == nullptr || mask->is_null() ? "" : mask->as_string()});
+                   value.members()[caption].second.as_string(), text_of({std::string(kMask)}),
+                   text_of(kControlNames), text_of(kControlMaskNames)});
+    if (const io::Json* references = find_field(value, kReferenceNames)) {
+      out.back().references = names_in(*references);
+    }
   }
   return out;
 }
@@ -223,7 +260,17 @@ Metadata from_csv(std::string_view text, const std::string& path,
   const std::string first = path + ": the first line";
   const size_t file = find_name(header, file_names(), first, "column ");
   const size_t caption = find_name(header, caption_names(caption_column), first, "column ");
-  const auto mask = std::ranges::find(header, kMask) - header.begin();
+  const auto column_of = [&](const std::vector<std::string>& wanted) {
+    const auto found = std::ranges::find_if(
+        wanted, [&](const std::string& name) { return has_name(header, {name}); });
+    return found == wanted.end()
+               ? header.size()
+               : static_cast<size_t>(std::ranges::find(header, *found) - header.begin());
+  };
+  const size_t mask = column_of({std::string(kMask)});
+  const size_t control = column_of(kControlNames);
+  const size_t control_mask = column_of(kControlMaskNames);
+  const size_t reference = column_of(kReferenceNames);
   Metadata out;
   const bool is_usual = csv.separator == (path.ends_with(".tsv") ? '\t' : ',');
   out.note = is_usual ? "" : fmt::format("its separator is a {}", separator_word(csv.separator));
@@ -232,9 +279,14 @@ Metadata from_csv(std::string_view text, const std::string& path,
     check(rows[i].fields.size() == header.size(),
           "[data] {} has {} fields but the first line has {}", where, rows[i].fields.size(),
           header.size());
-    out.rows.push_back(
-        {std::move(where), rows[i].fields[file], rows[i].fields[caption],
-         mask < std::ssize(header) ? rows[i].fields[static_cast<size_t>(mask)] : ""});
+    const auto text_of = [&](size_t column) {
+      return column < header.size() ? rows[i].fields[column] : std::string();
+    };
+    out.rows.push_back({std::move(where), rows[i].fields[file], rows[i].fields[caption],
+                        text_of(mask), text_of(control), text_of(control_mask)});
+    if (const std::string name = text_of(reference); !name.empty()) {
+      out.rows.back().references = {name};
+    }
   }
   return out;
 }

@@ -14,7 +14,13 @@ struct MetadataRow {
   std::string where;  // `clips/metadata.jsonl:7`
   std::string file;
   std::string caption;
-  std::string mask = {};  // of .jsonl, .csv and .tsv: the field `mask`, a picture; empty: none
+  // Of .jsonl, .csv and .tsv; empty: none.
+  std::string mask = {};  // the field `mask`, a picture
+  /// `control`, `source` or another usual name: a picture or clip from which the network makes this
+  /// one; `control_mask`: where it is made; `reference`: pictures of subjects.
+  std::string control = {};
+  std::string control_mask = {};
+  std::vector<std::string> references = {};
 };
 
 struct Metadata {

@@ -15,6 +15,8 @@ namespace kinema::data {
 namespace {
 
 constexpr const char* kTimestep = "timesteps";
+/// MaxDiffusion's name of VACE's condition.
+constexpr const char* kConditioningLatents = "conditioning_latents";
 
 void check_condition(const Sample& sample, const std::string& where) {
   if (sample.condition.bytes.empty()) {
@@ -53,6 +55,9 @@ Sample parse_record(std::span<const std::byte> bytes, const std::string& where) 
     if (!extra || example.contains(part.name)) {
       sample.*part.of_sample = tensor_feature(example, part.name, part.rank, where);
     }
+  }
+  if (sample.condition.bytes.empty() && example.contains(kConditioningLatents)) {
+    sample.condition = tensor_feature(example, kConditioningLatents, 4, where);
   }
   check_condition(sample, where);
   if (example.contains(kTimestep)) {

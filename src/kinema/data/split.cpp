@@ -43,6 +43,11 @@ class SplitClips : public ClipSet {
                       bool alpha) const override {
     return clips_->read_mask(at(clip), format, window, alpha);
   }
+  ClipControl read_control(int64_t clip, const ClipFormat& format,
+                           const ClipWindow& window) const override {
+    return clips_->read_control(at(clip), format, window);
+  }
+  bool has_controls() const override { return clips_->has_controls(); }
   bool has_masks() const override { return clips_->has_masks(); }
   std::string stamp(int64_t clip) const override { return clips_->stamp(at(clip)); }
   std::string hash(int64_t clip) const override { return clips_->hash(at(clip)); }

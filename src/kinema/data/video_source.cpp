@@ -8,6 +8,7 @@
 #include <mutex>
 #include <set>
 #include <tuple>
+#include <utility>
 
 #include "kinema/core/error.h"
 #include "kinema/core/threefry.h"
@@ -152,8 +153,10 @@ class VideoSource : public Source {
     }
     Clip given{.number = index};
     given.pixels = clips_->read(index, format, window);
+    given.control = clips_->read_control(index, format, window);
     if (flip) {
       given.pixels = flipped(given.pixels);
+      given.control = flipped(std::move(given.control));
     }
     given.pixels = with_colors(std::move(given.pixels), colors);
     if (options_.sizes) {
@@ -209,9 +212,18 @@ bool changes_colors(const ClipSet& clips, int64_t clip, bool run) {
   return sets.empty() ? run : sets.at(clips.set_of(clip)).color_change.value_or(run);
 }
 
+ClipControl flipped(ClipControl control) {
+  for (HostArray* each : {&control.frames, &control.mask}) {
+    if (!each->bytes.empty()) {
+      *each = flipped(*each);
+    }
+  }
+  return control;
+}
+
 HostArray flipped(const HostArray& pixels) {
   HostArray out = pixels;
-  const auto width = static_cast<size_t>(out.shape.dims[3]);
+  const auto width = static_cast<size_t>(out.shape.dims.back());
   const auto values = out.as<float>();
   for (size_t row = 0; row < values.size(); row += width) {
     std::reverse(values.begin() + static_cast<int64_t>(row),

@@ -20,8 +20,9 @@ namespace kinema::data {
 
 /// A clip after decoding, resizing and cropping.
 struct Clip {
-  int64_t number = 0;       // in its set
-  HostArray pixels;         // f32 [3, f, h, w] in [-1, 1]
+  int64_t number = 0;  // in its set
+  HostArray pixels;    // f32 [3, f, h, w] in [-1, 1]
+  ClipControl control = {};
   HostArray size_ids = {};  // f32 [6] (picture_sizes.h), if requested
   std::string caption;
   std::string id;
@@ -92,8 +93,10 @@ bool flips(const ClipSet& clips, int64_t clip, bool run);
 /// True if the colours of a clip change: by its set's rule, or else the run's.
 bool changes_colors(const ClipSet& clips, int64_t clip, bool run);
 
-/// The pixels with every row reversed, as with random_flip.
+/// The pixels (or a mask) with every row reversed, as with random_flip.
 HostArray flipped(const HostArray& pixels);
+/// The same of control frames and their masks; references stay.
+ClipControl flipped(ClipControl control);
 
 /// The clip's first frame as an image, u8 [h, w, 3], for image-to-video.
 HostArray first_frame(const HostArray& pixels);

@@ -9,8 +9,8 @@
 #include "kinema/core/error.h"
 #include "kinema/core/quantities.h"
 #include "kinema/data/survey.h"
+#include "kinema/encoders/clip_condition.h"
 #include "kinema/encoders/clip_sizes.h"
-#include "kinema/encoders/image_condition.h"
 #include "kinema/io/folder.h"
 #include "kinema/preparation/encode_once.h"
 #include "kinema/preparation/prepare.h"
@@ -49,21 +49,11 @@ std::unique_ptr<encoders::ImageEncoder> needed_image_encoder(const ClipEncoders&
   return out;
 }
 
-/// The latents of a sample and, with `condition`, of its first frame.
-data::Sample encode_pixels(const HostArray& pixels, const encoders::Autoencoder& autoencoder,
-                           bool condition, const encoders::ImageEncoder* image) {
-  data::Sample out;
-  out.latents = autoencoder.encode(pixels);
-  if (condition) {
-    const Dims& dims = pixels.shape.dims;
-    const encoders::ConditioningImages images{.first = data::first_frame(pixels), .last = {}};
-    out.condition = encoders::image_condition(
-        images, {.num_frames = dims[1], .height = dims[2], .width = dims[3]}, autoencoder);
-    if (image != nullptr) {
-      out.image_states = encoders::image_tokens(images, *image);
-    }
-  }
-  return out;
+/// Whether the network's input is made of the files beside a clip.
+bool takes_controls(const networks::Sizes& model) {
+  const networks::NamedInput* input = model.stored_input();
+  return input != nullptr && (input->made_of == networks::MadeOf::REFERENCE_IMAGE ||
+                              input->made_of == networks::MadeOf::CONTROL_VIDEO);
 }
 
 /// Throws an Error unless every size divides into latents and patches; called before the first clip
@@ -89,12 +79,13 @@ class LazyEncoders {
 
   preparation::ClipEncodeFunctions with() {
     return {.pixels =
-                [this](const HostArray& pixels) {
+                [this](const HostArray& pixels, const data::ClipControl& control) {
                   if (!autoencoder_) {
                     autoencoder_ = checked_autoencoder(makes_, model_);
                     image_ = needed_image_encoder(makes_, model_);
                   }
-                  return encode_pixels(pixels, *autoencoder_, makes_.image_condition, image_.get());
+                  return encoders::encode_clip(pixels, control, model_.stored_input(),
+                                               *autoencoder_, image_.get());
                 },
             .text =
                 [this](std::span<const std::string> captions) {
@@ -174,6 +165,10 @@ std::unique_ptr<data::Source> make_encoded_source(const ClipSettings& settings,
         "dataset_save_location\n  set dataset_save_location='' or color_aug=false");
   const fs::path folder = settings.kept->folder;
   preparation::ContentIndex models = kept_models(*settings.kept);
+  preparation::Settings pixels = makes.pixels_settings(models);
+  if (takes_controls(model) && (clips->has_controls() || !model.stored_input()->optional)) {
+    pixels["input"] = std::string(model.stored_input()->name);
+  }
   const auto encoded = keeping(folder, [&] {
     return std::make_shared<preparation::EncodedClips>(
         clips, folder,
@@ -187,7 +182,7 @@ std::unique_ptr<data::Source> make_encoded_source(const ClipSettings& settings,
             .sizes = options.sizes,
             .alpha_mask = options.alpha_mask,
             .dtype = settings.kept->dtype,
-            .pixels_settings = makes.pixels_settings(models),
+            .pixels_settings = pixels,
             .text_settings = makes.text_settings(models),
             .problems = options.problems,
             .bad_clip = options.bad_clip,
@@ -245,6 +240,11 @@ std::unique_ptr<data::Source> make_clip_source(const ClipSettings& settings,
     job.notice("skipped: " + why);
     left_out.add(*clips, clip, why);
   };
+  if (clips->has_controls() && !takes_controls(model)) {
+    job.notice(
+        "the data set lists control, source or reference files, but this network takes none: it is "
+        "not trained on them");
+  }
   options.batch = batch;
   options.sizes = model.size_ids > 0;
   if (settings.kept) {
@@ -254,9 +254,9 @@ std::unique_ptr<data::Source> make_clip_source(const ClipSettings& settings,
   const std::shared_ptr<const encoders::TextEncoder> words = makes.text();
   const std::shared_ptr<const encoders::ImageEncoder> image = needed_image_encoder(makes, model);
   return data::video_source(
-      std::move(clips), options,
-      [autoencoder, words, image, condition = makes.image_condition](const data::Clip& clip) {
-        data::Sample out = encode_pixels(clip.pixels, *autoencoder, condition, image.get());
+      std::move(clips), options, [autoencoder, words, image, model](const data::Clip& clip) {
+        data::Sample out = encoders::encode_clip(clip.pixels, clip.control, model.stored_input(),
+                                                 *autoencoder, image.get());
         encoders::TextStates text = encode_caption(*words, clip.caption);
         out.encoder_hidden_states = std::move(text.states);
         out.pooled = std::move(text.pooled);

@@ -26,7 +26,6 @@ struct ClipEncoders {
   std::function<std::unique_ptr<encoders::TextEncoder>()> text;
   /// CLIP, whose tokens must have the width `image_dim`; null if the pipeline has none.
   std::function<std::unique_ptr<encoders::ImageEncoder>(int64_t image_dim)> image;
-  bool image_condition = false;  // samples contain the condition of an image-to-video model
   /// The settings that determine latents (in addition to the clips) and text states; cached
   /// encodings are used for equal settings. Models are hashes of their files, which `models`
   /// caches.

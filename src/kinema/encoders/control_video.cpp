@@ -188,7 +188,10 @@ ControlPixels control_pixels(const ControlVideo& given, const PixelSizes& sizes)
 
 HostArray control_condition(const ControlVideo& given, const PixelSizes& sizes,
                             const Autoencoder& autoencoder) {
-  const ControlPixels pixels = control_pixels(given, sizes);
+  return control_condition(control_pixels(given, sizes), autoencoder);
+}
+
+HostArray control_condition(const ControlPixels& pixels, const Autoencoder& autoencoder) {
   const HostArray kept = autoencoder.encode(part_of_frames(pixels, /*made=*/false));
   const HostArray made = autoencoder.encode(part_of_frames(pixels, /*made=*/true));
   const HostArray planes = mask_planes(pixels.mask, kept.shape.dims);

@@ -35,6 +35,7 @@ ControlPixels control_pixels(const ControlVideo& given, const PixelSizes& sizes)
 /// the frames where they are kept, then where they are made (mid-grey elsewhere), then the mask's
 /// pixels in each cell, of the frames nearest to the middle of each latent frame. Each reference is
 /// a frame in front, of latents, zeros and zeros; the last one comes first, as in diffusers.
+HostArray control_condition(const ControlPixels& pixels, const Autoencoder& autoencoder);
 HostArray control_condition(const ControlVideo& given, const PixelSizes& sizes,
                             const Autoencoder& autoencoder);
 

@@ -144,9 +144,13 @@ PrepareResult prepare(const resolve::Settings& given, const PrepareObserver& obs
   const auto text_encoder =
       resolve::make_text_encoder(settings, widths, client, job, resolve::TextUse::CAPTIONS);
   const auto clip = resolve::preparation_image_encoder(settings, client);
+  const std::optional<networks::NamedInput> input = model_source::prepared_input(settings);
+  check(input || !clips->has_controls(),
+        "[prepare] the data set lists control, source or reference files, but the network, which "
+        "takes them, is not here\n  wan_transformer_pretrained_model_name_or_path=FOLDER names it");
   const preparation::Encoders models{.autoencoder = *autoencoder,
                                      .text = *text_encoder,
-                                     .image_condition = model_source::has_image_condition(settings),
+                                     .input = input ? &*input : nullptr,
                                      .sizes = pictures.sizes,
                                      .image = clip.get()};
   for (resolve::PreparedPart& part : parts) {

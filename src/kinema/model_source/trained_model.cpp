@@ -6,6 +6,8 @@
 #include "kinema/encoders/clip_encoder.h"
 #include "kinema/model_files/family.h"
 #include "kinema/model_source/model_options.h"
+#include "kinema/model_source/model_paths.h"
+#include "kinema/networks/open.h"
 
 namespace kinema::model_source {
 namespace {
@@ -124,6 +126,22 @@ void check_videos(const config::Config& config, const Expert& expert) {
         config.model.pretrained_model_name_or_path, expert.other_part());
 }
 
+std::optional<networks::NamedInput> prepared_input(const config::Loaded& loaded) {
+  if (has_image_condition(loaded.config)) {
+    return networks::NamedInput{.name = "condition", .made_of = networks::MadeOf::FIRST_AND_LAST};
+  }
+  const fs::path here = local_transformer(loaded.config);
+  std::error_code ignored;
+  const bool readable =
+      fs::exists(here / "config.json", ignored) || !fs::is_directory(here, ignored);
+  if (here.empty() || !readable) {
+    return std::nullopt;
+  }
+  const networks::Network network = networks::open(here);
+  const networks::NamedInput* input = network.sizes().stored_input();
+  return input == nullptr ? std::nullopt : std::optional(*input);
+}
+
 bool has_image_condition(const config::Config& config) {
   return config.model.model_type == config::ModelType::I2V;
 }
@@ -150,6 +168,10 @@ std::vector<std::string> check_model_type(const config::Config& config,
         "channels: none are for image conditioning\n"
         "  set model_type=T2V, or TI2V for a model with a first frame",
         model.in_channels);
+  check(type != config::ModelType::VACE ||
+            networks::find_entry(model.named, networks::Entry::BRANCH) != nullptr,
+        "[train] model_type is VACE, but the transformer has no control branch\n"
+        "  transformer_module=FILE lays one over it");
   check(!model.makes_images || type == config::ModelType::T2V,
         "[train] model_type is {}, but this is a text-to-image model\n"
         "  do not set model_type",

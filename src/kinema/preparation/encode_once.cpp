@@ -250,7 +250,17 @@ std::string EncodedClips::encode_clip(int64_t clip, const HostArray& pixels,
         latents_.find(settings).is_valid()) {
       continue;
     }
-    data::Sample sample = with.pixels(flipped ? data::flipped(pixels) : pixels);
+    data::Sample sample;
+    try {
+      data::ClipControl control = clips_->read_control(clip, format, window(clip));
+      sample = flipped ? with.pixels(data::flipped(pixels), data::flipped(std::move(control)))
+                       : with.pixels(pixels, control);
+    } catch (const Error& error) {
+      if (!clips_->has_controls()) {
+        throw;
+      }
+      return error.what();  // of a control file
+    }
     if (weighs_) {
       try {
         sample.loss_weights = data::mask_of_latents(*clips_, clip, format, window(clip), flipped,

@@ -19,8 +19,8 @@ namespace kinema::preparation {
 
 /// The encoders of pixels and captions. Each may load its model at the first call.
 struct ClipEncodeFunctions {
-  /// f32 [3, f, h, w] -> the parts of a sample that depend on pixels.
-  std::function<data::Sample(const HostArray& pixels)> pixels;
+  /// f32 [3, f, h, w] and the clip's control files -> the parts of a sample that depend on pixels.
+  std::function<data::Sample(const HostArray& pixels, const data::ClipControl& control)> pixels;
   /// The text states of several captions.
   std::function<encoders::TextStates(std::span<const std::string> captions)> text;
   /// Called after the captions, so that only one model is in memory at a time.

@@ -78,6 +78,10 @@ HostArray ListedClips::loss_weights(int64_t place, const Dims& latents) const {
   return std::move(sample.loss_weights);
 }
 
+data::ClipControl ListedClips::control(int64_t place) const {
+  return clips_->read_control(clip(place), format(place), {});
+}
+
 HostArray ListedClips::read(int64_t place) const {
   if (!problems_.empty()) {
     const std::string& problem = problems_[static_cast<size_t>(clip(place))];

@@ -41,6 +41,9 @@ class ListedClips {
   /// The clip's weights in the loss for latents [c, f, h, w], f32 [1, f, h, w]; without bytes if no
   /// clip has any (data/loss_weights.h).
   HostArray loss_weights(int64_t place, const Dims& latents) const;
+  /// The clip's control files; throws the Errors of data::ClipSet::read_control.
+  data::ClipControl control(int64_t place) const;
+  bool has_controls() const { return clips_->has_controls(); }
   /// The middle of the clip. Throws an Error for a clip that cannot be used.
   HostArray read(int64_t place) const;
   /// True for the last place of a bucket.

@@ -13,6 +13,7 @@
 #include "kinema/encoders/autoencoder.h"
 #include "kinema/encoders/image_encoder.h"
 #include "kinema/encoders/text_encoder.h"
+#include "kinema/networks/named_input.h"
 #include "kinema/preparation/shard_folder.h"
 #include "kinema/world/world.h"
 
@@ -61,9 +62,8 @@ struct Options {
 struct Encoders {
   const encoders::Autoencoder& autoencoder;
   const encoders::TextEncoder& text;
-  /// Records for models with image conditioning also contain the conditioning on the clip's first
-  /// frame and, with an image encoder, its tokens.
-  bool image_condition = false;
+  /// The network's input that records contain (encoders::encode_clip); null: none.
+  const networks::NamedInput* input = nullptr;
   /// Records also contain the clip's sizes, for models with size_ids.
   bool sizes = false;
   const encoders::ImageEncoder* image = nullptr;

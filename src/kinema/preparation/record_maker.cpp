@@ -8,7 +8,7 @@
 
 #include "kinema/core/error.h"
 #include "kinema/core/stopwatch.h"
-#include "kinema/encoders/image_condition.h"
+#include "kinema/encoders/clip_condition.h"
 
 namespace kinema::preparation {
 RecordMaker::RecordMaker(const Options& options, const Encoders& encoders, const ListedClips& clips,
@@ -67,12 +67,19 @@ std::string RecordMaker::make(const DecodedClip& clip, int64_t end, EncodedRecor
   } catch (const Error& error) {
     return error.what();
   }
-  {
+  try {
+    const data::ClipControl control = clips_.control(out.place);
     const AddSeconds watch(out.seconds.latents);
-    record.latents = encoders_.autoencoder.encode(clip.pixels);
-  }
-  if (encoders_.image_condition) {
-    add_image(clip.pixels, out);
+    data::Sample made = encoders::encode_clip(clip.pixels, control, encoders_.input,
+                                              encoders_.autoencoder, encoders_.image);
+    record.latents = std::move(made.latents);
+    record.condition = std::move(made.condition);
+    record.image_states = std::move(made.image_states);
+  } catch (const Error& error) {
+    if (!clips_.has_controls()) {
+      throw;
+    }
+    return error.what();  // of a control file
   }
   if (encoders_.sizes) {
     record.size_ids = clips_.size_ids(out.place);
@@ -88,17 +95,6 @@ std::string RecordMaker::make(const DecodedClip& clip, int64_t end, EncodedRecor
   const AddSeconds watch(out.seconds.writing);
   data::convert_to(options_.dtype, record);
   return "";
-}
-
-void RecordMaker::add_image(const HostArray& pixels, EncodedRecord& out) const {
-  const AddSeconds watch(out.seconds.image);
-  const encoders::ConditioningImages images{.first = data::first_frame(pixels), .last = {}};
-  const Dims& dims = pixels.shape.dims;
-  out.record.condition = encoders::image_condition(
-      images, {.num_frames = dims[1], .height = dims[2], .width = dims[3]}, encoders_.autoencoder);
-  if (encoders_.image != nullptr) {
-    out.record.image_states = encoders::image_tokens(images, *encoders_.image);
-  }
 }
 
 }  // namespace kinema::preparation

@@ -43,7 +43,6 @@ class RecordMaker {
  private:
   int64_t place(int64_t i) const { return places_.first + i * places_.stride; }
   std::string make(const DecodedClip& clip, int64_t end, EncodedRecord& out);
-  void add_image(const HostArray& pixels, EncodedRecord& out) const;
 
   const Options& options_;
   const Encoders& encoders_;

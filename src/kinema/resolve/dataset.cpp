@@ -123,7 +123,8 @@ data::SyntheticOptions synthetic(const config::Config& config, const networks::S
   options.text_embed_dim = or_else(d.synthetic_override_text_embed_dim, model.text_dim);
   options.num_channels_latents =
       or_else(d.synthetic_override_num_channels_latents, model.out_channels);
-  options.condition_channels = model.condition_channels();
+  const networks::NamedInput* input = model.stored_input();
+  options.condition_channels = input == nullptr || input->optional ? 0 : input->channels;
   options.image_dim = model.image_dim;
   options.image_tokens = model.image_tokens;
   options.pooled_dim = model.pooled_dim;
@@ -323,7 +324,6 @@ datasets::ClipEncoders clip_encoders(const Settings& settings, const networks::S
             model_source::pipeline_index(settings);
         return pipeline ? make_image_encoder(settings, *pipeline, image_dim, client) : nullptr;
       },
-      .image_condition = model_source::has_image_condition(settings),
       .pixels_settings =
           [settings](preparation::ContentIndex& models) {
             return pixels_settings(settings, models);

@@ -90,6 +90,30 @@ std::vector<optimizers::RateGroup> rate_groups(const config::OptimizerConfig& o)
   return out;
 }
 
+/// Of a network that is trained in part: parameters whose names start with none of the words are
+/// frozen.
+void freeze_others(const std::vector<std::string>& words, bool has_adapter,
+                   std::vector<nn::ParamSpec>& specs) {
+  if (words.empty()) {
+    return;
+  }
+  check(!has_adapter,
+        "[config] trained_modules is given, but an adapter is trained (enable_lora)\n  "
+        "lora_target_modules names its layers");
+  for (const std::string& word : words) {
+    check(
+        std::ranges::any_of(specs,
+                            [&](const nn::ParamSpec& spec) { return spec.name.starts_with(word); }),
+        "[config] trained_modules has `{}`, with which no parameter's name starts\n  the first is "
+        "`{}`",
+        word, specs.front().name);
+  }
+  for (nn::ParamSpec& spec : specs) {
+    spec.trained = std::ranges::any_of(
+        words, [&](const std::string& word) { return spec.name.starts_with(word); });
+  }
+}
+
 }  // namespace
 
 training::StepOptions step_options(const config::Config& config, const networks::Network& network,
@@ -194,6 +218,7 @@ TrainingStep training_step(const config::Config& config, const networks::Network
   if (!out.adapters.empty()) {
     weights::freeze_base(out.specs, out.adapters.front().config);
   }
+  freeze_others(config.model.trained_modules, !out.adapters.empty(), out.specs);
   out.step.place = place;
   out.step.batch_axes = mesh::batch_axes(place, config.parallel.data_sharding, out.batch);
   return out;

@@ -111,21 +111,32 @@ Json original_config_json(const TransformerConfig& c) {
         "  --to diffusers writes a config.json with the right number",
         c.attention_head_dim, kReleasedHead);
   const bool tokens = c.out_channels == 48;  // the latents of Wan 2.2 TI2V
-  const char* type = c.pos_embed_seq_len > 0      ? "flf2v"
+  const bool branch = !c.vace_layers.empty();
+  const char* type = branch                       ? "vace"
+                     : c.pos_embed_seq_len > 0    ? "flf2v"
                      : c.condition_channels() > 0 ? "i2v"
                      : tokens                     ? "ti2v"
                                                   : "t2v";
-  return Json::object({{"_class_name", kOriginalClassName},
-                       {"dim", c.dim()},
-                       {"eps", c.eps},
-                       {"ffn_dim", c.ffn_dim},
-                       {"freq_dim", c.freq_dim},
-                       {"in_dim", c.in_channels},
-                       {"model_type", type},
-                       {"num_heads", c.num_attention_heads},
-                       {"num_layers", c.num_layers},
-                       {"out_dim", c.out_channels},
-                       {"text_len", int64_t{512}}});
+  Json out = Json::object({{"_class_name", branch ? kOriginalVaceClassName : kOriginalClassName},
+                           {"dim", c.dim()},
+                           {"eps", c.eps},
+                           {"ffn_dim", c.ffn_dim},
+                           {"freq_dim", c.freq_dim},
+                           {"in_dim", c.in_channels},
+                           {"model_type", type},
+                           {"num_heads", c.num_attention_heads},
+                           {"num_layers", c.num_layers},
+                           {"out_dim", c.out_channels},
+                           {"text_len", int64_t{512}}});
+  if (branch) {
+    Json layers = Json::array();
+    for (const int64_t layer : c.vace_layers) {
+      layers.append(layer);
+    }
+    out.set("vace_in_dim", c.vace_in_channels);
+    out.set("vace_layers", layers);
+  }
+  return out;
 }
 
 }  // namespace kinema::wan

@@ -9,6 +9,7 @@ namespace kinema::wan {
 inline constexpr const char* kClassName = "WanTransformer3DModel";
 inline constexpr const char* kVaceClassName = "WanVACETransformer3DModel";
 inline constexpr const char* kOriginalClassName = "WanModel";
+inline constexpr const char* kOriginalVaceClassName = "VaceWanModel";
 
 /// The sizes of a diffusers `config.json`. Throws an Error with file and key for another class, a
 /// missing, wrongly typed or unknown key, or invalid sizes.
