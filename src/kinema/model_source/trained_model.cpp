@@ -150,7 +150,9 @@ std::vector<std::string> check_model_type(const config::Config& config,
         "channels: none are for image conditioning\n"
         "  set model_type=T2V, or TI2V for a model with a first frame",
         model.in_channels);
-  check(!model.makes_images || type == config::ModelType::T2V,
+  check(model.makes_images || type != config::ModelType::T2I,
+        "[train] model_type is T2I, but this model makes videos\n  do not set model_type");
+  check(!model.makes_images || type == config::ModelType::T2V || type == config::ModelType::T2I,
         "[train] model_type is {}, but this is a text-to-image model\n"
         "  do not set model_type",
         config::word_of(type));
