@@ -199,6 +199,74 @@ logical_axis_rules: [
   ['conv_out', 'fsdp']]
 )";
 
+// Of the file for Z-Image (August 2026), and the keys that its newer form has too.
+constexpr const char* kZImage = R"(
+pretrained_model_name_or_path: "Tongyi-MAI/Z-Image"
+prompt: "A red fox"
+resolution: 1024
+num_inference_steps: 50
+seed: 42
+output_file: "/tmp/zimage.png"
+weights_dtype: "bfloat16"
+activations_dtype: "bfloat16"
+attention: "flash"
+flash_block_sizes: {}
+hardware: "tpu"
+skip_jax_distributed_system: true
+run_name: "zimage"
+output_dir: "/tmp/maxdiffusion"
+save_config_to_gcs: false
+jax_cache_dir: ""
+unet_checkpoint: ""
+dataset_name: ""
+dataset_save_location: "/tmp"
+per_device_batch_size: 1
+learning_rate_schedule_steps: 1
+max_train_steps: 1
+compile_topology_num_slices: -1
+quantization_local_shard_count: -1
+use_qwix_quantization: false
+attention_sharding_uniform: true
+logical_axis_rules: [["batch", "data"], ["activation_length", "context"],
+  ["activation_heads", "tensor"], ["heads", "tensor"], ["mlp", "tensor"], ["embed", "fsdp"],
+  ["norm", "tensor"], ["out_channels", "tensor"]]
+data_sharding: [["data", "fsdp", "context", "tensor"]]
+mesh_axes: ["data", "fsdp", "context", "tensor"]
+dcn_data_parallelism: 1
+dcn_fsdp_parallelism: 1
+dcn_context_parallelism: 1
+dcn_tensor_parallelism: 1
+ici_data_parallelism: 1
+ici_fsdp_parallelism: 1
+ici_context_parallelism: 1
+ici_tensor_parallelism: -1
+allow_split_physical_axes: false
+model_name: z_image
+model_type: T2I
+max_sequence_length: 512
+offload_encoders: true
+flow_shift: 6.0
+guidance_scale: 0.0
+vae_decode_chunk: 0
+pretrained_orbax_dir: ""
+scan_layers: true
+use_base2_exp: true
+use_experimental_scheduler: false
+)";
+
+TEST(MaxDiffusion, ZImagesFileIsTakenAsItIs) {
+  const fs::path file = fs::path(::testing::TempDir()) / "kinema_maxdiffusion_zimage.yml";
+  std::ofstream(file) << kZImage;
+  const Loaded loaded = load(file, {});
+  const io::Yaml own = io::Yaml::read(file);
+  for (const io::Yaml::Member& member : own.members()) {
+    EXPECT_TRUE(loaded.origin.contains(member.key)) << member.key;
+  }
+  EXPECT_EQ(loaded.config.model.model_type, ModelType::T2I);
+  EXPECT_EQ(loaded.config.generate.guidance_scale, 0.0);
+  EXPECT_EQ(loaded.config.parallel.ici_tensor_parallelism, -1);
+}
+
 class MaxDiffusionImagesTest : public ::testing::Test {
  protected:
   static Loaded load_with(const std::string& differences) {

@@ -27,9 +27,9 @@ constexpr std::string_view choices(GpuAttentionKernel /*value*/) {
   return "auto | cudnn | cudnn_fp8 | triton | blockwise";
 }
 
-enum class ModelType : uint8_t { T2V, I2V, TI2V, VACE, ANIMATE };
+enum class ModelType : uint8_t { T2V, I2V, TI2V, VACE, ANIMATE, T2I };
 constexpr std::string_view choices(ModelType /*value*/) {
-  return "T2V | I2V | TI2V | VACE | ANIMATE";
+  return "T2V | I2V | TI2V | VACE | ANIMATE | T2I";
 }
 
 enum class Autoencoder : uint8_t { WAN, SPACE_TO_DEPTH };

@@ -47,6 +47,7 @@ constexpr IgnoredKey kIgnored[] = {
     {"max_shift", kScheduler},
     {"norm_num_groups", "set in the model's config.json"},
     {"offload_encoders", "text_encoder_memory sets the placement of the text encoder"},
+    {"output_file", "video_folder sets the folder of what is made"},
     {"pretrained_orbax_dir", "checkpoints are diffusers folders"},
     {"profiler", "enable_profiler records a profile"},
     {"profiler_gcs_path", "belongs to a Google Cloud service"},

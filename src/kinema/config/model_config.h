@@ -180,14 +180,17 @@ struct ModelConfig {
            .or_item = true,
            .share = Share::FILE});
     visit("model_name", self.model_name, MAY_CHANGE,
-          {.help = "MaxDiffusion's name of a Wan model; ignored, as the model's files identify it",
-           .one_of = "| wan2.1 | wan2.2",
+          {.help = "MaxDiffusion's name of a model; ignored, as the model's files identify it",
+           .one_of = "| wan2.1 | wan2.2 | z_image",
            .share = Share::YES});
-    visit("model_type", self.model_type, MUST_MATCH,
-          {.help = "conditioning of the video: text, image, or text with an optional first frame",
-           .one_of = choices(self.model_type),
-           .needs = {Needs::VIDEOS},
-           .share = Share::YES});
+    visit(
+        "model_type", self.model_type, MUST_MATCH,
+        {.help =
+             "conditioning of the video: text, image, or text with an optional first frame; T2I is "
+             "MaxDiffusion's word for images",
+         .one_of = choices(self.model_type),
+         .needs = {Needs::VIDEOS},
+         .share = Share::YES});
     visit("weights_dtype", self.weights_dtype, MAY_CHANGE,
           {.help = "dtype of the weights in matmuls; train_state_dtype is the dtype of the stored "
                    "parameters",

@@ -213,7 +213,9 @@ io::Json model_index(const Family& family, std::string_view scheduler_class, boo
     return Json::array({Json(library), Json(name)});
   };
   const auto tokenizer = [&](std::string_view encoder) {
-    return part("transformers", encoder.starts_with("CLIP") ? "CLIPTokenizer" : "T5TokenizerFast");
+    return part("transformers", encoder.starts_with("CLIP")   ? "CLIPTokenizer"
+                                : encoder.starts_with("Qwen") ? "Qwen2Tokenizer"
+                                                              : "T5TokenizerFast");
   };
   const auto found = std::ranges::find(family.pipelines, fills_masks, &PipelineClass::fills_masks);
   const PipelineClass& pipeline =

@@ -22,6 +22,7 @@
 #include "kinema/weights/kl_config.h"
 #include "kinema/weights/lora.h"
 #include "kinema/weights/model_kind.h"
+#include "kinema/weights/qwen3.h"
 #include "kinema/weights/t5.h"
 #include "kinema/weights/weights.h"
 
@@ -58,6 +59,13 @@ std::string check_t5(const model_files::Checkpoint& files) {
                      config.num_layers, config.d_model, config.vocab_size);
 }
 
+std::string check_qwen3(const model_files::Checkpoint& files) {
+  const qwen3::EncoderConfig config = weights::qwen3_config(files);
+  weights::check_qwen3_tensors(files, config);
+  return fmt::format("Qwen3Model: {} layers, width {}, {} tokens", config.num_hidden_layers,
+                     config.hidden_size, config.vocab_size);
+}
+
 std::string check_transformer(const model_files::Checkpoint& checkpoint) {
   const model_files::Family& family = *model_files::find_family(checkpoint);
   const Network network = open(checkpoint);
@@ -92,7 +100,9 @@ std::string check_part(const std::filesystem::path& path, std::string_view part)
   if (part == model_files::kVae) {
     return model_files::is_vae_file(path) ? check_vae(files) : check_image_vae(files);
   }
-  return weights::is_t5_encoder(files) ? check_t5(files) : check_clip_text(files);
+  return weights::is_t5_encoder(files)      ? check_t5(files)
+         : weights::is_qwen3_encoder(files) ? check_qwen3(files)
+                                            : check_clip_text(files);
 }
 
 /// The other models in a network's file.
@@ -166,6 +176,9 @@ std::string check_model(const std::filesystem::path& path) {
   }
   if (weights::is_t5(folder.config())) {
     return check_t5(folder);
+  }
+  if (weights::is_qwen3(folder.config())) {
+    return check_qwen3(model_files::Checkpoint::open(path, model_files::kTextEncoder));
   }
   if (model_files::class_of_model(folder.config()) == kl_autoencoder::kClassName) {
     return check_image_vae(model_files::Checkpoint::open(path, model_files::kVae));

@@ -8,6 +8,7 @@
 #include "kinema/models/clip/text.h"
 #include "kinema/models/kl_autoencoder/coder.h"
 #include "kinema/models/kl_autoencoder/config_file.h"
+#include "kinema/models/qwen3/encoder.h"
 #include "kinema/models/t5/encoder.h"
 #include "kinema/models/vae/coder.h"
 #include "kinema/networks/convert.h"
@@ -16,6 +17,7 @@
 #include "kinema/weights/clip.h"
 #include "kinema/weights/folder.h"
 #include "kinema/weights/kl_config.h"
+#include "kinema/weights/qwen3.h"
 #include "kinema/weights/t5.h"
 
 namespace kinema::networks {
@@ -89,8 +91,25 @@ Part t5_of(Checkpoint files, std::string_view name) {
           .stem = "model"};
 }
 
+/// With the last layer and the norm where the file has them.
+Part qwen3_of(Checkpoint files, std::string_view name) {
+  const qwen3::EncoderConfig config = weights::qwen3_config(files);
+  weights::check_qwen3_tensors(files, config);
+  Keys keys = keys_of(qwen3::parameters(config, {.scan_layers = false, .skipped_layers = 0}));
+  keys.insert(qwen3::embedding_table(config).name);
+  std::erase_if(keys, [&](const std::string& key) { return files.find(key) == nullptr; });
+  return {.name = std::string(name),
+          .files = std::move(files),
+          .config = weights::qwen3_config_json(config),
+          .keys = std::move(keys),
+          .stem = "model"};
+}
+
 Part text_encoder_of(const fs::path& source, std::string_view name) {
   Checkpoint files = Checkpoint::open(source, name);
+  if (weights::is_qwen3_encoder(files)) {
+    return qwen3_of(std::move(files), name);
+  }
   if (weights::is_t5_encoder(files)) {
     return t5_of(std::move(files), name);
   }

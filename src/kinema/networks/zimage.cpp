@@ -4,6 +4,7 @@
 
 #include "kinema/core/error.h"
 #include "kinema/models/zimage/config_file.h"
+#include "kinema/models/zimage/control.h"
 #include "kinema/models/zimage/transformer.h"
 #include "kinema/networks/checkpoint_sizes.h"
 #include "kinema/networks/families.h"
@@ -17,17 +18,22 @@ constexpr int64_t kFill = zimage::TransformerConfig::kFill;
 constexpr double kTimesteps = 1000.0;
 
 Sizes sizes_of(const zimage::TransformerConfig& c) {
-  return {.in_channels = c.in_channels,
-          .out_channels = c.in_channels,
-          .patch_size = {1, kPatch, kPatch},
-          .max_positions = c.axes_lens[1],
-          .text_dim = c.cap_feat_dim,
-          .reads_padding = false,
-          .guidance_offset = 1.0,
-          .makes_images = true,
-          .num_layers = c.n_layers,
-          .num_heads = c.n_heads,
-          .width = c.dim};
+  Sizes out{.in_channels = c.in_channels,
+            .out_channels = c.in_channels,
+            .patch_size = {1, kPatch, kPatch},
+            .max_positions = c.axes_lens[1],
+            .text_dim = c.cap_feat_dim,
+            .reads_padding = false,
+            .guidance_offset = 1.0,
+            .makes_images = true,
+            .num_layers = c.n_layers,
+            .num_heads = c.n_heads,
+            .width = c.dim};
+  if (c.control) {
+    out.control_channels = c.control->control_in_dim;
+    out.control_layers = std::ssize(c.control->control_layers_places);
+  }
+  return out;
 }
 
 constexpr std::array kTapNames{TapName{"layer", "layers"},
@@ -53,7 +59,13 @@ class ZImage final : public Architecture {
     out.flow.shift = out.sampled.shift;
     return out;
   }
-  io::Json config() const override { return zimage::config_json(config_); }
+  io::Json config() const override {
+    io::Json out = zimage::config_json(config_);
+    if (config_.control) {
+      out.set("_control", zimage::control_config_json(*config_.control));
+    }
+    return out;
+  }
   io::Json original_config() const override {
     fail("[zimage] the original release is one file: the target must end with .safetensors");
   }
@@ -78,6 +90,8 @@ class ZImage final : public Architecture {
         .text = inputs.text,
         .text_fills = inputs.text_fills,
         .block_sum = inputs.block_sum,
+        .control = inputs.control ? one_frame(inputs.control, "zimage") : Tensor(),
+        .control_scale = inputs.control_scale,
         .dropout_key = inputs.dropout_key,
         .tap = inputs.tap};
     if (!inputs.cross_keys.empty()) {
@@ -168,6 +182,13 @@ zimage::TransformerConfig config_from_shapes(const model_files::Checkpoint& chec
   return c;
 }
 
+/// The network with the ControlNet of that config.json.
+Network controlled_by(const io::Json& config, const io::Json& control) {
+  zimage::TransformerConfig c = zimage::parse_config(config);
+  c.control = zimage::parse_control_config(control, c);
+  return network(c);
+}
+
 Network made_of_config(const io::Json& config) { return network(zimage::parse_config(config)); }
 
 Network made_of_shapes(const model_files::Checkpoint& checkpoint) {
@@ -188,7 +209,8 @@ Maker zimage_family() {
   return {.class_name = zimage::kClassName,
           .from_config = made_of_config,
           .from_shapes = made_of_shapes,
-          .released_config = released_config};
+          .released_config = released_config,
+          .controlled = controlled_by};
 }
 
 }  // namespace kinema::networks

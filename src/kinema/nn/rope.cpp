@@ -104,8 +104,8 @@ Rope rope_per_axis(Graph& graph, std::array<int64_t, 3> grid, std::array<int64_t
 Rope rope_of_axis(Graph& graph, int64_t positions, int64_t width, double theta) {
   check(width >= 0 && width % 2 == 0, "[rope] {} channels of an axis cannot be paired", width);
   const std::vector<double> own = frequencies(width, theta);
-  return {.cos = axis_table(graph, positions, own, std::cos, 1.0F),
-          .sin = axis_table(graph, positions, own, std::sin, -1.0F)};
+  return {.cos = axis_table(graph, 0, positions, own, std::cos, 1.0F),
+          .sin = axis_table(graph, 0, positions, own, std::sin, -1.0F)};
 }
 
 Tensor rotate(Tensor x, const Rope& rope) {

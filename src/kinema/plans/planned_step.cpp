@@ -119,6 +119,7 @@ PlannedStep denoising(const resolve::Settings& loaded, const networks::Network& 
                   : settings.two_passes ? sample::Guidance::TWO_PASSES
                                         : sample::Guidance::DOUBLED_BATCH;
   spec.rescale = guided && request.guidance_rescale > 0.0;
+  spec.text_fills = !model.reads_padding && !guided;
   spec.keys = settings.caches_keys;
   for (const networks::NamedInput& each : model.named) {
     if (!each.optional) {

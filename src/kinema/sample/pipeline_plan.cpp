@@ -225,7 +225,9 @@ void Pipeline::add_texts(const GenerateRequest& request, Plan& plan) const {
                                 .syntax = request.prompt_syntax})};
   }
   plan.text_rows = parts_.text_encoder->rows(plan.texts);
+  // Of an encoder that always returns the same rows it is not known how many are a prompt's.
   plan.settings.text_fills =
+      plan.text_rows < parts_.text_encoder->shape().dims[0] &&
       !experts_.network(0).sizes().reads_padding &&
       std::ranges::all_of(plan.texts, [&](const encoders::Prompt& each) {
         return parts_.text_encoder->rows(std::span(&each, 1)) == plan.text_rows;

@@ -7,6 +7,7 @@
 #include "kinema/models/kl_autoencoder/coder.h"
 #include "kinema/models/kl_autoencoder/config_file.h"
 #include "kinema/networks/open.h"
+#include "kinema/verification/arrays.h"
 #include "kinema/verification/network.h"
 #include "kinema/weights/clip.h"
 #include "kinema/weights/folder.h"
@@ -134,6 +135,29 @@ void predict_sizes(const Run& run) {
     graph.output(output, graph.network_output(given));
     run.add(graph.run());
   }
+}
+
+/// A ControlNet with the transformer of the case: `output`, and the hints `tap.hintN`.
+void predict_controlled(const Run& run) {
+  const Checkpoint transformer = Checkpoint::open(run.path("transformer"));
+  const Checkpoint control = Checkpoint::open(run.c.model());
+  const networks::Network network = networks::with_control(transformer.config(), control.config());
+  const std::vector<nn::ParamSpec> specs = network->parameters(run.options);
+  std::vector<pjrt::Buffer> values;
+  for (const nn::ParamSpec& spec : specs) {
+    const Checkpoint& files = transformer.find(spec.key(0)) != nullptr ? transformer : control;
+    values.push_back(
+        std::move(weights::load_tensors(files, std::span(&spec, 1), run.session.client).front()));
+  }
+  NetworkGraph graph(run, network, run.options, specs, std::move(values));
+  NetworkInputs given = graph.given();
+  const int64_t layers = network.sizes().control_layers;
+  given.inputs.control = expand_dims(graph.input("control"), Axis(2));
+  given.inputs.control_scale = graph.input(numbers(std::vector<float>(
+      static_cast<size_t>(layers), static_cast<float>(run.about("scale").as_number()))));
+  given.inputs.tap = graph.tap("tap.");
+  graph.output("output", graph.network_output(given));
+  run.add(graph.run());
 }
 
 void predict_variants(const Run& run) {
@@ -335,6 +359,7 @@ std::vector<Kind> network_kinds() {
        "sdxl_inpaint9_unet sd15_unet sd21_unet",
        predict, EACH},
       {"zimage_transformer_sizes", predict_sizes, EACH},
+      {"zimage_controlnet*", predict_controlled, EACH},
       {"zimage_transformer zimage_transformer_turbo zimage_transformer_full "
        "zimage_transformer_edge",
        predict, EACH},

@@ -112,7 +112,7 @@ qwen3::EncoderConfig qwen3_config(const model_files::Checkpoint& files,
 }
 
 Json qwen3_config_json(const qwen3::EncoderConfig& c) {
-  return Json::object({{"architectures", Json::array({kCausal})},
+  return Json::object({{"architectures", Json::array({kBare})},
                        {"attention_bias", false},
                        {"head_dim", c.head_dim},
                        {"hidden_act", "silu"},

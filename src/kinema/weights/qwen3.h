@@ -22,7 +22,7 @@ qwen3::EncoderConfig parse_qwen3_config(const io::Json& json);
 /// of another rank.
 qwen3::EncoderConfig qwen3_config(const model_files::Checkpoint& files,
                                   const std::filesystem::path& config = {});
-/// A transformers `config.json` of these sizes.
+/// A transformers `config.json` of these sizes, of the model without a head.
 io::Json qwen3_config_json(const qwen3::EncoderConfig& config);
 /// True if a file's model is a Qwen3 language model.
 bool is_qwen3_encoder(const model_files::Checkpoint& files);

@@ -3,8 +3,25 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <optional>
+#include <vector>
 
 namespace kinema::zimage {
+
+/// The sizes of a ControlNet in addition to those of its transformer, under the names of its
+/// `config.json`.
+struct ControlConfig {
+  int64_t control_in_dim = 16;  // channels of the control latents
+  /// The main layers behind which the hints of the control layers are added, rising from 0.
+  std::vector<int64_t> control_layers_places;
+  /// The same for layers of the noise refiner (version 2.1); none: plain blocks refine the control
+  /// tokens (version 1).
+  std::vector<int64_t> control_refiner_layers_places;
+  int64_t n_refiner_layers = 2;
+
+  bool has_refiner_hints() const { return !control_refiner_layers_places.empty(); }
+  bool operator==(const ControlConfig&) const = default;
+};
 
 /// The sizes of a Z-Image transformer, under the names of diffusers' `config.json`; the defaults
 /// are those of Z-Image and Z-Image-Turbo.
@@ -20,6 +37,9 @@ struct TransformerConfig {
   double t_scale = 1000.0;
   std::array<int64_t, 3> axes_dims{32, 48, 48};      // channels of a head per axis
   std::array<int64_t, 3> axes_lens{1536, 512, 512};  // positions per axis
+
+  /// Of a ControlNet whose hints are added; none in the transformer's own files.
+  std::optional<ControlConfig> control = {};
 
   /// Latents per side of a token.
   static constexpr int64_t kPatch = 2;

@@ -3,6 +3,7 @@
 #include "kinema/core/error.h"
 #include "kinema/mesh/batch.h"
 #include "kinema/models/zimage/block.h"
+#include "kinema/models/zimage/control.h"
 #include "kinema/models/zimage/embed.h"
 #include "kinema/nn/attention_axes.h"
 #include "kinema/nn/layers.h"
@@ -120,13 +121,14 @@ Tensor kept_where(Tensor is_token, Tensor x) {
   return x * nn::as(reshape(is_token, dims), x.dtype());
 }
 
-/// Tokens through the blocks of one stack.
+/// Tokens through the blocks of one stack; `hints` [layers, b, s, d] are added behind them.
 Tensor through(nn::Bound& bound, const nn::Layers& layers, const TransformerConfig& config,
                const nn::ModelOptions& options, Block::Modulated modulated, Tensor x,
-               const Conditioning& given, const Taps& tap, const char* name, Tensor is_token) {
+               const Conditioning& given, const Taps& tap, const char* name, Tensor is_token,
+               std::span<const Tensor> hints = {}) {
   const nn::Bound::Options how{.remat = remat_of(options.remat), .has_tap = tap != nullptr};
   return bound.run(
-      layers, {options.place(x, kTokenAxes)}, {}, how,
+      layers, {options.place(x, kTokenAxes)}, hints, how,
       [&](const nn::Bound::Layer& layer, std::span<const Tensor> carry) -> std::vector<Tensor> {
         BlockTap here;
         const std::string path = name + std::to_string(layer.number);
@@ -136,7 +138,10 @@ Tensor through(nn::Bound& bound, const nn::Layers& layers, const TransformerConf
             tap(path + "." + what, of_tokens ? kept_where(is_token, value) : value);
           };
         }
-        const Tensor y = Block(layer.params, config, modulated)(carry[0], given, here);
+        Tensor y = Block(layer.params, config, modulated)(carry[0], given, here);
+        if (!layer.given.empty()) {
+          y = y + layer.given[0];
+        }
         if (here) {
           tap(path, kept_where(is_token, y));
         }
@@ -193,6 +198,46 @@ void offer_positions(Tensor positions, const nn::Rope& rope, Tensor is_token, co
   offer("rope_sin", rope.sin);
 }
 
+/// What the control layers see before text is joined.
+struct Control {
+  Tensor tokens;  // of the control latents, refined
+  Tensor image;   // the image tokens, with the hints behind the refiner's layers
+  Tensor scale;   // of each control layer
+};
+
+/// The control latents through their refiner. `embedded`, `image`: image tokens before and after
+/// the transformer's own refiner, which only the ControlNet's run of it gives hints to.
+Control refined_control(nn::Bound& bound, const Ends& ends, const TransformerConfig& config,
+                        const nn::ModelOptions& options, const TransformerInputs& inputs,
+                        Tensor embedded, Tensor image, const Conditioning& given) {
+  const auto layers = std::ssize(config.control->control_layers_places);
+  Control out{.tokens = {}, .image = image, .scale = inputs.control_scale};
+  if (!out.scale) {
+    out.scale = constant(embedded.graph(), 1.0, Shape{DType::F32, {layers}});
+  }
+  const ControlBranch branch(bound, config, options);
+  const RefinedControl refined =
+      branch.refined(branch.embedded(inputs.control, ends.image_pad), embedded,
+                     reshape(slice(out.scale, Axis(0), 0, 1), {}), given);
+  out.tokens = refined.tokens;
+  if (refined.refiner_hints) {
+    out.image =
+        through(bound, noise_refiner(config), config, options, Block::Modulated::YES, embedded,
+                given, {}, "noise_refiner", {}, std::span(&refined.refiner_hints, 1));
+  }
+  return out;
+}
+
+/// The hint behind each main layer that has one.
+void offer_hints(Tensor hints, const ControlConfig& control, Tensor is_token, const Taps& tap) {
+  for (const int64_t place : control.control_layers_places) {
+    if (tap) {
+      tap("hint" + std::to_string(place),
+          kept_where(is_token, squeeze(slice(hints, Axis(0), place, 1), Axis(0))));
+    }
+  }
+}
+
 /// Image and text tokens as one sequence, [b, s, d], and which are a sample's, pred [b, s], or
 /// empty.
 struct Unified {
@@ -214,18 +259,22 @@ Unified through_blocks(nn::Bound& bound, const Ends& ends, const TransformerConf
                       inputs.latents.dim(3) / TransformerConfig::kPatch);
   const Tensor of_text = broadcast_to(text_positions(graph, t), {of_image.dim(0), t, 3});
   const Tensor positions = concatenate({of_image, of_text}, Axis(1));
-  image = fill_up(image, ends.image_pad);
-  const int64_t all = image.dim(1) + t;
+  const Tensor embedded = fill_up(image, ends.image_pad);
+  const int64_t all = embedded.dim(1) + t;
   Tensor is_token;
   if (masked) {
     is_token = is_before(
-        lengths + constant(graph, static_cast<double>(image.dim(1)), Shape{DType::S32, {}}), all);
+        lengths + constant(graph, static_cast<double>(embedded.dim(1)), Shape{DType::S32, {}}),
+        all);
   }
   Conditioning given = conditioning(options, rope_of(of_image, config), {});
   given.time = time;
-  nn::check_attention(given.attention, image.dim(1), image.dim(1));
-  image = through(bound, noise_refiner(config), config, options, Block::Modulated::YES, image,
+  nn::check_attention(given.attention, embedded.dim(1), embedded.dim(1));
+  image = through(bound, noise_refiner(config), config, options, Block::Modulated::YES, embedded,
                   given, inputs.tap, "noise_refiner", {});
+  const Control control =
+      inputs.control ? refined_control(bound, ends, config, options, inputs, embedded, image, given)
+                     : Control();
   given = conditioning(options, rope_of(positions, config), is_token);
   given.time = time;
   if (!masked) {
@@ -236,8 +285,15 @@ Unified through_blocks(nn::Bound& bound, const Ends& ends, const TransformerConf
     inputs.tap("unified", kept_where(is_token, x));
     offer_positions(positions, given.rope, is_token, inputs.tap);
   }
+  std::vector<Tensor> hints;
+  if (control.tokens) {
+    hints = {ControlBranch(bound, config, options)
+                 .hints(concatenate({control.tokens, text.tokens}, Axis(1)),
+                        concatenate({control.image, text.tokens}, Axis(1)), control.scale, given)};
+    offer_hints(hints.front(), *config.control, is_token, inputs.tap);
+  }
   x = through(bound, main_layers(config), config, options, Block::Modulated::YES, x, given,
-              inputs.tap, "layer", is_token);
+              inputs.tap, "layer", is_token, hints);
   return {x, is_token};
 }
 
@@ -259,6 +315,8 @@ void check_inputs(const TransformerInputs& in, const TransformerConfig& c,
           "most {}",
           in.latents.dim(2), in.latents.dim(3), tokens, most);
   }
+  check(!in.control || c.control.has_value(),
+        "[zimage] control latents are given, but the network has no ControlNet");
   if (in.block_sum) {
     return;
   }
@@ -312,6 +370,9 @@ std::vector<nn::ParamSpec> parameters(const TransformerConfig& config,
   open(noise_refiner(config), Block::Modulated::YES);
   open(context_refiner(config), Block::Modulated::NO);
   open(main_layers(config), Block::Modulated::YES);
+  if (config.control) {
+    open_control(specs, config);
+  }
   nn::check_module_path(options.quantization, specs.products(), nn::plain_module_path);
   std::vector<nn::ParamSpec> result = specs.take();
   for (nn::ParamSpec& spec : result) {

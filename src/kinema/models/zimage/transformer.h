@@ -41,10 +41,14 @@ struct TransformerInputs {
   /// Instead of running the blocks: the sum that they added to the image tokens in another step,
   /// [b, s, d] in activations_dtype. Text is then not read.
   Tensor block_sum = {};
+  /// With a ControlNet: control latents [b, control_in_dim, h, w], and a factor of the hints of
+  /// each control layer [control layers] (empty: 1).
+  Tensor control = {};
+  Tensor control_scale = {};
   Tensor dropout_key = {};  // u32[2]; for adapters in training
   /// Called with intermediate values under the names of the reference cases' taps ("unified",
-  /// "noise_refiner0.attention", "layer1", ...), zero behind a sample's tokens, and with "pos_ids".
-  /// With scan_layers it is called for values outside the blocks only.
+  /// "noise_refiner0.attention", "layer1", "hint0", ...), zero behind a sample's tokens, and with
+  /// "pos_ids". With scan_layers it is called for values outside the blocks only.
   std::function<void(const std::string& name, Tensor value)> tap = {};
 };
 

@@ -1,0 +1,202 @@
+#include "kinema/models/zimage/control.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "kinema/core/error.h"
+#include "kinema/models/config_json.h"
+#include "kinema/models/zimage/embed.h"
+
+namespace kinema::zimage {
+namespace {
+
+using io::Json;
+
+constexpr const char* kEmbedder = "control_all_x_embedder";
+constexpr const char* kRefiner = "control_noise_refiner";
+constexpr const char* kLayers = "control_layers";
+
+/// A block of the branch with the projections of its hints. Control layers are not stacked: the
+/// first alone has a projection of its input.
+struct ControlBlock {
+  ControlBlock(const nn::Params& params, const TransformerConfig& c, bool is_first)
+      : block(params, c, Block::Modulated::YES), after(projection(params / "after_proj", c)) {
+    if (is_first) {
+      before = projection(params / "before_proj", c);
+    }
+  }
+
+  /// Initialised with zeros: a new branch changes nothing.
+  static nn::Linear projection(const nn::Params& params, const TransformerConfig& c) {
+    return {
+        params,
+        c.dim,
+        c.dim,
+        {.out_axis = "embed", .in_axis = "mlp", .bias_axis = "embed", .init = nn::Init::zeros()}};
+  }
+
+  Block block;
+  nn::Linear after;
+  std::optional<nn::Linear> before;
+};
+
+nn::Linear embedder(const nn::Params& root, const TransformerConfig& c,
+                    const ControlConfig& control) {
+  constexpr int64_t kLatents = TransformerConfig::kPatch * TransformerConfig::kPatch;
+  return {root / kEmbedder / "2-1",
+          control.control_in_dim * kLatents,
+          c.dim,
+          {.out_axis = "mlp", .bias_axis = "mlp"}};
+}
+
+nn::Params layer_of(const nn::Params& root, const char* stack, int64_t layer) {
+  return root / stack / std::to_string(layer);
+}
+
+std::vector<int64_t> places(const ConfigJson& file, const char* key, int64_t layers) {
+  const Json* given = file.find(key);
+  if (given == nullptr || given->is_null()) {
+    return {};
+  }
+  std::vector<int64_t> out = given->as_ints();
+  check(!out.empty() && out.front() == 0 && out.back() < layers &&
+            std::ranges::adjacent_find(out, std::ranges::greater_equal()) == out.end(),
+        "[zimage] {} must rise from 0 to at most {}, the transformer's last layer", given->where(),
+        layers - 1);
+  return out;
+}
+
+/// Hints with a leading axis of layers, zeros where there is none.
+Tensor by_layer(const std::vector<int64_t>& where, const std::vector<Tensor>& hints,
+                int64_t layers) {
+  std::vector<Tensor> all(static_cast<size_t>(layers),
+                          expand_dims(zeros_like(hints.front()), Axis(0)));
+  for (size_t i = 0; i < hints.size(); ++i) {
+    all[static_cast<size_t>(where[i])] = expand_dims(hints[i], Axis(0));
+  }
+  return concatenate(all, Axis(0));
+}
+
+}  // namespace
+
+ControlConfig parse_control_config(const Json& json, const TransformerConfig& transformer) {
+  const ConfigJson file("zimage", "a ControlNet of Z-Image", json);
+  file.check_class(kControlClassName);
+  file.check_fixed({{"all_patch_size", Json::array({int64_t{2}})},
+                    {"all_f_patch_size", Json::array({int64_t{1}})},
+                    {"qk_norm", true},
+                    {"dim", transformer.dim},
+                    {"n_heads", transformer.n_heads}});
+  ControlConfig c;
+  c.control_in_dim = file.at("control_in_dim").as_int();
+  check(c.control_in_dim >= 1 && c.control_in_dim <= 65536,
+        "[zimage] {} is {} but must be from 1 to 65536", json.at("control_in_dim").where(),
+        c.control_in_dim);
+  c.n_refiner_layers = file.at("n_refiner_layers").as_int();
+  check(c.n_refiner_layers >= 0 && c.n_refiner_layers <= transformer.n_refiner_layers,
+        "[zimage] {} is {} but the transformer has {}", json.at("n_refiner_layers").where(),
+        c.n_refiner_layers, transformer.n_refiner_layers);
+  c.control_layers_places = places(file, "control_layers_places", transformer.n_layers);
+  check(!c.control_layers_places.empty(), "[zimage] {}: `control_layers_places` names no layer",
+        json.where());
+  const Json* adds = file.find("add_control_noise_refiner");
+  if (adds != nullptr && !adds->is_null()) {
+    check(adds->as_string() == kRefiner,
+          "[zimage] {} is {} but this build knows `{}` only (version 2.1)", adds->where(),
+          adds->brief(), kRefiner);
+    c.control_refiner_layers_places =
+        places(file, "control_refiner_layers_places", transformer.n_refiner_layers);
+    check(std::ssize(c.control_refiner_layers_places) == c.n_refiner_layers,
+          "[zimage] {}: `control_refiner_layers_places` must name {} layers", json.where(),
+          c.n_refiner_layers);
+  }
+  file.check_known({"n_kv_heads", "norm_eps", "control_refiner_layers_places"});
+  return c;
+}
+
+Json control_config_json(const ControlConfig& c) {
+  const auto list = [](const std::vector<int64_t>& values) {
+    Json out = Json::array({});
+    for (const int64_t value : values) {
+      out.append(value);
+    }
+    return out;
+  };
+  return Json::object({{"_class_name", kControlClassName},
+                       {"control_in_dim", c.control_in_dim},
+                       {"control_layers_places", list(c.control_layers_places)},
+                       {"control_refiner_layers_places", list(c.control_refiner_layers_places)},
+                       {"n_refiner_layers", c.n_refiner_layers}});
+}
+
+void open_control(nn::SpecCollector& specs, const TransformerConfig& config) {
+  const ControlConfig& control = *config.control;
+  const nn::Params root(specs, "");
+  embedder(root, config, control);
+  for (int64_t i = 0; i < control.n_refiner_layers; ++i) {
+    const nn::Params layer = layer_of(root, kRefiner, i);
+    if (control.has_refiner_hints()) {
+      const ControlBlock block(layer, config, i == 0);
+    } else {
+      const Block block(layer, config, Block::Modulated::YES);
+    }
+  }
+  for (int64_t i = 0; i < std::ssize(control.control_layers_places); ++i) {
+    const ControlBlock block(layer_of(root, kLayers, i), config, i == 0);
+  }
+}
+
+Tensor ControlBranch::embedded(Tensor latents, Tensor pad_token) const {
+  check(latents.rank() == 4 && latents.dim(1) == control_.control_in_dim,
+        "[zimage] control latents are {} but must be [b, {}, h, w]", to_string(latents.shape()),
+        control_.control_in_dim);
+  const Tensor x = nn::as(pack(latents), options_.activations_dtype);
+  return fill_up(embedder(bound_.root(), config_, control_)(x, options_.precision), pad_token);
+}
+
+Tensor ControlBranch::through(const char* stack, int64_t count, Tensor x, Tensor start,
+                              const Conditioning& given,
+                              const std::function<void(int64_t, Tensor)>& hint) const {
+  for (int64_t i = 0; i < count; ++i) {
+    const Scope scope(x.graph(), stack + ("." + std::to_string(i)));
+    const ControlBlock block(layer_of(bound_.root(), stack, i), config_, i == 0);
+    if (block.before) {
+      x = (*block.before)(x, options_.precision) + start;
+    }
+    x = block.block(x, given);
+    hint(i, block.after(x, options_.precision));
+  }
+  return x;
+}
+
+RefinedControl ControlBranch::refined(Tensor tokens, Tensor image, Tensor scale,
+                                      const Conditioning& given) const {
+  if (!control_.has_refiner_hints()) {
+    for (int64_t i = 0; i < control_.n_refiner_layers; ++i) {
+      const Scope scope(tokens.graph(), kRefiner + ("." + std::to_string(i)));
+      tokens = Block(layer_of(bound_.root(), kRefiner, i), config_, Block::Modulated::YES)(tokens,
+                                                                                           given);
+    }
+    return {.tokens = tokens};
+  }
+  std::vector<Tensor> hints;
+  tokens =
+      through(kRefiner, control_.n_refiner_layers, tokens, image, given,
+              [&](int64_t, Tensor hint) { hints.push_back(hint * nn::as(scale, hint.dtype())); });
+  return {.tokens = tokens,
+          .refiner_hints =
+              by_layer(control_.control_refiner_layers_places, hints, config_.n_refiner_layers)};
+}
+
+Tensor ControlBranch::hints(Tensor control, Tensor main, Tensor scale,
+                            const Conditioning& given) const {
+  std::vector<Tensor> hints;
+  through(kLayers, std::ssize(control_.control_layers_places), control, main, given,
+          [&](int64_t layer, Tensor hint) {
+            const Tensor own = reshape(slice(scale, Axis(0), layer, 1), {});
+            hints.push_back(hint * nn::as(own, hint.dtype()));
+          });
+  return by_layer(control_.control_layers_places, hints, config_.n_layers);
+}
+
+}  // namespace kinema::zimage
