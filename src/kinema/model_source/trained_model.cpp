@@ -168,17 +168,13 @@ std::vector<std::string> check_model_type(const config::Config& config,
         "channels: none are for image conditioning\n"
         "  set model_type=T2V, or TI2V for a model with a first frame",
         model.in_channels);
-<<<<<<< HEAD
   check(type != config::ModelType::VACE ||
             networks::find_entry(model.named, networks::Entry::BRANCH) != nullptr,
         "[train] model_type is VACE, but the transformer has no control branch\n"
         "  transformer_module=FILE lays one over it");
-  check(!model.makes_images || type == config::ModelType::T2V,
-=======
   check(model.makes_images || type != config::ModelType::T2I,
         "[train] model_type is T2I, but this model makes videos\n  do not set model_type");
   check(!model.makes_images || type == config::ModelType::T2V || type == config::ModelType::T2I,
->>>>>>> 3ce80c123933c9d8e4613d048451d534f22e4065
         "[train] model_type is {}, but this is a text-to-image model\n"
         "  do not set model_type",
         config::word_of(type));
