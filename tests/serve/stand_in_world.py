@@ -448,5 +448,5 @@ class Run:
         return {"name": self.name, "state": self.state, "step": len(self.rows), "steps": self.steps,
                 "epoch": len(self.rows) / 28, "loss": last[1], "recent_loss": sum(recent) / len(recent) if recent else None,
                 "learning_rate": last[4], "step_seconds": last[5], "planned_step_seconds": 0.88, "bytes": 31 << 30,
-                "planned_bytes": 33 << 30, "bytes_limit": 80 << 30, "seconds_left": (self.steps - len(self.rows)) * 0.95,
+                "planned_bytes": 33 << 30, "bytes_limit": 80 << 30, "seconds_left": (self.steps - len(self.rows)) * 0.95 if self.state == "running" else None,
                 "started": self.started, "changed": time.time(), "checkpoints": self.checkpoints, "error": None}

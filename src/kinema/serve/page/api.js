@@ -6,7 +6,6 @@ export class Refused extends Error {
     super(error.message);
     this.status = status;
     this.param = error.param ?? null;
-    this.code = error.code ?? null;
   }
 }
 

@@ -50,7 +50,7 @@ for (const name of ["all", "engine", "job", "removed", "queue"]) on(name, showEn
 on("live", live => { section("lost").hidden = live; });
 on("notice", ({ message }) => say(message));
 on("locked", problem => {
-  fill(document.querySelector("main"), el("section", { class: "card locked" }, el("h1", { text: "A token is needed" }), el("p", { text: inWords(problem) })));
+  fill(document.querySelector("main"), el("section.card.locked", {}, el("h1", "A token is needed"), el("p", { text: inWords(problem) })));
   section("lost").hidden = true;
 });
 document.getElementById("skip").addEventListener("click", event => {

@@ -42,12 +42,12 @@ export function smoothed(values, smoothing) {
  * `low` and `high` are drawn as a band. With `log`, values that are not above 0 are left out.
  */
 export class Chart {
-  constructor(label, { unit = "step", height = 240, format = number } = {}) {
-    Object.assign(this, { label, unit, height, format, series: [], log: false, cursor: null });
-    this.readout = el("output", { class: "readout" });
-    this.canvas = el("div", { class: "chart-canvas", tabIndex: 0, role: "img", ariaLabel: label });
-    this.legend = el("div", { class: "legend" });
-    this.element = el("figure", { class: "chart" }, el("figcaption", {}, el("span", { text: label }), this.legend, this.readout), this.canvas);
+  constructor(label, { unit = "step", height = 240 } = {}) {
+    Object.assign(this, { label, unit, height, series: [], log: false, cursor: null });
+    this.readout = el("output.readout");
+    this.canvas = el("div.chart-canvas", { tabIndex: 0, role: "img", ariaLabel: label });
+    this.legend = el("div.legend");
+    this.element = el("figure.chart", {}, el("figcaption", {}, el("span", { text: label }), this.legend, this.readout), this.canvas);
     this.canvas.addEventListener("pointermove", event => this.pointAt(event.clientX - this.canvas.getBoundingClientRect().left));
     this.canvas.addEventListener("pointerleave", () => this.setCursor(null));
     this.canvas.addEventListener("blur", () => this.setCursor(null));
@@ -86,7 +86,7 @@ export class Chart {
     if (!width) return;
     const range = this.ranges();
     if (!range) {
-      fill(this.canvas, el("p", { class: "empty", text: "no values yet" }));
+      fill(this.canvas, el("p.empty", "no values yet"));
       return;
     }
     const { height } = this;
@@ -96,7 +96,7 @@ export class Chart {
     const root = svg("svg", { viewBox: `0 0 ${width} ${height}`, width, height, "aria-hidden": "true" });
     for (const y of this.log ? logTicks(y0, y1) : ticks(y0, y1, 4)) {
       root.append(svg("line", { class: "tick", x1: MARGIN.left, x2: width - MARGIN.right, y1: this.toY(y), y2: this.toY(y) }),
-        svg("text", { x: MARGIN.left - 6, y: this.toY(y) + 4, "text-anchor": "end" }, this.format(Number((this.log ? 10 ** y : y).toPrecision(3)))));
+        svg("text", { x: MARGIN.left - 6, y: this.toY(y) + 4, "text-anchor": "end" }, number(Number((this.log ? 10 ** y : y).toPrecision(3)))));
     }
     for (const x of ticks(x0, x1, Math.max(2, width / 110))) {
       const anchor = this.toX(x) > width - 24 ? "end" : "middle";
@@ -139,7 +139,7 @@ export class Chart {
     const parts = this.series.filter(each => !each.faint).map(({ name, x, y }) => {
       const first = y.find(each => each !== null);
       const last = y.findLast(each => each !== null);
-      return last === undefined ? `${name}: no values` : `${name}: ${this.format(first)} at ${this.unit} ${x[0]} to ${this.format(last)} at ${this.unit} ${x.at(-1)}`;
+      return last === undefined ? `${name}: no values` : `${name}: ${number(first)} at ${this.unit} ${x[0]} to ${number(last)} at ${this.unit} ${x.at(-1)}`;
     });
     return `${this.label}. ${parts.join(". ")}`;
   }
@@ -175,7 +175,7 @@ export class Chart {
     this.line.setAttribute("x2", this.toX(x));
     const shown = this.series.filter(each => !each.faint).map(({ name, x: xs, y }) => {
       const at = xs.findIndex(each => each >= x);
-      return at < 0 ? null : `${name} ${this.format(y[at])}`;
+      return at < 0 ? null : `${name} ${number(y[at])}`;
     });
     setText(this.readout, [`${this.unit} ${x.toLocaleString("en")}`, ...shown.filter(Boolean)].join(" · "));
   }

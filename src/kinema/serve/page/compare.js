@@ -1,7 +1,7 @@
 // Two outputs beside or over each other, and what differs in their settings.
 
 import { get } from "./api.js";
-import { el, fill, openDialog } from "./dom.js";
+import { el, fill, openDialog, row } from "./dom.js";
 import { tabs } from "./fields.js";
 import { say, sayProblem } from "./messages.js";
 import { media, settingsOf } from "./viewer.js";
@@ -21,28 +21,25 @@ export function compareWith(form, output) {
 }
 
 function differences(a, b) {
-  const left = new Map([["prompt", a.output.prompt], ...settingsOf(a.output, a.request).map(([k, v]) => [k, String(v)])]);
-  const right = new Map([["prompt", b.output.prompt], ...settingsOf(b.output, b.request).map(([k, v]) => [k, String(v)])]);
+  const [left, right] = [a, b].map(each => new Map([["prompt", each.prompt], ...settingsOf(each, each.request).map(([key, value]) => [key, String(value)])]));
   const keys = [...new Set([...left.keys(), ...right.keys()])];
   return keys.filter(key => left.get(key) !== right.get(key)).map(key => [key, left.get(key) ?? "–", right.get(key) ?? "–"]);
 }
 
-// Videos run together: the second follows the first.
-function together(videos) {
-  const [a, b] = videos;
+// The second video follows the first.
+function together([a, b]) {
   if (!b) return;
-  for (const name of ["play", "pause", "seeked"]) {
-    a.addEventListener(name, () => {
-      if (name !== "pause") b.currentTime = a.currentTime;
-      if (a.paused) b.pause();
-      else b.play().catch(() => {});
-    });
-  }
+  const follow = () => {
+    b.currentTime = a.currentTime;
+    if (a.paused) b.pause();
+    else b.play().catch(() => {});
+  };
+  for (const name of ["play", "pause", "seeked"]) a.addEventListener(name, follow);
 }
 
 /** Opens both; a slider moves the border where they lie over each other. */
-export async function openComparison(a, b) {
-  const stage = el("div", { class: "comparison", data: { how: "side" } });
+async function openComparison(a, b) {
+  const stage = el("div.comparison", { data: { how: "side" } });
   const border = el("input", { type: "range", min: 0, max: 100, value: 50, ariaLabel: "border between both", hidden: true });
   const halves = [a, b].map((output, i) => el("figure", {}, media(output), el("figcaption", { text: i ? "B" : "A" })));
   const move = () => {
@@ -57,10 +54,10 @@ export async function openComparison(a, b) {
     border.hidden = value !== "over";
     move();
   });
-  const table = el("table", { class: "table" });
-  openDialog("Compare", el("div", { class: "compare-body" }, el("div", { class: "row" }, how, border), stage, table), { className: "full" });
+  const table = el("table.table");
+  openDialog("Compare", el("div.compare-body", {}, row(how, border), stage, table), { className: "full" });
   const [full, other] = await Promise.all([get("outputs", a.id), get("outputs", b.id)]);
-  const rows = differences({ output: a, request: full.request }, { output: b, request: other.request });
+  const rows = differences(full, other);
   const cells = (tag, texts) => el("tr", {}, texts.map((text, i) => el(i ? tag : "th", { text })));
   fill(table, el("caption", { text: rows.length ? "What differs" : "The same settings" }),
     rows.length > 0 && el("thead", {}, cells("th", ["Setting", "A", "B"])), el("tbody", {}, rows.map(row => cells("td", row))));

@@ -1,7 +1,7 @@
 // The clips of a data set with their captions, which can be edited.
 
 import { change, find, get } from "./api.js";
-import { button, el, fill, setText } from "./dom.js";
+import { button, el, fill, loop, setText, spring } from "./dom.js";
 import { textArea } from "./fields.js";
 import { sayProblem } from "./messages.js";
 import { bytes, count, duration, inWords, size } from "./words.js";
@@ -10,8 +10,8 @@ const PAGE = 40;
 
 function clipCard(dataset, first) {
   let clip = first;
-  const status = el("span", { class: "dim", role: "status" });
-  const wrong = el("p", { class: "wrong", hidden: !clip.problem, text: clip.problem ?? "" });
+  const status = el("span.dim", { role: "status" });
+  const wrong = el("p.wrong", { hidden: !clip.problem, text: clip.problem ?? "" });
   const caption = textArea({ rows: 2, value: clip.caption, ariaLabel: `caption of ${clip.file}`, readOnly: !dataset.editable });
   const save = async () => {
     if (caption.value === clip.caption) return;
@@ -27,24 +27,24 @@ function clipCard(dataset, first) {
   };
   caption.addEventListener("change", save);
   caption.addEventListener("keydown", event => event.key === "Enter" && (event.ctrlKey || event.metaKey) && save());
-  const view = el("button", { type: "button", class: "thumb", ariaLabel: `Play ${clip.file}`, onclick: () => {
-    if (clip.kind === "video") view.replaceWith(el("video", { src: clip.url, loop: true, muted: true, autoplay: true, controls: true, playsInline: true }));
-  } }, el("img", { src: clip.thumb, alt: "", loading: "lazy" }), clip.kind === "video" && el("span", { class: "badge", text: duration(clip.seconds) }));
-  return el("li", { class: "clip" }, clip.kind === "video" ? view : el("img", { src: clip.thumb, alt: clip.file, loading: "lazy" }),
-    el("div", { class: "stack tight" }, el("p", { class: "row" }, el("span", { class: "name", text: clip.file }), el("span", { class: "dim", text: size(clip) }), status), caption, wrong));
+  const view = el("button.thumb", { type: "button", ariaLabel: `Play ${clip.file}`, onclick: () => {
+    if (clip.kind === "video") view.replaceWith(loop(clip.url, { controls: true }));
+  } }, el("img", { src: clip.thumb, alt: "", loading: "lazy" }), clip.kind === "video" && el("span.badge", { text: duration(clip.seconds) }));
+  return el("li.clip", {}, clip.kind === "video" ? view : el("img", { src: clip.thumb, alt: clip.file, loading: "lazy" }),
+    el("div.stack.tight", {}, el("p.row", {}, el("span.name", { text: clip.file }), el("span.dim", { text: size(clip) }), status), caption, wrong));
 }
 
 export class DatasetView {
   constructor(name) {
     this.name = name;
     this.at = 0;
-    this.list = el("ol", { class: "clips" });
-    this.where = el("span", { class: "dim", role: "status" });
+    this.list = el("ol.clips");
+    this.where = el("span.dim", { role: "status" });
     this.problems = el("details", { hidden: true });
     this.before = button("Before", () => this.load(this.at - PAGE), { icon: "left" });
     this.next = button("Next", () => this.load(this.at + PAGE), { icon: "right" });
-    this.about = el("p", { class: "dim" });
-    this.element = el("section", { class: "card" }, el("header", { class: "row wrap" }, el("h2", { text: name }), this.about, el("span", { class: "spring" }), this.where, this.before, this.next),
+    this.about = el("p.dim");
+    this.element = el("section.card", {}, el("header.row.wrap", {}, el("h2", { text: name }), this.about, spring(), this.where, this.before, this.next),
       this.problems, this.list);
     this.load(0).catch(sayProblem);
   }
@@ -59,7 +59,7 @@ export class DatasetView {
     this.before.disabled = at === 0;
     this.next.disabled = at + PAGE >= total;
     this.problems.hidden = !problems.length;
-    fill(this.problems, el("summary", { text: count(problems.length, "problem") }), el("ul", { class: "notices" }, problems.map(text => el("li", { text }))));
+    fill(this.problems, el("summary", { text: count(problems.length, "problem") }), el("ul.notices", {}, problems.map(text => el("li", { text }))));
     fill(this.list, clips.map(clip => clipCard(this.dataset, clip)));
   }
 

@@ -3,12 +3,15 @@
 const SVG = "http://www.w3.org/2000/svg";
 
 /**
- * An element. `class`, `text` and `data` are short for className, textContent and dataset; `onNAME`
- * is a listener; names with a dash are attributes, the others properties. undefined, null and false
- * leave a property out.
+ * An element: `tag.class.class`. `class`, `text` and `data` are short for className, textContent and
+ * dataset; `onNAME` is a listener; names with a dash are attributes, the others properties.
+ * undefined, null and false leave a property out. A string in place of properties is the text.
  */
-export function el(tag, props = {}, ...children) {
+export function el(name, props = {}, ...children) {
+  const [tag, ...classes] = name.split(".");
   const node = document.createElement(tag);
+  node.classList.add(...classes);
+  if (typeof props === "string") props = { text: props };
   for (const [name, value] of Object.entries(props)) {
     if (value === undefined || value === null || value === false) continue;
     if (name === "class") node.className = value;
@@ -37,6 +40,15 @@ function append(node, children) {
     if (child !== undefined && child !== null && child !== false) node.append(child);
   }
 }
+
+/** A framed section with a name for screen readers. */
+export const card = (label, ...children) => el("section.card", { "aria-label": label }, ...children);
+export const row = (...children) => el("div.row", {}, ...children);
+/** Takes the room between its neighbours in a row. */
+export const spring = () => el("span.spring");
+
+/** A video that runs by itself, again and again, without sound. */
+export const loop = (src, props) => el("video", { src, muted: true, loop: true, autoplay: true, playsInline: true, ...props });
 
 /** Replaces what `node` holds. */
 export function fill(node, ...children) {
@@ -161,7 +173,7 @@ export function confirmed(question, action) {
     let answer = false;
     const yes = button(action, () => { answer = true; dialog.close(); }, { kind: "danger" });
     const no = button("Keep", () => dialog.close());
-    const dialog = openDialog(question, el("div", { class: "row end" }, no, yes), { className: "small", onclose: () => resolve(answer) });
+    const dialog = openDialog(question, el("div.row.end", {}, no, yes), { className: "small", onclose: () => resolve(answer) });
     no.focus();
   });
 }

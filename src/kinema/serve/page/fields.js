@@ -7,8 +7,8 @@ let ids = 0;
 /** A label, an input, help below it, and a place for what is wrong with it. */
 export function labelled(label, input, { help = "", wide = false } = {}) {
   input.id ||= `f${++ids}`;
-  const note = help && el("p", { class: "help", id: `${input.id}-help`, text: help });
-  const wrong = el("p", { class: "wrong", id: `${input.id}-wrong`, hidden: true });
+  const note = help && el("p.help", { id: `${input.id}-help`, text: help });
+  const wrong = el("p.wrong", { id: `${input.id}-wrong`, hidden: true });
   if (note) input.setAttribute("aria-describedby", note.id);
   const box = el("div", { class: `field ${wide ? "wide" : ""}` }, el("label", { htmlFor: input.id, text: label }), input, note, wrong);
   box.input = input;
@@ -50,52 +50,41 @@ export function textArea(props) {
 
 const asText = value => value === null || value === undefined ? "" : typeof value === "object" ? JSON.stringify(value) : String(value);
 
-// What the input of each type looks like, and how it is read; undefined: not given.
-const inputs = {
-  bool: key => {
-    const select = choice([["", key.default ? "yes (default)" : "no (default)"], ["true", "yes"], ["false", "no"]], "");
-    return { input: select, read: () => select.value === "" ? undefined : select.value === "true", write: v => { select.value = v === undefined ? "" : String(v); } };
-  },
-  choice: key => {
-    const select = choice([["", `${asText(key.default)} (default)`], ...key.one_of.map(each => [each, each])], "");
-    return { input: select, read: () => select.value || undefined, write: v => { select.value = v ?? ""; } };
-  },
-  number: key => {
-    const input = el("input", { type: "number", min: key.min ?? "", max: key.max ?? "", placeholder: asText(key.default), inputMode: "decimal",
-                                step: key.type === "int" ? key.multiple_of : "any" });
-    return { input, read: () => input.value === "" ? undefined : Number(input.value), write: v => { input.value = asText(v); } };
-  },
-  prose: key => {
-    const input = textArea({ rows: 2, placeholder: asText(key.default) });
-    return { input, read: () => input.value || undefined, write: v => { input.value = asText(v); } };
-  },
-  text: key => {
-    const input = el("input", { type: "text", placeholder: asText(key.default) });
-    return { input, read: () => input.value || undefined, write: v => { input.value = asText(v); } };
-  },
-  // Lists and maps are written as in JSON; a list may leave its brackets out.
-  tree: key => {
-    const input = el("input", { type: "text", placeholder: asText(key.default) });
-    const read = () => {
-      const text = input.value.trim();
-      if (!text) return undefined;
-      const whole = key.type === "list" && !text.startsWith("[") ? `[${text}]` : text;
-      try {
-        return JSON.parse(whole);
-      } catch {
-        return text;  // the server says what it expected
-      }
-    };
-    return { input, read, write: v => { input.value = asText(v); } };
-  },
-};
+function range({ min, max }) {
+  if (min === null) return max === null ? "" : `at most ${max}`;
+  return max === null ? `at least ${min}` : `${min} to ${max}`;
+}
 
+// Lists and maps are written as in JSON; a list may leave its brackets out.
+function tree(text, type) {
+  try {
+    return JSON.parse(type === "list" && !text.trim().startsWith("[") ? `[${text}]` : text);
+  } catch {
+    return text;  // the server says what it expected
+  }
+}
+
+/** The input of a key with functions that read and write its value; undefined: not given. */
 function inputFor(key) {
-  if (key.type === "bool") return inputs.bool(key);
-  if (key.one_of?.length) return inputs.choice(key);
-  if (key.type === "int" || key.type === "float") return inputs.number(key);
-  if (key.type === "list" || key.type === "map") return inputs.tree(key);
-  return key.prose ? inputs.prose(key) : inputs.text(key);
+  const placeholder = asText(key.default);
+  let input;
+  let read = text => text;
+  if (key.type === "bool") {
+    input = choice([["", `${key.default ? "yes" : "no"} (default)`], ["true", "yes"], ["false", "no"]], "");
+    read = text => text === "true";
+  } else if (key.one_of?.length) {
+    input = choice([["", `${placeholder} (default)`], ...key.one_of.map(each => [each, each])], "");
+  } else if (key.type === "int" || key.type === "float") {
+    input = el("input", { type: "number", min: key.min ?? "", max: key.max ?? "", placeholder, inputMode: "decimal",
+                          step: key.type === "int" ? key.multiple_of : "any" });
+    read = Number;
+  } else if (key.prose) {
+    input = textArea({ rows: 2, placeholder });
+  } else {
+    input = el("input", { type: "text", placeholder });
+    if (key.type !== "text") read = text => tree(text, key.type);
+  }
+  return { input, read: () => input.value === "" ? undefined : read(input.value), write: value => { input.value = asText(value); } };
 }
 
 /** Fields of many keys in groups, with a filter. Only what differs from the default is given. */
@@ -103,9 +92,9 @@ export class SettingsForm {
   constructor(onchange, { filter = true } = {}) {
     this.onchange = onchange;
     this.fields = new Map();
-    this.groups = el("div", { class: "groups" });
+    this.groups = el("div.groups");
     this.search = el("input", { type: "search", placeholder: "Find a setting", "aria-label": "Find a setting", oninput: () => this.filter() });
-    this.element = el("div", { class: "settings-form" }, filter && this.search, this.groups);
+    this.element = el("div.settings-form", {}, filter && this.search, this.groups);
     this.element.addEventListener("input", () => this.changed());
     this.element.addEventListener("change", () => this.changed());
   }
@@ -122,13 +111,13 @@ export class SettingsForm {
     this.fields.clear();
     for (const key of keys) {
       const control = inputFor(key);
-      const box = labelled(key.key, control.input, { help: key.help, wide: key.prose });
+      const box = labelled(key.key, control.input, { help: [key.help, range(key)].filter(Boolean).join("; "), wide: key.prose });
       this.fields.set(key.key, { key, ...control, box });
       if (!groups.has(key.group)) groups.set(key.group, []);
       groups.get(key.group).push(box);
     }
     fill(this.groups, [...groups].map(([name, boxes]) =>
-      el("fieldset", {}, groups.size > 1 && el("legend", { text: name }), el("div", { class: "fields" }, boxes))));
+      el("fieldset", {}, groups.size > 1 && el("legend", { text: name }), el("div.fields", {}, boxes))));
     this.write(values);
   }
 
@@ -179,7 +168,7 @@ export class SettingsForm {
 
 /** A list of names as buttons of which one is pressed; `onchange(name)`. */
 export function tabs(label, pairs, value, onchange) {
-  const bar = el("div", { class: "tabs", role: "group", "aria-label": label });
+  const bar = el("div.tabs", { role: "group", "aria-label": label });
   bar.show = chosen => {
     for (const tab of bar.children) tab.setAttribute("aria-pressed", String(tab.dataset.value === chosen));
   };

@@ -1,7 +1,7 @@
 // The gallery: only the rows that can be seen exist, so that ten thousand outputs scroll as ten do.
 
 import { find, remove } from "./api.js";
-import { button, confirmed, debounced, el, icon, setText } from "./dom.js";
+import { button, confirmed, debounced, el, icon, loop, setText, spring } from "./dom.js";
 import { choice, setChoices, tabs } from "./fields.js";
 import { say, sayProblem } from "./messages.js";
 import { on, state } from "./state.js";
@@ -65,14 +65,14 @@ class Gallery {
     this.whichBar = tabs("Which", [["all", "All"], ["starred", "Starred"], ["bin", "Bin"]], "all", value => { this.which = value; this.search(); });
     this.width = el("input", { type: "range", min: 110, max: 340, value: localStorage.getItem("kinema.thumb") ?? 190, ariaLabel: "Size of the pictures",
                                oninput: () => { localStorage.setItem("kinema.thumb", this.width.value); this.layout(); } });
-    this.total = el("span", { class: "dim", role: "status" });
-    this.empty = el("p", { class: "empty", hidden: true });
+    this.total = el("span.dim", { role: "status" });
+    this.empty = el("p.empty", { hidden: true });
     this.emptyBin = button("Empty the bin", () => this.clearBin(), { kind: "danger" });
-    this.grid = el("div", { class: "grid", role: "list", "aria-label": "Pictures and videos" });
+    this.grid = el("div.grid", { role: "list", "aria-label": "Pictures and videos" });
     this.cells = new Map();  // index -> element
     this.current = 0;
-    this.element = el("div", { class: "gallery" },
-      el("div", { class: "bar" }, this.words, this.kind, this.model, this.whichBar, this.width, this.emptyBin, el("span", { class: "spring" }), this.total),
+    this.element = el("div.gallery", {},
+      el("div.bar", {}, this.words, this.kind, this.model, this.whichBar, this.width, this.emptyBin, spring(), this.total),
       this.empty, this.grid);
     this.grid.addEventListener("keydown", event => this.key(event));
     const draw = () => requestAnimationFrame(() => this.draw());
@@ -167,11 +167,11 @@ class Gallery {
 
   cell(index, first) {
     const picture = el("img", { alt: "", draggable: false });
-    const badge = el("span", { class: "badge", hidden: true });
-    const mark = el("span", { class: "mark", hidden: true }, icon("star"));
-    const open = el("button", { type: "button", class: "thumb", tabIndex: index === this.current ? 0 : -1, onclick: () => this.open(index),
+    const badge = el("span.badge", { hidden: true });
+    const mark = el("span.mark", { hidden: true }, icon("star"));
+    const open = el("button.thumb", { type: "button", tabIndex: index === this.current ? 0 : -1, onclick: () => this.open(index),
                                 onfocus: () => this.setCurrent(index) }, picture, badge, mark);
-    const cell = el("div", { class: "cell", role: "listitem", "aria-posinset": index + 1 }, open);
+    const cell = el("div.cell", { role: "listitem", "aria-posinset": index + 1 }, open);
     cell.index = index;
     cell.place = () => {
       cell.style.width = cell.style.height = `${this.side}px`;
@@ -201,7 +201,7 @@ class Gallery {
   play(cell) {
     const output = this.found.at(cell.index);
     if (output?.kind !== "video" || cell.querySelector("video") || matchMedia("(prefers-reduced-motion: reduce)").matches) return;
-    cell.firstChild.append(el("video", { src: output.url, muted: true, loop: true, autoplay: true, playsInline: true, "aria-hidden": "true", tabIndex: -1 }));
+    cell.firstChild.append(loop(output.url, { "aria-hidden": "true", tabIndex: -1 }));
   }
 
   setCurrent(index) {

@@ -1,7 +1,7 @@
 // Pictures and videos that a request begins from: chosen, dropped, pasted or painted.
 
 import { call } from "./api.js";
-import { button, el, fill } from "./dom.js";
+import { button, el, fill, loop, row } from "./dom.js";
 import { paintMask } from "./mask.js";
 import { size } from "./words.js";
 
@@ -15,7 +15,7 @@ const LABELS = {
 const ACCEPT = { video: "video/mp4" };
 const IMAGES = "image/png,image/jpeg,image/webp";
 
-export const upload = blob => call("POST", "/api/uploads", blob);
+const upload = blob => call("POST", "/api/uploads", blob);
 
 /** Fetches an output of the server as an upload. */
 export async function uploadOutput(output) {
@@ -30,7 +30,7 @@ export class Inputs {
     this.failed = failed;
     this.given = new Map();  // name -> Upload
     this.model = null;
-    this.element = el("div", { class: "slots" });
+    this.element = el("div.slots");
   }
 
   /** Shows the slots of this model; what it does not take is left out, and named. */
@@ -76,18 +76,18 @@ export class Inputs {
   slot(name) {
     const label = LABELS[name]?.[this.model.kind] ?? name.replaceAll("_", " ");
     const given = this.given.get(name);
-    const chooser = el("input", { type: "file", accept: ACCEPT[name] ?? IMAGES, class: "hidden-file", "aria-label": label, tabIndex: -1,
+    const chooser = el("input.hidden-file", { type: "file", accept: ACCEPT[name] ?? IMAGES, "aria-label": label, tabIndex: -1,
                                   onchange: () => chooser.files[0] && this.take(name, chooser.files[0]) });
     const view = given && (name === "video"
-      ? el("video", { src: given.url, muted: true, loop: true, autoplay: true, playsInline: true, ariaLabel: label })
+      ? loop(given.url, { ariaLabel: label })
       : el("img", { src: given.url, alt: label }));
     const choose = button(given ? "Replace" : "Choose", () => chooser.click(), { icon: "picture", text: true });
     choose.setAttribute("aria-label", `${given ? "Replace" : "Choose"}: ${label}`);
     const paint = name === "mask" && button("Paint", () => this.paint(), { icon: "brush", text: true });
     if (paint) paint.disabled = !this.given.has("image");
-    const slot = el("div", { class: "slot", data: { input: name } }, view, chooser,
-      el("div", { class: "slot-text" }, el("span", { class: "label", text: label }), given?.width && el("span", { class: "dim", text: size(given) })),
-      el("div", { class: "row" }, choose, paint, given && button(`Remove: ${label}`, () => this.set(name, null), { icon: "close" })));
+    const slot = el("div.slot", { data: { input: name } }, view, chooser,
+      el("div.slot-text", {}, el("span.label", { text: label }), given?.width && el("span.dim", { text: size(given) })),
+      row(choose, paint, given && button(`Remove: ${label}`, () => this.set(name, null), { icon: "close" })));
     slot.addEventListener("dragover", event => { event.preventDefault(); slot.classList.add("over"); });
     slot.addEventListener("dragleave", () => slot.classList.remove("over"));
     slot.addEventListener("drop", event => {

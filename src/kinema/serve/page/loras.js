@@ -9,7 +9,7 @@ export class Loras {
     this.onchange = onchange;
     this.given = [];  // {name, scale}
     this.known = [];  // Lora of the model's family
-    this.list = el("ul", { class: "loras" });
+    this.list = el("ul.loras");
     this.add = choice([["", "Add a LoRA…"]], "", name => {
       this.given.push({ name, scale: 1 });
       this.show();
@@ -17,7 +17,7 @@ export class Loras {
       onchange();
     });
     this.add.ariaLabel = "Add a LoRA";
-    this.element = el("div", { class: "stack tight" }, this.list, this.add);
+    this.element = el("div.stack.tight", {}, this.list, this.add);
   }
 
   setModel(model) {
@@ -57,13 +57,13 @@ export class Loras {
     const exact = el("input", { type: "number", step: 0.05, value: lora.scale, ariaLabel: `exact weight of ${lora.name}`,
                                 oninput: () => exact.value !== "" && set(exact.value, slider) });
     const notes = [words.length && `say: ${words.join(", ")}`, !switches && "another weight loads the model again"].filter(Boolean);
-    return el("li", {}, el("span", { class: "name", text: lora.name }), slider, exact,
+    return el("li", {}, el("span.name", { text: lora.name }), slider, exact,
       button(`Remove ${lora.name}`, () => {
         this.given = this.given.filter(each => each !== lora);
         this.show();
         this.onchange();
         this.add.focus();
       }, { icon: "close" }),
-      notes.length > 0 && el("p", { class: "help", text: notes.join("; ") }));
+      notes.length > 0 && el("p.help", { text: notes.join("; ") }));
   }
 }

@@ -1,7 +1,7 @@
 // Make: a request is put together, predicted, and added to the queue.
 
 import { change, find, post, call } from "./api.js";
-import { button, debounced, el, setText } from "./dom.js";
+import { button, debounced, el, row, setText, spring } from "./dom.js";
 import { choice, labelled, setChoices, SettingsForm, textArea } from "./fields.js";
 import { Inputs, uploadOutput } from "./inputs.js";
 import { Loras } from "./loras.js";
@@ -29,25 +29,24 @@ class MakeForm {
     this.guidance = number({ min: 0, step: "any" });
     this.seed = number({ min: 0, step: 1, placeholder: "random" });
     this.count = number({ min: 1, step: 1, value: 1 });
-    this.strength = el("input", { type: "range", min: 0.05, max: 1, step: 0.05, value: 1, oninput: () => setText(this.strengthValue, this.strength.value) });
-    this.strengthValue = el("output", { text: "1" });
+    this.strength = el("input", { type: "range", min: 0.05, max: 1, step: 0.05, value: 1, oninput: () => this.showStrength() });
     this.inputs = new Inputs(changed, sayProblem);
     this.more = new SettingsForm(changed);
     this.boxes = {
       prompt: labelled("Prompt", this.prompt), negative_prompt: labelled("Negative prompt", this.negative),
       model: labelled("Model", this.model), num_inference_steps: labelled("Steps", this.steps),
       guidance_scale: labelled("Guidance", this.guidance), seed: labelled("Seed", this.seed), count: labelled("How many", this.count),
-      strength: labelled("Strength: how much of it changes", this.strength),
+      strength: labelled("", this.strength),
     };
-    this.boxes.strength.append(this.strengthValue);
-    this.modelNote = el("p", { class: "help" });
-    this.prediction = el("p", { class: "prediction", "aria-live": "polite" });
-    this.wrong = el("p", { class: "wrong", role: "alert" });
+    this.modelNote = el("p.help");
+    this.prediction = el("p.prediction", { "aria-live": "polite" });
+    this.wrong = el("p.wrong", { role: "alert" });
     this.repeat = el("input", { type: "checkbox" });
-    this.go = el("button", { type: "submit", class: "button go", text: "Add to queue" });
+    this.go = el("button.button.go", { type: "submit", text: "Add to queue" });
     this.leave = button("Stop editing", () => this.edit(null));
     this.leave.hidden = true;
     this.element = this.build();
+    this.showStrength();
     this.check = debounced(300, () => this.predict());
     this.editing = null;
     this.asked = 0;
@@ -57,20 +56,20 @@ class MakeForm {
   }
 
   build() {
-    const chooser = el("input", { type: "file", accept: "image/png,video/mp4,application/json,.json", class: "hidden-file", tabIndex: -1,
+    const chooser = el("input.hidden-file", { type: "file", accept: "image/png,video/mp4,application/json,.json", tabIndex: -1,
                                   "aria-label": "Settings of a file", onchange: () => chooser.files[0] && this.readSettings(chooser.files[0]) });
-    const form = el("form", { class: "make-form", noValidate: true, "aria-label": "What to make" },
-      el("div", { class: "form-body" },
+    const form = el("form.make-form", { noValidate: true, "aria-label": "What to make" },
+      el("div.form-body", {},
         this.boxes.prompt, this.boxes.negative_prompt,
-        el("div", { class: "stack tight" }, this.boxes.model, this.modelNote),
+        el("div.stack.tight", {}, this.boxes.model, this.modelNote),
         this.inputs.element, this.boxes.strength, this.size.element,
-        el("div", { class: "fields" }, this.boxes.num_inference_steps, this.boxes.guidance_scale, this.boxes.seed, this.boxes.count),
+        el("div.fields", {}, this.boxes.num_inference_steps, this.boxes.guidance_scale, this.boxes.seed, this.boxes.count),
         this.loras.element,
-        el("details", {}, el("summary", { text: "More settings" }), this.more.element),
-        el("div", { class: "row" }, chooser, button("Settings of a file…", () => chooser.click()), button("Defaults", () => this.reset()))),
-      el("div", { class: "form-foot" }, this.wrong, this.prediction,
-        el("div", { class: "row" }, this.go, this.leave, el("span", { class: "spring" }),
-          el("label", { class: "check", title: "adds the same again with another seed when it is done" }, this.repeat, "repeat"))));
+        el("details", {}, el("summary", "More settings"), this.more.element),
+        row(chooser, button("Settings of a file…", () => chooser.click()), button("Defaults", () => this.reset()))),
+      el("div.form-foot", {}, this.wrong, this.prediction,
+        row(this.go, this.leave, spring(),
+          el("label.check", { title: "adds the same again with another seed when it is done" }, this.repeat, "repeat"))));
     form.addEventListener("submit", event => { event.preventDefault(); this.submit(); });
     form.addEventListener("input", () => this.changed());
     form.addEventListener("keydown", event => event.key === "Enter" && (event.ctrlKey || event.metaKey) && form.requestSubmit());
@@ -142,32 +141,30 @@ class MakeForm {
     const { settings } = request;
     if (!modelNamed(request.model)) say(`There is no model ${request.model}: ${this.current} stays.`, { kind: "bad" });
     this.prompt.value = settings.prompt ?? "";
-    this.negative.value = settings.negative_prompt ?? "";
     this.inputs.write(request.inputs);
     this.loras.write(request.loras);
     this.waitingSettings = Object.fromEntries(Object.entries(settings).filter(([key]) => !PLACED.includes(key)));
     this.setModel(modelNamed(request.model)?.name ?? this.current).catch(sayProblem);
     this.size.write(settings);
-    if (settings.num_inference_steps) this.steps.value = settings.num_inference_steps;
-    this.guidance.value = settings.guidance_scale ?? modelNamed(this.current).defaults.guidance_scale ?? "";
+    const { defaults } = modelNamed(this.current);
+    this.steps.value = settings.num_inference_steps ?? defaults.num_inference_steps;
+    this.negative.value = settings.negative_prompt ?? defaults.negative_prompt ?? "";
+    this.guidance.value = settings.guidance_scale ?? defaults.guidance_scale ?? "";
     this.seed.value = settings.seed ?? "";
     this.strength.value = settings.strength ?? 1;
-    setText(this.strengthValue, this.strength.value);
+    this.showStrength();
     this.count.value = request.count;
     this.prompt.fit();
     this.negative.fit();
     this.changed();
   }
 
+  showStrength() {
+    setText(this.boxes.strength.firstChild, `Strength ${this.strength.value}: how much of it changes`);
+  }
+
   reset() {
-    this.current = "";
-    this.negative.value = this.seed.value = "";
-    this.count.value = 1;
-    this.inputs.write({});
-    this.loras.write([]);
-    this.more.write({});
-    this.setModel(this.model.value);
-    this.size.write({});
+    this.write({ model: this.current, settings: { prompt: this.prompt.value }, inputs: {}, loras: [], count: 1 });
   }
 
   changed() {
@@ -206,7 +203,6 @@ class MakeForm {
     own?.refuse(text);
     const shown = this.size.refuse(problem?.param, text) || this.more.refuse(problem?.param, text) || own;
     setText(this.wrong, text && !shown ? text : "");
-    this.element.dataset.refused = String(Boolean(problem));
     if (problem) setText(this.prediction, shown ? text : "");
     return shown;
   }
@@ -304,6 +300,6 @@ export const make = {
   form: null,
   build() {
     this.form = new MakeForm();
-    return el("div", { class: "make" }, this.form.element, queueView(this.form));
+    return el("div.make", {}, this.form.element, queueView(this.form));
   },
 };

@@ -1,6 +1,6 @@
 // A mask painted over a picture: white where the picture is made anew, black where it is kept.
 
-import { button, el, icon, openDialog } from "./dom.js";
+import { button, el, icon, openDialog, row, spring } from "./dom.js";
 import { labelled } from "./fields.js";
 
 const load = url => new Promise((resolve, reject) => {
@@ -136,25 +136,25 @@ export async function paintMask(imageUrl, maskUrl) {
   const painting = new Painting(picture, before);
   picture.alt = "";
   painting.canvas.ariaLabel = "Mask. Arrow keys move the brush, space paints, shift and arrows draw a line.";
-  const cross = el("div", { class: "brush-cross", "aria-hidden": "true" });
+  const cross = el("div.brush-cross", { "aria-hidden": "true" });
   const showCross = listen(painting, cross);
   return new Promise(resolve => {
     let result = null;
     const width = el("input", { type: "range", min: 4, max: Math.max(16, Math.round(Math.min(picture.naturalWidth, picture.naturalHeight) / 2)),
                                 value: painting.width, oninput: () => { painting.width = Number(width.value); showCross(); } });
-    const erase = el("button", { type: "button", class: "button", "aria-pressed": "false", onclick: () => {
+    const erase = el("button.button", { type: "button", "aria-pressed": "false", onclick: () => {
       painting.erases = !painting.erases;
       erase.setAttribute("aria-pressed", String(painting.erases));
-    } }, icon("close"), el("span", { text: "Erase" }));
+    } }, icon("close"), el("span", "Erase"));
     const done = button("Use this mask", async () => {
       result = painting.isEmpty() ? null : await painting.png();
       dialog.close();
     }, { kind: "go" });
-    const body = el("div", { class: "painter" },
-      el("div", { class: "painter-stage" }, picture, painting.canvas, cross),
-      el("div", { class: "row" }, labelled("Brush", width), erase,
+    const body = el("div.painter", {},
+      el("div.painter-stage", {}, picture, painting.canvas, cross),
+      row(labelled("Brush", width), erase,
         button("Undo", () => painting.undo(), { icon: "use", text: true }), button("All", () => painting.fill("all")),
-        button("Invert", () => painting.fill("invert")), button("Clear", () => painting.fill("none")), el("span", { class: "spring" }), done));
+        button("Invert", () => painting.fill("invert")), button("Clear", () => painting.fill("none")), spring(), done));
     const dialog = openDialog("Paint what is made anew", body, { className: "large", onclose: () => resolve(result) });
     painting.canvas.focus();
   });

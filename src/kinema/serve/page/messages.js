@@ -21,7 +21,7 @@ export function say(text, { kind = "", action } = {}) {
   setTimeout(away, kind === "bad" ? 12000 : action ? 9000 : 4000);
 }
 
-const quiet = el("div", { class: "unseen", role: "status" });
+const quiet = el("div.unseen", { role: "status" });
 document.body.append(quiet);
 
 /** Says something to screen readers only: eyes see it elsewhere. */

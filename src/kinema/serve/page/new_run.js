@@ -1,7 +1,7 @@
 // A run is put together from a base, a data set and keys, or from YAML; checked, planned, started.
 
 import { find, get, post } from "./api.js";
-import { button, debounced, el, fill, setText } from "./dom.js";
+import { button, debounced, el, fill, row, setText } from "./dom.js";
 import { choice, labelled, setChoices, SettingsForm, tabs, textArea } from "./fields.js";
 import { say, sayProblem } from "./messages.js";
 import { PlanView } from "./plan.js";
@@ -14,7 +14,7 @@ export class NewRun {
     this.name = el("input", { type: "text", required: true, maxLength: 64, pattern: "[A-Za-z0-9._\\-]+", placeholder: "kites-2", spellcheck: false, autocomplete: "off" });
     this.base = choice([], "", () => this.setBase());
     this.dataset = choice([["", "of the base"]], "", () => this.setDataset());
-    this.look = el("a", { class: "button", text: "Look at the clips", hidden: true });
+    this.look = el("a.button", { text: "Look at the clips", hidden: true });
     this.form = new SettingsForm(changed);
     this.yaml = textArea({ rows: 12, class: "code", spellcheck: false, placeholder: "max_train_steps: 1500\nlearning_rate: 1e-4", oninput: changed });
     this.boxes = { name: labelled("Name", this.name, { help: "letters, digits, . _ -" }), base: labelled("Start from", this.base),
@@ -25,10 +25,10 @@ export class NewRun {
       this.form.element.hidden = value !== "form";
       this.check();
     });
-    this.baseHelp = el("p", { class: "help" });
-    this.wrong = el("p", { class: "wrong", role: "alert" });
-    this.notices = el("ul", { class: "notices" });
-    this.config = el("pre", { class: "log", tabIndex: 0, ariaLabel: "What differs from the defaults" });
+    this.baseHelp = el("p.help");
+    this.wrong = el("p.wrong", { role: "alert" });
+    this.notices = el("ul.notices");
+    this.config = el("pre.log", { tabIndex: 0, ariaLabel: "What differs from the defaults" });
     this.plan = new PlanView(() => ({ run: this.request() }));
     this.check = debounced(300, () => this.ask());
     this.asked = 0;
@@ -37,13 +37,13 @@ export class NewRun {
   }
 
   build() {
-    const form = el("form", { class: "new-run", noValidate: true, "aria-label": "New run" },
-      el("section", { class: "card" }, el("h2", { text: "New run" }),
-        el("div", { class: "fields" }, this.boxes.name, el("div", {}, this.boxes.base, this.baseHelp), el("div", { class: "stack tight" }, this.boxes.dataset, this.look)),
+    const form = el("form.new-run", { noValidate: true, "aria-label": "New run" },
+      el("section.card", {}, el("h2", "New run"),
+        el("div.fields", {}, this.boxes.name, el("div", {}, this.boxes.base, this.baseHelp), el("div.stack.tight", {}, this.boxes.dataset, this.look)),
         this.how, this.form.element, this.boxes.yaml),
-      el("div", { class: "stack" },
-        el("section", { class: "card" }, el("h3", { text: "What it will be" }), this.config, this.notices, this.wrong,
-          el("div", { class: "row" }, el("button", { type: "submit", class: "button go", text: "Start" }), button("Only create it", () => this.create(false)))),
+      el("div.stack", {},
+        el("section.card", {}, el("h3", "What it will be"), this.config, this.notices, this.wrong,
+          row(el("button.button.go", { type: "submit", text: "Start" }), button("Only create it", () => this.create(false)))),
         this.plan.element));
     form.addEventListener("submit", event => { event.preventDefault(); this.create(true); });
     return form;

@@ -1,7 +1,7 @@
 // Whether a request or run fits a device that is not here, and how fast it is there.
 
 import { get, post } from "./api.js";
-import { button, el, fill } from "./dom.js";
+import { button, card, el, fill } from "./dom.js";
 import { choice, labelled, setChoices } from "./fields.js";
 import { sayProblem } from "./messages.js";
 import { on } from "./state.js";
@@ -12,11 +12,11 @@ export class PlanView {
   constructor(subject) {
     this.subject = subject;
     this.device = choice([], "");
-    this.result = el("div", { class: "plan-result", "aria-live": "polite" });
+    this.result = el("div.plan-result", { "aria-live": "polite" });
     this.go = button("Plan", () => this.start(), { failed: problem => this.show({ state: "failed", error: problem }) });
-    this.element = el("section", { class: "card", "aria-label": "Plan" }, el("h3", { text: "On another device" }),
-      el("p", { class: "help", text: "Compiles the step for a device that need not be here, and says whether it fits and how long a step takes." }),
-      el("div", { class: "row bottom" }, labelled("Device", this.device), this.go), this.result);
+    this.element = card("Plan", el("h3", "On another device"),
+      el("p.help", "Compiles the step for a device that need not be here, and says whether it fits and how long a step takes."),
+      el("div.row.bottom", {}, labelled("Device", this.device), this.go), this.result);
     this.off = on("plan", plan => plan.id === this.id && this.show(plan));
     get("devices").then(({ devices }) => setChoices(this.device, devices.map(({ name, what, compiler }) =>
       [name, `${name}: ${what}${compiler ? "" : " (compiler not installed)"}`])), sayProblem);
@@ -32,13 +32,13 @@ export class PlanView {
 
   show(plan) {
     if (plan.state === "failed") {
-      fill(this.result, el("p", { class: "wrong", text: inWords(plan.error) }));
+      fill(this.result, el("p.wrong", { text: inWords(plan.error) }));
     } else if (plan.state === "running") {
-      fill(this.result, el("p", { class: "help", text: "compiling; this may take minutes" }), el("progress", { ariaLabel: "compiling" }));
+      fill(this.result, el("p.help", "compiling; this may take minutes"), el("progress", { ariaLabel: "compiling" }));
     } else {
       fill(this.result, el("p", { class: plan.fits ? "good" : "wrong", text: `${plan.fits ? "Fits" : "Does not fit"}: ${bytes(plan.bytes, plan.bytes_limit)}` }),
         plan.step_seconds !== null && el("p", { text: `${duration(plan.step_seconds)} a step${plan.bound_by ? `, bound by ${plan.bound_by}` : ""}` }),
-        plan.remedy && el("p", { text: plan.remedy }), el("ul", { class: "notices" }, plan.lines.map(text => el("li", { text }))));
+        plan.remedy && el("p", { text: plan.remedy }), el("ul.notices", {}, plan.lines.map(text => el("li", { text }))));
     }
   }
 

@@ -1,7 +1,7 @@
 // The queue: what waits, what is made, what was made.
 
 import { post, remove } from "./api.js";
-import { button, el, fill, keyed, setText } from "./dom.js";
+import { button, el, fill, keyed, setText, spring } from "./dom.js";
 import { say, whisper } from "./messages.js";
 import { jobsInOrder, modelNamed, on, state, take } from "./state.js";
 import { openOutput } from "./viewer.js";
@@ -56,15 +56,15 @@ function buttons(job, form) {
 }
 
 function card(first, form) {
-  const picture = el("div", { class: "job-picture" });
-  const title = el("p", { class: "job-prompt" });
-  const about = el("p", { class: "dim" });
+  const picture = el("div.job-picture");
+  const title = el("p.job-prompt");
+  const about = el("p.dim");
   const bar = el("progress", { max: 1 });
-  const words = el("p", { class: "job-note" });
-  const notices = el("ul", { class: "notices" });
-  const made = el("div", { class: "job-made" });
-  const actions = el("div", { class: "job-actions" });
-  const node = el("li", { class: "job" }, picture, el("div", { class: "job-text" }, title, about, bar, words, notices, made), actions);
+  const words = el("p.job-note");
+  const notices = el("ul.notices");
+  const made = el("div.job-made");
+  const actions = el("div.job-actions");
+  const node = el("li.job", {}, picture, el("div.job-text", {}, title, about, bar, words, notices, made), actions);
   let shown = "";
   node.update = job => {
     node.dataset.state = job.state;
@@ -99,22 +99,22 @@ function showPicture(form, box, job) {
     fill(box, thumbnail(form, output, job.outputs));
     return;
   }
-  const picture = box.querySelector("img.preview") ?? fill(box, el("img", { class: "preview" })).firstChild;
+  const picture = box.querySelector("img.preview") ?? fill(box, el("img.preview")).firstChild;
   picture.alt = `preview of ${job.request.settings.prompt}`;
   picture.src = source;
 }
 
 function thumbnail(form, output, all) {
-  return el("button", { type: "button", class: "thumb", ariaLabel: `Open: ${output.prompt}`, onclick: () => openOutput(form, output, all) },
-    el("img", { src: output.thumb, alt: "", loading: "lazy" }), output.kind === "video" && el("span", { class: "badge", text: "video" }));
+  return el("button.thumb", { type: "button", ariaLabel: `Open: ${output.prompt}`, onclick: () => openOutput(form, output, all) },
+    el("img", { src: output.thumb, alt: "", loading: "lazy" }), output.kind === "video" && el("span.badge", "video"));
 }
 
 export function queueView(form) {
   const pause = button("Pause", async () => take("queue", await post(["queue"], { paused: !state.paused })), { icon: "pause", text: true });
-  const heading = el("h2", { text: "Queue" });
-  const why = el("p", { class: "banner", hidden: true });
-  const list = el("ol", { class: "jobs", "aria-label": "Jobs" });
-  const empty = el("p", { class: "empty", text: "Nothing yet. Describe a picture or video and add it to the queue." });
+  const heading = el("h2", "Queue");
+  const why = el("p.banner", { hidden: true });
+  const list = el("ol.jobs", { "aria-label": "Jobs" });
+  const empty = el("p.empty", "Nothing yet. Describe a picture or video and add it to the queue.");
   const tidy = button("Remove ended ones", async () => {
     for (const job of jobsInOrder().filter(each => each.ended)) {
       await remove(["jobs", job.id]);
@@ -146,6 +146,6 @@ export function queueView(form) {
     else if (job.state === "done" && !isSeen) say(words);
     else whisper(words);
   });
-  return el("section", { class: "queue", "aria-label": "Queue" },
-    el("header", { class: "row" }, heading, el("span", { class: "spring" }), tidy, pause), why, empty, list);
+  return el("section.queue", { "aria-label": "Queue" },
+    el("header.row", {}, heading, spring(), tidy, pause), why, empty, list);
 }

@@ -2,7 +2,7 @@
 
 import { post, remove } from "./api.js";
 import { Chart, smoothed } from "./chart.js";
-import { button, confirmed, el, fill, openDialog, setText } from "./dom.js";
+import { button, card, confirmed, el, fill, loop, openDialog, setText, spring } from "./dom.js";
 import { choice, labelled, setChoices, tabs } from "./fields.js";
 import { RunData } from "./run_data.js";
 import { on, state, take } from "./state.js";
@@ -14,7 +14,7 @@ export const RUNS = ["starting", "running", "stopping"];  // states of a run tha
 const control = async (run, what) => take("run", await post(["runs", run.name, what]));
 
 /** The buttons that fit the state of a run. */
-export function controls(run, { short = false } = {}) {
+export function controls(run, short = false) {
   if (run.state === "running" || run.state === "starting") {
     const stop = button("Stop", () => control(run, "stop"), { icon: "pause", text: true });
     stop.title = "saves a checkpoint and ends; Go on continues exactly there";
@@ -22,6 +22,24 @@ export function controls(run, { short = false } = {}) {
   }
   if (run.state === "stopping" || run.state === "done") return [];
   return [button(run.step ? "Go on" : "Start", () => control(run, "start"), { icon: "play", text: true, kind: "go" })];
+}
+
+/** The name of a run with its state, buttons that fit it, and a bar; `show(run)` keeps them up to date. */
+export function runHead(heading, name, buttonsOf) {
+  const tag = el("span.tag");
+  const buttons = el("div.row.wrap");
+  const bar = el("progress", { max: 1, ariaLabel: `progress of ${name}` });
+  const show = run => {
+    setText(tag, run.state);
+    bar.value = run.steps ? run.step / run.steps : 0;
+    const key = `${run.state} ${run.step > 0}`;
+    if (tag.dataset.key === key) return;
+    Object.assign(tag.dataset, { key, state: run.state });
+    const focused = buttons.contains(document.activeElement);
+    fill(buttons, buttonsOf(run));
+    if (focused) (buttons.firstChild ?? heading).focus();
+  };
+  return { top: el("header.row.wrap", {}, heading, tag, spring(), buttons), bar, show };
 }
 
 /** `0.95 s, planned 0.88 s`. */
@@ -34,7 +52,7 @@ function figures(run) {
     ["Learning rate", number(run.learning_rate)],
     ["Step time", beside(run.step_seconds, run.planned_step_seconds, duration)],
     ["Memory", [beside(run.bytes, run.planned_bytes, bytes), run.bytes_limit && `of ${bytes(run.bytes_limit)}`].filter(Boolean).join(", ")],
-    ["Time left", RUNS.includes(run.state) && run.seconds_left !== null ? duration(run.seconds_left) : "–"],
+    ["Time left", run.seconds_left === null ? "–" : duration(run.seconds_left)],
     ["Epoch", run.epoch === null ? "–" : number(run.epoch)],
     ["Checkpoints", run.checkpoints.length ? `${run.checkpoints.length}, last at step ${run.checkpoints.at(-1)}` : "none"],
   ];
@@ -44,25 +62,20 @@ function figures(run) {
 class Column {
   constructor(data, color) {
     Object.assign(this, { data, color });
-    this.heading = el("h2", { text: data.name });
-    this.state = el("span", { class: "tag" });
-    this.buttons = el("div", { class: "row wrap" });
-    this.problem = el("p", { class: "wrong", hidden: true });
-    this.bar = el("progress", { max: 1, ariaLabel: `progress of ${data.name}` });
-    this.pairs = el("dl", { class: "figures" });
-    this.prompt = el("p", { class: "dim" });
-    this.pictures = el("div", { class: "samples" });
-    this.log = el("pre", { class: "log", tabIndex: 0, role: "log", ariaLabel: `log of ${data.name}`, ariaLive: "off" });
-    this.top = el("section", { class: "card", "aria-label": data.name }, el("header", { class: "row wrap" }, this.heading, this.state, el("span", { class: "spring" }), this.buttons),
-      this.problem, this.bar, this.pairs);
+    this.head = runHead(el("h2", { text: data.name, tabIndex: -1 }), data.name, run =>
+      [controls(run), button("Settings", () => this.settings()), !RUNS.includes(run.state) && button("Delete", () => this.remove())]);
+    this.problem = el("p.wrong", { hidden: true });
+    this.pairs = el("dl.figures");
+    this.prompt = el("p.dim");
+    this.pictures = el("div.samples");
+    this.log = el("pre.log", { tabIndex: 0, role: "log", ariaLabel: `log of ${data.name}`, ariaLive: "off" });
+    this.top = card(data.name, this.head.top, this.problem, this.head.bar, this.pairs);
   }
 
   showRun() {
     const { run } = this.data;
     if (!run) return;
-    setText(this.state, run.state);
-    this.state.dataset.state = run.state;
-    this.bar.value = run.steps ? run.step / run.steps : 0;
+    this.head.show(run);
     this.problem.hidden = !run.error;
     setText(this.problem, run.error ? inWords(run.error) : "");
     const rows = figures(run);
@@ -72,18 +85,12 @@ class Column {
       setText(dt, name);
       setText(dd, value);
     });
-    const key = `${run.state} ${run.step > 0}`;
-    if (this.shown === key) return;
-    this.shown = key;
-    const focused = this.buttons.contains(document.activeElement);
-    fill(this.buttons, controls(run), button("Settings", () => this.settings()), !RUNS.includes(run.state) && button("Delete", () => this.remove()));
-    if (focused) this.buttons.firstChild?.focus();
   }
 
   settings() {
     const { plan, config } = this.data;
-    openDialog(`Settings of ${this.data.name}`, el("div", { class: "body" }, plan && el("pre", { text: plan.lines.join("\n") }),
-      el("pre", { class: "log", tabIndex: 0, text: config, ariaLabel: "Settings" })), { className: "large" });
+    openDialog(`Settings of ${this.data.name}`, el("div", {}, plan && el("pre", { text: plan.lines.join("\n") }),
+      el("pre.log", { tabIndex: 0, text: config, ariaLabel: "Settings" })), { className: "large" });
   }
 
   async remove() {
@@ -103,9 +110,9 @@ class Column {
   showSamples(step) {
     const samples = this.data.samples.filter(each => each.step === nearestStep(this.data.samples, step));
     fill(this.pictures, samples.map(each => el("figure", {},
-      each.kind === "video" ? el("video", { src: each.url, poster: each.thumb, muted: true, loop: true, autoplay: true, playsInline: true, ariaLabel: each.prompt })
+      each.kind === "video" ? loop(each.url, { poster: each.thumb, ariaLabel: each.prompt })
         : el("img", { src: each.url, alt: each.prompt }),
-      el("figcaption", { text: each.prompt }))), !samples.length && el("p", { class: "empty", text: "no samples yet" }));
+      el("figcaption", { text: each.prompt }))), !samples.length && el("p.empty", "no samples yet"));
     setText(this.prompt, samples.length ? `step ${samples[0].step}` : "");
   }
 }
@@ -126,7 +133,7 @@ export class RunView {
     this.smoothing = el("input", { type: "range", min: 0, max: 0.99, step: 0.01, value: 0.9, oninput: () => this.draw() });
     this.slider = el("input", { type: "range", min: 0, max: 0, value: 0, ariaLabel: "Step of the samples", oninput: () => this.showSamples() });
     this.sampleStep = el("output");
-    this.other = choice([["", "one run"]], names[1] ?? "", name => { location.hash = name ? `#train/${names[0]}/${name}` : `#train/${names[0]}`; });
+    this.other = choice([], "", name => { location.hash = name ? `#train/${names[0]}/${name}` : `#train/${names[0]}`; });
     this.element = this.build();
     this.off = ["run", "removed", "all"].map(event => on(event, () => this.showOthers()));
     this.showOthers();
@@ -135,24 +142,24 @@ export class RunView {
 
   build() {
     const beside_ = part => el("div", { class: `beside-${this.columns.length}` }, this.columns.map(part));
-    return el("div", { class: "run" }, beside_(column => column.top),
-      el("section", { class: "card", "aria-label": "Curves" },
-        el("div", { class: "row wrap" }, tabs("Curve", CURVES, "loss", which => { this.which = which; this.draw(); }), el("span", { class: "spring" }),
-          el("label", { class: "check" }, this.log, "logarithmic"), labelled("Smoothing", this.smoothing), labelled("Beside", this.other)),
-        this.chart.element, el("div", { class: "beside-2" }, this.evaluation.element, this.timesteps.element)),
-      el("section", { class: "card", "aria-label": "Samples" },
-        el("header", { class: "row" }, el("h3", { text: "Samples" }), this.slider, this.sampleStep),
+    return el("div.run", {}, beside_(column => column.top),
+      el("section.card", { "aria-label": "Curves" },
+        el("div.row.wrap", {}, tabs("Curve", CURVES, "loss", which => { this.which = which; this.draw(); }), spring(),
+          el("label.check", {}, this.log, "logarithmic"), labelled("Smoothing", this.smoothing), labelled("Beside", this.other)),
+        this.chart.element, el("div.beside-2", {}, this.evaluation.element, this.timesteps.element)),
+      el("section.card", { "aria-label": "Samples" },
+        el("header.row", {}, el("h3", "Samples"), this.slider, this.sampleStep),
         beside_(column => el("div", {}, column.prompt, column.pictures))),
-      el("section", { class: "card", "aria-label": "Log" }, el("h3", { text: "Log" }), beside_(column => column.log)));
+      card("Log", el("h3", "Log"), beside_(column => column.log)));
   }
 
   fail(problem) {
-    fill(this.element, el("p", { class: "empty", text: inWords(problem) }));
+    fill(this.element, el("p.empty", { text: inWords(problem) }));
   }
 
   showOthers() {
     const own = this.columns[0].data.name;
-    setChoices(this.other, [["", "one run"], ...[...state.runs.keys()].filter(name => name !== own).map(name => [name, name])]);
+    setChoices(this.other, [["", "one run"], ...[...state.runs.keys()].filter(name => name !== own).map(name => [name, name])], this.columns[1]?.data.name ?? "");
   }
 
   changed(what, i) {

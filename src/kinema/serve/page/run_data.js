@@ -28,11 +28,8 @@ export class RunData {
   }
 
   async load() {
-    const [full, metrics, { samples }] = await Promise.all([
-      get("runs", this.name), find(["runs", this.name, "metrics"], { after: -1, buckets: BUCKETS }), get("runs", this.name, "samples")]);
+    const [full, { samples }] = await Promise.all([get("runs", this.name), get("runs", this.name, "samples"), this.loadMetrics()]);
     Object.assign(this, { config: full.config, plan: full.plan, samples });
-    this.metrics = none();
-    this.take(metrics);
     this.changed("run");
     this.changed("samples");
     await this.readLog();
@@ -67,13 +64,14 @@ export class RunData {
   async shorten() {
     if (this.shortens) return;
     this.shortens = true;
-    try {
-      const metrics = await find(["runs", this.name, "metrics"], { after: -1, buckets: BUCKETS });
-      this.metrics = none();
-      this.take(metrics);
-    } finally {
-      this.shortens = false;
-    }
+    await this.loadMetrics().catch(sayProblem);
+    this.shortens = false;
+  }
+
+  async loadMetrics() {
+    const metrics = await find(["runs", this.name, "metrics"], { after: -1, buckets: BUCKETS });
+    this.metrics = none();
+    this.take(metrics);
   }
 
   takeSample(sample) {

@@ -17,8 +17,8 @@ export class SizeFields {
     this.height = number();
     this.frames = number();
     this.boxes = { width: labelled("Width", this.width), height: labelled("Height", this.height), num_frames: labelled("Frames", this.frames) };
-    this.others = el("div", { class: "fields" }, Object.values(this.boxes));
-    this.element = el("div", { class: "stack" }, labelled("Size", this.usual), this.others);
+    this.others = el("div.fields", {}, Object.values(this.boxes));
+    this.element = el("div.stack", {}, labelled("Size", this.usual), this.others);
   }
 
   setModel(model) {

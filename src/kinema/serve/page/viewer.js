@@ -2,7 +2,7 @@
 
 import { change, get, post, remove } from "./api.js";
 import { compareWith } from "./compare.js";
-import { button, confirmed, el, fill, icon, openDialog } from "./dom.js";
+import { button, confirmed, el, fill, icon, loop, openDialog, row } from "./dom.js";
 import { say, sayProblem } from "./messages.js";
 import { modelNamed, state, take } from "./state.js";
 import { bytes, date, duration, size } from "./words.js";
@@ -26,11 +26,10 @@ async function deleteForever(output) {
 }
 
 /** A picture, or a video that loops. */
-export function media(output, props = {}) {
-  if (output.kind !== "video") return el("img", { src: output.url, alt: output.prompt, ...props });
+export function media(output) {
+  if (output.kind !== "video") return el("img", { src: output.url, alt: output.prompt });
   const still = matchMedia("(prefers-reduced-motion: reduce)").matches;
-  return el("video", { src: output.url, poster: output.thumb, loop: true, muted: true, autoplay: !still, controls: true, playsInline: true,
-                       ariaLabel: output.prompt, ...props });
+  return loop(output.url, { poster: output.thumb, autoplay: !still, controls: true, ariaLabel: output.prompt });
 }
 
 /** The settings of a request as [name, value] pairs, for reading. */
@@ -66,7 +65,7 @@ function actions(form, output, request, view) {
     }, { icon: "picture", text: true }));
   }
   list.push(button("Compare", () => { compareWith(form, output); view.close(); }, { icon: "compare", text: true }),
-            el("a", { class: "button", href: `${output.url}?download`, download: "" }, icon("download"), el("span", { text: "Download" })));
+            el("a.button", { href: `${output.url}?download`, download: "" }, icon("download"), el("span", "Download")));
   if (output.deleted) {
     list.push(button("Restore", async () => { await restore(output); view.close(); }, { icon: "restore", text: true }),
               button("Delete for ever", async () => await deleteForever(output) && view.close(), { icon: "bin", text: true, kind: "danger" }));
@@ -82,24 +81,24 @@ function actions(form, output, request, view) {
  */
 export function openOutput(form, first, all = [first]) {
   const beside = typeof all === "function" ? all : async (output, step) => all[all.findIndex(each => each.id === output.id) + step];
-  const stage = el("div", { class: "stage" });
-  const panel = el("div", { class: "panel" });
+  const stage = el("div.stage");
+  const panel = el("div.panel");
   let shown = first;
 
   async function show(output) {
     shown = output;
     fill(stage, media(output), stepper(-1, "Newer one", "left"), stepper(1, "Older one", "right"));
-    const rows = el("dl", { class: "pairs" });
-    const todo = el("div", { class: "row wrap" });
+    const rows = el("dl.pairs");
+    const todo = el("div.row.wrap");
     const starred = button(output.starred ? "Starred" : "Star", async () => show({ ...output, ...await star(output) }), { icon: "star", text: true });
     starred.setAttribute("aria-pressed", String(output.starred));
-    fill(panel, el("p", { class: "prompt-text", text: output.prompt }),
-      el("p", { class: "dim", text: [date(output.made), bytes(output.bytes), output.frames > 1 && duration(output.seconds)].filter(Boolean).join(" · ") }),
-      el("div", { class: "row" }, starred), todo, rows);
+    fill(panel, el("p.prompt-text", { text: output.prompt }),
+      el("p.dim", { text: [date(output.made), bytes(output.bytes), output.frames > 1 && duration(output.seconds)].filter(Boolean).join(" · ") }),
+      row(starred), todo, rows);
     const { request, files } = await get("outputs", output.id);
     if (shown !== output) return;
     fill(rows, settingsOf(output, request).map(([name, value]) => [el("dt", { text: name }), el("dd", { text: value })]));
-    if (files.length > 1) rows.append(...files.flatMap(file => [el("dt", { text: "file" }), el("dd", {}, el("a", { href: `${file.url}?download`, text: file.name }))]));
+    if (files.length > 1) rows.append(...files.flatMap(file => [el("dt", "file"), el("dd", {}, el("a", { href: `${file.url}?download`, text: file.name }))]));
     fill(todo, actions(form, output, request, view));
   }
   const step = async by => {
@@ -111,7 +110,7 @@ export function openOutput(form, first, all = [first]) {
     node.classList.add("stepper", picture);
     return node;
   };
-  const view = openDialog("Picture", el("div", { class: "viewer" }, stage, panel), { className: "full" });
+  const view = openDialog("Picture", el("div.viewer", {}, stage, panel), { className: "full" });
   view.querySelector("h2").textContent = first.kind === "video" ? "Video" : "Picture";
   view.addEventListener("keydown", event => {
     const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key];

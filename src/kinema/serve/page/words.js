@@ -59,5 +59,5 @@ export function summary(request, defaults = {}) {
 /** An error in words: without `[room]`, and its remedy in a sentence of its own. */
 export function inWords(problem) {
   const lines = problem.message.replace(/^\[[\w/ ]+\] /, "").split("\n").map(line => line.trim()).filter(Boolean);
-  return lines.map(line => line[0].toUpperCase() + line.slice(1) + (/[.!?:]$/.test(line) ? "" : ".")).join(" ");
+  return lines.map(line => (/^[\w.]*_/.test(line) ? line : line[0].toUpperCase() + line.slice(1)) + (/[.!?:]$/.test(line) ? "" : ".")).join(" ");
 }
