@@ -65,11 +65,13 @@ TEST(ControlPicture, HasNoEdgesWithoutChanges) {
 }
 
 TEST(ControlPicture, BlursByAGaussian) {
-  const HostArray line = picture(1, 41, [](int64_t, int64_t x, int64_t) { return x < 20 ? 0 : 200; });
+  const HostArray line =
+      picture(1, 41, [](int64_t, int64_t x, int64_t) { return x < 20 ? 0 : 200; });
   const HostArray made = control_picture(line, {.kind = Kind::BLUR, .deviation = 3.0});
   for (int64_t x = 5; x < 36; ++x) {
     // The integral of the Gaussian, which is cut off at 2.5 deviations: 1 % of its weight.
-    const double part = 0.5 * (1.0 + std::erf((static_cast<double>(x) - 19.5) / (3.0 * std::sqrt(2.0))));
+    const double part =
+        0.5 * (1.0 + std::erf((static_cast<double>(x) - 19.5) / (3.0 * std::sqrt(2.0))));
     EXPECT_NEAR(made.as<uint8_t>()[3 * x], 200.0 * part, 3.0) << x;
   }
 }
