@@ -338,7 +338,6 @@ TEST_F(ModelFiles, OfEveryMethodChangeThePicture) {
 TEST_F(ModelFiles, ThatNoCommandAcceptsAreNamed) {
   const std::map<std::string, Arrays> files{
       {"textual inversion embedding", {{"clip_l", zeros({2, 16})}, {"clip_g", zeros({2, 20})}}},
-      {"ControlNet", {{"controlnet_cond_embedding.conv_in.weight", zeros({4, 3, 3, 3})}}},
       {"no model, LoRA or latents", {{"a", zeros({2})}}}};
   for (const auto& [kind, arrays] : files) {
     write_tensors("x.safetensors", arrays);

@@ -45,6 +45,9 @@ struct GenerateConfig {
   double control_blur = 9.0;
   std::vector<std::string> reference_images;
   bool resize_reference = true;
+  std::string redux;
+  std::vector<std::string> redux_image;
+  std::vector<double> redux_scale{1.0};
   Given<double> strength = 1.0;
   double mask_blur = 0.0;
   Given<std::string> scheduler = std::string("unipc");
@@ -444,6 +447,25 @@ struct GenerateConfig {
            .min = 0,
            .max = 1,
            .or_item = true,
+           .share = Share::YES});
+    visit("redux", self.redux, UNRELATED,
+          {.help = "flux: folder or hub id of FLUX.1 Redux, which makes tokens of redux_image that "
+                   "follow the prompt's",
+           .needs = {Needs::IMAGES},
+           .share = Share::FILE});
+    visit("redux_image", self.redux_image, UNRELATED,
+          {.help = "pictures of which the result is a variation or a mixture, one or a list",
+           .or_item = true,
+           .with = "redux",
+           .share = Share::FILE});
+    visit("redux_scale", self.redux_scale, UNRELATED,
+          {.help = "factor of the prompt and of each picture's tokens, which are summed over the "
+                   "pictures, one for all or one for each",
+           .min = -100,
+           .max = 100,
+           .min_items = 1,
+           .or_item = true,
+           .with = "redux",
            .share = Share::YES});
     visit("guess_mode", self.guess_mode, UNRELATED,
           {.help = "ControlNets recognise the picture without a prompt: what they add rises from a "

@@ -20,6 +20,7 @@
 #include "kinema/resolve/given_frames.h"
 #include "kinema/resolve/load.h"
 #include "kinema/resolve/prompts.h"
+#include "kinema/resolve/redux.h"
 #include "kinema/sample/scheduler_config.h"
 #include "kinema/sample/solver_settings.h"
 
@@ -381,8 +382,11 @@ sample::PipelineParts make_parts(const config::Config& config,
                                  const Job& job) {
   sample::PipelineParts parts;
   parts.autoencoder = make_autoencoder(config, {client, vae_placement(config, client)});
-  parts.text_encoder = make_text_encoder(config, text_widths(transformer), client, job,
-                                         TextUse::PROMPTS, model.text_adapters);
+  parts.text_encoder =
+      with_redux(config,
+                 make_text_encoder(config, text_widths(transformer), client, job, TextUse::PROMPTS,
+                                   model.text_adapters),
+                 client, job);
   if (transformer.image_dim > 0) {
     parts.image_encoder = make_image_encoder(config, model.folder, transformer.image_dim, client);
   }

@@ -40,33 +40,6 @@ void tell_what_changes(const io::MappedFile& file, const std::string& name,
   }
 }
 
-/// Reads an image from a local path, a `file://` URL or the web; `key` names it in errors.
-HostArray read_given_image(const std::string& url, std::string_view key,
-                           const config::Config& config, const Job& job) {
-  if (url.empty()) {
-    return {};
-  }
-  check(!media::is_video_name(url),
-        "[generate] {} is the video {}, expected a picture\n"
-        "  give one of its frames as PNG, JPEG or WebP",
-        key, url);
-  const media::Background background = media::read_background(config.data.alpha_background);
-  const auto read = [&](const fs::path& path, const std::string& name) {
-    const io::MappedFile file = io::MappedFile::open(path);
-    HostArray out = media::read_image(file.bytes(), name, background);
-    tell_what_changes(file, name, background, job);
-    file.check_intact();
-    return out;
-  };
-  if (remote::is_web_url(url)) {
-    const remote::WebFile file(url);
-    return read(file.path(), file.name());
-  }
-  constexpr std::string_view kFile = "file://";
-  const std::string path = url.starts_with(kFile) ? url.substr(kFile.size()) : url;
-  return read(path, path);
-}
-
 /// The first frames of a video at the rate of the result; `key` names it in errors.
 HostArray read_given_video(const std::string& path, std::string_view key,
                            const config::Loaded& loaded, const Job& job) {
@@ -271,6 +244,32 @@ void set_sizes_of_reference(const config::Loaded& loaded, const Job& job,
 }
 
 }  // namespace
+
+HostArray read_given_image(const std::string& url, std::string_view key,
+                           const config::Config& config, const Job& job) {
+  if (url.empty()) {
+    return {};
+  }
+  check(!media::is_video_name(url),
+        "[generate] {} is the video {}, expected a picture\n"
+        "  give one of its frames as PNG, JPEG or WebP",
+        key, url);
+  const media::Background background = media::read_background(config.data.alpha_background);
+  const auto read = [&](const fs::path& path, const std::string& name) {
+    const io::MappedFile file = io::MappedFile::open(path);
+    HostArray out = media::read_image(file.bytes(), name, background);
+    tell_what_changes(file, name, background, job);
+    file.check_intact();
+    return out;
+  };
+  if (remote::is_web_url(url)) {
+    const remote::WebFile file(url);
+    return read(file.path(), file.name());
+  }
+  constexpr std::string_view kFile = "file://";
+  const std::string path = url.starts_with(kFile) ? url.substr(kFile.size()) : url;
+  return read(path, path);
+}
 
 StartSize start_size(int64_t height, int64_t width, int64_t most) {
   const double area = static_cast<double>(height) * static_cast<double>(width);

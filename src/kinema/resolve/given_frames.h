@@ -23,6 +23,11 @@ void set_given_frames(const config::Loaded& loaded, const networks::Sizes& netwo
                       const sample::PipelineFolder& folder, const Job& job,
                       sample::GenerateRequest& request);
 
+/// Reads an image u8 [h, w, 3] from a local path, a `file://` URL or the web; no bytes for an empty
+/// name. `key` names it in errors.
+HostArray read_given_image(const std::string& url, std::string_view key,
+                           const config::Config& config, const Job& job);
+
 /// The size of a start of height x width pixels: itself, or scaled down to an area of `most`
 /// pixels, in multiples of 16.
 struct StartSize {

@@ -58,13 +58,20 @@ std::string word(const std::vector<networks::NamedInput>& inputs) {
     case MASK_AND_KEPT:
     case KEPT_AND_MASK:
     case CONTROL_IMAGE:
+    case START:
+    case CONTROL_PICTURES:
       return "image";
     case FIRST_IMAGE:
       return "first_frame";
     case REFERENCE_IMAGE:
+    case REFERENCE_FRAME:
       return "reference_image";
     case CONTROL_VIDEO:
+    case CONTROL_AND_START:
+    case CONTROL_AND_MASKED:
       return "control_video";
+    case CAMERA_RAYS:
+      return "camera";
   }
   return "";
 }

@@ -94,14 +94,18 @@ std::vector<fs::path> controlled_folders(const Case& c) {
 
 networks::Network controlled_network(const Case& c) {
   const std::vector<fs::path> folders = controlled_folders(c);
-  return networks::controlled(networks::open(folders[0]),
-                              {{.network = networks::open_control(folders[1])}});
+  networks::AttachedControl control{.network = networks::open_control(folders[1])};
+  if (const io::Json* types = given(c.about(), "types")) {  // of a union ControlNet
+    control.types = types->as_ints();
+  }
+  return networks::controlled(networks::open(folders[0]), {std::move(control)});
 }
 
 std::vector<Kind> controlnet_kinds() {
   using enum Kind::Forms;
-  return {{"sdxl_controlnet sdxl_controlnet_guess", predict_controlled, EACH},
-          {"sdxl_controlnet_grad", differentiate_control, EACH}};
+  return {
+      {"sdxl_controlnet sdxl_controlnet_guess sdxl_controlnet_union*", predict_controlled, EACH},
+      {"sdxl_controlnet_grad", differentiate_control, EACH}};
 }
 
 }  // namespace kinema::verification

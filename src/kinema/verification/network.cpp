@@ -43,6 +43,18 @@ networks::Network network_of(const model_files::Checkpoint& files) {
   return is_plain ? networks::from_config(files.config()) : networks::from_shapes(files);
 }
 
+/// The case's `scale`, one for all pictures or one for each.
+Tensor control_scale(Graph& graph, const Case& c, int64_t pictures) {
+  std::vector<float> values(static_cast<size_t>(pictures), 1.0F);
+  if (const io::Json* scale = given(c.about(), "scale")) {
+    for (size_t i = 0; i < values.size(); ++i) {
+      values[i] =
+          static_cast<float>((scale->is_array() ? scale->items().at(i) : *scale).as_number());
+    }
+  }
+  return constant_f32(graph, {pictures}, values);
+}
+
 /// Rays of pictures [b, 6, 4 (f - 1) + 1, h, w] as channels of latent frames [b, 24, f, h, w]: the
 /// first picture four times, then groups of four.
 Tensor grouped_rays(Tensor rays) {
@@ -129,9 +141,7 @@ NetworkInputs NetworkGraph::given(const std::string& prefix, bool all) {
   }
   if (networks::find_entry(sizes.named, networks::Entry::PICTURES) != nullptr) {
     out.inputs.control = expand_dims(take("controlnet_cond"), Axis(2));
-    if (const io::Json* scale = kinema::verification::given(c.about(), "scale")) {
-      out.inputs.control_scale = constant(graph(), scale->as_number(), Shape{DType::F32, {1}});
-    }
+    out.inputs.control_scale = control_scale(graph(), c, sizes.control_layers);
     const io::Json* guess = kinema::verification::given(c.about(), "guess_mode");
     out.inputs.guess_mode = guess != nullptr && guess->as_bool();
   } else if (networks::find_entry(sizes.named, networks::Entry::BRANCH) != nullptr) {

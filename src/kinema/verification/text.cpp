@@ -3,6 +3,8 @@
 
 #include "kinema/core/error.h"
 #include "kinema/data/video_source.h"
+#include "kinema/encoders/flux_encoder.h"
+#include "kinema/encoders/redux_encoder.h"
 #include "kinema/encoders/sd_encoder.h"
 #include "kinema/encoders/umt5_encoder.h"
 #include "kinema/models/clip/text.h"
@@ -12,6 +14,7 @@
 #include "kinema/text/clip_tokenizer.h"
 #include "kinema/text/qwen_tokenizer.h"
 #include "kinema/text/tokenizer.h"
+#include "kinema/verification/arrays.h"
 #include "kinema/verification/kinds.h"
 #include "kinema/weights/clip.h"
 #include "kinema/weights/embedding.h"
@@ -259,6 +262,53 @@ void encode_umt5(const Run& run) {
   }
 }
 
+/// The factors of images in `scales`: a list of those of states and of pooled text, or two lists.
+std::vector<encoders::ReduxImage> redux_images(const io::Json& scales,
+                                               std::span<const HostArray> tokens) {
+  std::vector<encoders::ReduxImage> out;
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    out.push_back({.tokens = tokens[i]});
+    if (scales.is_array()) {
+      out[i].scale = scales.items().at(0).as_number();
+      out[i].pooled_scale = scales.items().at(1).as_number();
+    } else {
+      out[i].scale = scales.at("prompt_embeds_scale").items().at(i).as_number();
+      out[i].pooled_scale = scales.at("pooled_prompt_embeds_scale").items().at(i).as_number();
+    }
+  }
+  return out;
+}
+
+void encode_redux(const Run& run) {
+  const encoders::ReduxEncoder redux(run.session.client, run.c.model(), run.program());
+  std::vector<HostArray> pixels;
+  std::vector<HostArray> states;
+  std::vector<HostArray> tokens;
+  for (size_t i = 0; run.has(fmt::format("image{}", i)); ++i) {
+    encoders::ReduxEncoder::Tokens made = redux.encode(run.tensor(fmt::format("image{}", i)));
+    pixels.push_back(std::move(made.pixels));
+    states.push_back(std::move(made.states));
+    tokens.push_back(std::move(made.tokens));
+  }
+  run.add("pixels", joined(pixels));
+  run.add("siglip", joined(states));
+  run.add("tokens", joined(tokens));
+  encoders::FluxTextSettings settings{.pipeline = run.c.model(), .program = run.program()};
+  settings.options.precision = run.options.precision;
+  settings.options.scan_layers = run.options.scan_layers;
+  const std::shared_ptr<const encoders::TextEncoder> text =
+      encoders::flux_text_encoder(run.session.client, std::move(settings));
+  const std::string& prompt = run.about("prompt").as_string();
+  for (const auto& [name, scales] : run.about("scales").members()) {
+    const size_t count = name == "one" ? 1 : tokens.size();
+    const auto encoder =
+        encoders::with_redux(text, redux_images(scales, std::span(tokens).first(count)));
+    const encoders::TextStates made = encoder->encode(std::span(&prompt, 1));
+    run.add(name + ".prompt_embeds", made.states);
+    run.add(name + ".pooled_prompt_embeds", made.pooled);
+  }
+}
+
 }  // namespace
 
 std::shared_ptr<const encoders::TextEncoder> wan_text_encoder(const Run& run,
@@ -382,6 +432,7 @@ std::vector<Kind> text_kinds() {
       {"qwen3_tokenizer", tokenize_chats, ONE, {{"*", kExact}}},
       {"qwen3_text", encode_qwen3, EACH},
       {"sd_text", encode_sd_text, ONE, {{"*.ids", kExact}}},
+      {"flux_redux", encode_redux},
   };
 }
 

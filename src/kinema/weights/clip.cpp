@@ -7,6 +7,7 @@
 #include "kinema/core/error.h"
 #include "kinema/model_files/file_names.h"
 #include "kinema/model_files/transformers_config.h"
+#include "kinema/models/clip/siglip.h"
 #include "kinema/models/clip/text.h"
 #include "kinema/models/clip/vision.h"
 #include "kinema/weights/folder.h"
@@ -24,6 +25,7 @@ struct Side {
   std::string_view what;
 };
 constexpr Side kVision{"vision_model", "embeddings.class_embedding", "vision"};
+constexpr Side kSiglip{"vision_model", "embeddings.patch_embedding.bias", "vision"};
 constexpr Side kText{"text_model", "embeddings.token_embedding.weight", "text"};
 // The key of each model, and keys of other models that may be in the same file.
 constexpr std::string_view kProjectionKey = "text_projection.weight";
@@ -109,6 +111,27 @@ clip::VisionConfig parse_clip_config(const Json& document) {
   c.patch_size = json.at("patch_size").as_int();
   c.hidden_act = activation(json);
   c.layer_norm_eps = model_files::number_or(json, "layer_norm_eps", c.layer_norm_eps);
+  model_files::validated(document, [&] { clip::validate(c); });
+  return c;
+}
+
+clip::VisionConfig parse_siglip_config(const Json& document) {
+  constexpr std::string_view kClass = "SiglipVisionModel";
+  check(model_files::class_of(document) == kClass || document.contains("vision_config"),
+        "[weights] {} is `{}`, expected a {}", document.where() + "`architectures`",
+        model_files::class_of(document), kClass);
+  const Json& json = part(document, "vision_config");
+  // transformers' defaults are those of base-patch16-224; its activation is the tanh form.
+  clip::VisionConfig c;
+  c.hidden_size = model_files::int_or(json, "hidden_size", 768);
+  c.intermediate_size = model_files::int_or(json, "intermediate_size", 3072);
+  c.num_hidden_layers = model_files::int_or(json, "num_hidden_layers", 12);
+  c.num_attention_heads = model_files::int_or(json, "num_attention_heads", 12);
+  c.num_channels = model_files::int_or(json, "num_channels", 3);
+  c.image_size = model_files::int_or(json, "image_size", 224);
+  c.patch_size = model_files::int_or(json, "patch_size", 16);
+  c.hidden_act = json.contains("hidden_act") ? activation(json) : clip::Activation::GELU_TANH;
+  c.layer_norm_eps = model_files::number_or(json, "layer_norm_eps", 1e-6);
   model_files::validated(document, [&] { clip::validate(c); });
   return c;
 }
@@ -209,6 +232,9 @@ clip::TextConfig clip_text_config(const model_files::Checkpoint& files) {
 }
 
 std::string clip_prefix(const model_files::Checkpoint& files) { return prefix_of(files, kVision); }
+std::string siglip_prefix(const model_files::Checkpoint& files) {
+  return prefix_of(files, kSiglip);
+}
 std::string clip_text_prefix(const model_files::Checkpoint& files) {
   return prefix_of(files, kText);
 }
@@ -221,6 +247,14 @@ void check_clip_tensors(const model_files::Checkpoint& files, const clip::Vision
   const std::string prefix = clip_prefix(files);
   check_tensors(files, clip::parameters(config, prefix), [&](const std::string& key) {
     return key == "visual_projection.weight" || beside(key, prefix);
+  });
+}
+
+void check_siglip_tensors(const model_files::Checkpoint& files, const clip::VisionConfig& config) {
+  const std::string prefix = siglip_prefix(files);
+  const std::string head = prefix.empty() ? "head." : prefix + ".head.";
+  check_tensors(files, clip::siglip_parameters(config, prefix), [&](const std::string& key) {
+    return key.starts_with(head) || beside(key, prefix);
   });
 }
 

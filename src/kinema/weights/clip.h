@@ -29,6 +29,12 @@ clip::TextConfig clip_text_config(const model_files::Checkpoint& files);
 /// The prefix of the vision model's keys: `vision_model` (published checkpoints) or empty (newer
 /// transformers versions).
 std::string clip_prefix(const model_files::Checkpoint& files);
+
+/// SigLIP's vision model: its configuration (class SiglipVisionModel), the prefix of its keys, and
+/// a check of its tensors, of which those of its pooling head are not read.
+clip::VisionConfig parse_siglip_config(const io::Json& json);
+std::string siglip_prefix(const model_files::Checkpoint& files);
+void check_siglip_tensors(const model_files::Checkpoint& files, const clip::VisionConfig& config);
 /// The same for the text model: `text_model` or empty.
 std::string clip_text_prefix(const model_files::Checkpoint& files);
 

@@ -197,7 +197,8 @@ constexpr ModelKind kKinds[] = {
      .any = "down_blocks.0.motion_modules.*"},
     {.name = "Flux Redux image encoder",
      .classes = "ReduxImageEncoder FluxPriorReduxPipeline",
-     .any = "redux_up.weight redux_down.weight"},
+     .any = "redux_up.weight redux_down.weight",
+     .remedy = "a folder of FLUX.1 Redux is taken by generate's key redux, beside FLUX.1-dev"},
 
     // ---- Networks with tensors of a known family's names -------------------------------------
     {.name = "Hunyuan Video",
