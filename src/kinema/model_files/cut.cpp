@@ -93,6 +93,11 @@ io::TensorView rows_view(const io::TensorView& tensor, const Rows& rows) {
 
 std::optional<io::TensorView> transposed_view(const io::TensorView& tensor, const Piece& piece,
                                               const std::string& path) {
+  if (piece.name.ends_with("_pad_token") && tensor.shape.rank() == 1) {
+    io::TensorView out = tensor;  // stable-diffusion.cpp writes these of Z-Image without rows
+    out.shape.dims.insert(out.shape.dims.begin(), 1);
+    return out;
+  }
   if (piece.cut == Cut::LINEAR) {
     const Dims& dims = tensor.shape.dims;
     if (dims.size() != 4 || dims[2] != 1 || dims[3] != 1) {
