@@ -77,6 +77,12 @@ data::Sample encode_clip(const HostArray& pixels, const data::ClipControl& contr
     case MadeOf::MASK_AND_KEPT:
     case MadeOf::KEPT_AND_MASK:
     case MadeOf::CONTROL_IMAGE:
+    case MadeOf::CONTROL_AND_START:
+    case MadeOf::CONTROL_AND_MASKED:
+    case MadeOf::START:
+    case MadeOf::REFERENCE_FRAME:
+    case MadeOf::CAMERA_RAYS:
+    case MadeOf::CONTROL_PICTURES:
       break;
   }
   fail("[data] the network's input `{}` is not made of clips", input->name);

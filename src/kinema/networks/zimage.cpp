@@ -30,7 +30,10 @@ Sizes sizes_of(const zimage::TransformerConfig& c) {
             .num_heads = c.n_heads,
             .width = c.dim};
   if (c.control) {
-    out.control_channels = c.control->control_in_dim;
+    out.named.push_back({.name = "control",
+                         .entry = Entry::BRANCH,
+                         .made_of = MadeOf::CONTROL_IMAGE,
+                         .channels = c.control->control_in_dim});
     out.control_layers = std::ssize(c.control->control_layers_places);
   }
   return out;
