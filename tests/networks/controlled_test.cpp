@@ -83,7 +83,7 @@ TEST(Controlled, IsOneNetworkOfItsModels) {
   }
   EXPECT_TRUE(names.contains("controlnet_cond_embedding.blocks.5.weight"));
   EXPECT_TRUE(names.contains("controlnet_down_blocks.3.bias"));
-  EXPECT_EQ(two.sizes().control_channels, 6);
+  EXPECT_EQ(find_entry(two.sizes().named, Entry::PICTURES)->channels, 6);
   EXPECT_EQ(two.sizes().control_layers, 2);
   EXPECT_EQ(two.sizes().control_cell, 8);
   EXPECT_FALSE(two == base);
@@ -133,7 +133,7 @@ TEST(Controlled, TakesSeveralPicturesOfAUnionControlNet) {
   const ControlNet made = control_of(tiny_control(/*kinds=*/6));
   EXPECT_EQ(made->types(), 6);
   const Network network = controlled(network_of(tiny_unet()), {{made, {3, 0}}});
-  EXPECT_EQ(network.sizes().control_channels, 6);
+  EXPECT_EQ(find_entry(network.sizes().named, Entry::PICTURES)->channels, 6);
   EXPECT_EQ(network.sizes().control_layers, 2);
   Graph graph;
   const std::vector<Tensor> params = inputs_of(graph, network);
