@@ -11,7 +11,7 @@ namespace kinema::resolve {
 namespace {
 
 /// Keys that only a request, its output or its log lines read.
-constexpr std::array<std::string_view, 49> kOfRequest{
+constexpr std::array<std::string_view, 53> kOfRequest{
     "prompt",
     "prompt_file",
     "prompt_2",
@@ -29,6 +29,10 @@ constexpr std::array<std::string_view, 49> kOfRequest{
     "mask",
     "mask_blur",
     "control_image",
+    "control_video",
+    "control_mask",
+    "control_scale",
+    "reference_images",
     "strength",
     "scheduler",
     "noise_levels",
