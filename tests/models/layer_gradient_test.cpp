@@ -101,13 +101,13 @@ TEST(LayerGradients, OfModulationAndRotation) {
           [](const nn::Params&) -> Layer {
             return [](auto x) { return nn::add_gated(x[0], x[1], x[2]); };
           }),
-      layer_case(
-          "rotation after tokens that are not rotated", {random_f64({1, 8, 2, 6})},
-          [](const nn::Params&) -> Layer {
-            return [](auto x) {
-              return nn::rotate(x[0], nn::rope_per_axis(x[0].graph(), {1, 2, 3}, {2, 2, 2}, {.lead = 2}));
-            };
-          }),
+      layer_case("rotation after tokens that are not rotated", {random_f64({1, 8, 2, 6})},
+                 [](const nn::Params&) -> Layer {
+                   return [](auto x) {
+                     return nn::rotate(
+                         x[0], nn::rope_per_axis(x[0].graph(), {1, 2, 3}, {2, 2, 2}, {.lead = 2}));
+                   };
+                 }),
   });
 }
 

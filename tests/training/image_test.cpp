@@ -145,9 +145,8 @@ void expect_same_as_sampling(const std::string& folder, std::optional<networks::
   TrainBatch batch{.latents = input(latents, "latents"), .text = input({1, 512, 48}, "text")};
   batch.noise = input(latents, "noise");
   batch.timestep = subject.input(HostArray::f32({1}, std::vector{timestep}));
-  sample::StepSpec spec{.network = network_of(config),
-                        .latents = latents,
-                        .guidance = sample::Guidance::NONE};
+  sample::StepSpec spec{
+      .network = network_of(config), .latents = latents, .guidance = sample::Guidance::NONE};
   if (entry) {
     spec.inputs = {{.input = *networks::find_entry(spec.network.sizes().named, *entry)}};
   }

@@ -173,34 +173,37 @@ struct GenerateConfig {
           {.help = "picture that the result follows: the edges or depth of Flux Canny and Depth",
            .needs = {Needs::IMAGES},
            .share = Share::FILE});
-    visit("control_video", self.control_video, UNRELATED,
-          {.help = "video that the result follows or completes, frame by frame (VACE): poses, depth, "
-                   "edges, or the frames to be changed where control_mask is white",
-           .needs = {Needs::VIDEOS},
-           .share = Share::FILE});
+    visit(
+        "control_video", self.control_video, UNRELATED,
+        {.help = "video that the result follows or completes, frame by frame (VACE): poses, depth, "
+                 "edges, or the frames to be changed where control_mask is white",
+         .needs = {Needs::VIDEOS},
+         .share = Share::FILE});
     visit("control_mask", self.control_mask, UNRELATED,
           {.help = "of control_video: a video or picture, white where the result is made, black "
                    "where it is kept; not given: all is made",
            .with = "control_video",
            .needs = {Needs::VIDEOS},
            .share = Share::FILE});
-    visit("control_scale", self.control_scale, UNRELATED,
-          {.help = "factor of the control branch's results: one, or one for each of its blocks; not "
-                   "given: 1",
-           .or_item = true,
-           .needs = {Needs::VIDEOS},
-           .share = Share::YES});
+    visit(
+        "control_scale", self.control_scale, UNRELATED,
+        {.help = "factor of the control branch's results: one, or one for each of its blocks; not "
+                 "given: 1",
+         .or_item = true,
+         .needs = {Needs::VIDEOS},
+         .share = Share::YES});
     visit("reference_images", self.reference_images, UNRELATED,
           {.help = "pictures that the result is made from, beside the prompt: the picture that "
                    "FLUX.1 Kontext edits, subjects and backgrounds of VACE",
            .or_item = true,
            .share = Share::FILE});
-    visit("resize_reference", self.resize_reference, UNRELATED,
-          {.help = "flux: a reference picture is resized to the size of about a megapixel, of those "
-                   "that Kontext was trained with, whose aspect ratio is nearest; false: it keeps "
-                   "its size, in multiples of 16",
-           .needs = {Needs::IMAGES},
-           .share = Share::YES});
+    visit(
+        "resize_reference", self.resize_reference, UNRELATED,
+        {.help = "flux: a reference picture is resized to the size of about a megapixel, of those "
+                 "that Kontext was trained with, whose aspect ratio is nearest; false: it keeps "
+                 "its size, in multiples of 16",
+         .needs = {Needs::IMAGES},
+         .share = Share::YES});
     visit("strength", self.strength, UNRELATED,
           {.help = "part of num_inference_steps that changes the given picture or video: near 0 "
                    "little, 1 all; not given: 0.6 of an image, 0.8 of a video, 1 with a mask",

@@ -12,8 +12,8 @@ namespace {
 
 /// Frame i of u8 [f, h, w, ...], without that axis.
 HostArray frame_at(const HostArray& frames, int64_t i) {
-  HostArray out(Shape{frames.shape.dtype,
-                      Dims(frames.shape.dims.begin() + 1, frames.shape.dims.end())});
+  HostArray out(
+      Shape{frames.shape.dtype, Dims(frames.shape.dims.begin() + 1, frames.shape.dims.end())});
   std::copy_n(frames.bytes.begin() + i * std::ssize(out.bytes), std::ssize(out.bytes),
               out.bytes.begin());
   return out;
@@ -177,8 +177,7 @@ ControlPixels control_pixels(const ControlVideo& given, const PixelSizes& sizes)
   for (int64_t i = 0; i < frames && !given.mask.bytes.empty(); ++i) {
     const HostArray grey =
         autoencoder_pixels(as_picture(frame_at(given.mask, i)), sizes.height, sizes.width);
-    std::ranges::transform(grey.as<float>().first(plane),
-                           out.mask.as<float>().begin() + i * plane,
+    std::ranges::transform(grey.as<float>().first(plane), out.mask.as<float>().begin() + i * plane,
                            [](float value) { return (value + 1.0F) / 2.0F; });
   }
   for (const HostArray& each : given.references) {

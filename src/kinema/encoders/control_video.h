@@ -31,10 +31,10 @@ struct ControlPixels {
 /// number and size.
 ControlPixels control_pixels(const ControlVideo& given, const PixelSizes& sizes);
 
-/// Control latents f32 [2 z + s s, references + f, h, w], with cells of s x s pixels: latents of the
-/// frames where they are kept, then where they are made (mid-grey elsewhere), then the mask's pixels
-/// in each cell, of the frames nearest to the middle of each latent frame. Each reference is a frame
-/// in front, of latents, zeros and zeros; the last one comes first, as in diffusers.
+/// Control latents f32 [2 z + s s, references + f, h, w], with cells of s x s pixels: latents of
+/// the frames where they are kept, then where they are made (mid-grey elsewhere), then the mask's
+/// pixels in each cell, of the frames nearest to the middle of each latent frame. Each reference is
+/// a frame in front, of latents, zeros and zeros; the last one comes first, as in diffusers.
 HostArray control_condition(const ControlVideo& given, const PixelSizes& sizes,
                             const Autoencoder& autoencoder);
 

@@ -19,13 +19,14 @@ constexpr PipelineClass flux_pipeline(std::string_view name, bool edits_image = 
           .even_sigmas = true,
           .edits_image = edits_image,
           // Kontext's as on its page.
-          .images = {.side = 1024,
-                     .num_inference_steps = 28,
-                     .guidance_scale = edits_image ? 2.5 : 3.5}};
+          .images = {
+              .side = 1024, .num_inference_steps = 28, .guidance_scale = edits_image ? 2.5 : 3.5}};
 }
 constexpr std::array<PipelineClass, 6> kFluxPipelines{
-    flux_pipeline("FluxPipeline"), flux_pipeline("FluxImg2ImgPipeline"),
-    flux_pipeline("FluxInpaintPipeline"), flux_pipeline("FluxFillPipeline"),
+    flux_pipeline("FluxPipeline"),
+    flux_pipeline("FluxImg2ImgPipeline"),
+    flux_pipeline("FluxInpaintPipeline"),
+    flux_pipeline("FluxFillPipeline"),
     flux_pipeline("FluxControlPipeline"),
     flux_pipeline("FluxKontextPipeline", /*edits_image=*/true)};
 

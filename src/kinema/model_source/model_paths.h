@@ -14,8 +14,8 @@ namespace kinema::model_source {
 std::filesystem::path pretrained_transformer(const config::Config& config,
                                              const std::string& part = "transformer");
 /// The path of a transformer (place 0: the only one or that of high noise, 1: of low noise) with
-/// its entry of transformer_module laid over it, if there is one. Throws an Error for a file that is
-/// no module, or for another number of them.
+/// its entry of transformer_module laid over it, if there is one. Throws an Error for a file that
+/// is no module, or for another number of them.
 std::filesystem::path with_module(const config::Config& config,
                                   const std::filesystem::path& transformer, size_t place);
 /// The same for the expert that the run trains; `transformer` if it trains both, or there is only

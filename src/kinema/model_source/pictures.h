@@ -18,8 +18,8 @@ struct Pictures {
 };
 
 /// The defaults of an image network: its family's, with the side that it was trained on if its
-/// config.json has one (SDXL-Turbo: 512), as in diffusers. `pipeline_class`: that of its pipeline, if
-/// there is one.
+/// config.json has one (SDXL-Turbo: 512), as in diffusers. `pipeline_class`: that of its pipeline,
+/// if there is one.
 model_files::ImageDefaults image_defaults(const networks::Network& network,
                                           std::string_view pipeline_class = {});
 

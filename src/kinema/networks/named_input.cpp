@@ -56,9 +56,7 @@ void put(const NamedInput& input, Tensor value, Inputs& inputs) {
       x = concatenate({x, convert(value, x.dtype())}, Axis(1));
       return;
     case Entry::FIRST_FRAME:
-      x = x.dim(2) == 1
-              ? value
-              : concatenate({value, slice(x, Axis(2), 1, x.dim(2) - 1)}, Axis(2));
+      x = x.dim(2) == 1 ? value : concatenate({value, slice(x, Axis(2), 1, x.dim(2) - 1)}, Axis(2));
       return;
     case Entry::TOKENS:
       inputs.reference = value;

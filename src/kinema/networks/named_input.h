@@ -55,8 +55,8 @@ struct NamedInput {
 const NamedInput* find_entry(std::span<const NamedInput> inputs, Entry entry);
 
 /// Puts a value [b, channels, f', h', w'] where the network reads the input: `inputs` has the
-/// noisy latents. Inputs of one entry are put in the order of their declarations. Throws an Error if
-/// the sizes do not fit.
+/// noisy latents. Inputs of one entry are put in the order of their declarations. Throws an Error
+/// if the sizes do not fit.
 void put(const NamedInput& input, Tensor value, Inputs& inputs);
 
 }  // namespace kinema::networks

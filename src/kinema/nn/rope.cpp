@@ -54,7 +54,8 @@ Tensor grid_table(Graph& graph, std::array<int64_t, 3> grid, const Frequencies& 
     const int64_t size = grid[static_cast<size_t>(axis)];
     pairs += std::ssize(own);
     if (!own.empty()) {
-      const Tensor table = axis_table(graph, axis == 0 ? start.first_frame : 0, size, own, function, sign);
+      const Tensor table =
+          axis_table(graph, axis == 0 ? start.first_frame : 0, size, own, function, sign);
       parts.push_back(
           broadcast_in_dim(table, {grid[0], grid[1], grid[2], std::ssize(own), 2}, {axis, 3, 4}));
     }

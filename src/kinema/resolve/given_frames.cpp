@@ -83,8 +83,8 @@ HostArray grey(const HostArray& picture) {
 HostArray read_given_video(const std::string& path, std::string_view key,
                            const config::Loaded& loaded, const Job& job) {
   const config::GenerateConfig& g = loaded.config.generate;
-  check(!media::is_image_name(path), "[generate] {} is the picture {}, expected a video{}", key, path,
-        key == "video" ? fmt::format("\n  image={} starts from it", path) : "");
+  check(!media::is_image_name(path), "[generate] {} is the picture {}, expected a video{}", key,
+        path, key == "video" ? fmt::format("\n  image={} starts from it", path) : "");
   media::Video video = media::read_video(
       fs::path(path), {.fps = static_cast<double>(g.fps),
                        .max_frames = g.num_frames,
@@ -221,8 +221,8 @@ void set_sizes_of_reference(const config::Loaded& loaded, const Job& job,
     return;
   }
   const Dims& given = request.files.references.front().shape.dims;
-  const encoders::PictureSize encoded = encoders::reference_size(
-      given[0], given[1], request.files.resizes_references, kUnit);
+  const encoders::PictureSize encoded =
+      encoders::reference_size(given[0], given[1], request.files.resizes_references, kUnit);
   const StartSize size =
       request.files.resizes_references
           ? StartSize{.height = encoded.height, .width = encoded.width}
@@ -270,7 +270,8 @@ void set_given_frames(const config::Loaded& loaded, const networks::Sizes& netwo
     picture.shape.dims.insert(picture.shape.dims.begin(), 1);
     request.start.frames = std::move(picture);
   }
-  request.files.control_image = read_given_image(g.control_image, "control_image", loaded.config, job);
+  request.files.control_image =
+      read_given_image(g.control_image, "control_image", loaded.config, job);
   set_control_video(loaded, job, request);
   if (!g.video.empty()) {
     request.start.frames = read_given_video(g.video, "video", loaded, job);

@@ -40,9 +40,9 @@ std::vector<fs::path> pretrained_networks(const config::Config& config,
                                           const model_source::Expert& expert) {
   std::vector<fs::path> out;
   for (const model_source::Expert& one : expert.each()) {
-    out.push_back(model_source::with_module(
-        config, model_source::pretrained_transformer(config, one.part()),
-        one.is_low_noise() ? 1 : 0));
+    out.push_back(
+        model_source::with_module(config, model_source::pretrained_transformer(config, one.part()),
+                                  one.is_low_noise() ? 1 : 0));
   }
   if (!expert.is_both() || out[0].empty()) {
     return out;

@@ -141,8 +141,7 @@ encoders::ControlVideo between(const ConditioningImages& images, const VideoSize
   };
   put(images.first, 0);
   if (!images.last.bytes.empty()) {
-    check(frames > 1,
-          "[sample] a video of one frame cannot begin and end with different images");
+    check(frames > 1, "[sample] a video of one frame cannot begin and end with different images");
     put(images.last, frames - 1);
   }
   return out;
@@ -171,8 +170,8 @@ HostArray made(const StepInput& step, const GivenFiles& files, const Start& star
           {.num_frames = sizes.num_frames, .height = sizes.height, .width = sizes.width},
           autoencoder));
     case MadeOf::FIRST_IMAGE:
-      return with_batch(encoders::first_frame_latents(files.images.first, sizes.height,
-                                                      sizes.width, autoencoder));
+      return with_batch(encoders::first_frame_latents(files.images.first, sizes.height, sizes.width,
+                                                      autoencoder));
     case MadeOf::MASK_AND_KEPT:
     case MadeOf::KEPT_AND_MASK:
       return start.condition;
@@ -259,7 +258,8 @@ HostArray control_scale(const networks::Sizes& network, const GivenFiles& files)
   if (layers == 0) {
     return {};
   }
-  std::vector<float> out(static_cast<size_t>(layers), given.empty() ? 1.0F : static_cast<float>(given[0]));
+  std::vector<float> out(static_cast<size_t>(layers),
+                         given.empty() ? 1.0F : static_cast<float>(given[0]));
   if (given.size() > 1) {
     std::ranges::copy(given, out.begin());
   }

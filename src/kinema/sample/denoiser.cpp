@@ -79,9 +79,7 @@ void append(std::vector<const runtime::Array*>& to, const std::vector<runtime::A
 
 void check_inputs(const DenoiseBatch& batch, const networks::Sizes& network) {
   for (const networks::NamedInput& declared : network.named) {
-    const auto is_it = [&](const DenoiseBatch::Named& each) {
-      return each.step.input == declared;
-    };
+    const auto is_it = [&](const DenoiseBatch::Named& each) { return each.step.input == declared; };
     check(declared.optional || std::ranges::any_of(batch.inputs, is_it),
           "[sample] the network takes an input `{}` of {} channels, and none was given",
           declared.name, declared.channels);

@@ -264,8 +264,8 @@ HostArray without_references(const HostArray& latents, int64_t references) {
   HostArray out(shape);
   auto to = out.bytes.begin();
   for (int64_t c = 0; c < shape.dims[0]; ++c) {
-    to = std::copy_n(latents.bytes.begin() + (c * all + references) * frame,
-                     shape.dims[1] * frame, to);
+    to = std::copy_n(latents.bytes.begin() + (c * all + references) * frame, shape.dims[1] * frame,
+                     to);
   }
   return out;
 }
@@ -277,10 +277,10 @@ std::vector<GeneratedVideo> videos_of(const GenerateRequest& request, int64_t fi
   std::vector<GeneratedVideo> out;
   for (int64_t i = 0; i < count; ++i) {
     const int64_t place = first + i;
-    out.push_back({.prompt = request.prompts[place / request.num_videos_per_prompt],
-                   .index = request.first_index + place,
-                   .latents = without_references(row(latents[i / per_batch], i % per_batch),
-                                                 references)});
+    out.push_back(
+        {.prompt = request.prompts[place / request.num_videos_per_prompt],
+         .index = request.first_index + place,
+         .latents = without_references(row(latents[i / per_batch], i % per_batch), references)});
   }
   return out;
 }
@@ -327,7 +327,8 @@ Generated Pipeline::generate(const GenerateRequest& request, const GenerateObser
     out.inputs.push_back(each.input);
   }
   if (schedulers::is_flow(plan.schedule)) {
-    out.flow_shift = plan.schedule.shift_of(experts_.network(0).sizes().tokens(plan.sizes.denoised()));
+    out.flow_shift =
+        plan.schedule.shift_of(experts_.network(0).sizes().tokens(plan.sizes.denoised()));
   }
   {
     // Nothing is loaded before it is known that everything fits.
@@ -374,9 +375,8 @@ Generated Pipeline::generate(const GenerateRequest& request, const GenerateObser
     latents = denoise(experts_, *programs_, batches, plan.settings, counted_steps(observer, out));
   }
   take_out(experts_.load_seconds() - loaded, programs_->compile_seconds() - compiled, out.timings);
-  out.videos =
-      videos_of(request, plan.first, plan.videos, latents, batches.front().latents.shape.dims[0],
-                plan.sizes.references);
+  out.videos = videos_of(request, plan.first, plan.videos, latents,
+                         batches.front().latents.shape.dims[0], plan.sizes.references);
   if (observer.denoised) {
     observer.denoised(out.videos);
   }

@@ -124,10 +124,10 @@ struct Generated {
   std::vector<GeneratedVideo> videos;  // prompt by prompt
   VideoSizes sizes;
   schedulers::ScheduleConfig schedule;
-  std::optional<double> flow_shift;  // for pictures of these sizes; none: a diffusion
+  std::optional<double> flow_shift;          // for pictures of these sizes; none: a diffusion
   std::vector<networks::NamedInput> inputs;  // those that were given
-  int64_t steps = 0;         // of all batches
-  int64_t reused_steps = 0;  // steps that reused results of earlier ones
+  int64_t steps = 0;                         // of all batches
+  int64_t reused_steps = 0;                  // steps that reused results of earlier ones
   Timings timings;
   MemoryUse memory;
   /// Peak memory of a device, on a CPU of the process; 0 if unknown.

@@ -84,8 +84,8 @@ Pipeline::Plan Pipeline::plan(const GenerateRequest& request,
     out.prompts =
         (out.first + out.videos - 1) / request.num_videos_per_prompt + 1 - out.first_prompt;
   }
-  const std::vector<networks::NamedInput> inputs = given_inputs(
-      network, experts_.folder().expand_timesteps, request.files, request.start);
+  const std::vector<networks::NamedInput> inputs =
+      given_inputs(network, experts_.folder().expand_timesteps, request.files, request.start);
   for (const networks::NamedInput& each : inputs) {
     out.inputs.push_back(step_input(each, network, request.files, layout));
   }

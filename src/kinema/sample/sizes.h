@@ -13,9 +13,9 @@ struct VideoSizes {
   int64_t num_frames = 0;  // a length that the autoencoder supports
   int64_t height = 0;
   int64_t width = 0;
-  Dims latents;           // [c, f, h, w] of one video
+  Dims latents;            // [c, f, h, w] of one video
   int64_t references = 0;  // frames in front of these while it is denoised: reference images
-  bool is_image = false;  // a single frame, for models of images
+  bool is_image = false;   // a single frame, for models of images
 
   /// Those of the denoised latents.
   Dims denoised() const {

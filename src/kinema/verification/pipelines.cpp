@@ -285,9 +285,8 @@ void make_control_videos(const Run& run) {
       constexpr int64_t kUnit = 16;
       size = encoders::control_size({.height = d.at(1), .width = d.at(2)}, most, kUnit);
     }
-    const encoders::PixelSizes sizes{.num_frames = about.at("frames").as_int(),
-                                     .height = size.height,
-                                     .width = size.width};
+    const encoders::PixelSizes sizes{
+        .num_frames = about.at("frames").as_int(), .height = size.height, .width = size.width};
     const encoders::ControlPixels pixels = encoders::control_pixels(given, sizes);
     const auto& [frames, height, width] = sizes;
     run.add(prefix + "video_pixels", with_axes(pixels.frames, {1, 3, frames, height, width}));
@@ -300,10 +299,10 @@ void make_control_videos(const Run& run) {
     const int64_t latents = 2 * autoencoder->layout().channels;
     const int64_t each = d[1] * d[2] * d[3];
     const auto values = made.as<float>();
-    run.add(prefix + "latents", HostArray::f32({1, latents, d[1], d[2], d[3]},
-                                               values.first(latents * each)));
-    run.add(prefix + "mask_planes", HostArray::f32({1, d[0] - latents, d[1], d[2], d[3]},
-                                                   values.subspan(latents * each)));
+    run.add(prefix + "latents",
+            HostArray::f32({1, latents, d[1], d[2], d[3]}, values.first(latents * each)));
+    run.add(prefix + "mask_planes",
+            HostArray::f32({1, d[0] - latents, d[1], d[2], d[3]}, values.subspan(latents * each)));
   }
 }
 
@@ -322,7 +321,8 @@ std::vector<Kind> pipeline_kinds() {
       {"vace_conditions", make_control_videos, ONE},
       {"flux_pipeline* sdxl_pipeline*", run_pipeline, ONE, {{"time_ids", kExact}}},
       {"sdxl_img2img* sdxl_inpaint sdxl_inpaint_* sdxl_inpaint9 sdxl_inpaint9_full flux_img2img* "
-       "flux_inpaint* flux_fill* flux_control flux_kontext* v2v_pipeline* sd15_pipeline* sd21_pipeline* "
+       "flux_inpaint* flux_fill* flux_control flux_kontext* v2v_pipeline* sd15_pipeline* "
+       "sd21_pipeline* "
        "sd15_img2img* sd15_inpaint* sd21_img2img* sd21_inpaint*",
        run_pipeline,
        ONE,

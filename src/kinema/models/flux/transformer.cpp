@@ -140,8 +140,8 @@ nn::Rope rope_of(const TransformerInputs& inputs, const TransformerConfig& confi
   if (!inputs.reference) {
     return rope;
   }
-  const nn::Rope more = nn::rope_per_axis(graph, grid(inputs.reference), config.axes_dims_rope,
-                                          {.first_frame = 1});
+  const nn::Rope more =
+      nn::rope_per_axis(graph, grid(inputs.reference), config.axes_dims_rope, {.first_frame = 1});
   return {.cos = concatenate({rope.cos, more.cos}, Axis(0)),
           .sin = concatenate({rope.sin, more.sin}, Axis(0))};
 }
@@ -284,8 +284,7 @@ TransformerOutputs transformer(std::span<const Tensor> params, const Transformer
     given.temb = nn::as(silu(e.sum), dtype);
   }
   const auto of_noisy = [&](Tensor all) {
-    return all.dim(1) == noisy ? all
-                               : options.place(slice(all, Axis(1), 0, noisy), kTokenAxes);
+    return all.dim(1) == noisy ? all : options.place(slice(all, Axis(1), 0, noisy), kTokenAxes);
   };
   const Tensor before = of_noisy(x);
   Tensor block_sum = inputs.block_sum;

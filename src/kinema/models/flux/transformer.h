@@ -20,7 +20,7 @@ namespace kinema::flux {
 void check_divides(const TransformerConfig& config, const mesh::Placement& place);
 
 struct TransformerInputs {
-  Tensor latents;        // [b, c, h, w], float, h and w even
+  Tensor latents;  // [b, c, h, w], float, h and w even
   /// Latents without noise, [b, c, h', w'], of a picture that the result is made from (Kontext):
   /// its tokens follow those of `latents`, at frame position 1.
   Tensor reference = {};
