@@ -222,7 +222,7 @@ void predict_wan_files(const Run& run) {
     const io::Json config = io::Json::read(folder / "config.json");
     const std::string tensor = name + ".output";
     if (model_files::family_of_config(config) == nullptr) {
-      run.add_absent(tensor, {}, run.is_unsupported());
+      run.add(unsupported("", tensor));
       continue;
     }
     run.attempt(tensor, [&] {
