@@ -38,6 +38,9 @@ export function path(parts, query = {}) {
   return "/api/" + parts.map(encodeURIComponent).join("/") + (search && `?${search}`);
 }
 
+/** Answers to `ask`, or `fallback` where the server does not have such a thing (404). */
+export const orElse = (fallback, ask) => ask.catch(problem => problem.status === 404 ? fallback : Promise.reject(problem));
+
 export const get = (...parts) => call("GET", path(parts));
 export const post = (parts, body = {}) => call("POST", path(parts), body);
 export const find = (parts, query) => call("GET", path(parts, query));

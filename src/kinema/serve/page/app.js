@@ -1,30 +1,26 @@
 // The page: four areas, of which the part after # shows one, and a line about the engine.
 
 import { el, fill, reportErrorsTo, setText } from "./dom.js";
-import { buildGallery } from "./gallery.js";
-import { make } from "./make.js";
+import { Gallery } from "./gallery.js";
+import { Make } from "./make.js";
 import { sayProblem, say } from "./messages.js";
-import { buildModels } from "./models.js";
+import { Models } from "./models.js";
 import { begin, on, state } from "./state.js";
-import { buildTrain } from "./train.js";
+import { Train } from "./train.js";
 import { bytes, inWords } from "./words.js";
 
 const section = name => document.getElementById(name);
 const AREA_OF = { "new-run": "train", data: "train" };
 
 reportErrorsTo(sayProblem);
-fill(section("make"), make.build());
-const gallery = buildGallery(make.form);
-const train = buildTrain();
-const models = buildModels();
-fill(section("gallery"), gallery.element);
-fill(section("train"), train.element);
-fill(section("models"), models.element);
+const make = new Make();
+const areas = { make, gallery: new Gallery(make), train: new Train(), models: new Models() };
+for (const [name, area] of Object.entries(areas)) fill(section(name), area.element);
 
 /** Shows the area that the address names. */
 function route() {
   const parts = location.hash.slice(1).split("/").map(decodeURIComponent);
-  const name = AREA_OF[parts[0]] ?? (["gallery", "train", "models"].includes(parts[0]) ? parts[0] : "make");
+  const name = AREA_OF[parts[0]] ?? (Object.hasOwn(areas, parts[0]) ? parts[0] : "make");
   for (const each of document.querySelectorAll("main > section[id]")) each.hidden = each.id !== name;
   for (const link of document.querySelectorAll("nav a")) {
     if (link.hash === `#${name}`) link.setAttribute("aria-current", "page");
@@ -32,9 +28,7 @@ function route() {
   }
   document.title = `${name[0].toUpperCase()}${name.slice(1)} · kinema`;
   if (!state.engine) return;  // nothing is known yet
-  if (name === "gallery") gallery.shown();
-  if (name === "train") train.open(parts[0] ? parts : ["train"]);
-  if (name === "models") models.shown();
+  areas[name].shown?.(parts[0] ? parts : ["train"]);
 }
 
 function showEngine() {

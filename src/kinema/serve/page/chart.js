@@ -1,6 +1,6 @@
 // Curves as SVG, which the pointer or the arrow keys read out.
 
-import { el, fill, setText, svg } from "./dom.js";
+import { el, fill, listen, setText, svg } from "./dom.js";
 import { number } from "./words.js";
 
 const MARGIN = { left: 56, right: 10, top: 10, bottom: 24 };
@@ -48,10 +48,12 @@ export class Chart {
     this.canvas = el("div.chart-canvas", { tabIndex: 0, role: "img", ariaLabel: label });
     this.legend = el("div.legend");
     this.element = el("figure.chart", {}, el("figcaption", {}, el("span", { text: label }), this.legend, this.readout), this.canvas);
-    this.canvas.addEventListener("pointermove", event => this.pointAt(event.clientX - this.canvas.getBoundingClientRect().left));
-    this.canvas.addEventListener("pointerleave", () => this.setCursor(null));
-    this.canvas.addEventListener("blur", () => this.setCursor(null));
-    this.canvas.addEventListener("keydown", event => this.key(event));
+    listen(this.canvas, {
+      pointermove: event => this.pointAt(event.clientX - this.canvas.getBoundingClientRect().left),
+      pointerleave: () => this.setCursor(null),
+      blur: () => this.setCursor(null),
+      keydown: event => this.key(event),
+    });
     new ResizeObserver(() => this.draw()).observe(this.canvas);
   }
 

@@ -41,6 +41,11 @@ function append(node, children) {
   }
 }
 
+/** Adds listeners, {name: function}. */
+export function listen(node, handlers) {
+  for (const [name, f] of Object.entries(handlers)) node.addEventListener(name, f);
+}
+
 /** A framed section with a name for screen readers. */
 export const card = (label, ...children) => el("section.card", { "aria-label": label }, ...children);
 export const row = (...children) => el("div.row", {}, ...children);

@@ -1,7 +1,7 @@
 // The gallery: only the rows that can be seen exist, so that ten thousand outputs scroll as ten do.
 
 import { find, remove } from "./api.js";
-import { button, confirmed, debounced, el, icon, loop, setText, spring } from "./dom.js";
+import { button, confirmed, debounced, el, icon, listen, loop, setText, spring } from "./dom.js";
 import { choice, setChoices, tabs } from "./fields.js";
 import { say, sayProblem } from "./messages.js";
 import { on, state } from "./state.js";
@@ -52,7 +52,7 @@ class Found {
   }
 }
 
-class Gallery {
+export class Gallery {
   constructor(form) {
     this.form = form;
     const search = debounced(200, () => this.search());
@@ -190,8 +190,9 @@ class Gallery {
       setText(badge, output.kind === "video" ? `${output.frames} frames` : "");
       mark.hidden = !output.starred;
     };
-    for (const name of ["pointerenter", "focusin"]) cell.addEventListener(name, () => this.play(cell));
-    for (const name of ["pointerleave", "focusout"]) cell.addEventListener(name, () => cell.querySelector("video")?.remove());
+    const play = () => this.play(cell);
+    const stop = () => cell.querySelector("video")?.remove();
+    listen(cell, { pointerenter: play, focusin: play, pointerleave: stop, focusout: stop });
     cell.place();
     cell.update(first);
     return cell;
@@ -253,5 +254,3 @@ class Gallery {
     else this.layout();
   }
 }
-
-export const buildGallery = form => new Gallery(form);

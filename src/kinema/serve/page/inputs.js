@@ -1,7 +1,7 @@
 // Pictures and videos that a request begins from: chosen, dropped, pasted or painted.
 
 import { call } from "./api.js";
-import { button, el, fill, loop, row } from "./dom.js";
+import { button, el, fill, listen, loop, row } from "./dom.js";
 import { paintMask } from "./mask.js";
 import { size } from "./words.js";
 
@@ -88,15 +88,17 @@ export class Inputs {
     const slot = el("div.slot", { data: { input: name } }, view, chooser,
       el("div.slot-text", {}, el("span.label", { text: label }), given?.width && el("span.dim", { text: size(given) })),
       row(choose, paint, given && button(`Remove: ${label}`, () => this.set(name, null), { icon: "close" })));
-    slot.addEventListener("dragover", event => { event.preventDefault(); slot.classList.add("over"); });
-    slot.addEventListener("dragleave", () => slot.classList.remove("over"));
-    slot.addEventListener("drop", event => {
-      const file = event.dataTransfer.files[0];
-      slot.classList.remove("over");
-      if (!file) return;
-      event.preventDefault();
-      event.stopPropagation();
-      this.take(name, file);
+    listen(slot, {
+      dragover: event => { event.preventDefault(); slot.classList.add("over"); },
+      dragleave: () => slot.classList.remove("over"),
+      drop: event => {
+        const file = event.dataTransfer.files[0];
+        slot.classList.remove("over");
+        if (!file) return;
+        event.preventDefault();
+        event.stopPropagation();
+        this.take(name, file);
+      },
     });
     return slot;
   }

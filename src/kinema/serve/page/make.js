@@ -1,11 +1,11 @@
 // Make: a request is put together, predicted, and added to the queue.
 
 import { change, find, post, call } from "./api.js";
-import { button, debounced, el, row, setText, spring } from "./dom.js";
+import { button, debounced, el, listen, row, setText, spring } from "./dom.js";
 import { choice, labelled, setChoices, SettingsForm, textArea } from "./fields.js";
 import { Inputs, uploadOutput } from "./inputs.js";
 import { Loras } from "./loras.js";
-import { say, sayProblem } from "./messages.js";
+import { say, sayProblem, whisper } from "./messages.js";
 import { queueView } from "./queue.js";
 import { SizeFields } from "./size.js";
 import { modelNamed, on, state, take } from "./state.js";
@@ -17,7 +17,8 @@ const STORE = "kinema.request";
 
 const number = props => el("input", { type: "number", inputMode: "decimal", ...props });
 
-class MakeForm {
+/** The form; `element` is the whole area, with the queue. */
+export class Make {
   constructor() {
     const changed = () => this.changed();
     this.prompt = textArea({ rows: 4, required: true, placeholder: "What shall be seen?" });
@@ -70,19 +71,22 @@ class MakeForm {
       el("div.form-foot", {}, this.wrong, this.prediction,
         row(this.go, this.leave, spring(),
           el("label.check", { title: "adds the same again with another seed when it is done" }, this.repeat, "repeat"))));
-    form.addEventListener("submit", event => { event.preventDefault(); this.submit(); });
-    form.addEventListener("input", () => this.changed());
-    form.addEventListener("keydown", event => event.key === "Enter" && (event.ctrlKey || event.metaKey) && form.requestSubmit());
-    form.addEventListener("dragover", event => event.preventDefault());
-    form.addEventListener("drop", event => {
-      event.preventDefault();
-      if (event.dataTransfer.files[0]) this.readSettings(event.dataTransfer.files[0]);
+    listen(form, {
+      submit: event => { event.preventDefault(); this.submit(); },
+      input: () => this.changed(),
+      keydown: event => event.key === "Enter" && (event.ctrlKey || event.metaKey) && form.requestSubmit(),
+      dragover: event => event.preventDefault(),
+      drop: event => {
+        event.preventDefault();
+        if (event.dataTransfer.files[0]) this.readSettings(event.dataTransfer.files[0]);
+      },
+      paste: event => {
+        const file = [...event.clipboardData.files].find(each => each.type.startsWith("image/"));
+        if (file && modelNamed(this.model.value)?.inputs.includes("image")) this.inputs.take("image", file);
+      },
     });
-    form.addEventListener("paste", event => {
-      const file = [...event.clipboardData.files].find(each => each.type.startsWith("image/"));
-      if (file && modelNamed(this.model.value)?.inputs.includes("image")) this.inputs.take("image", file);
-    });
-    return form;
+    this.form = form;
+    return el("div.make", {}, form, queueView(this));
   }
 
   setModels() {
@@ -222,7 +226,7 @@ class MakeForm {
       this.refuse(null);
     } catch (problem) {
       this.refuse(problem);
-      this.element.querySelector("[aria-invalid]")?.focus();
+      this.form.querySelector("[aria-invalid]")?.focus();
     } finally {
       this.go.removeAttribute("aria-busy");
     }
@@ -234,7 +238,8 @@ class MakeForm {
     const send = () => post(["jobs"], { ...request, client_key });
     const job = await send().catch(problem => problem.status === 0 ? send() : Promise.reject(problem));
     this.last = take("job", job).id;
-    say("Added to the queue.");
+    // On a phone the queue is below the form.
+    (matchMedia("(max-width: 760px)").matches ? say : whisper)("Added to the queue.");
   }
 
   repeatAfter(job) {
@@ -294,12 +299,3 @@ function storedRequest() {
     return null;
   }
 }
-
-/** The area; `make.form` fills the form from elsewhere. */
-export const make = {
-  form: null,
-  build() {
-    this.form = new MakeForm();
-    return el("div.make", {}, this.form.element, queueView(this.form));
-  },
-};

@@ -1,6 +1,6 @@
 // Models: what is loaded, what can be, and what the files in the folders are.
 
-import { get, post } from "./api.js";
+import { get, orElse, post } from "./api.js";
 import { button, card, el, fill, keyed, setText, spring } from "./dom.js";
 import { labelled } from "./fields.js";
 import { sayProblem } from "./messages.js";
@@ -52,7 +52,7 @@ function loraRow(lora) {
   return el("li", {}, el("p.row", {}, el("span.name", { text: lora.name }), el("span", { text: lora.what })), el("p.dim", { text: about.filter(Boolean).join(" · ") }));
 }
 
-class Models {
+export class Models {
   constructor() {
     this.models = el("ul.plain-list");
     this.loras = el("ul.plain-list");
@@ -122,20 +122,19 @@ class Models {
   }
 
   async listFiles() {
-    this.files = (await get("disk")).files;
+    this.files = (await orElse({ files: [] }, get("disk"))).files;
     this.showFiles();
   }
 
   /** Called when the area is opened. */
   async shown() {
     this.show();
-    await this.listFiles();
-    for (const download of (await get("downloads")).downloads) this.known.set(download.id, download);
-    this.showDownloads();
+    try {
+      await this.listFiles();
+      for (const download of (await orElse({ downloads: [] }, get("downloads"))).downloads) this.known.set(download.id, download);
+      this.showDownloads();
+    } catch (problem) {
+      sayProblem(problem);
+    }
   }
 }
-
-export const buildModels = () => {
-  const models = new Models();
-  return { element: models.element, shown: () => models.shown().catch(sayProblem) };
-};

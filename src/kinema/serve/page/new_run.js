@@ -1,6 +1,6 @@
 // A run is put together from a base, a data set and keys, or from YAML; checked, planned, started.
 
-import { find, get, post } from "./api.js";
+import { find, get, orElse, post } from "./api.js";
 import { button, debounced, el, fill, row, setText } from "./dom.js";
 import { choice, labelled, setChoices, SettingsForm, tabs, textArea } from "./fields.js";
 import { say, sayProblem } from "./messages.js";
@@ -50,7 +50,7 @@ export class NewRun {
   }
 
   async load() {
-    const [{ bases }, { datasets }] = await Promise.all([get("bases"), get("datasets")]);
+    const [{ bases }, { datasets }] = await Promise.all([get("bases"), orElse({ datasets: [] }, get("datasets"))]);
     this.bases = bases;
     setChoices(this.base, bases.map(({ name }) => [name, name]));
     setChoices(this.dataset, [["", "of the base"], ...datasets.map(({ name, what, clips }) => [name, `${name}: ${clips} clips, ${what}`])]);

@@ -1,6 +1,6 @@
 // Whether a request or run fits a device that is not here, and how fast it is there.
 
-import { get, post } from "./api.js";
+import { get, orElse, post } from "./api.js";
 import { button, card, el, fill } from "./dom.js";
 import { choice, labelled, setChoices } from "./fields.js";
 import { sayProblem } from "./messages.js";
@@ -18,8 +18,11 @@ export class PlanView {
       el("p.help", "Compiles the step for a device that need not be here, and says whether it fits and how long a step takes."),
       el("div.row.bottom", {}, labelled("Device", this.device), this.go), this.result);
     this.off = on("plan", plan => plan.id === this.id && this.show(plan));
-    get("devices").then(({ devices }) => setChoices(this.device, devices.map(({ name, what, compiler }) =>
-      [name, `${name}: ${what}${compiler ? "" : " (compiler not installed)"}`])), sayProblem);
+    orElse({ devices: [] }, get("devices")).then(({ devices }) => {
+      this.element.hidden = !devices.length;
+      setChoices(this.device, devices.map(({ name, what, compiler }) =>
+        [name, `${name}: ${what}${compiler ? "" : " (compiler not installed)"}`]));
+    }).catch(sayProblem);
   }
 
   async start() {
@@ -31,6 +34,8 @@ export class PlanView {
   }
 
   show(plan) {
+    if (plan.id && this.ended === plan.id) return;  // an answer that is older than the event
+    if (plan.state !== "running") this.ended = plan.id;
     if (plan.state === "failed") {
       fill(this.result, el("p.wrong", { text: inWords(plan.error) }));
     } else if (plan.state === "running") {

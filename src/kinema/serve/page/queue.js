@@ -140,7 +140,7 @@ export function queueView(form) {
   on("job", job => {
     if (!job.ended || ended.has(job.id)) return;
     ended.add(job.id);
-    const words = `${job.state}: ${job.request.settings.prompt.slice(0, 60)}`;
+    const words = `${job.state[0].toUpperCase()}${job.state.slice(1)}: ${job.request.settings.prompt.slice(0, 60)}`;
     const isSeen = list.checkVisibility();
     if (job.state === "failed" && !isSeen) say(`${words}. ${inWords(job.error)}`, { kind: "bad" });
     else if (job.state === "done" && !isSeen) say(words);

@@ -1,6 +1,6 @@
 // Train: the runs, and beside them what was chosen.
 
-import { get } from "./api.js";
+import { get, orElse } from "./api.js";
 import { el, fill, keyed, row, setText, spring } from "./dom.js";
 import { DatasetView } from "./dataset.js";
 import { sayProblem } from "./messages.js";
@@ -22,7 +22,7 @@ function runCard(first) {
   return node;
 }
 
-class Train {
+export class Train {
   constructor() {
     this.list = el("ul.runs", { "aria-label": "Runs" });
     this.datasets = el("ul.plain-list");
@@ -46,13 +46,13 @@ class Train {
   }
 
   async listDatasets() {
-    const { datasets } = await get("datasets");
+    const { datasets } = await orElse({ datasets: [] }, get("datasets"));
     fill(this.datasets, datasets.map(({ name, clips }) => el("li", {}, el("a", { href: `#data/${encodeURIComponent(name)}`, text: name }), el("span.dim", { text: ` ${clips} clips` }))),
       !datasets.length && el("li.dim", "none in the folders of data"));
   }
 
   /** Opens `#train`, `#train/NAME`, `#train/NAME/OTHER`, `#new-run` or `#data/NAME`. */
-  open([area, ...names]) {
+  shown([area, ...names]) {
     const key = [area, ...names].join("/");
     this.listDatasets().catch(sayProblem);
     if (this.key !== key || !this.view) {
@@ -66,5 +66,3 @@ class Train {
     this.show();
   }
 }
-
-export const buildTrain = () => new Train();

@@ -52,7 +52,7 @@ export function summary(request, defaults = {}) {
   if (value("num_inference_steps")) parts.push(count(value("num_inference_steps"), "step"));
   if (request.settings.seed !== undefined) parts.push(`seed ${request.settings.seed}`);
   for (const lora of request.loras) parts.push(`${lora.name} ${lora.scale}`);
-  if (request.count > 1) parts.push(`${request.count} of it`);
+  if (request.count > 1) parts.push(`${request.count} times`);
   return parts.join(" · ");
 }
 
