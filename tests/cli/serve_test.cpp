@@ -272,6 +272,54 @@ TEST_F(ServeTest, LosesNothingWhenItIsKilled) {
   EXPECT_EQ(server.json("GET", "/api/outputs").at("total").as_int(), done);
 }
 
+TEST_F(ServeTest, LeavesRunsAloneAndFindsThemAgain) {
+  const auto state = [](const Serve& server) {
+    return server.json("GET", "/api/runs/long").at("state").as_string();
+  };
+  const auto becomes = [&](const Serve& server, const std::string& wanted) {
+    for (int i = 0; i < 1200; ++i) {
+      const Json run = server.json("GET", "/api/runs/long");
+      if (run.at("state").as_string() == wanted &&
+          (wanted != "running" || run.at("step").as_int() > 0)) {
+        return true;
+      }
+      std::this_thread::sleep_for(100ms);
+    }
+    return false;
+  };
+  pid_t trainer = 0;
+  {
+    Serve server(folder_, {"tiny.yml"});
+    ASSERT_TRUE(server.is_ready()) << read_text(folder_ / ".serve.err");
+    server.json("POST", "/api/runs",
+                R"({"name":"long","base":"tiny","start":true,)"
+                R"("settings":{"max_train_steps":1000000,"checkpoint_every":-1}})");
+    ASSERT_TRUE(becomes(server, "running"))
+        << server.json("GET", "/api/runs/long/log").at("text").as_string();
+    trainer = std::stoi(read_text(folder_ / "served/runs/long/.lock"));
+    server.end(SIGKILL);
+  }
+  EXPECT_EQ(kill(trainer, 0), 0) << "the run ended with the server";
+  Serve server(folder_, {"tiny.yml"});
+  ASSERT_TRUE(server.is_ready()) << read_text(folder_ / ".serve.err");
+  EXPECT_EQ(state(server), "running");
+  EXPECT_THAT(server.ask("POST", "/api/runs/long/start"), StartsWith("HTTP/1.1 409"));
+  EXPECT_THAT(server.ask("DELETE", "/api/runs/long", R"({"name":"long"})"),
+              StartsWith("HTTP/1.1 409"));
+  server.json("POST", "/api/runs/long/stop");
+  ASSERT_TRUE(becomes(server, "stopped"));
+  EXPECT_TRUE(ends(trainer));
+  const Json stopped = server.json("GET", "/api/runs/long");
+  EXPECT_EQ(stopped.at("checkpoints").items().size(), 1U);
+  EXPECT_EQ(stopped.at("steps").as_int(), 1000000);
+  EXPECT_THAT(server.ask("POST", "/api/runs",
+                         R"({"name":"b","base":"tiny","settings":)"
+                         R"({"pjrt_plugin":"/tmp/evil.so"}})"),
+              StartsWith("HTTP/1.1 422"));
+  server.json("DELETE", "/api/runs/long", R"({"name":"long"})");
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "served/runs/long"));
+}
+
 TEST_F(ServeTest, StopsCleanly) {
   std::string id;
   {

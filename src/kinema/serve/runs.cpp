@@ -171,13 +171,17 @@ io::Json Runs::json(const std::string& name, Run& run) {
   run.reader.poll();
   const std::vector<MetricsRow>& rows = run.reader.rows();
   const bool is_running = training_process(folder) != 0;
-  std::error_code error;
   int64_t steps = 0;
   std::vector<int64_t> saved;
-  if (fs::exists(folder / "config.yml", error)) {
-    const reports::RunFiles files(folder);
-    steps = files.max_steps;
-    saved = checkpoints::CheckpointFolder(files.checkpoints).steps();
+  try {
+    std::error_code error;
+    if (fs::exists(folder / "config.yml", error)) {
+      const reports::RunFiles files(folder);
+      steps = files.max_steps;
+      saved = checkpoints::CheckpointFolder(files.checkpoints).steps();
+    }
+  } catch (const Error&) {
+    // Files that somebody has changed: the run is listed with what can be read.
   }
   const int64_t step = rows.empty() ? 0 : rows.back().step + 1;
   const char* state = is_running && run.is_stopping   ? "stopping"
