@@ -163,6 +163,14 @@ void add_run_routes(Api& api, Context& context) {
                  return io::Json::object({{"bases", std::move(bases)}});
                });
   api.add_json(
+      {.method = "GET",
+       .pattern = "/api/datasets",
+       .summary = "Data sets that a run can be given: none, runs have those of their bases",
+       .answer = "Datasets"},
+      [](Request&) {
+        return io::Json::object({{"datasets", io::Json::array()}});
+      });
+  api.add_json(
       {.method = "POST",
        .pattern = "/api/runs/check",
        .summary = "Whether a run would be accepted, and its configuration; 200 also if not",

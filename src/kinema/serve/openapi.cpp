@@ -59,6 +59,7 @@ const std::vector<SchemaText>& schemas() {
       {"OpenAiVideo", {{"id", "text"}, {"object", "text"}, {"model", "text"}, {"status", "text", "queued, in_progress, completed or failed"}, {"progress", "int", "0 to 100"}, {"created_at", "int"}, {"completed_at", "int?"}, {"expires_at", "int?"}, {"prompt", "text"}, {"size", "text"}, {"seconds", "text"}, {"remixed_from_video_id", "text?"}, {"error", "map?"}}},
       {"OpenAiVideos", {{"object", "text"}, {"data", "OpenAiVideo[]"}, {"first_id", "text?"}, {"last_id", "text?"}, {"has_more", "bool"}}},
       {"OpenAiDeleted", {{"id", "text"}, {"object", "text"}, {"deleted", "bool"}}},
+      {"Datasets", {{"datasets", "map[]"}}},
       {"Bases", {{"bases", "map[]", "name and help"}}},
       {"RunRequest", {{"name", "text?", "of /api/runs only"}, {"start", "bool?", "of /api/runs only"}, {"base", "text"}, {"dataset", "text?"}, {"settings", "map?", "KEY: value"}, {"yaml", "text?", "keys as in a configuration file; settings win"}}, true},
       {"RunName", {{"name", "text"}}},
