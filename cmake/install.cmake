@@ -29,7 +29,8 @@ if(KINEMA_PJRT_CPU)
   install(FILES ${KINEMA_PJRT_CPU} DESTINATION lib/kinema RENAME xla_cpu_pjrt.so COMPONENT program)
 endif()
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/configs DESTINATION share/kinema COMPONENT program)
-install(FILES ${PROJECT_SOURCE_DIR}/tools/envs.py DESTINATION share/kinema COMPONENT program)
+install(FILES ${PROJECT_SOURCE_DIR}/tools/envs.py ${PROJECT_SOURCE_DIR}/packaging/kinema-serve.service
+        DESTINATION share/kinema COMPONENT program)
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/examples/shapes DESTINATION share/kinema/examples
         COMPONENT program)
 foreach(example generate linear_regression own_model train_tiny)

@@ -31,7 +31,7 @@ SOURCE = pathlib.Path(__file__).resolve().parents[2]
 SKIPPED = 77  # ctest's
 ONLY = None  # a document's name
 LAUNCHERS = {"mpirun", "srun", "podman"}
-CONFIGURED = {"train", "generate", "evaluate", "prepare", "plan", "config"}  # take key=value words
+CONFIGURED = {"train", "generate", "serve", "evaluate", "prepare", "plan", "config"}  # take key=value words
 SHORTER = {"train": {"max_train_steps": "3"}, "generate": {"num_inference_steps": "2"}}
 SHORTER_AGENT = "run.steps=400"
 
@@ -213,6 +213,8 @@ class Runner:
             return "names something of the reader's"
         if words[0] == "doctor" and "--install" in words:
             return "fetches packages"
+        if words[0] == "serve":
+            return "serves until it is stopped"
         if words[0] == "plan":
             return "compiles for minutes (--plan does)"
         if words[0] == "convert" and not (self.folder / words[1]).exists():

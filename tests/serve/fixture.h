@@ -35,8 +35,12 @@ inline std::string fake_engine() {
 class FakeCatalogue : public serve::Catalogue {
  public:
   std::vector<serve::Model> models() override {
-    return {{.name = "tiny", .family = "Tiny", .arguments = {"tiny.yml"}},
-            {.name = "clips", .family = "Tiny", .is_video = true, .arguments = {"clips.yml"}}};
+    serve::Model clips{
+        .name = "clips", .family = "Tiny", .is_video = true, .arguments = {"clips.yml"}};
+    clips.defaults.set("fps", 16).set("num_frames", 33).set("width", 8).set("height", 8);
+    return {
+        {.name = "tiny", .family = "Tiny", .inputs = {"image", "mask"}, .arguments = {"tiny.yml"}},
+        clips};
   }
   std::vector<serve::Lora> loras() override { return {{.name = "kites", .path = "/loras/kites"}}; }
   void refresh() override { ++refreshed; }
@@ -47,7 +51,8 @@ class FakeCatalogue : public serve::Catalogue {
   std::vector<std::string> check(const serve::MakeRequest& request) override {
     std::vector<std::string> notices;
     for (const auto& [key, value] : request.settings.members()) {
-      if (key != "prompt" && key != "seed" && key != "steps") {
+      const bool is_size = key == "width" || key == "height" || key == "num_frames";
+      if (!is_open && !is_size && key != "prompt" && key != "seed" && key != "steps") {
         throw http::Refusal(422, "there is no key `" + key + "`", key);
       }
       if (key == "steps" && (value.as_int() < 1 || value.as_int() > 100)) {
@@ -66,7 +71,24 @@ class FakeCatalogue : public serve::Catalogue {
     return out;
   }
 
+  std::vector<serve::Base> bases() override { return {{.name = "tiny", .help = "a tiny model"}}; }
+  std::vector<serve::Key> training_keys(const std::string& /*base*/) override {
+    return {{.key = "learning_rate", .group = "optimizer", .type = "float"}};
+  }
+  serve::CheckedRun check_run(const serve::RunRequest& request) override {
+    if (request.base != "tiny") {
+      throw http::Refusal(404, "there is no such configuration", "base");
+    }
+    for (const auto& [key, value] : request.settings.members()) {
+      if (key != "learning_rate") {
+        throw http::Refusal(422, "there is no key `" + key + "`", key);
+      }
+    }
+    return {.config = "base: tiny\n" + request.yaml};
+  }
+
   std::atomic<int> refreshed = 0;
+  std::atomic<bool> is_open = false;  // takes every key
 
  private:
   static void check_settings(const std::filesystem::path& file) {

@@ -27,6 +27,9 @@ void add_plan(Program& program);
 void add_convert(Program& program);
 void add_watch(Program& program);
 void add_compare(Program& program);
+void add_serve(Program& program);
+/// The hidden command of the processes that `serve` starts.
+void add_engine(Program& program);
 /// `manual` and `completion`, of all commands of the program.
 void add_manual(Program& program);
 

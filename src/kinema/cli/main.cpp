@@ -55,6 +55,8 @@ int run(int argc, char** argv) {
   kinema::cli::add_convert(program);
   kinema::cli::add_watch(program);
   kinema::cli::add_compare(program);
+  kinema::cli::add_serve(program);
+  kinema::cli::add_engine(program);
   kinema::cli::add_manual(program);
   program.footers(kinema::cli::examples);
   return program.run(argc, argv);

@@ -17,6 +17,7 @@
 #include "kinema/config/parallel_config.h"
 #include "kinema/config/run_config.h"
 #include "kinema/config/runtime_config.h"
+#include "kinema/config/serve_config.h"
 
 namespace kinema::config {
 
@@ -30,6 +31,7 @@ struct Config {
   DataConfig data;
   GenerateConfig generate;
   ParallelConfig parallel;
+  ServeConfig serve;
 
   bool operator==(const Config&) const = default;
 
@@ -51,6 +53,7 @@ struct Config {
     DataConfig::fields(self.data, visit);
     GenerateConfig::fields(self.generate, visit);
     ParallelConfig::fields(self.parallel, visit);
+    ServeConfig::fields(self.serve, visit);
   }
 };
 

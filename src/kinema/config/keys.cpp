@@ -139,6 +139,7 @@ std::vector<KeyValue> describe(const Config& config) {
   append(out, "data", config.data);
   append(out, "generate", config.generate);
   append(out, "parallel", config.parallel);
+  append(out, "serve", config.serve);
   return out;
 }
 

@@ -15,6 +15,7 @@
 #include "kinema/serve/catalogue.h"
 #include "kinema/serve/front.h"
 #include "kinema/serve/queue.h"
+#include "kinema/serve/runs.h"
 #include "kinema/serve/store.h"
 
 namespace kinema::serve {
@@ -65,6 +66,7 @@ struct Context {
   Store& store;
   Queue& queue;
   Catalogue& catalogue;
+  Runs& runs;
   http::EventStream& events;
   std::shared_ptr<http::EventStream> stream;  // the same, for connections that outlive this
   const http::Gate& gate;
@@ -74,6 +76,7 @@ void add_state_routes(Api& api, Context& context);
 void add_job_routes(Api& api, Context& context);
 void add_output_routes(Api& api, Context& context);
 void add_upload_routes(Api& api, Context& context);
+void add_run_routes(Api& api, Context& context);
 void add_page_routes(Api& api, Context& context);
 
 /// The JSON of an error, in the form of the API whose path was asked.

@@ -39,12 +39,12 @@ io::Json state_json(Context& context) {
                                       {"queue", context.queue.most_waiting()},
                                       {"upload_bytes", context.options.upload_bytes},
                                       {"downloads", false},
-                                      {"training", false}}));
+                                      {"training", !context.options.train.empty()}}));
   const io::Json models = models_json(context);
   return out.set("models", models.at("models"))
       .set("loras", models.at("loras"))
       .set("jobs", std::move(jobs))
-      .set("runs", io::Json::array());
+      .set("runs", context.runs.list());
 }
 
 Response event_response(Context& context, Request& request) {
@@ -105,11 +105,16 @@ void add_state_routes(Api& api, Context& context) {
                 .pattern = "/api/keys",
                 .summary = "Keys that clients may set and that have an effect",
                 .answer = "Keys",
-                .query = {{"for", "text", "generate"}, {"model", "text", "the name of a model"}}},
+                .query = {{"for", "text", "generate or train"},
+                          {"model", "text", "the name of a model"},
+                          {"base", "text", "the name of a base, for train"}}},
                [&context](Request& request) {
                  io::Json keys = io::Json::array();
-                 const Model model = context.catalogue.model(request.argument("model"));
-                 for (const Key& key : context.catalogue.keys(model.name)) {
+                 const bool is_training = request.argument("for") == "train";
+                 for (const Key& key :
+                      is_training ? context.catalogue.training_keys(request.argument("base"))
+                                  : context.catalogue.keys(
+                                        context.catalogue.model(request.argument("model")).name)) {
                    keys.append(to_json(key));
                  }
                  return io::Json::object({{"keys", std::move(keys)}});

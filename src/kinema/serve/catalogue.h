@@ -64,6 +64,23 @@ struct FoundSettings {
   std::vector<std::string> left_out;  // a sentence for each that was left out
 };
 
+/// A configuration that a training run can start from.
+struct Base {
+  std::string name;
+  std::string help;  // one line
+};
+/// A training run as a client asks for it.
+struct RunRequest {
+  std::string base;                        // a name of the listing
+  std::string dataset;                     // empty: that of the configuration
+  io::Json settings = io::Json::object();  // keys, which win over `yaml`
+  std::string yaml;                        // keys as in a configuration file
+};
+struct CheckedRun {
+  std::string config;  // YAML
+  std::vector<std::string> notices;
+};
+
 /// What a server knows of models, keys and files. Implementations may be called from several
 /// threads.
 class Catalogue {
@@ -80,6 +97,13 @@ class Catalogue {
   virtual std::vector<std::string> check(const MakeRequest& request) = 0;
   /// Throws an Error if the file contains no settings.
   virtual FoundSettings read_settings(const std::filesystem::path& file) = 0;
+
+  virtual std::vector<Base> bases() = 0;
+  /// Keys of training that clients may set.
+  virtual std::vector<Key> training_keys(const std::string& base) = 0;
+  /// Throws an http::Refusal of status 404 for an unknown base, 422 for a key that clients may not
+  /// set or a value out of range.
+  virtual CheckedRun check_run(const RunRequest& request) = 0;
 
   /// The model of this name; of an empty one, the first. Throws an http::Refusal of status 404.
   Model model(const std::string& name);

@@ -12,6 +12,7 @@
 #include "kinema/core/error.h"
 #include "kinema/io/folder.h"
 #include "kinema/serve/api.h"
+#include "kinema/serve/foreign.h"
 
 namespace kinema::serve {
 namespace {
@@ -92,12 +93,14 @@ struct Front::State {
             static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::milliseconds>(
                                       std::chrono::system_clock::now().time_since_epoch())
                                       .count()))),
-        queue(store, catalogue, *events, options.queue) {}
+        queue(store, catalogue, *events, options.queue),
+        runs({.folder = options.folder / "runs", .command = options.train}, *events) {}
 
   FrontOptions options;
   Store store;
   std::shared_ptr<http::EventStream> events;
   Queue queue;
+  Runs runs;
   std::optional<http::Gate> gate;
   std::optional<Context> context;
   std::optional<http::Server> server;
@@ -143,13 +146,18 @@ Front::Front(FrontOptions options, Catalogue& catalogue) {
                                          .origins = own.origins,
                                          .token = own.token,
                                          .cookie = fmt::format("kinema_{}", own.server.port)});
-  state_->context.emplace(Context{own, state_->store, state_->queue, catalogue, *state_->events,
-                                  state_->events, *state_->gate});
+  state_->context.emplace(Context{own, state_->store, state_->queue, catalogue, state_->runs,
+                                  *state_->events, state_->events, *state_->gate});
   Api api;
   add_state_routes(api, *state_->context);
   add_job_routes(api, *state_->context);
   add_output_routes(api, *state_->context);
   add_upload_routes(api, *state_->context);
+  add_openai_routes(api, *state_->context);
+  add_video_routes(api, *state_->context);
+  add_a1111_routes(api, *state_->context);
+  add_metrics_routes(api, *state_->context);
+  add_run_routes(api, *state_->context);
   add_page_routes(api, *state_->context);
   const auto document = std::make_shared<std::string>();
   api.add(

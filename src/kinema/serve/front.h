@@ -24,6 +24,7 @@ struct FrontOptions {
   /// The token; empty: none is asked for, which is allowed on loopback addresses only.
   std::string token = {};
   QueueOptions queue = {};
+  std::vector<std::string> train = {};  // the command of a training run, RunsOptions::command
   int64_t upload_bytes = 32 << 20;
   int64_t bin_days = 30;            // outputs in the bin are removed after that
   std::filesystem::path page = {};  // serves the page from this folder instead of from the program

@@ -219,6 +219,15 @@ std::optional<JobRecord> Store::job(const std::string& id) {
   return state_->find_job("id", id);
 }
 
+std::optional<JobRecord> Store::newest_with_key(const std::string& prefix, double since) {
+  const std::lock_guard lock(mutex_);
+  Statement rows = state_->database->prepare(fmt::format(
+      "{} WHERE client_key>=?1 AND substr(client_key,1,length(?1))=?1 AND made>?2 ORDER BY number "
+      "DESC LIMIT 1",
+      kJob));
+  return rows.bind(prefix).bind(since).step() ? std::optional(read_job(rows)) : std::nullopt;
+}
+
 std::vector<JobRecord> Store::current_jobs(int64_t ended) {
   const std::lock_guard lock(mutex_);
   Statement current = state_->database->prepare(
@@ -248,6 +257,22 @@ int64_t Store::waiting() {
   Statement count = state_->database->prepare("SELECT count(*) FROM job WHERE state='waiting'");
   count.step();
   return count.integer(0);
+}
+
+JobCounts Store::counts() {
+  const std::lock_guard lock(mutex_);
+  Statement rows = state_->database->prepare(
+      "SELECT sum(state='waiting'),sum(state='running'),sum(state='done'),sum(state='failed'),"
+      "sum(state='cancelled'),total(CASE state WHEN 'done' THEN ended-started END),"
+      "total(CASE state WHEN 'done' THEN started-made END) FROM job");
+  rows.step();
+  return {.waiting = rows.integer(0),
+          .running = rows.integer(1),
+          .done = rows.integer(2),
+          .failed = rows.integer(3),
+          .cancelled = rows.integer(4),
+          .seconds = rows.number(5),
+          .wait_seconds = rows.number(6)};
 }
 
 std::optional<JobRecord> Store::next(const std::string& model, double patience) {

@@ -81,6 +81,17 @@ struct OutputPage {
   std::vector<OutputRecord> outputs;
 };
 
+/// Jobs by state, and times of the done ones.
+struct JobCounts {
+  int64_t waiting = 0;
+  int64_t running = 0;
+  int64_t done = 0;
+  int64_t failed = 0;
+  int64_t cancelled = 0;
+  double seconds = 0;       // of making
+  double wait_seconds = 0;  // before
+};
+
 /// Jobs, outputs, uploads and settings in `FOLDER/serve.db`. What a call has stored when it returns
 /// survives the end of the process and of the machine. Safe to use from several threads.
 class Store {
@@ -97,11 +108,14 @@ class Store {
   JobRecord add(const MakeRequest& request, const std::string& source,
                 const std::string& client_key, bool* is_new = nullptr);
   std::optional<JobRecord> job(const std::string& id);
+  /// The newest job made after `since` whose client_key begins with `prefix`.
+  std::optional<JobRecord> newest_with_key(const std::string& prefix, double since);
   /// Running and waiting ones by place, then the newest `ended` others.
   std::vector<JobRecord> current_jobs(int64_t ended);
   /// Ended and other jobs, newest first, made before job `before` (empty: the newest).
   std::vector<JobRecord> jobs_before(const std::string& before, int64_t limit);
   int64_t waiting();
+  JobCounts counts();
   /// The first waiting job by place; the first of `model`, which is loaded, unless a job of another
   /// one has waited for `patience` seconds: loading a model takes longer than most jobs.
   std::optional<JobRecord> next(const std::string& model, double patience);
