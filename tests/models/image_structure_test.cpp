@@ -13,7 +13,6 @@
 #include "kinema/models/kl_autoencoder/config_file.h"
 #include "kinema/models/qwen3/encoder.h"
 #include "kinema/models/unet/config_file.h"
-#include "kinema/models/unet/controlnet.h"
 #include "kinema/models/unet/unet.h"
 #include "kinema/models/zimage/config_file.h"
 #include "kinema/models/zimage/transformer.h"
@@ -136,15 +135,6 @@ unet::UNetConfig stable_diffusion_2() {
 TEST(ImageStructure, OfStableDiffusion1And2IsThatOfTheReleasedModels) {
   EXPECT_EQ(count(unet::parameters(stable_diffusion_1(), {})), (Count{686, 859'520'964}));
   EXPECT_EQ(count(unet::parameters(stable_diffusion_2(), {})), (Count{686, 865'910'724}));
-}
-
-TEST(ImageStructure, CountsTheReleasedControlNets) {
-  EXPECT_EQ(count(unet::parameters(unet::ControlNetConfig(), {})).parameters, 1'251'014'160)
-      << "XL";
-  EXPECT_EQ(count(unet::parameters(unet::ControlNetConfig{.encoder = stable_diffusion_1()}, {}))
-                .parameters,
-            361'279'120)
-      << "1.5";
 }
 
 TEST(ImageStructure, HasTheSameTensorsWithAndWithoutScan) {

@@ -83,15 +83,31 @@ TEST(Controlled, IsOneNetworkOfItsModels) {
   }
   EXPECT_TRUE(names.contains("controlnet_cond_embedding.blocks.5.weight"));
   EXPECT_TRUE(names.contains("controlnet_down_blocks.3.bias"));
-  EXPECT_EQ(find_entry(two.sizes().named, Entry::PICTURES)->channels, 6);
+  ASSERT_EQ(two.sizes().named.size(), 1);
+  EXPECT_EQ(two.sizes().named[0].channels, 6);
   EXPECT_EQ(two.sizes().control_layers, 2);
-  EXPECT_EQ(two.sizes().control_cell, 8);
+  EXPECT_EQ(two.sizes().named[0].cell, 8);
   EXPECT_FALSE(two == base);
   EXPECT_TRUE(two == controlled(base, {{.network = control_of(tiny_control())},
                                        {.network = control_of(tiny_control())}}));
   EXPECT_GT(two->forward_flops({4, 1, 4, 6}, 7), base->forward_flops({4, 1, 4, 6}, 7));
   EXPECT_EQ(two->cross_key_values({}, 2, 7, 0).size(),
             base->cross_key_values({}, 2, 7, 0).size() + 4 * 2);
+}
+
+int64_t elements(const std::vector<nn::ParamSpec>& specs) {
+  int64_t out = 0;
+  for (const nn::ParamSpec& spec : specs) {
+    out += spec.shape.elements();
+  }
+  return out;
+}
+
+// Counts of diffusers' class with the released configurations.
+TEST(Controlled, CountsTheReleasedControlNets) {
+  EXPECT_EQ(elements(control_of({})->parameters({})), 1'251'014'160) << "XL";
+  const unet::UNetConfig of_1_5 = unet::parse_config(*released_config("stable-diffusion-v1-5"));
+  EXPECT_EQ(elements(control_of({.encoder = of_1_5})->parameters({})), 361'279'120) << "1.5";
 }
 
 TEST(Controlled, TrainsItsControlNetsAlone) {
@@ -133,7 +149,7 @@ TEST(Controlled, TakesSeveralPicturesOfAUnionControlNet) {
   const ControlNet made = control_of(tiny_control(/*kinds=*/6));
   EXPECT_EQ(made->types(), 6);
   const Network network = controlled(network_of(tiny_unet()), {{made, {3, 0}}});
-  EXPECT_EQ(find_entry(network.sizes().named, Entry::PICTURES)->channels, 6);
+  EXPECT_EQ(network.sizes().named.at(0).channels, 6);
   EXPECT_EQ(network.sizes().control_layers, 2);
   Graph graph;
   const std::vector<Tensor> params = inputs_of(graph, network);
