@@ -9,10 +9,10 @@
 
 #include "kinema/core/error.h"
 #include "kinema/model_source/network.h"
+#include "kinema/networks/named_input.h"
 #include "kinema/resolve/encoders.h"
 #include "kinema/resolve/generation.h"
 #include "kinema/resolve/missing_features.h"
-#include "kinema/sample/condition.h"
 #include "kinema/sample/sizes.h"
 
 namespace kinema::resolve {
@@ -36,24 +36,33 @@ bool has_two_experts(const config::Config& config) {
                     ignored);
 }
 
-std::vector<std::string> inputs_of(const networks::Sizes& sizes,
-                                   const encoders::LatentLayout& layout) {
-  if (sizes.makes_images) {
-    using sample::ImageChannels;
-    switch (sample::image_channels(sizes, layout)) {
-      case ImageChannels::CONTROL:
+/// The given pictures and videos that a request may have, by what the network's inputs are made of.
+std::vector<std::string> inputs_of(const networks::Sizes& sizes) {
+  using networks::MadeOf;
+  for (const networks::NamedInput& input : sizes.named) {
+    switch (input.made_of) {
+      case MadeOf::FIRST_AND_LAST:
+      case MadeOf::CONTROL_AND_START:
+      case MadeOf::CONTROL_AND_MASKED:
+      case MadeOf::START:
+        return sizes.takes_last_image ? std::vector<std::string>{"image", "last_image"}
+                                      : std::vector<std::string>{"image"};
+      case MadeOf::CONTROL_IMAGE:
         return {"control_image"};
-      case ImageChannels::MASK_AND_KEPT:
-      case ImageChannels::KEPT_AND_MASK:
-      case ImageChannels::NONE:
-        return {"image", "mask"};
+      case MadeOf::CONTROL_VIDEO:
+        return {"control_video", "control_mask"};
+      case MadeOf::CONTROL_PICTURES:
+      case MadeOf::FIRST_IMAGE:
+      case MadeOf::MASK_AND_KEPT:
+      case MadeOf::KEPT_AND_MASK:
+      case MadeOf::REFERENCE_IMAGE:
+      case MadeOf::REFERENCE_FRAME:
+      case MadeOf::CAMERA_RAYS:
+        break;
     }
   }
-  if (sizes.condition_channels() > 0) {
-    return sizes.takes_last_image ? std::vector<std::string>{"image", "last_image"}
-                                  : std::vector<std::string>{"image"};
-  }
-  return {"video"};
+  return sizes.makes_images ? std::vector<std::string>{"image", "mask"}
+                            : std::vector<std::string>{"video"};
 }
 
 }  // namespace
@@ -62,7 +71,7 @@ ServedModel served_model(const config::Loaded& loaded) {
   const networks::Network network = model_source::planned_network(loaded);
   const networks::Sizes& sizes = network.sizes();
   const encoders::LatentLayout layout = latent_layout(loaded.config, sizes);
-  ServedModel out{.makes_images = sizes.makes_images, .inputs = inputs_of(sizes, layout)};
+  ServedModel out{.makes_images = sizes.makes_images, .inputs = inputs_of(sizes)};
   const io::Json config = network->config();
   if (const io::Json* name = config.find("_class_name")) {
     out.family = name->as_string();
@@ -133,7 +142,8 @@ std::vector<std::string> check_served_request(const config::Loaded& loaded) {
 }
 
 std::string input_key(const std::string& input) {
-  static constexpr std::array<std::string_view, 4> kSame{"image", "mask", "control_image", "video"};
+  static constexpr std::array<std::string_view, 6> kSame{
+      "image", "mask", "control_image", "control_video", "control_mask", "video"};
   if (input == "last_image") {
     return "last_image_url";
   }
