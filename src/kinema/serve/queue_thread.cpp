@@ -79,6 +79,9 @@ void Queue::run_next(std::unique_lock<std::mutex>& lock) {
   }
   if (const auto job = can_start ? store_.next(model, options_.patience) : std::nullopt) {
     lock.lock();
+    if (is_paused_ || is_ending_) {  // since the queue was asked
+      return;
+    }
     live_ = LiveJob{.id = job->id};  // from here on, `cancel` leaves its end to this thread
     cancelled_.clear();
     lock.unlock();
