@@ -52,6 +52,9 @@ document.getElementById("skip").addEventListener("click", event => {
   document.querySelector("main").focus();
 });
 addEventListener("hashchange", () => { route(); scrollTo(0, 0); });
-on("all", route);
+on("all", () => {
+  document.querySelector("nav [href='#train']").hidden = !state.limits.training;
+  route();
+});
 route();
 begin();
