@@ -88,19 +88,19 @@ TEST(QwenTokenizer, CutsAnyTextAsAnotherEngine) {
 }
 
 /// One token per byte, in GPT-2's characters, then `ab` and the added tokens.
-class Folder {
+class QwenFolder {
  public:
-  Folder() {
+  QwenFolder() {
     vocabulary_ = io::Json::read(io::golden("zimage/zimage_turbo/tokenizer/vocab.json"));
     for (const auto& file : fs::directory_iterator(io::golden("zimage/zimage_turbo/tokenizer"))) {
       fs::copy_file(file, scratch_ / file.path().filename().string());
     }
   }
-  Folder& write(const std::string& name, const std::string& text) {
+  QwenFolder& write(const std::string& name, const std::string& text) {
     std::ofstream(scratch_ / name) << text;
     return *this;
   }
-  Folder& remove(const std::string& name) {
+  QwenFolder& remove(const std::string& name) {
     fs::remove(scratch_ / name);
     return *this;
   }
@@ -113,7 +113,7 @@ class Folder {
 };
 
 TEST(QwenTokenizer, FindsAddedTokensInTheTextAndComposesTheRest) {
-  const Folder folder;
+  const QwenFolder folder;
   const QwenTokenizer tokenizer = folder.open();
   const auto texts = [&](std::string_view text) {
     Texts out;
@@ -128,7 +128,7 @@ TEST(QwenTokenizer, FindsAddedTokensInTheTextAndComposesTheRest) {
 }
 
 TEST(QwenTokenizer, CutsAtTheEndAndPutsNothingAround) {
-  const QwenTokenizer tokenizer = Folder().open();
+  const QwenTokenizer tokenizer = QwenFolder().open();
   EXPECT_TRUE(tokenizer.encode("", 8).ids.empty());
   const Tokens cut = tokenizer.encode(qwen_chat("12345"), 5);
   EXPECT_EQ(cut.ids.size(), 5U);
@@ -139,19 +139,20 @@ TEST(QwenTokenizer, CutsAtTheEndAndPutsNothingAround) {
 
 TEST(QwenTokenizer, ReadsEitherFormOfItsFiles) {
   const std::string text = "A cat's 12 balls, \u00e9t\u00e9 <|im_end|>\n";
-  const std::vector<int64_t> expected = Folder().open().encode(text, 100).ids;
-  EXPECT_EQ(Folder().remove("tokenizer.json").open().encode(text, 100).ids, expected);
-  EXPECT_EQ(Folder().remove("vocab.json").remove("merges.txt").open().encode(text, 100).ids,
+  const std::vector<int64_t> expected = QwenFolder().open().encode(text, 100).ids;
+  EXPECT_EQ(QwenFolder().remove("tokenizer.json").open().encode(text, 100).ids, expected);
+  EXPECT_EQ(QwenFolder().remove("vocab.json").remove("merges.txt").open().encode(text, 100).ids,
             expected);
 }
 
 TEST(QwenTokenizer, NamesWhatIsMissingInAFolder) {
-  EXPECT_THAT([] { Folder().remove("tokenizer.json").remove("merges.txt").open(); },
+  EXPECT_THAT([] { QwenFolder().remove("tokenizer.json").remove("merges.txt").open(); },
               ThrowsMessage<Error>(HasSubstr("a Qwen tokenizer has vocab.json and merges.txt")));
-  EXPECT_THAT([] { Folder().write("tokenizer.json", R"({"model": {"type": "Unigram"}})").open(); },
-              ThrowsMessage<Error>(HasSubstr("expected `BPE`")));
+  EXPECT_THAT(
+      [] { QwenFolder().write("tokenizer.json", R"({"model": {"type": "Unigram"}})").open(); },
+      ThrowsMessage<Error>(HasSubstr("expected `BPE`")));
   EXPECT_THAT([] { QwenTokenizer::open("/nowhere"); }, ThrowsMessage<Error>(HasSubstr("folder")));
-  EXPECT_THAT([] { Folder().open().encode("\xff", 5); },
+  EXPECT_THAT([] { QwenFolder().open().encode("\xff", 5); },
               ThrowsMessage<Error>(HasSubstr("not UTF-8")));
 }
 
