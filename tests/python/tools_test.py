@@ -18,10 +18,10 @@ def test_inspect_and_convert(golden, tmp_path):
     assert "summary" in found
     with pytest.raises(k.Error):
         k.inspect(tmp_path / "nothing")
-    out = k.convert(golden / "control" / "sdxl", tmp_path / "one.safetensors", to="comfyui")
-    assert (tmp_path / "one.safetensors").is_file() and out.endswith("one.safetensors")
+    out = k.convert(golden / "control" / "sdxl", tmp_path / "unet", to="diffusers")
+    assert (tmp_path / "unet" / "config.json").is_file() and out.endswith("unet")
     with pytest.raises(k.Error, match="exist"):
-        k.convert(golden / "control" / "sdxl", tmp_path / "one.safetensors", to="comfyui")
+        k.convert(golden / "control" / "sdxl", tmp_path / "unet", to="diffusers")
 
 
 def test_flags():
