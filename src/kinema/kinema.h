@@ -69,6 +69,7 @@ using jobs::EvaluateResult;
 using jobs::GenerateObserver;
 using jobs::GenerateResult;
 using jobs::GenerateStart;
+using jobs::Generator;
 using jobs::PreparedFolder;
 using jobs::PrepareObserver;
 using jobs::PrepareResult;

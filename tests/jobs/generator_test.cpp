@@ -30,7 +30,7 @@ class GeneratorTest : public RunsTest {
   HostArray expect_same(const std::vector<std::string>& words) {
     const resolve::Settings request = settings(words);
     const GenerateResult kept = generator_.generate(request, {});
-    const GenerateResult alone = generate(request, {});
+    const GenerateResult alone = jobs::generate(request, {});
     EXPECT_EQ(kept.videos.size(), alone.videos.size());
     for (size_t i = 0; i < kept.videos.size(); ++i) {
       EXPECT_EQ(kept.videos[i].frames.bytes, alone.videos[i].frames.bytes) << i;
@@ -41,7 +41,7 @@ class GeneratorTest : public RunsTest {
   }
 
   fs::path model_ = io::golden("control/sdxl");
-  Generator generator_;
+  jobs::Generator generator_;
   sample::Timings last_;
 };
 
@@ -51,7 +51,7 @@ TEST_F(GeneratorTest, LoadsAndCompilesOnce) {
   EXPECT_TRUE(generator_.is_loaded());
   EXPECT_GT(last_.load, 0.0);
   EXPECT_GT(last_.compile, 0.0);
-  for (const std::string& change :
+  for (const char* change :
        {"prompt=a cube", "seed=2", "num_inference_steps=3", "guidance_scale=3"}) {
     SCOPED_TRACE(change);
     EXPECT_NE(expect_same({change}).bytes, first.bytes);
