@@ -146,6 +146,10 @@ TEST_F(ControlVideos, ModulesAreLaidOverANetwork) {
         out.set(key, value);
       }
     }
+    if (out.find("transformer") != nullptr) {
+      out.set("transformer",
+              io::Json::array({io::Json("diffusers"), io::Json("WanTransformer3DModel")}));
+    }
     out.set("_class_name", class_name);
     std::ofstream(file) << out.dump();
   };
