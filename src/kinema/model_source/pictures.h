@@ -7,7 +7,6 @@
 #include "kinema/config/config.h"
 #include "kinema/model_files/family.h"
 #include "kinema/networks/network.h"
-#include "kinema/schedulers/schedule.h"
 
 /// Configurations of image models: the keys of a video's size with an image's values.
 namespace kinema::model_source {
