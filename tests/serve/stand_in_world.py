@@ -161,6 +161,7 @@ class World:
         self.jobs, self.outputs, self.files, self.uploads = {}, {}, {}, {}
         self.client_keys, self.plans, self.downloads, self.runs = {}, {}, {}, {}
         self.last_place = 0.0
+        self.made = 0  # outputs, ever
         self.video = (SHAPES / "videos" / "clip_0001.mp4").read_bytes()
         self.clips = self.read_clips()
         self.files.update({f"/thumbs/{i}.png": png(48, 48, i) for i in range(12)})
@@ -325,8 +326,8 @@ class World:
 
     def add_output(self, job, request, model, index):
         settings = model["defaults"] | request["settings"]
-        number = len(self.outputs) + 1
-        id, extension = f"o{number}", "mp4" if model["kind"] == "video" else "png"
+        self.made += 1
+        id, extension = f"o{self.made}", "mp4" if model["kind"] == "video" else "png"
         url, thumb = f"/files/{id}/{id}.{extension}", f"/thumbs/{id}.png"
         text = json.dumps(request)
         small = max(settings["width"], settings["height"]) / 96
