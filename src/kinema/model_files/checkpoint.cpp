@@ -104,8 +104,8 @@ Json adjacent_config(const fs::path& file, std::string_view part, const NameTabl
         name != nullptr && name->is_string() && name->as_string().starts_with("ControlNet");
     const bool fits = names == &kControlNetNames ? is_control
                       : is_network               ? said != nullptr && is_transformer_config(config)
-                      : own == kVae ? is_vae
-                                    : said == nullptr && !is_vae && !is_control;
+                      : own == kVae              ? is_vae
+                                                 : said == nullptr && !is_vae && !is_control;
     if (fits) {
       return config;
     }
@@ -389,7 +389,7 @@ bool is_transformer_config(const Json& config) {
 
 bool is_original_config(const Json& config) {
   const Family* family = family_of_config(config);
-  return family != nullptr && config.at("_class_name").as_string() == family->original_class;
+  return family != nullptr && family->has_original_class(config.at("_class_name").as_string());
 }
 
 const Family* find_family(const Checkpoint& checkpoint) {
