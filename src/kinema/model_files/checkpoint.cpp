@@ -390,7 +390,7 @@ bool is_transformer_config(const Json& config) {
 
 bool is_original_config(const Json& config) {
   const Family* family = family_of_config(config);
-  return family != nullptr && config.at("_class_name").as_string() == family->original_class;
+  return family != nullptr && family->has_original_class(config.at("_class_name").as_string());
 }
 
 const Family* find_family(const Checkpoint& checkpoint) {

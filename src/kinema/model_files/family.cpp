@@ -90,6 +90,7 @@ constexpr std::array<std::string_view, 2> kSdMarks{
 constexpr std::array<Family, 6> kFamilies{{{.name = "Wan",
                                             .transformer_class = "WanTransformer3DModel",
                                             .original_class = "WanModel",
+                                            .original_class_2 = "Wan2_2Transformer3DModel",
                                             .marks = kWanMarks,
                                             .names = &kWanNames,
                                             .vae_class = "AutoencoderKLWan",
@@ -182,9 +183,8 @@ const Family* family_of_config(const io::Json& config) {
   }
   const Family* found = nullptr;  // of the class, if none has this addition
   for (const Family& family : kFamilies) {
-    const bool is_class =
-        name->as_string() == family.transformer_class ||
-        (!family.original_class.empty() && name->as_string() == family.original_class);
+    const bool is_class = name->as_string() == family.transformer_class ||
+                          family.has_original_class(name->as_string());
     if (is_class && family.addition_embed_type == addition_of(config)) {
       return &family;
     }

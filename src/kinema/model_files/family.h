@@ -47,6 +47,8 @@ struct Family {
   /// such a file.
   std::string_view transformer_class;
   std::string_view original_class;
+  /// Another class of configurations in the original release's form (VideoX-Fun's of Wan 2.2).
+  std::string_view original_class_2 = {};
   /// The value of `addition_embed_type` in a UNet's config.json, which tells families of one class
   /// apart; empty: null, or the key does not exist.
   std::string_view addition_embed_type = {};
@@ -67,6 +69,10 @@ struct Family {
   double latent_scale = 1.0;
   /// `_class_name` of pipelines' model_index.json.
   std::span<const PipelineClass> pipelines = {};  // none: only `verify` takes the family
+
+  bool has_original_class(std::string_view name) const {
+    return !name.empty() && (name == original_class || name == original_class_2);
+  }
 };
 
 /// latent_scale of Stable Diffusion 1 and 2.
