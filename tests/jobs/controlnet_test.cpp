@@ -53,8 +53,9 @@ class ControlNets : public RunsTest {
   /// The latents of SDXL at the sizes of the pictures.
   std::vector<float> latents(std::vector<std::string> words) {
     const std::string file = "l" + std::to_string(++files_);
-    words.insert(words.end(), {"save_latents=" + file, "video_folder=v_" + file,
-                               "height=" + std::to_string(kHeight), "width=" + std::to_string(kWidth)});
+    words.insert(words.end(),
+                 {"save_latents=" + file, "video_folder=v_" + file,
+                  "height=" + std::to_string(kHeight), "width=" + std::to_string(kWidth)});
     const Outcome outcome = generate("sdxl", words);
     EXPECT_EQ(outcome.status, 0) << outcome.err;
     const HostArray made = io::SafetensorsFile::open(folder_ / file).at("latents").copy();
@@ -87,8 +88,8 @@ TEST_F(ControlNets, AreFollowedByTheirScalesAndSteps) {
             1e-3);
   // Nothing is added: neither by a factor of 0, nor in steps that do not exist.
   EXPECT_EQ(plain, latents({net(1), "control_image=square.png", "control_scale=0"}));
-  EXPECT_EQ(plain, latents({net(1), "control_image=square.png", "control_start=0.1",
-                            "control_end=0.2"}));
+  EXPECT_EQ(plain,
+            latents({net(1), "control_image=square.png", "control_start=0.1", "control_end=0.2"}));
   const auto first =
       latents({net(1), "control_image=square.png", "control_end=0.5", "control_scale=1"});
   EXPECT_GT(distance(first, plain), 1e-3);
@@ -126,8 +127,8 @@ TEST_F(ControlNets, AddUp) {
 TEST_F(ControlNets, SeePicturesThatAreMadeHere) {
   std::vector<std::vector<float>> made;
   for (const char* kind : {"given", "canny", "tile", "blur", "grey"}) {
-    made.push_back(latents(
-        {net(1), "control_image=square.png", std::string("control_kind=") + kind}));
+    made.push_back(
+        latents({net(1), "control_image=square.png", std::string("control_kind=") + kind}));
   }
   for (size_t i = 1; i + 1 < made.size(); ++i) {
     EXPECT_GT(distance(made[0], made[i]), 1e-4) << i;
@@ -167,9 +168,9 @@ TEST_F(ControlNets, AreReadInOriginalNames) {
 }
 
 TEST_F(ControlNets, NameWhatDoesNotFit) {
-  EXPECT_THAT(error("sd15", {net(1), "control_image=square.png"}),
-              AllOf(HasSubstr("the ControlNet is for a network with"),
-                    HasSubstr("of the same family")));
+  EXPECT_THAT(
+      error("sd15", {net(1), "control_image=square.png"}),
+      AllOf(HasSubstr("the ControlNet is for a network with"), HasSubstr("of the same family")));
   EXPECT_THAT(error("sdxl", {net(1)}), HasSubstr("without a picture to follow"));
   EXPECT_THAT(error("sdxl", {"control_image=square.png"}), HasSubstr("follows no control image"));
   EXPECT_THAT(error("sdxl", {"controlnet=absent", "control_image=square.png"}),
@@ -181,9 +182,9 @@ TEST_F(ControlNets, NameWhatDoesNotFit) {
               HasSubstr("follows one picture"));
   EXPECT_THAT(error("sdxl", {net(1), "control_image=square.png", "control_scale=[1, 2]"}),
               HasSubstr("control_scale has 2 numbers"));
-  EXPECT_THAT(error("sdxl", {net(1), "control_image=square.png", "control_start=0.7",
-                             "control_end=0.3"}),
-              HasSubstr("expected 0 <= start < end <= 1"));
+  EXPECT_THAT(
+      error("sdxl", {net(1), "control_image=square.png", "control_start=0.7", "control_end=0.3"}),
+      HasSubstr("expected 0 <= start < end <= 1"));
   EXPECT_THAT(error("sdxl", {net(1), "control_image=square.png", "control_kind=depth"}),
               AllOf(HasSubstr("is not made here"), HasSubstr("Depth Anything")));
   EXPECT_THAT(error("sdxl", {net(1), "control_image=square.png", "control_kind=cunny"}),

@@ -130,7 +130,8 @@ int main(int argc, char** argv) {
     if (error.code() == std::errc::broken_pipe) {
       return end_unread();
     }
-    return kinema::cli::fail_with("the output could not be written: " + kinema::errno_text(error.code()));
+    return kinema::cli::fail_with("the output could not be written: " +
+                                  kinema::errno_text(error.code()));
   } catch (const std::bad_alloc&) {
     return fail("out of memory" + kinema::memory_remedy());
   } catch (const std::exception& error) {

@@ -27,8 +27,8 @@ const char* remedy(int error) {
 std::string errno_text(int error) { return std::generic_category().message(error) + remedy(error); }
 
 std::string errno_text(const std::error_code& error) {
-  const bool is_errno = error.category() == std::generic_category() ||
-                        error.category() == std::system_category();
+  const bool is_errno =
+      error.category() == std::generic_category() || error.category() == std::system_category();
   return error.message() + (is_errno ? remedy(error.value()) : "");
 }
 

@@ -190,8 +190,8 @@ class LocalGeneration {
   bool synced_ = false;
 };
 
-/// `checkpoint` is set to the one that is sampled. `kept`: of the last request, or null; set to this
-/// request's. `keeps`: there may be another request.
+/// `checkpoint` is set to the one that is sampled. `kept`: of the last request, or null; set to
+/// this request's. `keeps`: there may be another request.
 GenerateResult generate_newest(const resolve::Settings& given, fs::path& checkpoint,
                                const flags::Effective& flags, const GenerateObserver& observer,
                                const Job& job, std::unique_ptr<KeptPipeline>& kept, bool keeps) {

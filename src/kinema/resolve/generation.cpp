@@ -382,11 +382,10 @@ sample::PipelineParts make_parts(const config::Config& config,
                                  const Job& job) {
   sample::PipelineParts parts;
   parts.autoencoder = make_autoencoder(config, {client, vae_placement(config, client)});
-  parts.text_encoder =
-      with_redux(config,
-                 make_text_encoder(config, text_widths(transformer), client, job, TextUse::PROMPTS,
-                                   model.text_adapters),
-                 client, job);
+  parts.text_encoder = with_redux(config,
+                                  make_text_encoder(config, text_widths(transformer), client, job,
+                                                    TextUse::PROMPTS, model.text_adapters),
+                                  client, job);
   if (transformer.image_dim > 0) {
     parts.image_encoder = make_image_encoder(config, model.folder, transformer.image_dim, client);
   }

@@ -21,8 +21,9 @@ namespace {
 const Kind* kind_of(std::string_view name) {
   static const std::vector<Kind> known = [] {
     std::vector<Kind> all;
-    for (const auto kinds : {network_kinds, controlnet_kinds, quantization_kinds, training_kinds, text_kinds,
-                             picture_kinds, schedule_kinds, pipeline_kinds, dreamer_kinds}) {
+    for (const auto kinds :
+         {network_kinds, controlnet_kinds, quantization_kinds, training_kinds, text_kinds,
+          picture_kinds, schedule_kinds, pipeline_kinds, dreamer_kinds}) {
       std::ranges::move(kinds(), std::back_inserter(all));
     }
     return all;

@@ -201,7 +201,6 @@ const NameTable kUNetNames{.model = "Stable Diffusion XL", .places = kPlaces, .l
 // A table of its own identifies the family.
 const NameTable kStableDiffusionNames{
     .model = "Stable Diffusion 1 and 2", .places = kPlaces, .layout = layout};
-const NameTable kControlNetNames{
-    .model = "ControlNet", .places = kControlPlaces, .layout = layout};
+const NameTable kControlNetNames{.model = "ControlNet", .places = kControlPlaces, .layout = layout};
 
 }  // namespace kinema::model_files

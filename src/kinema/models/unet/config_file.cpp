@@ -191,7 +191,8 @@ ControlNetConfig parse_controlnet_config(const Json& json) {
   };
   c.conditioning_channels = size("conditioning_channels", c.conditioning_channels);
   if (file.contains("conditioning_embedding_out_channels")) {
-    c.conditioning_embedding_out_channels = file.at("conditioning_embedding_out_channels").as_ints();
+    c.conditioning_embedding_out_channels =
+        file.at("conditioning_embedding_out_channels").as_ints();
   }
   if (const Json* order = file.find("controlnet_conditioning_channel_order"); order != nullptr) {
     check(order->as_string() == "rgb" || order->as_string() == "bgr",

@@ -13,8 +13,8 @@ constexpr double kEpsilon = 1e-5;
 ControlTypes::Layer::Layer(const nn::Params& params, int64_t d)
     : dim(d),
       norm_1(params / "ln_1", d, kEpsilon),
-      in_weight((params / "attn").weight("in_proj_weight", {3 * d, d}, {"", ""},
-                                         nn::Init::xavier())),
+      in_weight(
+          (params / "attn").weight("in_proj_weight", {3 * d, d}, {"", ""}, nn::Init::xavier())),
       in_bias((params / "attn").weight("in_proj_bias", {3 * d}, {""}, nn::Init::zeros())),
       out(params / "attn" / "out_proj", d, d, {}),
       norm_2(params / "ln_2", d, kEpsilon),
@@ -61,9 +61,8 @@ Tensor ControlTypes::fuse(std::span<const Tensor> maps, std::span<const int64_t>
   for (size_t i = 0; i < maps.size(); ++i) {
     Tensor map = maps[i];
     const auto index = static_cast<int64_t>(i);
-    const Tensor factor = maps.size() == 1
-                              ? Tensor()
-                              : nn::as(slice(scale, Axis(0), index, 1), map.dtype());
+    const Tensor factor =
+        maps.size() == 1 ? Tensor() : nn::as(slice(scale, Axis(0), index, 1), map.dtype());
     const Tensor kind = nn::as(slice(task_embedding_, Axis(0), types[i], 1), map.dtype());
     Tensor features = nn::as(mean(nn::as(map, DType::F32), {2, 3}), map.dtype()) + kind;
     if (factor) {

@@ -164,9 +164,8 @@ Residuals controlnet(std::span<const Tensor> params, const ControlNetConfig& con
   const Tensor temb = nn::as(silu(embedding), options.activations_dtype);
   Tensor x = parts.entry.convolve(in.unet, options);
   x = x + embedded(parts, config, options, in, x);
-  std::vector<Tensor> keys = in.unet.keys.empty()
-                                 ? keys_of(bound, levels, encoder, options, in.unet.text)
-                                 : in.unet.keys;
+  std::vector<Tensor> keys =
+      in.unet.keys.empty() ? keys_of(bound, levels, encoder, options, in.unet.text) : in.unet.keys;
   Walk walk(bound, encoder, options, in.unet.tap, std::move(keys), temb);
   std::vector<Tensor> skips;
   x = walk.down(x, levels.down, skips);

@@ -33,9 +33,7 @@ struct ControlNetConfig {
 
   bool is_union() const { return num_control_type > 0; }
   /// Side in pixels of a latent's cell: each step of the embedding's channels halves a picture.
-  int64_t cell() const {
-    return int64_t{1} << (conditioning_embedding_out_channels.size() - 1);
-  }
+  int64_t cell() const { return int64_t{1} << (conditioning_embedding_out_channels.size() - 1); }
   bool operator==(const ControlNetConfig&) const = default;
 };
 

@@ -30,9 +30,8 @@ Entry::Entry(const nn::Params& root, const UNetConfig& c)
 
 Tensor Entry::convolve(const UNetInputs& inputs, const nn::ModelOptions& options) const {
   const Scope scope(inputs.latents.graph(), "conv_in");
-  return offered(
-      inputs, "conv_in",
-      conv_in_(nn::as(inputs.latents, options.activations_dtype), options.precision));
+  return offered(inputs, "conv_in",
+                 conv_in_(nn::as(inputs.latents, options.activations_dtype), options.precision));
 }
 
 Tensor Entry::embed(const UNetInputs& inputs, const nn::ModelOptions& options) const {

@@ -106,17 +106,15 @@ UNetOutputs unet(std::span<const Tensor> params, const UNetConfig& config,
                   nn::quantized_products(options.quantization, nn::plain_module_path),
                   nn::Dropout(options.low_rank_dropout, inputs.dropout_key));
   const Ends ends(bound.root(), config);
-  const Tensor temb =
-      nn::as(silu(ends.entry.embed(inputs, options)), options.activations_dtype);
+  const Tensor temb = nn::as(silu(ends.entry.embed(inputs, options)), options.activations_dtype);
   Tensor x = ends.entry.convolve(inputs, options);
   const Tensor before = x;
   Tensor block_sum = inputs.block_sum;
   if (block_sum) {
     x = before + to_map(block_sum, x.dim(2), x.dim(3));
   } else {
-    std::vector<Tensor> keys = inputs.keys.empty()
-                                   ? keys_of(bound, levels, config, options, inputs.text)
-                                   : inputs.keys;
+    std::vector<Tensor> keys =
+        inputs.keys.empty() ? keys_of(bound, levels, config, options, inputs.text) : inputs.keys;
     x = through_levels(Walk(bound, config, options, inputs.tap, std::move(keys), temb), x, levels,
                        inputs.residuals);
     block_sum = to_tokens(x - before);
@@ -125,8 +123,7 @@ UNetOutputs unet(std::span<const Tensor> params, const UNetConfig& config,
   if (inputs.tap) {
     inputs.tap("conv_norm_out", ends.norm_out(x));
   }
-  return {.prediction = ends.conv_out(ends.norm_out, x, options.precision),
-          .block_sum = block_sum};
+  return {.prediction = ends.conv_out(ends.norm_out, x, options.precision), .block_sum = block_sum};
 }
 
 }  // namespace kinema::unet

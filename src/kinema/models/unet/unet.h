@@ -18,7 +18,8 @@
 namespace kinema::unet {
 
 /// What ControlNets add inside a UNet: to each skip connection in the order of the down path, and
-/// to the middle's result; [b, c, h, w] as these, or [b, c, 1, 1] for all pixels. No `mid`: nothing.
+/// to the middle's result; [b, c, h, w] as these, or [b, c, 1, 1] for all pixels. No `mid`:
+/// nothing.
 struct Residuals {
   std::vector<Tensor> skips;
   Tensor mid;
