@@ -177,6 +177,9 @@ class ServeTest : public KinemaOnCpu {
 };
 
 TEST_F(ServeTest, MakesWhatGenerateMakes) {
+  // A client's prompt replaces those of the file.
+  write("prompts.txt", "one\ntwo\n");
+  write("tiny.yml", std::string(tiny_config()) + "prompt_file: prompts.txt\n");
   Serve server(folder_, {"tiny.yml"});
   ASSERT_TRUE(server.is_ready()) << read_text(folder_ / ".serve.err");
   const Json state = server.json("GET", "/api/state");
@@ -188,6 +191,7 @@ TEST_F(ServeTest, MakesWhatGenerateMakes) {
   const Json job = server.json("POST", "/api/jobs", request("a red circle"));
   const Json done = server.ended(job.at("id").as_string());
   ASSERT_EQ(done.at("state").as_string(), "done") << done.dump();
+  ASSERT_EQ(done.at("outputs").items().size(), 1U);
   const Json output = done.at("outputs").items()[0];
   EXPECT_EQ(output.at("width").as_int(), 16);
   const std::string answer = server.ask("GET", output.at("url").as_string());

@@ -93,13 +93,13 @@ ServedModel served_model(const config::Loaded& loaded) {
 namespace {
 
 config::Loaded with_key(config::Loaded loaded, const std::string& key, const std::string& value,
-                        bool (*is_allowed)(const config::KeyValue&)) {
+                        bool (*is_allowed)(const config::KeyValue&), std::string_view origin) {
   const std::vector<config::KeyValue> known = config::describe(loaded.config);
   const auto found = std::ranges::find(known, key, &config::KeyValue::key);
   check(found != known.end(), "[serve] there is no key `{}`; {}", key,
         config::unknown_key_hint(key));
   check(is_allowed(*found), "[serve] the key `{}` is the server's: clients may not set it", key);
-  config::set(loaded, key, value, std::string(kClient));
+  config::set(loaded, key, value, std::string(origin));
   return loaded;
 }
 
@@ -107,7 +107,8 @@ config::Loaded with_key(config::Loaded loaded, const std::string& key, const std
 
 config::Loaded with_client_key(config::Loaded loaded, const std::string& key,
                                const std::string& value) {
-  return with_key(std::move(loaded), key, value, is_for_clients);
+  // As on the command line, where a prompt overrides prompt_file.
+  return with_key(std::move(loaded), key, value, is_for_clients, config::kCommandLine);
 }
 
 bool is_training_key_for_clients(const config::KeyValue& key) {
@@ -124,7 +125,7 @@ bool is_training_key_for_clients(const config::KeyValue& key) {
 
 config::Loaded with_training_key(config::Loaded loaded, const std::string& key,
                                  const std::string& value) {
-  return with_key(std::move(loaded), key, value, is_training_key_for_clients);
+  return with_key(std::move(loaded), key, value, is_training_key_for_clients, kClient);
 }
 
 std::vector<std::string> check_served_request(const config::Loaded& loaded) {

@@ -28,7 +28,7 @@ ServedModel served_model(const config::Loaded& loaded);
 /// number of pictures, which files are written). The caller says which key an Error is about.
 config::Loaded with_client_key(config::Loaded loaded, const std::string& key,
                                const std::string& value);
-/// The origin of a value that a client set.
+/// The origin of a training key that a client set.
 inline constexpr std::string_view kClient = "client";
 
 /// True for keys of training that a server's clients may set: numbers, switches and words of a list
