@@ -84,7 +84,7 @@ class JobMaker : public serve::Maker {
       }
     };
     const jobs::GenerateResult result =
-        jobs::generate(loaded, observer, job_options(progress.stop()));
+        generator_.generate(loaded, observer, job_options(progress.stop()));
     return made(result, loaded);
   }
 
@@ -143,6 +143,8 @@ class JobMaker : public serve::Maker {
     }
     return out;
   }
+
+  jobs::Generator generator_;  // the model stays loaded for the next request
 };
 
 }  // namespace
