@@ -247,7 +247,6 @@ max_sequence_length: 512
 offload_encoders: true
 flow_shift: 6.0
 guidance_scale: 0.0
-vae_decode_chunk: 0
 pretrained_orbax_dir: ""
 scan_layers: true
 use_base2_exp: true
