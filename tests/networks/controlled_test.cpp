@@ -142,7 +142,7 @@ TEST(Controlled, TakesPicturesOfAllSamplesOrOfTheFirst) {
               ThrowsMessage<Error>(HasSubstr("the control pictures are")));
   in.control = picture({2, 3, 1, 4, 6});
   EXPECT_THAT([&] { network->forward(params, {}, in); },
-              ThrowsMessage<Error>(HasSubstr("must be [2,3,32,48]")));
+              ThrowsMessage<Error>(HasSubstr("expected [2,3,1,32,48]")));
 }
 
 TEST(Controlled, TakesSeveralPicturesOfAUnionControlNet) {

@@ -181,6 +181,7 @@ const std::vector<Case>& cases() {
       {"full difference", {{"diffusion_model.blocks.0.self_attn.q.diff", {8, 8}}}},
       {"ControlNet", prefixed("control_model.", unet(4)) +
                          Tensors{{"control_model.input_hint_block.0.weight", {16, 3, 3, 3}}}},
+      {"control-LoRA", {{"lora_controlnet", {1}}}},
       {"ControlNet", {{"controlnet_cond_embedding.conv_in.weight", {16, 3, 3, 3}}}},
       {"IP-Adapter", {{"ip_adapter.1.to_k_ip.weight", {8, 8}}, {"image_proj.proj.weight", {8, 8}}}},
       {"T2I-Adapter",
