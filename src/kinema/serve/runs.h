@@ -34,7 +34,7 @@ class Runs {
   ~Runs();
 
   /// Each throws an http::Refusal: 404 for an unknown run, 409 where its state does not fit, 422
-  /// for a name that is not 1 to 64 letters, digits, `.`, `_` and `-`.
+  /// for a name that is not 1 to 64 letters, digits, dots, underscores and hyphens.
   io::Json list();
   io::Json run(const std::string& name);
   /// The run with its configuration (YAML).

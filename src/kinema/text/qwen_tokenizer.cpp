@@ -13,6 +13,11 @@
 namespace kinema::text {
 namespace {
 
+// The pattern of tokenizer.json, whose alternatives are tried in this order:
+//
+//   (?i:'s|'t|'re|'ve|'m|'ll|'d) | [^\r\n\p{L}\p{N}]?\p{L}+ | \p{N} | ?[^\s\p{L}\p{N}]+[\r\n]*
+//   | \s*[\r\n]+ | \s+(?!\S) | \s+
+
 enum class Class : uint8_t { LETTER, NUMBER, LINE_END, SPACE, OTHER };
 
 Class class_of(char32_t c) {

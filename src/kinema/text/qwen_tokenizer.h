@@ -22,12 +22,9 @@ struct QwenTokenizerParts {
 };
 
 /// Text to token ids as the tokenizer of Qwen2 and Qwen3 (Hugging Face `Qwen2Tokenizer`): added
-/// tokens are extracted; the text between them is composed (NFC) and cut by
-///
-///   (?i:'s|'t|'re|'ve|'m|'ll|'d) | [^\r\n\p{L}\p{N}]?\p{L}+ | \p{N} | ?[^\s\p{L}\p{N}]+[\r\n]*
-///   | \s*[\r\n]+ | \s+(?!\S) | \s+
-///
-/// each part of which is encoded by byte pairs. Nothing is put before or after a text.
+/// tokens are extracted; the text between them is composed (NFC) and cut by the pattern of their
+/// tokenizer.json, which is at the top of qwen_tokenizer.cpp. Each part is encoded by byte pairs.
+/// Nothing is put before or after a text.
 class QwenTokenizer {
  public:
   /// Throws an Error if an id is outside the vocabulary or a byte has no token, and the Errors of
