@@ -327,7 +327,7 @@ void check_inputs(const TransformerInputs& in, const TransformerConfig& c,
   const Shape& tokens = in.refined.tokens.shape();
   check(tokens.rank() == 3 && tokens.dims[0] == b &&
             tokens.dims[1] % TransformerConfig::kFill == 0 && tokens.dims[2] == c.dim &&
-            in.refined.lengths.shape() == Shape(DType::S32, {b}),
+            in.refined.lengths.shape() == Shape{DType::S32, {b}},
         "[zimage] refined text is {} but must be [{}, t, {}], t a multiple of {}",
         to_string(tokens), b, c.dim, TransformerConfig::kFill);
 }
