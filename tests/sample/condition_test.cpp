@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "kinema/core/error.h"
+#include "kinema/models/flux/config_file.h"
 #include "kinema/networks/open.h"
 #include "networks/wan.h"
 
@@ -50,7 +51,7 @@ wan::TransformerConfig channels(int64_t in, int64_t out) {
 /// Sizes of a Flux network with that many input channels and 16 output channels.
 networks::Sizes flux(int64_t in) {
   constexpr int64_t kPatch = 4;  // latents of a token
-  io::Json config = io::Json::object({{"_class_name", "FluxTransformer2DModel"}});
+  io::Json config = kinema::flux::config_json({});
   config.set("in_channels", kPatch * in).set("out_channels", kPatch * 16);
   return networks::from_config(config).sizes();
 }

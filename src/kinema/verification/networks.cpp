@@ -216,8 +216,9 @@ void predict_with_formats(const Run& run) {
 
 /// `NAME.output` of each of the case's `files`: networks in files of original names.
 void predict_wan_files(const Run& run) {
-  for (const auto& [name, about] : run.about("files").members()) {
-    const fs::path folder = run.c.folder() / about.at("config").as_string();
+  for (const auto& member : run.about("files").members()) {
+    const std::string& name = member.first;
+    const fs::path folder = run.c.folder() / member.second.at("config").as_string();
     const fs::path file = run.c.folder() / "single" / (name + ".safetensors");
     const io::Json config = io::Json::read(folder / "config.json");
     const std::string tensor = name + ".output";
