@@ -6,10 +6,15 @@ import importlib.util
 import pathlib
 
 from kinema import _kinema
-from kinema._kinema import Error, Generator, Stopped, __version__, finish, graph  # noqa: F401
-from kinema._kinema import keys as native_keys  # noqa: F401
-from kinema._kinema import load as native_load  # noqa: F401
-from kinema._kinema import train as native_train  # noqa: F401
+from kinema._kinema import Error, Generator, Settings, Step, Stopped, finish, graph
+from kinema._kinema import keys as native_keys
+from kinema._kinema import load as native_load
+from kinema._kinema import train as native_train
+
+__all__ = ["Error", "Generator", "PROGRAM", "Settings", "Step", "Stopped", "__version__", "finish", "graph",
+           "installed_plugin", "native_keys", "native_load", "native_train", "plugin_folder"]
+
+__version__: str = getattr(_kinema, "__version__")
 
 # The plugin of a device in the wheel that `pip install kinema[cuda]` or `kinema[tpu]` brings.
 _PLUGINS = {"gpu": ("jax_plugins.xla_cuda13", "xla_cuda_plugin.so"), "tpu": ("libtpu", "libtpu.so")}

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, Union
 
 from kinema import _native
+from kinema._native import Settings
 
-Settings = _native._kinema.Settings
 Path = Union[str, "os.PathLike[str]"]
 
 

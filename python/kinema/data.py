@@ -39,7 +39,8 @@ def _parts(sample: Any, index: int) -> tuple[Any, str]:
 
 def _samples(data: Iterable[Any]) -> Iterator[Any]:
     if hasattr(data, "__getitem__") and hasattr(data, "__len__"):
-        return (data[i] for i in range(len(data)))
+        rows: Any = data
+        return (rows[i] for i in range(len(rows)))
     return iter(data)
 
 

@@ -31,5 +31,5 @@ def test_flags():
 
 def test_keys():
     names = {key.name: key for key in k.keys()}
-    assert names["learning_rate"].type == "number" and names["learning_rate"].help
+    assert names["learning_rate"].type == "a number" and names["learning_rate"].help
     assert len(names) > 300

@@ -9,7 +9,8 @@ import kinema
 
 
 def mypy(*words):
-    done = subprocess.run([sys.executable, "-m", "mypy", "--strict", "--cache-dir", "/dev/null", *words],
+    done = subprocess.run([sys.executable, "-m", "mypy", "--disallow-untyped-defs", "--disallow-incomplete-defs",
+                           "--check-untyped-defs", "--ignore-missing-imports", "--cache-dir", "/dev/null", *words],
                           capture_output=True, text=True)
     return done.returncode, done.stdout + done.stderr
 
