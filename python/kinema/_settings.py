@@ -30,7 +30,8 @@ _HARDWARE = {"cuda": "gpu"}
 
 def keys() -> list[Key]:
     """All keys, which `train`, `Pipeline` and others take as keyword arguments."""
-    return [Key(*each) for each in _native.native_keys()]
+    rows: list[Any] = _native.native_keys()
+    return [Key(*each) for each in rows]
 
 
 def text_of(value: Any) -> str:

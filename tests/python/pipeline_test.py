@@ -56,7 +56,7 @@ def test_pictures_in(pipe, kind, tmp_path):
 
 
 def test_wrong_pictures(pipe):
-    for wrong, words in ((np.zeros((4, 4, 7), np.uint8), "shape"), (np.full((4, 4, 3), 2.0), "0 to 1"),
+    for wrong, words in ((np.zeros((5, 5, 7), np.uint8), "shape"), (np.full((4, 4, 3), 2.0), "0 to 1"),
                          (np.zeros((4, 4, 3), np.int64), "int64"), (np.zeros((0, 4, 3), np.uint8), "shape")):
         with pytest.raises(ValueError, match=words):
             pipe("a", image=wrong, strength=0.5, **KEYS)

@@ -18,10 +18,10 @@ def test_inspect_and_convert(golden, tmp_path):
     assert "summary" in found
     with pytest.raises(k.Error):
         k.inspect(tmp_path / "nothing")
-    out = k.convert(golden / "control" / "sdxl", tmp_path / "unet", to="diffusers")
+    out = k.convert(golden / "control" / "sdxl", tmp_path / "unet", to="diffusers", dtype="bfloat16")
     assert (tmp_path / "unet" / "config.json").is_file() and out.endswith("unet")
     with pytest.raises(k.Error, match="exist"):
-        k.convert(golden / "control" / "sdxl", tmp_path / "unet", to="diffusers")
+        k.convert(golden / "control" / "sdxl", tmp_path / "unet", to="diffusers", dtype="bfloat16")
 
 
 def test_flags():

@@ -96,9 +96,8 @@ def test_data_from_python_is_as_files_are(golden, tmp_path):
     for i, sample in enumerate(pictures(5)):
         sample["image"].save(folder / f"{i:08}.png")
         (folder / f"{i:08}.txt").write_text(sample["text"])
-    keys = {"config": golden.parents[1] / "configs" / "shapes_images.yml", "output_dir": tmp_path,
-            "max_train_steps": 2, "width": 32, "height": 32, "enable_buckets": False}
-    keys = {name: value for name, value in keys.items() if name == "config" or name in {key.name for key in k.keys()}}
+    keys = {"config": golden.parents[1] / "configs" / "tiny.yml", "output_dir": tmp_path, "max_train_steps": 2,
+            "width": 32, "height": 32, "num_frames": 1, "dataset_type": "images"}
     files = k.train(**keys, run_name="files_run", train_data_dir=folder)
 
     class Map:
