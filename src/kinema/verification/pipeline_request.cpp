@@ -183,7 +183,8 @@ sample::GenerateRequest request_of(const Case& c, const PipelineFolder& folder) 
     const Json* resizes = given(call, "_auto_resize");
     out.files.resizes_references = resizes == nullptr || resizes->as_bool();
   }
-  if (!out.start.is_given()) {
+  // In cases of image networks `mask` is that of the text's tokens.
+  if (!out.start.is_given() && is_wan(folder)) {
     add_control_video(c, out.files);
   }
   // In cases of image networks that start from noise, `image` is the result.
