@@ -190,12 +190,12 @@ TEST_F(ControlVideos, ModulesAreLaidOverANetwork) {
 
 TEST_F(ControlVideos, NetworksHaveOriginalNamesToo) {
   const std::string from = vace() + "/transformer";
+  fs::copy(fs::path(from) / "config.json", folder_ / "config.json");
   const Outcome outcome = run({"convert", from, "original.safetensors", "--to", "original"});
   ASSERT_EQ(outcome.status, 0) << outcome.err;
   EXPECT_NE(io::SafetensorsFile::open(folder_ / "original.safetensors")
                 .find("vace_blocks.0.after_proj.weight"),
             nullptr);
-  fs::copy(fs::path(from) / "config.json", folder_ / "config.json");
   const std::string control = "control_video=" + clip_;
   EXPECT_EQ(latents("original",
                     {control, "wan_transformer_pretrained_model_name_or_path=original.safetensors"})

@@ -90,6 +90,9 @@ void set_control_video(const config::Loaded& loaded, const Job& job,
   files.control_start = g.control_start;
   files.control_end = g.control_end;
   if (g.control_video.empty()) {
+    check(g.control_mask.empty(),
+          "[generate] control_mask is given without the control_video whose frames it marks\n  "
+          "mask=FILE with video=FILE or image=FILE is that of the part that is made");
     return;
   }
   files.control_video = read_given_video(g.control_video, "control_video", loaded, job);
