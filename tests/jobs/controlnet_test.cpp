@@ -45,9 +45,9 @@ class ControlNets : public RunsTest {
     return "controlnet=" + io::golden("control/sdxl_controlnet" + std::to_string(number)).string();
   }
   Outcome generate(const std::string& model, std::vector<std::string> words) {
-    words.insert(words.begin(),
-                 {"generate", io::golden("control/" + model).string(), "prompt=a ball",
-                  "num_inference_steps=3", "contact_sheet=false", "seed=1"});
+    words.insert(words.begin(), {"generate", io::golden("control/" + model).string(),
+                                 "prompt=a ball", "num_inference_steps=3", "contact_sheet=false",
+                                 "seed=1", "weights_dtype=float32", "activations_dtype=float32"});
     return run(words);
   }
   /// The latents of SDXL at the sizes of the pictures.
