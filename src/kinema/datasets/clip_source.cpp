@@ -164,12 +164,12 @@ std::unique_ptr<data::Source> make_encoded_source(const ClipSettings& settings,
         "[config] color_aug changes the colours of clips each time: they cannot be cached in "
         "dataset_save_location\n  set dataset_save_location='' or color_aug=false");
   const fs::path folder = settings.kept->folder;
-  preparation::ContentIndex models = kept_models(*settings.kept);
-  preparation::Settings pixels = makes.pixels_settings(models);
-  if (takes_controls(model) && (clips->has_controls() || !model.stored_input()->optional)) {
-    pixels["input"] = std::string(model.stored_input()->name);
-  }
   const auto encoded = keeping(folder, [&] {
+    preparation::ContentIndex models = kept_models(*settings.kept);
+    preparation::Settings pixels = makes.pixels_settings(models);
+    if (takes_controls(model) && (clips->has_controls() || !model.stored_input()->optional)) {
+      pixels["input"] = std::string(model.stored_input()->name);
+    }
     return std::make_shared<preparation::EncodedClips>(
         clips, folder,
         preparation::EncodeOnceOptions{
@@ -280,10 +280,12 @@ encoders::TextStates caption_states(const ClipEncoders& makes,
   if (!kept) {
     return encode(caption);
   }
-  preparation::ContentIndex models = kept_models(*kept);
-  const preparation::EncodedText states(kept->folder / "text", makes.text_settings(models),
-                                        kept->dtype);
-  return states.read_or(caption, encode);
+  return keeping(kept->folder, [&] {
+    preparation::ContentIndex models = kept_models(*kept);
+    const preparation::EncodedText states(kept->folder / "text", makes.text_settings(models),
+                                          kept->dtype);
+    return states.read_or(caption, encode);
+  });
 }
 
 }  // namespace kinema::datasets
