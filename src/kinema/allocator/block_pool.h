@@ -4,41 +4,13 @@
 #include <cstdint>
 #include <functional>
 #include <mutex>
-#include <new>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
+#include "kinema/allocator/next_malloc.h"
+
 namespace kinema::allocator {
-
-extern "C" {
-// glibc's own functions, under the names it keeps for programs that replace the public ones.
-// NOLINTBEGIN(bugprone-reserved-identifier,readability-identifier-naming)
-void* __libc_malloc(size_t size);
-void* __libc_calloc(size_t count, size_t size);
-void* __libc_memalign(size_t alignment, size_t size);
-void* __libc_realloc(void* address, size_t size);
-void __libc_free(void* address);
-// NOLINTEND(bugprone-reserved-identifier,readability-identifier-naming)
-}
-
-/// Allocates the pool's bookkeeping straight from glibc: through the replaced functions it would
-/// wait for the pool's own lock.
-template <typename T>
-struct CLibraryAllocator {
-  using value_type = T;
-  CLibraryAllocator() = default;
-  template <typename Other>
-  explicit(false) CLibraryAllocator(const CLibraryAllocator<Other>&) {}
-  T* allocate(size_t count) {
-    // NOLINTNEXTLINE(bugprone-sizeof-expression): elements may be pointers
-    void* address = __libc_memalign(alignof(T), count * sizeof(T));
-    if (address == nullptr) throw std::bad_alloc();
-    return static_cast<T*>(address);
-  }
-  void deallocate(T* address, size_t) { __libc_free(address); }
-  bool operator==(const CLibraryAllocator&) const = default;
-};
 
 /// Blocks of whole pages, huge ones where the kernel offers them. Freed blocks stay idle and are
 /// reused by size. When memory is mapped, at most an eighth of the bytes in use may be idle, and in
@@ -82,9 +54,9 @@ class BlockPool {
 
   std::mutex mutex_;
   std::unordered_map<void*, size_t, std::hash<void*>, std::equal_to<>,
-                     CLibraryAllocator<std::pair<void* const, size_t>>>
+                     NextAllocator<std::pair<void* const, size_t>>>
       live_;
-  std::vector<Block, CLibraryAllocator<Block>> idle_;  // oldest first
+  std::vector<Block, NextAllocator<Block>> idle_;  // oldest first
   size_t live_bytes_ = 0;
   size_t most_live_bytes_ = 0;
   size_t idle_bytes_ = 0;

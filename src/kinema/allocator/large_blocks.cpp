@@ -2,7 +2,6 @@
 
 #if KINEMA_WITH_LARGE_BLOCKS
 
-#include <dlfcn.h>
 #include <malloc.h>
 #include <pthread.h>
 
@@ -14,6 +13,7 @@
 #include <memory>
 
 #include "kinema/allocator/block_pool.h"
+#include "kinema/allocator/next_malloc.h"
 
 namespace kinema::allocator {
 namespace {
@@ -45,13 +45,7 @@ void* aligned(size_t alignment, size_t size) {
       std::has_single_bit(alignment)) {
     if (void* address = pool->take(size)) return address;
   }
-  return __libc_memalign(alignment, size);
-}
-
-/// glibc's own version of a function that has no second name.
-template <typename Function>
-Function* next(const char* name) {
-  return reinterpret_cast<Function*>(dlsym(RTLD_NEXT, name));
+  return next_malloc().memalign(alignment, size);
 }
 
 }  // namespace
@@ -77,9 +71,11 @@ using allocator::BlockPool;
 
 extern "C" {
 
-void* malloc(size_t size) noexcept { return allocator::__libc_malloc(size); }
+void* malloc(size_t size) noexcept { return allocator::next_malloc().malloc(size); }
 
-void* calloc(size_t count, size_t size) noexcept { return allocator::__libc_calloc(count, size); }
+void* calloc(size_t count, size_t size) noexcept {
+  return allocator::next_malloc().calloc(count, size);
+}
 
 void* aligned_alloc(size_t alignment, size_t size) noexcept {
   return allocator::aligned(alignment, size);
@@ -110,14 +106,14 @@ void* pvalloc(size_t size) noexcept {
 
 void free(void* address) noexcept {
   BlockPool* pool = allocator::pool_of(address);
-  if (pool == nullptr || !pool->give_back(address)) allocator::__libc_free(address);
+  if (pool == nullptr || !pool->give_back(address)) allocator::next_malloc().free(address);
 }
 
 void* realloc(void* address, size_t size) noexcept {
   BlockPool* pool = allocator::pool_of(address);
   const size_t held = pool == nullptr ? 0 : pool->size_of(address);
-  if (held == 0) return allocator::__libc_realloc(address, size);
-  void* moved = size == 0 ? nullptr : allocator::__libc_malloc(size);
+  if (held == 0) return allocator::next_malloc().realloc(address, size);
+  void* moved = size == 0 ? nullptr : allocator::next_malloc().malloc(size);
   if (moved != nullptr) std::memcpy(moved, address, std::min(held, size));
   if (moved != nullptr || size == 0) pool->give_back(address);
   return moved;
@@ -127,15 +123,13 @@ size_t malloc_usable_size(void* address) noexcept {
   BlockPool* pool = allocator::pool_of(address);
   const size_t held = pool == nullptr ? 0 : pool->size_of(address);
   if (held != 0) return held;
-  static auto* const glibc = allocator::next<size_t(void*)>("malloc_usable_size");
-  return glibc(address);
+  return allocator::next_malloc().usable_size(address);
 }
 
 int malloc_trim(size_t pad) noexcept {
   BlockPool* pool = allocator::the_pool.load(std::memory_order_acquire);
   const bool trimmed = pool != nullptr && pool->trim();
-  static auto* const glibc = allocator::next<int(size_t)>("malloc_trim");
-  return glibc(pad) != 0 || trimmed ? 1 : 0;
+  return allocator::next_malloc().trim(pad) != 0 || trimmed ? 1 : 0;
 }
 
 }  // extern "C"

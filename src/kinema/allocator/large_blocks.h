@@ -11,12 +11,12 @@ namespace kinema::allocator {
 /// XLA's CPU client allocates its buffers with aligned_alloc on each run. glibc maps and zeroes
 /// large ones anew each time; if told to keep them, it cannot fit an aligned block into the gap of
 /// an equal one, and memory grows. After this call, aligned blocks of 256 KiB and more come from a
-/// pool of whole pages that reuses them by size (see BlockPool); everything else stays with glibc.
+/// pool of whole pages that reuses them by size (see BlockPool). Everything else goes to tcmalloc,
+/// with which XLA compiles faster, or to an allocator that LD_PRELOAD names (see NextMalloc).
 /// malloc_trim also returns the pool's idle blocks.
 ///
 /// All functions of malloc's family are replaced, as glibc requires (glibc manual, Replacing
-/// malloc). Returns false and changes nothing in a sanitizer build or with another C library. A
-/// second call does nothing.
+/// malloc). Returns false and changes nothing in a sanitizer build. A second call does nothing.
 bool keep_large_blocks();
 
 /// What the pool holds, in bytes, and how often it could reuse a block.
