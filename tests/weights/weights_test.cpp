@@ -134,6 +134,18 @@ TEST(CheckPath, NamesTheTensorAndHowManyMore) {
               ThrowsMessage<Error>(HasSubstr("(5 more tensors are not as expected)")));
 }
 
+TEST(CheckPath, NamesTheModelOfAFileBesideTheConfigurationOfAnother) {
+  const io::Scratch folder;
+  const auto dev = io::golden("control/flux_dev/transformer");
+  const auto fill = io::golden("control/flux_fill/transformer");
+  const std::string weights = "diffusion_pytorch_model.safetensors";
+  std::filesystem::copy(dev / "config.json", folder.path() / "config.json");
+  std::filesystem::copy(fill / weights, folder.path() / weights);
+  EXPECT_THAT([&] { networks::check_path(folder.path()); },
+              ThrowsMessage<Error>(AllOf(HasSubstr("`x_embedder.weight`"), HasSubstr("Flux Fill"),
+                                         HasSubstr("config.json of that model"))));
+}
+
 class WeightsTest : public pjrt::CpuTest {
  protected:
   wan::TransformerConfig config_ = wan_config(io::golden("wan21_t2v/transformer"));

@@ -7,6 +7,7 @@
 
 #include "kinema/core/error.h"
 #include "kinema/weights/lora_key.h"
+#include "kinema/weights/model_kind.h"
 #include "kinema/weights/weights.h"
 
 namespace kinema::weights {
@@ -21,6 +22,22 @@ std::string join(const std::vector<std::string>& problems) {
   }
   return fmt::format("{} ({} more tensor{} not as expected)", problems[0], problems.size() - 1,
                      problems.size() == 2 ? " is" : "s are");
+}
+
+/// The remedy where the tensors are those of a known kind of model, on a line of its own: files are
+/// often put beside the config.json of a similar model, such as FLUX.1 Fill's beside FLUX.1 dev's.
+std::string kind_remedy(const model_files::Checkpoint& checkpoint) {
+  std::vector<io::TensorView> tensors;
+  for (const auto& [key, view] : checkpoint.tensors()) {
+    tensors.push_back(*view);
+  }
+  const std::optional<FoundKind> found = detect_tensor_kind(tensors);
+  if (!found || !found->kind->is_variant()) {
+    return "";
+  }
+  return fmt::format(
+      "\n  these are the tensors of: {}. Put the config.json of that model beside the file",
+      found->kind->name);
 }
 
 /// Codes of weights (S8) are quantized from floats when they are loaded.
@@ -65,7 +82,7 @@ void check_tensors(const model_files::Checkpoint& checkpoint, std::span<const nn
     }
   }
   if (!problems.empty()) {
-    fail("[weights] {}: {}", checkpoint.path(), join(problems));
+    fail("[weights] {}: {}{}", checkpoint.path(), join(problems), kind_remedy(checkpoint));
   }
 }
 

@@ -58,6 +58,11 @@ struct ModelKind {
   /// The remedy for a kind that is not accepted; empty: the supported networks.
   std::string_view remedy = {};
 
+  /// A variant of a family's network, with other inputs or more tensors than the plain one.
+  bool is_variant() const {
+    return !network.empty() &&
+           (input.times != 0 || input.more != 0 || text_dim != 0 || !any.empty() || !all.empty());
+  }
   bool is(Role role) const { return (roles & static_cast<uint8_t>(role)) != 0; }
 };
 
