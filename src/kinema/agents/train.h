@@ -30,7 +30,7 @@ struct TrainProgress {
   int64_t step = 0;     // of the environments
   int64_t updates = 0;  // steps of training
   int64_t episodes = 0;
-  double score = 0;  // mean of the last episodes
+  double score = 0;  // mean of the episodes of the last 1,000 steps: at least 5, at most 100
   double length = 0;
   double steps_per_second = 0;
   double train_ratio = 0;  // replayed steps per step of the environments
@@ -50,7 +50,7 @@ struct TrainResult {
   int64_t step = 0;
   int64_t updates = 0;
   int64_t episodes = 0;
-  double score = 0;  // mean of the last 100 episodes
+  double score = 0;  // as in TrainProgress
   double seconds = 0;
   double train_seconds = 0;  // of these in training steps
 

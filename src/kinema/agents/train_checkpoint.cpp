@@ -61,8 +61,8 @@ void TrainRun::write_checkpoint(const fs::path& folder) {
     write_arrays(folder / group_file(i), drivers_[i]->state());
   }
   io::Json last = io::Json::array();
-  for (const auto& [score, length] : last_episodes_) {
-    last.append(io::Json::array({score, length}));
+  for (const Scored& episode : last_episodes_) {
+    last.append(io::Json::array({episode.step, episode.score, episode.length}));
   }
   io::Json counts = io::Json::object({{"step", counts_.step},
                                       {"updates", learner_ ? learner_->updates() : 0},
@@ -88,8 +88,10 @@ bool TrainRun::restore(const fs::path& folder) {
         "[agents] the checkpoint has more groups of environments than {} (run.env_groups)",
         drivers_.size());
   for (const io::Json& episode : counts.at("last_episodes").items()) {
-    check(episode.items().size() == 2, "[agents] {} is not a score and a length", episode.where());
-    last_episodes_.emplace_back(episode.items()[0].as_number(), episode.items()[1].as_number());
+    check(episode.items().size() == 3, "[agents] {} is not a step, a score and a length",
+          episode.where());
+    last_episodes_.push_back({episode.items()[0].as_int(), episode.items()[1].as_number(),
+                              episode.items()[2].as_number()});
   }
   const io::Json* trained = counts.find("trained_to_step");
   ratio_.restore(trained == nullptr ? std::nullopt : std::optional<double>(trained->as_number()));

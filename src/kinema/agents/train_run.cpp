@@ -15,7 +15,12 @@
 namespace kinema::agents {
 namespace {
 
-constexpr size_t kLastEpisodes = 100;
+// The score that is shown is a mean over the episodes of this many steps of the environments. Of
+// short episodes there are enough of them in it, and long ones do not show what the agent did long
+// ago.
+constexpr int64_t kScoredSteps = 1000;
+constexpr size_t kFewestScored = 5;
+constexpr size_t kMostScored = 100;
 
 std::string space_line(const std::string& name, const environments::Space& space) {
   std::string out = fmt::format("{} {}", name, to_string(Shape{space.dtype, space.shape}));
@@ -176,8 +181,10 @@ void TrainRun::act() {
   }
   for (const Episode& episode : episodes) {
     ++counts_.episodes;
-    last_episodes_.emplace_back(episode.score, static_cast<double>(episode.length));
-    if (last_episodes_.size() > kLastEpisodes) {
+    last_episodes_.push_back({counts_.step, episode.score, static_cast<double>(episode.length)});
+    while (last_episodes_.size() > kMostScored ||
+           (last_episodes_.size() > kFewestScored &&
+            last_episodes_.front().step < counts_.step - kScoredSteps)) {
       last_episodes_.pop_front();
     }
     for (const auto& [name, value] : episode.statistics) {
@@ -255,9 +262,9 @@ TrainProgress TrainRun::progress() const {
                     .length = kNone};
   if (!last_episodes_.empty()) {
     out.score = out.length = 0.0;
-    for (const auto& [score, length] : last_episodes_) {
-      out.score += score / static_cast<double>(last_episodes_.size());
-      out.length += length / static_cast<double>(last_episodes_.size());
+    for (const Scored& episode : last_episodes_) {
+      out.score += episode.score / static_cast<double>(last_episodes_.size());
+      out.length += episode.length / static_cast<double>(last_episodes_.size());
     }
   }
   const auto steps = static_cast<double>(counts_.step - logged_step_);

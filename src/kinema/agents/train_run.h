@@ -84,7 +84,12 @@ class TrainRun {
   replay::Arrays windows_;
   replay::Arrays reported_;              // the batch in training, if a report follows
   std::unique_ptr<OpenLoop> open_loop_;  // from the first report on
-  std::deque<std::pair<double, double>> last_episodes_;  // score and length
+  struct Scored {
+    int64_t step = 0;  // of the environments, at the end of the episode
+    double score = 0;
+    double length = 0;
+  };
+  std::deque<Scored> last_episodes_;  // those of the score that is shown
   Means train_means_;
   Means episode_means_;
   std::vector<std::pair<std::string, double>> losses_;  // of the last line
