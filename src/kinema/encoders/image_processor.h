@@ -37,5 +37,7 @@ ImageProcessor read_image_processor(const std::filesystem::path& folder);
 /// u8 [h, w, 3] -> f32 [3, height, width] in [-1, 1], resized with PIL's Lanczos filter without
 /// keeping the aspect ratio: the reference's input of the autoencoder.
 HostArray autoencoder_pixels(const HostArray& image, int64_t height, int64_t width);
+/// The same of each frame of a video: u8 [f, h, w, 3] -> f32 [3, f, height, width].
+HostArray video_pixels(const HostArray& frames, int64_t height, int64_t width);
 
 }  // namespace kinema::encoders
