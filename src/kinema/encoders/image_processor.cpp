@@ -140,7 +140,7 @@ HostArray ImageProcessor::operator()(const HostArray& image) const {
       to_height = rows * shortest_edge / shorter;
       to_width = columns * shortest_edge / shorter;
     }
-    x = media::resize_image(x, to_height, to_width, resample);
+    x = media::resize_image(x, to_height, to_width, resample, rounding);
   }
   if (do_center_crop) {
     x = center_crop(x, crop_height, crop_width);

@@ -18,6 +18,9 @@ struct ImageProcessor {
   int64_t shortest_edge = 224;
   int64_t height = 0, width = 0;
   media::Filter resample = media::Filter::Bicubic;
+  /// transformers resizes with PIL, and from version 5 on with torchvision where that is installed,
+  /// which gives some bytes another last bit.
+  media::Rounding rounding = media::Rounding::PIL;
   bool do_center_crop = true;
   int64_t crop_height = 224, crop_width = 224;
   bool do_rescale = true;
@@ -27,7 +30,7 @@ struct ImageProcessor {
   std::array<float, 3> std{0.26862954F, 0.26130258F, 0.27577711F};
 
   /// u8 [h, w, 3] of any size -> f32 [3, crop_height, crop_width]. The resize gives the same bytes
-  /// as PIL's; an image smaller than the crop gets a black border.
+  /// as that of the library; an image smaller than the crop gets a black border.
   HostArray operator()(const HostArray& image) const;
 };
 

