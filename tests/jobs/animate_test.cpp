@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <deque>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -74,7 +75,7 @@ class AnimateJobs : public RunsTest {
     return out;
   }
 
-  std::string model_ = io::golden("control/wan22_animate").string();
+  std::string model_ = io::golden("animate/wan22_animate").string();
   const std::vector<std::string> driving_{"image=driving/src_ref.png",
                                           "pose_video=driving/src_pose.mp4",
                                           "face_video=driving/src_face.mp4"};
@@ -144,7 +145,7 @@ TEST_F(AnimateJobs, ReplaceAPersonInSegments) {
 TEST_F(AnimateJobs, ReadFilesWithTheNamesOfTheRelease) {
   const HostArray folder = latents("folder", driven_by({"num_frames=5"}));
   fs::create_directory(folder_ / "single");
-  fs::copy(io::golden("control/single/wan22_animate.safetensors"), folder_ / "single");
+  fs::copy(io::golden("animate/single/wan22_animate.safetensors"), folder_ / "single");
   fs::copy(fs::path(model_) / "transformer/config.json", folder_ / "single");
   const HostArray file =
       latents("file", driven_by({"num_frames=5",
@@ -153,6 +154,37 @@ TEST_F(AnimateJobs, ReadFilesWithTheNamesOfTheRelease) {
   // Its weights are float16: 2^-11 of each, in a network of some ten layers and two steps.
   EXPECT_LT(largest_difference(folder, file), 0.05);
   EXPECT_GT(largest_difference(folder, file), 0.0);
+}
+
+TEST_F(AnimateJobs, TakeLoraFilesWithTheNamesOfTheRelease) {
+  // As the relighting LoRA of the release: also on the adapters, where keys and values are joined.
+  constexpr int64_t kRank = 2;
+  constexpr int64_t kWidth = 32;
+  std::deque<HostArray> arrays;
+  std::vector<io::TensorEntry> entries;
+  const auto add = [&](const std::string& name, Dims dims) {
+    HostArray& array = arrays.emplace_back(Shape{DType::F32, std::move(dims)});
+    for (size_t i = 0; i < array.as<float>().size(); ++i) {
+      array.as<float>()[i] = 0.2F * std::sin(static_cast<float>(3 * i + arrays.size()));
+    }
+    entries.push_back(io::TensorEntry::of("diffusion_model." + name, array));
+  };
+  for (const auto& [module, rows] : {std::pair<std::string, int64_t>{"blocks.0.self_attn.q", 32},
+                                     {"face_adapter.fuser_blocks.1.linear1_kv", 64},
+                                     {"face_adapter.fuser_blocks.0.linear2", 32}}) {
+    add(module + ".lora_A.weight", {kRank, kWidth});
+    add(module + ".lora_B.weight", {rows, kRank});
+  }
+  io::write_safetensors(folder_ / "relight.safetensors", entries, {});
+  const std::vector<std::string> short_video = driven_by({"num_frames=5"});
+  const HostArray plain = latents("plain", short_video);
+  const HostArray merged =
+      latents("merged", driven_by({"num_frames=5", "lora=relight.safetensors"}));
+  const HostArray applied = latents(
+      "applied", driven_by({"num_frames=5", "lora=relight.safetensors", "lora_mode=apply"}));
+  EXPECT_GT(largest_difference(plain, merged), 1e-3);
+  // The same sums in another order, in f32: values of some units through ten layers and two steps.
+  EXPECT_LT(largest_difference(merged, applied), 1e-3);
 }
 
 TEST_F(AnimateJobs, NameWhatIsMissingOrDoesNotFit) {

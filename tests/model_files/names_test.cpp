@@ -72,9 +72,9 @@ TEST(Names, OfEveryKeyOfFluxLeadBack) {
 
 TEST(Names, OfEveryKeyOfAnimateAreThoseOfTheRelease) {
   const std::set<std::string> originals =
-      expect_round_trip(kWanNames, "control/wan22_animate/transformer");
+      expect_round_trip(kWanNames, "animate/wan22_animate/transformer");
   const auto file =
-      io::SafetensorsFile::open(io::golden("control/single/wan22_animate.safetensors"));
+      io::SafetensorsFile::open(io::golden("animate/single/wan22_animate.safetensors"));
   std::set<std::string> released;
   for (const io::TensorView& tensor : file.tensors()) {
     if (!tensor.name.ends_with(".kernel")) {  // constants
