@@ -12,6 +12,7 @@
 #include "io/scratch.h"
 #include "kinema/core/error.h"
 #include "kinema/io/model_folder.h"
+#include "kinema/io/safetensors.h"
 
 namespace kinema::model_files {
 namespace {
@@ -67,6 +68,20 @@ TEST(Names, OfEveryKeyOfFluxLeadBack) {
   EXPECT_TRUE(originals.contains("double_blocks.1.txt_attn.norm.key_norm.scale"));
   EXPECT_TRUE(originals.contains("single_blocks.1.linear1.weight"));
   EXPECT_TRUE(originals.contains("guidance_in.out_layer.weight"));
+}
+
+TEST(Names, OfEveryKeyOfAnimateAreThoseOfTheRelease) {
+  const std::set<std::string> originals =
+      expect_round_trip(kWanNames, "animate/wan22_animate/transformer");
+  const auto file =
+      io::SafetensorsFile::open(io::golden("animate/single/wan22_animate.safetensors"));
+  std::set<std::string> released;
+  for (const io::TensorView& tensor : file.tensors()) {
+    if (!tensor.name.ends_with(".kernel")) {  // constants
+      released.insert(tensor.name);
+    }
+  }
+  EXPECT_EQ(originals, released);
 }
 
 TEST(Names, OfEveryKeyOfZImageLeadBack) {

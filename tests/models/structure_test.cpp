@@ -39,6 +39,10 @@ TEST(WanParameters, CountThoseOfThePublishedModels) {
   i2v.image_dim = 1280;
   i2v.added_kv_proj_dim = 5120;
   EXPECT_EQ(count(i2v), 16'394'878'784);  // 2.1 I2V
+  TransformerConfig animate = i2v;
+  animate.animate = AnimateConfig{};
+  EXPECT_EQ(count(animate), 17'274'816'884);         // 2.2 Animate
+  EXPECT_EQ(count(animate, false), count(animate));  // with stacked and single adapters
   i2v.pos_embed_seq_len = 514;
   EXPECT_EQ(count(i2v), 16'394'878'784 + 514 * 1280);  // 2.1 FLF2V
 }

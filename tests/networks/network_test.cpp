@@ -116,6 +116,7 @@ TEST(Networks, OfReleasedModelsAreKnownByName) {
   EXPECT_EQ(sizes("Wan-AI/Wan2.2-I2V-A14B-Diffusers").image_tokens, 0);
   EXPECT_EQ(sizes("Wan-AI/Wan2.2-I2V-A14B-Diffusers").condition_channels(), 20);
   EXPECT_EQ(sizes("Wan-AI/Wan2.1-FLF2V-14B-720P-diffusers").image_tokens, 514);
+  EXPECT_NE(find_entry(sizes("Wan-AI/Wan2.2-Animate-14B-Diffusers").named, Entry::FACES), nullptr);
   EXPECT_FALSE(released_config("stabilityai/sdxl").has_value());
 }
 

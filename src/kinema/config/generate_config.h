@@ -43,6 +43,11 @@ struct GenerateConfig {
   int64_t canny_low = 100;
   int64_t canny_high = 200;
   double control_blur = 9.0;
+  std::string pose_video;
+  std::string face_video;
+  std::string background_video;
+  std::string mask_video;
+  std::string animate_folder;
   std::vector<std::string> reference_images;
   bool resize_reference = true;
   std::string redux;
@@ -110,7 +115,7 @@ struct GenerateConfig {
   int64_t segment_frame_length = 77;
   int64_t prev_segment_conditioning_frames = 1;
   int64_t motion_encode_batch_size = 0;
-  double animate_guidance_scale = 1.0;
+  Given<double> animate_guidance_scale = 1.0;
 
   bool operator==(const GenerateConfig&) const = default;
 
@@ -203,6 +208,7 @@ struct GenerateConfig {
            .with = "control_video",
            .needs = {Needs::VIDEOS},
            .share = Share::FILE});
+    animate_fields(self, visit);
     visit("reference_images", self.reference_images, UNRELATED,
           {.help = "pictures that the result is made from, beside the prompt: the picture that "
                    "FLUX.1 Kontext edits, subjects and backgrounds of VACE",
@@ -546,31 +552,74 @@ struct GenerateConfig {
   static void later_fields(Self& self, Visitor&& visit) {
     visit("scan_diffusion_loop", self.scan_diffusion_loop, UNRELATED,
           {.help = "all sampling steps in one program", .later = "sampling in one program"});
+  }
+
+  /// Of Wan-Animate, and MaxDiffusion's names of its keys.
+  template <typename Self, typename Visitor>
+  static void animate_fields(Self& self, Visitor&& visit) {
+    visit(
+        "pose_video", self.pose_video, UNRELATED,
+        {.help = "Wan-Animate: video of drawn poses (src_pose.mp4 of Wan2.2's preprocess_data.py), "
+                 "which the character of image follows; the result has its frames",
+         .needs = {Needs::VIDEOS},
+         .share = Share::FILE});
+    visit(
+        "face_video", self.face_video, UNRELATED,
+        {.help = "Wan-Animate: video of the face alone (src_face.mp4), which the character's face "
+                 "follows",
+         .needs = {Needs::VIDEOS},
+         .share = Share::FILE});
+    visit("background_video", self.background_video, UNRELATED,
+          {.help = "Wan-Animate: video in which the character replaces a person (src_bg.mp4); not "
+                   "given: the background of image",
+           .needs = {Needs::VIDEOS},
+           .share = Share::FILE});
+    visit("mask_video", self.mask_video, UNRELATED,
+          {.help = "Wan-Animate: masks of that person, white where the result is made "
+                   "(src_mask.mp4)",
+           .with = "background_video",
+           .needs = {Needs::VIDEOS},
+           .share = Share::FILE});
+    visit("animate_folder", self.animate_folder, UNRELATED,
+          {.help = "Wan-Animate: folder written by Wan2.2's preprocess_data.py, whose src_ref.png, "
+                   "src_pose.mp4, src_face.mp4, src_bg.mp4 and src_mask.mp4 are image and the four "
+                   "videos where these are not given",
+           .needs = {Needs::VIDEOS}});
     visit("mode", self.mode, UNRELATED,
-          {.help = "Animate: animate or replace",
-           .later = "Animate",
-           .refused_by = "train generate"});
-    visit("reference_image_path", self.reference_image_path, UNRELATED,
-          {.help = "Animate: picture of the character", .with = "mode"});
-    visit("pose_video_path", self.pose_video_path, UNRELATED,
-          {.help = "Animate: poses", .with = "mode"});
-    visit("face_video_path", self.face_video_path, UNRELATED,
-          {.help = "Animate: faces", .with = "mode"});
-    visit("background_video_path", self.background_video_path, UNRELATED,
-          {.help = "Animate: background", .with = "mode"});
-    visit("mask_video_path", self.mask_video_path, UNRELATED,
-          {.help = "Animate: mask", .with = "mode"});
-    visit("segment_frame_length", self.segment_frame_length, UNRELATED,
-          {.help = "Animate: frames of a segment", .min = 1, .with = "mode"});
+          {.help = "Wan-Animate: animate (the background of image is kept) or replace (that of "
+                   "background_video); empty: replace if there is a background_video",
+           .needs = {Needs::VIDEOS},
+           .share = Share::YES});
+    visit(
+        "segment_frame_length", self.segment_frame_length, UNRELATED,
+        {.help = "Wan-Animate: longer videos are made in segments of so many frames, one more than "
+                 "a multiple of 4",
+         .min = 5,
+         .max = 65536,
+         .needs = {Needs::VIDEOS},
+         .share = Share::YES});
     visit("prev_segment_conditioning_frames", self.prev_segment_conditioning_frames, UNRELATED,
-          {.help = "Animate: frames carried over", .min = 0, .with = "mode"});
-    visit("motion_encode_batch_size", self.motion_encode_batch_size, UNRELATED,
-          {.help = "Animate: faces encoded at once",
-           .min = 0,
-           .with = "mode",
-           .null_is_default = true});
+          {.help = "Wan-Animate: frames of a segment with which the next one begins, 1 or 5",
+           .min = 1,
+           .max = 65536,
+           .needs = {Needs::VIDEOS},
+           .share = Share::YES});
     visit("animate_guidance_scale", self.animate_guidance_scale, UNRELATED,
-          {.help = "Animate: guidance", .min = 0, .with = "mode"});
+          {.help = "Wan-Animate: MaxDiffusion's name of guidance_scale", .min = 0});
+    visit("motion_encode_batch_size", self.motion_encode_batch_size, UNRELATED,
+          {.help = "Wan-Animate: accepted without effect; faces are encoded one after another",
+           .min = 0,
+           .null_is_default = true});
+    visit("reference_image_path", self.reference_image_path, UNRELATED,
+          {.help = "Wan-Animate: MaxDiffusion's name of image"});
+    visit("pose_video_path", self.pose_video_path, UNRELATED,
+          {.help = "Wan-Animate: MaxDiffusion's name of pose_video"});
+    visit("face_video_path", self.face_video_path, UNRELATED,
+          {.help = "Wan-Animate: MaxDiffusion's name of face_video"});
+    visit("background_video_path", self.background_video_path, UNRELATED,
+          {.help = "Wan-Animate: MaxDiffusion's name of background_video"});
+    visit("mask_video_path", self.mask_video_path, UNRELATED,
+          {.help = "Wan-Animate: MaxDiffusion's name of mask_video"});
   }
 };
 

@@ -82,6 +82,9 @@ data::Sample encode_clip(const HostArray& pixels, const data::ClipControl& contr
     case MadeOf::START:
     case MadeOf::REFERENCE_FRAME:
     case MadeOf::CAMERA_RAYS:
+    case MadeOf::ANIMATED:
+    case MadeOf::POSE_VIDEO:
+    case MadeOf::FACE_VIDEO:
     case MadeOf::CONTROL_PICTURES:
       break;
   }

@@ -52,6 +52,7 @@ ClipEncoder::ClipEncoder(const pjrt::Client& client, const std::filesystem::path
   config_ = weights::parse_clip_config(folder.config());
   weights::check_clip_tensors(folder, config_);
   prefix_ = weights::clip_prefix(folder);
+  processor_.rounding = options.rounding;
   check(!processor_.do_center_crop || (processor_.crop_height == config_.image_size &&
                                        processor_.crop_width == config_.image_size),
         "[image] {} crops images to {} x {}, but the model in {} takes {} x {}", processor.string(),

@@ -19,6 +19,7 @@ struct ClipOptions {
   /// Of weights and activations; norms are f32.
   DType dtype = DType::F32;
   runtime::ProgramOptions program = {};
+  media::Rounding rounding = media::Rounding::PIL;  // ImageProcessor
 };
 
 /// CLIP's vision model: an image as the tokens of the second-to-last layer. The program is compiled

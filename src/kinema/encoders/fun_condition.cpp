@@ -24,20 +24,9 @@ HostArray video_latents(const HostArray& video, const PixelSizes& sizes,
             given[0] >= sizes.num_frames,
         "[image] the control video is {}, expected u8[f,h,w,3] of {} frames or more",
         to_string(video.shape), sizes.num_frames);
-  HostArray pixels(Shape{DType::F32, {3, sizes.num_frames, sizes.height, sizes.width}});
-  const int64_t plane = sizes.height * sizes.width;
-  HostArray frame(Shape{DType::U8, {given[1], given[2], 3}});
-  for (int64_t i = 0; i < sizes.num_frames; ++i) {
-    std::copy_n(video.bytes.begin() + i * std::ssize(frame.bytes), frame.bytes.size(),
-                frame.bytes.begin());
-    const HostArray one = autoencoder_pixels(frame, sizes.height, sizes.width);
-    for (int64_t c = 0; c < 3; ++c) {
-      std::ranges::copy(
-          one.as<float>().subspan(static_cast<size_t>(c * plane), static_cast<size_t>(plane)),
-          pixels.as<float>().begin() + (c * sizes.num_frames + i) * plane);
-    }
-  }
-  return autoencoder.encode(pixels);
+  HostArray first(Shape{DType::U8, {sizes.num_frames, given[1], given[2], 3}});
+  std::copy_n(video.bytes.begin(), first.bytes.size(), first.bytes.begin());
+  return autoencoder.encode(video_pixels(first, sizes.height, sizes.width));
 }
 
 HostArray frame_latents(const HostArray& image, const PixelSizes& sizes,

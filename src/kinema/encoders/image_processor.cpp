@@ -140,7 +140,7 @@ HostArray ImageProcessor::operator()(const HostArray& image) const {
       to_height = rows * shortest_edge / shorter;
       to_width = columns * shortest_edge / shorter;
     }
-    x = media::resize_image(x, to_height, to_width, resample);
+    x = media::resize_image(x, to_height, to_width, resample, rounding);
   }
   if (do_center_crop) {
     x = center_crop(x, crop_height, crop_width);
@@ -186,6 +186,25 @@ HostArray autoencoder_pixels(const HostArray& image, int64_t height, int64_t wid
   return to_planes(
       media::resize_image(image, height, width, media::Filter::Lanczos),
       [](int64_t, uint8_t byte) { return 2.0F * (static_cast<float>(byte) / 255.0F) - 1.0F; });
+}
+
+HostArray video_pixels(const HostArray& frames, int64_t height, int64_t width) {
+  const Dims& given = frames.shape.dims;
+  check(frames.shape.dtype == DType::U8 && given.size() == 4 && given[3] == 3,
+        "[image] a video is {}, expected u8[f,h,w,3]", to_string(frames.shape));
+  HostArray out(Shape{DType::F32, {3, given[0], height, width}});
+  const int64_t plane = height * width;
+  HostArray frame(Shape{DType::U8, {given[1], given[2], 3}});
+  for (int64_t i = 0; i < given[0]; ++i) {
+    std::copy_n(frames.bytes.begin() + i * std::ssize(frame.bytes), frame.bytes.size(),
+                frame.bytes.begin());
+    const HostArray one = autoencoder_pixels(frame, height, width);
+    for (int64_t c = 0; c < 3; ++c) {
+      std::copy_n(one.as<float>().begin() + c * plane, plane,
+                  out.as<float>().begin() + (c * given[0] + i) * plane);
+    }
+  }
+  return out;
 }
 
 }  // namespace kinema::encoders

@@ -60,11 +60,11 @@ sample::GenerateObserver listening(const GenerateObserver& observer, const Job& 
   }
   // Checked again before the long part: in some folders the failure shows only when they are
   // written.
-  out.encoded = [&observer, &job, &request, &output](std::span<const sample::DenoiseBatch> batches,
-                                                     int64_t num_frames) {
+  out.encoded = [&observer, &job, &request, &output, started = false](
+                    std::span<const sample::DenoiseBatch> batches, int64_t num_frames) mutable {
     job.check_stop();
     output.make();
-    if (observer.on_start) {
+    if (observer.on_start && !std::exchange(started, true)) {
       job.tell(observer.on_start, start_of(request, batches, num_frames));
     }
   };
@@ -213,6 +213,7 @@ GenerateResult generate_newest(const resolve::Settings& given, fs::path& checkpo
   io::check_writable(output.path());
   sample::check_family(model.folder, network);
   sample::GenerateRequest request = resolve::make_request(settings, model, network, job);
+  output_settings.fps = request.fps.value_or(output_settings.fps);
   job.notice(resolve::model_notices(settings, network, model.folder.has_two_experts(), request));
   check_same_request(request, store.is_remote() ? fs::path() : output.path(), job);
   job.begin();

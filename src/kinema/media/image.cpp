@@ -177,13 +177,14 @@ HostArray read_image(const std::filesystem::path& path, const Background& backgr
   return image;
 }
 
-HostArray resize_image(const HostArray& image, int64_t height, int64_t width, Filter filter) {
+HostArray resize_image(const HostArray& image, int64_t height, int64_t width, Filter filter,
+                       Rounding rounding) {
   const Shape& shape = image.shape;
   check(shape.dtype == DType::U8 && shape.rank() == 3 && shape.dims[2] == 3 && shape.elements() > 0,
         "[image] resize_image was given {}, u8 [h, w, 3] was expected", to_string(shape));
   HostArray out(Shape{DType::U8, {height, width, 3}});
   resample(image.as<uint8_t>(), shape.dims[0], shape.dims[1], 3, out.as<uint8_t>(), height, width,
-           filter);
+           filter, rounding);
   return out;
 }
 

@@ -44,9 +44,10 @@ struct PngText {
 void write_png(const std::filesystem::path& path, const HostArray& image,
                std::span<const PngText> texts = {});
 
-/// u8 [h, w, 3] resized, with the same bytes as PIL: with antialiasing when it is reduced.
+/// u8 [h, w, 3] resized, with the same bytes as PIL (or torchvision): with antialiasing when it is
+/// reduced.
 HostArray resize_image(const HostArray& image, int64_t height, int64_t width,
-                       Filter filter = Filter::Bicubic);
+                       Filter filter = Filter::Bicubic, Rounding rounding = Rounding::PIL);
 
 struct ContactSheetOptions {
   int64_t columns = 4;

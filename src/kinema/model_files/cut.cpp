@@ -52,16 +52,17 @@ io::TensorView transposed(const io::TensorView& tensor, const std::string& path)
 
 std::optional<Rows> rows_of(const io::TensorView& tensor, const Piece& piece,
                             const std::string& path, const std::function<int64_t()>& columns) {
-  if (piece.cut != Cut::THIRD && piece.cut != Cut::SQUARE && piece.cut != Cut::REST) {
+  const int64_t equal = piece.cut == Cut::HALF ? 2 : piece.cut == Cut::THIRD ? 3 : 0;
+  if (equal == 0 && piece.cut != Cut::SQUARE && piece.cut != Cut::REST) {
     return std::nullopt;
   }
   check(tensor.shape.rank() >= 1, "[weights] {}: `{}` is {}, expected rows, of which `{}` has some",
         path, tensor.name, to_string(tensor.shape), piece.name);
   const int64_t all = tensor.shape.dims[0];
-  if (piece.cut == Cut::THIRD) {
-    check(all % 3 == 0, "[weights] {}: `{}` is {}, expected three parts of as many rows", path,
-          tensor.name, to_string(tensor.shape));
-    return Rows{piece.part * (all / 3), all / 3};
+  if (equal > 0) {
+    check(all % equal == 0, "[weights] {}: `{}` is {}, expected {} parts of as many rows", path,
+          tensor.name, to_string(tensor.shape), equal);
+    return Rows{piece.part * (all / equal), all / equal};
   }
   const int64_t width = columns();
   const int64_t first = piece.part * width;
@@ -96,6 +97,15 @@ std::optional<io::TensorView> transposed_view(const io::TensorView& tensor, cons
   if (piece.name.ends_with("_pad_token") && tensor.shape.rank() == 1) {
     io::TensorView out = tensor;  // stable-diffusion.cpp writes these of Z-Image without rows
     out.shape.dims.insert(out.shape.dims.begin(), 1);
+    return out;
+  }
+  if (piece.cut == Cut::CHANNELS) {
+    const Dims& dims = tensor.shape.dims;
+    if (dims.size() != 4 || dims[0] != 1 || dims[2] != 1 || dims[3] != 1) {
+      return std::nullopt;  // without axes already
+    }
+    io::TensorView out = tensor;
+    out.shape.dims = {dims[1]};
     return out;
   }
   if (piece.cut == Cut::LINEAR) {

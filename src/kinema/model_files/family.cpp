@@ -14,6 +14,9 @@ constexpr std::array<PipelineClass, 3> kWanPipelines{
 
 constexpr std::array<PipelineClass, 1> kVacePipelines{{{"WanVACEPipeline"}}};
 
+constexpr std::array<PipelineClass, 1> kAnimatePipelines{
+    {{.name = "WanAnimatePipeline", .of_images = true}}};
+
 constexpr PipelineClass flux_pipeline(std::string_view name, bool edits_image = false) {
   return {.name = name,
           .even_sigmas = true,
@@ -73,6 +76,7 @@ constexpr std::array<PipelineClass, 6> kSdPipelines{
     sd_pipeline("StableDiffusionControlNetImg2ImgPipeline"),
     sd_pipeline("StableDiffusionControlNetInpaintPipeline")};
 
+constexpr std::array<std::string_view, 1> kAnimateMarks{"pose_patch_embedding.weight"};
 constexpr std::array<std::string_view, 1> kVaceMarks{"vace_patch_embedding.weight"};
 constexpr std::array<std::string_view, 1> kWanMarks{"patch_embedding.weight"};
 constexpr std::array<std::string_view, 3> kFluxMarks{
@@ -87,7 +91,7 @@ constexpr std::array<std::string_view, 2> kSdMarks{
     "mid_block.attentions.0.transformer_blocks.0.attn2.to_k.weight",
     "middle_block.1.transformer_blocks.0.attn2.to_k.weight"};
 
-constexpr std::array<Family, 6> kFamilies{{{.name = "Wan",
+constexpr std::array<Family, 7> kFamilies{{{.name = "Wan",
                                             .transformer_class = "WanTransformer3DModel",
                                             .original_class = "WanModel",
                                             .original_class_2 = "Wan2_2Transformer3DModel",
@@ -143,7 +147,16 @@ constexpr std::array<Family, 6> kFamilies{{{.name = "Wan",
                                             .names = &kWanNames,
                                             .vae_class = "AutoencoderKLWan",
                                             .text_encoder_class = "UMT5EncoderModel",
-                                            .pipelines = kVacePipelines}}};
+                                            .pipelines = kVacePipelines},
+                                           {.name = "Wan Animate",
+                                            .transformer_class = "WanAnimateTransformer3DModel",
+                                            .original_class = "WanAnimateModel",
+                                            .marks = kAnimateMarks,
+                                            .own_modules = "face_adapter.",
+                                            .names = &kWanNames,
+                                            .vae_class = "AutoencoderKLWan",
+                                            .text_encoder_class = "UMT5EncoderModel",
+                                            .pipelines = kAnimatePipelines}}};
 
 /// The value of `addition_embed_type`; empty without one.
 std::string_view addition_of(const io::Json& config) {

@@ -128,6 +128,11 @@ std::optional<FileNames> find_network(const Names& names) {
 }  // namespace
 
 bool is_left_over(std::string_view name) {
+  // The constant kernels of the blurs in Wan-Animate's motion encoder.
+  if (name.find("motion_encoder.enc.net_app.") != std::string_view::npos &&
+      name.ends_with(".kernel")) {
+    return true;
+  }
   return std::ranges::any_of(kLeftOvers, [&](std::string_view each) {
     return each.ends_with('.') ? name.starts_with(each) : name == each;
   });

@@ -17,11 +17,13 @@ namespace kinema::model_files {
 /// How a diffusers tensor is cut from the original one.
 enum class Cut : uint8_t {
   WHOLE,
+  HALF,        // rows: part 0 or 1 of two equal parts
   THIRD,       // rows: part 0, 1 or 2 of three equal parts
   SQUARE,      // rows: the i-th block of as many rows as the weight has columns
   REST,        // the rows after `part` such squares
   SWAPPED,     // its two halves of rows exchanged
   TRANSPOSED,  // [a, b] as [b, a]
+  CHANNELS,    // [c] that was stored as [1, c, 1, 1]
   LINEAR,      // a linear weight [out, in] that was stored as a convolution [out, in, 1, 1]
 };
 
@@ -41,6 +43,7 @@ struct Layout {
   int64_t layers_per_block = 2;                       // of the UNet
   std::vector<bool> up_attention{true, true, false};  // blocks of the UNet that have attention
   int64_t levels = 4;                                 // of the autoencoder
+  int64_t motion_blocks = 7;                          // of Wan-Animate's motion encoder
   bool operator==(const Layout&) const = default;
 };
 

@@ -150,6 +150,10 @@ std::vector<std::string> check_model_type(const config::Config& config,
                                           const networks::Sizes& model) {
   const config::ModelType type = config.model.model_type;
   const int64_t channels = model.condition_channels();
+  check(
+      networks::find_entry(model.named, networks::Entry::POSES) == nullptr,
+      "[train] Wan-Animate is sampled, not trained: train takes Wan's networks for text, image and "
+      "control to video");
   check(channels >= 0,
         "[train] a model with {} input channels and {} output channels cannot be trained",
         model.in_channels, model.out_channels);

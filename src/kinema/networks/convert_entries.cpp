@@ -136,6 +136,9 @@ std::vector<Written> written(const model_files::Checkpoint& checkpoint, Format f
       }
       tensor.parts.push_back(part.view);
     }
+    if (tensor.cut == model_files::Cut::CHANNELS && tensor.shape.rank() == 1) {
+      tensor.shape.dims = {1, tensor.shape.dims[0], 1, 1};
+    }
   }
   return out;
 }

@@ -26,8 +26,9 @@ struct Maker {
 
 Maker wan_family();       // Wan 2.1 and 2.2, models/wan
 Maker wan_vace_family();  // with the control branch of VACE
-Maker flux_family();      // Flux.1, models/flux
-Maker zimage_family();    // Z-Image and Z-Image-Turbo, models/zimage
-Maker unet_family();      // Stable Diffusion 1, 2 and XL, models/unet
+Maker wan_animate_family();
+Maker flux_family();    // Flux.1, models/flux
+Maker zimage_family();  // Z-Image and Z-Image-Turbo, models/zimage
+Maker unet_family();    // Stable Diffusion 1, 2 and XL, models/unet
 
 }  // namespace kinema::networks

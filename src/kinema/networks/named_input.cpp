@@ -31,6 +31,10 @@ bool NamedInput::fits(const Dims& value, const Dims& latents) const {
       return value[2] == 1 && value[3] > 0 && value[4] > 0;
     case Entry::BRANCH:
       return value[2] > 0 && value[2] <= latents[2] && same_from(3);
+    case Entry::POSES:
+      return value[2] == latents[2] - 1 && same_from(3);
+    case Entry::FACES:
+      return value[2] == face_pictures(latents[2]) && value[3] == cell && value[4] == cell;
     case Entry::PICTURES:
       return value[2] == 1 && value[3] == cell * latents[3] && value[4] == cell * latents[4];
   }
@@ -46,9 +50,18 @@ std::string NamedInput::wanted(const Dims& latents) const {
   const bool is_one =
       entry == Entry::FIRST_FRAME || entry == Entry::FRONT || entry == Entry::PICTURES;
   dims.at(2) = is_one ? 1 : dims[2];
+  if (entry == Entry::FACES) {
+    return to_string(Dims{dims[0], channels, face_pictures(dims[2]), cell, cell});
+  }
+  dims[2] -= entry == Entry::POSES ? 1 : 0;
   dims.at(3) *= cell;
   dims.at(4) *= cell;
   return to_string(dims) + (entry == Entry::BRANCH ? " or fewer frames" : "");
+}
+
+int64_t face_pictures(int64_t frames) {
+  constexpr int64_t kOfLatent = 4;
+  return kOfLatent * (frames - 2) + 1;
 }
 
 const NamedInput* find_entry(std::span<const NamedInput> inputs, Entry entry) {
@@ -74,6 +87,12 @@ void put(const NamedInput& input, Tensor value, Inputs& inputs) {
       return;
     case Entry::CAMERA:
       inputs.camera = value;
+      return;
+    case Entry::POSES:
+      inputs.poses = value;
+      return;
+    case Entry::FACES:
+      inputs.faces = value;
       return;
     case Entry::BRANCH:
     case Entry::PICTURES:

@@ -22,6 +22,8 @@ enum class Entry : uint8_t {
   BRANCH,       // in blocks of its own, whose results are added to the main ones
   FRONT,        // latents of one frame, whose tokens are a frame in front of the noisy latents
   CAMERA,       // added to the tokens, in pixels
+  POSES,        // added to the tokens of all frames but the first, latents
+  FACES,        // pictures of one frame, which the network encodes to tokens once for all steps
   PICTURES,     // as BRANCH, in pixels: pictures of ControlNets, side by side on the channels
 };
 
@@ -42,7 +44,11 @@ enum class MadeOf : uint8_t {
   START,               // z: latents of the first frame, before zeros
   REFERENCE_FRAME,     // z: latents of a reference image
   CAMERA_RAYS,         // 6 t: the rays of t pictures through each pixel, in Pluecker coordinates
-  CONTROL_PICTURES,    // 3 n: the pixels of n pictures, in [0, 1]
+  // Of Wan-Animate:
+  ANIMATED,          // t + z: a mask of the given frames; latents of the character, then of them
+  POSE_VIDEO,        // z: latents of drawn poses
+  FACE_VIDEO,        // 3: pixels of the faces, in [-1, 1]
+  CONTROL_PICTURES,  // 3 n: the pixels of n pictures, in [0, 1]
 };
 
 /// A declaration.
@@ -52,7 +58,8 @@ struct NamedInput {
   MadeOf made_of = MadeOf::FIRST_AND_LAST;
   int64_t channels = 0;
   bool optional = false;
-  int64_t cell = 1;  // of Entry::PICTURES and CAMERA: side in pixels of a latent
+  /// Of Entry::PICTURES and CAMERA: side in pixels of a latent; of FACES: of a picture.
+  int64_t cell = 1;
 
   /// Whether values of these dims [b, channels, f', h', w'] go with latents [b, c, f, h, w].
   bool fits(const Dims& value, const Dims& latents) const;
@@ -61,6 +68,9 @@ struct NamedInput {
 
   bool operator==(const NamedInput&) const = default;
 };
+
+/// Pictures of faces for latents of f frames, the first of which is a reference image.
+int64_t face_pictures(int64_t frames);
 
 /// The declaration with this entry; null if there is none.
 const NamedInput* find_entry(std::span<const NamedInput> inputs, Entry entry);

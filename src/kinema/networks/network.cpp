@@ -23,4 +23,12 @@ int64_t Sizes::tokens(const Dims& latents) const {
   return out;
 }
 
+Tensor Architecture::face_tokens(std::span<const Tensor>, const nn::ModelOptions&, Tensor) const {
+  fail("[networks] this network reads no faces");
+}
+
+Value Architecture::face_token_value(const nn::ModelOptions&, int64_t, const Dims&) const {
+  fail("[networks] this network reads no faces");
+}
+
 }  // namespace kinema::networks

@@ -87,6 +87,8 @@ struct Inputs {
   /// W], or of the first samples of the batch only, to whose predictions they then apply.
   Tensor reference = {};  // also of Entry::FRONT
   Tensor camera = {};     // of Entry::CAMERA, [b, channels, f, H, W]
+  Tensor poses = {};      // of Entry::POSES, [b, channels, f - 1, h, w]
+  Tensor faces = {};      // of Entry::FACES, pictures, or the result of face_tokens
   Tensor control = {};
   Tensor control_scale = {};  // [control_layers]; empty: 1
   /// ControlNets' guess mode: what they add has factors from 0.1 to 1.
@@ -160,6 +162,13 @@ class Architecture {
   /// The shapes of the results of `cross_keys` for `contexts` contexts, which are along axis 1.
   virtual std::vector<Value> cross_key_values(const nn::ModelOptions& options, int64_t contexts,
                                               int64_t text_tokens, int64_t image_tokens) const = 0;
+  /// The tokens of Entry::FACES, which are the same in all steps, of pictures [b, 3, f', S, S]; and
+  /// their shape for `contexts` contexts, along axis 0, and latents [b, c, f, h, w]. Throw an Error
+  /// for networks without this input.
+  virtual Tensor face_tokens(std::span<const Tensor> params, const nn::ModelOptions& options,
+                             Tensor pictures) const;
+  virtual Value face_token_value(const nn::ModelOptions& options, int64_t contexts,
+                                 const Dims& latents) const;
   /// The shape of Inputs::block_sum for `contexts` contexts, which are along axis 0, and latents
   /// [b, c, f, h, w].
   virtual Value block_sum_value(const nn::ModelOptions& options, int64_t contexts,

@@ -11,13 +11,14 @@
 namespace kinema::networks {
 namespace {
 
-std::array<Maker, 5> makers() {
-  return {wan_family(), wan_vace_family(), flux_family(), zimage_family(), unet_family()};
+std::array<Maker, 6> makers() {
+  return {wan_family(),  wan_vace_family(), wan_animate_family(),
+          flux_family(), zimage_family(),   unet_family()};
 }
 
 /// The first family if the family is unknown: its Errors name the missing key.
 Maker maker_of(const model_files::Family* family) {
-  const std::array<Maker, 5> all = makers();
+  const std::array<Maker, 6> all = makers();
   const auto* const found = std::ranges::find_if(all, [&](const Maker& maker) {
     return family != nullptr && maker.class_name == family->transformer_class;
   });

@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include <array>
 #include <memory>
 #include <string>
@@ -31,6 +33,21 @@ MadeOf condition_of(int64_t more, int64_t z) {
 
 std::vector<NamedInput> named_inputs(const wan::TransformerConfig& c) {
   const int64_t more = c.in_channels - c.out_channels;
+  if (c.animate) {
+    return {{.name = "condition",
+             .entry = Entry::CHANNELS,
+             .made_of = MadeOf::ANIMATED,
+             .channels = more},
+            {.name = "poses",
+             .entry = Entry::POSES,
+             .made_of = MadeOf::POSE_VIDEO,
+             .channels = c.animate->latent_channels},
+            {.name = "faces",
+             .entry = Entry::FACES,
+             .made_of = MadeOf::FACE_VIDEO,
+             .channels = 3,
+             .cell = c.animate->motion_size()}};
+  }
   std::vector<NamedInput> out;
   if (more != 0) {
     out.push_back({.name = "condition",
@@ -142,8 +159,11 @@ class Wan final : public Architecture {
                               .control_scale = inputs.control_scale,
                               .reference = inputs.reference,
                               .camera = inputs.camera,
+                              .poses = inputs.poses,
+                              .faces = inputs.faces,
                               .block_sum = inputs.block_sum,
                               .cfg_batch = inputs.cfg_batch && !options.place.active() &&
+                                           !config_.animate &&
                                            inputs.timestep.shape().elements() == 1,
                               .dropout_key = inputs.dropout_key,
                               .tap = inputs.tap};
@@ -185,6 +205,21 @@ class Wan final : public Architecture {
       out.push_back(value("image_values", image_tokens));
     }
     return out;
+  }
+
+  Tensor face_tokens(std::span<const Tensor> params, const nn::ModelOptions& options,
+                     Tensor pictures) const override {
+    return wan::face_tokens(params, config_, options, pictures);
+  }
+
+  Value face_token_value(const nn::ModelOptions& options, int64_t contexts,
+                         const Dims& latents) const override {
+    check(config_.animate.has_value(), "[wan] this transformer reads no faces");
+    const Shape shape{options.activations_dtype,
+                      {contexts, latents.at(2), config_.animate->face_heads + 1, config_.dim()}};
+    return {.name = "face_tokens",
+            .shape = shape,
+            .sharding = options.place.sharding({"activation_batch", "", "", ""}, shape.dims)};
   }
 
   Value block_sum_value(const nn::ModelOptions& options, int64_t contexts,
@@ -262,6 +297,38 @@ void add_control_branch(const model_files::Checkpoint& checkpoint, wan::Transfor
   }
 }
 
+/// Adds the sizes of Wan-Animate, if the checkpoint has its parts.
+void add_animate(const model_files::Checkpoint& checkpoint, wan::TransformerConfig& c) {
+  if (checkpoint.find("pose_patch_embedding.weight") == nullptr) {
+    return;
+  }
+  const CheckpointSizes sizes(checkpoint);
+  const std::string motion = "motion_encoder.";
+  wan::AnimateConfig a;
+  a.latent_channels = sizes.dims("pose_patch_embedding.weight", 5)[1];
+  a.motion_channels = {sizes.dims(motion + "conv_in.weight", 4)[0]};
+  const int64_t blocks = sizes.count(motion + "res_blocks.{}.conv_skip.weight");
+  for (int64_t i = 0; i < blocks; ++i) {
+    a.motion_channels.push_back(
+        sizes.dims(fmt::format("{}res_blocks.{}.conv_skip.weight", motion, i), 4)[0]);
+  }
+  a.motion_style_dim = sizes.dims(motion + "conv_out.weight", 4)[0];
+  const Dims& directions = sizes.dims(motion + "motion_synthesis_weight", 2);
+  a.motion_encoder_dim = directions[0];
+  a.motion_dim = directions[1];
+  a.face_hidden_dim = sizes.dims("face_encoder.conv2.weight", 3)[0];
+  const int64_t all_heads = sizes.dims("face_encoder.conv1_local.weight", 3)[0];
+  const int64_t adapters = sizes.count("face_adapter.{}.to_out.weight");
+  check(a.face_hidden_dim > 0 && all_heads % a.face_hidden_dim == 0 && adapters > 0 &&
+            c.num_layers % adapters == 0,
+        "[weights] {}: the face encoder has {} channels for heads of {}, and {} blocks have {} "
+        "adapters: expected multiples",
+        checkpoint.path(), all_heads, a.face_hidden_dim, c.num_layers, adapters);
+  a.face_heads = all_heads / a.face_hidden_dim;
+  a.inject_face_latents_blocks = c.num_layers / adapters;
+  c.animate = a;
+}
+
 wan::TransformerConfig config_from_shapes(const model_files::Checkpoint& checkpoint) {
   const std::string embedder = "condition_embedder.";
   const CheckpointSizes sizes(checkpoint);
@@ -307,6 +374,7 @@ wan::TransformerConfig config_from_shapes(const model_files::Checkpoint& checkpo
                                  (c.control_adapter_shrink * c.control_adapter_shrink);
   }
   add_control_branch(checkpoint, c);
+  add_animate(checkpoint, c);
   if (const io::Json* eps =
           checkpoint.config().is_object() ? checkpoint.config().find("eps") : nullptr;
       eps != nullptr) {
@@ -348,6 +416,13 @@ std::optional<io::Json> released_config(std::string_view name) {
   out.num_attention_heads = 40;
   out.ffn_dim = 13824;
   out.num_layers = 40;
+  if (has("Animate")) {
+    out.in_channels = 36;
+    out.image_dim = 1280;
+    out.added_kv_proj_dim = 5120;
+    out.animate = wan::AnimateConfig{};
+    return wan::config_json(out);
+  }
   if (has("I2V") || has("FLF2V")) {
     out.in_channels = 36;
     if (has("Wan2.1-")) {
@@ -363,6 +438,13 @@ std::optional<io::Json> released_config(std::string_view name) {
 
 Maker wan_vace_family() {
   return {.class_name = wan::kVaceClassName,
+          .from_config = made_of_config,
+          .from_shapes = made_of_shapes,
+          .released_config = [](std::string_view) { return std::optional<io::Json>(); }};
+}
+
+Maker wan_animate_family() {
+  return {.class_name = wan::kAnimateClassName,
           .from_config = made_of_config,
           .from_shapes = made_of_shapes,
           .released_config = [](std::string_view) { return std::optional<io::Json>(); }};

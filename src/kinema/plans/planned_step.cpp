@@ -11,6 +11,7 @@
 #include "kinema/model_source/network.h"
 #include "kinema/model_source/pictures.h"
 #include "kinema/model_source/trained_model.h"
+#include "kinema/resolve/animation.h"
 #include "kinema/resolve/device.h"
 #include "kinema/resolve/encoders.h"
 #include "kinema/resolve/generation.h"
@@ -121,6 +122,8 @@ PlannedStep denoising(const resolve::Settings& loaded, const networks::Network& 
   spec.rescale = guided && request.guidance_rescale > 0.0;
   spec.text_fills = !model.reads_padding && !guided;
   spec.keys = settings.caches_keys;
+  // A reference image is a frame in front.
+  spec.latents[2] += resolve::is_animate(model) ? 1 : 0;
   for (const networks::NamedInput& each : model.named) {
     if (!each.optional) {
       spec.inputs.push_back({.input = each});
@@ -153,9 +156,10 @@ PlannedStep build_planned_step(const resolve::Settings& given, const planning::T
       model_source::with_image_keys(given, model_source::picture_settings(network));
   const networks::Sizes& model = network.sizes();
   const resolve::VideoFormat video = resolve::video_format(loaded);
-  const sample::VideoSizes sizes = sample::video_sizes(video.num_frames, video.height, video.width,
-                                                       resolve::latent_layout(loaded, model),
-                                                       model.patch_size, model.max_positions);
+  const int64_t frames = resolve::is_animate(model) ? video.segment_frames : video.num_frames;
+  const sample::VideoSizes sizes =
+      sample::video_sizes(frames, video.height, video.width, resolve::latent_layout(loaded, model),
+                          model.patch_size, model.max_positions);
   std::vector<mesh::Device> devices;
   for (int64_t id = 0; id < target.devices; ++id) {
     devices.push_back({.id = id, .slice = 0, .coordinates = target.grid_place(id)});

@@ -15,6 +15,7 @@
 #include "kinema/model_source/model_schedule.h"
 #include "kinema/model_source/pictures.h"
 #include "kinema/model_source/trained_model.h"
+#include "kinema/resolve/animation.h"
 #include "kinema/resolve/device.h"
 #include "kinema/resolve/encoders.h"
 #include "kinema/resolve/given_frames.h"
@@ -273,6 +274,9 @@ void set_guidance(const config::Loaded& loaded, const networks::Network& network
     request.guidance_scale = guidance_of(g.guidance_scale_high, g.guidance_scale);
     request.guidance_scale_2 = guidance_of(g.guidance_scale_low, g.guidance_scale);
   }
+  if (is_animate(network.sizes()) && (g.animate_guidance_scale.given || !g.guidance_scale.given)) {
+    request.guidance_scale = g.animate_guidance_scale;
+  }
   if (network.sizes().makes_images) {
     if (!loaded.is_set("guidance_scale")) {
       request.guidance_scale =
@@ -322,6 +326,9 @@ sample::GenerateRequest make_request(const config::Loaded& loaded,
     ask_for_images(loaded, model_source::image_defaults(network, model.folder.class_name, known),
                    request);
     note_other_countings(loaded, network, known, request, job);
+  }
+  if (is_animate(network.sizes())) {
+    set_animate_defaults(loaded, job, request);
   }
   set_given_frames(loaded, network.sizes(), model.folder, job, request);
   check_sampler_steps(request.num_inference_steps,
@@ -373,7 +380,10 @@ DenoisingSettings denoising_settings(const config::Config& config) {
 
 VideoFormat video_format(const config::Config& config) {
   const config::GenerateConfig& g = config.generate;
-  return {.num_frames = g.num_frames, .height = g.height, .width = g.width};
+  return {.num_frames = g.num_frames,
+          .segment_frames = g.segment_frame_length,
+          .height = g.height,
+          .width = g.width};
 }
 
 sample::PipelineParts make_parts(const config::Config& config,

@@ -59,6 +59,7 @@ DenoisingSettings denoising_settings(const config::Config& config);
 /// A video's frames, and its height and width in pixels.
 struct VideoFormat {
   int64_t num_frames = 0;
+  int64_t segment_frames = 0;  // of Wan-Animate
   int64_t height = 0;
   int64_t width = 0;
 };

@@ -15,6 +15,7 @@
 #include "kinema/media/video.h"
 #include "kinema/model_files/family.h"
 #include "kinema/remote/web_file.h"
+#include "kinema/resolve/animation.h"
 #include "kinema/sample/latents.h"
 
 namespace kinema::resolve {
@@ -288,6 +289,11 @@ void set_given_frames(const config::Loaded& loaded, const networks::Sizes& netwo
                       const sample::PipelineFolder& folder, const Job& job,
                       sample::GenerateRequest& request) {
   const config::GenerateConfig& g = loaded.config.generate;
+  if (is_animate(network)) {
+    set_animation(loaded, job, request);
+    return;
+  }
+  check_not_animated(g);
   const ImageUse use = image_use(network, folder);
   check_together(g, network, use);
   const std::string& image = g.image.empty() ? g.image_url : g.image;

@@ -17,8 +17,8 @@ namespace kinema::resolve {
 /// reference_images, control_video, `video`, `mask` and `strength` into a request whose sizes and
 /// prompts are set: what the network's named inputs are made of, else the start. `image` is the
 /// reference of a pipeline that edits images. A start or a reference sets the sizes that the
-/// configuration does not. Paths are local, `file://` URLs or on the web. Throws an Error for keys
-/// that do not go together or with the model.
+/// configuration does not. Of Wan-Animate the files of `set_animation`. Paths are local, `file://`
+/// URLs or on the web. Throws an Error for keys that do not go together or with the model.
 void set_given_frames(const config::Loaded& loaded, const networks::Sizes& network,
                       const sample::PipelineFolder& folder, const Job& job,
                       sample::GenerateRequest& request);

@@ -176,7 +176,9 @@ std::vector<std::string> prompt_notices(const config::Loaded& loaded) {
 
 std::vector<std::string> default_prompt_notice(const config::Loaded& loaded) {
   const config::GenerateConfig& keys = loaded.config.generate;
-  if (!keys.prompt_file.empty() || loaded.is_set("prompt")) {
+  const bool is_animation = !keys.pose_video.empty() || !keys.pose_video_path.empty() ||
+                            !keys.animate_folder.empty();  // set_animate_defaults has another
+  if (!keys.prompt_file.empty() || loaded.is_set("prompt") || is_animation) {
     return {};
   }
   return {fmt::format("no prompt is given: `{}` is used", keys.prompt)};

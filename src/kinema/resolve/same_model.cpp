@@ -11,7 +11,7 @@ namespace kinema::resolve {
 namespace {
 
 /// Keys that only a request, its output or its log lines read.
-constexpr std::array<std::string_view, 53> kOfRequest{
+constexpr std::array<std::string_view, 62> kOfRequest{
     "prompt",
     "prompt_file",
     "prompt_2",
@@ -32,6 +32,15 @@ constexpr std::array<std::string_view, 53> kOfRequest{
     "control_video",
     "control_mask",
     "control_scale",
+    "pose_video",
+    "face_video",
+    "background_video",
+    "mask_video",
+    "animate_folder",
+    "mode",
+    "segment_frame_length",
+    "prev_segment_conditioning_frames",
+    "animate_guidance_scale",
     "reference_images",
     "strength",
     "scheduler",

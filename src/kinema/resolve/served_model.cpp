@@ -51,6 +51,10 @@ std::vector<std::string> inputs_of(const networks::Sizes& sizes) {
         return {"control_image"};
       case MadeOf::CONTROL_VIDEO:
         return {"control_video", "control_mask"};
+      case MadeOf::ANIMATED:
+        return {"image", "pose_video", "face_video", "background_video", "mask_video"};
+      case MadeOf::POSE_VIDEO:
+      case MadeOf::FACE_VIDEO:
       case MadeOf::CONTROL_PICTURES:
       case MadeOf::FIRST_IMAGE:
       case MadeOf::MASK_AND_KEPT:
@@ -143,8 +147,9 @@ std::vector<std::string> check_served_request(const config::Loaded& loaded) {
 }
 
 std::string input_key(const std::string& input) {
-  static constexpr std::array<std::string_view, 6> kSame{
-      "image", "mask", "control_image", "control_video", "control_mask", "video"};
+  static constexpr std::array<std::string_view, 10> kSame{
+      "image", "mask",       "control_image", "control_video",    "control_mask",
+      "video", "pose_video", "face_video",    "background_video", "mask_video"};
   if (input == "last_image") {
     return "last_image_url";
   }

@@ -6,8 +6,10 @@
 #include <numeric>
 
 #include "kinema/core/error.h"
+#include "kinema/encoders/animate_condition.h"
 #include "kinema/encoders/control_video.h"
 #include "kinema/encoders/fun_condition.h"
+#include "kinema/encoders/image_processor.h"
 #include "kinema/encoders/reference_image.h"
 #include "kinema/media/image.h"
 #include "kinema/sample/control.h"
@@ -44,6 +46,12 @@ int64_t channels_of(MadeOf made_of, const encoders::LatentLayout& layout) {
       return z;
     case MadeOf::CAMERA_RAYS:
       return 6 * layout.temporal;
+    case MadeOf::ANIMATED:
+      return layout.temporal + z;
+    case MadeOf::POSE_VIDEO:
+      return z;
+    case MadeOf::FACE_VIDEO:
+      return 3;
     case MadeOf::CONTROL_PICTURES:  // of any number
       return 0;
   }
@@ -59,6 +67,36 @@ void check_pictures(const std::vector<HostArray>& pictures, int64_t wanted) {
   for (const HostArray& each : pictures) {
     check(each.shape.dtype == DType::U8 && each.shape.rank() == 3 && each.shape.dims[2] == 3,
           "[sample] the control picture is {}, expected u8[h,w,3]", to_string(each.shape));
+  }
+}
+
+/// Throws an Error unless the files of a Wan-Animate model are given, of as many frames as poses.
+void check_animation(const GivenFiles& files) {
+  const Animation& a = files.animation;
+  check(!files.images.first.bytes.empty(),
+        "[sample] this model animates the character of a picture: set image=FILE");
+  check(!a.poses.bytes.empty(),
+        "[sample] this model follows drawn poses: set pose_video=FILE\n  Wan2.2's "
+        "preprocess_data.py draws them (src_pose.mp4), and cuts out the faces (src_face.mp4)");
+  check(!a.faces.bytes.empty(),
+        "[sample] this model follows a face: set face_video=FILE\n  Wan2.2's preprocess_data.py "
+        "cuts it out of the driving video (src_face.mp4)");
+  check(a.mask.bytes.empty() || !a.background.bytes.empty(),
+        "[sample] mask_video is given without the background_video in which it marks the person\n  "
+        "set both to replace a person (src_bg.mp4, src_mask.mp4), or neither to animate the "
+        "picture");
+  check(
+      a.background.bytes.empty() || !a.mask.bytes.empty(),
+      "[sample] background_video is given without mask_video, which marks the person in it\n  set "
+      "both to replace a person (src_bg.mp4, src_mask.mp4), or neither to animate the picture");
+  const int64_t frames = a.poses.shape.dims.at(0);
+  for (const auto& [key, video] : {std::pair{"face_video", &a.faces},
+                                   {"background_video", &a.background},
+                                   {"mask_video", &a.mask}}) {
+    check(video->bytes.empty() || video->shape.dims.at(0) >= frames,
+          "[sample] {} has {} frames, but pose_video {}\n  give a longer one, or set num_frames={}",
+          key, video->shape.dims.empty() ? 0 : video->shape.dims[0], frames,
+          video->shape.dims.empty() ? 0 : video->shape.dims[0]);
   }
 }
 
@@ -115,6 +153,12 @@ bool is_given(const NamedInput& input, bool expand_timesteps, const GivenFiles& 
       return true;
     case MadeOf::CAMERA_RAYS:
       fail("[sample] this model follows the path of a camera, which is not read from files");
+    case MadeOf::ANIMATED:
+      check_animation(files);
+      return true;
+    case MadeOf::POSE_VIDEO:
+    case MadeOf::FACE_VIDEO:
+      return true;
     case MadeOf::CONTROL_PICTURES:
       return true;  // check_used compares the numbers
   }
@@ -130,7 +174,8 @@ void check_used(const networks::Sizes& network, const GivenFiles& files) {
   };
   check((files.images.first.bytes.empty() && files.images.last.bytes.empty()) ||
             takes({MadeOf::FIRST_AND_LAST, MadeOf::FIRST_IMAGE, MadeOf::CONTROL_VIDEO,
-                   MadeOf::CONTROL_AND_START, MadeOf::CONTROL_AND_MASKED, MadeOf::START}),
+                   MadeOf::CONTROL_AND_START, MadeOf::CONTROL_AND_MASKED, MadeOf::START,
+                   MadeOf::ANIMATED}),
         "[sample] {}",
         network.makes_images
             ? "a model that makes images starts from an image, which is no condition"
@@ -142,6 +187,10 @@ void check_used(const networks::Sizes& network, const GivenFiles& files) {
   check(files.references.empty() ||
             takes({MadeOf::REFERENCE_IMAGE, MadeOf::CONTROL_VIDEO, MadeOf::REFERENCE_FRAME}),
         "[sample] this model takes no reference picture: reference_images must be empty");
+  check(!files.animation.is_given() || takes({MadeOf::ANIMATED}),
+        "[sample] this model follows no poses and faces: pose_video, face_video, background_video "
+        "and "
+        "mask_video must be empty\n  they belong to Wan2.2-Animate");
   check((files.control_video.bytes.empty() && files.control_mask.bytes.empty()) ||
             takes({MadeOf::CONTROL_VIDEO, MadeOf::CONTROL_AND_START, MadeOf::CONTROL_AND_MASKED}),
         "[sample] this model follows no control video: control_video and control_mask must be "
@@ -211,10 +260,35 @@ encoders::ControlVideo control_video(const GivenFiles& files, const VideoSizes& 
   return out;
 }
 
+/// The conditions of a segment, f32 [n, channels, f, h, w]: one for all videos, or one for each,
+/// which begin with frames of their own.
+HostArray animated(const GivenFiles& files, const encoders::PixelSizes& sizes,
+                   const encoders::Autoencoder& autoencoder, const SegmentPart& segment) {
+  const Animation& animation = files.animation;
+  encoders::AnimatedVideo given{
+      .character = files.images.first, .background = {}, .mask = {}, .before = {}};
+  if (!animation.background.bytes.empty()) {
+    given.background =
+        continued_frames(animation.background, segment.first_frame, sizes.num_frames);
+    given.mask = continued_frames(animation.mask, segment.first_frame, sizes.num_frames);
+  }
+  HostArray out;
+  for (size_t i = 0; i < std::max<size_t>(1, segment.before.size()); ++i) {
+    if (!segment.before.empty()) {
+      given.before = segment.before[i];
+    }
+    const HostArray one = with_batch(encoders::animate_condition(given, sizes, autoencoder));
+    out.bytes.insert(out.bytes.end(), one.bytes.begin(), one.bytes.end());
+    out.shape = one.shape;
+    out.shape.dims[0] = static_cast<int64_t>(i) + 1;
+  }
+  return out;
+}
+
 /// As make_input, of any sizes.
 HostArray made(const StepInput& step, const GivenFiles& files, const Start& start,
                const VideoSizes& sizes, const encoders::Autoencoder& autoencoder,
-               const StartNoise& noise) {
+               const StartNoise& noise, const SegmentPart& segment) {
   const encoders::PixelSizes pixels{
       .num_frames = sizes.num_frames, .height = sizes.height, .width = sizes.width};
   switch (step.input.made_of) {
@@ -252,6 +326,16 @@ HostArray made(const StepInput& step, const GivenFiles& files, const Start& star
           files.references.empty() ? HostArray() : files.references.front(), pixels, autoencoder));
     case MadeOf::CAMERA_RAYS:
       break;  // is_given refuses it
+    case MadeOf::ANIMATED:
+      return animated(files, pixels, autoencoder, segment);
+    case MadeOf::POSE_VIDEO:
+      return with_batch(encoders::video_latents(
+          continued_frames(files.animation.poses, segment.first_frame, sizes.num_frames), pixels,
+          autoencoder));
+    case MadeOf::FACE_VIDEO:
+      return with_batch(encoders::video_pixels(
+          continued_frames(files.animation.faces, segment.first_frame, sizes.num_frames),
+          step.input.cell, step.input.cell));
     case MadeOf::CONTROL_PICTURES:
       return with_batch(control_pixels(files.control_pictures, sizes));
   }
@@ -308,6 +392,9 @@ void check_image_tokens(const networks::Sizes& network, bool has_encoder,
 }
 
 int64_t reference_frames(const std::vector<NamedInput>& inputs, const GivenFiles& files) {
+  if (networks::find_entry(inputs, networks::Entry::POSES) != nullptr) {
+    return 1;  // the character
+  }
   return networks::find_entry(inputs, networks::Entry::BRANCH) == nullptr
              ? 0
              : std::ssize(files.references);
@@ -328,8 +415,8 @@ StepInput step_input(const NamedInput& input, const networks::Sizes& network,
 
 HostArray make_input(const StepInput& input, const GivenFiles& files, const Start& start,
                      const VideoSizes& sizes, const encoders::Autoencoder& autoencoder,
-                     const StartNoise& noise) {
-  HostArray out = made(input, files, start, sizes, autoencoder, noise);
+                     const StartNoise& noise, const SegmentPart& segment) {
+  HostArray out = made(input, files, start, sizes, autoencoder, noise, segment);
   Dims latents = sizes.denoised();
   latents.insert(latents.begin(), out.shape.dims.at(0));
   const Dims expected = input.dims(latents);

@@ -9,6 +9,7 @@
 #include "kinema/networks/network.h"
 #include "kinema/sample/denoise_step.h"
 #include "kinema/sample/given_files.h"
+#include "kinema/sample/segments.h"
 #include "kinema/sample/sizes.h"
 #include "kinema/sample/start.h"
 
@@ -40,10 +41,11 @@ StepInput step_input(const networks::NamedInput& input, const networks::Sizes& n
                      const GivenFiles& files, const encoders::LatentLayout& layout);
 
 /// The values of an input: f32 [n, channels, f', h', w'] of n videos, or of one for all videos.
-/// `start`: that of the request, whose kept part some inputs hold. Throws an Error if the
+/// `start`: that of the request, whose kept part some inputs hold; `segment`: that of a long video.
+/// Throws an Error if the
 /// autoencoder returns other sizes than those of the step.
 HostArray make_input(const StepInput& input, const GivenFiles& files, const Start& start,
                      const VideoSizes& sizes, const encoders::Autoencoder& autoencoder,
-                     const StartNoise& noise);
+                     const StartNoise& noise, const SegmentPart& segment = {});
 
 }  // namespace kinema::sample

@@ -70,6 +70,10 @@ std::vector<networks::Value> key_values(const StepSpec& spec) {
                                         spec.image_tokens);
 }
 
+networks::Value face_tokens(const StepSpec& spec) {
+  return spec.network->face_token_value(spec.options, contexts(spec), spec.latents);
+}
+
 networks::Value block_sum(const StepSpec& spec) {
   return spec.network->block_sum_value(spec.options, contexts(spec), spec.latents);
 }
@@ -139,6 +143,12 @@ Dims StepInput::dims(const Dims& latents) const {
   if (input.entry == networks::Entry::TOKENS) {
     out.at(3) = rows;
     out.at(4) = columns;
+  }
+  if (input.entry == networks::Entry::POSES) {
+    out.at(2) -= 1;
+  }
+  if (input.entry == networks::Entry::FACES) {
+    out = {out.at(0), input.channels, networks::face_pictures(out.at(2)), input.cell, input.cell};
   }
   if (input.entry == networks::Entry::PICTURES || input.entry == networks::Entry::CAMERA) {
     out.at(2) = input.entry == networks::Entry::PICTURES ? 1 : out[2];
@@ -232,6 +242,10 @@ std::unique_ptr<StepGraph> build_step(const StepSpec& given_spec) {
   given.pooled = rows_input(graph, spec, spec.network.sizes().pooled_dim, "pooled");
   given.size_ids = rows_input(graph, spec, spec.network.sizes().size_ids, "size_ids");
   for (const StepInput& each : spec.inputs) {
+    if (each.input.entry == networks::Entry::FACES) {
+      given.inputs.push_back(input(graph, face_tokens(spec)));
+      continue;
+    }
     given.inputs.push_back(whole_input(graph, spec, {DType::F32, each.dims(spec.latents)},
                                        std::string(each.input.name).c_str()));
   }
@@ -292,6 +306,28 @@ std::unique_ptr<StepGraph> build_keys(const StepSpec& spec) {
   return made;
 }
 
+std::unique_ptr<StepGraph> build_faces(const StepSpec& spec) {
+  auto made = std::make_unique<StepGraph>();
+  Graph& graph = made->graph;
+  const std::vector<Tensor> params = parameter_inputs(graph, spec);
+  made->parameters = static_cast<int64_t>(params.size());
+  const auto found = std::ranges::find(spec.inputs, networks::Entry::FACES,
+                                       [](const StepInput& each) { return each.input.entry; });
+  check(found != spec.inputs.end(), "[sample] the step has no faces");
+  Dims dims = found->dims(spec.latents);
+  const Tensor pictures = whole_input(graph, spec, {DType::F32, dims}, "faces");
+  Tensor tokens = spec.network->face_tokens(params, spec.options, pictures);
+  if (spec.guidance != Guidance::NONE) {
+    dims[0] = 1;  // the same for all
+    const Tensor black =
+        spec.network->face_tokens(params, spec.options, constant(graph, -1.0, {DType::F32, dims}));
+    tokens = concatenate({tokens, broadcast_to(black, tokens.shape().dims)}, Axis(0));
+  }
+  made->outputs = {tokens};
+  made->output_shardings = {face_tokens(spec).sharding};
+  return made;
+}
+
 void StepGraph::set_emit(EmitOptions& options) const {
   options.donate = donate;
   options.output_shardings = output_shardings;
@@ -319,6 +355,17 @@ const runtime::Program& StepPrograms::keys(const StepSpec& spec) {
     for (const networks::Value& each : key_values(spec)) {
       options.output_names.push_back(each.name);
     }
+    return compile(*made, options);
+  });
+}
+
+const runtime::Program& StepPrograms::faces(const StepSpec& spec) {
+  return of(faces_, spec, [&] {
+    const auto made = build_faces(spec);
+    runtime::ProgramOptions options = options_;
+    options.saved.clear();
+    options.name = "face_tokens";
+    options.output_names = {"face_tokens"};
     return compile(*made, options);
   });
 }

@@ -79,7 +79,9 @@ struct StepSpec {
 ///                           [layers, b or 2 b, t or n, heads, head width]
 ///     pooled                [b or 2 b, pooled_dim]; absent where the network takes none
 ///     size_ids              [b or 2 b, size_ids]; absent where the network takes none
-///     the spec's inputs     networks::NamedInput
+///     the spec's inputs     networks::NamedInput; in place of faces the result of
+///     StepPrograms::faces,
+///                           tokens [b or 2 b, f, t, d] in activations_dtype
 ///     control_scale         [control_layers]; absent where the network takes none
 ///     clean, clean_noise    [b, c, f, h, w]   with keeps_part: the latents of given frames, the
 ///                                             noise that they are mixed with, and
@@ -142,6 +144,10 @@ std::unique_ptr<StepGraph> build_step(const StepSpec& spec);
 /// image as above; outputs in the order of the step's inputs.
 std::unique_ptr<StepGraph> build_keys(const StepSpec& spec);
 
+/// The graph for the tokens of faces. Input after the parameters: pictures [b, 3, f', S, S];
+/// output: tokens of the prompts, then of the negative prompts, whose faces are black.
+std::unique_ptr<StepGraph> build_faces(const StepSpec& spec);
+
 /// Compiled steps by their spec. Two experts of equal shapes share one, as do all numbers of steps,
 /// guidance scales and samplers of one form. ProgramOptions::saved applies to the first. All specs'
 /// options are placed on the same devices. Beyond kMostPrograms the one that was not used for
@@ -160,6 +166,8 @@ class StepPrograms {
   const runtime::Program& get(const StepSpec& spec);
   /// build_keys, compiled.
   const runtime::Program& keys(const StepSpec& spec);
+  /// build_faces, compiled.
+  const runtime::Program& faces(const StepSpec& spec);
   const runtime::Devices& devices() const { return devices_; }
   double compile_seconds() const { return compile_seconds_; }
   /// debug_sharding: the sharding of a step's inputs, and its collectives.
@@ -176,7 +184,8 @@ class StepPrograms {
 
   runtime::Devices devices_;
   runtime::ProgramOptions options_;
-  std::list<Compiled> steps_, keys_;  // the last used first; references to programs are returned
+  std::list<Compiled> steps_, keys_,
+      faces_;  // the last used first; references to programs are returned
   double compile_seconds_ = 0;
 };
 

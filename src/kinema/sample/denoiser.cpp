@@ -323,7 +323,7 @@ class Run {
   }
 
   /// Inputs that are the same at all steps of a text: text and image or their keys and values, and
-  /// the conditioning.
+  /// the conditioning. The tokens of faces are computed here.
   std::vector<runtime::Array> given_to_steps(const DenoiseBatch& batch, const StepText& text,
                                              const HostArray& scales, const StepSpec& spec,
                                              const std::vector<const runtime::Array*>& params) {
@@ -346,7 +346,12 @@ class Run {
       given.push_back(contexts(batch.size_ids, batch.negative_size_ids, guided, devices));
     }
     for (const DenoiseBatch::Named& each : batch.inputs) {
-      if (is_used(each, scales)) {
+      if (each.step.input.entry == networks::Entry::FACES) {
+        const runtime::Array pictures = devices.upload(each.value);
+        std::vector<const runtime::Array*> arguments = params;
+        arguments.push_back(&pictures);
+        given.push_back(std::move(programs_.faces(spec).run(devices, arguments).front()));
+      } else if (is_used(each, scales)) {
         given.push_back(devices.upload(each.value));
       }
     }

@@ -72,6 +72,10 @@ std::string word(const std::vector<networks::NamedInput>& inputs) {
       return "control_video";
     case CAMERA_RAYS:
       return "camera";
+    case ANIMATED:
+    case POSE_VIDEO:
+    case FACE_VIDEO:
+      return "pose_video";
   }
   return "";
 }

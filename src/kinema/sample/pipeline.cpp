@@ -1,6 +1,9 @@
 #include "kinema/sample/pipeline.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <string>
 #include <utility>
 
 #include "kinema/core/error.h"
@@ -175,13 +178,15 @@ StartNoise Pipeline::noise_of(const GenerateRequest& request, const Plan& plan) 
           .file = request.initial_latents};
 }
 
-Start Pipeline::start(const GenerateRequest& request, const Plan& plan) const {
+Start Pipeline::start(const GenerateRequest& request, const Plan& plan, int64_t segment) const {
   const StartNoise noise = noise_of(request, plan);
   if (request.start.is_given()) {
     return make_start(request.start, plan.settings.schedule, plan.sizes, *parts_.autoencoder, noise,
                       plan.filled());
   }
-  Start out{.latents = noise.draw("noise", plan.sizes.denoised())};
+  const std::string name =
+      segment == 0 ? "noise" : fmt::format("segment{}.initial_latents", segment);
+  Start out{.latents = noise.draw(name.c_str(), plan.sizes.denoised())};
   for (float& value : out.latents.as<float>()) {
     value *= plan.settings.schedule.initial_scale;
   }
@@ -189,11 +194,11 @@ Start Pipeline::start(const GenerateRequest& request, const Plan& plan) const {
 }
 
 std::vector<HostArray> Pipeline::make_inputs(const GenerateRequest& request, const Plan& plan,
-                                             const Start& start) const {
+                                             const Start& start, const SegmentPart& segment) const {
   std::vector<HostArray> out;
   for (const StepInput& each : plan.inputs) {
     out.push_back(make_input(each, request.files, start, plan.sizes, *parts_.autoencoder,
-                             noise_of(request, plan)));
+                             noise_of(request, plan), segment));
   }
   return out;
 }
@@ -291,17 +296,35 @@ HostArray without_references(const HostArray& latents, int64_t references) {
   return out;
 }
 
-/// The videos `first` to `first + count` of a request, without frames.
-std::vector<GeneratedVideo> videos_of(const GenerateRequest& request, int64_t first, int64_t count,
-                                      std::span<const HostArray> latents, int64_t per_batch,
-                                      int64_t references) {
+/// Latents [c, f, h, w] after those of earlier segments, along the frames.
+void append_frames(HostArray& all, const HostArray& more) {
+  if (all.bytes.empty()) {
+    all = more;
+    return;
+  }
+  const Dims& d = more.shape.dims;
+  Shape shape = all.shape;
+  const int64_t before = shape.bytes() / shape.dims[0];
+  const int64_t own = more.shape.bytes() / d[0];
+  shape.dims[1] += d[1];
+  HostArray out(shape);
+  auto to = out.bytes.begin();
+  for (int64_t c = 0; c < d[0]; ++c) {
+    to = std::copy_n(all.bytes.begin() + c * before, before, to);
+    to = std::copy_n(more.bytes.begin() + c * own, own, to);
+  }
+  all = std::move(out);
+}
+
+/// The request's videos of this process, without latents and frames.
+std::vector<GeneratedVideo> videos_of(const GenerateRequest& request, int64_t first,
+                                      int64_t count) {
   std::vector<GeneratedVideo> out;
-  for (int64_t i = 0; i < count; ++i) {
-    const int64_t place = first + i;
-    out.push_back(
-        {.prompt = request.prompts[place / request.num_videos_per_prompt],
-         .index = request.first_index + place,
-         .latents = without_references(row(latents[i / per_batch], i % per_batch), references)});
+  for (int64_t place = first; place < first + count; ++place) {
+    out.push_back({.prompt = request.prompts[place / request.num_videos_per_prompt],
+                   .index = request.first_index + place,
+                   .latents = {},
+                   .frames = {}});
   }
   return out;
 }
@@ -321,29 +344,78 @@ void take_out(double load, double compile, Timings& timings) {
   timings.denoise -= load + compile;
 }
 
-/// Counts the steps in `out` and passes them on.
+/// Counts the steps in `out` and passes them on, as those of all segments.
 std::function<void(const DenoiseStep&)> counted_steps(const GenerateObserver& observer,
+                                                      int64_t segment, int64_t segments,
                                                       Generated& out) {
-  return [&](const DenoiseStep& step) {
-    out.steps = step.total;
+  return [&observer, segment, segments, &out](const DenoiseStep& step) {
+    out.steps = step.total * segments;
     out.reused_steps += is_reuse(step.reuse) ? 1 : 0;
     if (observer.step) {
-      observer.step(step);
+      DenoiseStep own = step;
+      own.done += segment * step.total;
+      own.total = out.steps;
+      observer.step(own);
     }
   };
 }
 
 }  // namespace
 
+std::vector<HostArray> Pipeline::make_segment(const GenerateRequest& request,
+                                              const GenerateObserver& observer, const Plan& plan,
+                                              const Context& context, const SegmentPart& segment,
+                                              Generated& out) {
+  Start start;
+  std::vector<HostArray> inputs;
+  check_together([&] {
+    const AddSeconds watch(out.timings.image);
+    start = this->start(request, plan, segment.index);
+    inputs = make_inputs(request, plan, start, segment);
+    if (plan.release_encoders_first) {
+      parts_.autoencoder->release();
+    }
+  });
+  const std::vector<DenoiseBatch> batches = make_batches(request, plan, context, start, inputs);
+  if (observer.encoded) {
+    observer.encoded(batches, plan.segments.frames);
+  }
+  const double loaded = experts_.load_seconds();
+  const double compiled = programs_->compile_seconds();
+  std::vector<HostArray> latents;
+  {
+    const AddSeconds watch(out.timings.denoise);
+    experts_.set_together([this](const std::function<void()>& work) { check_together(work); });
+    latents = denoise(experts_, *programs_, batches, plan.settings,
+                      counted_steps(observer, segment.index, plan.segments.count, out));
+  }
+  take_out(experts_.load_seconds() - loaded, programs_->compile_seconds() - compiled, out.timings);
+  std::vector<HostArray> result;
+  const int64_t per_batch = batches.front().latents.shape.dims[0];
+  for (int64_t i = 0; i < plan.videos; ++i) {
+    result.push_back(without_references(
+        row(latents[static_cast<size_t>(i / per_batch)], i % per_batch), plan.sizes.references));
+  }
+  return result;
+}
+
+void Pipeline::decode(const GenerateRequest& request, const Plan& plan,
+                      GeneratedVideo& video) const {
+  video.frames = decode_frames(*parts_.autoencoder, video.latents, plan.sizes);
+  if (request.start.has_mask() && request.start.returns_kept) {
+    return_kept_pixels(request.start, plan.sizes, video.frames);
+  }
+}
+
 Generated Pipeline::generate(const GenerateRequest& request, const GenerateObserver& observer) {
   Plan plan = this->plan(request, observer);
   check_together([&] {
     if (request.decodes) {
-      check_frames_fit(plan.videos, plan.sizes, parts_.autoencoder->layout(),
+      check_frames_fit(plan.videos, plan.whole_sizes(), parts_.autoencoder->layout(),
                        runtime::available_memory_bytes());
     }
   });
-  Generated out{.sizes = plan.sizes, .schedule = plan.schedule};
+  Generated out{.sizes = plan.whole_sizes(), .schedule = plan.schedule};
   for (const StepInput& each : plan.inputs) {
     out.inputs.push_back(each.input);
   }
@@ -366,38 +438,43 @@ Generated Pipeline::generate(const GenerateRequest& request, const GenerateObser
     observer.memory(out.memory);
   }
   Context context;
-  Start start;
-  std::vector<HostArray> inputs;
   check_together([&] {
     context = encode(request, plan, out.timings);
     plan.release_encoders_first |= plan.step_bytes > free_bytes(plan);
     if (plan.release_encoders_first) {
       release_encoders();
     }
-    {
-      const AddSeconds watch(out.timings.image);
-      start = this->start(request, plan);
-      inputs = make_inputs(request, plan, start);
-    }
-    if (plan.release_encoders_first) {
-      parts_.autoencoder->release();
-    }
   });
-  const std::vector<DenoiseBatch> batches = make_batches(request, plan, context, start, inputs);
-  if (observer.encoded) {
-    observer.encoded(batches, plan.sizes.num_frames);
+  out.videos = videos_of(request, plan.first, plan.videos);
+  const bool in_parts = plan.segments.shared > 0;
+  std::vector<SegmentFrames> decoded;  // of each video that is made in parts
+  for (int64_t i = 0; in_parts && i < plan.videos; ++i) {
+    decoded.emplace_back(plan.segments, plan.sizes);
   }
-  const double loaded = experts_.load_seconds();
-  const double compiled = programs_->compile_seconds();
-  std::vector<HostArray> latents;
-  {
-    const AddSeconds watch(out.timings.denoise);
-    experts_.set_together([this](const std::function<void()>& work) { check_together(work); });
-    latents = denoise(experts_, *programs_, batches, plan.settings, counted_steps(observer, out));
+  const auto make_room_to_decode = [&] {
+    if (out.memory.decode - plan.loaded_bytes > free_bytes(plan)) {
+      experts_.release();
+      runtime::release_free_memory();
+    }
+  };
+  for (int64_t segment = 0; segment < plan.segments.count; ++segment) {
+    SegmentPart part{.index = segment, .first_frame = plan.segments.first_frame(segment)};
+    for (size_t i = 0; segment > 0 && i < decoded.size(); ++i) {
+      part.before.push_back(decoded[i].last());
+    }
+    const std::vector<HostArray> latents =
+        make_segment(request, observer, plan, context, part, out);
+    const AddSeconds watch(out.timings.decode);
+    if (in_parts && (request.decodes || segment + 1 < plan.segments.count)) {
+      make_room_to_decode();
+    }
+    for (size_t i = 0; i < latents.size(); ++i) {
+      append_frames(out.videos[i].latents, latents[i]);
+      if (in_parts && (request.decodes || segment + 1 < plan.segments.count)) {
+        decoded[i].add(*parts_.autoencoder, latents[i]);
+      }
+    }
   }
-  take_out(experts_.load_seconds() - loaded, programs_->compile_seconds() - compiled, out.timings);
-  out.videos = videos_of(request, plan.first, plan.videos, latents,
-                         batches.front().latents.shape.dims[0], plan.sizes.references);
   if (observer.denoised) {
     observer.denoised(out.videos);
   }
@@ -406,15 +483,15 @@ Generated Pipeline::generate(const GenerateRequest& request, const GenerateObser
                      out.videos);  // before decoding: the latents cost the most time
   }
   const AddSeconds watch(out.timings.decode);
-  if (out.memory.decode - plan.loaded_bytes > free_bytes(plan)) {
-    experts_.release();
-    runtime::release_free_memory();
+  if (!in_parts) {
+    make_room_to_decode();
   }
   for (int64_t i = 0; request.decodes && i < plan.videos; ++i) {
-    GeneratedVideo& video = out.videos[i];
-    video.frames = decode_frames(*parts_.autoencoder, video.latents, plan.sizes);
-    if (request.start.has_mask() && request.start.returns_kept) {
-      return_kept_pixels(request.start, plan.sizes, video.frames);
+    GeneratedVideo& video = out.videos[static_cast<size_t>(i)];
+    if (in_parts) {
+      video.frames = decoded[static_cast<size_t>(i)].take();
+    } else {
+      decode(request, plan, video);
     }
     if (observer.decoded) {
       observer.decoded(i + 1, plan.videos);

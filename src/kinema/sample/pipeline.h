@@ -56,6 +56,8 @@ struct GenerateRequest {
   StartFrames start;
   int64_t num_videos_per_prompt = 1;
   int64_t num_frames = 81;
+  /// Frames per second of the files that are written, if they are those of a given video.
+  std::optional<double> fps;
   int64_t height = 480;
   int64_t width = 832;
   int64_t num_inference_steps = 50;
@@ -112,7 +114,7 @@ VideoRange videos_in_share(const GenerateRequest& request, int64_t index);
 struct GeneratedVideo {
   std::string prompt;
   int64_t index = 0;  // of the video; its noise is a function of seed and index
-  HostArray latents;  // f32 [c, f, h, w], normalised
+  HostArray latents;  // f32 [c, f, h, w], normalised; of segments one after another
   HostArray frames;   // u8 [f, h, w, 3]
 };
 
@@ -167,7 +169,7 @@ struct GenerateObserver {
   std::function<void(const std::vector<std::string>& lines)> sharding = {};
   /// After everything is compiled, before anything is loaded: the memory of the run.
   std::function<void(const MemoryUse& memory)> memory = {};
-  /// Before the first step: the transformer's inputs, and the frames of a video.
+  /// Before the first step of each segment: the transformer's inputs, and the frames of the video.
   std::function<void(std::span<const DenoiseBatch> batches, int64_t num_frames)> encoded = {};
   /// After each step.
   DenoiseObserver step = {};
@@ -231,8 +233,8 @@ class Pipeline {
     HostArray image;   // f32 [n, d], or no bytes
   };
   Plan plan(const GenerateRequest& request, const GenerateObserver& observer) const;
-  /// The first samples, from noise or from given frames.
-  Start start(const GenerateRequest& request, const Plan& plan) const;
+  /// The first samples of a segment, from noise or from given frames.
+  Start start(const GenerateRequest& request, const Plan& plan, int64_t segment) const;
   Context encode(const GenerateRequest& request, const Plan& plan, Timings& timings) const;
   void make_room(Plan& plan, const GenerateRequest& request, const GenerateObserver& observer);
   MemoryUse memory_use(const Plan& plan, const GenerateRequest& request) const;
@@ -240,7 +242,14 @@ class Pipeline {
   void release_encoders() const;
   /// The values of the plan's inputs.
   std::vector<HostArray> make_inputs(const GenerateRequest& request, const Plan& plan,
-                                     const Start& start) const;
+                                     const Start& start, const SegmentPart& segment) const;
+  /// Denoises the videos of a segment; returns the latents of each, [c, f, h, w].
+  std::vector<HostArray> make_segment(const GenerateRequest& request,
+                                      const GenerateObserver& observer, const Plan& plan,
+                                      const Context& context, const SegmentPart& segment,
+                                      Generated& out);
+  /// Decodes a video of one segment.
+  void decode(const GenerateRequest& request, const Plan& plan, GeneratedVideo& video) const;
   static StartNoise noise_of(const GenerateRequest& request, const Plan& plan);
   static std::vector<DenoiseBatch> make_batches(const GenerateRequest& request, const Plan& plan,
                                                 const Context& context, const Start& start,

@@ -101,10 +101,17 @@ Pipeline::Plan Pipeline::plan(const GenerateRequest& request,
     out.inputs.push_back(step_input(each, network, request.files, layout));
   }
   check_image_tokens(network, parts_.image_encoder != nullptr, request.files.images);
-  const int64_t num_frames = network.makes_images ? 1 : request.num_frames;
+  const bool in_segments = networks::find_entry(inputs, networks::Entry::POSES) != nullptr;
+  out.segments = in_segments ? segments_of(request.files.animation, layout.temporal) : Segments();
+  const int64_t num_frames = network.makes_images ? 1
+                             : in_segments        ? out.segments.length
+                                                  : request.num_frames;
   out.sizes = video_sizes(num_frames, request.height, request.width, layout, network.patch_size,
                           network.max_positions);
   out.sizes.is_image = network.makes_images;
+  if (!in_segments) {
+    out.segments.length = out.segments.frames = out.sizes.num_frames;
+  }
   out.sizes.references = reference_frames(inputs, request.files);
   if (observer.note && out.sizes.num_frames != num_frames) {
     observer.note(fmt::format(
@@ -167,6 +174,12 @@ Pipeline::Plan Pipeline::plan(const GenerateRequest& request,
         "{}, and 1 or less turns guidance off for both, as in diffusers",
         out.settings.guidance_scale_2, out.settings.guidance_scale));
   }
+  return out;
+}
+
+VideoSizes Pipeline::Plan::whole_sizes() const {
+  VideoSizes out = sizes;
+  out.num_frames = segments.frames;
   return out;
 }
 
@@ -355,7 +368,7 @@ MemoryUse Pipeline::memory_use(const Plan& plan, const GenerateRequest& request)
   out.before = runtime::peak_bytes(programs_->devices());
   out.held = runtime::held_bytes(programs_->devices());
   if (on_host && request.decodes) {
-    out.frames = plan.videos * plan.sizes.height * plan.sizes.width * 3 * plan.sizes.num_frames;
+    out.frames = plan.videos * plan.sizes.height * plan.sizes.width * 3 * plan.segments.frames;
   }
   return out;
 }
@@ -363,7 +376,7 @@ MemoryUse Pipeline::memory_use(const Plan& plan, const GenerateRequest& request)
 void Pipeline::verify(const GenerateRequest& request, const GenerateObserver& observer) const {
   const Plan plan = this->plan(request, observer);
   if (request.decodes) {
-    check_frames_fit(plan.videos, plan.sizes, parts_.autoencoder->layout(),
+    check_frames_fit(plan.videos, plan.whole_sizes(), parts_.autoencoder->layout(),
                      runtime::available_memory_bytes());
   }
 }

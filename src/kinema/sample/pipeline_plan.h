@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "kinema/sample/pipeline.h"
+#include "kinema/sample/segments.h"
 
 namespace kinema::sample {
 
@@ -32,8 +33,9 @@ struct Pipeline::Plan {
   std::vector<TextSteps> prompt_steps;    // of the encoded prompts
   std::vector<TextSteps> negative_steps;  // if guided: of each encoded prompt, or one for all
   int64_t text_rows = 0;
-  bool zero_negative = false;  // the negative prompt is zeros, after the texts
-  VideoSizes sizes;
+  bool zero_negative = false;     // the negative prompt is zeros, after the texts
+  VideoSizes sizes;               // of a segment
+  Segments segments;              // one, unless a long video is made in parts
   std::vector<StepInput> inputs;  // the named inputs that are given
   schedulers::ScheduleConfig schedule;
   DenoiseSettings settings;
@@ -45,6 +47,8 @@ struct Pipeline::Plan {
   bool needs_pooled = false;            // the network takes pooled text
   bool needs_size_ids = false;
 
+  /// Those of the whole video, with the latents of a segment.
+  VideoSizes whole_sizes() const;
   /// The input that holds the kept part of the given frames; null if the network has none.
   const networks::NamedInput* filled() const;
 };

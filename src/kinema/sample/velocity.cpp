@@ -32,6 +32,10 @@ class Passes {
     check(given.inputs.size() == spec.inputs.size(), "[sample] {} inputs are given, expected {}",
           given.inputs.size(), spec.inputs.size());
     for (size_t i = 0; i < spec.inputs.size(); ++i) {
+      if (spec.inputs[i].input.entry == networks::Entry::FACES) {
+        video_.faces = given.inputs[i];  // tokens, of all contexts
+        continue;
+      }
       networks::put(spec.inputs[i].input, given.inputs[i], video_);
       has_first_frame_ |= spec.inputs[i].input.entry == networks::Entry::FIRST_FRAME;
     }
@@ -47,10 +51,12 @@ class Passes {
     if (both) {
       in.latents = twice(in.latents);
       in.reference = twice(in.reference);
+      in.poses = twice(in.poses);
       in.control = spec_.guess_mode ? in.control : twice(in.control);
     } else if (spec_.guess_mode && first > 0) {
       in.control = {};  // of the negative prompt
     }
+    in.faces = rows(in.faces, 0);
     in.guess_mode = spec_.guess_mode;
     in.timestep = timesteps(spec_.expand_timesteps ? in.latents.dim(0) : 1);
     in.control_scale = given_.control_scale;

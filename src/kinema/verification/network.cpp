@@ -153,6 +153,10 @@ NetworkInputs NetworkGraph::given(const std::string& prefix, bool all) {
   if (networks::find_entry(sizes.named, networks::Entry::FRONT) != nullptr) {
     out.inputs.reference = expand_dims(take("full_ref"), Axis(2));
   }
+  if (networks::find_entry(sizes.named, networks::Entry::FACES) != nullptr) {
+    out.inputs.poses = take("pose_hidden_states");
+    out.inputs.faces = take("face_pixel_values");
+  }
   if (networks::find_entry(sizes.named, networks::Entry::CAMERA) != nullptr) {
     out.inputs.camera = grouped_rays(take("rays"));
   }

@@ -348,7 +348,7 @@ std::vector<Kind> network_kinds() {
   return {
       {"transformer transformer_edge transformer_i2v transformer_ti2v flf2v_transformer "
        "vace_transformer vace_transformer_edge wan21_fun_control_transformer "
-       "wan21_fun_camera_transformer wan22_fun_control_transformer",
+       "wan21_fun_camera_transformer wan22_fun_control_transformer animate_transformer",
        predict,
        EACH,
        {{"*", kOutput}}},
@@ -364,7 +364,8 @@ std::vector<Kind> network_kinds() {
       {"zimage_transformer zimage_transformer_turbo zimage_transformer_full "
        "zimage_transformer_edge",
        predict, EACH},
-      {"flux_transformer_grad sdxl_unet_grad sd15_unet_grad zimage_transformer_grad",
+      {"flux_transformer_grad sdxl_unet_grad sd15_unet_grad zimage_transformer_grad "
+       "animate_transformer_grad",
        differentiate_image_network, EACH},
       // bfloat16 has 8 bits: the reference's own result is off by half a percent of the largest
       // value.

@@ -127,6 +127,24 @@ void add_control_video(const Case& c, sample::GivenFiles& out) {
   }
 }
 
+/// The poses, faces, background and masks of Wan-Animate.
+void add_animation(const Case& c, const Json& call, sample::Animation& out) {
+  for (const auto& [name, video] : {std::pair{"pose_video", &out.poses},
+                                    {"face_video", &out.faces},
+                                    {"background_video", &out.background},
+                                    {"mask_video", &out.mask}}) {
+    if (c.has(name)) {
+      *video = c.tensor(name);
+    }
+  }
+  for (const auto& [key, count] : {std::pair{"segment_frame_length", &out.segment_frames},
+                                   {"prev_segment_conditioning_frames", &out.shared_frames}}) {
+    if (const Json* value = given(call, key)) {
+      *count = value->as_int();
+    }
+  }
+}
+
 /// The pictures `control_imageN` of ControlNets, with a number for all or one for each.
 void add_control_pictures(const Case& c, const Json& call, sample::GivenFiles& out) {
   for (size_t i = 0; c.has(fmt::format("control_image{}", i)); ++i) {
@@ -186,6 +204,7 @@ sample::GenerateRequest request_of(const Case& c, const PipelineFolder& folder) 
   // In cases of image networks `mask` is that of the text's tokens.
   if (!out.start.is_given() && is_wan(folder)) {
     add_control_video(c, out.files);
+    add_animation(c, call, out.files.animation);
   }
   // In cases of image networks that start from noise, `image` is the result.
   for (const auto& [name, image] :
@@ -197,9 +216,10 @@ sample::GenerateRequest request_of(const Case& c, const PipelineFolder& folder) 
   if (const Json* images = given(call, "num_images_per_prompt")) {
     out.num_videos_per_prompt = images->as_int();
   }
-  out.num_frames = out.start.is_given() ? out.start.frames.shape.dims[0]
-                   : is_wan(folder)     ? call.at("num_frames").as_int()
-                                        : 1;
+  out.num_frames = out.files.animation.is_given() ? out.files.animation.poses.shape.dims.at(0)
+                   : out.start.is_given()         ? out.start.frames.shape.dims[0]
+                   : is_wan(folder)               ? call.at("num_frames").as_int()
+                                                  : 1;
   const auto side = [&](const char* key, size_t axis) {
     // Of a start without a size its own, in whole cells of the autoencoder.
     constexpr int64_t kCell = 8;

@@ -1,6 +1,7 @@
 // Whole pipelines: prompts, images and noise to latents after each step, and to frames.
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <memory>
 
 #include "kinema/core/error.h"
@@ -75,13 +76,42 @@ std::shared_ptr<const encoders::Autoencoder> autoencoder_of(const Run& run,
   });
 }
 
+/// CLIP with the resize of the library that the reference used, PIL or torchvision: a case with
+/// CLIP's tokens of its image shows which.
+std::shared_ptr<const encoders::ImageEncoder> image_encoder_of(const Run& run,
+                                                               const PipelineFolder& folder) {
+  const auto with = [&](media::Rounding rounding) {
+    return std::make_shared<encoders::ClipEncoder>(
+        run.session.client, folder.image_encoder, folder.image_processor,
+        encoders::ClipOptions{.program = run.program(), .rounding = rounding});
+  };
+  auto pil = with(media::Rounding::PIL);
+  if (!run.has("image_embeds") || !run.has("image")) {
+    return pil;
+  }
+  auto torch = with(media::Rounding::TORCH);
+  const HostArray image = run.tensor("image");
+  const HostArray wanted = convert(run.tensor("image_embeds"), DType::F32);
+  const auto distance = [&](const encoders::ImageEncoder& encoder) {
+    const HostArray tokens = encoder.encode(image);
+    double out = 0;
+    for (size_t i = 0; i < std::min(tokens.as<float>().size(), wanted.as<float>().size()); ++i) {
+      out = std::max(out, std::abs(static_cast<double>(tokens.as<float>()[i]) -
+                                   static_cast<double>(wanted.as<float>()[i])));
+    }
+    return out;
+  };
+  return pil->processor()(image).bytes == torch->processor()(image).bytes ||
+                 distance(*pil) <= distance(*torch)
+             ? pil
+             : torch;
+}
+
 sample::PipelineParts parts_of(const Run& run, const PipelineFolder& folder) {
   sample::PipelineParts parts{.autoencoder = autoencoder_of(run, folder),
                               .text_encoder = text_encoder_of(run, folder)};
   if (!folder.image_encoder.empty()) {
-    parts.image_encoder = std::make_shared<encoders::ClipEncoder>(
-        run.session.client, folder.image_encoder, folder.image_processor,
-        encoders::ClipOptions{.program = run.program()});
+    parts.image_encoder = image_encoder_of(run, folder);
   }
   return parts;
 }
@@ -242,6 +272,73 @@ HostArray frames_of_pixels(const HostArray& pixels) {
   return out;
 }
 
+/// The first frames of f32 [f, ...].
+HostArray first_frames(HostArray frames, int64_t count) {
+  frames.bytes.resize(frames.bytes.size() / static_cast<size_t>(frames.shape.dims.at(0)) *
+                      static_cast<size_t>(count));
+  frames.shape.dims[0] = count;
+  return frames;
+}
+
+/// The frames of a video's segments, whose latents are one after another: without those with which
+/// a segment continues the one before.
+HostArray frames_of_segments(const sample::GenerateRequest& request,
+                             const encoders::Autoencoder& autoencoder, int64_t segments,
+                             const sample::GeneratedVideo& video) {
+  const Dims& d = video.latents.shape.dims;
+  const int64_t each = d.at(1) / segments;
+  const int64_t plane = d[2] * d[3];
+  HostArray out;
+  for (int64_t segment = 0; segment < segments; ++segment) {
+    HostArray latents(Shape{DType::F32, {d[0], each, d[2], d[3]}});
+    for (int64_t c = 0; c < d[0]; ++c) {
+      std::copy_n(video.latents.as<float>().begin() + (c * d[1] + segment * each) * plane,
+                  each * plane, latents.as<float>().begin() + c * each * plane);
+    }
+    const HostArray frames = frames_of_pixels(autoencoder.decode(latents));
+    const int64_t known = segment == 0 ? 0 : request.files.animation.shared_frames;
+    const int64_t count = frames.shape.dims[0];
+    out.bytes.insert(out.bytes.end(),
+                     frames.bytes.begin() + std::ssize(frames.bytes) / count * known,
+                     frames.bytes.end());
+    out.shape.dims = frames.shape.dims;
+  }
+  out.shape.dtype = DType::F32;
+  out.shape.dims[0] = std::ssize(out.bytes) / (out.shape.bytes() / out.shape.dims[0]);
+  return first_frames(std::move(out), video.frames.shape.dims.at(0));
+}
+
+/// The values with the case's axes: steps also by segment, tokens by image.
+HostArray in_shape_of_case(const Run& run, const std::string& tensor, HostArray values) {
+  if (run.has(tensor) && run.tensor(tensor).shape.elements() == values.shape.elements()) {
+    values.shape.dims = run.tensor(tensor).shape.dims;
+  }
+  return values;
+}
+
+/// The inputs of a segment of Wan-Animate.
+void add_segment(const Run& run, const sample::DenoiseBatch& batch, int64_t segment) {
+  for (const auto& [step, value] : batch.inputs) {
+    const std::string prefix = fmt::format("segment{}.", segment);
+    switch (step.input.entry) {
+      case networks::Entry::CHANNELS:
+        run.add_known(prefix + "condition", value);
+        break;
+      case networks::Entry::POSES:
+        run.add_known(prefix + "pose_latents", value);
+        break;
+      case networks::Entry::FACES:
+        run.add_known(prefix + "face_pixels", value);
+        break;
+      default:
+        break;
+    }
+  }
+  if (segment == 0 && !batch.image.bytes.empty()) {
+    run.add_known("image_embeds", in_shape_of_case(run, "image_embeds", batch.image));
+  }
+}
+
 void run_pipeline(const Run& run) {
   const PipelineFolder folder = folder_of(run.c);
   const sample::PipelineParts parts = parts_of(run, folder);
@@ -259,12 +356,16 @@ void run_pipeline(const Run& run) {
     return packed ? tokens_of(array.to_host()) : array.to_host();
   };
   sample::DenoiseBatch first;
+  int64_t segments = 0;
   std::vector<HostArray> outputs;
   std::vector<HostArray> latents;
   std::vector<std::string> experts;
   const sample::Generated made = pipeline.generate(
-      request, {.encoded = [&](std::span<const sample::DenoiseBatch> batches,
-                               int64_t /*num_frames*/) { first = batches.front(); },
+      request, {.encoded =
+                    [&](std::span<const sample::DenoiseBatch> batches, int64_t /*num_frames*/) {
+                      first = segments == 0 ? batches.front() : first;
+                      add_segment(run, batches.front(), segments++);
+                    },
                 .step =
                     [&](const sample::DenoiseStep& step) {
                       outputs.push_back(latents_of(step.model_output));
@@ -274,7 +375,7 @@ void run_pipeline(const Run& run) {
   const int64_t tokens = made.sizes.latents[2] * made.sizes.latents[3] / 4;  // of Flux
   add_batch(run, folder, first,
             schedulers::make_schedule(made.schedule, request.num_inference_steps, tokens));
-  if (is_wan(folder)) {
+  if (is_wan(folder) && given(run.c.about(), "model_per_step") != nullptr) {
     add_experts(run, experts);
   }
   for (const auto& [step, value] : first.inputs) {
@@ -289,14 +390,17 @@ void run_pipeline(const Run& run) {
     }
   }
   add_levels(run, made.schedule, request.num_inference_steps, tokens);
-  run.add_known("model_outputs", joined(outputs));
-  run.add_known("step_latents", joined(latents));
+  run.add_known("model_outputs", in_shape_of_case(run, "model_outputs", joined(outputs)));
+  run.add_known("step_latents", in_shape_of_case(run, "step_latents", joined(latents)));
   std::vector<HostArray> last;
   std::vector<HostArray> frames;
   std::vector<HostArray> bytes;
   for (const sample::GeneratedVideo& each : made.videos) {
     last.push_back(each.latents);
-    frames.push_back(frames_of_pixels(parts.autoencoder->decode(each.latents)));
+    frames.push_back(segments > 1
+                         ? frames_of_segments(request, *parts.autoencoder, segments, each)
+                         : first_frames(frames_of_pixels(parts.autoencoder->decode(each.latents)),
+                                        each.frames.shape.dims.at(0)));
     bytes.push_back(each.frames);
   }
   run.add_known("final_latents", joined(last));
@@ -358,7 +462,7 @@ void make_control_videos(const Run& run) {
 std::vector<Kind> pipeline_kinds() {
   using enum Kind::Forms;
   return {
-      {"pipeline_* flf2v_pipeline vace_pipeline_*",
+      {"pipeline_* flf2v_pipeline vace_pipeline_* animate_pipeline*",
        run_pipeline,
        ONE,
        {{"*prompt_embeds", kStates},

@@ -40,12 +40,13 @@ struct RowsOf {
   int64_t count;
 };
 
-/// The rows of a part that the file does not have. Thirds have equal lengths; squares are as long
-/// as the original is wide; the rest after squares is Flux's feed-forward layer, of four times the
-/// width.
+/// The rows of a part that the file does not have. Halves and thirds have equal lengths; squares
+/// are as long as the original is wide; the rest after squares is Flux's feed-forward layer, of
+/// four times the width.
 int64_t rows_of_missing(const model_files::Piece& piece, int64_t columns, int64_t rows_of_others) {
   constexpr int64_t kFeedForward = 4;
-  return piece.cut == model_files::Cut::THIRD    ? rows_of_others
+  const bool equal = piece.cut == model_files::Cut::THIRD || piece.cut == model_files::Cut::HALF;
+  return equal                                   ? rows_of_others
          : piece.cut == model_files::Cut::SQUARE ? columns
                                                  : kFeedForward * columns;
 }

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <array>
 
 #include "kinema/model_files/names.h"
@@ -23,6 +24,17 @@ constexpr std::array kOutside{
     Name{"control_adapter.conv", "control_adapter.conv"},
     Name{"control_adapter.residual_blocks.0.conv1", "control_adapter.residual_blocks.0.conv1"},
     Name{"control_adapter.residual_blocks.0.conv2", "control_adapter.residual_blocks.0.conv2"},
+    // Of Wan-Animate.
+    Name{"pose_patch_embedding", "pose_patch_embedding"},
+    Name{"face_encoder.conv1_local.conv", "face_encoder.conv1_local"},
+    Name{"face_encoder.conv2.conv", "face_encoder.conv2"},
+    Name{"face_encoder.conv3.conv", "face_encoder.conv3"},
+    Name{"face_encoder.out_proj", "face_encoder.out_proj"},
+    Name{"face_encoder.padding_tokens", "face_encoder.padding_tokens"},
+    Name{"motion_encoder.enc.net_app.convs.0.0", "motion_encoder.conv_in"},
+    Name{"motion_encoder.enc.net_app.convs.0.1", "motion_encoder.conv_in.act_fn", Cut::CHANNELS},
+    Name{"motion_encoder.enc.fc.{}", "motion_encoder.motion_network.{}"},
+    Name{"motion_encoder.dec.direction.weight", "motion_encoder.motion_synthesis_weight"},
     Name{"head.head", "proj_out"},
     Name{"head.modulation", "scale_shift_table"},
 };
@@ -58,15 +70,71 @@ constexpr std::array kControlBlock{
     Name{"after_proj", "proj_out"},
 };
 
+// Wan-Animate: keys and values are one projection.
+constexpr std::array kFaceAdapter{
+    Name{"linear1_q", "to_q"},
+    Name{"linear1_kv", "to_k", Cut::HALF, 0},
+    Name{"linear1_kv", "to_v", Cut::HALF, 1},
+    Name{"linear2", "to_out"},
+    Name{"q_norm", "norm_q"},
+    Name{"k_norm", "norm_k"},
+};
+
+constexpr std::array kMotionBlock{
+    Name{"conv1.0", "conv1"},    Name{"conv1.1", "conv1.act_fn", Cut::CHANNELS},
+    Name{"conv2.1", "conv2"},    Name{"conv2.2", "conv2.act_fn", Cut::CHANNELS},
+    Name{"skip.1", "conv_skip"},
+};
+
+constexpr std::array kItself{Name{"", ""}};
+
+/// The original counts the motion encoder's first convolution, its blocks and its last convolution
+/// in one list.
+std::optional<Numbers> block_of(const Numbers& original, const Layout& /*layout*/) {
+  return original[0] > 0 ? std::optional(Numbers{original[0] - 1}) : std::nullopt;
+}
+std::optional<Numbers> after_first(const Numbers& block, const Layout& /*layout*/) {
+  return Numbers{block[0] + 1};
+}
+std::optional<Numbers> without_number(const Numbers& original, const Layout& /*layout*/) {
+  return original[0] > 0 ? std::optional(Numbers{}) : std::nullopt;
+}
+std::optional<Numbers> after_blocks(const Numbers& /*none*/, const Layout& layout) {
+  return Numbers{layout.motion_blocks + 1};
+}
+constexpr Numbering kMotionBlocks{.diffusers = block_of, .original = after_first};
+constexpr Numbering kLastOfMotion{.diffusers = without_number, .original = after_blocks};
+
 constexpr std::array kPlaces{
+    Place{"face_adapter.fuser_blocks.{}.", "face_adapter.{}.", kFaceAdapter},
+    Place{"motion_encoder.enc.net_app.convs.{}.", "motion_encoder.res_blocks.{}.", kMotionBlock,
+          &kMotionBlocks},
+    Place{"motion_encoder.enc.net_app.convs.{}", "motion_encoder.conv_out", kItself,
+          &kLastOfMotion},
     Place{"vace_blocks.{}.", "vace_blocks.{}.", kBlock},
     Place{"vace_blocks.{}.", "vace_blocks.{}.", kControlBlock},
     Place{"blocks.{}.", "blocks.{}.", kBlock},
     Place{"", "", kOutside},
 };
 
+Layout layout(std::span<const std::string_view> names) {
+  int64_t blocks = 0;
+  for (const std::string_view name : names) {
+    for (const std::string_view pattern :
+         {"motion_encoder.enc.net_app.convs.{}.skip.", "motion_encoder.res_blocks.{}.conv_skip."}) {
+      if (const auto at = match(pattern, name, Spelling::DOTS, true)) {
+        const bool is_original = pattern.find("net_app") != std::string_view::npos;
+        blocks = std::max(blocks, is_original ? (*at)[0] : (*at)[0] + 1);
+      }
+    }
+  }
+  Layout out;
+  out.motion_blocks = blocks > 0 ? blocks : out.motion_blocks;
+  return out;
+}
+
 }  // namespace
 
-const NameTable kWanNames{.model = "Wan", .places = kPlaces};
+const NameTable kWanNames{.model = "Wan", .places = kPlaces, .layout = layout};
 
 }  // namespace kinema::model_files

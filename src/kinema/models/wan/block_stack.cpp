@@ -34,10 +34,15 @@ CrossKeys from_list(std::span<const Tensor> list) {
 
 Tensor with_residual(Tensor x, int64_t layer, const Residuals& residuals) {
   const auto found = std::ranges::find(residuals.layers, layer);
-  return found == residuals.layers.end()
-             ? x
-             : x + squeeze(slice(residuals.values, Axis(0), found - residuals.layers.begin(), 1),
-                           Axis(0));
+  if (found == residuals.layers.end()) {
+    return x;
+  }
+  const int64_t number = found - residuals.layers.begin();
+  std::vector<Tensor> part;
+  for (const Tensor each : residuals.values) {
+    part.push_back(squeeze(slice(each, Axis(0), number, 1), Axis(0)));
+  }
+  return x + residuals(x, number, part);
 }
 
 /// Loops over ranges of the stacked parameters, which end where a residual is added and after a
@@ -84,12 +89,13 @@ Tensor scanned_periods(Tensor x, const BlockRow& row, const BlockParameters& par
     dims.insert(dims.begin(), steps);
     xs.push_back(reshape(each, dims));
   }
-  xs.push_back(residuals.values);
+  const size_t own = xs.size();
+  xs.insert(xs.end(), residuals.values.begin(), residuals.values.end());
   const auto step = [&](std::span<const Tensor> carry, std::span<const Tensor> all) -> ScanResult {
     Tensor y = carry[0];
     for (int64_t i = 0; i < period; ++i) {
       std::vector<Tensor> layer;
-      for (const Tensor each : all.first(all.size() - 1)) {
+      for (const Tensor each : all.first(own)) {
         layer.push_back(squeeze(slice(each, Axis(0), i, 1), Axis(0)));
       }
       const Conditioning here = stack.given(layer);
@@ -98,7 +104,7 @@ Tensor scanned_periods(Tensor x, const BlockRow& row, const BlockParameters& par
                      [&](std::span<const Tensor> in) -> std::vector<Tensor> {
                        return {block(in[0], here)};
                      })[0];
-      y = i == 0 ? y + all.back() : y;
+      y = i == 0 ? y + residuals(y, 0, all.subspan(own)) : y;
     }
     return {.carry = {y}};
   };

@@ -36,7 +36,15 @@ struct BlockParameters {
 /// What another network adds to the tokens [b, s, d] after some of the blocks.
 struct Residuals {
   std::vector<int64_t> layers = {};  // ascending
-  Tensor values = {};                // [number of layers, b, s, d]
+  /// Of which they are made, [number of layers, ...] each.
+  std::vector<Tensor> values = {};
+  /// The residual of these tokens, from its number among the layers, which is 0 with scan_layers,
+  /// and its part of the values. Empty: the part itself.
+  std::function<Tensor(Tensor x, int64_t number, std::span<const Tensor> part)> of = {};
+
+  Tensor operator()(Tensor x, int64_t number, std::span<const Tensor> part) const {
+    return of ? of(x, number, part) : part.front();
+  }
 };
 
 using NetworkTap = std::function<void(const std::string& name, Tensor value)>;

@@ -10,6 +10,31 @@ namespace {
 
 constexpr ConfigCheck kCheck{"wan"};
 
+void validate_animate(const TransformerConfig& c) {
+  const AnimateConfig& a = *c.animate;
+  kCheck.range("latent_channels", a.latent_channels, 1, 65536);
+  check(!a.motion_channels.empty() && a.motion_channels.size() <= 11,
+        "[wan] the motion encoder has {} sizes of pictures, expected 1 to 11",
+        a.motion_channels.size());
+  for (const int64_t channels : a.motion_channels) {
+    kCheck.range("motion_encoder_channel_sizes", channels, 1, 65536);
+  }
+  kCheck.range("motion_style_dim", a.motion_style_dim, 1, 1 << 17);
+  kCheck.range("motion_dim", a.motion_dim, 1, 256);
+  kCheck.range("motion_encoder_dim", a.motion_encoder_dim, a.motion_dim, 1 << 17);
+  kCheck.range("face_encoder_hidden_dim", a.face_hidden_dim, 1, 1 << 17);
+  kCheck.range("face_encoder_num_heads", a.face_heads, 1, 1024);
+  kCheck.range("inject_face_latents_blocks", a.inject_face_latents_blocks, 1, c.num_layers);
+  check(
+      c.num_layers % a.inject_face_latents_blocks == 0,
+      "[wan] `num_layers` is {} but must be a multiple of `inject_face_latents_blocks`, {}: there "
+      "is an adapter for every {} blocks",
+      c.num_layers, a.inject_face_latents_blocks, a.inject_face_latents_blocks);
+  check(
+      c.image_dim > 0 && c.vace_layers.empty() && c.patch_size[0] == 1,
+      "[wan] an Animate transformer needs `image_dim`, no `vace_layers`, and patches of one frame");
+}
+
 }  // namespace
 
 void validate(const TransformerConfig& c) {
@@ -64,6 +89,9 @@ void validate(const TransformerConfig& c) {
         "[wan] `patch_size` is not [1, 2, 2], which a reference image or a camera's path needs");
   check(c.pos_embed_seq_len == 0 || c.image_dim > 0,
         "[wan] `pos_embed_seq_len` is {} but there is no `image_dim`", c.pos_embed_seq_len);
+  if (c.animate) {
+    validate_animate(c);
+  }
 }
 
 }  // namespace kinema::wan

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,6 +11,24 @@ namespace kinema::wan {
 /// Text tokens in training of models with image keys (Wan 2.1 image-to-video): the last 512 tokens
 /// of their context are text.
 inline constexpr int64_t kImageModelText = 512;
+
+/// The sizes of what Wan-Animate has in addition.
+struct AnimateConfig {
+  int64_t latent_channels = 16;  // of poses
+  /// Channels of the motion encoder's pictures: of motion_size() pixels a side first, then of half
+  /// as many, down to 4.
+  std::vector<int64_t> motion_channels{32, 64, 128, 256, 512, 512, 512, 512};
+  int64_t motion_style_dim = 512;
+  int64_t motion_dim = 20;           // directions of motion
+  int64_t motion_encoder_dim = 512;  // of a motion vector
+  int64_t face_hidden_dim = 1024;
+  int64_t face_heads = 4;                  // tokens of a frame, and one more
+  int64_t inject_face_latents_blocks = 5;  // after every fifth block is an adapter
+
+  /// Pixels of a side of the pictures of faces.
+  int64_t motion_size() const { return int64_t{4} << (motion_channels.size() - 1); }
+  bool operator==(const AnimateConfig&) const = default;
+};
 
 /// The sizes of a Wan transformer, under the names of diffusers' `config.json`.
 struct TransformerConfig {
@@ -36,6 +55,8 @@ struct TransformerConfig {
   int64_t ref_conv_channels = 0;         // of the latents of a reference image
   int64_t control_adapter_channels = 0;  // of a camera's path, 24: 6 for each of four pictures
   int64_t control_adapter_shrink = 8;    // pixels of a side that become channels
+
+  std::optional<AnimateConfig> animate = {};  // Wan-Animate
 
   /// Channels after those of the latents, for conditioning on images (I2V); 0: none.
   int64_t condition_channels() const { return in_channels - out_channels; }

@@ -1,6 +1,8 @@
 #include "kinema/models/wan/config_file.h"
 
+#include <algorithm>
 #include <array>
+#include <string>
 #include <string_view>
 
 #include "kinema/core/error.h"
@@ -30,12 +32,66 @@ bool class_is(const Json& json, std::string_view name) {
   return own != nullptr && own->is_string() && own->as_string() == name;
 }
 
+/// The channels by side in pixels, as `{"4": 512, "8": 512}`, from `side` down to 4.
+std::vector<int64_t> motion_channels(const ConfigJson& file, int64_t side) {
+  constexpr int64_t kMostSide = 4096;
+  check(side >= 4 && side <= kMostSide && (side & (side - 1)) == 0,
+        "[wan] {} is {}, expected a power of two from 4 to {}",
+        file.at("motion_encoder_size").where(), side, kMostSide);
+  std::vector<int64_t> out;
+  const Json* sizes = file.find("motion_encoder_channel_sizes");
+  for (; side >= 4; side /= 2) {
+    if (sizes != nullptr && !sizes->is_null()) {
+      out.push_back(sizes->at(std::to_string(side)).as_int());
+    } else {
+      constexpr int64_t kMostChannels = 512;
+      constexpr int64_t kPixels = 1 << 14;  // the release's: 16 of 1024 pixels, 32 of 512, ...
+      out.push_back(std::min(kMostChannels, std::max(int64_t{1}, kPixels / side)));
+    }
+  }
+  return out;
+}
+
+AnimateConfig animate_config(const ConfigJson& file) {
+  AnimateConfig a;
+  a.latent_channels = file.optional_size("latent_channels", a.latent_channels);
+  a.motion_channels =
+      motion_channels(file, file.optional_size("motion_encoder_size", a.motion_size()));
+  a.motion_style_dim = file.optional_size("motion_style_dim", a.motion_style_dim);
+  a.motion_dim = file.optional_size("motion_dim", a.motion_dim);
+  a.motion_encoder_dim = file.optional_size("motion_encoder_dim", a.motion_encoder_dim);
+  a.face_hidden_dim = file.optional_size("face_encoder_hidden_dim", a.face_hidden_dim);
+  a.face_heads = file.optional_size("face_encoder_num_heads", a.face_heads);
+  a.inject_face_latents_blocks =
+      file.optional_size("inject_face_latents_blocks", a.inject_face_latents_blocks);
+  return a;
+}
+
+void set_animate(const AnimateConfig& a, Json& out) {
+  Json channels = Json::object();
+  int64_t side = a.motion_size();
+  for (const int64_t each : a.motion_channels) {
+    channels.set(std::to_string(side), each);
+    side /= 2;
+  }
+  out.set("face_encoder_hidden_dim", a.face_hidden_dim);
+  out.set("face_encoder_num_heads", a.face_heads);
+  out.set("inject_face_latents_blocks", a.inject_face_latents_blocks);
+  out.set("latent_channels", a.latent_channels);
+  out.set("motion_dim", a.motion_dim);
+  out.set("motion_encoder_channel_sizes", channels);
+  out.set("motion_encoder_dim", a.motion_encoder_dim);
+  out.set("motion_encoder_size", a.motion_size());
+  out.set("motion_style_dim", a.motion_style_dim);
+}
+
 }  // namespace
 
 TransformerConfig parse_config(const Json& json) {
   const ConfigJson file("wan", "a Wan transformer", json);
   const bool vace = class_is(json, kVaceClassName);
-  if (!vace) {
+  const bool animate = class_is(json, kAnimateClassName);
+  if (!vace && !animate) {
     file.check_class(kClassName);
   }
   file.check_fixed({{"qk_norm", kQkNorm}});
@@ -62,7 +118,11 @@ TransformerConfig parse_config(const Json& json) {
   c.ref_conv_channels = file.optional_size(kRefConv, 0);
   c.control_adapter_channels = file.optional_size(kAdapter, 0);
   c.control_adapter_shrink = file.optional_size(kShrink, c.control_adapter_shrink);
-  file.check_known();
+  if (animate) {
+    c.animate = animate_config(file);
+  }
+  // How many pictures of faces are encoded at once.
+  file.check_known({"motion_encoder_batch_size"});
   file.validated([&] { validate(c); });
   return c;
 }
@@ -70,7 +130,9 @@ TransformerConfig parse_config(const Json& json) {
 Json config_json(const TransformerConfig& c) {
   const auto or_null = [](int64_t size) { return size > 0 ? Json(size) : Json(); };
   Json out = Json::object(
-      {{"_class_name", c.vace_layers.empty() ? kClassName : kVaceClassName},
+      {{"_class_name", c.animate               ? kAnimateClassName
+                       : c.vace_layers.empty() ? kClassName
+                                               : kVaceClassName},
        {"added_kv_proj_dim", or_null(c.added_kv_proj_dim)},
        {"attention_head_dim", c.attention_head_dim},
        {"cross_attn_norm", c.cross_attn_norm},
@@ -95,6 +157,9 @@ Json config_json(const TransformerConfig& c) {
     out.set("vace_in_channels", c.vace_in_channels);
     out.set("vace_layers", layers);
   }
+  if (c.animate) {
+    set_animate(*c.animate, out);
+  }
   if (c.ref_conv_channels > 0) {
     out.set(kRefConv, c.ref_conv_channels);
   }
@@ -112,12 +177,15 @@ Json original_config_json(const TransformerConfig& c) {
         c.attention_head_dim, kReleasedHead);
   const bool tokens = c.out_channels == 48;  // the latents of Wan 2.2 TI2V
   const bool branch = !c.vace_layers.empty();
-  const char* type = branch                       ? "vace"
+  const char* type = c.animate                    ? "animate"
+                     : branch                     ? "vace"
                      : c.pos_embed_seq_len > 0    ? "flf2v"
                      : c.condition_channels() > 0 ? "i2v"
                      : tokens                     ? "ti2v"
                                                   : "t2v";
-  Json out = Json::object({{"_class_name", branch ? kOriginalVaceClassName : kOriginalClassName},
+  Json out = Json::object({{"_class_name", c.animate ? kOriginalAnimateClassName
+                                           : branch  ? kOriginalVaceClassName
+                                                     : kOriginalClassName},
                            {"dim", c.dim()},
                            {"eps", c.eps},
                            {"ffn_dim", c.ffn_dim},

@@ -8,8 +8,10 @@ namespace kinema::wan {
 /// `_class_name` of diffusers, and of the original release.
 inline constexpr const char* kClassName = "WanTransformer3DModel";
 inline constexpr const char* kVaceClassName = "WanVACETransformer3DModel";
+inline constexpr const char* kAnimateClassName = "WanAnimateTransformer3DModel";
 inline constexpr const char* kOriginalClassName = "WanModel";
 inline constexpr const char* kOriginalVaceClassName = "VaceWanModel";
+inline constexpr const char* kOriginalAnimateClassName = "WanAnimateModel";
 
 /// The sizes of a diffusers `config.json`. Throws an Error with file and key for another class, a
 /// missing, wrongly typed or unknown key, or invalid sizes.

@@ -125,7 +125,7 @@ Residuals ControlBranch::hints(Tensor x, Tensor control, Tensor scale,
   if (scale) {
     hints = hints * convert(reshape(scale, {blocks.layers, 1, 1, 1}), hints.dtype());
   }
-  return {.layers = config.vace_layers, .values = hints};
+  return {.layers = config.vace_layers, .values = {hints}};
 }
 
 }  // namespace kinema::wan

@@ -5,6 +5,7 @@
 
 #include "kinema/core/error.h"
 #include "kinema/mesh/batch.h"
+#include "kinema/models/wan/animate.h"
 #include "kinema/models/wan/block_stack.h"
 #include "kinema/models/wan/control_branch.h"
 #include "kinema/models/wan/embed.h"
@@ -42,6 +43,9 @@ struct Ends {
     if (c.control_adapter_channels > 0) {
       camera.emplace(root, c);
     }
+    if (c.animate) {
+      animate.emplace(root, c);
+    }
   }
 
   nn::PatchEmbedding patch;
@@ -51,6 +55,7 @@ struct Ends {
   std::optional<ControlBranch> control;
   std::optional<ReferenceTokens> reference;
   std::optional<CameraAdapter> camera;
+  std::optional<Animate> animate;
 };
 
 bool is_of_block(std::string_view key) {
@@ -142,6 +147,29 @@ void check_fun_inputs(const TransformerInputs& in, const TransformerConfig& c) {
               "in_dim_control_adapter");
 }
 
+/// Throws an Error unless poses and faces are given to a Wan-Animate network of this width, and to
+/// no other.
+void check_animate_inputs(const TransformerInputs& in, const TransformerConfig& c) {
+  const Dims& x = in.hidden_states.shape().dims;
+  check(c.animate.has_value() == static_cast<bool>(in.poses) &&
+            c.animate.has_value() == static_cast<bool>(in.faces),
+        "[wan] {}",
+        c.animate ? "an Animate transformer needs poses and faces, expected both"
+                  : "poses or faces are given to a transformer that takes none");
+  if (!c.animate) {
+    return;
+  }
+  const Dims poses{x[0], c.animate->latent_channels, x[2] - 1, x[3], x[4]};
+  check(x[2] > 1 && in.poses.shape().dims == poses, "[wan] poses are {} but must be {}",
+        to_string(in.poses.shape()), to_string(poses));
+  const int64_t size = c.animate->motion_size();
+  const Dims pictures{x[0], 3, 4 * (x[2] - 2) + 1, size, size};
+  const Dims tokens{x[0], x[2], c.animate->face_heads + 1, c.dim()};
+  check(in.faces.shape().dims == pictures || in.faces.shape().dims == tokens,
+        "[wan] faces are {} but must be pictures {} or tokens {}", to_string(in.faces.shape()),
+        to_string(pictures), to_string(tokens));
+}
+
 /// One timestep for each of `more` tokens in front, that of the last token, where there is one for
 /// each token.
 Tensor with_more_timesteps(Tensor timestep, int64_t more) {
@@ -171,8 +199,8 @@ void check_divides(const TransformerConfig& config, const mesh::Placement& place
 
 DType parameter_dtype(std::string_view key, DType weights_dtype,
                       std::optional<DType> weights_storage) {
-  for (const std::string_view part :
-       {"norm", "condition_embedder", "scale_shift_table", "lora_scale", "weight_scale"}) {
+  for (const std::string_view part : {"norm", "condition_embedder", "scale_shift_table",
+                                      "motion_synthesis_weight", "lora_scale", "weight_scale"}) {
     if (key.find(part) != std::string_view::npos) {
       return DType::F32;
     }
@@ -201,6 +229,10 @@ std::vector<nn::ParamSpec> parameters(const TransformerConfig& config,
   if (ends.control) {
     specs.set_layers(options.scan_layers ? config.control_layers() : 0);
     ControlBranch::open_blocks(root, config, options.scan_layers);
+  }
+  if (ends.animate) {
+    specs.set_layers(options.scan_layers ? Animate::adapters(config) : 0);
+    Animate::open_adapters(root, config, options.scan_layers);
   }
   nn::check_module_path(options.quantization, specs.products(), module_path);
   std::vector<nn::ParamSpec> result = specs.take();
@@ -233,6 +265,15 @@ CrossKeys cross_keys(std::span<const Tensor> params, const TransformerConfig& co
   return ends.control
              ? joined(keys, cross_keys_of(ControlBranch::row(config), parameters, text, image))
              : keys;
+}
+
+Tensor face_tokens(std::span<const Tensor> params, const TransformerConfig& config,
+                   const nn::ModelOptions& options, Tensor pictures) {
+  const std::vector<nn::ParamSpec> specs = parameters(config, options);
+  nn::Binder binder(specs, params, nn::quantized_products(options.quantization, module_path));
+  const Ends ends(nn::Params(binder, ""), config);
+  check(ends.animate.has_value(), "[wan] this transformer reads no faces");
+  return ends.animate->face_tokens(pictures, options.activations_dtype, options.precision, {});
 }
 
 Tensor token_timesteps(Tensor first, Tensor others, Tensor video, const TransformerConfig& config) {
@@ -276,6 +317,7 @@ TransformerOutputs transformer_outputs(std::span<const Tensor> params,
   all_frames[0] += ends.reference ? 1 : 0;
   const int64_t tokens = all_frames[0] * grid[1] * grid[2];
   check_fun_inputs(inputs, config);
+  check_animate_inputs(inputs, config);
   check_inputs(inputs, config, options, own_tokens, tokens);
   Conditioning given;
   given.attention = options.attention;
@@ -293,6 +335,9 @@ TransformerOutputs transformer_outputs(std::span<const Tensor> params,
     if (ends.camera) {
       const Tensor map = offer("camera", (*ends.camera)(inputs.camera, dtype, precision));
       x = x + reshape(transpose(map, {0, 2, 3, 4, 1}), x.shape().dims);
+    }
+    if (ends.animate) {
+      x = x + ends.animate->pose_tokens(inputs.poses, dtype, precision, inputs.tap);
     }
     if (ends.reference) {
       x = concatenate({(*ends.reference)(inputs.reference, dtype, precision), x}, Axis(1));
@@ -343,6 +388,13 @@ TransformerOutputs transformer_outputs(std::span<const Tensor> params,
     if (ends.control) {
       hints = ends.control->hints(x, inputs.control, inputs.control_scale, parameters,
                                   given_to(ControlBranch::row(config)), inputs.tap);
+    }
+    if (ends.animate) {
+      const Tensor faces =
+          inputs.faces.rank() == 4
+              ? nn::as(inputs.faces, dtype)
+              : ends.animate->face_tokens(inputs.faces, dtype, precision, inputs.tap);
+      hints = Animate::residuals(faces, parameters, inputs.tap);
     }
     const BlockRow row = main_blocks(config);
     x = run_blocks(x, row, parameters, given_to(row), hints, inputs.tap);

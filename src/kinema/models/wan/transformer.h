@@ -34,6 +34,11 @@ struct TransformerInputs {
   /// With control_adapter_channels: a camera's path [b, control_adapter_channels, f, H, W], float,
   /// with H, W control_adapter_shrink times h, w.
   Tensor camera = {};
+  /// Wan-Animate: latents of poses [b, latent_channels, f - 1, h, w], float, of all frames but the
+  /// first; and the tokens of faces (face_tokens), or their pictures [b, 3, 4 (f - 2) + 1, S,
+  /// S] in [-1, 1].
+  Tensor poses = {};
+  Tensor faces = {};
   /// Instead of text and image: the result of cross_keys.
   std::optional<CrossKeys> keys = {};
   /// Instead of running the blocks: the sum that they added to the tokens in another step, [b, s,
@@ -57,7 +62,8 @@ std::vector<nn::ParamSpec> parameters(const TransformerConfig& config,
                                       const nn::InitOptions& init = {});
 
 /// The dtype in which a checkpoint key is stored: F32 for norms, condition embedder and modulation
-/// tables (keys containing `norm`, `condition_embedder`, `scale_shift_table`, `lora_scale` or
+/// tables (keys containing `norm`, `condition_embedder`, `scale_shift_table`,
+/// `motion_synthesis_weight`, `lora_scale` or
 /// `weight_scale`); `weights_storage`, if set, for linear weights of blocks; otherwise
 /// `weights_dtype`.
 DType parameter_dtype(std::string_view key, DType weights_dtype,
@@ -68,6 +74,12 @@ DType parameter_dtype(std::string_view key, DType weights_dtype,
 /// TransformerInputs.
 CrossKeys cross_keys(std::span<const Tensor> params, const TransformerConfig& config,
                      const nn::ModelOptions& options, Tensor text, Tensor image = {});
+
+/// Wan-Animate: the tokens of pictures of faces [b, 3, 4 (f - 2) + 1, S, S], float in [-1, 1], for
+/// a video of f latent frames: [b, f, face_heads + 1, d] in activations_dtype. They are the same in
+/// all steps.
+Tensor face_tokens(std::span<const Tensor> params, const TransformerConfig& config,
+                   const nn::ModelOptions& options, Tensor pictures);
 
 /// Timesteps per token, [b, s], for a video [b, c, f, h, w]: `first` [b] for tokens of the first
 /// frame (patch), `others` [b] for the rest. A conditioning frame without noise has timestep 0
