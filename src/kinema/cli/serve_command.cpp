@@ -63,7 +63,7 @@ serve::FrontOptions front_options(const config::ServeConfig& config) {
 int serve_models(const std::vector<std::string>& words) {
   const config::Loaded first = resolve::load_generation(words, variables(), console_job());
   ServedModels models(words, first.config.serve.serve_models);
-  const config::ServeConfig& config = models.first().config.serve;
+  const config::ServeConfig& config = models.first().loaded.config.serve;
   const StopSignal signal;
   serve::Front front(front_options(config), models);
   print_line(fmt::format("serving {} on {}", models.models().front().name, front.link()));

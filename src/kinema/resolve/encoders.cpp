@@ -162,6 +162,12 @@ std::optional<double> latent_scale(const config::Config& config) {
   return family == nullptr ? std::nullopt : std::optional(family->latent_scale);
 }
 
+std::filesystem::path autoencoder_folder(const config::Config& config) {
+  return config.model.autoencoder == config::Autoencoder::SPACE_TO_DEPTH
+             ? fs::path()
+             : fs::path(model_source::vae_folder(config));
+}
+
 std::unique_ptr<encoders::Autoencoder> make_autoencoder(const config::Config& config,
                                                         const runtime::Devices& devices) {
   const config::ModelConfig& m = config.model;

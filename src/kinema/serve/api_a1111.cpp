@@ -236,7 +236,9 @@ io::Json progress_json(Context& context) {
   return io::Json::object({{"progress", progress},
                            {"eta_relative", live ? live->seconds_left.value_or(0) : 0.0},
                            {"state", std::move(state)},
-                           {"current_image", io::Json()},
+                           {"current_image", live && live->previews > 0
+                                                 ? io::Json(http::base64(live->preview))
+                                                 : io::Json()},
                            {"textinfo", io::Json()}});
 }
 
@@ -310,7 +312,7 @@ io::Json png_info(Request& request) {
   std::string info;
   try {
     for (const media::PngText& each :
-         media::read_png_texts(std::as_bytes(std::span(*bytes)), "the picture")) {
+         media::read_image_texts(std::as_bytes(std::span(*bytes)), "the picture")) {
       items.set(each.keyword, each.text);
       info = each.keyword == "parameters" ? each.text : info;
     }

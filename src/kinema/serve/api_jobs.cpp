@@ -22,7 +22,13 @@ io::Json check_request(Context& context, Request& request) {
     for (const std::string& notice : context.queue.prepare(asked)) {
       notices.append(notice);
     }
-    out.set("notices", std::move(notices));
+    const Estimate needs = context.queue.estimate(asked);
+    const EngineState engine = context.queue.engine();
+    out.set("notices", std::move(notices))
+        .set("seconds", needs.seconds ? io::Json(*needs.seconds) : io::Json())
+        .set("bytes", needs.bytes ? io::Json(*needs.bytes) : io::Json())
+        .set("bytes_limit",
+             engine.bytes_limit > 0 ? io::Json(engine.bytes_limit) : io::Json());
   } catch (const Refusal& refusal) {
     const io::Json error =
         io::Json::parse(error_response(request, refusal).body, "the error").at("error");
@@ -101,6 +107,20 @@ void add_job_routes(Api& api, Context& context) {
           http::Route::Handler([&context](Request& request, const http::Reply& reply) {
             get_job(context, request, reply);
           }));
+  api.add({.method = "GET",
+           .pattern = "/previews/{id}",
+           .summary = "The newest preview of the running job",
+           .query = {{"n", "int", "its number, which makes addresses different"}}},
+          [&context](Request& request) {
+            const std::optional<LiveJob> live = context.queue.live();
+            if (!live || live->id != request.params.at("id") || live->previews == 0) {
+              throw Refusal(404, "there is no preview of this job");
+            }
+            const bool is_png = live->preview.starts_with("\x89PNG");
+            return http::Response{.headers = {{"Content-Type", is_png ? "image/png" : "image/jpeg"},
+                                              {"Cache-Control", "no-store"}},
+                                  .body = live->preview};
+          });
   api.add_json({.method = "PATCH",
                 .pattern = "/api/jobs/{id}",
                 .summary = "Another request in the place of a job that waits",

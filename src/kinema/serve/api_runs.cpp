@@ -97,6 +97,19 @@ void add_control_routes(Api& api, Context& context) {
                  context.runs.stop(request.params.at("name"));
                  return context.runs.run(request.params.at("name"));
                });
+  const auto add_request = [&](const char* what, const char* summary) {
+    api.add_json({.method = "POST",
+                  .pattern = fmt::format("/api/runs/{{name}}/{}", what),
+                  .summary = summary,
+                  .answer = "Run",
+                  .status = 202},
+                 [&context, what](Request& request) {
+                   context.runs.ask(request.params.at("name"), what);
+                   return context.runs.run(request.params.at("name"));
+                 });
+  };
+  add_request("save", "Has a run save a checkpoint after its step, and go on");
+  add_request("sample", "Has a run make pictures or videos of its prompts after its step");
   api.add_json({.method = "DELETE",
                 .pattern = "/api/runs/{name}",
                 .summary = "Removes a run that is not running; its name is repeated in the body",

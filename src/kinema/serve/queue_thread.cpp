@@ -39,8 +39,9 @@ void Queue::run() {
         recover();
       }
       tell_waiters();
+      const std::string held = this->held();
       lock.lock();
-      run_next(lock);
+      run_next(lock, held);
     } catch (const std::exception& error) {
       // The database or the disk: told, and tried again after a while.
       if (lock.owns_lock()) {
@@ -59,17 +60,21 @@ void Queue::run() {
   engine_.reset();
 }
 
-/// One job, a change of the engine, or a pause. Called with the lock, and returns with it.
-void Queue::run_next(std::unique_lock<std::mutex>& lock) {
-  const bool can_start = !is_paused_ && Clock::now() >= not_before_;
+/// One job, a change of the engine, or a pause. Called with the lock, and returns with it. `held`:
+/// why no job may start.
+void Queue::run_next(std::unique_lock<std::mutex>& lock, const std::string& held) {
+  const bool is_told = std::exchange(held_, held) == held;
+  const bool can_start = !is_paused_ && held.empty() && Clock::now() >= not_before_;
   const bool is_idle_long = engine_ && options_.unload_time.count() > 0 &&
                             Clock::now() - idle_since_ > options_.unload_time;
-  const bool ends_engine = std::exchange(is_unwanted_, false) || is_idle_long;
-  const bool starts_engine = std::exchange(is_wanted_, false);
+  const bool ends_engine = std::exchange(is_unwanted_, false) || is_idle_long || !held.empty();
+  const bool starts_engine = std::exchange(is_wanted_, false) && held.empty();
   const std::string model = engine_ ? engine_->model : "";
   lock.unlock();
   if (engine_ && ends_engine) {
-    stop_engine("none", "");
+    stop_engine("none", held);
+  } else if (!is_told) {
+    set_engine(engine_ ? "ready" : "none", held);
   }
   if (starts_engine) {
     start_engine();
@@ -191,7 +196,7 @@ void Queue::follow(const JobRecord& job) {
       return on_death(job);
     }
     tell_waiters();
-    if (!asked_to_stop && (is_cancelled(job.id) || is_ending())) {
+    if (!asked_to_stop && (is_cancelled(job.id) || is_ending() || !held().empty())) {
       asked_to_stop = Clock::now();
       engine_->channel().send(io::Json::object({{"stop", true}}));
     }
@@ -234,36 +239,48 @@ bool Queue::take_message(const JobRecord& job, const io::Json& message) {
     }
     return true;
   }
-  {
-    const std::lock_guard lock(mutex_);
-    if (!live_) {
-      return false;
-    }
-    if (const io::Json* phase = text("phase")) {
-      live_->phase = phase->as_string();
-    } else if (const io::Json* notice = text("notice")) {
-      live_->notices.push_back(notice->as_string());
-    } else if (const io::Json* step = text("step")) {
-      live_->step = step->as_int();
-      live_->steps = message.at("steps").as_int();
-      if (live_->phase != "sampling") {
-        live_->phase = "sampling";
-        sampling_since_ = Clock::now();
-      } else if (live_->step > 1) {
-        const double each = std::chrono::duration<double>(Clock::now() - sampling_since_).count() /
-                            static_cast<double>(live_->step - 1);
-        live_->seconds_left = each * static_cast<double>(live_->steps - live_->step);
-      }
-    }
-  }
+  take_progress(message);
   publish(find(job.id));
   return false;
+}
+
+/// Anything but the end of a job.
+void Queue::take_progress(const io::Json& message) {
+  const std::lock_guard lock(mutex_);
+  if (!live_) {
+    return;
+  }
+  if (const io::Json* phase = message.find("phase")) {
+    live_->phase = phase->as_string();
+  } else if (const io::Json* notice = message.find("notice")) {
+    live_->notices.push_back(notice->as_string());
+  } else if (const io::Json* bytes = message.find("memory")) {
+    engine_state_.bytes = bytes->as_int();
+  } else if (const io::Json* picture = message.find("preview")) {
+    if (auto decoded = http::base64_decoded(picture->as_string())) {
+      live_->preview = std::move(*decoded);
+      ++live_->previews;
+    }
+  } else if (const io::Json* step = message.find("step")) {
+    live_->step = step->as_int();
+    live_->steps = message.at("steps").as_int();
+    if (live_->phase != "sampling") {
+      live_->phase = "sampling";
+      sampling_since_ = Clock::now();
+    } else if (live_->step > 1) {
+      const double each = std::chrono::duration<double>(Clock::now() - sampling_since_).count() /
+                          static_cast<double>(live_->step - 1);
+      live_->seconds_left = each * static_cast<double>(live_->steps - live_->step);
+    }
+  }
 }
 
 void Queue::finish(const JobRecord& job, const io::Json& made) {
   std::vector<OutputRecord> outputs;
   const fs::path folder = store_.folder() / "outputs" / job.id;
-  for (const MadeFile& file : read_made(made).files) {
+  const Made read = read_made(made);
+  measure(job, read);
+  for (const MadeFile& file : read.files) {
     check(is_within(file.path, folder), "[serve] the engine made {}, which is no file in {}",
           file.path.string(), folder.string());
     outputs.push_back({.id = "o_" + http::random_id(),
@@ -291,6 +308,39 @@ void Queue::finish(const JobRecord& job, const io::Json& made) {
   for (const OutputRecord& output : outputs) {
     events_.publish("output", to_json(output).dump(-1));
   }
+}
+
+/// Keeps what the request took, for estimates.
+void Queue::measure(const JobRecord& job, const Made& made) {
+  const int64_t count = std::max<int64_t>(1, job.request.count);
+  int64_t bytes = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    bytes = engine_state_.bytes;  // what the request was said to need
+    engine_state_.device = made.device.name;
+    engine_state_.platform = made.device.platform;
+    engine_state_.devices = made.device.count;
+    engine_state_.bytes = made.device.bytes;
+    engine_state_.bytes_limit = made.device.limit;
+  }
+  const Model model = catalogue_.model(job.request.model);
+  const std::string shape = shape_of(model, job.request);
+  if (made.times.count <= 0 || made.times.steps <= 0) {
+    return;
+  }
+  double setup = made.times.setup;
+  for (const Measurement& known : store_.measurements(model.name)) {
+    if (known.shape == shape) {  // compiled and loaded already: the first time says what that takes
+      setup = std::max(setup, known.setup_seconds);
+    }
+  }
+  store_.measured(model.name,
+                  {.shape = shape,
+                   .cells = cells_of(model, job.request),
+                   .step_seconds = made.times.steps / static_cast<double>(made.times.count),
+                   .other_seconds = made.times.others / static_cast<double>(count),
+                   .setup_seconds = setup,
+                   .bytes = bytes});
 }
 
 /// The engine has ended while it made the job, which waits again until it has been tried too often.

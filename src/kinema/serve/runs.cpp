@@ -286,6 +286,26 @@ void Runs::stop(const std::string& name) {
   kill(pid, SIGTERM);
 }
 
+void Runs::ask(const std::string& name, const std::string& what) {
+  const std::lock_guard lock(mutex_);
+  find(name);
+  if (training_process(run_folder(name)) == 0) {
+    throw Refusal(409, fmt::format("the run `{}` is not running", name));
+  }
+  const fs::path requests = run_folder(name) / "requests";
+  io::make_folder(requests);
+  io::write_file(requests / what, "");
+}
+
+std::vector<std::string> Runs::running() {
+  const std::lock_guard lock(mutex_);
+  std::vector<std::string> out = names();
+  std::erase_if(out, [&](const std::string& name) {
+    return find(name).child == 0 && training_process(run_folder(name)) == 0;
+  });
+  return out;
+}
+
 void Runs::remove(const std::string& name) {
   const std::lock_guard lock(mutex_);
   const Run& run = find(name);

@@ -43,6 +43,11 @@ class Runs {
   void start(const std::string& name);
   /// It saves a checkpoint and ends.
   void stop(const std::string& name);
+  /// Asks a running run for a checkpoint (`save`) or for samples (`sample`), by a file that it
+  /// looks for (jobs::RunRequests).
+  void ask(const std::string& name, const std::string& what);
+  /// The names of runs that are running.
+  std::vector<std::string> running();
   void remove(const std::string& name);
   /// Steps after `after`, in at most `buckets` buckets.
   io::Json metrics(const std::string& name, int64_t after, int64_t buckets);
