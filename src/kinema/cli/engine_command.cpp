@@ -15,7 +15,7 @@
 #include "kinema/media/image.h"
 #include "kinema/resolve/load.h"
 #include "kinema/resolve/served_model.h"
-#include "kinema/runtime/environment.h"
+#include "kinema/runtime/client.h"
 #include "kinema/serve/engine.h"
 
 namespace kinema::cli {
@@ -83,7 +83,7 @@ class JobMaker : public serve::Maker {
     observer.on_memory = [&](int64_t bytes, int64_t /*limit*/) { progress.memory(bytes); };
     observer.previews = {
         .every = loaded.config.serve.serve_preview_steps,
-        .folder = runtime::cache_folder() / "previews",
+        .folder = fs::path(runtime::cache_folder()) / "previews",
         .show = [&](const HostArray& picture) {
           progress.preview(media::encode_image(visible(picture), media::ImageFormat::JPEG, 80));
         }};

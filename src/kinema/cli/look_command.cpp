@@ -24,7 +24,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int64_t kSide = 320;                       // of a thumbnail
+constexpr int64_t kSide = 320;                         // of a thumbnail
 constexpr int64_t kMostPixels = int64_t{8192} * 8192;  // of a frame
 
 /// Frame 0 of u8 [f, h, w, 3].

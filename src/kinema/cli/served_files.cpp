@@ -30,10 +30,8 @@ std::string kind_of(const fs::path& path) {
 
 /// What a file or the folder of a model is, as `kinema inspect` says.
 serve::DiskFile describe(const fs::path& path, const std::string& kind) {
-  serve::DiskFile out{.name = path.filename().string(),
-                      .folder = path.parent_path(),
-                      .kind = kind,
-                      .what = kind};
+  serve::DiskFile out{
+      .name = path.filename().string(), .folder = path.parent_path(), .kind = kind, .what = kind};
   std::error_code error;
   const auto add = [&](const fs::path& file) {
     out.bytes += static_cast<int64_t>(fs::file_size(file, error));
@@ -109,8 +107,8 @@ std::vector<serve::PlanDevice> ServedModels::devices() {
   const bool has_tpu = !runtime::installed_plugin("tpu").empty();
   std::vector<serve::PlanDevice> out;
   for (const planning::Chip& chip : planning::chips()) {
-    const bool has_compiler = chip.family == Family::CPU || (chip.family == Family::TPU ? has_tpu
-                                                                                         : has_cuda);
+    const bool has_compiler =
+        chip.family == Family::CPU || (chip.family == Family::TPU ? has_tpu : has_cuda);
     const auto add = [&](const std::string& size, int64_t devices) {
       out.push_back({.name = chip.name + size,
                      .what = fmt::format("{} {}{}", devices, chip.kind, devices > 1 ? "s" : ""),

@@ -387,8 +387,7 @@ serve::CheckedRun ServedModels::check_run(const serve::RunRequest& request) {
   }
   if (dataset != folders.end()) {
     const resolve::Settings with = resolve::with_clips(loaded, dataset->second.string());
-    for (const config::KeyValue& key :
-         config::describe(static_cast<const config::Config&>(with))) {
+    for (const config::KeyValue& key : config::describe(static_cast<const config::Config&>(with))) {
       if (key.key == "train_data_dir" || key.key == "datasets" || key.key == "dataset_type") {
         out.config += fmt::format("{}: {}\n", key.key, key.value);
       }

@@ -27,8 +27,7 @@ io::Json check_request(Context& context, Request& request) {
     out.set("notices", std::move(notices))
         .set("seconds", needs.seconds ? io::Json(*needs.seconds) : io::Json())
         .set("bytes", needs.bytes ? io::Json(*needs.bytes) : io::Json())
-        .set("bytes_limit",
-             engine.bytes_limit > 0 ? io::Json(engine.bytes_limit) : io::Json());
+        .set("bytes_limit", engine.bytes_limit > 0 ? io::Json(engine.bytes_limit) : io::Json());
   } catch (const Refusal& refusal) {
     const io::Json error =
         io::Json::parse(error_response(request, refusal).body, "the error").at("error");

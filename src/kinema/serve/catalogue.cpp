@@ -72,13 +72,14 @@ io::Json to_json(const Lora& lora) {
 }
 
 io::Json to_json(const DiskFile& file) {
-  return io::Json::object({{"name", file.name},
-                           {"folder", file.folder.string()},
-                           {"kind", file.kind},
-                           {"what", file.what},
-                           {"bytes", file.bytes},
-                           {"changed", file.changed},
-                           {"problem", file.problem.empty() ? io::Json() : io::Json(file.problem)}});
+  return io::Json::object(
+      {{"name", file.name},
+       {"folder", file.folder.string()},
+       {"kind", file.kind},
+       {"what", file.what},
+       {"bytes", file.bytes},
+       {"changed", file.changed},
+       {"problem", file.problem.empty() ? io::Json() : io::Json(file.problem)}});
 }
 
 Model Catalogue::model(const std::string& name) {

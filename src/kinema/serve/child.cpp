@@ -47,8 +47,7 @@ struct Exec {
   sigprocmask(SIG_SETMASK, &none, nullptr);
   const int log = open(exec.log, O_WRONLY | O_CREAT | O_APPEND, 0600);
   const int in = open("/dev/null", O_RDONLY);
-  const int out =
-      exec.out[0] == '\0' ? log : open(exec.out, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+  const int out = exec.out[0] == '\0' ? log : open(exec.out, O_WRONLY | O_CREAT | O_TRUNC, 0600);
   if (log < 0 || in < 0 || out < 0 || dup2(in, 0) < 0 || dup2(out, 1) < 0 || dup2(log, 2) < 0) {
     _exit(127);
   }

@@ -51,9 +51,8 @@ fs::path caption_file(const fs::path& clip) {
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(clip.parent_path(), error)) {
     std::string extension = entry.path().extension().string();
-    std::ranges::transform(extension, extension.begin(), [](unsigned char c) {
-      return static_cast<char>(std::tolower(c));
-    });
+    std::ranges::transform(extension, extension.begin(),
+                           [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
     if (entry.path().stem() == clip.stem()) {
       if (extension == ".txt") {
         return entry.path();
@@ -142,8 +141,8 @@ const data::CaptionedClip& Datasets::clip_of(const Set& set, const std::string& 
   return out;
 }
 
-io::Json Datasets::to_json(const std::string& name, const Set& set,
-                           const data::CaptionedClip& clip, const Look& look) {
+io::Json Datasets::to_json(const std::string& name, const Set& set, const data::CaptionedClip& clip,
+                           const Look& look) {
   const std::string id = id_of(set.folder, clip.path);
   const std::string& problem = clip.problem.empty() ? look.problem : clip.problem;
   return io::Json::object({{"id", id},

@@ -51,8 +51,8 @@ class Datasets {
   Set& find(const std::string& name, bool anew = false);
   static void read(Set& set);
   static const data::CaptionedClip& clip_of(const Set& set, const std::string& id);
-  static io::Json to_json(const std::string& name, const Set& set,
-                          const data::CaptionedClip& clip, const Look& look);
+  static io::Json to_json(const std::string& name, const Set& set, const data::CaptionedClip& clip,
+                          const Look& look);
 
   Looks& looks_;
   std::mutex mutex_;

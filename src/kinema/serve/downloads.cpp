@@ -19,6 +19,13 @@ constexpr int64_t kMostWaiting = 8;
 
 }  // namespace
 
+void fetch_from_hub(const std::string& source,
+                    const std::function<void(int64_t done, int64_t total)>& progress) {
+  const auto id = remote::read_hub_id(source);
+  check(id.has_value(), "[serve] `{}` is no model of the hub", source);
+  remote::fetch_from_hub(*id, {}, remote::HubOptions::from_environment(), progress);
+}
+
 Downloads::Downloads(Fetch fetch, std::function<void(const std::string&)> done,
                      http::EventStream& events)
     : fetch_(std::move(fetch)), done_(std::move(done)), events_(events) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -19,6 +20,10 @@ namespace kinema::serve {
 /// throws to end it. Throws an Error for a model that is not there.
 using Fetch = std::function<void(const std::string& source,
                                  const std::function<void(int64_t done, int64_t total)>& progress)>;
+
+/// Into the cache of this user, as the environment says (remote::fetch_from_hub).
+void fetch_from_hub(const std::string& source,
+                    const std::function<void(int64_t done, int64_t total)>& progress);
 
 /// Downloads of models, one after the other. What is there when the server ends is not fetched
 /// again. Safe to use from several threads.

@@ -34,9 +34,7 @@ class SentProgress : public Progress {
   void notice(const std::string& text) override {
     channel_.send(io::Json::object({{"notice", text}}));
   }
-  void memory(int64_t bytes) override {
-    channel_.send(io::Json::object({{"memory", bytes}}));
-  }
+  void memory(int64_t bytes) override { channel_.send(io::Json::object({{"memory", bytes}})); }
   void preview(const std::string& picture) override {
     channel_.send(io::Json::object({{"preview", http::base64(picture)}}));
   }

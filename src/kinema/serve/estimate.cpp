@@ -13,8 +13,8 @@ double number_of(const Model& model, const MakeRequest& request, const char* key
                  double otherwise) {
   for (const io::Json* json : {&request.settings, &model.defaults}) {
     const io::Json* value = json->find(key);
-    if (value != nullptr && (value->kind() == io::Json::Kind::Integer ||
-                             value->kind() == io::Json::Kind::Number)) {
+    if (value != nullptr &&
+        (value->kind() == io::Json::Kind::Integer || value->kind() == io::Json::Kind::Number)) {
       return value->as_number();
     }
   }
@@ -32,10 +32,9 @@ std::string shape_of(const Model& model, const MakeRequest& request) {
   const bool has_true_scale = model.defaults.contains("true_cfg_scale");
   const double scale =
       number_of(model, request, has_true_scale ? "true_cfg_scale" : "guidance_scale", 1);
-  return fmt::format("{}x{}x{}{}", integer_of(model, request, "width"),
-                     integer_of(model, request, "height"),
-                     model.is_video ? integer_of(model, request, "num_frames") : 1,
-                     scale > 1 ? ", guided" : "");
+  return fmt::format(
+      "{}x{}x{}{}", integer_of(model, request, "width"), integer_of(model, request, "height"),
+      model.is_video ? integer_of(model, request, "num_frames") : 1, scale > 1 ? ", guided" : "");
 }
 
 double cells_of(const Model& model, const MakeRequest& request) {
@@ -65,12 +64,15 @@ Estimate estimate(Store& store, const Model& model, const MakeRequest& request, 
   const Measurement nearest = *std::ranges::min_element(known, {}, distance);
   Estimate out{.is_measured = nearest.shape == shape};
   const double scale = out.is_measured ? 1.0 : cells / nearest.cells;
-  const double passes = nearest.shape.ends_with("guided") == is_guided ? 1.0 : is_guided ? 2.0 : 0.5;
-  const double each = nearest.step_seconds * passes * static_cast<double>(steps_of(model, request)) +
-                      nearest.other_seconds;
+  const double passes = nearest.shape.ends_with("guided") == is_guided ? 1.0
+                        : is_guided                                    ? 2.0
+                                                                       : 0.5;
+  const double each =
+      nearest.step_seconds * passes * static_cast<double>(steps_of(model, request)) +
+      nearest.other_seconds;
   const bool is_ready = is_loaded && out.is_measured;
-  out.seconds = scale * each * static_cast<double>(request.count) +
-                (is_ready ? 0.0 : nearest.setup_seconds);
+  out.seconds =
+      scale * each * static_cast<double>(request.count) + (is_ready ? 0.0 : nearest.setup_seconds);
   if (nearest.bytes > 0) {
     const auto weights = static_cast<double>(std::min(model.bytes, nearest.bytes));
     out.bytes = std::llround(weights + scale * (static_cast<double>(nearest.bytes) - weights));

@@ -238,6 +238,11 @@ int64_t Queue::deaths() const {
   return deaths_;
 }
 
+MadeTimes Queue::times() const {
+  const std::lock_guard lock(mutex_);
+  return times_;
+}
+
 Estimate Queue::estimate(const MakeRequest& request) const {
   const EngineState state = engine();
   return serve::estimate(store_, catalogue_.model(request.model), request,

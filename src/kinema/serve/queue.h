@@ -46,14 +46,14 @@ struct LiveJob {
   int64_t steps = 0;
   std::optional<double> seconds_left;
   std::vector<std::string> notices;
-  std::string preview;       // the bytes of a picture; empty: none yet
-  int64_t previews = 0;      // so far
+  std::string preview;   // the bytes of a picture; empty: none yet
+  int64_t previews = 0;  // so far
 };
 struct EngineState {
   std::string state = "none";  // `none`, `loading`, `ready`, `busy` or `ended`
   std::string model;
   std::string device;
-  std::string message;  // why nothing runs
+  std::string message;   // why nothing runs
   std::string platform;  // of its device: `cpu`, `cuda` or `tpu`
   int64_t devices = 0;
   int64_t bytes = 0;        // of its device's memory: in use, or what the running job needs
@@ -96,6 +96,8 @@ class Queue {
   EngineState engine() const;
   std::optional<LiveJob> live() const;
   int64_t deaths() const;
+  /// Of all requests since the start.
+  MadeTimes times() const;
   /// What a prepared request would take.
   Estimate estimate(const MakeRequest& request) const;
   int64_t most_count() const { return options_.most_count; }
@@ -161,8 +163,9 @@ class Queue {
   std::chrono::steady_clock::time_point sampling_since_{};
   std::chrono::steady_clock::time_point idle_since_ = std::chrono::steady_clock::now();
   std::chrono::steady_clock::time_point not_before_{};  // after a death
-  std::string held_;      // why no job starts, as it was told last
-  std::string released_;  // the same, by `without_engine`
+  std::string held_;                                    // why no job starts, as it was told last
+  std::string released_;                                // the same, by `without_engine`
+  MadeTimes times_;
   int64_t deaths_ = 0;
   int64_t deaths_in_a_row_ = 0;
   std::vector<Waiting> waiters_;

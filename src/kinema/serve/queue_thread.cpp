@@ -322,6 +322,10 @@ void Queue::measure(const JobRecord& job, const Made& made) {
     engine_state_.devices = made.device.count;
     engine_state_.bytes = made.device.bytes;
     engine_state_.bytes_limit = made.device.limit;
+    times_.setup += made.times.setup;
+    times_.steps += made.times.steps;
+    times_.others += made.times.others;
+    times_.count += made.times.count;
   }
   const Model model = catalogue_.model(job.request.model);
   const std::string shape = shape_of(model, job.request);

@@ -44,6 +44,12 @@ bool Sharing::is_exclusive(const EngineState& engine) const {
   return engine.platform.empty() ? has_accelerator() : engine.platform != "cpu";
 }
 
+void Sharing::begin(const std::string& name) {
+  const std::lock_guard lock(mutex_);
+  held_ = "training " + name;
+  next_look_ = std::chrono::steady_clock::now() + std::chrono::seconds(1);
+}
+
 std::string Sharing::hold(Runs& runs, const EngineState& engine) {
   const std::lock_guard lock(mutex_);
   const auto time = std::chrono::steady_clock::now();

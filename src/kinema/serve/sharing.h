@@ -23,6 +23,8 @@ class Sharing {
 
   /// `training NAME` while requests must wait; looks at the runs once a second.
   std::string hold(Runs& runs, const EngineState& engine);
+  /// A run was started.
+  void begin(const std::string& name);
   /// True if the engine must end before a run starts.
   bool is_exclusive(const EngineState& engine) const;
 

@@ -20,13 +20,13 @@ io::Json optional_text(const std::string& text) {
 }  // namespace
 
 io::Json to_json(const EngineState& engine) {
-  return io::Json::object({{"state", engine.state},
-                           {"model", optional_text(engine.model)},
-                           {"device", engine.device},
-                           {"message", optional_text(engine.message)},
-                           {"bytes", engine.bytes > 0 ? io::Json(engine.bytes) : io::Json()},
-                           {"bytes_limit", engine.bytes_limit > 0 ? io::Json(engine.bytes_limit)
-                                                                  : io::Json()}});
+  return io::Json::object(
+      {{"state", engine.state},
+       {"model", optional_text(engine.model)},
+       {"device", engine.device},
+       {"message", optional_text(engine.message)},
+       {"bytes", engine.bytes > 0 ? io::Json(engine.bytes) : io::Json()},
+       {"bytes_limit", engine.bytes_limit > 0 ? io::Json(engine.bytes_limit) : io::Json()}});
 }
 
 io::Json to_json(const OutputRecord& output) {
