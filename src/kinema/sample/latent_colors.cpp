@@ -11,6 +11,7 @@ namespace {
 
 constexpr int64_t kCells = 16;  // a side
 constexpr int64_t kPictures = 12;
+constexpr int64_t kMostChannels = 512;  // the fit takes memory with their square
 
 /// A soft mixture of two colors along a line, with an edge and noise: f32 [3, frames, side, side]
 /// in
@@ -108,6 +109,9 @@ std::vector<double> least_squares(std::span<const double> rows, std::span<const 
 
 LatentColors fit_colors(const encoders::Autoencoder& autoencoder) {
   const encoders::LatentLayout layout = autoencoder.layout();
+  check(layout.channels <= kMostChannels,
+        "[sample] latents of {} channels are too many to fit colors to, at most {}",
+        layout.channels, kMostChannels);
   const int64_t frames = layout.first_frame_alone ? 1 : layout.temporal;
   LatentColors out{.channels = layout.channels};
   const int64_t columns = layout.channels + 1;

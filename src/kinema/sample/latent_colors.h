@@ -23,7 +23,8 @@ struct LatentColors {
 /// The least-squares fit of an autoencoder: it encodes a few small pictures of soft colors, edges
 /// and noise, and fits the mean colors of cells to their latents, with a little ridge so that
 /// channels without an effect stay out. Compiles the encoder for pictures of 16 cells a side, and
-/// leaves its parameters loaded. Throws what `encode` throws.
+/// leaves its parameters loaded. Throws an Error for more than
+/// 512 channels, and what `encode` throws.
 LatentColors fit_colors(const encoders::Autoencoder& autoencoder);
 
 /// Frame `frame` of latents f32 [c, f, h, w] as u8 [h, w, 3]. Throws an Error for another number of
