@@ -77,7 +77,8 @@ TEST_F(RunsTest, ShowWhatTheyWrote) {
   std::ofstream metrics(run() / "metrics.jsonl");
   for (int i = 0; i < 10; ++i) {
     metrics << fmt::format(R"({{"step":{},"learning/loss":{},"learning/current_learning_rate":0.1,)"
-                           R"("learning/grad_norm":1,"perf/step_time_seconds":0.5}})",
+                           R"("learning/grad_norm":1,"perf/step_time_seconds":0.5,)"
+                           R"("perf/expected_step_time_seconds":0.25,"perf/rss_bytes":77}})",
                            i, i % 2 == 0 ? 1 : 3);
     metrics << "\n";
   }
@@ -94,6 +95,8 @@ TEST_F(RunsTest, ShowWhatTheyWrote) {
   EXPECT_EQ(some.at("low").items()[0].as_number(), 1);
   EXPECT_EQ(some.at("high").items()[0].as_number(), 3);
   EXPECT_EQ(get("/api/runs/kites").at("step").as_int(), 10);
+  EXPECT_EQ(get("/api/runs/kites").at("planned_step_seconds").as_number(), 0.25);
+  EXPECT_EQ(get("/api/runs/kites").at("bytes").as_int(), 77);
 
   const Json sample = get("/api/runs/kites/samples").at("samples").items()[0];
   EXPECT_EQ(sample.at("prompt").as_string(), "a fox");

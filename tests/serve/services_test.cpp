@@ -60,7 +60,7 @@ TEST_F(ServicesTest, ShowsWhatIsBeingMade) {
 const char* const kReport =
     R"({"program":"step","fits":true,"tried":[],"not_tried":[],"bytes":{"total":7,"limit":9},)"
     R"("roofline":{"seconds":2.0,"compute":1.0,"hbm":2.0,"interconnect":0.0,"host":0.0},)"
-    R"("expected":{"seconds":3.0}})";
+    R"("expected":{"busy_seconds":2.5,"waiting_seconds":0.5}})";
 
 TEST_F(ServicesTest, PlansOnceInAProcess) {
   start([&](serve::FrontOptions& options) {
@@ -229,6 +229,25 @@ TEST_F(ServicesTest, TellsWhatTheDiskHolds) {
   send("DELETE", "/api/outputs/" + id, "");
   EXPECT_EQ(get("/api/disk").at("space").at("bin").as_int(), made);
   EXPECT_EQ(get("/api/disk").at("space").at("outputs").as_int(), 0);
+}
+
+TEST_F(ServicesTest, FollowsNoLinksOutOfItsFolder) {
+  start();
+  make(R"("width":8)");
+  const Json all = get("/api/outputs");
+  const Json output = all.at("outputs").items()[0];
+  const std::string url = output.at("url").as_string();
+  const fs::path folder = folder_ / "data/outputs" / output.at("job").as_string();
+  EXPECT_THAT(ask("GET", url), StartsWith("HTTP/1.1 200"));
+  fs::rename(folder / "0.png", folder / "kept.png");
+  fs::create_symlink(folder_ / "data/serve.db", folder / "0.png");
+  EXPECT_THAT(ask("GET", url), StartsWith("HTTP/1.1 404"));
+  EXPECT_THAT(ask("GET", output.at("thumb").as_string()), StartsWith("HTTP/1.1 404"));
+  fs::rename(folder, folder_ / "moved");
+  fs::create_directories(folder_ / "other");
+  std::ofstream(folder_ / "other/0.png") << "secret";
+  fs::create_directory_symlink(folder_ / "other", folder);
+  EXPECT_THAT(ask("GET", url), StartsWith("HTTP/1.1 404"));
 }
 
 TEST_F(ServicesTest, DownloadsOnlyWhereThatIsAllowed) {

@@ -10,6 +10,7 @@
 #include "kinema/data/metadata.h"
 #include "kinema/http/message.h"
 #include "kinema/io/atomic_write.h"
+#include "kinema/serve/paths.h"
 
 namespace kinema::serve {
 namespace {
@@ -23,14 +24,6 @@ constexpr size_t kMostCaption = 65'536;
 /// Says nothing of the path, and stays while the file does.
 std::string id_of(const fs::path& folder, const fs::path& file) {
   return fmt::format("{:016x}", fingerprint(file.lexically_relative(folder).string()));
-}
-
-/// True if the file is below the folder when links are followed.
-bool lies_in(const fs::path& file, const fs::path& folder) {
-  std::error_code error;
-  const fs::path inner = fs::canonical(file, error);
-  return !error && inner.string().starts_with(fs::canonical(folder, error).string() + "/") &&
-         !error;
 }
 
 bool has_list(const fs::path& folder) {

@@ -86,9 +86,9 @@ Plans::~Plans() = default;
 io::Json Plans::to_json(const Plan& plan) {
   const io::Json& report = plan.report;
   const bool has_report = report.is_object();
-  const double expected = has_report && report.at("expected").is_object()
-                              ? report.at("expected").at("seconds").as_number()
-                              : 0;
+  const double expected = has_report ? report.at("expected").at("busy_seconds").as_number() +
+                                           report.at("expected").at("waiting_seconds").as_number()
+                                     : 0;
   const double roofline = has_report ? report.at("roofline").at("seconds").as_number() : 0;
   const double seconds = expected > 0 ? expected : roofline;
   io::Json lines = io::Json::array();

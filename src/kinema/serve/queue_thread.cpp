@@ -9,6 +9,7 @@
 #include "kinema/io/folder.h"
 #include "kinema/serve/engine_process.h"
 #include "kinema/serve/maker.h"
+#include "kinema/serve/paths.h"
 #include "kinema/serve/queue.h"
 
 namespace kinema::serve {
@@ -19,12 +20,10 @@ using Clock = std::chrono::steady_clock;
 
 constexpr auto kTick = std::chrono::milliseconds(200);
 
-/// True for a file below the folder, by its real path: an engine's word is not believed either.
-bool is_within(const fs::path& file, const fs::path& folder) {
+/// An engine's word is not believed either.
+bool is_file_in(const fs::path& file, const fs::path& folder) {
   std::error_code error;
-  const std::string inner = fs::canonical(file, error).string();
-  const std::string outer = fs::canonical(folder, error).string() + "/";
-  return !error && inner.starts_with(outer) && fs::is_regular_file(inner, error);
+  return lies_in(file, folder) && fs::is_regular_file(file, error);
 }
 
 }  // namespace
@@ -281,12 +280,12 @@ void Queue::finish(const JobRecord& job, const io::Json& made) {
   const Made read = read_made(made);
   measure(job, read);
   for (const MadeFile& file : read.files) {
-    check(is_within(file.path, folder), "[serve] the engine made {}, which is no file in {}",
+    check(is_file_in(file.path, folder), "[serve] the engine made {}, which is no file in {}",
           file.path.string(), folder.string());
     outputs.push_back({.id = "o_" + http::random_id(),
                        .job = job.id,
                        .path = fs::canonical(file.path),
-                       .thumb = is_within(file.thumb, folder) ? fs::canonical(file.thumb) : "",
+                       .thumb = is_file_in(file.thumb, folder) ? fs::canonical(file.thumb) : "",
                        .is_video = file.is_video,
                        .width = file.width,
                        .height = file.height,

@@ -195,6 +195,7 @@ io::Json Runs::json(const std::string& name, Run& run) {
   const auto last = [&](double MetricsRow::*which) {
     return rows.empty() ? io::Json() : finite_number(rows.back().*which);
   };
+  const double bytes = rows.empty() ? std::nan("") : rows.back().bytes;
   io::Json checkpoints = io::Json::array();
   for (const int64_t each : saved) {
     checkpoints.append(each);
@@ -217,8 +218,8 @@ io::Json Runs::json(const std::string& name, Run& run) {
        {"recent_loss", finite_number(recent_mean_of(rows, &MetricsRow::loss))},
        {"learning_rate", last(&MetricsRow::learning_rate)},
        {"step_seconds", finite_number(seconds)},
-       {"planned_step_seconds", io::Json()},
-       {"bytes", io::Json()},
+       {"planned_step_seconds", last(&MetricsRow::expected_seconds)},
+       {"bytes", std::isfinite(bytes) ? io::Json(static_cast<int64_t>(bytes)) : io::Json()},
        {"planned_bytes", io::Json()},
        {"bytes_limit", io::Json()},
        {"seconds_left",
