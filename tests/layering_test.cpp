@@ -100,7 +100,7 @@ const std::map<std::string, std::set<std::string>>& allowed() {
        {"allocator", "core",        "io",       "media",   "flags",   "world",    "config",
         "runtime",   "checkpoints", "training", "metrics", "sample",  "planning", "inspection",
         "job",       "agents",      "stores",   "resolve", "reports", "plans",    "jobs",
-        "command",   "manual",      "http",     "serve"}},
+        "command",   "manual",      "http",     "serve",   "remote"}},
       {"python", {"core", "graph", "config", "runtime", "job", "jobs"}},
       {"model_source",
        {"core", "io", "media", "pjrt", "graph", "mesh", "config", "kernels", "nn", "model_files",

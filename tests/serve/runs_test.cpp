@@ -14,6 +14,7 @@ namespace {
 
 using io::Json;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::StartsWith;
 
 class RunsTest : public FrontTest {
@@ -109,6 +110,30 @@ TEST_F(RunsTest, ShowWhatTheyWrote) {
         "/runs/..%2Fdata/samples/10/000_a_fox.png"}) {
     EXPECT_THAT(ask("GET", path), StartsWith("HTTP/1.1 4")) << path;
   }
+}
+
+TEST_F(RunsTest, TellSamplesThatAreNew) {
+  start_with("true");
+  create();
+  const auto write_sample = [&](int step) {
+    const std::filesystem::path folder = run() / "samples" / std::to_string(step);
+    std::filesystem::create_directories(folder);
+    media::write_png(folder / "000_a_fox.png", HostArray{{DType::U8, {6, 10, 3}}});
+    std::ofstream(run() / "metrics.jsonl", std::ios::app)
+        << fmt::format("{{\"step\":{},\"learning/loss\":1}}\n", step);
+  };
+  write_sample(10);
+  // The first look at the run is before the listing, which has its samples.
+  ASSERT_TRUE(becomes_true([&] { return get("/api/runs/kites").at("step").as_int() == 11; }));
+  std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+  http_test::Client client(port());
+  client.send(
+      head("GET", fmt::format("/api/events?after={}", get("/api/state").at("event").as_int())) +
+      "\r\n");
+  write_sample(20);
+  EXPECT_THAT(client.read_until("event: sample"), HasSubstr("event: sample"));
+  EXPECT_THAT(client.read_until("000_a_fox.png\""), HasSubstr("/runs/kites/samples/20/"));
+  EXPECT_THAT(client.received(), Not(HasSubstr("/samples/10/")));
 }
 
 }  // namespace

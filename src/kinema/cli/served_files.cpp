@@ -2,7 +2,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <chrono>
+#include <functional>
 #include <set>
 
 #include "kinema/cli/served_models.h"
@@ -10,6 +12,7 @@
 #include "kinema/http/message.h"
 #include "kinema/inspection/contents.h"
 #include "kinema/planning/target.h"
+#include "kinema/remote/hub.h"
 #include "kinema/runtime/client.h"
 
 namespace kinema::cli {
@@ -87,13 +90,56 @@ void add_model_files(const fs::path& model, std::set<fs::path>& known,
   }
 }
 
+/// The subfolder whose name `number` says is the highest; empty: there is none.
+fs::path newest_of(const fs::path& folder, const std::function<int64_t(const fs::path&)>& number) {
+  fs::path out;
+  int64_t highest = -1;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder, error)) {
+    if (const int64_t found = number(entry.path()); found > highest) {
+      highest = found;
+      out = entry.path();
+    }
+  }
+  return out;
+}
+
+int64_t step_of(const fs::path& folder) {
+  const std::string name = folder.filename().string();
+  const bool is_number =
+      !name.empty() && name.size() < 18 &&
+      std::ranges::all_of(name, [](unsigned char c) { return std::isdigit(c) != 0; });
+  return is_number ? std::stoll(name) : -1;
+}
+
+int64_t time_of(const fs::path& folder) {
+  std::error_code error;
+  return fs::last_write_time(folder, error).time_since_epoch().count();
+}
+
 }  // namespace
+
+fs::path weights_of(const config::Config& config) {
+  const std::string& name = config.model.pretrained_model_name_or_path;
+  std::error_code error;
+  if (name.empty()) {
+    const fs::path run = fs::path(config.run.output_dir) / config.run.run_name;
+    return newest_of(run / "checkpoints", step_of);
+  }
+  if (const auto id = remote::read_hub_id(name); id && !fs::exists(name, error)) {
+    std::string repo = id->repo;
+    repo.replace(repo.find('/'), 1, "--");
+    return newest_of(
+        remote::HubOptions::from_environment().cache / ("models--" + repo) / "snapshots", time_of);
+  }
+  return name;
+}
 
 std::vector<serve::DiskFile> ServedModels::disk() {
   std::vector<serve::DiskFile> out;
   std::set<fs::path> known;
   for (const serve::Model& model : models()) {
-    add_model_files(find(model.name).loaded.config.model.pretrained_model_name_or_path, known, out);
+    add_model_files(weights_of(find(model.name).loaded.config), known, out);
   }
   for (const serve::Lora& lora : loras()) {
     out.push_back(describe(lora.path, "lora"));

@@ -206,7 +206,7 @@ void ServedModels::add(const std::vector<std::string>& words) {
                  .family = entry.served.family,
                  .is_video = !entry.served.makes_images,
                  .what = entry.served.family,
-                 .bytes = weights_bytes(config.model.pretrained_model_name_or_path),
+                 .bytes = weights_bytes(weights_of(config)),
                  .inputs = entry.served.inputs,
                  .multiple_of = entry.served.multiple_of,
                  .frames_step = entry.served.frames_step,

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <deque>
+#include <filesystem>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -52,5 +53,9 @@ class ServedModels : public serve::Catalogue {
   std::deque<Entry> entries_;  // grows only, so that references stay valid
   std::vector<serve::Lora> loras_;
 };
+
+/// Where the weights of a configuration's model are, as far as they are here: a file, a pipeline's
+/// folder, that in the hub's cache, or a run's newest checkpoint; empty: nowhere.
+std::filesystem::path weights_of(const config::Config& config);
 
 }  // namespace kinema::cli

@@ -258,7 +258,7 @@ GenerateResult generate_newest(const resolve::Settings& given, fs::path& checkpo
           kept->pipeline(sampled, /*releases_encoders=*/keeps == 0, generation.agree());
       if (job.world().is_alone() && request.decodes) {
         previews.emplace(observer.previews, pipeline.autoencoder(),
-                         resolve::autoencoder_folder(settings), job);
+                         resolve::autoencoder_text(settings), job);
       }
       return pipeline;
     };

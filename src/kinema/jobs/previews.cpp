@@ -16,8 +16,8 @@ namespace {
 namespace fs = std::filesystem;
 
 /// Changes when the weights do.
-std::string name_of_colors(const encoders::Autoencoder& autoencoder, const fs::path& weights) {
-  std::string text = fmt::format("{} {}", autoencoder.name(), weights.string());
+std::string name_of_colors(const encoders::Autoencoder& autoencoder, const std::string& about) {
+  std::string text = fmt::format("{} {}", autoencoder.name(), about);
   const auto add = [&](const fs::path& file) {
     std::error_code error;
     if (fs::is_regular_file(file, error)) {
@@ -25,6 +25,7 @@ std::string name_of_colors(const encoders::Autoencoder& autoencoder, const fs::p
                           fs::last_write_time(file, error).time_since_epoch().count());
     }
   };
+  const fs::path weights = about;
   add(weights);
   std::vector<fs::path> files;
   std::error_code error;
@@ -40,7 +41,10 @@ sample::LatentColors kept_or_fitted(const fs::path& file,
                                     const encoders::Autoencoder& autoencoder) {
   try {
     if (!file.empty()) {
-      return sample::read_latent_colors(io::Json::read(file));
+      sample::LatentColors kept = sample::read_latent_colors(io::Json::read(file));
+      if (kept.channels == autoencoder.layout().channels) {
+        return kept;
+      }
     }
   } catch (const Error&) {
     // It is not there, or damaged: written anew below.
@@ -64,14 +68,14 @@ HostArray first_video(HostArray batch) {
 }  // namespace
 
 Previews::Previews(const PreviewOptions& options, const encoders::Autoencoder& autoencoder,
-                   const fs::path& weights, const Job& job)
+                   const std::string& about, const Job& job)
     : options_(options), job_(job) {
   if (options.every <= 0 || !options.show) {
     return;
   }
   try {
     const fs::path file =
-        options.folder.empty() ? fs::path() : options.folder / name_of_colors(autoencoder, weights);
+        options.folder.empty() ? fs::path() : options.folder / name_of_colors(autoencoder, about);
     colors_ = kept_or_fitted(file, autoencoder);
   } catch (const Error& error) {
     job.notice(fmt::format("no previews: {}", error.what()));

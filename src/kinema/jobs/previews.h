@@ -29,9 +29,10 @@ struct PreviewOptions {
 /// them is logged once, and does not stop the request.
 class Previews {
  public:
-  /// `weights`: folder or file of the autoencoder's weights, by which its colors are kept.
+  /// `about`: what distinguishes the autoencoder (resolve::autoencoder_text), by which its colors
+  /// are kept; if it is the path of weights, so do their sizes and times.
   Previews(const PreviewOptions& options, const encoders::Autoencoder& autoencoder,
-           const std::filesystem::path& weights, const Job& job);
+           const std::string& about, const Job& job);
 
   void after(const sample::DenoiseStep& step);
 

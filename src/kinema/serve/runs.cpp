@@ -343,6 +343,21 @@ io::Json Runs::log(const std::string& name, std::optional<int64_t> after) {
       {{"text", printable(text)}, {"next", from + static_cast<int64_t>(text.size())}});
 }
 
+/// Tells clients of samples that are new since the last look.
+void Runs::tell_samples(const std::string& name, Run& run, bool is_first) {
+  const io::Json samples = samples_json(name, run_folder(name), run.told_sample_step);
+  for (const io::Json& sample : samples.items()) {
+    const int64_t step = sample.at("step").as_int();
+    if (step > run.told_sample_step) {
+      run.told_sample_step = step;
+      run.told_samples.clear();
+    }
+    if (run.told_samples.insert(sample.at("url").as_string()).second && !is_first) {
+      events_.publish("sample", io::Json::object({{"run", name}, {"sample", sample}}).dump(-1));
+    }
+  }
+}
+
 void Runs::poll() {
   const std::lock_guard lock(mutex_);
   for (const std::string& name : names()) {
@@ -350,8 +365,12 @@ void Runs::poll() {
     const io::Json now = json(name, run);
     const std::string text = now.dump(-1);
     const std::vector<MetricsRow>& rows = run.reader.rows();
-    if (run.told.empty()) {  // before this server: clients ask for it
+    const bool is_first = run.told.empty();  // before this server: clients ask for it
+    if (is_first) {
       run.told_step = rows.empty() ? -1 : rows.back().step;
+    }
+    if (is_first || text != run.told) {  // a run that makes samples has other figures soon
+      tell_samples(name, run, is_first);
     }
     if (text != run.told) {
       run.told = text;

@@ -6,6 +6,7 @@
 #include <map>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -62,10 +63,12 @@ class Runs {
   struct Run {
     explicit Run(const std::filesystem::path& metrics) : reader(metrics) {}
     metrics::MetricsReader reader;
-    std::string told;        // the last event
-    int64_t told_step = -1;  // of the last points
-    pid_t child = 0;         // started by this server and not ended yet
-    std::string error;       // how it ended, if that was no success
+    std::string told;                      // the last event
+    int64_t told_step = -1;                // of the last points
+    std::set<std::string> told_samples{};  // of the newest step with samples, by their addresses
+    int64_t told_sample_step = -1;
+    pid_t child = 0;    // started by this server and not ended yet
+    std::string error;  // how it ended, if that was no success
     double started = 0;
     bool is_stopping = false;
   };
@@ -78,6 +81,7 @@ class Runs {
   Run& find(const std::string& name);
   io::Json json(const std::string& name, Run& run);
   void poll();
+  void tell_samples(const std::string& name, Run& run, bool is_first);
   void reap(const std::string& name, Run& run);
 
   RunsOptions options_;
@@ -90,5 +94,8 @@ class Runs {
 /// The rows after `after` in at most `buckets` buckets: the last step of each, the means of finite
 /// values, the lowest and highest loss.
 io::Json metrics_json(const metrics::MetricsReader& reader, int64_t after, int64_t buckets);
+
+/// The samples in a run's folder from step `first` on, by step, then index.
+io::Json samples_json(const std::string& name, const std::filesystem::path& run, int64_t first);
 
 }  // namespace kinema::serve

@@ -40,7 +40,7 @@ function modelRow(first) {
     setText(tag, current && engine.state === "loading" ? "loads" : current ? "loaded" : "");
     tag.hidden = !current;
     setText(what, model.what);
-    setText(dim, [model.kind === "video" ? "videos" : "pictures", bytes(model.bytes), model.inputs.length && `takes ${model.inputs.join(", ").replaceAll("_", " ")}`].filter(Boolean).join(" · "));
+    setText(dim, [model.kind === "video" ? "videos" : "pictures", model.bytes && bytes(model.bytes), model.inputs.length && `takes ${model.inputs.join(", ").replaceAll("_", " ")}`].filter(Boolean).join(" · "));
     load.hidden = current;
   };
   node.update(first);
