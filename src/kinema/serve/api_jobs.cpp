@@ -75,9 +75,27 @@ void get_job(Context& context, Request& request, const http::Reply& reply) {
                       .done = answer});
 }
 
+void add_preview_route(Api& api, Context& context) {
+  api.add({.method = "GET",
+           .pattern = "/previews/{id}",
+           .summary = "The newest preview of the running job",
+           .query = {{"n", "int", "its number, which makes addresses different"}}},
+          [&context](Request& request) {
+            const std::optional<LiveJob> live = context.queue.live();
+            if (!live || live->id != request.params.at("id") || live->previews == 0) {
+              throw Refusal(404, "there is no preview of this job");
+            }
+            const bool is_png = live->preview.starts_with("\x89PNG");
+            return http::Response{.headers = {{"Content-Type", is_png ? "image/png" : "image/jpeg"},
+                                              {"Cache-Control", "no-store"}},
+                                  .body = live->preview};
+          });
+}
+
 }  // namespace
 
 void add_job_routes(Api& api, Context& context) {
+  add_preview_route(api, context);
   const auto job_of = [&context](const JobRecord& job) { return context.queue.job_json(job); };
   api.add_json({.method = "POST",
                 .pattern = "/api/check",
@@ -106,20 +124,6 @@ void add_job_routes(Api& api, Context& context) {
           http::Route::Handler([&context](Request& request, const http::Reply& reply) {
             get_job(context, request, reply);
           }));
-  api.add({.method = "GET",
-           .pattern = "/previews/{id}",
-           .summary = "The newest preview of the running job",
-           .query = {{"n", "int", "its number, which makes addresses different"}}},
-          [&context](Request& request) {
-            const std::optional<LiveJob> live = context.queue.live();
-            if (!live || live->id != request.params.at("id") || live->previews == 0) {
-              throw Refusal(404, "there is no preview of this job");
-            }
-            const bool is_png = live->preview.starts_with("\x89PNG");
-            return http::Response{.headers = {{"Content-Type", is_png ? "image/png" : "image/jpeg"},
-                                              {"Cache-Control", "no-store"}},
-                                  .body = live->preview};
-          });
   api.add_json({.method = "PATCH",
                 .pattern = "/api/jobs/{id}",
                 .summary = "Another request in the place of a job that waits",
