@@ -1,4 +1,4 @@
-// Any bytes as a PNG that may hold texts: an Error, or no more text than there are bytes.
+// Any bytes as a picture that may hold texts: an Error, or no more text than there are bytes.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -12,7 +12,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const AllocationLimit limit(size);
   try {
     size_t found = 0;
-    for (const media::PngText& each : media::read_png_texts(
+    for (const media::PngText& each : media::read_image_texts(
              std::span(reinterpret_cast<const std::byte*>(data), size), "input")) {
       found += each.keyword.size() + each.text.size();
     }

@@ -93,6 +93,56 @@ TEST_F(GeneratorTest, LoadsAgainWhatIsNotTheSame) {
   EXPECT_GT(last_.load, 0.0);
 }
 
+TEST_F(GeneratorTest, KeepsSeveralModelsAsLongAsTheyAreTheSame) {
+  fs::copy(model_, folder_ / "copy", fs::copy_options::recursive);
+  const fs::path first = model_;
+  const fs::path second = folder_ / "copy";
+  jobs::Generator two(2);
+  const auto load_time = [&](const fs::path& model) {
+    model_ = model;
+    return two.generate(settings({}), {}).made.timings.load;
+  };
+  EXPECT_GT(load_time(first), 0.0);
+  EXPECT_GT(load_time(second), 0.0);
+  EXPECT_EQ(load_time(first), 0.0);
+  EXPECT_EQ(load_time(second), 0.0);
+  const fs::path config = second / "unet/config.json";
+  io::write_file(config, io::Json::read(config).dump(2) + "\n\n");
+  EXPECT_EQ(load_time(first), 0.0);
+  EXPECT_GT(load_time(second), 0.0);
+  // A third one takes the place of that used longest ago.
+  fs::copy(model_, folder_ / "third", fs::copy_options::recursive);
+  EXPECT_GT(load_time(folder_ / "third"), 0.0);
+  EXPECT_EQ(load_time(second), 0.0);
+  EXPECT_GT(load_time(first), 0.0);
+}
+
+TEST_F(GeneratorTest, ShowsPreviewsWithoutAnEffectOnTheResult) {
+  const HostArray plain = generator_.generate(settings({}), {}).videos.front().frames;
+  GenerateObserver observer;
+  std::vector<Dims> shown;
+  int64_t bytes = 0;
+  observer.previews = {
+      .every = 1, .pause = 0, .folder = folder_ / "colors", .show = [&](const HostArray& picture) {
+        shown.push_back(picture.shape.dims);
+      }};
+  observer.on_memory = [&](int64_t needed, int64_t limit) {
+    bytes = needed;
+    EXPECT_GT(limit, needed);
+  };
+  const auto make = [&] {
+    return generator_.generate(settings({"num_inference_steps=2"}), observer).videos.front().frames;
+  };
+  EXPECT_EQ(make().bytes, plain.bytes);
+  ASSERT_EQ(shown.size(), 1U);  // not of the last step, after which the picture comes
+  EXPECT_EQ(shown[0].size(), 3U);
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder_ / "colors"), {}), 1);
+  EXPECT_GT(bytes, 0);
+  EXPECT_EQ(make().bytes, plain.bytes);
+  EXPECT_EQ(shown.size(), 2U);
+  EXPECT_GT(generator_.device().limit, generator_.device().bytes);
+}
+
 TEST_F(GeneratorTest, StaysLoadedWhenStopped) {
   expect_same({});
   std::stop_source stop;

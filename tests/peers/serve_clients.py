@@ -1,9 +1,11 @@
-"""`kinema serve` asked by the clients that people have: openai and webuiapi, as they come from PyPI.
+"""`kinema serve` asked by the clients that people have: openai, webuiapi and mcp, as they come from PyPI.
 
 serve_clients.py KINEMA. Two tiny models, trained for a step: one of images, one of videos.
 """
 
+import asyncio
 import base64
+import json
 import io
 import os
 import pathlib
@@ -15,8 +17,11 @@ import sys
 import tempfile
 import time
 
+import httpx2
+import mcp
 import openai
 import webuiapi
+from mcp.client.streamable_http import streamable_http_client
 from PIL import Image
 
 PROGRAM = pathlib.Path(sys.argv[1]).resolve()
@@ -108,6 +113,25 @@ def ask_webui(port, token):
     say("webuiapi: images, options, progress, refusals")
 
 
+async def ask_mcp(port, token):
+    with_token = httpx2.AsyncClient(headers={"Authorization": f"Bearer {token}"}, timeout=120)
+    async with (streamable_http_client(f"http://127.0.0.1:{port}/mcp", http_client=with_token) as streams,
+                mcp.ClientSession(*streams[:2]) as session):
+        hello = await session.initialize()
+        assert hello.server_info.name == "kinema", hello
+        names = [tool.name for tool in (await session.list_tools()).tools]
+        assert names == ["generate_image", "list_models", "get_job"], names
+        models = json.loads((await session.call_tool("list_models", {})).content[0].text)
+        assert [model["name"] for model in models] == ["pictures", "clips"], models
+        made = await session.call_tool("generate_image", {"prompt": "a red circle", "steps": 2, "seed": 7})
+        assert not made.is_error and base64.b64decode(made.content[0].data).startswith(PNG), made
+        job = json.loads(made.content[-1].text)["id"]
+        assert (await session.call_tool("get_job", {"id": job})).content[0].type == "image"
+        wrong = await session.call_tool("generate_image", {"prompt": "a", "width": 21})
+        assert wrong.is_error and "21" in wrong.content[0].text, wrong
+    say("mcp: tools, pictures, refusals")
+
+
 def main():
     with tempfile.TemporaryDirectory(prefix="kinema-serve-") as folder:
         os.chdir(folder)
@@ -125,6 +149,7 @@ def main():
             started = time.time()
             ask_openai(port, token)
             ask_webui(port, token)
+            asyncio.run(ask_mcp(port, token))
             say(f"asked for {time.time() - started:.0f} s")
         finally:
             server.send_signal(signal.SIGTERM)

@@ -28,6 +28,7 @@ class FakeMaker : public serve::Maker {
     }
     check(!says("fail"), "[fake] this prompt fails");
     const int steps = says("slow") || says("deaf") ? 20 : 2;
+    progress.memory(600);
     progress.phase("sampling");
     for (int i = 0; i < steps; ++i) {
       if (steps > 2) {
@@ -37,6 +38,9 @@ class FakeMaker : public serve::Maker {
         throw Stopped();
       }
       progress.step(i + 1, steps);
+      if (i == 0) {
+        progress.preview("\xff\xd8\xff fake");
+      }
     }
     progress.notice("made by a fake");
     return write(settings);
@@ -45,7 +49,12 @@ class FakeMaker : public serve::Maker {
  private:
   static Made write(const serve::MakeSettings& settings) {
     const int64_t seed = settings.settings.at("seed").as_int();
-    Made out;
+    Made out{
+        .times = {.setup = 3,
+                  .steps = 2.0 * static_cast<double>(settings.count),
+                  .others = 0.5,
+                  .count = 4 * settings.count},
+        .device = {.name = "a fake device", .platform = "cpu", .count = 1, .bytes = 500, .limit = 1000}};
     for (int64_t i = 0; i < settings.count; ++i) {
       HostArray image{{DType::U8, {8, 8, 3}}};
       for (std::byte& byte : image.bytes) {

@@ -87,6 +87,26 @@ class FakeCatalogue : public serve::Catalogue {
     return {.config = "base: tiny\n" + request.yaml};
   }
 
+  std::vector<serve::PlanDevice> devices() override {
+    return {{.name = "h100", .what = "1 NVIDIA H100", .bytes = 80, .has_compiler = true}};
+  }
+  void check_device(const std::string& device) override {
+    if (device != "h100") {
+      throw http::Refusal(422, "there is no device `" + device + "`", "device");
+    }
+  }
+  std::string plan_config(const serve::MakeRequest& request) override {
+    return "prompt: " + request.prompt() + "\n";
+  }
+  std::vector<serve::DiskFile> disk() override {
+    return {{.name = "tiny.safetensors", .folder = "/models", .kind = "model", .bytes = 5}};
+  }
+  void add_model(const std::string& source) override {
+    kinema::check(source != "owner/broken", "[fake] this model cannot be used");
+    added = source;
+  }
+
+  std::string added;  // by add_model
   std::atomic<int> refreshed = 0;
   std::atomic<bool> is_open = false;  // takes every key
 

@@ -82,7 +82,9 @@ TEST_F(ForeignTest, OpenAiNamesTheFieldAtFault) {
   EXPECT_EQ(param(R"({"prompt":"a","n":"x"})"), "n");
   EXPECT_EQ(param(R"({"prompt":"a","size":"10y10"})"), "size");
   EXPECT_EQ(param(R"({"prompt":"a","size":"99999999999999999999x1"})"), "size");
-  EXPECT_EQ(param(R"({"prompt":"a","output_format":"jpeg"})"), "output_format");
+  EXPECT_EQ(param(R"({"prompt":"a","output_format":"tiff"})"), "output_format");
+  EXPECT_EQ(param(R"({"prompt":"a","output_format":"webp","output_compression":101})"),
+            "output_compression");
   EXPECT_EQ(param(R"({"prompt":"a","response_format":"x"})"), "response_format");
   EXPECT_EQ(param(R"({"prompt":"a","kinema":{"steps":1000}})"), "steps");
   EXPECT_EQ(param(R"({"prompt":"a","kinema":{"output_dir":"/"}})"), "output_dir");
@@ -90,6 +92,21 @@ TEST_F(ForeignTest, OpenAiNamesTheFieldAtFault) {
               HasSubstr("this prompt fails"));
   EXPECT_THAT(openai(R"({"prompt":"die"})", 500).at("error").at("type").as_string(),
               HasSubstr("server_error"));
+}
+
+TEST_F(ForeignTest, OpenAiAndA1111ChooseFormats) {
+  start();
+  catalogue_.is_open = true;
+  openai(R"({"prompt":"a","output_format":"webp","output_compression":70})", 200);
+  const auto settings = [&] {
+    return get("/api/jobs").at("jobs").items()[0].at("request").at("settings");
+  };
+  EXPECT_EQ(settings().at("image_format").as_string(), "webp");
+  EXPECT_EQ(settings().at("image_quality").as_int(), 70);
+  plain("POST", "/sdapi/v1/txt2img",
+        R"({"prompt":"a","override_settings":{"samples_format":"jpg","jpeg_quality":60}})");
+  EXPECT_EQ(settings().at("image_format").as_string(), "jpeg");
+  EXPECT_EQ(settings().at("image_quality").as_int(), 60);
 }
 
 TEST_F(ForeignTest, OpenAiStreams) {
@@ -277,6 +294,8 @@ TEST_F(ForeignTest, A1111TellsAndSteers) {
   ASSERT_TRUE(becomes_true([&] { return front_->queue().live().has_value(); }));
   EXPECT_GT(plain("GET", "/sdapi/v1/progress").at("progress").as_number(), 0);
   EXPECT_EQ(plain("GET", "/sdapi/v1/progress").at("state").at("job_count").as_int(), 1);
+  EXPECT_TRUE(becomes_true(
+      [&] { return !plain("GET", "/sdapi/v1/progress").at("current_image").is_null(); }));
   plain("POST", "/sdapi/v1/interrupt");
   EXPECT_TRUE(becomes_true([&] { return !front_->queue().live().has_value(); }));
   EXPECT_EQ(get("/api/jobs").at("jobs").items()[0].at("state").as_string(), "done");
@@ -289,6 +308,9 @@ TEST_F(ForeignTest, TellsFigures) {
   EXPECT_THAT(text, HasSubstr("\nkinema_jobs_ended{state=\"done\"} 1\n"));
   EXPECT_THAT(text, HasSubstr("\nkinema_jobs_waiting 0\n"));
   EXPECT_THAT(text, HasSubstr("\nkinema_outputs 1\n"));
+  EXPECT_THAT(text, HasSubstr("\nkinema_stage_seconds_total{stage=\"steps\"} 2\n"));
+  EXPECT_THAT(text, HasSubstr("\nkinema_engine_memory_bytes 500\n"));
+  EXPECT_THAT(text, HasSubstr("\nkinema_engine_memory_limit_bytes 1000\n"));
   EXPECT_THAT(text, HasSubstr("# TYPE kinema_engine_deaths_total counter\n"));
 }
 

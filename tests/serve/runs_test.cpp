@@ -14,6 +14,7 @@ namespace {
 
 using io::Json;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::StartsWith;
 
 class RunsTest : public FrontTest {
@@ -77,7 +78,8 @@ TEST_F(RunsTest, ShowWhatTheyWrote) {
   std::ofstream metrics(run() / "metrics.jsonl");
   for (int i = 0; i < 10; ++i) {
     metrics << fmt::format(R"({{"step":{},"learning/loss":{},"learning/current_learning_rate":0.1,)"
-                           R"("learning/grad_norm":1,"perf/step_time_seconds":0.5}})",
+                           R"("learning/grad_norm":1,"perf/step_time_seconds":0.5,)"
+                           R"("perf/expected_step_time_seconds":0.25,"perf/rss_bytes":77}})",
                            i, i % 2 == 0 ? 1 : 3);
     metrics << "\n";
   }
@@ -94,6 +96,8 @@ TEST_F(RunsTest, ShowWhatTheyWrote) {
   EXPECT_EQ(some.at("low").items()[0].as_number(), 1);
   EXPECT_EQ(some.at("high").items()[0].as_number(), 3);
   EXPECT_EQ(get("/api/runs/kites").at("step").as_int(), 10);
+  EXPECT_EQ(get("/api/runs/kites").at("planned_step_seconds").as_number(), 0.25);
+  EXPECT_EQ(get("/api/runs/kites").at("bytes").as_int(), 77);
 
   const Json sample = get("/api/runs/kites/samples").at("samples").items()[0];
   EXPECT_EQ(sample.at("prompt").as_string(), "a fox");
@@ -106,6 +110,30 @@ TEST_F(RunsTest, ShowWhatTheyWrote) {
         "/runs/..%2Fdata/samples/10/000_a_fox.png"}) {
     EXPECT_THAT(ask("GET", path), StartsWith("HTTP/1.1 4")) << path;
   }
+}
+
+TEST_F(RunsTest, TellSamplesThatAreNew) {
+  start_with("true");
+  create();
+  const auto write_sample = [&](int step) {
+    const std::filesystem::path folder = run() / "samples" / std::to_string(step);
+    std::filesystem::create_directories(folder);
+    media::write_png(folder / "000_a_fox.png", HostArray{{DType::U8, {6, 10, 3}}});
+    std::ofstream(run() / "metrics.jsonl", std::ios::app)
+        << fmt::format("{{\"step\":{},\"learning/loss\":1}}\n", step);
+  };
+  write_sample(10);
+  // The first look at the run is before the listing, which has its samples.
+  ASSERT_TRUE(becomes_true([&] { return get("/api/runs/kites").at("step").as_int() == 11; }));
+  std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+  http_test::Client client(port());
+  client.send(
+      head("GET", fmt::format("/api/events?after={}", get("/api/state").at("event").as_int())) +
+      "\r\n");
+  write_sample(20);
+  EXPECT_THAT(client.read_until("event: sample"), HasSubstr("event: sample"));
+  EXPECT_THAT(client.read_until("000_a_fox.png\""), HasSubstr("/runs/kites/samples/20/"));
+  EXPECT_THAT(client.received(), Not(HasSubstr("/samples/10/")));
 }
 
 }  // namespace

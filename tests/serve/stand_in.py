@@ -80,7 +80,8 @@ def unload(world, call):
 
 @route("GET", "disk")
 def disk(world, call):
-    return {"files": DISK}
+    sizes = {"outputs": 3 << 30, "bin": 1 << 28, "uploads": 1 << 20, "runs": 9 << 30, "models": 60 << 30}
+    return {"files": DISK, "space": sizes | {"free": 200 << 30, "total": 500 << 30}}
 
 
 @route("GET", "downloads")
@@ -401,7 +402,7 @@ def caption(world, call, name, id):
 
 @route("GET", "devices")
 def devices(world, call):
-    return {"devices": DEVICES}
+    return {"devices": DEVICES, "here": []}
 
 
 @route("POST", "plans")
@@ -418,6 +419,8 @@ def add_plan(world, call):
 
     def later():
         time.sleep(1.0 * world.pace)
+        if plan["state"] == "cancelled":
+            return
         fits = device["bytes"] > 30 << 30
         plan.update(state="done", fits=fits, bytes=31 << 30, step_seconds=0.88, bound_by="matrix products",
                     remedy=None if fits else "per_device_batch_size=0.5 fits, with 14.2 GB",
@@ -425,6 +428,14 @@ def add_plan(world, call):
         world.publish("plan", plan)
     threading.Thread(target=later, daemon=True).start()
     return 202, plan
+
+
+@route("POST", "plans/NAME/cancel")
+def cancel_plan(world, call, id):
+    plan = find(world.plans, id, "plan")
+    plan["state"] = "cancelled"
+    world.publish("plan", plan)
+    return plan
 
 
 @route("GET", "plans/NAME")

@@ -95,6 +95,21 @@ TEST(Loop, EvaluatesPeriodically) {
   EXPECT_THAT(after, ElementsAre(2, 5));
 }
 
+TEST(Loop, SavesAndSamplesWhenItIsAsked) {
+  Dummy dummy;
+  LoopParts parts = dummy.parts();
+  std::vector<int64_t> sampled;
+  parts.asked = [&] {
+    return Asked{.save = dummy.steps.size() == 2, .sample = dummy.steps.size() == 3};
+  };
+  parts.sample = [&](int64_t step) { sampled.push_back(step); };
+
+  train_loop({.max_steps = 5}, parts);
+
+  EXPECT_THAT(dummy.saves, ElementsAre(2, 5));
+  EXPECT_THAT(sampled, ElementsAre(2));
+}
+
 TEST(Loop, SavesBeforeAnEvaluationThatFailsEndsIt) {
   Dummy dummy;
   LoopParts parts = dummy.parts();

@@ -30,6 +30,7 @@ void add_compare(Program& program);
 void add_serve(Program& program);
 /// The hidden command of the processes that `serve` starts.
 void add_engine(Program& program);
+void add_look(Program& program);
 /// `manual` and `completion`, of all commands of the program.
 void add_manual(Program& program);
 

@@ -15,6 +15,7 @@
 #include "kinema/media/image.h"
 #include "kinema/resolve/load.h"
 #include "kinema/resolve/served_model.h"
+#include "kinema/runtime/client.h"
 #include "kinema/serve/engine.h"
 
 namespace kinema::cli {
@@ -49,6 +50,13 @@ fs::path write_thumb(const fs::path& output, const HostArray& frames) {
   return out;
 }
 
+/// A preview has a pixel for each latent cell: twice as large, at least 64 pixels a side.
+HostArray visible(const HostArray& picture) {
+  const Dims& dims = picture.shape.dims;
+  const int64_t scale = std::max<int64_t>(2, 64 / std::max<int64_t>(1, std::min(dims[0], dims[1])));
+  return media::resize_image(picture, dims[0] * scale, dims[1] * scale);
+}
+
 /// A task that tells its name as a phase.
 std::string phase_of(const std::string& task) {
   if (task.find("compil") != std::string::npos) {
@@ -68,7 +76,17 @@ class JobMaker : public serve::Maker {
  public:
   serve::Made make(const serve::MakeSettings& settings, serve::Progress& progress) override {
     const config::Loaded loaded = configuration(settings, progress);
+    if (!generator_) {
+      generator_ = std::make_unique<jobs::Generator>(loaded.config.serve.serve_keep_models);
+    }
     jobs::GenerateObserver observer;
+    observer.on_memory = [&](int64_t bytes, int64_t /*limit*/) { progress.memory(bytes); };
+    observer.previews = {
+        .every = loaded.config.serve.serve_preview_steps,
+        .folder = fs::path(runtime::cache_folder()) / "previews",
+        .show = [&](const HostArray& picture) {
+          progress.preview(media::encode_image(visible(picture), media::ImageFormat::JPEG, 80));
+        }};
     observer.on_notice = [&](const std::string& line) { progress.notice(line); };
     observer.on_task = [&](const std::string& what, int64_t) {
       if (const std::string phase = phase_of(what); !phase.empty()) {
@@ -84,8 +102,15 @@ class JobMaker : public serve::Maker {
       }
     };
     const jobs::GenerateResult result =
-        generator_.generate(loaded, observer, job_options(progress.stop()));
-    return made(result, loaded);
+        generator_->generate(loaded, observer, job_options(progress.stop()));
+    serve::Made out = made(result, loaded);
+    const jobs::DeviceUse use = generator_->device();
+    out.device = {.name = use.kind,
+                  .platform = use.platform,
+                  .count = use.count,
+                  .bytes = use.bytes,
+                  .limit = use.limit};
+    return out;
   }
 
  private:
@@ -128,10 +153,14 @@ class JobMaker : public serve::Maker {
   }
 
   static serve::Made made(const jobs::GenerateResult& result, const config::Loaded& loaded) {
-    serve::Made out;
+    const sample::Timings& t = result.made.timings;
+    serve::Made out{.times = {.setup = t.load + t.compile,
+                              .steps = t.denoise,
+                              .others = t.text + t.image + t.decode,
+                              .count = result.made.steps}};
     for (const auto& video : result.videos) {
       const Dims& dims = video.frames.shape.dims;
-      const bool is_video = fs::path(video.path).extension() != ".png";
+      const bool is_video = fs::path(video.path).extension() == ".mp4";
       out.files.push_back({.path = video.path,
                            .thumb = write_thumb(video.path, video.frames),
                            .is_video = is_video,
@@ -144,7 +173,7 @@ class JobMaker : public serve::Maker {
     return out;
   }
 
-  jobs::Generator generator_;  // the model stays loaded for the next request
+  std::unique_ptr<jobs::Generator> generator_;  // models stay loaded for the next request
 };
 
 }  // namespace

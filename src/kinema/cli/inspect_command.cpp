@@ -128,7 +128,7 @@ void check_sheet_place(const fs::path& file, const std::string& data) {
     const bool ours =
         media::is_png(old.bytes()) &&
         std::ranges::any_of(
-            media::read_png_texts(old.bytes(), file.string()), [](const media::PngText& each) {
+            media::read_image_texts(old.bytes(), file.string()), [](const media::PngText& each) {
               return each.keyword == kSheetMark.keyword && each.text == kSheetMark.text;
             });
     check(ours,

@@ -57,6 +57,7 @@ int run(int argc, char** argv) {
   kinema::cli::add_compare(program);
   kinema::cli::add_serve(program);
   kinema::cli::add_engine(program);
+  kinema::cli::add_look(program);
   kinema::cli::add_manual(program);
   program.footers(kinema::cli::examples);
   return program.run(argc, argv);

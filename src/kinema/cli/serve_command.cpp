@@ -52,6 +52,15 @@ serve::FrontOptions front_options(const config::ServeConfig& config) {
   const std::string program = fs::read_symlink("/proc/self/exe").string();
   out.queue.engine = {program, "engine"};
   out.train = {program, "train"};
+  out.plan = {program, "plan"};
+  out.look = {program, "look"};
+  out.datasets = config.serve_datasets;
+  out.while_training = config.serve_training == "share"       ? serve::WhileTraining::SHARE
+                       : config.serve_training == "exclusive" ? serve::WhileTraining::EXCLUSIVE
+                                                              : serve::WhileTraining::AUTO;
+  if (config.serve_downloads) {
+    out.fetch = serve::fetch_from_hub;
+  }
   out.queue.most_waiting = config.serve_queue;
   out.queue.unload_time = std::chrono::seconds(config.serve_unload_seconds);
   if (config.serve_token == "file") {
@@ -63,7 +72,7 @@ serve::FrontOptions front_options(const config::ServeConfig& config) {
 int serve_models(const std::vector<std::string>& words) {
   const config::Loaded first = resolve::load_generation(words, variables(), console_job());
   ServedModels models(words, first.config.serve.serve_models);
-  const config::ServeConfig& config = models.first().config.serve;
+  const config::ServeConfig& config = models.first().loaded.config.serve;
   const StopSignal signal;
   serve::Front front(front_options(config), models);
   print_line(fmt::format("serving {} on {}", models.models().front().name, front.link()));

@@ -16,8 +16,10 @@
 #include "kinema/core/printable.h"
 #include "kinema/http/message.h"
 #include "kinema/io/yaml.h"
+#include "kinema/resolve/dataset.h"
 #include "kinema/resolve/load.h"
 #include "kinema/resolve/shared_settings.h"
+#include "kinema/serve/datasets.h"
 
 namespace kinema::cli {
 namespace {
@@ -204,7 +206,7 @@ void ServedModels::add(const std::vector<std::string>& words) {
                  .family = entry.served.family,
                  .is_video = !entry.served.makes_images,
                  .what = entry.served.family,
-                 .bytes = weights_bytes(config.model.pretrained_model_name_or_path),
+                 .bytes = weights_bytes(weights_of(config)),
                  .inputs = entry.served.inputs,
                  .multiple_of = entry.served.multiple_of,
                  .frames_step = entry.served.frames_step,
@@ -219,6 +221,7 @@ void ServedModels::add(const std::vector<std::string>& words) {
   if (g.width != g.height) {
     entry.model.sizes.push_back({.width = g.height, .height = g.width, .frames = frames});
   }
+  const std::lock_guard lock(mutex_);
   for (const Entry& other : entries_) {
     kinema::check(other.model.name != entry.model.name,
                   "[serve] two models have the name `{}`\n  rename one of their files",
@@ -228,6 +231,7 @@ void ServedModels::add(const std::vector<std::string>& words) {
 }
 
 std::vector<serve::Model> ServedModels::models() {
+  const std::lock_guard lock(mutex_);
   std::vector<serve::Model> out;
   for (const Entry& entry : entries_) {
     out.push_back(entry.model);
@@ -241,13 +245,14 @@ std::vector<serve::Lora> ServedModels::loras() {
 }
 
 void ServedModels::refresh() {
-  std::vector<serve::Lora> found = list_loras(first().config.generate.lora_folder);
+  std::vector<serve::Lora> found = list_loras(first().loaded.config.generate.lora_folder);
   const std::lock_guard lock(mutex_);
   loras_ = std::move(found);
 }
 
 const ServedModels::Entry& ServedModels::find(const std::string& name) {
   const std::string known = model(name).name;  // throws a Refusal
+  const std::lock_guard lock(mutex_);
   return *std::ranges::find_if(entries_,
                                [&](const Entry& entry) { return entry.model.name == known; });
 }
@@ -260,7 +265,13 @@ std::vector<serve::Key> ServedModels::keys(const std::string& model) {
   return out;
 }
 
-std::vector<std::string> ServedModels::check(const serve::MakeRequest& request) {
+void ServedModels::add_model(const std::string& source) {
+  std::vector<std::string> arguments{source};
+  std::ranges::copy_if(first().model.arguments, std::back_inserter(arguments), names_key);
+  add(arguments);
+}
+
+config::Loaded ServedModels::with_request(const serve::MakeRequest& request) {
   const Entry& entry = find(request.model);
   config::Loaded loaded = entry.loaded;
   for (const auto& [key, value] : request.settings.members()) {
@@ -272,6 +283,12 @@ std::vector<std::string> ServedModels::check(const serve::MakeRequest& request) 
       throw Refusal(422, error.what(), key);
     }
   }
+  return loaded;
+}
+
+std::vector<std::string> ServedModels::check(const serve::MakeRequest& request) {
+  const Entry& entry = find(request.model);
+  const config::Loaded loaded = with_request(request);
   for (const auto& [input, id] : request.inputs) {
     if (std::ranges::find(entry.model.inputs, input) == entry.model.inputs.end()) {
       throw Refusal(422, fmt::format("the model {} takes no `{}`", entry.model.name, input), input);
@@ -286,8 +303,8 @@ std::vector<std::string> ServedModels::check(const serve::MakeRequest& request) 
 
 serve::FoundSettings ServedModels::read_settings(const fs::path& file) {
   const resolve::SharedSettings shared = resolve::read_shared_settings(file);
-  serve::FoundSettings out{.request = {.model = entries_.front().model.name}};
-  config::Loaded loaded = entries_.front().loaded;
+  serve::FoundSettings out{.request = {.model = first().model.name}};
+  config::Loaded loaded = first().loaded;
   for (const std::string& word : shared.words) {
     const size_t equals = word.find('=');
     const std::string key = word.substr(0, equals);
@@ -329,11 +346,10 @@ std::vector<serve::Key> ServedModels::training_keys(const std::string& base) {
 
 serve::CheckedRun ServedModels::check_run(const serve::RunRequest& request) {
   const fs::path file = base_file(*this, request.base);
-  if (!request.dataset.empty()) {
-    throw Refusal(422,
-                  fmt::format("there is no data set `{}`: a run has that of its configuration",
-                              request.dataset),
-                  "dataset");
+  const auto folders = serve::named_folders(first().loaded.config.serve.serve_datasets);
+  const auto dataset = folders.find(request.dataset);
+  if (!request.dataset.empty() && dataset == folders.end()) {
+    throw Refusal(422, fmt::format("there is no data set `{}`", request.dataset), "dataset");
   }
   config::Loaded loaded = load_base(file);
   const auto set = [&](const std::string& key, const std::string& value) {
@@ -367,6 +383,14 @@ serve::CheckedRun ServedModels::check_run(const serve::RunRequest& request) {
     const auto origin = loaded.origin.find(std::string(key.key));
     if (origin != loaded.origin.end() && origin->second == resolve::kClient) {
       out.config += fmt::format("{}: {}\n", key.key, key.value);
+    }
+  }
+  if (dataset != folders.end()) {
+    const resolve::Settings with = resolve::with_clips(loaded, dataset->second.string());
+    for (const config::KeyValue& key : config::describe(static_cast<const config::Config&>(with))) {
+      if (key.key == "train_data_dir" || key.key == "datasets" || key.key == "dataset_type") {
+        out.config += fmt::format("{}: {}\n", key.key, key.value);
+      }
     }
   }
   return out;

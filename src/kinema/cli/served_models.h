@@ -1,5 +1,7 @@
 #pragma once
 
+#include <deque>
+#include <filesystem>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -27,22 +29,33 @@ class ServedModels : public serve::Catalogue {
   std::vector<serve::Base> bases() override;
   std::vector<serve::Key> training_keys(const std::string& base) override;
   serve::CheckedRun check_run(const serve::RunRequest& request) override;
+  std::vector<serve::PlanDevice> devices() override;
+  void check_device(const std::string& device) override;
+  std::string plan_config(const serve::MakeRequest& request) override;
+  std::vector<serve::DiskFile> disk() override;
+  void add_model(const std::string& source) override;
 
-  /// The configuration of the first model, which is also that of the server.
-  const config::Loaded& first() const { return entries_.front().loaded; }
-
- private:
   struct Entry {
     serve::Model model;
     config::Loaded loaded;
     resolve::ServedModel served;
   };
+  /// The first model, whose configuration is also that of the server.
+  const Entry& first() const { return entries_.front(); }
+
+ private:
   const Entry& find(const std::string& name);
   void add(const std::vector<std::string>& words);
+  /// The configuration of a request. Throws a Refusal that names a key at fault.
+  config::Loaded with_request(const serve::MakeRequest& request);
 
-  std::vector<Entry> entries_;  // never changes after the constructor
   std::mutex mutex_;
+  std::deque<Entry> entries_;  // grows only, so that references stay valid
   std::vector<serve::Lora> loras_;
 };
+
+/// Where the weights of a configuration's model are, as far as they are here: a file, a pipeline's
+/// folder, that in the hub's cache, or a run's newest checkpoint; empty: nowhere.
+std::filesystem::path weights_of(const config::Config& config);
 
 }  // namespace kinema::cli

@@ -87,6 +87,8 @@ struct GenerateConfig {
   int64_t contact_sheet_columns = 4;
   bool contact_sheet = true;
   bool save_frames = false;
+  std::string image_format = "png";
+  int64_t image_quality = 90;
   Given<int64_t> num_videos_per_prompt = 1;
   Given<int64_t> num_images_per_prompt = 1;
   int64_t first_video_index = 0;
@@ -376,6 +378,18 @@ struct GenerateConfig {
           {.help = "write contact_sheet.png with some frames of every video", .share = Share::YES});
     visit("save_frames", self.save_frames, UNRELATED,
           {.help = "also write every frame as a PNG", .share = Share::YES});
+    visit("image_format", self.image_format, UNRELATED,
+          {.help = "format of images; each has its settings inside",
+           .one_of = "png | jpeg | webp",
+           .needs = {Needs::IMAGES},
+           .share = Share::YES});
+    visit("image_quality", self.image_quality, UNRELATED,
+          {.help = "quality of a JPEG or WebP; webp: 100 is lossless",
+           .min = 1,
+           .max = 100,
+           .with = "image_format",
+           .needs = {Needs::IMAGES},
+           .share = Share::YES});
     visit("num_images_per_prompt", self.num_images_per_prompt, UNRELATED,
           {.help = "flux, sdxl: images per prompt",
            .min = 1,

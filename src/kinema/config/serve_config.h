@@ -24,6 +24,11 @@ struct ServeConfig {
   int64_t serve_unload_seconds = 600;
   int64_t serve_bin_days = 30;
   std::string serve_page;
+  std::vector<std::string> serve_datasets;
+  int64_t serve_keep_models = 1;
+  std::string serve_training = "auto";
+  bool serve_downloads = false;
+  int64_t serve_preview_steps = 1;
 
   bool operator==(const ServeConfig&) const = default;
 
@@ -89,6 +94,29 @@ struct ServeConfig {
            .of = Of::START});
     visit("serve_page", self.serve_page, UNRELATED,
           {.help = "serve: folder with the files of the page; empty: those in the program",
+           .of = Of::START});
+    visit("serve_datasets", self.serve_datasets, UNRELATED,
+          {.help = "serve: folders with clips and captions, which clients may look at, train with, "
+                   "and change the captions of",
+           .distinct = true,
+           .or_item = true,
+           .of = Of::START});
+    visit("serve_keep_models", self.serve_keep_models, UNRELATED,
+          {.help = "serve: models that stay loaded, as long as their memory is there",
+           .min = 1,
+           .max = 64,
+           .of = Of::START});
+    visit("serve_training", self.serve_training, UNRELATED,
+          {.help = "serve: share: requests are made while a run trains; exclusive: the model is "
+                   "unloaded, and requests wait; auto: share on a CPU with memory for both",
+           .one_of = "auto | share | exclusive",
+           .of = Of::START});
+    visit("serve_downloads", self.serve_downloads, UNRELATED,
+          {.help = "serve: clients may download models from the hub", .of = Of::START});
+    visit("serve_preview_steps", self.serve_preview_steps, UNRELATED,
+          {.help = "serve: a preview after every n-th step, at most two a second; 0: none",
+           .min = 0,
+           .max = 1000,
            .of = Of::START});
   }
 };

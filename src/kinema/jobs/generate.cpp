@@ -17,10 +17,12 @@
 #include "kinema/model_source/model_options.h"
 #include "kinema/resolve/compiler_flags.h"
 #include "kinema/resolve/device.h"
+#include "kinema/resolve/encoders.h"
 #include "kinema/resolve/generation.h"
 #include "kinema/resolve/missing_features.h"
 #include "kinema/resolve/prompts.h"
 #include "kinema/resolve/shared_start.h"
+#include "kinema/runtime/device_memory.h"
 #include "kinema/sample/output.h"
 #include "kinema/stores/output_stores.h"
 
@@ -48,6 +50,8 @@ sample::GenerateObserver listening(const GenerateObserver& observer, const Job& 
                                    const resolve::Settings& config,
                                    const sample::GenerateRequest& request, io::OutputFolder& output,
                                    const std::string& allowed_flags,
+                                   const runtime::Devices& devices,
+                                   std::optional<Previews>& previews,
                                    const std::function<void()>& sync_results) {
   const bool together = sync_results == nullptr && !job.world().is_alone();
   sample::GenerateObserver out;
@@ -68,7 +72,13 @@ sample::GenerateObserver listening(const GenerateObserver& observer, const Job& 
       job.tell(observer.on_start, start_of(request, batches, num_frames));
     }
   };
-  out.step = [&observer, &job, allowed_flags, together,
+  if (observer.on_memory) {
+    out.memory = [&observer, &job, &devices](const sample::MemoryUse& memory) {
+      job.tell(observer.on_memory, memory.predicted(),
+               runtime::held_bytes(devices) + runtime::free_bytes(devices));
+    };
+  }
+  out.step = [&observer, &job, &previews, allowed_flags, together,
               task = std::shared_ptr<Task>()](const sample::DenoiseStep& step) mutable {
     if (together) {
       job.barrier("a step of the sampler");
@@ -84,6 +94,9 @@ sample::GenerateObserver listening(const GenerateObserver& observer, const Job& 
     }
     task->update(step.done);
     job.tell(observer.on_step, step.done, step.total);
+    if (previews) {
+      previews->after(step);
+    }
   };
   if (sync_results && !job.world().is_alone() && !request.save_latents.empty()) {
     out.denoised = [&job, &request, sync_results](std::span<const sample::GeneratedVideo> videos) {
@@ -191,10 +204,10 @@ class LocalGeneration {
 };
 
 /// `checkpoint` is set to the one that is sampled. `kept`: of the last request, or null; set to
-/// this request's. `keeps`: there may be another request.
+/// this request's. `keeps`: so many models stay loaded for other requests.
 GenerateResult generate_newest(const resolve::Settings& given, fs::path& checkpoint,
                                const flags::Effective& flags, const GenerateObserver& observer,
-                               const Job& job, std::unique_ptr<KeptPipeline>& kept, bool keeps) {
+                               const Job& job, std::unique_ptr<KeptPipeline>& kept, int64_t keeps) {
   const resolve::Settings settings = with_local_inputs(given, checkpoint, job);
   stores::VideoStore store(resolve::generate_settings(settings).video_folder, job);
   const SampledModel sampled = open_model(settings, checkpoint, job);
@@ -222,7 +235,7 @@ GenerateResult generate_newest(const resolve::Settings& given, fs::path& checkpo
     kept.reset();  // before other devices are opened: these have the memory
   }
   if (!kept) {
-    kept = std::make_unique<KeptPipeline>(settings, job);
+    kept = std::make_unique<KeptPipeline>(settings, job, keeps);
   }
   kept->begin(settings, sampled, job);
   const VideoDevices& over = kept->opened();
@@ -239,14 +252,21 @@ GenerateResult generate_newest(const resolve::Settings& given, fs::path& checkpo
   job.world().begin(0, fmt::format("making {}s", request.noun), /*is_long=*/true);
   LocalGeneration generation(checkpoint, over.together, job);
   const std::function<void()> sync_results = [&] { generation.sync_results(); };
+  std::optional<Previews> previews;
   if (sample::videos_in_share(request, request.share.index).count > 0) {
     const auto open = [&]() -> sample::Pipeline& {
-      return kept->pipeline(sampled, /*releases_encoders=*/!keeps, generation.agree());
+      sample::Pipeline& pipeline =
+          kept->pipeline(sampled, /*releases_encoders=*/keeps == 0, generation.agree());
+      if (job.world().is_alone() && request.decodes) {
+        previews.emplace(observer.previews, pipeline.autoencoder(),
+                         resolve::autoencoder_text(settings), job);
+      }
+      return pipeline;
     };
     result.made = generation.run(
         open, request,
-        listening(observer, job, settings, request, output, resolve::allowed_text(flags),
-                  over.together ? nullptr : sync_results));
+        listening(observer, job, settings, request, output, resolve::allowed_text(flags), devices,
+                  previews, over.together ? nullptr : sync_results));
   } else if (!request.save_latents.empty()) {
     sync_results();
     write_latents_of_all(request.save_latents, {}, job);
@@ -259,7 +279,7 @@ GenerateResult generate_newest(const resolve::Settings& given, fs::path& checkpo
 
 /// A request, with or without other requests after it; `kept` as in generate_newest.
 GenerateResult generate_one(const resolve::Settings& given, const GenerateObserver& observer,
-                            const Job& job, std::unique_ptr<KeptPipeline>& kept, bool keeps) {
+                            const Job& job, std::unique_ptr<KeptPipeline>& kept, int64_t keeps) {
   job.check_stop();
   const resolve::Settings settings(resolve::with_prompt_loras(given));
   job.notice(resolve::notices(settings, "generate"));
@@ -280,26 +300,46 @@ GenerateResult generate(const resolve::Settings& config, const GenerateObserver&
                         JobOptions options) {
   const Job job(observer, std::move(options));
   std::unique_ptr<KeptPipeline> kept;
-  return generate_one(config, observer, job, kept, /*keeps=*/false);
+  return generate_one(config, observer, job, kept, /*keeps=*/0);
 }
 
-Generator::Generator() = default;
+Generator::Generator(int64_t most) : most_(most) {}
 Generator::~Generator() = default;
 
 GenerateResult Generator::generate(const resolve::Settings& config,
                                    const GenerateObserver& observer, JobOptions options) {
   const Job job(observer, std::move(options));
   std::unique_ptr<KeptPipeline> kept = std::move(kept_);
-  const bool keeps = job.world().is_alone();
+  const int64_t keeps = job.world().is_alone() ? most_ : 0;
   // The request is over in every case before `kept_` is set: an error leaves nothing behind.
   const auto keep = [&] {
-    if (kept && keeps) {
+    if (kept && keeps > 0) {
       kept->end();
       kept_ = std::move(kept);
     }
   };
   try {
-    GenerateResult made = generate_one(config, observer, job, kept, keeps);
+    GenerateResult made = [&] {
+      bool has_begun = false;
+      GenerateObserver watched = observer;
+      watched.on_start = [&](const GenerateStart& start) {
+        has_begun = true;
+        if (observer.on_start) {
+          observer.on_start(start);
+        }
+      };
+      try {
+        return generate_one(config, watched, job, kept, keeps);
+      } catch (const Stopped&) {
+        throw;
+      } catch (const Error&) {
+        // Other models may have the memory that was missing.
+        if (has_begun || !kept || !kept->release_others()) {
+          throw;
+        }
+      }
+      return generate_one(config, observer, job, kept, keeps);
+    }();
     keep();
     return made;
   } catch (const Stopped&) {
@@ -309,6 +349,18 @@ GenerateResult Generator::generate(const resolve::Settings& config,
 }
 
 void Generator::release() { kept_.reset(); }
+
+DeviceUse Generator::device() const {
+  if (!kept_) {
+    return {};
+  }
+  const runtime::Devices& devices = kept_->devices();
+  return {.kind = devices[0].description().kind,
+          .platform = devices.client().platform_name(),
+          .count = devices.total(),
+          .bytes = runtime::held_bytes(devices),
+          .limit = runtime::held_bytes(devices) + runtime::free_bytes(devices)};
+}
 
 bool Generator::is_loaded() const { return kept_ != nullptr && kept_->loaded() != nullptr; }
 

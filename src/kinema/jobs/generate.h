@@ -9,6 +9,7 @@
 
 #include "kinema/core/host_array.h"
 #include "kinema/job/job.h"
+#include "kinema/jobs/previews.h"
 #include "kinema/resolve/settings.h"
 #include "kinema/sample/pipeline.h"
 
@@ -27,6 +28,10 @@ struct GenerateStart {
 struct GenerateObserver : Observer {
   std::function<void(const GenerateStart&)> on_start;
   std::function<void(int64_t done, int64_t total)> on_step;
+  /// The memory of the request, before anything of it is loaded, and the device's limit; 0:
+  /// unknown.
+  std::function<void(int64_t bytes, int64_t limit)> on_memory;
+  PreviewOptions previews;
   /// Called with debug_sharding, if there is a mesh.
   std::function<void(const std::vector<std::string>& lines)> on_sharding;
 };
@@ -49,16 +54,26 @@ struct GenerateResult {
   sample::Generated made;
 };
 
+/// The devices of a Generator.
+struct DeviceUse {
+  std::string kind;      // `NVIDIA H200`; empty: nothing was opened yet
+  std::string platform;  // `cpu`, `cuda` or `tpu`
+  int64_t count = 0;
+  int64_t bytes = 0;  // in use on the first one; on a CPU, by the process
+  int64_t limit = 0;  // of these; 0: unknown
+};
+
 class KeptPipeline;
 
 /// Makes one request after another, with the model loaded and its steps compiled in between. A
 /// request that differs only in what a request is (prompts, given pictures, sizes, steps, guidance,
 /// seed, output files) loads nothing, and compiles only for shapes that are new; another model or
-/// other adapters are loaded in place of the last ones. The files of a model may change in between.
-/// Its videos have the same bits as those of `generate`. For one thread at a time.
+/// other adapters are loaded in place of those used longest ago. The files of a model may change in
+/// between. Its videos have the same bits as those of `generate`. For one thread at a time.
 class Generator {
  public:
-  Generator();
+  /// `most`: models that stay loaded at a time, as long as there is memory.
+  explicit Generator(int64_t most = 1);
   ~Generator();
   Generator(const Generator&) = delete;
   Generator& operator=(const Generator&) = delete;
@@ -69,10 +84,12 @@ class Generator {
                           JobOptions options = {});
   /// Frees the model.
   void release();
+  DeviceUse device() const;
   /// True between a request and an error or `release`.
   bool is_loaded() const;
 
  private:
+  int64_t most_;
   std::unique_ptr<KeptPipeline> kept_;
 };
 

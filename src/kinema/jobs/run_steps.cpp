@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "kinema/core/error.h"
+#include "kinema/jobs/run_requests.h"
 #include "kinema/pjrt/transfers.h"
 #include "kinema/reports/process_times.h"
 
@@ -118,6 +119,9 @@ training::LoopEnd run_steps(Training& training, const resolve::LoopSettings& set
     job.tell(observer.on_step, record);
   };
   parts.evaluate = [&](int64_t step) { evaluate_after(training, step, listeners); };
+  RunRequests requests(training.run, job);
+  parts.asked = [&] { return requests.take(); };
+  parts.sample = [&](int64_t step) { listeners.videos.on_request(step); };
   training.log = say;
   // With several processes, a stop that one process knows is exchanged in the step.
   training.experts->set_stop_requested(

@@ -10,21 +10,17 @@ namespace kinema::jobs {
 
 WatchedVideos::WatchedVideos(const resolve::Settings& loaded, const Training& training,
                              const pjrt::Client& client, io::Json flags, const Listeners& listeners)
-    : training_(training), listeners_(listeners) {
+    : loaded_(loaded),
+      training_(training),
+      client_(client),
+      flags_(std::move(flags)),
+      listeners_(listeners) {
   const resolve::VideoSchedule when = resolve::video_schedule(loaded);
   at_evaluations_ = when.at_evaluations;
   if (!when.any) {
     return;
   }
-  videos_.emplace(loaded, runtime::Devices(client, training.step.options.place),
-                  VideoModel{.network = training.step.network,
-                             .expert = training.step.expert,
-                             .options = training.step.options,
-                             .average = training.step.step.ema.is_on(),
-                             .adapter = !training.step.adapters.empty(),
-                             .run = training.run,
-                             .checkpoints = training.checkpoints->path()},
-                  std::move(flags), listeners_.job);
+  open_videos();
   if (when.compares) {
     world::World& world = listeners_.job.world();
     compares_ = true;
@@ -36,6 +32,31 @@ WatchedVideos::WatchedVideos(const resolve::Settings& loaded, const Training& tr
         world.communicator().broadcast(has_baseline_ ? "known" : "",
                                        {.what = "the videos from before training"}) == "known";
   }
+}
+
+void WatchedVideos::open_videos() {
+  videos_.emplace(loaded_, runtime::Devices(client_, training_.step.options.place),
+                  VideoModel{.network = training_.step.network,
+                             .expert = training_.step.expert,
+                             .options = training_.step.options,
+                             .average = training_.step.step.ema.is_on(),
+                             .adapter = !training_.step.adapters.empty(),
+                             .run = training_.run,
+                             .checkpoints = training_.checkpoints->path()},
+                  flags_, listeners_.job);
+}
+
+void WatchedVideos::on_request(int64_t step) {
+  try {
+    if (!videos_) {
+      open_videos();
+    }
+  } catch (const Error& error) {
+    listeners_.job.notice(
+        fmt::format("no {}s are made, which were asked for: {}", noun(), error.what()));
+    return;
+  }
+  compare(step + 1);
 }
 
 void WatchedVideos::before_training() {

@@ -32,6 +32,8 @@ class WatchedVideos {
   /// Makes the videos for the comparison, also for a resumed run without them.
   void before_training();
   void after_evaluation(int64_t step);
+  /// Makes videos after a step, also in a run without any others. What prevents them is logged.
+  void on_request(int64_t step);
   void after_training(int64_t steps);
 
  private:
@@ -40,7 +42,12 @@ class WatchedVideos {
   std::optional<RunVideos::Made> make(int64_t steps);
   void compare(int64_t steps);
 
+  void open_videos();
+
+  resolve::Settings loaded_;
   const Training& training_;
+  const pjrt::Client& client_;
+  io::Json flags_;
   Listeners listeners_;
   bool at_evaluations_ = false;
   std::optional<RunVideos> videos_;

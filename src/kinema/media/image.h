@@ -44,6 +44,21 @@ struct PngText {
 void write_png(const std::filesystem::path& path, const HostArray& image,
                std::span<const PngText> texts = {});
 
+enum class ImageFormat : uint8_t { PNG, JPEG, WEBP };
+/// `.png`, `.jpg` or `.webp`.
+std::string_view ending_of(ImageFormat format);
+
+/// u8 [h, w, 3] as the bytes of a JPEG or WebP of this `quality`, 1 to 100; a WebP of quality 100
+/// is lossless. The text `parameters` becomes the Exif UserComment, where AUTOMATIC1111's web UI
+/// has it, and `kinema` the Exif ImageDescription; both are left out of a JPEG if they have more
+/// than 65 kB. Throws an Error for another shape, and for more pixels than the format takes.
+std::string encode_image(const HostArray& image, ImageFormat format, int quality,
+                         std::span<const PngText> texts = {});
+
+/// write_png, or the bytes of encode_image.
+void write_image(const std::filesystem::path& path, const HostArray& image, ImageFormat format,
+                 int quality, std::span<const PngText> texts = {});
+
 /// u8 [h, w, 3] resized, with the same bytes as PIL (or torchvision): with antialiasing when it is
 /// reduced.
 HostArray resize_image(const HostArray& image, int64_t height, int64_t width,

@@ -9,6 +9,9 @@
 #include <utility>
 
 #include "kinema/core/error.h"
+#include "kinema/media/exif.h"
+#include "kinema/media/jpeg.h"
+#include "kinema/media/webp.h"
 
 // Chunks of ISO/IEC 15948: length, type, data, checksum of type and data.
 namespace kinema::media {
@@ -128,6 +131,11 @@ std::vector<PngText> read_png_texts(std::span<const std::byte> bytes, const std:
     }
     at += 3 * kWord + length;
   }
+}
+
+std::vector<PngText> read_image_texts(std::span<const std::byte> bytes, const std::string& name) {
+  return is_jpeg(bytes) || is_webp(bytes) ? texts_of_exif(find_exif(bytes))
+                                          : read_png_texts(bytes, name);
 }
 
 }  // namespace kinema::media

@@ -17,4 +17,8 @@ bool is_png(std::span<const std::byte> bytes);
 /// truncated file, and a text with a wrong checksum.
 std::vector<PngText> read_png_texts(std::span<const std::byte> bytes, const std::string& name);
 
+/// The texts of settings in a picture: those of read_png_texts, or `kinema` and `parameters` in the
+/// Exif data of a JPEG or WebP. Throws an Error with `name` for other files.
+std::vector<PngText> read_image_texts(std::span<const std::byte> bytes, const std::string& name);
+
 }  // namespace kinema::media

@@ -35,6 +35,9 @@ void add_row(const std::string& line, std::vector<MetricsRow>& steps,
     out.learning_rate = number(row, "learning/current_learning_rate");
     out.gradient_norm = number(row, "learning/grad_norm");
     out.seconds = number(row, "perf/step_time_seconds");
+    out.expected_seconds = number(row, "perf/expected_step_time_seconds");
+    out.bytes = number(row, row.contains("perf/device_bytes_in_use") ? "perf/device_bytes_in_use"
+                                                                     : "perf/rss_bytes");
     out.tflops_per_second = number(row, "perf/per_device_tflops_per_sec");
     out.epoch = number(row, "learning/epoch");
     if (const io::Json* time = row.find("time")) {

@@ -16,6 +16,8 @@ struct MetricsRow {
   double learning_rate = 0;
   double gradient_norm = 0;
   double seconds = 0;
+  double expected_seconds = 0;  // as `plan` computes them
+  double bytes = 0;             // in use on the first device, else of the process
   double tflops_per_second = 0;
   double epoch = 0;
   std::string time = {};                     // UTC

@@ -1,5 +1,7 @@
 #include "kinema/resolve/encoders.h"
 
+#include <fmt/format.h>
+
 #include "kinema/core/error.h"
 #include "kinema/encoders/clip_encoder.h"
 #include "kinema/encoders/flux_encoder.h"
@@ -160,6 +162,15 @@ std::optional<double> latent_scale(const config::Config& config) {
   }
   const model_files::Family* family = model_source::family_of_network(config);
   return family == nullptr ? std::nullopt : std::optional(family->latent_scale);
+}
+
+std::string autoencoder_text(const config::Config& config) {
+  if (config.model.autoencoder != config::Autoencoder::SPACE_TO_DEPTH) {
+    return fs::path(model_source::vae_folder(config)).string();
+  }
+  const data::SpaceToDepth s = model_source::space_to_depth(config);
+  return fmt::format("{} {} {} {} {} {}", s.block, s.temporal, s.regions, s.temporal_regions,
+                     s.shift, s.scale);
 }
 
 std::unique_ptr<encoders::Autoencoder> make_autoencoder(const config::Config& config,

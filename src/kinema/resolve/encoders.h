@@ -34,6 +34,9 @@ text::HashedEncoder hashed_encoder(const config::Config& config, const TextWidth
 /// The scale of latents for an autoencoder's file, which does not hold it: that of the network's
 /// family. Nothing for a folder, and without a network.
 std::optional<double> latent_scale(const config::Config& config);
+/// What distinguishes the configuration's autoencoder: the path of its weights, or the numbers of
+/// its formula.
+std::string autoencoder_text(const config::Config& config);
 /// The configuration's autoencoder and text encoder, from the pipeline's folder or from their own
 /// folders. Throw an Error that names what is missing.
 std::unique_ptr<encoders::Autoencoder> make_autoencoder(const config::Config& config,

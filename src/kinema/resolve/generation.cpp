@@ -414,6 +414,10 @@ sample::OutputOptions output_options(const config::Loaded& loaded,
           .contact_sheet = g.contact_sheet,
           .contact_sheet_columns = g.contact_sheet_columns,
           .frames = g.save_frames,
+          .image_format = g.image_format == "webp"   ? media::ImageFormat::WEBP
+                          : g.image_format == "jpeg" ? media::ImageFormat::JPEG
+                                                     : media::ImageFormat::PNG,
+          .image_quality = static_cast<int>(g.image_quality),
           .version = KINEMA_VERSION,
           .settings = std::move(settings),
           .flags = std::move(flags)};

@@ -11,7 +11,7 @@ namespace kinema::resolve {
 namespace {
 
 /// Keys that only a request, its output or its log lines read.
-constexpr std::array<std::string_view, 62> kOfRequest{
+constexpr std::array<std::string_view, 64> kOfRequest{
     "prompt",
     "prompt_file",
     "prompt_2",
@@ -70,6 +70,8 @@ constexpr std::array<std::string_view, 62> kOfRequest{
     "contact_sheet",
     "contact_sheet_columns",
     "save_frames",
+    "image_format",
+    "image_quality",
     "num_videos_per_prompt",
     "num_images_per_prompt",
     "first_video_index",

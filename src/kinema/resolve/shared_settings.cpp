@@ -20,6 +20,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
+bool is_picture_name(const fs::path& file) {
+  static constexpr std::string_view kEndings[] = {".png", ".jpg", ".jpeg", ".webp"};
+  return std::ranges::find(kEndings, file.extension().native()) != std::end(kEndings);
+}
+
 /// The keys that were not given.
 std::vector<std::string> missing(const std::vector<std::string>& keys,
                                  const config::Loaded& loaded) {
@@ -55,7 +60,7 @@ fs::path folder_of_runs(const fs::path& file, const fs::path& run_name) {
 io::Json words_in_picture(const fs::path& file) {
   const io::MappedFile mapped = io::MappedFile::open(file);
   const std::vector<media::PngText> texts =
-      mapped.parsed([&](auto bytes) { return media::read_png_texts(bytes, file.string()); });
+      mapped.parsed([&](auto bytes) { return media::read_image_texts(bytes, file.string()); });
   const auto text_of = [&](std::string_view keyword) {
     const auto found = std::ranges::find(texts, keyword, &media::PngText::keyword);
     return found == texts.end() ? nullptr : &found->text;
@@ -83,11 +88,11 @@ io::Json words_in_picture(const fs::path& file) {
 }  // namespace
 
 bool may_hold_settings(const fs::path& file) {
-  return file.extension() == ".json" || file.extension() == ".png";
+  return file.extension() == ".json" || is_picture_name(file);
 }
 
 SharedSettings read_shared_settings(const fs::path& file) {
-  const bool is_picture = file.extension() == ".png";
+  const bool is_picture = is_picture_name(file);
   const io::Json json = is_picture ? words_in_picture(file) : io::Json::read(file);
   const io::Json* settings = json.is_object() ? json.find("settings") : nullptr;
   check(settings != nullptr && settings->is_object(),

@@ -317,7 +317,9 @@ class Run {
       }
       check_finite(results[4], index, i, phase.expert);
       ++done_;
-      report(state, results[3], index, i, phase.expert, spec.reuse);
+      const runtime::Array& prediction =
+          settings_.schedule.steps[i].is_kept ? state.m1 : results[2];
+      report(state, prediction, results[3], index, i, phase.expert, spec.reuse);
       drift = keep(spec.reuse, results, kept);
     }
   }
@@ -405,8 +407,8 @@ class Run {
     return expert == 0 ? "transformer" : "transformer_2";
   }
 
-  void report(const State& state, const runtime::Array& velocity, int64_t batch, int64_t step,
-              int64_t expert, Reuse reuse) const {
+  void report(const State& state, const runtime::Array& prediction, const runtime::Array& velocity,
+              int64_t batch, int64_t step, int64_t expert, Reuse reuse) const {
     if (observer_) {
       observer_({.batch = batch,
                  .index = step,
@@ -415,6 +417,7 @@ class Run {
                  .timestep = settings_.schedule.timesteps[step],
                  .expert = name_of(expert),
                  .latents = state.x,
+                 .prediction = prediction,
                  .model_output = velocity,
                  .reuse = reuse});
     }

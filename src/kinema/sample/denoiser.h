@@ -88,6 +88,7 @@ struct DenoiseStep {
   float timestep = 0;
   std::string expert;                  // `transformer` or `transformer_2`
   const runtime::Array& latents;       // after the step, f32 [b, c, f, h, w]
+  const runtime::Array& prediction;    // of the noiseless latents, in the same shape
   const runtime::Array& model_output;  // velocity after guidance
   Reuse reuse = Reuse::NOTHING;        // BLOCKS, BRANCH, VELOCITY: a part was reused
 };

@@ -283,7 +283,8 @@ OutputFiles write_videos(const fs::path& folder, const GenerateRequest& request,
   const Names names(folder, options);
   OutputFiles out;
   for (const GeneratedVideo& video : generated.videos) {
-    const std::string_view ending = generated.sizes.is_image ? ".png" : ".mp4";
+    const std::string_view ending =
+        generated.sizes.is_image ? media::ending_of(options.image_format) : ".mp4";
     const std::string stem = names.reserve(fmt::format("{:03}{}", video.index, slug(video.prompt)),
                                            {".json", ending, ""});
     const fs::path path = folder / (stem + std::string(ending));
@@ -298,7 +299,8 @@ OutputFiles write_videos(const fs::path& folder, const GenerateRequest& request,
              .text =
                  parameters_text(request, generated, video,
                                  pipeline.folder().folder.filename().string(), options.version)}};
-        media::write_png(path, picture_of(video.frames), inside);
+        media::write_image(path, picture_of(video.frames), options.image_format,
+                           options.image_quality, inside);
       } else {
         media::write_mp4(path, video.frames, {.fps = options.fps, .enlarge = options.enlarge});
       }

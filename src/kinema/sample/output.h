@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "kinema/io/json.h"
+#include "kinema/media/image.h"
 #include "kinema/sample/pipeline.h"
 
 namespace kinema::sample {
@@ -19,6 +20,9 @@ struct OutputOptions {
   int64_t contact_sheet_columns = 4;
   /// Also write every frame as `NNN_words/FFFF.png`.
   bool frames = false;
+  /// Of pipelines of images, and the quality of JPEG and WebP, 1 to 100.
+  media::ImageFormat image_format = media::ImageFormat::PNG;
+  int image_quality = 90;
   /// kinema's version, for the video's metadata.
   std::string version = {};
   /// Keys of the configuration that reproduce the videos, for each video's metadata.
@@ -43,8 +47,8 @@ struct OutputFiles {
   std::vector<std::filesystem::path> frames;  // folders of PNGs, one per video, or none
 };
 
-/// Writes `NNN_words_of_the_prompt.mp4` into `folder`, for pipelines of images a `.png` with the
-/// metadata inside (texts `kinema`, and `parameters` as in AUTOMATIC1111's web UI), and for each
+/// Writes `NNN_words_of_the_prompt.mp4` into `folder`, for pipelines of images a picture with
+/// the metadata inside (texts `kinema`, and `parameters` as in AUTOMATIC1111's web UI), and for each
 /// video a `.json` next to it (all settings that reproduce it), a line in `metadata.jsonl`, and the
 /// files that the options request. NNN is the video's index. Two processes may write into one
 /// folder.

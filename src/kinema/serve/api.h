@@ -20,6 +20,12 @@
 
 namespace kinema::serve {
 
+class Plans;
+class Datasets;
+class Looks;
+class Sharing;
+class Downloads;
+
 /// A route with what its documentation says. Types of fields are those of openapi.cpp.
 struct Endpoint {
   struct Argument {
@@ -67,6 +73,11 @@ struct Context {
   Queue& queue;
   Catalogue& catalogue;
   Runs& runs;
+  Plans& plans;
+  Datasets& datasets;
+  Looks& looks;
+  Sharing& sharing;
+  Downloads* downloads;  // null: not allowed
   http::EventStream& events;
   std::shared_ptr<http::EventStream> stream;  // the same, for connections that outlive this
   const http::Gate& gate;
@@ -77,6 +88,10 @@ void add_job_routes(Api& api, Context& context);
 void add_output_routes(Api& api, Context& context);
 void add_upload_routes(Api& api, Context& context);
 void add_run_routes(Api& api, Context& context);
+void add_model_routes(Api& api, Context& context);
+void add_plan_routes(Api& api, Context& context);
+void add_dataset_routes(Api& api, Context& context);
+void add_mcp_routes(Api& api, Context& context);
 void add_page_routes(Api& api, Context& context);
 
 /// The JSON of an error, in the form of the API whose path was asked.
@@ -86,6 +101,13 @@ http::Response error_response(const http::Request& request, const http::Refusal&
 /// status 422.
 int64_t integer_argument(const http::Request& request, const std::string& name, int64_t otherwise,
                          int64_t least, int64_t most);
+
+/// Reads {base, dataset, settings, yaml}, and whatever else `more` names. Throws a Refusal of
+/// status 422 for another field.
+RunRequest read_run_request(const io::Json& json, std::initializer_list<std::string_view> more);
+
+/// {models, loras}, as clients see them.
+io::Json models_json(Context& context);
 
 /// Removes an output's files and forgets it.
 void remove_forever(Context& context, const OutputRecord& output);

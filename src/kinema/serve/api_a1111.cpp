@@ -145,6 +145,13 @@ A1111Request read_a1111(Context& context, const io::Json& json) {
   if (const int64_t seed = integer_member(json, "seed", -1); seed >= 0) {
     settings.set("seed", seed);
   }
+  const io::Json* overrides = json.find("override_settings");
+  const io::Json options =
+      overrides != nullptr && overrides->is_object() ? *overrides : io::Json::object();
+  if (const std::string format = text_member(options, "samples_format"); !format.empty()) {
+    set_image_format(settings, format, integer_member(options, "jpeg_quality", 80),
+                     {"samples_format", "jpeg_quality"});
+  }
   const int64_t batch = integer_member(json, "batch_size", 1);
   const int64_t rounds = integer_member(json, "n_iter", 1);
   const int64_t most = context.queue.most_count();
@@ -233,11 +240,13 @@ io::Json progress_json(Context& context) {
                                      {"job_no", int64_t{0}},
                                      {"sampling_step", live ? live->step : int64_t{0}},
                                      {"sampling_steps", live ? live->steps : int64_t{0}}});
-  return io::Json::object({{"progress", progress},
-                           {"eta_relative", live ? live->seconds_left.value_or(0) : 0.0},
-                           {"state", std::move(state)},
-                           {"current_image", io::Json()},
-                           {"textinfo", io::Json()}});
+  return io::Json::object(
+      {{"progress", progress},
+       {"eta_relative", live ? live->seconds_left.value_or(0) : 0.0},
+       {"state", std::move(state)},
+       {"current_image",
+        live && live->previews > 0 ? io::Json(http::base64(live->preview)) : io::Json()},
+       {"textinfo", io::Json()}});
 }
 
 /// Cancels the running job if it came by this API.
@@ -310,7 +319,7 @@ io::Json png_info(Request& request) {
   std::string info;
   try {
     for (const media::PngText& each :
-         media::read_png_texts(std::as_bytes(std::span(*bytes)), "the picture")) {
+         media::read_image_texts(std::as_bytes(std::span(*bytes)), "the picture")) {
       items.set(each.keyword, each.text);
       info = each.keyword == "parameters" ? each.text : info;
     }

@@ -22,7 +22,12 @@ io::Json check_request(Context& context, Request& request) {
     for (const std::string& notice : context.queue.prepare(asked)) {
       notices.append(notice);
     }
-    out.set("notices", std::move(notices));
+    const Estimate needs = context.queue.estimate(asked);
+    const EngineState engine = context.queue.engine();
+    out.set("notices", std::move(notices))
+        .set("seconds", needs.seconds ? io::Json(*needs.seconds) : io::Json())
+        .set("bytes", needs.bytes ? io::Json(*needs.bytes) : io::Json())
+        .set("bytes_limit", engine.bytes_limit > 0 ? io::Json(engine.bytes_limit) : io::Json());
   } catch (const Refusal& refusal) {
     const io::Json error =
         io::Json::parse(error_response(request, refusal).body, "the error").at("error");
@@ -70,9 +75,27 @@ void get_job(Context& context, Request& request, const http::Reply& reply) {
                       .done = answer});
 }
 
+void add_preview_route(Api& api, Context& context) {
+  api.add({.method = "GET",
+           .pattern = "/previews/{id}",
+           .summary = "The newest preview of the running job",
+           .query = {{"n", "int", "its number, which makes addresses different"}}},
+          [&context](Request& request) {
+            const std::optional<LiveJob> live = context.queue.live();
+            if (!live || live->id != request.params.at("id") || live->previews == 0) {
+              throw Refusal(404, "there is no preview of this job");
+            }
+            const bool is_png = live->preview.starts_with("\x89PNG");
+            return http::Response{.headers = {{"Content-Type", is_png ? "image/png" : "image/jpeg"},
+                                              {"Cache-Control", "no-store"}},
+                                  .body = live->preview};
+          });
+}
+
 }  // namespace
 
 void add_job_routes(Api& api, Context& context) {
+  add_preview_route(api, context);
   const auto job_of = [&context](const JobRecord& job) { return context.queue.job_json(job); };
   api.add_json({.method = "POST",
                 .pattern = "/api/check",

@@ -28,6 +28,21 @@ std::string metrics_text(Context& context) {
       context.store.outputs({.limit = 1}).total);
   add("kinema_engine_deaths_total", "counter", "Engines that ended while they worked.",
       context.queue.deaths());
+  const MadeTimes times = context.queue.times();
+  out +=
+      "# HELP kinema_stage_seconds_total Seconds of the engine, by what it did.\n"
+      "# TYPE kinema_stage_seconds_total counter\n";
+  out += fmt::format("kinema_stage_seconds_total{{stage=\"load and compile\"}} {}\n", times.setup);
+  out += fmt::format("kinema_stage_seconds_total{{stage=\"steps\"}} {}\n", times.steps);
+  out += fmt::format("kinema_stage_seconds_total{{stage=\"text, images and decoding\"}} {}\n",
+                     times.others);
+  add("kinema_steps_total", "counter", "Steps of the sampler.", times.count);
+  const EngineState engine = context.queue.engine();
+  add("kinema_engine_memory_bytes", "gauge",
+      "Memory of a device: what the running job needs, else what is in use; 0: unknown.",
+      engine.bytes);
+  add("kinema_engine_memory_limit_bytes", "gauge", "The limit of that; 0: unknown.",
+      engine.bytes_limit);
   add("kinema_queue_paused", "gauge", "1: nothing is started.", context.queue.is_paused() ? 1 : 0);
   return out;
 }

@@ -5,6 +5,7 @@
 #include <array>
 
 #include "kinema/core/error.h"
+#include "kinema/http/file_response.h"
 #include "kinema/http/json_body.h"
 #include "kinema/http/multipart.h"
 #include "kinema/io/mapped_file.h"
@@ -32,6 +33,13 @@ std::string size_text(const std::vector<OutputRecord>& outputs) {
   return outputs.empty() ? "" : fmt::format("{}x{}", outputs.front().width, outputs.front().height);
 }
 
+/// `png`, `jpeg` or `webp`.
+std::string format_of(const std::vector<OutputRecord>& outputs) {
+  const std::string_view type =
+      outputs.empty() ? "image/png" : http::media_type_of(outputs.front().path);
+  return std::string(type.substr(type.find('/') + 1));
+}
+
 /// A picture as a link that needs no token for an hour.
 std::string signed_url(const Context& context, const std::string& origin,
                        const OutputRecord& output) {
@@ -56,7 +64,7 @@ io::Json images_json(Context& context, const JobRecord& job, bool as_url,
   }
   return io::Json::object({{"created", static_cast<int64_t>(job.ended.value_or(now()))},
                            {"data", std::move(data)},
-                           {"output_format", "png"},
+                           {"output_format", format_of(outputs)},
                            {"size", size_text(outputs)},
                            {"usage", usage()}});
 }
@@ -80,7 +88,7 @@ void stream_images(Context& context, const JobRecord& job, const std::string& pr
                                                 {"size", size_text(outputs)},
                                                 {"quality", "high"},
                                                 {"background", "opaque"},
-                                                {"output_format", "png"},
+                                                {"output_format", format_of(outputs)},
                                                 {"usage", usage()}})
                                   .dump(-1));
       }
@@ -113,10 +121,9 @@ void make_images(Context& context, const Request& request, std::string_view body
     throw Refusal(400, fmt::format("the model {} makes videos: ask /v1/videos", asked.model),
                   "model");
   }
-  const std::string format = text_member(json, "output_format", "png");
-  if (format != "png") {
-    throw Refusal(400, fmt::format("`output_format` is `{}`, only png is made", format),
-                  "output_format");
+  if (const std::string format = text_member(json, "output_format"); !format.empty()) {
+    set_image_format(asked.settings, format, integer_member(json, "output_compression", 100),
+                     {"output_format", "output_compression"});
   }
   const std::string response = text_member(json, "response_format", "b64_json");
   if (response != "b64_json" && response != "url") {

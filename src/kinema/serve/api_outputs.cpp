@@ -7,6 +7,7 @@
 #include "kinema/http/file_response.h"
 #include "kinema/http/json_body.h"
 #include "kinema/serve/api.h"
+#include "kinema/serve/paths.h"
 
 namespace kinema::serve {
 namespace {
@@ -98,6 +99,13 @@ io::Json empty_bin(Context& context) {
   }
 }
 
+/// A folder of outputs may have become a link to another one.
+void check_place(const Context& context, const fs::path& file) {
+  if (!lies_in(file, context.store.folder() / "outputs")) {
+    throw Refusal(404, "there is no such file");
+  }
+}
+
 /// A file of an output by its name, which is compared with names and never opened.
 Response output_file(Context& context, const Request& request) {
   const OutputRecord output = find_output(context, request);
@@ -106,6 +114,7 @@ Response output_file(Context& context, const Request& request) {
     if (name != request.params.at("name")) {
       continue;
     }
+    check_place(context, path);
     const std::string_view type = http::media_type_of(path);
     Response out = http::file_response(request, path, type);
     if (request.query.contains("download") || type == "application/octet-stream") {
@@ -184,6 +193,7 @@ void add_output_routes(Api& api, Context& context) {
   api.add({.method = "GET", .pattern = "/thumbs/{id}", .summary = "A small picture of an output"},
           [&context](Request& request) {
             const OutputRecord output = find_output(context, request);
+            check_place(context, output.thumb);
             return http::file_response(request, output.thumb, http::media_type_of(output.thumb));
           });
 }

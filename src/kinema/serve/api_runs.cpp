@@ -9,6 +9,7 @@
 #include "kinema/serve/api.h"
 #include "kinema/serve/foreign.h"
 #include "kinema/serve/runs.h"
+#include "kinema/serve/sharing.h"
 
 namespace kinema::serve {
 namespace {
@@ -16,29 +17,6 @@ namespace {
 using http::Refusal;
 using http::Request;
 using http::Response;
-
-/// Reads {base, dataset, settings, yaml}, and whatever else `more` names.
-RunRequest read_run_request(const io::Json& json, std::initializer_list<std::string_view> more) {
-  for (const auto& [name, value] : json.members()) {
-    static constexpr std::string_view kFields[] = {"base", "dataset", "settings", "yaml"};
-    if (std::ranges::find(kFields, name) == std::end(kFields) &&
-        std::ranges::find(more, name) == more.end()) {
-      throw Refusal(422, fmt::format("there is no field `{}`", name), name);
-    }
-  }
-  RunRequest out{.base = text_member(json, "base"),
-                 .dataset = text_member(json, "dataset"),
-                 .yaml = text_member(json, "yaml")};
-  if (const io::Json* settings = json.find("settings");
-      settings != nullptr && !settings->is_null()) {
-    if (!settings->is_object()) {
-      throw Refusal(422, "`settings` is " + settings->describe() + ", expected an object",
-                    "settings");
-    }
-    out.settings = *settings;
-  }
-  return out;
-}
 
 io::Json check_run(Context& context, Request& request) {
   io::Json out = io::Json::object(
@@ -58,13 +36,24 @@ io::Json check_run(Context& context, Request& request) {
   return out;
 }
 
+/// Starts a run, after the engine has ended if both have no room.
+void start_run(Context& context, const std::string& name) {
+  if (!context.sharing.is_exclusive(context.queue.engine())) {
+    return context.runs.start(name);
+  }
+  context.queue.without_engine("training " + name, [&] {
+    context.runs.start(name);
+    context.sharing.begin(name);
+  });
+}
+
 io::Json create_run(Context& context, Request& request) {
   const io::Json body = http::json_body(request);
   const CheckedRun checked = context.catalogue.check_run(read_run_request(body, {"name", "start"}));
   const std::string name = text_member(body, "name");
   context.runs.create(name, checked.config);
   if (bool_member(body, "start", false)) {
-    context.runs.start(name);
+    start_run(context, name);
   }
   return context.runs.run(name);
 }
@@ -85,7 +74,8 @@ void add_control_routes(Api& api, Context& context) {
                 .answer = "Run",
                 .status = 202},
                [&context](Request& request) {
-                 context.runs.start(request.params.at("name"));
+                 context.runs.run(request.params.at("name"));  // 404 before the engine ends
+                 start_run(context, request.params.at("name"));
                  return context.runs.run(request.params.at("name"));
                });
   api.add_json({.method = "POST",
@@ -97,6 +87,19 @@ void add_control_routes(Api& api, Context& context) {
                  context.runs.stop(request.params.at("name"));
                  return context.runs.run(request.params.at("name"));
                });
+  const auto add_request = [&](const char* what, const char* summary) {
+    api.add_json({.method = "POST",
+                  .pattern = fmt::format("/api/runs/{{name}}/{}", what),
+                  .summary = summary,
+                  .answer = "Run",
+                  .status = 202},
+                 [&context, what](Request& request) {
+                   context.runs.ask(request.params.at("name"), what);
+                   return context.runs.run(request.params.at("name"));
+                 });
+  };
+  add_request("save", "Has a run save a checkpoint after its step, and go on");
+  add_request("sample", "Has a run make pictures or videos of its prompts after its step");
   api.add_json({.method = "DELETE",
                 .pattern = "/api/runs/{name}",
                 .summary = "Removes a run that is not running; its name is repeated in the body",
@@ -150,6 +153,28 @@ void add_reading_routes(Api& api, Context& context) {
 
 }  // namespace
 
+RunRequest read_run_request(const io::Json& json, std::initializer_list<std::string_view> more) {
+  for (const auto& [name, value] : json.members()) {
+    static constexpr std::string_view kFields[] = {"base", "dataset", "settings", "yaml"};
+    if (std::ranges::find(kFields, name) == std::end(kFields) &&
+        std::ranges::find(more, name) == more.end()) {
+      throw Refusal(422, fmt::format("there is no field `{}`", name), name);
+    }
+  }
+  RunRequest out{.base = text_member(json, "base"),
+                 .dataset = text_member(json, "dataset"),
+                 .yaml = text_member(json, "yaml")};
+  if (const io::Json* settings = json.find("settings");
+      settings != nullptr && !settings->is_null()) {
+    if (!settings->is_object()) {
+      throw Refusal(422, "`settings` is " + settings->describe() + ", expected an object",
+                    "settings");
+    }
+    out.settings = *settings;
+  }
+  return out;
+}
+
 void add_run_routes(Api& api, Context& context) {
   api.add_json({.method = "GET",
                 .pattern = "/api/bases",
@@ -162,14 +187,6 @@ void add_run_routes(Api& api, Context& context) {
                  }
                  return io::Json::object({{"bases", std::move(bases)}});
                });
-  api.add_json(
-      {.method = "GET",
-       .pattern = "/api/datasets",
-       .summary = "Data sets that a run can be given: none, runs have those of their bases",
-       .answer = "Datasets"},
-      [](Request&) {
-        return io::Json::object({{"datasets", io::Json::array()}});
-      });
   api.add_json(
       {.method = "POST",
        .pattern = "/api/runs/check",

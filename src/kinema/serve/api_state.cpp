@@ -11,19 +11,6 @@ namespace {
 using http::Request;
 using http::Response;
 
-io::Json models_json(Context& context) {
-  const std::string loaded = context.queue.engine().model;
-  io::Json models = io::Json::array();
-  for (const Model& model : context.catalogue.models()) {
-    models.append(to_json(model, loaded));
-  }
-  io::Json loras = io::Json::array();
-  for (const Lora& lora : context.catalogue.loras()) {
-    loras.append(to_json(lora));
-  }
-  return io::Json::object({{"models", std::move(models)}, {"loras", std::move(loras)}});
-}
-
 io::Json state_json(Context& context) {
   // Before everything else: what happens meanwhile comes again as an event.
   const auto event = static_cast<int64_t>(context.events.last());
@@ -38,7 +25,7 @@ io::Json state_json(Context& context) {
   out.set("limits", io::Json::object({{"count", context.queue.most_count()},
                                       {"queue", context.queue.most_waiting()},
                                       {"upload_bytes", context.options.upload_bytes},
-                                      {"downloads", false},
+                                      {"downloads", context.downloads != nullptr},
                                       {"training", !context.options.train.empty()}}));
   const io::Json models = models_json(context);
   return out.set("models", models.at("models"))
@@ -56,6 +43,19 @@ Response event_response(Context& context, Request& request) {
 
 }  // namespace
 
+io::Json models_json(Context& context) {
+  const std::string loaded = context.queue.engine().model;
+  io::Json models = io::Json::array();
+  for (const Model& model : context.catalogue.models()) {
+    models.append(to_json(model, loaded));
+  }
+  io::Json loras = io::Json::array();
+  for (const Lora& lora : context.catalogue.loras()) {
+    loras.append(to_json(lora));
+  }
+  return io::Json::object({{"models", std::move(models)}, {"loras", std::move(loras)}});
+}
+
 void add_state_routes(Api& api, Context& context) {
   api.add_json({.method = "GET",
                 .pattern = "/api/state",
@@ -64,8 +64,8 @@ void add_state_routes(Api& api, Context& context) {
                [&context](Request&) { return state_json(context); });
   api.add({.method = "GET",
            .pattern = "/api/events",
-           .summary = "Server-sent events: job, removed, output, engine, queue, models, notice, "
-                      "reset (ask for the state again) and bye",
+           .summary = "Server-sent events: job, removed, output, engine, queue, run, points, sample, "
+                      "plan, models, download, notice, reset (ask for the state again) and bye",
            .query = {{"after", "int", "the last event that the client has; Last-Event-ID wins"}}},
           [&context](Request& request) { return event_response(context, request); });
   api.add_json({.method = "GET",

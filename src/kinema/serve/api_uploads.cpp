@@ -32,7 +32,15 @@ io::Json take_upload(Context& context, Request& request) {
   if (!request.file) {
     throw Refusal(422, "the request has no body, expected a picture");
   }
-  return to_json(store_upload(context.store, *request.file));
+  return to_json(store_upload(context.store, context.looks, *request.file));
+}
+
+/// The ending of a file with settings, by its media type.
+std::string ending_of(const std::string& type) {
+  return type == "image/png"    ? ".png"
+         : type == "image/jpeg" ? ".jpg"
+         : type == "image/webp" ? ".webp"
+                                : ".json";
 }
 
 io::Json read_sent_settings(Context& context, Request& request) {
@@ -40,8 +48,7 @@ io::Json read_sent_settings(Context& context, Request& request) {
     throw Refusal(422, "the request has no body, expected a picture or a .json of kinema");
   }
   // The name tells the reader what it is.
-  const fs::path named =
-      request.file->path().string() + (request.media_type() == "image/png" ? ".png" : ".json");
+  const fs::path named = request.file->path().string() + ending_of(request.media_type());
   request.file->keep_as(named);
   io::Json left_out = io::Json::array();
   try {
@@ -62,12 +69,12 @@ io::Json read_sent_settings(Context& context, Request& request) {
 
 void add_upload_routes(Api& api, Context& context) {
   const http::BodyRule picture{.limit = context.options.upload_bytes,
-                               .types = {"image/png", "image/jpeg", "image/webp"},
+                               .types = {"image/png", "image/jpeg", "image/webp", "video/mp4"},
                                .to_file = true};
   api.add_json({.method = "POST",
                 .pattern = "/api/uploads",
-                .summary = "Stores a picture (PNG, JPEG or WebP as the body); equal bytes have "
-                           "equal ids",
+                .summary = "Stores a picture or video (PNG, JPEG, WebP or MP4 as the body); equal "
+                           "bytes have equal ids",
                 .answer = "Upload",
                 .status = 201,
                 .rule = picture},
@@ -82,10 +89,10 @@ void add_upload_routes(Api& api, Context& context) {
           });
   api.add_json({.method = "POST",
                 .pattern = "/api/settings/read",
-                .summary = "The settings in a PNG or .json that kinema made (the body)",
+                .summary = "The settings in a picture or .json that kinema made (the body)",
                 .answer = "FoundSettings",
                 .rule = {.limit = context.options.upload_bytes,
-                         .types = {"image/png", "application/json"},
+                         .types = {"image/png", "image/jpeg", "image/webp", "application/json"},
                          .to_file = true}},
                [&context](Request& request) { return read_sent_settings(context, request); });
 }

@@ -71,6 +71,17 @@ io::Json to_json(const Lora& lora) {
                            {"switches", lora.switches}});
 }
 
+io::Json to_json(const DiskFile& file) {
+  return io::Json::object(
+      {{"name", file.name},
+       {"folder", file.folder.string()},
+       {"kind", file.kind},
+       {"what", file.what},
+       {"bytes", file.bytes},
+       {"changed", file.changed},
+       {"problem", file.problem.empty() ? io::Json() : io::Json(file.problem)}});
+}
+
 Model Catalogue::model(const std::string& name) {
   std::vector<std::string> names;
   for (Model& model : models()) {

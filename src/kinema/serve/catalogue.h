@@ -81,6 +81,26 @@ struct CheckedRun {
   std::vector<std::string> notices;
 };
 
+/// A kind of device that plans are made for.
+struct PlanDevice {
+  std::string name;  // `h100`, `v6e:2x2`
+  std::string what;  // `NVIDIA H100`
+  int64_t bytes = 0;
+  bool has_compiler = false;  // false: it must be installed first
+};
+
+/// A file or folder of weights.
+struct DiskFile {
+  std::string name;
+  std::filesystem::path folder;
+  std::string kind;  // `model`, `lora`, `text encoder`, `autoencoder`, `embedding` or `other`
+  std::string what;
+  int64_t bytes = 0;
+  double changed = 0;   // Unix seconds
+  std::string problem;  // why nothing can use it; empty: something can
+};
+io::Json to_json(const DiskFile& file);
+
 /// What a server knows of models, keys and files. Implementations may be called from several
 /// threads.
 class Catalogue {
@@ -104,6 +124,16 @@ class Catalogue {
   /// Throws an http::Refusal of status 404 for an unknown base, 422 for a key that clients may not
   /// set or a value out of range.
   virtual CheckedRun check_run(const RunRequest& request) = 0;
+
+  virtual std::vector<PlanDevice> devices() = 0;
+  /// Throws an http::Refusal of status 422 for a device that no plan can be made for.
+  virtual void check_device(const std::string& device) = 0;
+  /// The configuration (YAML) of a checked request, for a plan.
+  virtual std::string plan_config(const MakeRequest& request) = 0;
+  /// The files in the folders of models and LoRAs.
+  virtual std::vector<DiskFile> disk() = 0;
+  /// Adds a model that was downloaded. Throws an Error if it cannot be used.
+  virtual void add_model(const std::string& source) = 0;
 
   /// The model of this name; of an empty one, the first. Throws an http::Refusal of status 404.
   Model model(const std::string& name);

@@ -22,6 +22,7 @@ struct Exec {
   const char* program;
   char* const* argv;
   const char* log;
+  const char* out;
   const char* folder;
   int socket;
   bool ends_with_parent;
@@ -46,7 +47,8 @@ struct Exec {
   sigprocmask(SIG_SETMASK, &none, nullptr);
   const int log = open(exec.log, O_WRONLY | O_CREAT | O_APPEND, 0600);
   const int in = open("/dev/null", O_RDONLY);
-  if (log < 0 || in < 0 || dup2(in, 0) < 0 || dup2(log, 1) < 0 || dup2(log, 2) < 0) {
+  const int out = exec.out[0] == '\0' ? log : open(exec.out, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+  if (log < 0 || in < 0 || out < 0 || dup2(in, 0) < 0 || dup2(out, 1) < 0 || dup2(log, 2) < 0) {
     _exit(127);
   }
   unsigned int first = 3;
@@ -80,10 +82,12 @@ pid_t start_child(const ChildStart& start) {
   }
   argv.push_back(nullptr);
   const std::string log = start.log.string();
+  const std::string out = start.out.string();
   const std::string folder = start.folder.string();
   const Exec exec{.program = argv.front(),
                   .argv = argv.data(),
                   .log = log.c_str(),
+                  .out = out.c_str(),
                   .folder = folder.c_str(),
                   .socket = start.socket == nullptr ? -1 : start.socket->get(),
                   .ends_with_parent = start.ends_with_parent,

@@ -13,8 +13,10 @@ namespace kinema::serve {
 
 /// How a child process is started.
 struct ChildStart {
-  std::vector<std::string> command;   // the program's path and its arguments
-  std::filesystem::path log;          // gets what it prints, behind what is there
+  std::vector<std::string> command;  // the program's path and its arguments
+  std::filesystem::path log;         // gets what it prints, behind what is there
+  /// Gets what it prints to standard output instead; empty: the log does.
+  std::filesystem::path out = {};
   std::filesystem::path folder = {};  // its working directory; empty: this process's
   /// True: it ends with the thread that starts it. False: it has a session of its own, and lives on
   /// when this process ends.

@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "kinema/core/error.h"
+#include "kinema/http/gate.h"
 #include "kinema/serve/channel.h"
 
 namespace kinema::serve {
@@ -32,6 +33,10 @@ class SentProgress : public Progress {
   }
   void notice(const std::string& text) override {
     channel_.send(io::Json::object({{"notice", text}}));
+  }
+  void memory(int64_t bytes) override { channel_.send(io::Json::object({{"memory", bytes}})); }
+  void preview(const std::string& picture) override {
+    channel_.send(io::Json::object({{"preview", http::base64(picture)}}));
   }
   std::stop_token stop() const override { return stop_; }
 

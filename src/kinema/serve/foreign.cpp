@@ -67,7 +67,7 @@ std::string upload_base64(Context& context, const std::string& text, const std::
     throw Refusal(400, fmt::format("`{}` is no picture in base64: no address is fetched", param),
                   param);
   }
-  return store_upload(context.store, *bytes).id;
+  return store_upload(context.store, context.looks, *bytes).id;
 }
 
 std::string text_member(const io::Json& json, const std::string& name,
@@ -116,6 +116,22 @@ bool bool_member(const io::Json& json, const std::string& name, bool otherwise) 
     refuse_member(*member, name, "true or false");
   }
   return member->as_bool();
+}
+
+void set_image_format(io::Json& settings, const std::string& format, int64_t quality,
+                      const std::pair<const char*, const char*>& names) {
+  if (format != "png" && format != "jpg" && format != "jpeg" && format != "webp") {
+    throw Refusal(422, fmt::format("`{}` is `{}`, expected png, jpeg or webp", names.first, format),
+                  names.first);
+  }
+  if (quality < 0 || quality > 100) {
+    throw Refusal(422, fmt::format("`{}` is {}, expected 0 to 100", names.second, quality),
+                  names.second);
+  }
+  settings.set("image_format", format == "jpg" ? "jpeg" : format);
+  if (format != "png") {
+    settings.set("image_quality", std::max<int64_t>(1, quality));
+  }
 }
 
 std::string file_base64(const std::filesystem::path& path) {

@@ -36,6 +36,11 @@ int64_t integer_member(const io::Json& json, const std::string& name, int64_t ot
 double number_member(const io::Json& json, const std::string& name, double otherwise);
 bool bool_member(const io::Json& json, const std::string& name, bool otherwise);
 
+/// Sets image_format and image_quality. Throws a Refusal of status 422 that names `names.first` for
+/// another format than png, jpg, jpeg and webp, `names.second` for a quality outside of 0 to 100.
+void set_image_format(io::Json& settings, const std::string& format, int64_t quality,
+                      const std::pair<const char*, const char*>& names);
+
 /// The whole file as base64.
 std::string file_base64(const std::filesystem::path& path);
 

@@ -7,12 +7,15 @@
 #include <condition_variable>
 #include <fstream>
 #include <mutex>
+#include <sstream>
 #include <thread>
 
 #include "kinema/core/error.h"
 #include "kinema/io/folder.h"
 #include "kinema/serve/api.h"
+#include "kinema/serve/datasets.h"
 #include "kinema/serve/foreign.h"
+#include "kinema/serve/plans.h"
 
 namespace kinema::serve {
 namespace {
@@ -93,14 +96,56 @@ struct Front::State {
             static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::milliseconds>(
                                       std::chrono::system_clock::now().time_since_epoch())
                                       .count()))),
-        queue(store, catalogue, *events, options.queue),
-        runs({.folder = options.folder / "runs", .command = options.train}, *events) {}
+        sharing(options.while_training),
+        runs({.folder = options.folder / "runs", .command = options.train}, *events),
+        plans({.folder = options.folder / "plans", .command = options.plan}, *events),
+        looks(options.look, options.folder / "looks"),
+        datasets(options.datasets, looks),
+        queue(store, catalogue, *events, held_queue()) {
+    if (options.fetch) {
+      add_downloaded(catalogue);
+      downloads.emplace(
+          options.fetch,
+          [this, &catalogue](const std::string& source) { downloaded(catalogue, source); },
+          *events);
+    }
+  }
+
+  QueueOptions held_queue() {
+    QueueOptions out = options.queue;
+    out.hold = [this] { return sharing.hold(runs, queue.engine()); };
+    return out;
+  }
+  /// The models that earlier servers have downloaded, one name a line.
+  void add_downloaded(Catalogue& catalogue) {
+    std::istringstream sources(store.setting("downloaded"));
+    for (std::string source; std::getline(sources, source);) {
+      try {
+        catalogue.add_model(source);
+      } catch (const Error& error) {
+        events->publish("notice", io::Json::object({{"message", error.what()}}).dump(-1));
+      }
+    }
+  }
+  void downloaded(Catalogue& catalogue, const std::string& source) {
+    catalogue.add_model(source);
+    const std::string known = store.setting("downloaded");
+    if (("\n" + known).find("\n" + source + "\n") == std::string::npos) {
+      store.set_setting("downloaded", known + source + "\n");
+    }
+    events->publish("models", models_json(*context).dump(-1));
+  }
 
   FrontOptions options;
   Store store;
   std::shared_ptr<http::EventStream> events;
-  Queue queue;
+  Sharing sharing;
   Runs runs;
+  Plans plans;
+  Looks looks;
+  Datasets datasets;
+  Queue queue;
+  std::optional<Downloads> downloads;
   std::optional<http::Gate> gate;
   std::optional<Context> context;
   std::optional<http::Server> server;
@@ -147,6 +192,8 @@ Front::Front(FrontOptions options, Catalogue& catalogue) {
                                          .token = own.token,
                                          .cookie = fmt::format("kinema_{}", own.server.port)});
   state_->context.emplace(Context{own, state_->store, state_->queue, catalogue, state_->runs,
+                                  state_->plans, state_->datasets, state_->looks, state_->sharing,
+                                  state_->downloads ? &*state_->downloads : nullptr,
                                   *state_->events, state_->events, *state_->gate});
   Api api;
   add_state_routes(api, *state_->context);
@@ -158,6 +205,10 @@ Front::Front(FrontOptions options, Catalogue& catalogue) {
   add_a1111_routes(api, *state_->context);
   add_metrics_routes(api, *state_->context);
   add_run_routes(api, *state_->context);
+  add_model_routes(api, *state_->context);
+  add_plan_routes(api, *state_->context);
+  add_dataset_routes(api, *state_->context);
+  add_mcp_routes(api, *state_->context);
   add_page_routes(api, *state_->context);
   const auto document = std::make_shared<std::string>();
   api.add(

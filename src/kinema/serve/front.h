@@ -9,7 +9,9 @@
 
 #include "kinema/http/server.h"
 #include "kinema/serve/catalogue.h"
+#include "kinema/serve/downloads.h"
 #include "kinema/serve/queue.h"
+#include "kinema/serve/sharing.h"
 
 /// `kinema serve`: an HTTP server in front of an engine process. The front has no compiler and no
 /// device in its process, keeps jobs and outputs in a database, and loses nothing that it has
@@ -24,7 +26,13 @@ struct FrontOptions {
   /// The token; empty: none is asked for, which is allowed on loopback addresses only.
   std::string token = {};
   QueueOptions queue = {};
-  std::vector<std::string> train = {};  // the command of a training run, RunsOptions::command
+  std::vector<std::string> train = {};     // the command of a training run, RunsOptions::command
+  std::vector<std::string> plan = {};      // PlansOptions::command
+  std::vector<std::string> look = {};      // of Looks
+  std::vector<std::string> datasets = {};  // folders of clips
+  WhileTraining while_training = WhileTraining::AUTO;
+  /// How models are downloaded; empty: they are not.
+  Fetch fetch = {};
   int64_t upload_bytes = 32 << 20;
   int64_t bin_days = 30;            // outputs in the bin are removed after that
   std::filesystem::path page = {};  // serves the page from this folder instead of from the program

@@ -53,11 +53,32 @@ io::Json to_json(const Made& made) {
                                    {"fps", file.fps},
                                    {"index", file.index}}));
   }
-  return io::Json::object({{"files", std::move(files)}});
+  const MadeTimes& times = made.times;
+  const EngineDevice& device = made.device;
+  return io::Json::object({{"files", std::move(files)},
+                           {"times", io::Json::object({{"setup", times.setup},
+                                                       {"steps", times.steps},
+                                                       {"others", times.others},
+                                                       {"count", times.count}})},
+                           {"device", io::Json::object({{"name", device.name},
+                                                        {"platform", device.platform},
+                                                        {"count", device.count},
+                                                        {"bytes", device.bytes},
+                                                        {"limit", device.limit}})}});
 }
 
 Made read_made(const io::Json& json) {
-  Made out;
+  const io::Json& times = json.at("times");
+  const io::Json& device = json.at("device");
+  Made out{.times = {.setup = times.at("setup").as_number(),
+                     .steps = times.at("steps").as_number(),
+                     .others = times.at("others").as_number(),
+                     .count = times.at("count").as_int()},
+           .device = {.name = device.at("name").as_string(),
+                      .platform = device.at("platform").as_string(),
+                      .count = device.at("count").as_int(),
+                      .bytes = device.at("bytes").as_int(),
+                      .limit = device.at("limit").as_int()}};
   for (const io::Json& file : json.at("files").items()) {
     out.files.push_back({.path = file.at("path").as_string(),
                          .thumb = file.at("thumb").as_string(),

@@ -35,8 +35,27 @@ struct MadeFile {
   int64_t index = 0;
 };
 
+/// How long a request took, all of its pictures or videos together.
+struct MadeTimes {
+  double setup = 0;   // seconds of loading and compiling
+  double steps = 0;   // of denoising
+  double others = 0;  // of text, given images and decoding
+  int64_t count = 0;  // steps of all batches
+};
+
+/// The device of an engine.
+struct EngineDevice {
+  std::string name;      // `NVIDIA H200`; empty: unknown
+  std::string platform;  // `cpu`, `cuda` or `tpu`
+  int64_t count = 0;
+  int64_t bytes = 0;  // in use on the first one
+  int64_t limit = 0;  // of these; 0: unknown
+};
+
 struct Made {
   std::vector<MadeFile> files;
+  MadeTimes times = {};
+  EngineDevice device = {};
 };
 
 /// Receives what a Maker tells while it works.
@@ -47,6 +66,10 @@ class Progress {
   virtual void phase(const std::string& phase) = 0;
   virtual void step(int64_t done, int64_t total) = 0;
   virtual void notice(const std::string& text) = 0;
+  /// The memory that the request needs, before it is loaded.
+  virtual void memory(int64_t bytes) = 0;
+  /// A small picture of what is being made, as the bytes of a PNG, JPEG or WebP.
+  virtual void preview(const std::string& picture) = 0;
   /// Asks for an end as soon as possible, by a kinema::Stopped.
   virtual std::stop_token stop() const = 0;
 };

@@ -38,7 +38,7 @@ OpenAiFields read_openai_form(Context& context, const std::string& content_type,
       if (out.inputs.contains(input)) {
         throw Refusal(400, "only one picture can be changed", part.name);
       }
-      out.inputs.emplace(input, store_upload(context.store, part.content).id);
+      out.inputs.emplace(input, store_upload(context.store, context.looks, part.content).id);
     } else if (!out.json.contains(part.name)) {
       const std::string value(part.content);
       out.json.set(part.name, value == "true"    ? io::Json(true)

@@ -192,6 +192,37 @@ void Queue::unload() {
   changed_.notify_all();
 }
 
+std::string Queue::held() const {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!released_.empty()) {
+      return released_;
+    }
+  }
+  return options_.hold ? options_.hold() : "";
+}
+
+void Queue::without_engine(const std::string& why, const std::function<void()>& work) {
+  const auto set = [this](const std::string& text) {
+    const std::lock_guard lock(mutex_);
+    released_ = text;
+    changed_.notify_all();
+  };
+  set(why);
+  try {
+    for (bool is_there = true; is_there && !is_ending();) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      const std::string state = engine().state;
+      is_there = live() || (state != "none" && state != "ended");
+    }
+    work();
+  } catch (...) {
+    set("");
+    throw;
+  }
+  set("");
+}
+
 EngineState Queue::engine() const {
   const std::lock_guard lock(mutex_);
   return engine_state_;
@@ -205,6 +236,17 @@ std::optional<LiveJob> Queue::live() const {
 int64_t Queue::deaths() const {
   const std::lock_guard lock(mutex_);
   return deaths_;
+}
+
+MadeTimes Queue::times() const {
+  const std::lock_guard lock(mutex_);
+  return times_;
+}
+
+Estimate Queue::estimate(const MakeRequest& request) const {
+  const EngineState state = engine();
+  return serve::estimate(store_, catalogue_.model(request.model), request,
+                         state.model == request.model);
 }
 
 bool Queue::is_cancelled(const std::string& id) const {
@@ -230,6 +272,7 @@ void Queue::set_engine(const std::string& state, const std::string& message) {
     engine_state_.state = state;
     engine_state_.message = message;
     engine_state_.model = engine_ ? engine_->model : "";
+    engine_state_.bytes = engine_ ? engine_state_.bytes : 0;
     json = to_json(engine_state_);
   }
   events_.publish("engine", json.dump(-1));

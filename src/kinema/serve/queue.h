@@ -15,6 +15,8 @@
 #include "kinema/http/events.h"
 #include "kinema/io/json.h"
 #include "kinema/serve/catalogue.h"
+#include "kinema/serve/estimate.h"
+#include "kinema/serve/maker.h"
 #include "kinema/serve/store.h"
 
 namespace kinema::serve {
@@ -31,6 +33,8 @@ struct QueueOptions {
   std::chrono::milliseconds restart_time{1'000};   // doubled with each death in a row, to a minute
   std::chrono::milliseconds unload_time{600'000};  // without work; 0: never
   std::chrono::milliseconds leave_time{30'000};    // a job whose last waiter left so long ago ends
+  /// Why no job may start, because others have the memory: the engine ends then. Empty: none.
+  std::function<std::string()> hold = {};
   double patience = 60;  // seconds that jobs of other models let one of the loaded model go first
 };
 
@@ -42,12 +46,18 @@ struct LiveJob {
   int64_t steps = 0;
   std::optional<double> seconds_left;
   std::vector<std::string> notices;
+  std::string preview;   // the bytes of a picture; empty: none yet
+  int64_t previews = 0;  // so far
 };
 struct EngineState {
   std::string state = "none";  // `none`, `loading`, `ready`, `busy` or `ended`
   std::string model;
   std::string device;
-  std::string message;  // why nothing runs
+  std::string message;   // why nothing runs
+  std::string platform;  // of its device: `cpu`, `cuda` or `tpu`
+  int64_t devices = 0;
+  int64_t bytes = 0;        // of its device's memory: in use, or what the running job needs
+  int64_t bytes_limit = 0;  // 0: unknown
 };
 io::Json to_json(const EngineState& engine);
 
@@ -80,9 +90,16 @@ class Queue {
   /// Starts an engine, or ends one that does nothing.
   void load(const std::string& model);
   void unload();
+  /// Lets the running job wait again and ends the engine, because others need its memory; returns
+  /// when it has ended. While `work` runs no job starts.
+  void without_engine(const std::string& why, const std::function<void()>& work);
   EngineState engine() const;
   std::optional<LiveJob> live() const;
   int64_t deaths() const;
+  /// Of all requests since the start.
+  MadeTimes times() const;
+  /// What a prepared request would take.
+  Estimate estimate(const MakeRequest& request) const;
   int64_t most_count() const { return options_.most_count; }
   int64_t most_waiting() const { return options_.most_waiting; }
 
@@ -107,7 +124,8 @@ class Queue {
   };
 
   void run();
-  void run_next(std::unique_lock<std::mutex>& lock);
+  void run_next(std::unique_lock<std::mutex>& lock, const std::string& held);
+  std::string held() const;
   void try_to_make(const JobRecord& job);
   void make(const JobRecord& job);
   bool start_engine();
@@ -115,7 +133,9 @@ class Queue {
   void follow(const JobRecord& job);
   /// True at the end of the job.
   bool take_message(const JobRecord& job, const io::Json& message);
+  void take_progress(const io::Json& message);
   void finish(const JobRecord& job, const io::Json& made);
+  void measure(const JobRecord& job, const Made& made);
   void on_death(const JobRecord& job);
   void set_engine(const std::string& state, const std::string& message = {});
   void end_job(const std::string& id, JobState state, const std::string& error = {});
@@ -143,6 +163,9 @@ class Queue {
   std::chrono::steady_clock::time_point sampling_since_{};
   std::chrono::steady_clock::time_point idle_since_ = std::chrono::steady_clock::now();
   std::chrono::steady_clock::time_point not_before_{};  // after a death
+  std::string held_;                                    // why no job starts, as it was told last
+  std::string released_;                                // the same, by `without_engine`
+  MadeTimes times_;
   int64_t deaths_ = 0;
   int64_t deaths_in_a_row_ = 0;
   std::vector<Waiting> waiters_;

@@ -19,14 +19,6 @@ using Clock = std::chrono::steady_clock;
 
 constexpr auto kTick = std::chrono::milliseconds(200);
 
-/// True for a file below the folder, by its real path: an engine's word is not believed either.
-bool is_within(const fs::path& file, const fs::path& folder) {
-  std::error_code error;
-  const std::string inner = fs::canonical(file, error).string();
-  const std::string outer = fs::canonical(folder, error).string() + "/";
-  return !error && inner.starts_with(outer) && fs::is_regular_file(inner, error);
-}
-
 }  // namespace
 
 void Queue::run() {
@@ -39,8 +31,9 @@ void Queue::run() {
         recover();
       }
       tell_waiters();
+      const std::string held = this->held();
       lock.lock();
-      run_next(lock);
+      run_next(lock, held);
     } catch (const std::exception& error) {
       // The database or the disk: told, and tried again after a while.
       if (lock.owns_lock()) {
@@ -59,17 +52,21 @@ void Queue::run() {
   engine_.reset();
 }
 
-/// One job, a change of the engine, or a pause. Called with the lock, and returns with it.
-void Queue::run_next(std::unique_lock<std::mutex>& lock) {
-  const bool can_start = !is_paused_ && Clock::now() >= not_before_;
+/// One job, a change of the engine, or a pause. Called with the lock, and returns with it. `held`:
+/// why no job may start.
+void Queue::run_next(std::unique_lock<std::mutex>& lock, const std::string& held) {
+  const bool is_told = std::exchange(held_, held) == held;
+  const bool can_start = !is_paused_ && held.empty() && Clock::now() >= not_before_;
   const bool is_idle_long = engine_ && options_.unload_time.count() > 0 &&
                             Clock::now() - idle_since_ > options_.unload_time;
-  const bool ends_engine = std::exchange(is_unwanted_, false) || is_idle_long;
-  const bool starts_engine = std::exchange(is_wanted_, false);
+  const bool ends_engine = std::exchange(is_unwanted_, false) || is_idle_long || !held.empty();
+  const bool starts_engine = std::exchange(is_wanted_, false) && held.empty();
   const std::string model = engine_ ? engine_->model : "";
   lock.unlock();
   if (engine_ && ends_engine) {
-    stop_engine("none", "");
+    stop_engine("none", held);
+  } else if (!is_told) {
+    set_engine(engine_ ? "ready" : "none", held);
   }
   if (starts_engine) {
     start_engine();
@@ -191,7 +188,7 @@ void Queue::follow(const JobRecord& job) {
       return on_death(job);
     }
     tell_waiters();
-    if (!asked_to_stop && (is_cancelled(job.id) || is_ending())) {
+    if (!asked_to_stop && (is_cancelled(job.id) || is_ending() || !held().empty())) {
       asked_to_stop = Clock::now();
       engine_->channel().send(io::Json::object({{"stop", true}}));
     }
@@ -234,94 +231,39 @@ bool Queue::take_message(const JobRecord& job, const io::Json& message) {
     }
     return true;
   }
-  {
-    const std::lock_guard lock(mutex_);
-    if (!live_) {
-      return false;
-    }
-    if (const io::Json* phase = text("phase")) {
-      live_->phase = phase->as_string();
-    } else if (const io::Json* notice = text("notice")) {
-      live_->notices.push_back(notice->as_string());
-    } else if (const io::Json* step = text("step")) {
-      live_->step = step->as_int();
-      live_->steps = message.at("steps").as_int();
-      if (live_->phase != "sampling") {
-        live_->phase = "sampling";
-        sampling_since_ = Clock::now();
-      } else if (live_->step > 1) {
-        const double each = std::chrono::duration<double>(Clock::now() - sampling_since_).count() /
-                            static_cast<double>(live_->step - 1);
-        live_->seconds_left = each * static_cast<double>(live_->steps - live_->step);
-      }
-    }
-  }
+  take_progress(message);
   publish(find(job.id));
   return false;
 }
 
-void Queue::finish(const JobRecord& job, const io::Json& made) {
-  std::vector<OutputRecord> outputs;
-  const fs::path folder = store_.folder() / "outputs" / job.id;
-  for (const MadeFile& file : read_made(made).files) {
-    check(is_within(file.path, folder), "[serve] the engine made {}, which is no file in {}",
-          file.path.string(), folder.string());
-    outputs.push_back({.id = "o_" + http::random_id(),
-                       .job = job.id,
-                       .path = fs::canonical(file.path),
-                       .thumb = is_within(file.thumb, folder) ? fs::canonical(file.thumb) : "",
-                       .is_video = file.is_video,
-                       .width = file.width,
-                       .height = file.height,
-                       .frames = file.frames,
-                       .seconds = file.fps > 0 ? static_cast<double>(file.frames) / file.fps : 0,
-                       .bytes = static_cast<int64_t>(fs::file_size(file.path)),
-                       .model = job.request.model,
-                       .prompt = job.request.prompt(),
-                       .seed = job.request.seed(),
-                       .index = file.index,
-                       .made = now(),
-                       .request = job.request});
+/// Anything but the end of a job.
+void Queue::take_progress(const io::Json& message) {
+  const std::lock_guard lock(mutex_);
+  if (!live_) {
+    return;
   }
-  std::vector<std::string> notices;
-  if (const auto state = live()) {
-    notices = state->notices;
-  }
-  store_.finish(job.id, outputs, notices);
-  for (const OutputRecord& output : outputs) {
-    events_.publish("output", to_json(output).dump(-1));
-  }
-}
-
-/// The engine has ended while it made the job, which waits again until it has been tried too often.
-void Queue::on_death(const JobRecord& job) {
-  std::string how = "it closed its connection";
-  for (int i = 0; i < 50; ++i) {  // the end of the connection may come before that of the process
-    if (const auto ended = engine_->child().ended()) {
-      how = *ended;
-      break;
+  if (const io::Json* phase = message.find("phase")) {
+    live_->phase = phase->as_string();
+  } else if (const io::Json* notice = message.find("notice")) {
+    live_->notices.push_back(notice->as_string());
+  } else if (const io::Json* bytes = message.find("memory")) {
+    engine_state_.bytes = bytes->as_int();
+  } else if (const io::Json* picture = message.find("preview")) {
+    if (auto decoded = http::base64_decoded(picture->as_string())) {
+      live_->preview = std::move(*decoded);
+      ++live_->previews;
     }
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  }
-  const bool was_cancelled = is_cancelled(job.id);
-  {
-    const std::lock_guard lock(mutex_);
-    live_.reset();
-    ++deaths_;
-    const int64_t doublings = std::min<int64_t>(deaths_in_a_row_++, 6);
-    not_before_ =
-        Clock::now() + std::min<Clock::duration>(std::chrono::minutes(1),
-                                                 options_.restart_time * (1 << doublings));
-  }
-  stop_engine("ended", fmt::format("the engine ended ({}); see engine.log", how));
-  if (was_cancelled) {
-    end_job(job.id, JobState::CANCELLED);
-  } else if (job.attempts >= options_.attempts) {
-    end_job(job.id, JobState::FAILED,
-            fmt::format("the engine ended {} times while it made this ({})", job.attempts, how));
-  } else {
-    store_.put_back(job.id, /*counts=*/true);
-    publish(find(job.id));
+  } else if (const io::Json* step = message.find("step")) {
+    live_->step = step->as_int();
+    live_->steps = message.at("steps").as_int();
+    if (live_->phase != "sampling") {
+      live_->phase = "sampling";
+      sampling_since_ = Clock::now();
+    } else if (live_->step > 1) {
+      const double each = std::chrono::duration<double>(Clock::now() - sampling_since_).count() /
+                          static_cast<double>(live_->step - 1);
+      live_->seconds_left = each * static_cast<double>(live_->steps - live_->step);
+    }
   }
 }
 

@@ -43,7 +43,8 @@ struct Summary {
 
 bool is_sample(const fs::path& path) {
   const std::string name = path.filename().string();
-  return (path.extension() == ".mp4" || path.extension() == ".png") &&
+  static constexpr std::string_view kEndings[] = {".mp4", ".png", ".jpg", ".webp"};
+  return std::ranges::find(kEndings, path.extension().native()) != std::end(kEndings) &&
          name != "contact_sheet.png" && !name.starts_with('.');
 }
 
@@ -159,13 +160,9 @@ io::Json metrics_json(const metrics::MetricsReader& reader, int64_t after, int64
                            {"evaluations", std::move(evaluations)}});
 }
 
-io::Json Runs::samples(const std::string& name) {
-  {
-    const std::lock_guard lock(mutex_);
-    find(name);
-  }
+io::Json samples_json(const std::string& name, const fs::path& run, int64_t first) {
   std::vector<int64_t> steps;
-  for (const fs::path& folder : sorted_entries(run_folder(name) / "samples")) {
+  for (const fs::path& folder : sorted_entries(run / "samples")) {
     if (is_number(folder.filename().string())) {
       steps.push_back(std::stoll(folder.filename().string()));
     }
@@ -174,9 +171,8 @@ io::Json Runs::samples(const std::string& name) {
   io::Json out = io::Json::array();
   for (const int64_t step : steps) {
     int64_t index = 0;
-    for (const fs::path& file :
-         sorted_entries(run_folder(name) / "samples" / std::to_string(step))) {
-      if (!is_sample(file)) {
+    for (const fs::path& file : sorted_entries(run / "samples" / std::to_string(step))) {
+      if (step < first || !is_sample(file)) {
         continue;
       }
       try {
@@ -187,6 +183,14 @@ io::Json Runs::samples(const std::string& name) {
     }
   }
   return out;
+}
+
+io::Json Runs::samples(const std::string& name) {
+  {
+    const std::lock_guard lock(mutex_);
+    find(name);
+  }
+  return samples_json(name, run_folder(name), -1);
 }
 
 fs::path Runs::sample_file(const std::string& name, const std::string& step,

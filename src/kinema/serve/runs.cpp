@@ -195,6 +195,7 @@ io::Json Runs::json(const std::string& name, Run& run) {
   const auto last = [&](double MetricsRow::*which) {
     return rows.empty() ? io::Json() : finite_number(rows.back().*which);
   };
+  const double bytes = rows.empty() ? std::nan("") : rows.back().bytes;
   io::Json checkpoints = io::Json::array();
   for (const int64_t each : saved) {
     checkpoints.append(each);
@@ -217,8 +218,8 @@ io::Json Runs::json(const std::string& name, Run& run) {
        {"recent_loss", finite_number(recent_mean_of(rows, &MetricsRow::loss))},
        {"learning_rate", last(&MetricsRow::learning_rate)},
        {"step_seconds", finite_number(seconds)},
-       {"planned_step_seconds", io::Json()},
-       {"bytes", io::Json()},
+       {"planned_step_seconds", last(&MetricsRow::expected_seconds)},
+       {"bytes", std::isfinite(bytes) ? io::Json(static_cast<int64_t>(bytes)) : io::Json()},
        {"planned_bytes", io::Json()},
        {"bytes_limit", io::Json()},
        {"seconds_left",
@@ -286,6 +287,26 @@ void Runs::stop(const std::string& name) {
   kill(pid, SIGTERM);
 }
 
+void Runs::ask(const std::string& name, const std::string& what) {
+  const std::lock_guard lock(mutex_);
+  find(name);
+  if (training_process(run_folder(name)) == 0) {
+    throw Refusal(409, fmt::format("the run `{}` is not running", name));
+  }
+  const fs::path requests = run_folder(name) / "requests";
+  io::make_folder(requests);
+  io::write_file(requests / what, "");
+}
+
+std::vector<std::string> Runs::running() {
+  const std::lock_guard lock(mutex_);
+  std::vector<std::string> out = names();
+  std::erase_if(out, [&](const std::string& name) {
+    return find(name).child == 0 && training_process(run_folder(name)) == 0;
+  });
+  return out;
+}
+
 void Runs::remove(const std::string& name) {
   const std::lock_guard lock(mutex_);
   const Run& run = find(name);
@@ -322,6 +343,21 @@ io::Json Runs::log(const std::string& name, std::optional<int64_t> after) {
       {{"text", printable(text)}, {"next", from + static_cast<int64_t>(text.size())}});
 }
 
+/// Tells clients of samples that are new since the last look.
+void Runs::tell_samples(const std::string& name, Run& run, bool is_first) {
+  const io::Json samples = samples_json(name, run_folder(name), run.told_sample_step);
+  for (const io::Json& sample : samples.items()) {
+    const int64_t step = sample.at("step").as_int();
+    if (step > run.told_sample_step) {
+      run.told_sample_step = step;
+      run.told_samples.clear();
+    }
+    if (run.told_samples.insert(sample.at("url").as_string()).second && !is_first) {
+      events_.publish("sample", io::Json::object({{"run", name}, {"sample", sample}}).dump(-1));
+    }
+  }
+}
+
 void Runs::poll() {
   const std::lock_guard lock(mutex_);
   for (const std::string& name : names()) {
@@ -329,8 +365,12 @@ void Runs::poll() {
     const io::Json now = json(name, run);
     const std::string text = now.dump(-1);
     const std::vector<MetricsRow>& rows = run.reader.rows();
-    if (run.told.empty()) {  // before this server: clients ask for it
+    const bool is_first = run.told.empty();  // before this server: clients ask for it
+    if (is_first) {
       run.told_step = rows.empty() ? -1 : rows.back().step;
+    }
+    if (is_first || text != run.told) {  // a run that makes samples has other figures soon
+      tell_samples(name, run, is_first);
     }
     if (text != run.told) {
       run.told = text;

@@ -6,6 +6,7 @@
 #include <map>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -43,6 +44,11 @@ class Runs {
   void start(const std::string& name);
   /// It saves a checkpoint and ends.
   void stop(const std::string& name);
+  /// Asks a running run for a checkpoint (`save`) or for samples (`sample`), by a file that it
+  /// looks for (jobs::RunRequests).
+  void ask(const std::string& name, const std::string& what);
+  /// The names of runs that are running.
+  std::vector<std::string> running();
   void remove(const std::string& name);
   /// Steps after `after`, in at most `buckets` buckets.
   io::Json metrics(const std::string& name, int64_t after, int64_t buckets);
@@ -57,10 +63,12 @@ class Runs {
   struct Run {
     explicit Run(const std::filesystem::path& metrics) : reader(metrics) {}
     metrics::MetricsReader reader;
-    std::string told;        // the last event
-    int64_t told_step = -1;  // of the last points
-    pid_t child = 0;         // started by this server and not ended yet
-    std::string error;       // how it ended, if that was no success
+    std::string told;                      // the last event
+    int64_t told_step = -1;                // of the last points
+    std::set<std::string> told_samples{};  // of the newest step with samples, by their addresses
+    int64_t told_sample_step = -1;
+    pid_t child = 0;    // started by this server and not ended yet
+    std::string error;  // how it ended, if that was no success
     double started = 0;
     bool is_stopping = false;
   };
@@ -73,6 +81,7 @@ class Runs {
   Run& find(const std::string& name);
   io::Json json(const std::string& name, Run& run);
   void poll();
+  void tell_samples(const std::string& name, Run& run, bool is_first);
   void reap(const std::string& name, Run& run);
 
   RunsOptions options_;
@@ -85,5 +94,8 @@ class Runs {
 /// The rows after `after` in at most `buckets` buckets: the last step of each, the means of finite
 /// values, the lowest and highest loss.
 io::Json metrics_json(const metrics::MetricsReader& reader, int64_t after, int64_t buckets);
+
+/// The samples in a run's folder from step `first` on, by step, then index.
+io::Json samples_json(const std::string& name, const std::filesystem::path& run, int64_t first);
 
 }  // namespace kinema::serve

@@ -92,6 +92,16 @@ struct JobCounts {
   double wait_seconds = 0;  // before
 };
 
+/// How long requests of a shape took with a model, the last time.
+struct Measurement {
+  std::string shape;         // what makes steps equally long, shape_of
+  double cells = 0;          // pixels of all frames, to compare shapes
+  double step_seconds = 0;   // a step of one picture or video
+  double other_seconds = 0;  // text, images and decoding, of one
+  double setup_seconds = 0;  // loading and compiling, where that was needed
+  int64_t bytes = 0;         // of memory; 0: unknown
+};
+
 /// Jobs, outputs, uploads and settings in `FOLDER/serve.db`. What a call has stored when it returns
 /// survives the end of the process and of the machine. Safe to use from several threads.
 class Store {
@@ -148,6 +158,8 @@ class Store {
   void set_deleted(const std::string& id, const std::optional<double>& when);
   /// Forgets it; its files are the caller's.
   void forget_output(const std::string& id);
+  /// Of the pictures and videos in the bin, or of all others.
+  int64_t bytes_of_outputs(bool deleted);
 
   // ---- Uploads and settings -----------------------------------------------------------------
   void add_upload(const UploadRecord& upload);
@@ -157,6 +169,10 @@ class Store {
   std::vector<UploadRecord> take_unused_uploads(double time);
   std::string setting(const std::string& key);  // empty: not set
   void set_setting(const std::string& key, const std::string& value);
+  /// Replaces what was measured of the shape.
+  void measured(const std::string& model, const Measurement& measured);
+  /// Newest first.
+  std::vector<Measurement> measurements(const std::string& model);
 
  private:
   struct State;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "kinema/http/file_response.h"
 #include "kinema/serve/queue.h"
 
 namespace kinema::serve {
@@ -19,12 +20,13 @@ io::Json optional_text(const std::string& text) {
 }  // namespace
 
 io::Json to_json(const EngineState& engine) {
-  return io::Json::object({{"state", engine.state},
-                           {"model", optional_text(engine.model)},
-                           {"device", engine.device},
-                           {"message", optional_text(engine.message)},
-                           {"bytes", io::Json()},
-                           {"bytes_limit", io::Json()}});
+  return io::Json::object(
+      {{"state", engine.state},
+       {"model", optional_text(engine.model)},
+       {"device", engine.device},
+       {"message", optional_text(engine.message)},
+       {"bytes", engine.bytes > 0 ? io::Json(engine.bytes) : io::Json()},
+       {"bytes_limit", engine.bytes_limit > 0 ? io::Json(engine.bytes_limit) : io::Json()}});
 }
 
 io::Json to_json(const OutputRecord& output) {
@@ -33,7 +35,7 @@ io::Json to_json(const OutputRecord& output) {
       {{"id", output.id},
        {"job", output.job},
        {"kind", output.is_video ? "video" : "image"},
-       {"type", output.is_video ? "video/mp4" : "image/png"},
+       {"type", http::media_type_of(output.path)},
        {"url", place},
        {"thumb", output.thumb.empty() ? place : fmt::format("/thumbs/{}", output.id)},
        {"width", output.width},
@@ -91,7 +93,9 @@ io::Json Queue::job_json(const JobRecord& job) {
        {"steps", live ? live->steps : int64_t{0}},
        {"progress", progress},
        {"seconds_left", live ? optional_number(live->seconds_left) : io::Json()},
-       {"preview", io::Json()},
+       {"preview", live && live->previews > 0
+                       ? io::Json(fmt::format("/previews/{}?n={}", job.id, live->previews))
+                       : io::Json()},
        {"outputs", std::move(outputs)},
        {"notices", std::move(notices)},
        {"error", std::move(error)}});

@@ -187,7 +187,14 @@ class Loop {
       saved_if_it_fails([&] { parts_.evaluate(step); });
       since_last_.restart();
     }
-    if (options_.checkpoint_every > 0 && end_.steps % options_.checkpoint_every == 0) {
+    const Asked asked = parts_.asked ? parts_.asked() : Asked{};
+    if (asked.sample) {
+      const trace::Scope span("samples");
+      saved_if_it_fails([&] { parts_.sample(step); });
+      since_last_.restart();
+    }
+    if (asked.save ||
+        (options_.checkpoint_every > 0 && end_.steps % options_.checkpoint_every == 0)) {
       save(end_.steps < options_.max_steps && !parts_.stop_requested());
       since_last_.restart();
     }

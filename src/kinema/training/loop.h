@@ -61,6 +61,12 @@ struct LoopOptions {
   double peak_tflops = 0;
 };
 
+/// What somebody asks of a run between two steps.
+struct Asked {
+  bool save = false;    // a checkpoint
+  bool sample = false;  // videos of the run's prompts
+};
+
 /// The functions that the loop calls; tests pass dummies.
 struct LoopParts {
   /// Called at the start of a step; may be empty.
@@ -86,6 +92,10 @@ struct LoopParts {
   /// The loss on held-out samples after step `step`. If it throws, the state is saved first.
   std::function<void(int64_t step)> evaluate;
   std::function<bool()> stop_requested;
+  /// Called after each step; may be empty.
+  std::function<Asked()> asked = {};
+  /// Videos after step `step`, if they are asked for. If it throws, the state is saved first.
+  std::function<void(int64_t step)> sample = {};
   /// A log line that is not about a step: skipped batches, signals.
   std::function<void(const std::string&)> say;
 };

@@ -33,7 +33,7 @@ export async function call(method, path, body) {
 
 /** A path of the API: each part is escaped, and `query` has no entry for undefined or "". */
 export function path(parts, query = {}) {
-  const entries = Object.entries(query).filter(([, v]) => v !== undefined && v !== null && v !== "");
+  const entries = Object.entries(query).filter(([, v]) => v != null && v !== "");
   const search = new URLSearchParams(entries).toString();
   return "/api/" + parts.map(encodeURIComponent).join("/") + (search && `?${search}`);
 }

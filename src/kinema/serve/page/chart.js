@@ -64,7 +64,7 @@ export class Chart {
   }
 
   at(value) {
-    if (value === null || value === undefined || (this.log && value <= 0)) return null;
+    if (value == null || (this.log && value <= 0)) return null;
     return this.log ? Math.log10(value) : value;
   }
 

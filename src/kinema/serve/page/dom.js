@@ -13,7 +13,7 @@ export function el(name, props = {}, ...children) {
   node.classList.add(...classes);
   if (typeof props === "string") props = { text: props };
   for (const [name, value] of Object.entries(props)) {
-    if (value === undefined || value === null || value === false) continue;
+    if (value == null || value === false) continue;
     if (name === "class") node.className = value;
     else if (name === "text") node.textContent = value;
     else if (name === "data") Object.assign(node.dataset, value);
@@ -29,7 +29,7 @@ export function el(name, props = {}, ...children) {
 export function svg(tag, attributes = {}, ...children) {
   const node = document.createElementNS(SVG, tag);
   for (const [name, value] of Object.entries(attributes)) {
-    if (value !== undefined && value !== null) node.setAttribute(name, value);
+    if (value != null) node.setAttribute(name, value);
   }
   append(node, children);
   return node;
@@ -37,7 +37,7 @@ export function svg(tag, attributes = {}, ...children) {
 
 function append(node, children) {
   for (const child of children.flat(Infinity)) {
-    if (child !== undefined && child !== null && child !== false) node.append(child);
+    if (child != null && child !== false) node.append(child);
   }
 }
 

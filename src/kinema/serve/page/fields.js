@@ -48,7 +48,7 @@ export function textArea(props) {
   return area;
 }
 
-const asText = value => value === null || value === undefined ? "" : typeof value === "object" ? JSON.stringify(value) : String(value);
+const asText = value => value == null ? "" : typeof value === "object" ? JSON.stringify(value) : String(value);
 
 function range({ min, max }) {
   if (min === null) return max === null ? "" : `at most ${max}`;

@@ -12,7 +12,7 @@ const LABELS = {
   control_image: { image: "Edges or depth to follow" },
   video: { video: "Video to change" },
 };
-const ACCEPT = { video: "video/mp4" };
+const VIDEO = /video|control_mask/;  // inputs that are videos
 const IMAGES = "image/png,image/jpeg,image/webp";
 
 const upload = blob => call("POST", "/api/uploads", blob);
@@ -76,9 +76,9 @@ export class Inputs {
   slot(name) {
     const label = LABELS[name]?.[this.model.kind] ?? name.replaceAll("_", " ");
     const given = this.given.get(name);
-    const chooser = el("input.hidden-file", { type: "file", accept: ACCEPT[name] ?? IMAGES, "aria-label": label, tabIndex: -1,
+    const chooser = el("input.hidden-file", { type: "file", accept: VIDEO.test(name) ? "video/mp4" : IMAGES, "aria-label": label, tabIndex: -1,
                                   onchange: () => chooser.files[0] && this.take(name, chooser.files[0]) });
-    const view = given && (name === "video"
+    const view = given && (VIDEO.test(name)
       ? loop(given.url, { ariaLabel: label })
       : el("img", { src: given.url, alt: label }));
     const choose = button(given ? "Replace" : "Choose", () => chooser.click(), { icon: "picture", text: true });

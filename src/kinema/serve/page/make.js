@@ -54,6 +54,7 @@ export class Make {
     on("all", () => this.setModels());
     on("models", () => this.setModels());
     on("job", job => this.repeatAfter(job));
+    on("output", () => this.prediction.textContent || this.check());
   }
 
   build() {

@@ -40,7 +40,7 @@ function modelRow(first) {
     setText(tag, current && engine.state === "loading" ? "loads" : current ? "loaded" : "");
     tag.hidden = !current;
     setText(what, model.what);
-    setText(dim, [model.kind === "video" ? "videos" : "pictures", bytes(model.bytes), model.inputs.length && `takes ${model.inputs.join(", ").replaceAll("_", " ")}`].filter(Boolean).join(" · "));
+    setText(dim, [model.kind === "video" ? "videos" : "pictures", model.bytes && bytes(model.bytes), model.inputs.length && `takes ${model.inputs.join(", ").replaceAll("_", " ")}`].filter(Boolean).join(" · "));
     load.hidden = current;
   };
   node.update(first);
@@ -57,6 +57,7 @@ export class Models {
     this.models = el("ul.plain-list");
     this.loras = el("ul.plain-list");
     this.rows = el("tbody");
+    this.space = el("p.dim");
     this.find = el("input", { type: "search", placeholder: "Find a file", "aria-label": "Find a file", oninput: () => this.showFiles() });
     this.downloads = el("ul.plain-list");
     this.known = new Map();  // of downloads
@@ -66,7 +67,7 @@ export class Models {
     this.element = el("div.models", {},
       el("div.stack", {}, engineCard(), card("LoRAs", el("h2", "LoRAs"), this.loras), this.downloadCard),
       card("Known models", el("header.row", {}, el("h2", "Models"), spring(), refresh), this.models),
-      card("On disk", el("header.row.wrap", {}, el("h2", "On disk"), spring(), this.find),
+      card("On disk", el("header.row.wrap", {}, el("h2", "On disk"), spring(), this.find), this.space,
         el("div.scroll-x", { tabIndex: 0, role: "region", "aria-label": "Files" }, el("table.table", {}, el("thead", {}, head), this.rows))));
     for (const name of ["all", "models", "engine"]) on(name, () => this.show());
     on("download", download => { this.known.set(download.id, download); this.showDownloads(); });
@@ -122,7 +123,9 @@ export class Models {
   }
 
   async listFiles() {
-    this.files = (await orElse({ files: [] }, get("disk"))).files;
+    const { files, space } = await orElse({ files: [] }, get("disk"));
+    this.files = files;
+    setText(this.space, space ? `${bytes(space.free, space.total)} free · ${["models", "outputs", "bin", "uploads", "runs"].map(name => `${name} ${bytes(space[name])}`).join(", ")}` : "");
     this.showFiles();
   }
 

@@ -39,7 +39,10 @@ export class PlanView {
     if (plan.state === "failed") {
       fill(this.result, el("p.wrong", { text: inWords(plan.error) }));
     } else if (plan.state === "running") {
-      fill(this.result, el("p.help", "compiling; this may take minutes"), el("progress", { ariaLabel: "compiling" }));
+      fill(this.result, el("p.help", "compiling; this may take minutes"), el("progress", { ariaLabel: "compiling" }),
+        button("Cancel the plan", async () => this.show(await post(["plans", plan.id, "cancel"]))));
+    } else if (plan.state === "cancelled") {
+      fill(this.result, el("p.help", "cancelled"));
     } else {
       fill(this.result, el("p", { class: plan.fits ? "good" : "wrong", text: `${plan.fits ? "Fits" : "Does not fit"}: ${bytes(plan.bytes, plan.bytes_limit)}` }),
         plan.step_seconds !== null && el("p", { text: `${duration(plan.step_seconds)} a step${plan.bound_by ? `, bound by ${plan.bound_by}` : ""}` }),

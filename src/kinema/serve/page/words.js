@@ -2,7 +2,7 @@
 
 /** `41 GB`; with `of` the unit is that of the larger: `41 of 80 GB`. */
 export function bytes(n, of) {
-  if (n === null || n === undefined) return "";
+  if (n == null) return "";
   const units = ["bytes", "kB", "MB", "GB", "TB"];
   const largest = Math.max(n, of ?? 0, 1);
   const unit = Math.min(units.length - 1, Math.floor(Math.log(largest) / Math.log(1024)));
@@ -15,7 +15,7 @@ export function bytes(n, of) {
 
 /** `0.4 s`, `42 s`, `7 min`, `3 h 20 min`. */
 export function duration(seconds) {
-  if (seconds === null || seconds === undefined) return "";
+  if (seconds == null) return "";
   if (seconds < 9.95) return `${Number(seconds.toFixed(1))} s`;
   if (seconds < 90) return `${Math.round(seconds)} s`;
   const minutes = Math.round(seconds / 60);
@@ -31,7 +31,7 @@ export function count(n, noun) {
 
 /** A loss or rate with three or four digits. */
 export function number(x) {
-  if (x === null || x === undefined) return "–";
+  if (x == null) return "–";
   if (x === 0) return "0";
   return Math.abs(x) >= 1e-3 && Math.abs(x) < 1e5 ? String(Number(x.toPrecision(4))) : x.toExponential(2);
 }
