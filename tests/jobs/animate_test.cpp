@@ -124,6 +124,32 @@ TEST_F(AnimateJobs, FollowEachOfTheirFiles) {
   differs("guided", "guidance_scale=2");
 }
 
+TEST_F(AnimateJobs, AreConfiguredAsInMaxDiffusion) {
+  const HostArray plain = latents("plain", driven_by({"height=32", "width=48"}));
+  write("animate.yml", "pretrained_model_name_or_path: '" + model_ + R"('
+model_name: wan2.2
+model_type: 'I2V'
+height: 32
+width: 48
+num_frames: 121
+flow_shift: 3.0
+fps: 30
+negative_prompt: "blurred"
+mode: "animate"
+reference_image_path: "driving/src_ref.png"
+pose_video_path: "driving/src_pose.mp4"
+face_video_path: "driving/src_face.mp4"
+background_video_path: ""
+mask_video_path: ""
+prev_segment_conditioning_frames: 1
+motion_encode_batch_size: null
+guidance_scale: 5.0
+animate_guidance_scale: 1.0
+)");
+  model_ = "animate.yml";
+  EXPECT_EQ(latents("configured", {}).bytes, plain.bytes);
+}
+
 TEST_F(AnimateJobs, ReplaceAPersonInSegments) {
   const HostArray animated = latents("animated", driving_);
   const HostArray replaced =

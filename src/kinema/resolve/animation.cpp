@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <cmath>
 #include <filesystem>
 #include <utility>
 #include <vector>
@@ -111,8 +112,12 @@ media::Video read_frames(const GivenName& name, const config::Loaded& loaded, in
   media::ReadVideoOptions options{
       .max_frames = most,
       .background = media::read_background(loaded.config.data.alpha_background)};
-  if (loaded.is_set("fps")) {
-    options.fps = static_cast<double>(loaded.config.generate.fps);
+  // At the file's own rate all frames are taken, whatever its time stamps.
+  constexpr double kSameRate = 1e-3;
+  const auto fps = static_cast<double>(loaded.config.generate.fps);
+  if (loaded.is_set("fps") &&
+      std::abs(media::probe_video(fs::path(name.path)).fps - fps) > kSameRate) {
+    options.fps = fps;
   }
   return media::read_video(fs::path(name.path), options);
 }
@@ -176,11 +181,12 @@ void set_animation(const config::Loaded& loaded, const Job& job, sample::Generat
         "[generate] this model follows drawn poses: set pose_video=FILE and face_video=FILE, or "
         "animate_folder=FOLDER\n  Wan2.2's preprocess_data.py makes them of a driving video");
   }
+  // Of a configuration file num_frames is a limit, because MaxDiffusion's has one for any video.
   constexpr int64_t kMost = 1 << 16;
-  const bool has_length = loaded.is_set("num_frames");
-  media::Video poses = read_frames(names.poses, loaded, has_length ? g.num_frames : kMost);
+  const bool is_limited = loaded.is_set("num_frames");
+  media::Video poses = read_frames(names.poses, loaded, is_limited ? g.num_frames : kMost);
   const int64_t frames = poses.frames.shape.dims.at(0);
-  check(!has_length || frames == g.num_frames,
+  check(!on_command_line(loaded, "num_frames") || frames == g.num_frames,
         "[generate] {} has {} frames, but num_frames is {}\n  num_frames={} takes all",
         names.poses.path, frames, g.num_frames, frames);
   out.poses = std::move(poses.frames);
