@@ -81,6 +81,9 @@ void add_model_files(const fs::path& model, std::set<fs::path>& known,
     return add(model);
   }
   for (const fs::path& folder : inside) {
+    if (folder.filename() == "optimizer") {  // of a run's checkpoint
+      continue;
+    }
     for (const auto& entry : fs::directory_iterator(folder, error)) {
       if (is_weights(entry.path())) {
         add(folder);

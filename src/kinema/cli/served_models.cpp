@@ -99,7 +99,8 @@ int64_t weights_bytes(const fs::path& path) {
   if (fs::is_directory(path, error)) {
     for (const auto& entry : fs::recursive_directory_iterator(path, error)) {
       const fs::path extension = entry.path().extension();
-      if (extension == ".safetensors" || extension == ".gguf") {
+      const bool is_moment = entry.path().parent_path().filename() == "optimizer";
+      if (!is_moment && (extension == ".safetensors" || extension == ".gguf")) {
         out += static_cast<int64_t>(entry.file_size(error));
       }
     }

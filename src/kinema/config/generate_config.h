@@ -387,7 +387,7 @@ struct GenerateConfig {
           {.help = "quality of a JPEG or WebP; webp: 100 is lossless",
            .min = 1,
            .max = 100,
-           .with = "image_format",
+           .with = "image_format=jpeg | webp",
            .needs = {Needs::IMAGES},
            .share = Share::YES});
     visit("num_images_per_prompt", self.num_images_per_prompt, UNRELATED,
