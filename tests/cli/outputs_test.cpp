@@ -83,9 +83,11 @@ TEST_F(Outputs, LeaveAConfigurationOfTheUsersInTheRunFolder) {
 TEST_F(Outputs, SayWhereTheSettingsOfAVideoAre) {
   write("a.mp4", "x");
   write("b.jpg", "x");
+  write("c.webm", "x");
   write("a.json", "{}");
   run({"generate", "a.mp4"}).expect_error("they are in a.json: kinema generate a.json");
-  run({"generate", "b.jpg"}).expect_error("kinema writes them to a .json next to each video");
+  run({"generate", "b.jpg"}).expect_error("b.jpg is not a PNG, JPEG or WebP");
+  run({"generate", "c.webm"}).expect_error("kinema writes them to a .json next to each video");
 }
 
 TEST_F(Outputs, SayThatAKeyIsGivenTwice) {

@@ -282,7 +282,7 @@ class Hostile : public testing::Test {
 };
 
 TEST_F(Hostile, RowsThatDoNotDivide) {
-  refuses("double_blocks.0.img_attn.qkv.weight", {DType::F32, {71, 24}}, "three parts");
+  refuses("double_blocks.0.img_attn.qkv.weight", {DType::F32, {71, 24}}, "3 parts");
   refuses("double_blocks.0.img_attn.qkv.bias", {DType::F32, {}}, "expected rows");
 }
 

@@ -134,15 +134,16 @@ TEST(CheckPath, NamesTheTensorAndHowManyMore) {
               ThrowsMessage<Error>(HasSubstr("(5 more tensors are not as expected)")));
 }
 
-TEST(CheckPath, NamesTheModelOfAFileBesideTheConfigurationOfAnother) {
+TEST(CheckPath, NamesTheModelOfAFileBesideTheConfigOfAnother) {
   const io::Scratch folder;
   const auto dev = io::golden("control/flux_dev/transformer");
-  const auto fill = io::golden("control/flux_fill/transformer");
+  const auto control = io::golden("control/flux_control/transformer");
   const std::string weights = "diffusion_pytorch_model.safetensors";
   std::filesystem::copy(dev / "config.json", folder.path() / "config.json");
-  std::filesystem::copy(fill / weights, folder.path() / weights);
+  std::filesystem::copy(control / weights, folder.path() / weights);
   EXPECT_THAT([&] { networks::check_path(folder.path()); },
-              ThrowsMessage<Error>(AllOf(HasSubstr("`x_embedder.weight`"), HasSubstr("Flux Fill"),
+              ThrowsMessage<Error>(AllOf(HasSubstr("`x_embedder.weight`"),
+                                         HasSubstr("Flux Depth/Canny control"),
                                          HasSubstr("config.json of that model"))));
 }
 

@@ -108,7 +108,7 @@ struct GenerateConfig {
   std::vector<double> mag_ratios_base_720p;
   std::vector<double> mag_ratios_base_480p;
 
-  std::string mode;
+  std::string mode = "auto";
   std::string reference_image_path;
   std::string pose_video_path;
   std::string face_video_path;
@@ -601,7 +601,8 @@ struct GenerateConfig {
            .needs = {Needs::VIDEOS}});
     visit("mode", self.mode, UNRELATED,
           {.help = "Wan-Animate: animate (the background of image is kept) or replace (that of "
-                   "background_video); empty: replace if there is a background_video",
+                   "background_video); auto: replace if there is a background_video",
+           .one_of = "auto | animate | replace",
            .needs = {Needs::VIDEOS},
            .share = Share::YES});
     visit(

@@ -134,8 +134,11 @@ std::vector<PngText> read_png_texts(std::span<const std::byte> bytes, const std:
 }
 
 std::vector<PngText> read_image_texts(std::span<const std::byte> bytes, const std::string& name) {
-  return is_jpeg(bytes) || is_webp(bytes) ? texts_of_exif(find_exif(bytes))
-                                          : read_png_texts(bytes, name);
+  if (is_jpeg(bytes) || is_webp(bytes)) {
+    return texts_of_exif(find_exif(bytes));
+  }
+  check(is_png(bytes), "[image] {} is not a PNG, JPEG or WebP", name);
+  return read_png_texts(bytes, name);
 }
 
 }  // namespace kinema::media

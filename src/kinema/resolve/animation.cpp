@@ -80,8 +80,6 @@ AnimateNames names_of(const config::GenerateConfig& g) {
 }
 
 void check_mode(const config::GenerateConfig& g, const AnimateNames& names) {
-  check(g.mode.empty() || g.mode == "animate" || g.mode == "replace",
-        "[generate] mode is `{}`, expected animate or replace", g.mode);
   check(g.mode != "replace" || !names.background.path.empty(),
         "[generate] mode is replace, but there is no background_video of the person that is "
         "replaced\n  set background_video=FILE and mask_video=FILE, or mode=animate");
@@ -209,6 +207,10 @@ void set_animation(const config::Loaded& loaded, const Job& job, sample::Generat
 }
 
 void check_not_animated(const config::GenerateConfig& g) {
+  check(g.mode == "auto",
+        "[generate] mode is {}, but this model follows no poses and faces\n  it belongs to "
+        "Wan2.2-Animate",
+        g.mode);
   for (const auto& [key, value] : {std::pair{"pose_video", &g.pose_video},
                                    {"face_video", &g.face_video},
                                    {"background_video", &g.background_video},
@@ -218,8 +220,7 @@ void check_not_animated(const config::GenerateConfig& g) {
                                    {"face_video_path", &g.face_video_path},
                                    {"background_video_path", &g.background_video_path},
                                    {"mask_video_path", &g.mask_video_path},
-                                   {"reference_image_path", &g.reference_image_path},
-                                   {"mode", &g.mode}}) {
+                                   {"reference_image_path", &g.reference_image_path}}) {
     check(value->empty(),
           "[generate] {} is {}, but this model follows no poses and faces: expected it empty\n  it "
           "belongs to Wan2.2-Animate",

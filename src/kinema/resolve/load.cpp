@@ -156,7 +156,7 @@ config::Loaded load_generation(std::span<const std::string> words,
           "  {}",
           word,
           exists(about) ? fmt::format("they are in {0}: kinema generate {0}", about)
-                        : "kinema writes them to a .json next to each video, or into a PNG");
+                        : "kinema writes them to a .json next to each video, or into a picture");
     } else if (!is_key(word) && may_hold_settings(word)) {
       videos.push_back(read_shared_settings(word));
     } else {
