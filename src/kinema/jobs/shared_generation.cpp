@@ -156,7 +156,11 @@ void check_same_request(const sample::GenerateRequest& request, const fs::path& 
       {{"the number of prompts", std::to_string(request.prompts.size())},
        {"the prompts", print(fmt::format("{}", fmt::join(request.prompts, "\n")))},
        {"the first image", print(text_of(request.files.images.first))},
-       {"the last image", print(text_of(request.files.images.last))}},
+       {"the last image", print(text_of(request.files.images.last))},
+       {"the poses", print(text_of(request.files.animation.poses))},
+       {"the faces", print(text_of(request.files.animation.faces))},
+       {"the background", print(text_of(request.files.animation.background))},
+       {"the masks", print(text_of(request.files.animation.mask))}},
       "the prompts");
   if (!output.empty()) {
     fs::path there = fs::absolute(output);  // the folder itself is created with the first video
