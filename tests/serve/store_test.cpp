@@ -6,6 +6,7 @@
 #include "io/scratch.h"
 #include "kinema/core/error.h"
 #include "kinema/http/message.h"
+#include "kinema/serve/database.h"
 
 namespace kinema::serve {
 namespace {
@@ -240,6 +241,24 @@ TEST(MakeRequest, NamesTheFieldAtFault) {
   EXPECT_EQ(param(R"({"count":0})"), "count");
   EXPECT_EQ(param(R"({"count":1.5})"), "count");
   EXPECT_EQ(param("{\"model\":\"" + std::string(201, 'a') + "\"}"), "model");
+}
+
+TEST_F(StoreTest, BringsADatabaseOfVersion1UpToDate) {
+  open();
+  const std::string id = add("a fox");
+  store_.reset();
+  {
+    Database database(folder_ / "serve/serve.db");
+    database.run("DROP TABLE measure");
+    database.run("PRAGMA user_version=1");
+  }
+  open();
+  EXPECT_EQ(store_->job(id)->request.prompt(), "a fox");
+  store_->measured("tiny", {.shape = "8x8x1", .cells = 64, .step_seconds = 0.5});
+  store_->measured("tiny", {.shape = "8x8x1", .cells = 64, .step_seconds = 0.25});
+  ASSERT_EQ(store_->measurements("tiny").size(), 1U);
+  EXPECT_EQ(store_->measurements("tiny")[0].step_seconds, 0.25);
+  EXPECT_TRUE(store_->measurements("other").empty());
 }
 
 }  // namespace

@@ -245,7 +245,7 @@ io::Json progress_json(Context& context) {
        {"eta_relative", live ? live->seconds_left.value_or(0) : 0.0},
        {"state", std::move(state)},
        {"current_image",
-        live && live->previews > 0 ? io::Json(http::base64(live->preview)) : io::Json()},
+        live && live->previews > 0 ? io::Json(http::base64(*live->preview)) : io::Json()},
        {"textinfo", io::Json()}});
 }
 

@@ -85,10 +85,10 @@ void add_preview_route(Api& api, Context& context) {
             if (!live || live->id != request.params.at("id") || live->previews == 0) {
               throw Refusal(404, "there is no preview of this job");
             }
-            const bool is_png = live->preview.starts_with("\x89PNG");
+            const bool is_png = live->preview->starts_with("\x89PNG");
             return http::Response{.headers = {{"Content-Type", is_png ? "image/png" : "image/jpeg"},
                                               {"Cache-Control", "no-store"}},
-                                  .body = live->preview};
+                                  .body = *live->preview};
           });
 }
 

@@ -145,9 +145,9 @@ struct Front::State {
   Looks looks;
   Datasets datasets;
   Queue queue;
-  std::optional<Downloads> downloads;
   std::optional<http::Gate> gate;
   std::optional<Context> context;
+  std::optional<Downloads> downloads;  // uses the context
   std::optional<http::Server> server;
   std::mutex mutex;
   std::condition_variable changed;

@@ -46,8 +46,8 @@ struct LiveJob {
   int64_t steps = 0;
   std::optional<double> seconds_left;
   std::vector<std::string> notices;
-  std::string preview;   // the bytes of a picture; empty: none yet
-  int64_t previews = 0;  // so far
+  std::shared_ptr<const std::string> preview{};  // the bytes of a picture; null: none yet
+  int64_t previews = 0;                          // so far
 };
 struct EngineState {
   std::string state = "none";  // `none`, `loading`, `ready`, `busy` or `ended`

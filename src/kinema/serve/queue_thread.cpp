@@ -250,7 +250,7 @@ void Queue::take_progress(const io::Json& message) {
     engine_state_.bytes = bytes->as_int();
   } else if (const io::Json* picture = message.find("preview")) {
     if (auto decoded = http::base64_decoded(picture->as_string())) {
-      live_->preview = std::move(*decoded);
+      live_->preview = std::make_shared<const std::string>(std::move(*decoded));
       ++live_->previews;
     }
   } else if (const io::Json* step = message.find("step")) {
