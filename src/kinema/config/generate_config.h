@@ -4,14 +4,16 @@
 #include <string>
 #include <vector>
 
+#include "kinema/config/animate_config.h"
 #include "kinema/config/choices.h"
+#include "kinema/config/control_config.h"
 #include "kinema/config/field.h"
 #include "kinema/config/given.h"
 
 namespace kinema::config {
 
 /// The size of a video, and the sampler's settings. Training uses the sizes too.
-struct GenerateConfig {
+struct GenerateConfig : ControlConfig, AnimateConfig {
   int64_t height = 720;
   int64_t width = 1280;
   int64_t num_frames = 81;
@@ -33,26 +35,8 @@ struct GenerateConfig {
   std::vector<std::string> control_image;
   std::string control_video;
   std::string control_mask;
-  std::vector<std::string> controlnet;
-  std::vector<std::string> control_kind{"given"};
-  std::vector<int64_t> control_type;
-  std::vector<double> control_scale;
-  std::vector<double> control_start;
-  std::vector<double> control_end;
-  bool guess_mode = false;
-  int64_t canny_low = 100;
-  int64_t canny_high = 200;
-  double control_blur = 9.0;
-  std::string pose_video;
-  std::string face_video;
-  std::string background_video;
-  std::string mask_video;
-  std::string animate_folder;
   std::vector<std::string> reference_images;
   bool resize_reference = true;
-  std::string redux;
-  std::vector<std::string> redux_image;
-  std::vector<double> redux_scale{1.0};
   Given<double> strength = 1.0;
   double mask_blur = 0.0;
   Given<std::string> scheduler = std::string("unipc");
@@ -107,17 +91,6 @@ struct GenerateConfig {
   std::vector<double> mag_ratios_base;
   std::vector<double> mag_ratios_base_720p;
   std::vector<double> mag_ratios_base_480p;
-
-  std::string mode = "auto";
-  std::string reference_image_path;
-  std::string pose_video_path;
-  std::string face_video_path;
-  std::string background_video_path;
-  std::string mask_video_path;
-  int64_t segment_frame_length = 77;
-  int64_t prev_segment_conditioning_frames = 1;
-  int64_t motion_encode_batch_size = 0;
-  Given<double> animate_guidance_scale = 1.0;
 
   bool operator==(const GenerateConfig&) const = default;
 
@@ -197,7 +170,7 @@ struct GenerateConfig {
          .or_item = true,
          .needs = {Needs::IMAGES},
          .share = Share::FILE});
-    control_fields(self, visit);
+    ControlConfig::fields(self, visit);
     visit(
         "control_video", self.control_video, UNRELATED,
         {.help = "video that the result follows or completes, frame by frame (VACE): poses, depth, "
@@ -210,7 +183,7 @@ struct GenerateConfig {
            .with = "control_video",
            .needs = {Needs::VIDEOS},
            .share = Share::FILE});
-    animate_fields(self, visit);
+    AnimateConfig::fields(self, visit);
     visit("reference_images", self.reference_images, UNRELATED,
           {.help = "pictures that the result is made from, beside the prompt: the picture that "
                    "FLUX.1 Kontext edits, subjects and backgrounds of VACE",
@@ -421,98 +394,6 @@ struct GenerateConfig {
 
  private:
   template <typename Self, typename Visitor>
-  static void control_fields(Self& self, Visitor&& visit) {
-    visit(
-        "controlnet", self.controlnet, UNRELATED,
-        {.help = "sd, sdxl: ControlNets that make the result follow control_image, one or a list: "
-                 "folders, files or hub ids",
-         .or_item = true,
-         .needs = {Needs::IMAGES},
-         .share = Share::FILE});
-    visit("control_kind", self.control_kind, UNRELATED,
-          {.help = "what is made of control_image before a ControlNet sees it, for all or each: "
-                   "given (as it is), canny (edges), tile, blur, grey; others need a program such "
-                   "as controlnet_aux",
-           .min_items = 1,
-           .or_item = true,
-           .with = "controlnet",
-           .share = Share::YES});
-    visit("control_type", self.control_type, UNRELATED,
-          {.help = "union ControlNets: the number of each picture's kind; of xinsir's 0 poses, 1 "
-                   "depth, 2 soft edges and scribbles, 3 edges and lines, 4 normals, 5 segments, 6 "
-                   "tile, 7 repaint",
-           .min = 0,
-           .max = 63,
-           .or_item = true,
-           .with = "controlnet",
-           .share = Share::YES});
-    visit(
-        "control_scale", self.control_scale, UNRELATED,
-        {.help = "factor of control: of what each ControlNet adds, or each block of VACE's control "
-                 "branch; one for all or one for each; not given: 1",
-         .min = -100,
-         .max = 100,
-         .or_item = true,
-         .share = Share::YES});
-    visit("control_start", self.control_start, UNRELATED,
-          {.help =
-               "part of the steps before which ControlNets and VACE's control branch add nothing, "
-               "one for all or one for each; not given: 0",
-           .min = 0,
-           .max = 1,
-           .or_item = true,
-           .share = Share::YES});
-    visit("control_end", self.control_end, UNRELATED,
-          {.help = "part of the steps after which they add nothing; not given: 1",
-           .min = 0,
-           .max = 1,
-           .or_item = true,
-           .share = Share::YES});
-    visit("redux", self.redux, UNRELATED,
-          {.help = "flux: folder or hub id of FLUX.1 Redux, which makes tokens of redux_image that "
-                   "follow the prompt's",
-           .needs = {Needs::IMAGES},
-           .share = Share::FILE});
-    visit("redux_image", self.redux_image, UNRELATED,
-          {.help = "pictures of which the result is a variation or a mixture, one or a list",
-           .or_item = true,
-           .with = "redux",
-           .share = Share::FILE});
-    visit("redux_scale", self.redux_scale, UNRELATED,
-          {.help = "factor of the prompt and of each picture's tokens, which are summed over the "
-                   "pictures, one for all or one for each",
-           .min = -100,
-           .max = 100,
-           .min_items = 1,
-           .or_item = true,
-           .with = "redux",
-           .share = Share::YES});
-    visit("guess_mode", self.guess_mode, UNRELATED,
-          {.help = "ControlNets recognise the picture without a prompt: what they add rises from a "
-                   "tenth to all, and the negative prompt's pass does not see it",
-           .with = "controlnet",
-           .share = Share::YES});
-    visit("canny_low", self.canny_low, UNRELATED,
-          {.help = "control_kind=canny: change of brightness at which an edge goes on",
-           .min = 0,
-           .max = 10000,
-           .with = "controlnet",
-           .share = Share::YES});
-    visit("canny_high", self.canny_high, UNRELATED,
-          {.help = "control_kind=canny: change of brightness at which an edge begins",
-           .min = 0,
-           .max = 10000,
-           .with = "controlnet",
-           .share = Share::YES});
-    visit("control_blur", self.control_blur, UNRELATED,
-          {.help = "control_kind=blur: standard deviation in pixels",
-           .max = 256,
-           .above = 0,
-           .with = "controlnet",
-           .share = Share::YES});
-  }
-
-  template <typename Self, typename Visitor>
   static void cache_fields(Self& self, Visitor&& visit) {
     visit(
         "use_kv_cache", self.use_kv_cache, UNRELATED,
@@ -566,75 +447,6 @@ struct GenerateConfig {
   static void later_fields(Self& self, Visitor&& visit) {
     visit("scan_diffusion_loop", self.scan_diffusion_loop, UNRELATED,
           {.help = "all sampling steps in one program", .later = "sampling in one program"});
-  }
-
-  /// Of Wan-Animate, and MaxDiffusion's names of its keys.
-  template <typename Self, typename Visitor>
-  static void animate_fields(Self& self, Visitor&& visit) {
-    visit(
-        "pose_video", self.pose_video, UNRELATED,
-        {.help = "Wan-Animate: video of drawn poses (src_pose.mp4 of Wan2.2's preprocess_data.py), "
-                 "which the character of image follows; the result has its frames",
-         .needs = {Needs::VIDEOS},
-         .share = Share::FILE});
-    visit(
-        "face_video", self.face_video, UNRELATED,
-        {.help = "Wan-Animate: video of the face alone (src_face.mp4), which the character's face "
-                 "follows",
-         .needs = {Needs::VIDEOS},
-         .share = Share::FILE});
-    visit("background_video", self.background_video, UNRELATED,
-          {.help = "Wan-Animate: video in which the character replaces a person (src_bg.mp4); not "
-                   "given: the background of image",
-           .needs = {Needs::VIDEOS},
-           .share = Share::FILE});
-    visit("mask_video", self.mask_video, UNRELATED,
-          {.help = "Wan-Animate: masks of that person, white where the result is made "
-                   "(src_mask.mp4)",
-           .with = "background_video",
-           .needs = {Needs::VIDEOS},
-           .share = Share::FILE});
-    visit("animate_folder", self.animate_folder, UNRELATED,
-          {.help = "Wan-Animate: folder written by Wan2.2's preprocess_data.py, whose src_ref.png, "
-                   "src_pose.mp4, src_face.mp4, src_bg.mp4 and src_mask.mp4 are image and the four "
-                   "videos where these are not given",
-           .needs = {Needs::VIDEOS}});
-    visit("mode", self.mode, UNRELATED,
-          {.help = "Wan-Animate: animate (the background of image is kept) or replace (that of "
-                   "background_video); auto: replace if there is a background_video",
-           .one_of = "auto | animate | replace",
-           .needs = {Needs::VIDEOS},
-           .share = Share::YES});
-    visit(
-        "segment_frame_length", self.segment_frame_length, UNRELATED,
-        {.help = "Wan-Animate: longer videos are made in segments of so many frames, one more than "
-                 "a multiple of 4",
-         .min = 5,
-         .max = 65536,
-         .needs = {Needs::VIDEOS},
-         .share = Share::YES});
-    visit("prev_segment_conditioning_frames", self.prev_segment_conditioning_frames, UNRELATED,
-          {.help = "Wan-Animate: frames of a segment with which the next one begins, 1 or 5",
-           .min = 1,
-           .max = 65536,
-           .needs = {Needs::VIDEOS},
-           .share = Share::YES});
-    visit("animate_guidance_scale", self.animate_guidance_scale, UNRELATED,
-          {.help = "Wan-Animate: MaxDiffusion's name of guidance_scale", .min = 0});
-    visit("motion_encode_batch_size", self.motion_encode_batch_size, UNRELATED,
-          {.help = "Wan-Animate: accepted without effect; faces are encoded one after another",
-           .min = 0,
-           .null_is_default = true});
-    visit("reference_image_path", self.reference_image_path, UNRELATED,
-          {.help = "Wan-Animate: MaxDiffusion's name of image"});
-    visit("pose_video_path", self.pose_video_path, UNRELATED,
-          {.help = "Wan-Animate: MaxDiffusion's name of pose_video"});
-    visit("face_video_path", self.face_video_path, UNRELATED,
-          {.help = "Wan-Animate: MaxDiffusion's name of face_video"});
-    visit("background_video_path", self.background_video_path, UNRELATED,
-          {.help = "Wan-Animate: MaxDiffusion's name of background_video"});
-    visit("mask_video_path", self.mask_video_path, UNRELATED,
-          {.help = "Wan-Animate: MaxDiffusion's name of mask_video"});
   }
 };
 
