@@ -54,7 +54,8 @@ class FakeMaker : public serve::Maker {
                   .steps = 2.0 * static_cast<double>(settings.count),
                   .others = 0.5,
                   .count = 4 * settings.count},
-        .device = {.name = "a fake device", .platform = "cpu", .count = 1, .bytes = 500, .limit = 1000}};
+        .device = {
+            .name = "a fake device", .platform = "cpu", .count = 1, .bytes = 500, .limit = 1000}};
     for (int64_t i = 0; i < settings.count; ++i) {
       HostArray image{{DType::U8, {8, 8, 3}}};
       for (std::byte& byte : image.bytes) {

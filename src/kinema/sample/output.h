@@ -48,10 +48,10 @@ struct OutputFiles {
 };
 
 /// Writes `NNN_words_of_the_prompt.mp4` into `folder`, for pipelines of images a picture with
-/// the metadata inside (texts `kinema`, and `parameters` as in AUTOMATIC1111's web UI), and for each
-/// video a `.json` next to it (all settings that reproduce it), a line in `metadata.jsonl`, and the
-/// files that the options request. NNN is the video's index. Two processes may write into one
-/// folder.
+/// the metadata inside (texts `kinema`, and `parameters` as in AUTOMATIC1111's web UI), and for
+/// each video a `.json` next to it (all settings that reproduce it), a line in `metadata.jsonl`,
+/// and the files that the options request. NNN is the video's index. Two processes may write into
+/// one folder.
 OutputFiles write_outputs(const std::filesystem::path& folder, const GenerateRequest& request,
                           const Generated& generated, const Pipeline& pipeline,
                           const OutputOptions& options = {});

@@ -62,12 +62,13 @@ void add_state_routes(Api& api, Context& context) {
                 .summary = "Everything that a page shows, and the number of the last event",
                 .answer = "State"},
                [&context](Request&) { return state_json(context); });
-  api.add({.method = "GET",
-           .pattern = "/api/events",
-           .summary = "Server-sent events: job, removed, output, engine, queue, run, points, sample, "
-                      "plan, models, download, notice, reset (ask for the state again) and bye",
-           .query = {{"after", "int", "the last event that the client has; Last-Event-ID wins"}}},
-          [&context](Request& request) { return event_response(context, request); });
+  api.add(
+      {.method = "GET",
+       .pattern = "/api/events",
+       .summary = "Server-sent events: job, removed, output, engine, queue, run, points, sample, "
+                  "plan, models, download, notice, reset (ask for the state again) and bye",
+       .query = {{"after", "int", "the last event that the client has; Last-Event-ID wins"}}},
+      [&context](Request& request) { return event_response(context, request); });
   api.add_json({.method = "GET",
                 .pattern = "/api/models",
                 .summary = "Models and LoRAs",
