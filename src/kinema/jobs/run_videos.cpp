@@ -17,6 +17,7 @@
 #include "kinema/pjrt/transfers.h"
 #include "kinema/plans/kernel_check.h"
 #include "kinema/resolve/device.h"
+#include "kinema/resolve/encoders.h"
 #include "kinema/sample/similarity.h"
 
 namespace kinema::jobs {
@@ -66,13 +67,20 @@ RunVideos::RunVideos(const resolve::Settings& loaded, const runtime::Devices& de
       model_(std::move(model)),
       flags_(std::move(flags)),
       job_(std::move(job)),
-      weights_(devices, model_.network->parameters(model_.options),
+      weights_(devices, model_.trained->parameters(model_.options),
                programs_of(loaded, devices, job_)),
       parts_(remembered(resolve::make_parts(loaded, model_at(0), model_.network.sizes(),
                                             devices.client(), job_))),
       programs_(
           std::make_shared<sample::StepPrograms>(devices, programs_of(loaded, devices, job_))),
       request_(resolve::make_request(loaded, model_at(0), model_.network, job_)) {
+  if (!model_.texts.empty()) {
+    text_ = std::make_shared<sample::InnerTextEncoder>(
+        devices, model_.network, model_.texts, model_.options,
+        resolve::make_ids_encoder(loaded, model_.trained.sizes(), devices.client(), job_),
+        programs_of(loaded, devices, job_));
+    parts_.text_encoder = text_;  // not remembered: its weights change
+  }
   if (writes()) {
     io::check_writable(model_at(0).output);
   } else {
@@ -132,7 +140,14 @@ std::optional<RunVideos::Made> RunVideos::make(
   try {
     pipeline->share([&](int64_t expert) {
       const training::StateView shared_transformers = state(model_.expert.is_both() ? expert : 0);
-      return weights_.of(average ? shared_transformers.averages() : shared_transformers.params());
+      std::vector<const runtime::Array*> all =
+          weights_.of(average ? shared_transformers.averages() : shared_transformers.params());
+      const auto own = std::ssize(model_.network->parameters(model_.options));
+      if (text_) {
+        text_->use({all.begin() + own, all.end()});
+      }
+      all.resize(static_cast<size_t>(own));
+      return all;
     });
     together_ = job_.world().is_alone();
     const auto step = [&](const sample::DenoiseStep&) {

@@ -10,6 +10,8 @@
 #include "kinema/metrics/tensorboard.h"
 #include "kinema/model_source/trained_model.h"
 #include "kinema/networks/network.h"
+#include "kinema/networks/with_text.h"
+#include "kinema/sample/inner_text_encoder.h"
 #include "kinema/resolve/generation.h"
 #include "kinema/resolve/settings.h"
 #include "kinema/sample/output.h"
@@ -22,10 +24,12 @@ namespace kinema::jobs {
 /// The parts of a training run that its videos depend on.
 struct VideoModel {
   networks::Network network;
+  networks::Network trained;  // the same, or with the text encoders that train with it
   model_source::Expert expert;
   nn::ModelOptions options;  // sharded over the devices
   bool average = false;      // the run has EMA weights
   bool adapter = false;      // it trains an adapter
+  std::vector<networks::InnerText> texts = {};  // those of `trained`
   std::filesystem::path run;
   std::filesystem::path checkpoints;  // the run's checkpoint folder
 };
@@ -67,6 +71,7 @@ class RunVideos {
   Job job_;
   training::ComputeWeights weights_;
   sample::PipelineParts parts_;
+  std::shared_ptr<sample::InnerTextEncoder> text_;  // null: text encoders are not trained
   std::shared_ptr<sample::StepPrograms> programs_;
   sample::GenerateRequest request_;
   bool together_ = true;

@@ -17,11 +17,13 @@ WatchedVideos::WatchedVideos(const resolve::Settings& loaded, const Training& tr
     return;
   }
   videos_.emplace(loaded, runtime::Devices(client, training.step.options.place),
-                  VideoModel{.network = training.step.network,
+                  VideoModel{.network = training.plain,
+                             .trained = training.step.network,
                              .expert = training.step.expert,
                              .options = training.step.options,
                              .average = training.step.step.ema.is_on(),
                              .adapter = !training.step.adapters.empty(),
+                             .texts = training.inner_texts,
                              .run = training.run,
                              .checkpoints = training.checkpoints->path()},
                   std::move(flags), listeners_.job);

@@ -146,6 +146,10 @@ config::Loaded with_run_as_model(config::Loaded loaded) {
     return loaded;
   }
   const fs::path checkpoint = checkpoint_of(named);
+  check(!is_there(checkpoint / training::kWords),
+        "[config] {} contains words of textual inversion, which need their model\n"
+        "  pretrained_model_name_or_path={} embeddings_folder={}",
+        named.string(), base_of(checkpoint), (checkpoint / training::kWords).string());
   const fs::path adapter = checkpoint / training::kAdapter;
   check(!is_there(adapter),
         "[config] {} contains an adapter, which needs its model\n"
@@ -154,6 +158,10 @@ config::Loaded with_run_as_model(config::Loaded loaded) {
         named.string(), base_of(checkpoint), adapter.string());
   if (m.wan_transformer_pretrained_model_name_or_path.empty()) {
     m.wan_transformer_pretrained_model_name_or_path = checkpoint.string();
+  }
+  if (m.wan_text_encoder_pretrained_model_name_or_path.empty() &&
+      is_there(checkpoint / model_files::kTextEncoder)) {  // trained with the network
+    m.wan_text_encoder_pretrained_model_name_or_path = checkpoint.string();
   }
   m.pretrained_model_name_or_path.clear();
   const std::optional<config::Config> before = config_around(checkpoint);

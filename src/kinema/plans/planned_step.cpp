@@ -11,6 +11,7 @@
 #include "kinema/model_source/network.h"
 #include "kinema/model_source/pictures.h"
 #include "kinema/model_source/trained_model.h"
+#include "kinema/model_source/trained_text.h"
 #include "kinema/resolve/device.h"
 #include "kinema/resolve/encoders.h"
 #include "kinema/resolve/generation.h"
@@ -43,9 +44,11 @@ std::string inputs_text(const Dims& latents, const networks::Sizes& model) {
                      to_string(Dims(latents.begin() + 1, latents.end())), model.tokens(latents));
 }
 
-PlannedStep training(const resolve::Settings& loaded, const networks::Network& network,
+PlannedStep training(const resolve::Settings& loaded, const networks::Network& plain,
                      const Dims& sample, const mesh::Placement& asked,
                      const planning::Target& target, const Job& job) {
+  const networks::Network network =
+      model_source::with_text(plain, model_source::trained_text(loaded));
   const networks::Sizes& model = network.sizes();
   const model_source::Expert expert = model_source::trained_expert(loaded);
   resolve::TrainingStep what = resolve::training_step(
@@ -55,7 +58,8 @@ PlannedStep training(const resolve::Settings& loaded, const networks::Network& n
   latents.insert(latents.begin(), what.batch);
   const int64_t text = resolve::text_tokens(loaded, model);
   training::BatchShapes shapes{.latents = {DType::F32, latents},
-                               .text = {DType::F32, {what.batch, text, model.text_dim}}};
+                               .text = {model.text_is_ids ? DType::S32 : DType::F32,
+                                        {what.batch, text, model.text_dim}}};
   for (const networks::NamedInput& each : model.named) {
     if (!each.optional) {
       shapes.condition = Shape{DType::F32, sample::StepInput{.input = each}.dims(latents)};
@@ -65,7 +69,8 @@ PlannedStep training(const resolve::Settings& loaded, const networks::Network& n
     shapes.image_states = Shape{DType::F32, {what.batch, model.image_tokens, model.image_dim}};
   }
   if (model.pooled_dim > 0) {
-    shapes.pooled = Shape{DType::F32, {what.batch, model.pooled_dim}};
+    shapes.pooled = Shape{model.pooled_is_ids ? DType::S32 : DType::F32,
+                          {what.batch, model.pooled_dim}};
   }
   if (model.size_ids > 0) {
     shapes.size_ids = Shape{DType::F32, {what.batch, model.size_ids}};
