@@ -159,10 +159,6 @@ config::Loaded with_run_as_model(config::Loaded loaded) {
   if (m.wan_transformer_pretrained_model_name_or_path.empty()) {
     m.wan_transformer_pretrained_model_name_or_path = checkpoint.string();
   }
-  if (m.wan_text_encoder_pretrained_model_name_or_path.empty() &&
-      is_there(checkpoint / model_files::kTextEncoder)) {  // trained with the network
-    m.wan_text_encoder_pretrained_model_name_or_path = checkpoint.string();
-  }
   m.pretrained_model_name_or_path.clear();
   const std::optional<config::Config> before = config_around(checkpoint);
   if (!before) {

@@ -100,7 +100,11 @@ void check_start(const weights::Adapter& file, std::span<const nn::ParamSpec> sp
   std::ptrdiff_t missing = 0;
   size_t all = 0;
   for (const networks::ModelSpecs& model : networks::by_model(specs)) {
-    const std::vector<std::string> modules = weights::adapter_module_names(model.specs);
+    std::vector<std::string> modules = weights::adapter_module_names(model.specs);
+    constexpr std::string_view kTextModel = "text_model.";  // files have it, models may not
+    for (std::string& module : modules) {
+      module.insert(0, model.part.empty() || module.starts_with(kTextModel) ? "" : kTextModel);
+    }
     const std::set<std::string, std::less<>> trained(modules.begin(), modules.end());
     all += trained.size();
     const std::vector<weights::Adapter> own = training::adapters_for({&file, 1}, model.part);

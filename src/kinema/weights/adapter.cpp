@@ -1,5 +1,7 @@
 #include "kinema/weights/adapter.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -246,8 +248,19 @@ std::string_view text_part(std::string_view name) {
   return {};
 }
 
+// Files of newer transformers versions omit this prefix of CLIP's text model, adapters have it;
+// PEFT's names of modules, which match the ends of names, do without.
+constexpr std::string_view kTextModel = "text_model.";
+
+std::string_view without_text_model(std::string_view name) {
+  return name.starts_with(kTextModel) ? name.substr(kTextModel.size()) : name;
+}
+
 std::string key_in_pipeline(const std::string& name, const AdapterConfig& config) {
-  return text_part(name).empty() ? config.part + "." + name : name;
+  const std::string_view part = text_part(name);
+  return part.empty() ? config.part + "." + name
+                      : fmt::format("{}.{}{}", part, kTextModel,
+                                    without_text_model(std::string_view(name).substr(part.size() + 1)));
 }
 
 Json lycoris_config(const AdapterConfig& config, const Json& modules,
@@ -517,7 +530,9 @@ void save_adapter(const fs::path& folder, const AdapterConfig& config,
     const std::string_view inner = text_part(module);
     Json& list = by_part[inner.empty() ? config.part : std::string(inner)];
     list = list.is_array() ? std::move(list) : Json::array();
-    list.append(inner.empty() ? module : module.substr(inner.size() + 1));
+    list.append(inner.empty() ? module
+                              : std::string(without_text_model(
+                                    std::string_view(module).substr(inner.size() + 1))));
   }
   const Json modules = by_part.at(config.part);
   io::make_folder(folder);
