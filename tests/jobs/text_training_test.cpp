@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-constexpr const char* kAdapterFile = "adapter/pytorch_lora_weights.safetensors";
+constexpr const char* kTextAdapter = "adapter/pytorch_lora_weights.safetensors";
 
 struct Model {
   const char* name;
@@ -105,7 +105,7 @@ TEST_P(OfEachModel, AdaptersAreTrainedResumedAndRead) {
   const Outcome whole = train(model(), with({"run_name=whole", "eval_every=4",
                                              "eval_data_dir=pictures", "num_eval_samples=4"}));
   ASSERT_EQ(whole.status, 0) << whole.err;
-  const auto file = io::SafetensorsFile::open(checkpoint("whole") / kAdapterFile);
+  const auto file = io::SafetensorsFile::open(checkpoint("whole") / kTextAdapter);
   for (const std::string& part : GetParam().parts) {
     const std::string module = part + ".text_model.encoder.layers.0.self_attn.v_proj.lora_B.weight";
     ASSERT_NE(file.find(module), nullptr) << module;
@@ -118,8 +118,8 @@ TEST_P(OfEachModel, AdaptersAreTrainedResumedAndRead) {
   ASSERT_EQ(train(model(), with({"run_name=parts", "max_train_steps=2"})).status, 0);
   const Outcome rest = train(model(), with({"run_name=parts"}));
   ASSERT_EQ(rest.status, 0) << rest.err;
-  EXPECT_EQ(read_text(checkpoint("parts") / kAdapterFile),
-            read_text(checkpoint("whole") / kAdapterFile));
+  EXPECT_EQ(read_text(checkpoint("parts") / kTextAdapter),
+            read_text(checkpoint("whole") / kTextAdapter));
 
   // The loss with states that text encoders from the file make is that of the training.
   const std::vector<std::string> all = losses("whole");
@@ -135,7 +135,7 @@ TEST_P(OfEachModel, AdaptersAreTrainedResumedAndRead) {
     words.push_back("lora=" + lora_file);
     return latents(words);
   };
-  EXPECT_EQ(of_run.bytes, of((checkpoint("whole") / kAdapterFile).string()).bytes);
+  EXPECT_EQ(of_run.bytes, of((checkpoint("whole") / kTextAdapter).string()).bytes);
   const Outcome converted =
       run({"convert", "out/whole/checkpoints/4", "kohya.safetensors", "--to", "kohya"});
   ASSERT_EQ(converted.status, 0) << converted.err;
@@ -185,7 +185,8 @@ TEST_P(OfEachModel, EncodersAreTrainedWholeResumedAndRead) {
   const HostArray of_run = latents({"generate", "out/whole/config.yml"});
   const HostArray with_text =
       latents({"generate", "out/whole/config.yml", "run_name=", "train_text_encoder=false",
-               "pretrained_model_name_or_path=" + checkpoint("whole").string()});
+               "pretrained_model_name_or_path=" + model(),
+               "wan_transformer_pretrained_model_name_or_path=" + checkpoint("whole").string()});
   EXPECT_GT(distance(of_run, with_text), 0) << "averages, and the parameters";
   EXPECT_EQ(latents({"generate", "out/whole/config.yml", "use_ema=false"}).bytes, with_text.bytes);
 }
