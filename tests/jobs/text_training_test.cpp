@@ -47,7 +47,7 @@ class TextTraining : public RunsTest {
           "max_train_steps: 4\nlearning_rate: 0.01\nnum_inference_steps: 2\n"
           "per_device_batch_size: 2\nlearning_rate_schedule_steps: 4\nmax_sequence_length: 40\n"
           "weights_dtype: float32\nactivations_dtype: float32\ntrain_data_dir: pictures\n"
-          "train_text_encoder: true\n");
+          "train_text_encoder: true\nexecutable_cache: ../kinema_cli_programs\n");
   }
   Outcome train(const std::string& model, std::vector<std::string> words) {
     words.insert(words.begin(), {"train", "train.yml", "pretrained_model_name_or_path=" + model});
@@ -205,7 +205,7 @@ TEST_F(TextTraining, RefusesWhatHasNoEncoderToTrain) {
   };
   EXPECT_THAT(error("wan21_t2v", {"dataset_type=videos", "num_frames=1"}),
               AllOf(HasSubstr("this model's text encoder is UMT5"), HasSubstr("alone")));
-  EXPECT_THAT(error("zimage", {}), HasSubstr("this model's text encoder is Qwen3"));
+  EXPECT_THAT(error("zimage/zimage", {}), HasSubstr("this model's text encoder is Qwen3"));
   EXPECT_THAT(error("sdxl", {"dataset_type=tfrecord"}),
               AllOf(HasSubstr("needs captions"), HasSubstr("dataset_type=images")));
   EXPECT_THAT(error("sdxl", {"text_encoder=hashed"}), HasSubstr("nothing to train"));
