@@ -53,10 +53,11 @@ void check_texts(const fs::path& path) {
 
 /// Checks the files of words of textual inversion.
 void check_words(const fs::path& folder) {
-  for (const auto& file : fs::directory_iterator(folder)) {
-    for (const io::TensorView& tensor : io::SafetensorsFile::open(file.path()).tensors()) {
+  for (const auto& each : fs::directory_iterator(folder)) {
+    const auto file = io::SafetensorsFile::open(each.path());
+    for (const io::TensorView& tensor : file.tensors()) {
       check(all_finite(tensor.bytes, tensor.shape.dtype) && tensor.shape.rank() == 2,
-            "{}: `{}` {} is not a matrix of finite numbers", file.path().string(), tensor.name,
+            "{}: `{}` {} is not a matrix of finite numbers", file.path(), tensor.name,
             to_string(tensor.shape));
     }
   }
