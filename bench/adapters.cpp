@@ -22,8 +22,7 @@ namespace {
 
 using nn::AdapterKind;
 
-constexpr std::array kMerged{AdapterKind::LORA, AdapterKind::LOKR, AdapterKind::LOHA,
-                             AdapterKind::DORA};
+constexpr std::array kMerged{AdapterKind::LORA, AdapterKind::LOKR};
 constexpr std::array kTrained{AdapterKind::LORA, AdapterKind::DORA};
 
 struct Settings {
@@ -36,6 +35,7 @@ struct Settings {
                                    .width = 64};
   bench::RunSettings run;
   int64_t rank = 16;
+  int64_t every = 1;
   std::string only;
 };
 
@@ -94,8 +94,9 @@ void merge(const Settings& s) {
   for (int64_t run = -s.run.warmup; run < s.run.runs; ++run) {
     for (const AdapterKind kind : kMerged) {
       double sum = 0;
+      int64_t number = 0;
       for (const nn::ParamSpec& spec : plain) {
-        if (!adapters.at(kind).change(spec.name)) {
+        if (!adapters.at(kind).change(spec.name) || number++ % s.every != 0) {
           continue;
         }
         HostArray values(Shape{DType::F32, spec.shape.dims});
@@ -166,6 +167,7 @@ int main(int argc, char** argv) {
   s.model.add_to(command);
   s.run.add_to(command);
   command.option("--rank", s.rank);
+  command.option("--every", s.every, "merge into one of so many weights");
   command.option("--only", s.only, "merge or step; empty: both").one_of({"", "merge", "step"});
   command.run(kinema::bench::action([&s] {
     if (s.only != "step") {
