@@ -461,10 +461,7 @@ struct OptimizerConfig {
           {.help = "text with whose tokens each word starts; empty: `*`",
            .with = "textual_inversion"});
     visit("textual_inversion_vectors", self.textual_inversion_vectors, MUST_MATCH,
-          {.help = "rows (tokens) of each word",
-           .min = 1,
-           .max = 75,
-           .with = "textual_inversion"});
+          {.help = "rows (tokens) of each word", .min = 1, .max = 75, .with = "textual_inversion"});
   }
 };
 

@@ -92,8 +92,8 @@ class ClipIdsEncoder final : public TextEncoder {
     const std::vector<ClipToken> all = clip_tokens(tokenizer, parts, words_[encoder]);
     const int64_t most = settings_.length - 2;
     if (std::ssize(all) > most && settings_.on_note && encoder == 0) {
-      settings_.on_note(fmt::format(
-          "a prompt has {} tokens, {} fit into CLIP: the rest is dropped", all.size(), most));
+      settings_.on_note(fmt::format("a prompt has {} tokens, {} fit into CLIP: the rest is dropped",
+                                    all.size(), most));
     }
     std::vector<int32_t> out{static_cast<int32_t>(tokenizer.start())};
     for (const ClipToken& token : all) {

@@ -46,8 +46,8 @@ struct ClipTextSettings {
   std::function<void(const std::string& note)> on_note = {};
 };
 
-/// The sizes of CLIP's text model and the prefix of its keys, and the tokens of a prompt with start,
-/// end and padding: as the tokenizer says, else all positions.
+/// The sizes of CLIP's text model and the prefix of its keys, and the tokens of a prompt with
+/// start, end and padding: as the tokenizer says, else all positions.
 struct ClipTextModel {
   clip::TextConfig config;
   std::string prefix;

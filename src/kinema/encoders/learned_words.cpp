@@ -57,8 +57,8 @@ HostArray rows_of_text(const TextFiles& files, const std::string& text, int64_t 
     repeated.push_back(ids[static_cast<size_t>(row) % ids.size()]);
   }
   const auto opened = model_files::Checkpoint::open(files.model, files.part);
-  return convert(
-      weights::embedding_rows(weights::clip_text_embedding(opened), {rows}, repeated), DType::F32);
+  return convert(weights::embedding_rows(weights::clip_text_embedding(opened), {rows}, repeated),
+                 DType::F32);
 }
 
 std::vector<std::pair<std::string, HostArray>> read_learned_rows(const fs::path& file,

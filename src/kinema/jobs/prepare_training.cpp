@@ -241,9 +241,8 @@ Training prepare_training(const resolve::Settings& given, const pjrt::Client& cl
                           checkpoints::StoredCheckpoints* stored, const Job& job) {
   const model_source::Expert expert = model_source::trained_expert(given);
   const std::vector<fs::path> pretrained = resolve::pretrained_networks(given, expert);
-  const networks::Network plain = pretrained.front().empty()
-                                      ? model_source::scratch_network(given)
-                                      : networks::open(pretrained.front());
+  const networks::Network plain = pretrained.front().empty() ? model_source::scratch_network(given)
+                                                             : networks::open(pretrained.front());
   const resolve::Settings settings =
       model_source::with_image_keys(given, model_source::picture_settings(plain));
   const std::optional<model_source::TrainedText> text = model_source::trained_text(settings);

@@ -36,8 +36,8 @@ std::vector<std::string> add_lora(const config::Config& config, nn::ModelOptions
 /// The parts of a run's own adapter that are for text encoders.
 TextAdapters trained_text_of(const SelectedModel& model);
 
-/// The same as add_lora for a model of which only the sizes are known: checks the files against it, and gives
-/// `options` the ranks.
+/// The same as add_lora for a model of which only the sizes are known: checks the files against it,
+/// and gives `options` the ranks.
 void plan_lora(const config::Config& config, const networks::Network& network,
                nn::ModelOptions& options, const Job& job);
 

@@ -128,8 +128,7 @@ void check_start(const weights::Adapter& file, std::span<const nn::ParamSpec> sp
               (its.rank == out.config.rank && its.factor == out.config.scale()),
           "[lora] the adapters of {} in {} have rank {} and scale {:g}, those of the network {} "
           "and {:g}\n  name the file after another one: then it is merged into the model",
-          model.part, file.lora->path(), its.rank, its.factor, out.config.rank,
-          out.config.scale());
+          model.part, file.lora->path(), its.rank, its.factor, out.config.rank, out.config.scale());
   }
   if (missing > 0) {
     out.lines.push_back(fmt::format(

@@ -37,7 +37,7 @@ void add_words(const config::Config& config, TrainedText& out) {
   check(!o.train_text_encoder && !config.model.enable_lora && config.model.trained_modules.empty(),
         "[config] textual_inversion trains words alone, but {} is given too\n  train the words "
         "first; embeddings_folder then has them in prompts",
-        o.train_text_encoder          ? kKey
+        o.train_text_encoder       ? kKey
         : config.model.enable_lora ? "enable_lora"
                                    : "trained_modules");
   const std::vector<std::string>& starts = o.textual_inversion_start;
@@ -69,8 +69,8 @@ training::BaseModels TrainedText::base() const {
     HostArray rows(Shape{DType::F32, {texts[i].learned_rows, texts[i].config.hidden_size}});
     auto to = rows.bytes.begin();
     for (size_t word = 0; word < words.size(); ++word) {
-      to = std::ranges::copy(
-               encoders::rows_of_text(files[i], starts[word], words[word].rows).bytes, to)
+      to = std::ranges::copy(encoders::rows_of_text(files[i], starts[word], words[word].rows).bytes,
+                             to)
                .out;
     }
     out.learned_rows[part] = std::move(rows);
@@ -123,8 +123,8 @@ networks::Network with_text(const networks::Network& network,
 }
 
 const std::vector<std::string>& text_adapter_targets() {
-  static const std::vector<std::string> names{"q_proj", "k_proj", "v_proj", "out_proj", "fc1",
-                                              "fc2"};
+  static const std::vector<std::string> names{"q_proj",   "k_proj", "v_proj",
+                                              "out_proj", "fc1",    "fc2"};
   return names;
 }
 

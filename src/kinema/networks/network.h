@@ -45,8 +45,8 @@ struct Sizes {
   std::vector<NamedInput> named = {};
   /// Results of the control branch that are added, or pictures of ControlNets: each has a factor.
   int64_t control_layers = 0;
-  bool control_pools = false;   // a ControlNet that always follows its picture in guess mode
-  int64_t pooled_dim = 0;       // of the pooled text, in addition to its tokens
+  bool control_pools = false;  // a ControlNet that always follows its picture in guess mode
+  int64_t pooled_dim = 0;      // of the pooled text, in addition to its tokens
   /// Token ids, S32, in their places: of a network that runs its text encoders (with_text).
   bool text_is_ids = false;
   bool pooled_is_ids = false;

@@ -91,7 +91,7 @@ clip::TextOutputs run(const InnerText& text, std::span<const Tensor> params,
 enum class Reads : uint8_t { STATES, BOTH, POOLED };
 
 Reads reads_of(const Network& network, std::span<const InnerText> texts) {
-  return texts.size() == 2                ? Reads::BOTH
+  return texts.size() == 2                 ? Reads::BOTH
          : network.sizes().pooled_dim == 0 ? Reads::STATES
                                            : Reads::POOLED;
 }

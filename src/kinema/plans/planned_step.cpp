@@ -57,9 +57,9 @@ PlannedStep training(const resolve::Settings& loaded, const networks::Network& p
   Dims latents = sample;
   latents.insert(latents.begin(), what.batch);
   const int64_t text = resolve::text_tokens(loaded, model);
-  training::BatchShapes shapes{.latents = {DType::F32, latents},
-                               .text = {model.text_is_ids ? DType::S32 : DType::F32,
-                                        {what.batch, text, model.text_dim}}};
+  training::BatchShapes shapes{
+      .latents = {DType::F32, latents},
+      .text = {model.text_is_ids ? DType::S32 : DType::F32, {what.batch, text, model.text_dim}}};
   for (const networks::NamedInput& each : model.named) {
     if (!each.optional) {
       shapes.condition = Shape{DType::F32, sample::StepInput{.input = each}.dims(latents)};
@@ -69,8 +69,8 @@ PlannedStep training(const resolve::Settings& loaded, const networks::Network& p
     shapes.image_states = Shape{DType::F32, {what.batch, model.image_tokens, model.image_dim}};
   }
   if (model.pooled_dim > 0) {
-    shapes.pooled = Shape{model.pooled_is_ids ? DType::S32 : DType::F32,
-                          {what.batch, model.pooled_dim}};
+    shapes.pooled =
+        Shape{model.pooled_is_ids ? DType::S32 : DType::F32, {what.batch, model.pooled_dim}};
   }
   if (model.size_ids > 0) {
     shapes.size_ids = Shape{DType::F32, {what.batch, model.size_ids}};

@@ -242,9 +242,8 @@ std::unique_ptr<encoders::TextEncoder> make_ids_encoder(const config::Config& co
                                                         const pjrt::Client& client,
                                                         const Job& job) {
   const model_source::TrainedText text = model_source::trained_text(config).value();
-  encoders::ClipIdsSettings out{
-      .length = text.texts.front().tokens,
-      .on_note = [job](const std::string& note) { job.notice(note); }};
+  encoders::ClipIdsSettings out{.length = text.texts.front().tokens,
+                                .on_note = [job](const std::string& note) { job.notice(note); }};
   for (size_t i = 0; i < text.texts.size(); ++i) {
     out.tokenizers.push_back(text::ClipTokenizer::open(text.files[i].tokenizer));
     std::vector<encoders::TrainedWord>& words = out.words.emplace_back();
@@ -255,8 +254,8 @@ std::unique_ptr<encoders::TextEncoder> make_ids_encoder(const config::Config& co
     }
   }
   if (!network.text_is_ids) {
-    out.states = make_text_encoder(config, {.states = network.text_dim}, client, job,
-                                   TextUse::CAPTIONS);
+    out.states =
+        make_text_encoder(config, {.states = network.text_dim}, client, job, TextUse::CAPTIONS);
   }
   return encoders::clip_ids_encoder(std::move(out));
 }

@@ -55,7 +55,6 @@ std::unique_ptr<encoders::TextEncoder> make_text_encoder(
 /// Captions as token ids, for a network that runs its text encoders (networks::with_text).
 std::unique_ptr<encoders::TextEncoder> make_ids_encoder(const config::Config& config,
                                                         const networks::Sizes& network,
-                                                        const pjrt::Client& client,
-                                                        const Job& job);
+                                                        const pjrt::Client& client, const Job& job);
 
 }  // namespace kinema::resolve

@@ -43,8 +43,7 @@ const runtime::Program& InnerTextEncoder::program(const encoders::TextStates& id
   }
   Graph graph;
   std::vector<Tensor> params;
-  for (const nn::ParamSpec& spec :
-       networks::with_text(plain_, texts_)->parameters(options_)) {
+  for (const nn::ParamSpec& spec : networks::with_text(plain_, texts_)->parameters(options_)) {
     if (!networks::inner_part(spec.name).empty()) {
       params.push_back(spec.input(graph, devices_.placement()));
     }

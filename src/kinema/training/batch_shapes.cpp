@@ -87,7 +87,7 @@ BatchShapes batch_shapes(const data::Sample& sample, const networks::Sizes& mode
   check(latents.dims.size() == 4 && latents.dims[0] == model.out_channels,
         "[train] the latents of {} are {}, but the model takes [{}, f, h, w]", sample.id,
         to_string(latents), model.out_channels);
-  const bool has_ids = model.text_is_ids ? is_integer(text.dtype)
+  const bool has_ids = model.text_is_ids     ? is_integer(text.dtype)
                        : model.pooled_is_ids ? is_integer(sample.pooled.shape.dtype)
                                              : !is_integer(text.dtype);
   check(has_ids || is_integer(text.dtype),

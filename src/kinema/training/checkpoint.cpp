@@ -170,8 +170,8 @@ std::vector<runtime::Array> all_parameters(const fs::path& checkpoint, const std
                                            std::span<const nn::ParamSpec> specs,
                                            const runtime::Devices& devices) {
   return load_each(specs, [&](const networks::ModelSpecs& model) {
-    return weights::load(checkpoint / named(model.part.empty() ? network : model.part),
-                         model.specs, devices);
+    return weights::load(checkpoint / named(model.part.empty() ? network : model.part), model.specs,
+                         devices);
   });
 }
 
@@ -192,9 +192,9 @@ std::vector<runtime::Array> trained_additions(const fs::path& folder,
   const std::vector<weights::Adapter> file = adapter_in(folder);
   std::vector<runtime::Array> additions;
   for (const networks::ModelSpecs& model : networks::by_model(specs)) {
-    std::ranges::move(weights::load_adapters(adapters_for(file, model.part), /*seed=*/0,
-                                             model.specs, devices),
-                      std::back_inserter(additions));
+    std::ranges::move(
+        weights::load_adapters(adapters_for(file, model.part), /*seed=*/0, model.specs, devices),
+        std::back_inserter(additions));
   }
   std::vector<runtime::Array> out;
   size_t i = 0;
@@ -512,9 +512,10 @@ State load_state(const fs::path& folder, std::span<const nn::ParamSpec> specs, b
   const StateParts<nn::ParamSpec> kept = state_parts(specs, ema, optimizer);
   State state;
   set_params(state,
-             holds_words ? load_base(with_words(*base, folder / part), {}, /*seed=*/0, specs, devices)
+             holds_words
+                 ? load_base(with_words(*base, folder / part), {}, /*seed=*/0, specs, devices)
              : base ? load_base(*base, adapter_in(folder / part), /*seed=*/0, specs, devices)
-                  : all_parameters(folder, part, std::identity(), specs, devices),
+                    : all_parameters(folder, part, std::identity(), specs, devices),
              specs);
   Counts counts = read_counts(read_state_json(folder), expert);
   if (has_optimizer(folder)) {
@@ -541,9 +542,9 @@ State load_state(const fs::path& folder, std::span<const nn::ParamSpec> specs, b
     if (holds_words) {
       const BaseModels average = with_words(*base, folder / named(part));
       for (const nn::ParamSpec& spec : trained_specs(averages)) {
-        state.ema.push_back(devices.upload(
-            average.learned_rows.at(std::string(networks::inner_part(spec.name))),
-            spec.sharding(devices.placement()), spec.memory));
+        state.ema.push_back(
+            devices.upload(average.learned_rows.at(std::string(networks::inner_part(spec.name))),
+                           spec.sharding(devices.placement()), spec.memory));
       }
     } else if (base) {
       state.ema = trained_additions(folder / named(part), averages, devices);

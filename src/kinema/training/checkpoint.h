@@ -124,9 +124,9 @@ bool has_optimizer(const std::filesystem::path& folder);
 /// Loads the state from a checkpoint, written with any devices: each device reads its part, in the
 /// dtypes of the specs (state_specs) regardless of the checkpoint's; an average is F32. A missing
 /// average starts as the parameters, and missing moments start at zero; their counts then start at
-/// 0, and other counts are restored. For a checkpoint with an adapter or words, `base` are its models;
-/// throws an Error if only one of the two is present. `expert`: of a checkpoint of both, 1 is the
-/// low-noise one.
+/// 0, and other counts are restored. For a checkpoint with an adapter or words, `base` are its
+/// models; throws an Error if only one of the two is present. `expert`: of a checkpoint of both, 1
+/// is the low-noise one.
 State load_state(const std::filesystem::path& folder, std::span<const nn::ParamSpec> specs,
                  bool ema, const runtime::Devices& devices,
                  const optimizers::Optimizer& optimizer = plain_adamw(),

@@ -258,9 +258,10 @@ std::string_view without_text_model(std::string_view name) {
 
 std::string key_in_pipeline(const std::string& name, const AdapterConfig& config) {
   const std::string_view part = text_part(name);
-  return part.empty() ? config.part + "." + name
-                      : fmt::format("{}.{}{}", part, kTextModel,
-                                    without_text_model(std::string_view(name).substr(part.size() + 1)));
+  return part.empty()
+             ? config.part + "." + name
+             : fmt::format("{}.{}{}", part, kTextModel,
+                           without_text_model(std::string_view(name).substr(part.size() + 1)));
 }
 
 Json lycoris_config(const AdapterConfig& config, const Json& modules,
