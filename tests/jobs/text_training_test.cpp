@@ -213,7 +213,7 @@ TEST_F(TextTraining, RefusesWhatHasNoEncoderToTrain) {
 
 TEST_F(TextTraining, SamplesOfARunAreThoseOfItsCheckpoints) {
   const Outcome outcome = train(
-      io::golden("sdxl").string(),
+      io::golden("control/sd15").string(),
       {"enable_lora=true", "lora_rank=2", "eval_every=4", "enable_generate_video_for_eval=true",
        "eval_data_dir=pictures", "num_eval_samples=2", "prompt=a red ball", "height=32", "width=32",
        "save_frames=true", "learning_rate=0.05"});
