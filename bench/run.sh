@@ -12,7 +12,7 @@ sections=() options=() runs=() alone=
 for word in "$@"; do
   case $word in
     checkpoint | data | store | processes) runs+=("$word") ;;
-    real | memory | plan | quality | lengths) alone=$word ;;
+    real | memory | plan | quality | lengths | adapters | files) alone=$word ;;
     step | lora | start | layers | remat | denoise | text | vae | first | images) sections+=("$word") ;;
     *) options+=("$word") ;;
   esac
@@ -23,6 +23,9 @@ if [ "$alone" = quality ]; then
 fi
 if [ "$alone" = lengths ]; then
   exec "$build/bench_text_time" ${options[@]+"${options[@]}"}
+fi
+if [ "$alone" = adapters ]; then
+  exec "$build/bench_adapters" ${options[@]+"${options[@]}"}
 fi
 if [ -n "$alone" ]; then
   # Gigabytes of weights or of compilers, and minutes: only when asked for, and alone.

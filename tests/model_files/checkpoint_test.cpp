@@ -231,8 +231,8 @@ TEST(Checkpoint, DequantizesCodes) {
   EXPECT_EQ(convert(later.at("blocks.0.attn1.to_q.weight").copy(), DType::F32).as<float>()[0],
             -224.0F);
   EXPECT_EQ(later.find("blocks.0.self_attn.q.comfy_quant"), nullptr);
-  refuses("blocks.0.self_attn.q.comfy_quant", layer(R"({"format": "nvfp4"})"),
-          "stored as `nvfp4`, which is not supported");
+  refuses("blocks.0.self_attn.q.comfy_quant", layer(R"({"format": "mxfp8"})"),
+          "stored as `mxfp8`, which is not supported");
   refuses("blocks.0.self_attn.q.comfy_quant", layer("[1]"), "comfy_quant");
   refuses("blocks.0.self_attn.q.comfy_quant", layer(R"({"format": "float8_e5m2"})"),
           "but the file says that it is f8e5m2");

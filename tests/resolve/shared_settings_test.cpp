@@ -209,11 +209,10 @@ TEST(Share, IsDeclaredForNoFreeTextButNames) {
       free_text.insert(each.key);
     }
   }
-  EXPECT_THAT(free_text,
-              ElementsAre("act_quantization_calibration_method", "control_kind",
-                          "diffusion_scheduler_config", "flash_block_sizes", "lightning_ckpt",
-                          "mode", "qwix_module_path", "revision", "run_name", "scheduler",
-                          "weight_quantization_calibration_method"));
+  EXPECT_THAT(free_text, ElementsAre("act_quantization_calibration_method", "control_kind",
+                                     "diffusion_scheduler_config", "flash_block_sizes",
+                                     "lightning_ckpt", "qwix_module_path", "revision", "run_name",
+                                     "scheduler", "weight_quantization_calibration_method"));
 }
 
 }  // namespace

@@ -140,7 +140,8 @@ def cases():
     orders = ({}, {"solver_order": 1}, {"solver_order": 3}, {"disable_corrector": [0, 2]})
     add("unipc", unipc, SDXL, *orders, *spreads[1:], {"predict_x0": False, **END}, {**END, "solver_type": "bh1"}, V, ZERO, SAMPLE,
         {**END, "lower_order_final": False}, {**KARRAS, **END}, THRESHOLD, {"sigma_min": 0.1, "sigma_max": 9.0, **KARRAS},
-        {"predict_x0": False, **END, "solver_order": 3}, {"timestep_spacing": "trailing"})
+        {"predict_x0": False, **END, "solver_order": 3}, {"timestep_spacing": "trailing"},
+        *({"solver_type": "bh1", "solver_order": 3, **END, **more} for more in ({}, {"predict_x0": False}, KARRAS, V)))
     add("unipc.flow", unipc, WAN, *orders, END, KARRAS, {"shift_terminal": 0.1}, {"flow_shift": 12.0},
         {"solver_type": "bh1", **END}, {"solver_type": "bh1", **END, "solver_order": 3}, THRESHOLD)
     add("unipc.flow.sigmas", unipc, WAN, {}, steps=4, sigmas=[1.0, 0.75, 0.5, 0.25])

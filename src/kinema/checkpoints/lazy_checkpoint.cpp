@@ -24,7 +24,8 @@ constexpr int kTransfers = 4;
 
 /// Networks and moments, of which each device reads its part.
 bool may_have_holes(const fs::path& name) {
-  return name.extension() == ".safetensors" && !name.string().starts_with("adapter");
+  return name.extension() == ".safetensors" && !name.string().starts_with("adapter") &&
+         !name.string().starts_with("textual_inversion");
 }
 
 /// The bytes before the data of a safetensors file; the size of a file of another kind.

@@ -101,7 +101,10 @@ struct OptimizerConfig {
   OnNonfinite on_nonfinite = OnNonfinite::STOP;
 
   bool train_text_encoder = false;
-  double text_encoder_learning_rate = 4.25e-6;
+  double text_encoder_learning_rate = -1;
+  std::vector<std::string> textual_inversion;
+  std::vector<std::string> textual_inversion_start;
+  int64_t textual_inversion_vectors = 1;
 
   bool operator==(const OptimizerConfig&) const = default;
 
@@ -443,12 +446,22 @@ struct OptimizerConfig {
           {.help = "what to do after a step with a non-finite loss or gradient; such a step "
                    "changes no weights",
            .one_of = choices(self.on_nonfinite)});
-    visit("train_text_encoder", self.train_text_encoder, MAY_CHANGE,
-          {.help = "train the text encoder too",
-           .later = "training the text encoder",
-           .refused_by = "train"});
+    visit("train_text_encoder", self.train_text_encoder, MUST_MATCH,
+          {.help = "train CLIP too: both text encoders of SDXL, that of Stable Diffusion 1 and 2, "
+                   "CLIP of Flux; whole, or with enable_lora by adapters"});
     visit("text_encoder_learning_rate", self.text_encoder_learning_rate, MAY_CHANGE,
-          {.help = "learning rate of the text encoder", .min = 0, .with = "train_text_encoder"});
+          {.help = "learning rate of text encoders; -1: learning_rate",
+           .min = -1,
+           .with = "train_text_encoder"});
+    visit("textual_inversion", self.textual_inversion, MUST_MATCH,
+          {.help = "words to train instead of the network: rows of CLIP's embedding table, for "
+                   "captions and prompts with these words; checkpoints hold a file for each",
+           .without = "train_text_encoder"});
+    visit("textual_inversion_start", self.textual_inversion_start, MUST_MATCH,
+          {.help = "text with whose tokens each word starts; empty: `*`",
+           .with = "textual_inversion"});
+    visit("textual_inversion_vectors", self.textual_inversion_vectors, MUST_MATCH,
+          {.help = "rows (tokens) of each word", .min = 1, .max = 75, .with = "textual_inversion"});
   }
 };
 

@@ -38,6 +38,11 @@ clip::TextConfig config_of(const model_files::Checkpoint& files,
   return weights::clip_text_config(files);
 }
 
+int64_t length_of(const text::ClipTokenizer& tokenizer, const clip::TextConfig& config) {
+  return std::min(tokenizer.max_length().value_or(config.max_position_embeddings),
+                  config.max_position_embeddings);
+}
+
 /// Appends one prompt's row.
 void append(HostArray& all, const pjrt::Buffer& row, size_t prompts) {
   const HostArray one = row.to_host();
@@ -51,14 +56,22 @@ void append(HostArray& all, const pjrt::Buffer& row, size_t prompts) {
 
 }  // namespace
 
+ClipTextModel clip_text_model(const TextFiles& files) {
+  const model_files::Checkpoint opened = model_files::Checkpoint::open(files.model, files.part);
+  ClipTextModel out{.config = config_of(opened, files.config),
+                    .prefix = weights::clip_text_prefix(opened)};
+  weights::check_clip_text_tensors(opened, out.config);
+  out.length = length_of(text::ClipTokenizer::open(files.tokenizer), out.config);
+  return out;
+}
+
 ClipText::ClipText(const pjrt::Client& client, ClipTextSettings settings)
     : settings_(std::move(settings)),
       tokenizer_(text::ClipTokenizer::open(settings_.tokenizer)),
       files_(model_files::Checkpoint::open(settings_.model, settings_.part)),
       config_(config_of(files_, settings_.config)),
       prefix_(weights::clip_text_prefix(files_)),
-      length_(std::min(tokenizer_.max_length().value_or(config_.max_position_embeddings),
-                       config_.max_position_embeddings)),
+      length_(length_of(tokenizer_, config_)),
       client_(client) {
   weights::check_clip_text_tensors(files_, config_);
   check(tokenizer_.size() <= config_.vocab_size,

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "kinema/core/host_array.h"
+#include "kinema/encoders/text_files.h"
 #include "kinema/model_files/checkpoint.h"
 #include "kinema/models/clip/config.h"
 #include "kinema/pjrt/client.h"
@@ -44,6 +45,16 @@ struct ClipTextSettings {
   /// Receives a log line about a prompt that was truncated.
   std::function<void(const std::string& note)> on_note = {};
 };
+
+/// The sizes of CLIP's text model and the prefix of its keys, and the tokens of a prompt with
+/// start, end and padding: as the tokenizer says, else all positions.
+struct ClipTextModel {
+  clip::TextConfig config;
+  std::string prefix;
+  int64_t length = 0;
+};
+/// Reads them from the model's files. Throws an Error if a tensor is missing or does not fit.
+ClipTextModel clip_text_model(const TextFiles& files);
 
 /// The tokens of one run of the model.
 struct ClipSequence {

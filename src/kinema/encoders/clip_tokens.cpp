@@ -1,7 +1,6 @@
 #include "kinema/encoders/clip_tokens.h"
 
 #include <algorithm>
-#include <limits>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -10,11 +9,6 @@
 
 namespace kinema::encoders {
 namespace {
-
-std::vector<int64_t> ids_of_text(const text::ClipTokenizer& tokenizer, const std::string& text) {
-  const std::vector<int64_t> ids = tokenizer.encode(text, std::numeric_limits<int32_t>::max()).ids;
-  return {ids.begin() + 1, ids.end() - 1};
-}
 
 /// The longest word whose name is at the start of the tokens; null if there is none.
 const LearnedWord* word_at(std::span<const LearnedWord> words, std::span<const int64_t> ids) {
@@ -29,7 +23,7 @@ const LearnedWord* word_at(std::span<const LearnedWord> words, std::span<const i
 /// Appends the tokens of one part; `part` is its index.
 void append_part(const text::ClipTokenizer& tokenizer, const text::WeightedText& text, size_t part,
                  std::span<const LearnedWord> words, std::vector<ClipToken>& out) {
-  const std::vector<int64_t> ids = ids_of_text(tokenizer, text.text);
+  const std::vector<int64_t> ids = word_ids(tokenizer, text.text);
   for (size_t i = 0; i < ids.size();) {
     const LearnedWord* word = word_at(words, std::span(ids).subspan(i));
     if (word == nullptr) {
@@ -90,7 +84,7 @@ ClipSequences a1111_sequences(const text::ClipTokenizer& tokenizer,
                               std::span<const std::vector<text::WeightedText>> sections,
                               std::span<const LearnedWord> words, size_t most) {
   constexpr size_t kAfterComma = 20;
-  const std::vector<int64_t> comma_ids = ids_of_text(tokenizer, ",");
+  const std::vector<int64_t> comma_ids = word_ids(tokenizer, ",");
   const int64_t comma = comma_ids.size() == 1 ? comma_ids[0] : -1;
   ClipSequences out{{}};
   for (size_t section = 0; section < sections.size(); ++section) {

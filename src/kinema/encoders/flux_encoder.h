@@ -34,7 +34,7 @@ struct FluxTextSettings {
   std::vector<weights::Adapter> t5_adapters = {};
   runtime::ProgramOptions program;
   /// Textual inversion files of CLIP, see LearnedWords; empty: none.
-  std::filesystem::path embeddings = {};
+  std::vector<std::filesystem::path> embeddings = {};
   /// Receives a log line about a prompt that was truncated.
   std::function<void(const std::string& note)> on_note = {};
 };

@@ -6,6 +6,8 @@
 
 #include "kinema/core/error.h"
 #include "kinema/io/tensor_file.h"
+#include "kinema/weights/clip.h"
+#include "kinema/weights/embedding.h"
 
 namespace kinema::encoders {
 namespace {
@@ -40,12 +42,24 @@ HostArray rows_of(const io::TensorView& tensor, const fs::path& file) {
   return out;
 }
 
-std::vector<int64_t> ids_of(const std::string& name, const text::ClipTokenizer& tokenizer) {
-  std::vector<int64_t> ids = tokenizer.encode(name, std::numeric_limits<int32_t>::max()).ids;
+}  // namespace
+
+std::vector<int64_t> word_ids(const text::ClipTokenizer& tokenizer, const std::string& text) {
+  std::vector<int64_t> ids = tokenizer.encode(text, std::numeric_limits<int32_t>::max()).ids;
   return {ids.begin() + 1, ids.end() - 1};
 }
 
-}  // namespace
+HostArray rows_of_text(const TextFiles& files, const std::string& text, int64_t rows) {
+  const std::vector<int64_t> ids = word_ids(text::ClipTokenizer::open(files.tokenizer), text);
+  check(!ids.empty(), "[encoders] the text `{}` has no tokens", text);
+  std::vector<int64_t> repeated;
+  for (int64_t row = 0; row < rows; ++row) {
+    repeated.push_back(ids[static_cast<size_t>(row) % ids.size()]);
+  }
+  const auto opened = model_files::Checkpoint::open(files.model, files.part);
+  return convert(weights::embedding_rows(weights::clip_text_embedding(opened), {rows}, repeated),
+                 DType::F32);
+}
 
 std::vector<std::pair<std::string, HostArray>> read_learned_rows(const fs::path& file,
                                                                  std::string_view member) {
@@ -73,8 +87,16 @@ std::vector<std::pair<std::string, HostArray>> read_learned_rows(const fs::path&
   return out;
 }
 
-LearnedWords::LearnedWords(const fs::path& folder, std::string member, int64_t hidden_size)
+LearnedWords::LearnedWords(std::span<const fs::path> folders, std::string member,
+                           int64_t hidden_size)
     : member_(std::move(member)), hidden_size_(hidden_size) {
+  for (const fs::path& folder : folders) {
+    list(folder);
+  }
+}
+
+void LearnedWords::list(const fs::path& folder) {
+  const auto first = static_cast<int64_t>(files_.size());
   std::error_code error;
   check(fs::is_directory(folder, error), "[config] embeddings_folder {} is not a folder",
         folder.string());
@@ -90,7 +112,7 @@ LearnedWords::LearnedWords(const fs::path& folder, std::string member, int64_t h
   }
   check(!error, "[config] embeddings_folder {} cannot be read: {}", folder.string(),
         error.message());
-  std::ranges::sort(files_);
+  std::sort(files_.begin() + first, files_.end());
 }
 
 void LearnedWords::add(const fs::path& file, std::string_view text,
@@ -107,7 +129,7 @@ void LearnedWords::add(const fs::path& file, std::string_view text,
         "  it was trained for another model",
         name, file.string(), rows.shape.dims[1], hidden_size_);
     for (const std::string& written : {"embedding:" + name, name}) {
-      std::vector<int64_t> ids = ids_of(written, tokenizer);
+      std::vector<int64_t> ids = word_ids(tokenizer, written);
       if (!ids.empty()) {
         out.push_back({.name = name, .ids = std::move(ids), .rows = rows});
       }

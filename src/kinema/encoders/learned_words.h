@@ -2,11 +2,13 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "kinema/core/host_array.h"
+#include "kinema/encoders/text_files.h"
 #include "kinema/text/clip_tokenizer.h"
 
 namespace kinema::encoders {
@@ -18,6 +20,9 @@ struct LearnedWord {
   HostArray rows;            // f32 [n, hidden_size]
 };
 
+/// The tokens of a text, without start and end.
+std::vector<int64_t> word_ids(const text::ClipTokenizer& tokenizer, const std::string& text);
+
 /// The learned words of a folder that occur in prompts: files .safetensors, .pt, .bin and the other
 /// names of torch's files. A word's name is its file's name without the ending, and in a file of
 /// diffusers (`learned_embeds.safetensors`) the name of its tensor; prompts may also write
@@ -26,9 +31,10 @@ class LearnedWords {
  public:
   /// No words.
   LearnedWords() = default;
-  /// Lists the folder. `member` is the tensor of files for two encoders, `clip_l` or `clip_g`.
-  /// Throws an Error if the folder cannot be read.
-  LearnedWords(const std::filesystem::path& folder, std::string member, int64_t hidden_size);
+  /// Lists the folders, of which the first with a word counts. `member` is the tensor of files for
+  /// two encoders, `clip_l` or `clip_g`. Throws an Error if a folder cannot be read.
+  LearnedWords(std::span<const std::filesystem::path> folders, std::string member,
+               int64_t hidden_size);
 
   /// Reads the words that occur in `text`, longer names first. Throws an Error that names the file
   /// if it has no tensor for this encoder: of another width, or of unknown names.
@@ -37,6 +43,7 @@ class LearnedWords {
   bool empty() const { return files_.empty(); }
 
  private:
+  void list(const std::filesystem::path& folder);
   void add(const std::filesystem::path& file, std::string_view text,
            const text::ClipTokenizer& tokenizer, std::vector<LearnedWord>& out) const;
 
@@ -44,6 +51,10 @@ class LearnedWords {
   std::string member_;
   int64_t hidden_size_ = 0;
 };
+
+/// Rows of CLIP's embedding table for the tokens of a text, repeated or cut to `rows`: f32 [rows,
+/// hidden_size]. Throws an Error for a text without tokens.
+HostArray rows_of_text(const TextFiles& files, const std::string& text, int64_t rows);
 
 /// The rows of a textual inversion file by the names of its words; an empty name is the file's.
 /// `member` as above. Throws an Error with the file if it has no such tensor.

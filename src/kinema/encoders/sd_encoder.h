@@ -29,7 +29,7 @@ struct SdTextSettings {
   runtime::ProgramOptions program = {};
   std::vector<weights::Adapter> adapters = {};
   /// Textual inversion files, see LearnedWords; empty: none.
-  std::filesystem::path embeddings = {};
+  std::vector<std::filesystem::path> embeddings = {};
   /// Receives a log line about a prompt that was truncated.
   std::function<void(const std::string& note)> on_note = {};
 };

@@ -31,7 +31,7 @@ struct SdxlTextSettings {
   std::vector<weights::Adapter> adapters = {};
   std::vector<weights::Adapter> adapters_2 = {};
   /// Textual inversion files, see LearnedWords; empty: none.
-  std::filesystem::path embeddings = {};
+  std::vector<std::filesystem::path> embeddings = {};
   /// Receives a log line about a prompt that was truncated.
   std::function<void(const std::string& note)> on_note = {};
 };

@@ -9,8 +9,10 @@
 
 #include "kinema/checkpoints/checkpoint_folder.h"
 #include "kinema/core/error.h"
+#include "kinema/core/finite.h"
 #include "kinema/core/quantities.h"
 #include "kinema/inspection/folders.h"
+#include "kinema/io/safetensors.h"
 #include "kinema/media/check.h"
 #include "kinema/model_files/checkpoint.h"
 #include "kinema/model_files/single_file.h"
@@ -36,16 +38,44 @@ void check_transformer(const fs::path& path) {
   weights::check_folder(path, networks::open(path)->parameters({}));
 }
 
+/// Checks the text encoders of a checkpoint that were trained with its network.
+void check_texts(const fs::path& path) {
+  for (const std::string_view part : {model_files::kTextEncoder, model_files::kTextEncoder2}) {
+    const std::string name(part);
+    for (const fs::path& folder : {path / name, path / training::average_part(name)}) {
+      if (fs::is_directory(folder)) {
+        const auto files = model_files::Checkpoint::open(folder, part);
+        weights::check_clip_text_tensors(files, weights::clip_text_config(files));
+      }
+    }
+  }
+}
+
+/// Checks the files of words of textual inversion.
+void check_words(const fs::path& folder) {
+  for (const auto& each : fs::directory_iterator(folder)) {
+    const auto file = io::SafetensorsFile::open(each.path());
+    for (const io::TensorView& tensor : file.tensors()) {
+      check(all_finite(tensor.bytes, tensor.shape.dtype) && tensor.shape.rank() == 2,
+            "{}: `{}` {} is not a matrix of finite numbers", file.path(), tensor.name,
+            to_string(tensor.shape));
+    }
+  }
+}
+
 /// Checks the networks of a checkpoint.
 void check_weights(const fs::path& path) {
   bool has_weights = false;
+  check_texts(path);
   for (const std::string& part : training::weights_parts(path)) {
     for (const fs::path& folder : {path / part, path / training::average_part(part)}) {
       if (!fs::is_directory(folder)) {
         continue;
       }
       has_weights = true;
-      if (weights::is_lora_folder(folder)) {
+      if (part == training::kWords) {
+        check_words(folder);
+      } else if (weights::is_lora_folder(folder)) {
         weights::Lora::open(folder).check_finite();
       } else {
         check_transformer(folder);

@@ -93,6 +93,17 @@ void name_others(const fs::path& folder, std::span<const fs::path> converted, co
                              other.string()));
     }
   }
+  std::error_code ignored;
+  if (fs::exists(folder / "train_state.json", ignored)) {
+    for (const std::string_view part : {model_files::kTextEncoder, model_files::kTextEncoder2}) {
+      if (const fs::path text = folder / part; fs::is_directory(text, ignored)) {
+        job.notice(
+            fmt::format("{} was trained with the network and is not converted: it is in "
+                        "diffusers' format",
+                        text.string()));
+      }
+    }
+  }
 }
 
 /// Throws an Error if generate and train would reject the scheduler of a pipeline or checkpoint:
@@ -164,6 +175,11 @@ ConvertResult convert_one(const std::string& given, const std::string& target,
   if (options.to.empty()) {
     return convert_pickle(given, target, options, job);
   }
+  std::error_code ignored;
+  check(!fs::is_directory(fs::path(given) / training::kWords, ignored),
+        "[convert] {} contains words of textual inversion, whose files other programs read as they "
+        "are: {}",
+        given, (fs::path(given) / training::kWords).string());
   const std::string named = lora_file_in(given);
   using weights::Role;
   weights::check_role(named, {Role::NETWORK, Role::PIPELINE, Role::ADAPTER});

@@ -12,6 +12,7 @@
 #include "kinema/core/stopwatch.h"
 #include "kinema/jobs/run_evaluation.h"
 #include "kinema/jobs/training.h"
+#include "kinema/model_source/lora.h"
 #include "kinema/model_source/models.h"
 #include "kinema/model_source/pictures.h"
 #include "kinema/networks/open.h"
@@ -58,10 +59,12 @@ EvaluateResult evaluate_newest(const resolve::Settings& given, fs::path& checkpo
       resolve::placement(config, client));
   job.notice(what.warnings);
   const runtime::Devices devices(client, what.options.place);
-  const auto source = datasets::make_source(
-      resolve::evaluation_dataset(config, what.network.sizes(), what.samples), what.network.sizes(),
-      what.samples, resolve::clip_encoders(config, what.network.sizes(), client, job),
-      resolve::evaluation_report(), job);
+  const auto source =
+      datasets::make_source(resolve::evaluation_dataset(config, what.network.sizes(), what.samples),
+                            what.network.sizes(), what.samples,
+                            resolve::clip_encoders(config, what.network.sizes(), client, job,
+                                                   model_source::trained_text_of(model)),
+                            resolve::evaluation_report(), job);
   job.check_stop();
   const auto evaluating = job.task("evaluating");
   const Stopwatch watch;

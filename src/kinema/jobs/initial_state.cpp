@@ -20,6 +20,16 @@ namespace {
 
 namespace fs = std::filesystem;
 
+/// The models with which the network with this index begins.
+training::BaseModels base_models(const Training& training, size_t place) {
+  training::BaseModels out = training.base;
+  out.network = training.pretrained.at(place);
+  if (const auto& adapters = training.step.adapters; !adapters.empty()) {
+    out.merged = adapters.at(place).merged;
+  }
+  return out;
+}
+
 /// An initial state from `specs`, in the dtypes of the state, for the network with this index.
 training::State first_state(const Training& training, size_t place, const InitialState& what,
                             const runtime::Devices& devices) {
@@ -27,14 +37,13 @@ training::State first_state(const Training& training, size_t place, const Initia
   const fs::path& pretrained = training.pretrained.at(place);
   const auto seed = static_cast<uint64_t>(training.settings.seed);
   if (!pretrained.empty()) {
-    weights::check_folder(pretrained, specs);
+    weights::check_folder(pretrained, networks::by_model(specs).front().specs);
   }
   const std::vector<model_source::TrainedAdapter>& adapters = training.step.adapters;
-  std::vector<runtime::Array> params =
-      !adapters.empty()    ? weights::load_adapted(pretrained, adapters.at(place).merged,
-                                                   adapters[place].start, seed, specs, devices)
-      : pretrained.empty() ? weights::initialise(specs, seed, devices)
-                           : weights::load(pretrained, specs, devices);
+  std::vector<runtime::Array> params = training::load_base(
+      base_models(training, place),
+      adapters.empty() ? std::vector<weights::Adapter>() : adapters.at(place).start, seed, specs,
+      devices);
   return training::fresh_state(std::move(params), specs, what.ema, devices, what.optimizer);
 }
 
@@ -43,11 +52,9 @@ training::State saved_state(const Training& training, size_t place, const fs::pa
                             const InitialState& what, const runtime::Devices& devices) {
   const std::span<const nn::ParamSpec> specs = what.specs;
   model_source::check_same_class(training.step.network, checkpoint);
-  std::optional<training::AdapterBase> base;
-  if (const std::vector<model_source::TrainedAdapter>& adapters = training.step.adapters;
-      !adapters.empty()) {
-    base = training::AdapterBase{.folder = training.pretrained.at(place),
-                                 .merged = adapters.at(place).merged};
+  std::optional<training::BaseModels> base;
+  if (!training.held().frozen) {
+    base = base_models(training, place);
   }
   const model_source::Expert& expert = training.step.expert;
   return training::load_state(
@@ -92,9 +99,18 @@ void begin_from(const fs::path& checkpoint, size_t place, Training& out) {
   const fs::path weights =
       checkpoint / parts.at(static_cast<size_t>(resolve::expert_weights_part(
                        checkpoint, expert.each().at(place), expert.is_both())));
+  check(parts.front() != training::kWords,
+        "[train] init_from: {} contains words of textual inversion, not a network",
+        checkpoint.string());
   if (parts.front() != training::kAdapter) {
     model_source::check_same_network(out.step.network, checkpoint);
     out.pretrained.at(place) = weights;
+    for (auto& [part, file] : out.base.texts) {
+      std::error_code ignored;
+      if (fs::is_directory(checkpoint / part, ignored)) {
+        file = {.path = checkpoint / part, .part = part};
+      }
+    }
     return;
   }
   check(!out.step.adapters.empty(),

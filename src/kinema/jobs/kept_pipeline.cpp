@@ -165,9 +165,10 @@ std::vector<KeptPipeline::File> KeptPipeline::files_of(const SampledModel& sampl
                                sampled.model.adapters[0], sampled.model.adapters[1]}) {
     add(part);
   }
-  for (const auto* adapters :
-       {&folder.adapters, &folder.adapters_2, &sampled.model.text_adapters.first,
-        &sampled.model.text_adapters.second}) {
+  for (const fs::path& file : sampled.model.text_adapters.files()) {
+    add(file);
+  }
+  for (const auto* adapters : {&folder.adapters, &folder.adapters_2}) {
     for (const weights::Adapter& adapter : *adapters) {
       add(adapter.lora->path());
     }

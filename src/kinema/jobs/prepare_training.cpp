@@ -18,6 +18,7 @@
 #include "kinema/model_source/network.h"
 #include "kinema/model_source/pictures.h"
 #include "kinema/model_source/selected_model.h"
+#include "kinema/model_source/trained_text.h"
 #include "kinema/networks/open.h"
 #include "kinema/planning/target.h"
 #include "kinema/plans/compiled_trainer.h"
@@ -96,7 +97,7 @@ void plan_steps(const resolve::Settings& known, const resolve::Start& start,
     out.tflops.push_back(training::training_tflops(
         what.network, {latents[1], latents[2], latents[3], latents[4]}, shapes.text.dims[1],
         static_cast<double>(what.batch) / static_cast<double>(devices.total()),
-        what.adapters.empty() ? training::Trained::NETWORK : training::Trained::ADAPTER));
+        out.held().frozen ? training::Trained::NETWORK : training::Trained::ADAPTER));
   }
   constexpr double kTera = 1e12;
   out.loop = length.loop;
@@ -240,12 +241,18 @@ Training prepare_training(const resolve::Settings& given, const pjrt::Client& cl
                           checkpoints::StoredCheckpoints* stored, const Job& job) {
   const model_source::Expert expert = model_source::trained_expert(given);
   const std::vector<fs::path> pretrained = resolve::pretrained_networks(given, expert);
-  const networks::Network network = pretrained.front().empty()
-                                        ? model_source::scratch_network(given)
-                                        : networks::open(pretrained.front());
+  const networks::Network plain = pretrained.front().empty() ? model_source::scratch_network(given)
+                                                             : networks::open(pretrained.front());
   const resolve::Settings settings =
-      model_source::with_image_keys(given, model_source::picture_settings(network));
+      model_source::with_image_keys(given, model_source::picture_settings(plain));
+  const std::optional<model_source::TrainedText> text = model_source::trained_text(settings);
+  const networks::Network network = model_source::with_text(plain, text);
   Training out;
+  out.plain = plain;
+  if (text) {
+    out.base = text->base();
+    out.inner_texts = text->texts;
+  }
   out.run = run;
   out.stored = stored;
   out.settings = resolve::training_settings(settings);

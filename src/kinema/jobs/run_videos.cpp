@@ -17,6 +17,7 @@
 #include "kinema/pjrt/transfers.h"
 #include "kinema/plans/kernel_check.h"
 #include "kinema/resolve/device.h"
+#include "kinema/resolve/encoders.h"
 #include "kinema/sample/similarity.h"
 
 namespace kinema::jobs {
@@ -73,6 +74,16 @@ RunVideos::RunVideos(const resolve::Settings& loaded, const runtime::Devices& de
       programs_(
           std::make_shared<sample::StepPrograms>(devices, programs_of(loaded, devices, job_))),
       request_(resolve::make_request(loaded, model_at(0), model_.network, job_)) {
+  if (!model_.texts.empty()) {
+    text_ = std::make_shared<sample::InnerTextEncoder>(
+        devices, model_.network, model_.texts, model_.options,
+        resolve::make_ids_encoder(loaded, model_.trained.sizes(), devices.client(), job_),
+        programs_of(loaded, devices, job_));
+    parts_.text_encoder = text_;  // not remembered: its weights change
+    std::vector<nn::ParamSpec> specs = model_.trained->parameters(model_.options);
+    specs.erase(specs.begin(), specs.begin() + network_parameters());
+    text_weights_.emplace(devices, std::move(specs), programs_of(loaded, devices, job_));
+  }
   if (writes()) {
     io::check_writable(model_at(0).output);
   } else {
@@ -81,6 +92,10 @@ RunVideos::RunVideos(const resolve::Settings& loaded, const runtime::Devices& de
   }
   pipeline_at(0)->verify(request_,
                          {.note = [this](const std::string& line) { job_.notice(line); }});
+}
+
+int64_t RunVideos::network_parameters() const {
+  return std::ssize(model_.network->parameters(model_.options));
 }
 
 model_source::SelectedModel RunVideos::model_at(int64_t steps) const {
@@ -122,8 +137,15 @@ std::optional<RunVideos::Made> RunVideos::make(
   const bool average = model_at(steps).average;
   const std::unique_ptr<sample::Pipeline> pipeline = pipeline_at(steps);
   Made out;
+  const auto kept = [&](int64_t place) {
+    const training::StateView view = state(place);
+    return average ? view.averages() : view.params();
+  };
   const auto give_back = [&] {  // training steps need the memory
     weights_.clear();
+    if (text_weights_) {
+      text_weights_->clear();
+    }
     parts_.autoencoder->release();
     if (parts_.image_encoder) {
       parts_.image_encoder->release();
@@ -131,9 +153,14 @@ std::optional<RunVideos::Made> RunVideos::make(
   };
   try {
     pipeline->share([&](int64_t expert) {
-      const training::StateView shared_transformers = state(model_.expert.is_both() ? expert : 0);
-      return weights_.of(average ? shared_transformers.averages() : shared_transformers.params());
+      const std::vector<const runtime::Array*> all = kept(model_.expert.is_both() ? expert : 0);
+      return weights_.of(std::span(all).first(static_cast<size_t>(network_parameters())));
     });
+    if (text_) {
+      const std::vector<const runtime::Array*> all = kept(0);
+      text_->use(
+          text_weights_->of(std::span(all).subspan(static_cast<size_t>(network_parameters()))));
+    }
     together_ = job_.world().is_alone();
     const auto step = [&](const sample::DenoiseStep&) {
       job_.barrier("a step of the sampler");

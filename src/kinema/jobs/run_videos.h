@@ -10,8 +10,10 @@
 #include "kinema/metrics/tensorboard.h"
 #include "kinema/model_source/trained_model.h"
 #include "kinema/networks/network.h"
+#include "kinema/networks/with_text.h"
 #include "kinema/resolve/generation.h"
 #include "kinema/resolve/settings.h"
+#include "kinema/sample/inner_text_encoder.h"
 #include "kinema/sample/output.h"
 #include "kinema/sample/pipeline.h"
 #include "kinema/training/checkpoint.h"
@@ -22,10 +24,12 @@ namespace kinema::jobs {
 /// The parts of a training run that its videos depend on.
 struct VideoModel {
   networks::Network network;
+  networks::Network trained;  // the same, or with the text encoders that train with it
   model_source::Expert expert;
-  nn::ModelOptions options;  // sharded over the devices
-  bool average = false;      // the run has EMA weights
-  bool adapter = false;      // it trains an adapter
+  nn::ModelOptions options;                     // sharded over the devices
+  bool average = false;                         // the run has EMA weights
+  bool adapter = false;                         // it trains an adapter
+  std::vector<networks::InnerText> texts = {};  // those of `trained`
   std::filesystem::path run;
   std::filesystem::path checkpoints;  // the run's checkpoint folder
 };
@@ -56,6 +60,7 @@ class RunVideos {
 
  private:
   bool writes() const { return job_.world().is_first(); }
+  int64_t network_parameters() const;
   model_source::SelectedModel model_at(int64_t steps) const;
   std::unique_ptr<sample::Pipeline> pipeline_at(int64_t steps);
   void agree_on_error(const std::string& problem);
@@ -67,6 +72,9 @@ class RunVideos {
   Job job_;
   training::ComputeWeights weights_;
   sample::PipelineParts parts_;
+  // Of text encoders that are trained; else empty.
+  std::shared_ptr<sample::InnerTextEncoder> text_;
+  std::optional<training::ComputeWeights> text_weights_;
   std::shared_ptr<sample::StepPrograms> programs_;
   sample::GenerateRequest request_;
   bool together_ = true;

@@ -25,7 +25,8 @@ int64_t Training::position(int64_t steps) const {
 }
 
 training::Held Training::held() const {
-  return {.optimizer = settings.save_optimizer, .frozen = step.adapters.empty()};
+  return {.optimizer = settings.save_optimizer,
+          .frozen = step.adapters.empty() && base.words.empty()};
 }
 
 std::string Training::described(const fs::path& checkpoint) const {
@@ -122,9 +123,11 @@ void Training::save(int64_t steps, bool go_on) {
       .data_position = position(steps),
       .seed = settings.seed,
       .settings = record,
-      .weights = step.adapters.empty() ? model_source::trained_part(step.network, step.expert)
-                                       : training::kAdapter,
+      .weights = !base.words.empty()     ? training::kWords
+                 : step.adapters.empty() ? model_source::trained_part(step.network, step.expert)
+                                         : training::kAdapter,
       .adapter = step.adapters.empty() ? std::nullopt : std::optional(step.adapters.front().config),
+      .words = base.words,
       .early_stopping = early_stopping};
   const auto write = [this, reached](std::span<const training::StateSource> states) {
     const auto fill = [&](const fs::path& folder) {

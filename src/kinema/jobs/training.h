@@ -36,6 +36,11 @@ namespace kinema::jobs {
 struct Training {
   std::filesystem::path run;
   std::vector<std::filesystem::path> pretrained;  // of each network; empty: from scratch
+  /// The network without the text encoders that train with it.
+  networks::Network plain;
+  /// The files of these, and the words that are trained; without networks and adapters.
+  training::BaseModels base;
+  std::vector<networks::InnerText> inner_texts;
   resolve::TrainingStep step;
   int64_t parameters = 0;
   int64_t trained_parameters = 0;

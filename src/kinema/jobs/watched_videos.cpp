@@ -36,11 +36,13 @@ WatchedVideos::WatchedVideos(const resolve::Settings& loaded, const Training& tr
 
 void WatchedVideos::open_videos() {
   videos_.emplace(loaded_, runtime::Devices(client_, training_.step.options.place),
-                  VideoModel{.network = training_.step.network,
+                  VideoModel{.network = training_.plain,
+                             .trained = training_.step.network,
                              .expert = training_.step.expert,
                              .options = training_.step.options,
                              .average = training_.step.step.ema.is_on(),
                              .adapter = !training_.step.adapters.empty(),
+                             .texts = training_.inner_texts,
                              .run = training_.run,
                              .checkpoints = training_.checkpoints->path()},
                   flags_, listeners_.job);

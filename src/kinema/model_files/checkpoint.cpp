@@ -246,6 +246,10 @@ std::vector<const io::TensorView*> Checkpoint::with_scales(
     if (four_bits_->is_beside(tensor->name)) {
       continue;
     }
+    if (const auto stored = scaled.nvfp4_of(tensor->name)) {
+      out.push_back(&made_.emplace_back(nvfp4_view(stored->parts, stored->layout, path_)));
+      continue;
+    }
     if (!ScaledWeights::is_beside(tensor->name)) {
       const io::TensorView* scale = scaled.scale_of(tensor->name);
       out.push_back(scale == nullptr ? tensor : decoded(*tensor, *scale));

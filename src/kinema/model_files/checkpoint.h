@@ -37,7 +37,7 @@ std::filesystem::path laid_over(const std::filesystem::path& network,
 /// transformers, a folder of the original release, or a single safetensors, GGUF or torch file
 /// with the names of either, with or without a prefix such as `model.diffusion_model.`. If the
 /// original joins several tensors in one, they are views of its rows. Codes with separate scales
-/// (`X.weight` with `X.scale_weight`, as in ComfyUI's fp8 files) and weights of four bits of
+/// (`X.weight` with `X.scale_weight`, as in ComfyUI's fp8 files), NVFP4 and weights of four bits of
 /// bitsandbytes are read as their values. In files without any scale, codes are read as plain
 /// numbers.
 class Checkpoint {

@@ -15,6 +15,8 @@ constexpr std::array<std::string_view, 1> kWeightName{".weight"};
 // Names of the scales of weights, by the program that wrote the file, and of activations.
 constexpr std::array<std::string_view, 2> kScaleNames{".scale_weight", ".weight_scale"};
 constexpr std::array<std::string_view, 2> kUnusedScales{".scale_input", ".input_scale"};
+// The scale of a tensor whose blocks have scales too.
+constexpr std::array<std::string_view, 1> kTensorScale{".weight_scale_2"};
 // The format of a layer in ComfyUI's files: JSON as bytes, or for all layers in the metadata.
 constexpr std::array<std::string_view, 1> kLayerFormat{".comfy_quant"};
 constexpr const char* kLayerFormats = "_quantization_metadata";
@@ -48,6 +50,8 @@ ScaledWeights::ScaledWeights(std::span<const io::TensorView* const> tensors,
       const auto [found, fresh] = scales_.emplace(*scaled, tensor);
       check(fresh, "[weights] {}: `{}` has the scales `{}` and `{}`, expected one of them", path_,
             std::string(*scaled) + ".weight", found->second->name, name);
+    } else if (const auto twice = module_of(name, kTensorScale)) {
+      tensor_scales_.emplace(*twice, tensor);
     } else if (const auto described = module_of(name, kLayerFormat)) {
       add_format(*described, *tensor);
     }
@@ -72,6 +76,7 @@ void ScaledWeights::check_all(std::span<const io::TensorView* const> tensors) co
   for (const io::TensorView* tensor : tensors) {
     for (const auto& names : {std::span<const std::string_view>(kScaleNames),
                               std::span<const std::string_view>(kUnusedScales),
+                              std::span<const std::string_view>(kTensorScale),
                               std::span<const std::string_view>(kLayerFormat)}) {
       const auto module = module_of(tensor->name, names);
       check(!module || weights_.contains(*module),
@@ -86,8 +91,9 @@ void ScaledWeights::check_all(std::span<const io::TensorView* const> tensors) co
           "[weights] {}: `{}` is {}, but the file says that it is {}: expected one type", path_,
           weight->name, to_string(weight->shape),
           format == formats_.end() ? "" : to_string(format->second));
-    const bool needs_scale =
-        format != formats_.end() || (!scales_.empty() && is_f8(dtype) && weight->shape.rank() >= 2);
+    const bool needs_scale = !nvfp4_of(weight->name) &&
+                             (format != formats_.end() ||
+                              (!scales_.empty() && is_f8(dtype) && weight->shape.rank() >= 2));
     check(!needs_scale || scales_.contains(module),
           "[weights] {}: `{}` is {} without a scale, expected `{}.scale_weight` as other layers "
           "have it\n  the file is corrupt: download it again",
@@ -101,9 +107,26 @@ const io::TensorView* ScaledWeights::scale_of(std::string_view name) const {
   return found == scales_.end() ? nullptr : found->second;
 }
 
+std::optional<ScaledWeights::Nvfp4> ScaledWeights::nvfp4_of(std::string_view name) const {
+  const auto module = module_of(name, kWeightName);
+  if (!module) {
+    return std::nullopt;
+  }
+  const auto format = formats_.find(*module);
+  const bool is_described = format != formats_.end() && format->second == DType::U8;
+  const auto scale = tensor_scales_.find(*module);
+  if (!is_described && scale == tensor_scales_.end()) {
+    return std::nullopt;
+  }
+  return Nvfp4{.parts = {.codes = weights_.at(*module),
+                         .scales = scale_of(name),
+                         .scale = scale == tensor_scales_.end() ? nullptr : scale->second},
+               .layout = is_described ? Nvfp4Layout::COMFYUI : Nvfp4Layout::MODELOPT};
+}
+
 bool ScaledWeights::is_beside(std::string_view name) {
-  return is_mark(name) || module_of(name, kLayerFormat) || module_of(name, kUnusedScales) ||
-         module_of(name, kScaleNames);
+  return is_mark(name) || module_of(name, kTensorScale) || module_of(name, kLayerFormat) ||
+         module_of(name, kUnusedScales) || module_of(name, kScaleNames);
 }
 
 void ScaledWeights::add_format(std::string_view module, const io::TensorView& tensor) {
@@ -123,12 +146,18 @@ void ScaledWeights::add_format(std::string_view module, const io::TensorView& te
 void ScaledWeights::add_format(const std::string& module, const Json& layer,
                                const std::string& where) {
   const std::string& format = layer.at("format").as_string();
-  check(format == "float8_e4m3fn" || format == "float8_e5m2",
-        "[weights] {} is stored as `{}`, which is not supported\n  float8_e4m3fn and float8_e5m2 "
-        "are: "
-        "take such a file of the model",
+  check(format == "float8_e4m3fn" || format == "float8_e5m2" || format == "nvfp4",
+        "[weights] {} is stored as `{}`, which is not supported\n  float8_e4m3fn, float8_e5m2 and "
+        "nvfp4 are: take such a file of the model",
         where, format);
-  const DType dtype = format == "float8_e5m2" ? DType::F8E5M2 : DType::F8E4M3FN;
+  const Json* rotated = layer.find("convrot");
+  check(rotated == nullptr || rotated->is_null() || !rotated->as_bool(),
+        "[weights] {} has rotated weights (convrot), which are not supported\n  take a file of the "
+        "model without them",
+        where);
+  const DType dtype = format == "nvfp4"         ? DType::U8
+                      : format == "float8_e5m2" ? DType::F8E5M2
+                                                : DType::F8E4M3FN;
   const auto [found, fresh] = formats_.emplace(module, dtype);
   check(fresh || found->second == dtype,
         "[weights] {} says `{}`, and another place of the file {}: expected one type", where,

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -8,6 +9,7 @@
 #include "kinema/core/dtype.h"
 #include "kinema/io/json.h"
 #include "kinema/io/safetensors.h"
+#include "kinema/model_files/nvfp4.h"
 
 namespace kinema::model_files {
 
@@ -24,6 +26,12 @@ class ScaledWeights {
   void check_all(std::span<const io::TensorView* const> tensors) const;
   /// The scales of `X.weight`, or null.
   const io::TensorView* scale_of(std::string_view name) const;
+  /// The parts of `X.weight` and their layout if it is stored as NVFP4; else nothing.
+  struct Nvfp4 {
+    Nvfp4Parts parts;
+    Nvfp4Layout layout = Nvfp4Layout::MODELOPT;
+  };
+  std::optional<Nvfp4> nvfp4_of(std::string_view name) const;
 
   /// True for a tensor that describes another one and is not a weight.
   static bool is_beside(std::string_view name);
@@ -35,7 +43,8 @@ class ScaledWeights {
   const std::string& path_;
   std::map<std::string_view, const io::TensorView*> weights_;
   std::map<std::string_view, const io::TensorView*> scales_;
-  std::map<std::string, DType, std::less<>> formats_;
+  std::map<std::string_view, const io::TensorView*> tensor_scales_;  // of NVFP4
+  std::map<std::string, DType, std::less<>> formats_;                // U8: NVFP4
 };
 
 }  // namespace kinema::model_files

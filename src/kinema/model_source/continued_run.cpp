@@ -146,6 +146,10 @@ config::Loaded with_run_as_model(config::Loaded loaded) {
     return loaded;
   }
   const fs::path checkpoint = checkpoint_of(named);
+  check(!is_there(checkpoint / training::kWords),
+        "[config] {} contains words of textual inversion, which need their model\n"
+        "  pretrained_model_name_or_path={} embeddings_folder={}",
+        named.string(), base_of(checkpoint), (checkpoint / training::kWords).string());
   const fs::path adapter = checkpoint / training::kAdapter;
   check(!is_there(adapter),
         "[config] {} contains an adapter, which needs its model\n"

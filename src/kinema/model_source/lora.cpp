@@ -185,9 +185,10 @@ std::vector<weights::Adapter> open_adapters(const config::Config& config, const 
   for (const weights::Adapter& each : out) {
     const size_t text = each.lora->targets(weights::LoraMember::TEXT_ENCODER).size() +
                         each.lora->targets(weights::LoraMember::TEXT_ENCODER_2).size();
-    if (text > 0) {
+    if (text > 0 && !config.optimizer.train_text_encoder) {
       job.notice(
-          fmt::format("{}: {} modules of text encoders are skipped: text encoders are not trained",
+          fmt::format("{}: {} modules of text encoders are skipped: they are not trained without "
+                      "train_text_encoder",
                       each.lora->path(), text));
     }
   }
@@ -260,6 +261,17 @@ std::vector<std::string> add_lora(const config::Config& config, nn::ModelOptions
   folder.adapters = std::move(experts[0]);
   folder.adapters_2 = std::move(experts[1]);
   return lines;
+}
+
+TextAdapters trained_text_of(const SelectedModel& model) {
+  TextAdapters out = model.text_adapters;
+  if (!model.adapters[0].empty()) {
+    const std::vector<weights::Adapter> own{
+        {.lora = std::make_shared<const weights::Lora>(weights::Lora::open(model.adapters[0]))}};
+    out.first = weights::for_text(own, weights::LoraMember::TEXT_ENCODER);
+    out.second = weights::for_text(own, weights::LoraMember::TEXT_ENCODER_2);
+  }
+  return out;
 }
 
 void plan_lora(const config::Config& config, const networks::Network& network,

@@ -33,8 +33,11 @@ std::vector<std::string> other_expert_lines(std::span<const weights::Adapter> ad
 std::vector<std::string> add_lora(const config::Config& config, nn::ModelOptions& options,
                                   SelectedModel& model, const Job& job);
 
-/// The same for a model of which only the sizes are known: checks the files against it, and gives
-/// `options` the ranks.
+/// The parts of a run's own adapter that are for text encoders.
+TextAdapters trained_text_of(const SelectedModel& model);
+
+/// The same as add_lora for a model of which only the sizes are known: checks the files against it,
+/// and gives `options` the ranks.
 void plan_lora(const config::Config& config, const networks::Network& network,
                nn::ModelOptions& options, const Job& job);
 

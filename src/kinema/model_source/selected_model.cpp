@@ -22,6 +22,7 @@
 #include "kinema/model_source/trained_model.h"
 #include "kinema/sample/scheduler_config.h"
 #include "kinema/training/checkpoint.h"
+#include "kinema/training/learned_rows.h"
 
 namespace kinema::model_source {
 namespace {
@@ -73,7 +74,8 @@ SelectedModel from_checkpoint(const config::Config& given, const fs::path& run,
                               const fs::path& checkpoint) {
   const training::TrainState state = training::read_train_state(checkpoint);
   const bool adapter = state.weights == training::kAdapter;
-  const config::Config config = adapter ? with_base(given, state) : given;
+  const bool words = state.weights == training::kWords;
+  const config::Config config = adapter || words ? with_base(given, state) : given;
   return model_of_checkpoint(
       config, run,
       {.folder = checkpoint,
@@ -82,8 +84,9 @@ SelectedModel from_checkpoint(const config::Config& given, const fs::path& run,
                            .value_or(config::TrainExpert::NONE),
        .average = fs::is_directory(checkpoint / training::average_part(state.weights)),
        .adapter = adapter,
+       .words = words,
        .adapter_start = adapter ? start_of(state) : std::nullopt,
-       .part = adapter ? CheckpointModel().part : state.weights,
+       .part = adapter || words ? CheckpointModel().part : state.weights,
        .boundary_ratio = boundary_of(state)});
 }
 
@@ -285,7 +288,8 @@ bool has_adapter(const config::Config& config) {
   const checkpoints::CheckpointFolder checkpoints = checkpoints_of(config);
   std::error_code ignored;
   return std::ranges::any_of(checkpoints.steps(), [&](int64_t step) {
-    return fs::is_directory(checkpoints.path(step) / training::kAdapter, ignored);
+    return fs::is_directory(checkpoints.path(step) / training::kAdapter, ignored) ||
+           fs::is_directory(checkpoints.path(step) / training::kWords, ignored);
   });
 }
 
@@ -345,6 +349,15 @@ SelectedModel model_of_checkpoint(const config::Config& config, const fs::path& 
   } else {
     add(low ? 1 : 0, model.adapter ? training::kAdapter : low ? expert.part() : model.part);
   }
+  if (model.words) {
+    const std::string words = training::kWords;
+    out.text_adapters.words = model.folder / (out.average ? training::average_part(words) : words);
+    transformers[0] = pretrained_transformer(config, "transformer");
+    check(is_here(transformers[0]) || fs::is_regular_file(transformers[0]),
+          "[generate] {} contains words, but the model that they are for is missing\n"
+          "  pretrained_model_name_or_path must be the model that the run started from",
+          model.folder.string());
+  }
   for (size_t place = 0; model.adapter && place < 2; ++place) {
     fs::path& trained = transformers.at(place);
     if (trained.empty()) {
@@ -387,6 +400,14 @@ SelectedModel model_of_checkpoint(const config::Config& config, const fs::path& 
     }
   }
   out.folder.transformer = transformers[0];
+  constexpr std::array kTexts{model_files::kTextEncoder, model_files::kTextEncoder2};
+  for (size_t i = 0; i < kTexts.size(); ++i) {
+    const std::string part(kTexts.at(i));
+    const fs::path trained = model.folder / (out.average ? training::average_part(part) : part);
+    if (is_here(trained)) {
+      out.text_adapters.trained.at(i) = trained;
+    }
+  }
   out.output = run / "samples" / model.folder.stem();  // without the suffix `.replaced`
   out.step = checkpoints::parse_step(model.folder.stem().string());
   return out;

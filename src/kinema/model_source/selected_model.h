@@ -43,7 +43,7 @@ bool was_removed(const std::filesystem::path& checkpoint);
 /// True if the configuration names a run with checkpoints; then the pretrained transformer is not
 /// read.
 bool has_checkpoint(const config::Config& config);
-/// True if that run trains an adapter, so that the pretrained transformer is needed too.
+/// True if that run trains an adapter or words, so that the pretrained transformer is needed too.
 bool has_adapter(const config::Config& config);
 
 /// Throws an Error if the named run has no checkpoint, with the most similar name. If output_dir
@@ -97,6 +97,7 @@ struct CheckpointModel {
   config::TrainExpert train_expert = config::TrainExpert::NONE;
   bool average = false;  // it has EMA weights
   bool adapter = false;  // it is an adapter of a pretrained transformer
+  bool words = false;    // it is words for a pretrained pipeline
   std::optional<config::LoraChoice> adapter_start = {};  // SelectedModel::adapter_start
   std::string part = "transformer";                      // the folder of its only network
   std::optional<double> boundary_ratio = {};             // with which both experts were trained

@@ -114,6 +114,13 @@ struct Places {
       : files{config.model.text_encoder_file, config.model.text_encoder_2_file},
         own(config.model.wan_text_encoder_pretrained_model_name_or_path),
         pipeline(config.model.pretrained_model_name_or_path) {
+    // A checkpoint may have text encoders that were trained with its network.
+    const fs::path network = config.model.wan_transformer_pretrained_model_name_or_path;
+    for (const fs::path& run : {network, network.parent_path()}) {
+      if (own.empty() && is_file(run / "train_state.json") && is_folder(run / kPartNames[0])) {
+        own = run;
+      }
+    }
     for (size_t place = 0; place < files.size(); ++place) {
       if (!files[place].empty()) {
         check_file(files[place], place);

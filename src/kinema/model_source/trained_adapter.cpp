@@ -15,6 +15,9 @@
 #include "kinema/model_source/lora.h"
 #include "kinema/model_source/model_options.h"
 #include "kinema/model_source/trained_model.h"
+#include "kinema/model_source/trained_text.h"
+#include "kinema/networks/with_text.h"
+#include "kinema/training/base_models.h"
 
 namespace kinema::model_source {
 namespace {
@@ -89,27 +92,64 @@ void take_rank(const config::ModelConfig& model, const weights::Adapter& file,
         path, of_file.factor, out.alpha, out.rank, out.scale());
 }
 
-/// Throws an Error if a layer of the start file is not trained; adds a log line with the number of
-/// trained layers that are not in the file. `specs`: with the adapter's parameters.
+/// Throws an Error if a layer of the start file is not trained, or a text encoder's adapters have
+/// another rank or scale; adds a log line with the number of trained layers that are not in the
+/// file. `specs`: with the adapter's parameters.
 void check_start(const weights::Adapter& file, std::span<const nn::ParamSpec> specs,
                  TrainedAdapter& out) {
-  const weights::Lora::Targets& targets = file.lora->targets(file.expert);
-  const std::vector<std::string> modules = weights::adapter_module_names(specs);
-  const std::set<std::string, std::less<>> trained(modules.begin(), modules.end());
-  const auto missing = std::ranges::count_if(
-      trained, [&](const std::string& module) { return !targets.contains(module); });
-  for (const auto& [module, target] : targets) {
-    check(trained.contains(module),
-          "[lora] {} changes {}, which is not a linear layer of lora_target_modules\n"
-          "  add it there, or put another file first: all files but the first are merged into the "
-          "model",
-          file.lora->path(), module);
+  std::ptrdiff_t missing = 0;
+  size_t all = 0;
+  for (const networks::ModelSpecs& model : networks::by_model(specs)) {
+    std::vector<std::string> modules = weights::adapter_module_names(model.specs);
+    constexpr std::string_view kTextModel = "text_model.";  // files have it, models may not
+    for (std::string& module : modules) {
+      module.insert(0, model.part.empty() || module.starts_with(kTextModel) ? "" : kTextModel);
+    }
+    const std::set<std::string, std::less<>> trained(modules.begin(), modules.end());
+    all += trained.size();
+    const std::vector<weights::Adapter> own = training::adapters_for({&file, 1}, model.part);
+    if (own.empty()) {
+      missing += std::ssize(trained);
+      continue;
+    }
+    const weights::Lora::Targets& targets = own.front().targets();
+    missing += std::ranges::count_if(
+        trained, [&](const std::string& module) { return !targets.contains(module); });
+    for (const auto& [module, target] : targets) {
+      check(trained.contains(module),
+            "[lora] {} changes {}, which is not a linear layer of {}\n"
+            "  add it there, or put another file first: all files but the first are merged into "
+            "the model",
+            file.lora->path(), module,
+            model.part.empty() ? "lora_target_modules" : "those trained in " + model.part);
+    }
+    const weights::UniformRank its = weights::uniform_rank(own.front());
+    check(model.part.empty() || its.rank == 0 ||
+              (its.rank == out.config.rank && its.factor == out.config.scale()),
+          "[lora] the adapters of {} in {} have rank {} and scale {:g}, those of the network {} "
+          "and {:g}\n  name the file after another one: then it is merged into the model",
+          model.part, file.lora->path(), its.rank, its.factor, out.config.rank, out.config.scale());
   }
   if (missing > 0) {
     out.lines.push_back(fmt::format(
         "{} of the {} trained layers are not in {}: they start from their initialisation", missing,
-        trained.size(), file.lora->path()));
+        all, file.lora->path()));
   }
+}
+
+/// The linear layers with an adapter: lora_target_modules of the network, and those of the text
+/// encoders inside it.
+nn::LowRanks adapted_modules(std::span<const nn::ParamSpec> specs,
+                             std::span<const std::string> targets, int64_t rank) {
+  nn::LowRanks out;
+  for (const networks::ModelSpecs& model : networks::by_model(specs)) {
+    const bool is_network = model.part.empty();
+    for (const auto& [name, its] : weights::adapter_modules(
+             model.specs, is_network ? targets : std::span(text_adapter_targets()), rank)) {
+      out[is_network ? name : model.part + "." + name] = its;
+    }
+  }
+  return out;
 }
 
 }  // namespace
@@ -154,15 +194,18 @@ std::optional<TrainedAdapter> trained_adapter(const config::Config& config,
   }
   nn::ModelOptions options = model_options(config);
   const std::vector<nn::ParamSpec> plain = network->parameters(options);
-  out.config.modules = weights::adapter_modules(plain, model.lora_target_modules, out.config.rank);
+  out.config.modules = adapted_modules(plain, model.lora_target_modules, out.config.rank);
   out.config.modules.kind = kind_of(model.adapter_type);
   out.config.modules.kronecker_factor = model.lokr_factor;
   // Checked before large files are read.
   const auto note = [&](const char* use, std::span<const weights::Adapter> adapters,
                         std::span<const nn::ParamSpec> specs) {
-    const weights::Adapters fitted(adapters, specs);
-    for (const std::string& line : fitted.report()) {
-      out.lines.push_back(fmt::format("{}: {}", use, line));
+    for (const networks::ModelSpecs& own : networks::by_model(specs)) {
+      const weights::Adapters fitted(training::adapters_for(adapters, own.part), own.specs);
+      for (const std::string& line : fitted.report()) {
+        out.lines.push_back(
+            fmt::format("{}{}: {}", use, own.part.empty() ? "" : " in " + own.part, line));
+      }
     }
   };
   const std::vector<weights::Adapter> unsaved = open_training_lora(config, expert, job);

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -44,8 +45,11 @@ struct Sizes {
   std::vector<NamedInput> named = {};
   /// Results of the control branch that are added, or pictures of ControlNets: each has a factor.
   int64_t control_layers = 0;
-  bool control_pools = false;   // a ControlNet that always follows its picture in guess mode
-  int64_t pooled_dim = 0;       // of the pooled text, in addition to its tokens
+  bool control_pools = false;  // a ControlNet that always follows its picture in guess mode
+  int64_t pooled_dim = 0;      // of the pooled text, in addition to its tokens
+  /// Token ids, S32, in their places: of a network that runs its text encoders (with_text).
+  bool text_is_ids = false;
+  bool pooled_is_ids = false;
   int64_t size_ids = 0;         // numbers about the picture's size, in addition to the text
   bool takes_guidance = false;  // has the guidance scale as an input
   /// Guidance was distilled into it: a negative prompt is used only with a separate scale.
@@ -142,6 +146,8 @@ class Architecture {
   /// The configuration in the original release's format. Throws an Error if that format cannot
   /// express these sizes.
   virtual io::Json original_config() const = 0;
+  /// The `config.json` of each model inside the network, by its part of the pipeline (with_text).
+  virtual std::map<std::string, io::Json> inner_configs() const { return {}; }
 
   /// Every parameter, in the order of `forward`. Nothing is allocated.
   virtual std::vector<nn::ParamSpec> parameters(const nn::ModelOptions& options,

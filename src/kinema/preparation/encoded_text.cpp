@@ -35,9 +35,15 @@ TensorStore::Found EncodedText::find(const std::string& caption) const {
 
 // Rows after the end of a caption are zeros, usually most of the rows: they are not stored.
 void EncodedText::write(const std::string& caption, const encoders::TextStates& text) const {
-  check(all_finite(text.states) && all_finite(text.pooled),
-        "[prepare] the text states of `{}` are not finite", caption);
-  HostArray all = convert(text.states, dtype_);
+  // Token ids are kept as they are.
+  const auto stored = [&](const HostArray& array) {
+    return is_float(array.shape.dtype) ? convert(array, dtype_) : array;
+  };
+  for (const HostArray* each : {&text.states, &text.pooled}) {
+    check(!is_float(each->shape.dtype) || all_finite(*each),
+          "[prepare] the text states of `{}` are not finite", caption);
+  }
+  HostArray all = stored(text.states);
   const int64_t length = all.shape.dims[0];
   const size_t row = all.bytes.size() / static_cast<size_t>(std::max<int64_t>(length, 1));
   int64_t used = length;
@@ -49,7 +55,7 @@ void EncodedText::write(const std::string& caption, const encoders::TextStates& 
   Tensors kept{{"states", std::move(all)},
                {"length", HostArray::from<int64_t>(DType::S64, {1}, {{length}})}};
   if (!text.pooled.bytes.empty()) {
-    kept.emplace("pooled", convert(text.pooled, dtype_));
+    kept.emplace("pooled", stored(text.pooled));
   }
   store_.write(key(caption), kept);
 }

@@ -10,13 +10,13 @@
 
 namespace kinema::preparation {
 
-/// For one caption: states f32 [t, d], and pooled [p] if the encoder has it.
+/// For one caption: states f32 [t, d], and pooled [p] if the encoder has it; or token ids.
 using EncodeText = std::function<encoders::TextStates(const std::string& caption)>;
 
 /// A cache of text states in a folder, by caption and the settings that determine them.
 class EncodedText {
  public:
-  /// Stored as `dtype`, F32 or BF16.
+  /// Stored as `dtype`, F32 or BF16; integers as they are.
   EncodedText(const std::filesystem::path& folder, Settings settings, DType dtype);
 
   TensorStore::Found find(const std::string& caption) const;

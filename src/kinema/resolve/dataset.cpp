@@ -313,12 +313,18 @@ datasets::ClipReport evaluation_report() {
 }
 
 datasets::ClipEncoders clip_encoders(const Settings& settings, const networks::Sizes& model,
-                                     const pjrt::Client& client, const Job& job) {
+                                     const pjrt::Client& client, const Job& job,
+                                     const model_source::TextAdapters& trained) {
   const TextWidths widths = text_widths(model);
+  const bool ids = model.text_is_ids || model.pooled_is_ids;
   return {
       .autoencoder = [settings, client] { return make_autoencoder(settings, client); },
-      .text = [settings, widths, client,
-               job] { return make_text_encoder(settings, widths, client, job, TextUse::CAPTIONS); },
+      .text =
+          [settings, model, widths, client, job, ids, trained] {
+            return ids ? make_ids_encoder(settings, model, client, job)
+                       : make_text_encoder(settings, widths, client, job, TextUse::CAPTIONS,
+                                           trained);
+          },
       .image = [settings, client](int64_t image_dim) -> std::unique_ptr<encoders::ImageEncoder> {
         const std::optional<sample::PipelineFolder> pipeline =
             model_source::pipeline_index(settings);
@@ -329,8 +335,20 @@ datasets::ClipEncoders clip_encoders(const Settings& settings, const networks::S
             return pixels_settings(settings, models);
           },
       .text_settings =
-          [settings, widths](preparation::ContentIndex& models) {
-            return text_settings(settings, widths, models);
+          [settings, widths, ids, trained](preparation::ContentIndex& models) {
+            preparation::Settings out = text_settings(settings, widths, models);
+            if (ids) {
+              out["clip"] = "token ids";
+              const config::OptimizerConfig& o =
+                  static_cast<const config::Config&>(settings).optimizer;
+              for (const std::string& word : o.textual_inversion) {
+                out["words"] += fmt::format("{} of {}\n", word, o.textual_inversion_vectors);
+              }
+            }
+            for (const fs::path& path : trained.files()) {
+              out["trained text"] += models.hash_of(path) + "\n";
+            }
+            return out;
           }};
 }
 

@@ -6,6 +6,7 @@
 #include "kinema/data/split.h"
 #include "kinema/datasets/dataset.h"
 #include "kinema/job/job.h"
+#include "kinema/model_source/text_adapters.h"
 #include "kinema/networks/network.h"
 #include "kinema/pjrt/client.h"
 #include "kinema/resolve/settings.h"
@@ -42,8 +43,10 @@ datasets::Dataset evaluation_dataset(const config::Config& config, const network
 /// The log lines about the clips of an evaluation.
 datasets::ClipReport evaluation_report();
 
-/// The encoders that turn clips into a network's samples, on the client's first device.
+/// The encoders that turn clips into a network's samples, on the client's first device; `trained`
+/// changes the text encoders.
 datasets::ClipEncoders clip_encoders(const Settings& settings, const networks::Sizes& model,
-                                     const pjrt::Client& client, const Job& job);
+                                     const pjrt::Client& client, const Job& job,
+                                     const model_source::TextAdapters& trained = {});
 
 }  // namespace kinema::resolve

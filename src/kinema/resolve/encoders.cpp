@@ -4,6 +4,7 @@
 
 #include "kinema/core/error.h"
 #include "kinema/encoders/clip_encoder.h"
+#include "kinema/encoders/clip_ids.h"
 #include "kinema/encoders/flux_encoder.h"
 #include "kinema/encoders/kl_autoencoder.h"
 #include "kinema/encoders/qwen3_encoder.h"
@@ -14,6 +15,7 @@
 #include "kinema/model_source/model_options.h"
 #include "kinema/model_source/model_paths.h"
 #include "kinema/model_source/text_files.h"
+#include "kinema/model_source/trained_text.h"
 #include "kinema/resolve/device.h"
 
 namespace kinema::resolve {
@@ -39,8 +41,14 @@ std::unique_ptr<encoders::TextEncoder> image_text_encoder(
   const config::ModelConfig& m = config.model;
   const DType type = model_source::dtype(m.text_encoder_dtype);
   const auto on_note = [job](const std::string& note) { job.notice(note); };
-  const fs::path embeddings =
-      use == TextUse::PROMPTS ? config.generate.embeddings_folder : std::string();
+  std::vector<fs::path> embeddings;
+  for (const fs::path& folder :
+       {adapters.words,
+        fs::path(use == TextUse::PROMPTS ? config.generate.embeddings_folder : std::string())}) {
+    if (!folder.empty()) {
+      embeddings.push_back(folder);
+    }
+  }
   if (models.kind == model_source::TextModels::Kind::FLUX) {
     return encoders::flux_text_encoder(
         client, {.first = models.first,
@@ -61,7 +69,7 @@ std::unique_ptr<encoders::TextEncoder> image_text_encoder(
   if (models.kind == model_source::TextModels::Kind::QWEN3) {
     check(embeddings.empty(),
           "[encoders] embeddings_folder is {}, but this model's text encoder learns no words",
-          embeddings.string());
+          embeddings.empty() ? "" : embeddings.front().string());
     return encoders::qwen3_text_encoder(
         client, {.model = models.first.model,
                  .tokenizer = models.first.tokenizer,
@@ -218,7 +226,12 @@ std::unique_ptr<encoders::TextEncoder> make_text_encoder(
   if (m.text_encoder == config::TextEncoder::HASHED) {
     return encoders::hashed_text_encoder(hashed_encoder(config, widths), on_note);
   }
-  const model_source::TextModels models = model_source::text_models(config);
+  model_source::TextModels models = model_source::text_models(config);
+  for (size_t i = 0; i < adapters.trained.size(); ++i) {
+    if (!adapters.trained[i].empty()) {
+      (i == 0 ? models.first : models.second).model = adapters.trained[i];
+    }
+  }
   if (models.kind != model_source::TextModels::Kind::UMT5) {
     return image_text_encoder(config, models, widths, client, job, use, adapters);
   }
@@ -233,6 +246,29 @@ std::unique_ptr<encoders::TextEncoder> make_text_encoder(
                .options = t5_options(m),
                .program = program_options(config),
                .on_note = on_note});
+}
+
+std::unique_ptr<encoders::TextEncoder> make_ids_encoder(const config::Config& config,
+                                                        const networks::Sizes& network,
+                                                        const pjrt::Client& client,
+                                                        const Job& job) {
+  const model_source::TrainedText text = model_source::trained_text(config).value();
+  encoders::ClipIdsSettings out{.length = text.texts.front().tokens,
+                                .on_note = [job](const std::string& note) { job.notice(note); }};
+  for (size_t i = 0; i < text.texts.size(); ++i) {
+    out.tokenizers.push_back(text::ClipTokenizer::open(text.files[i].tokenizer));
+    std::vector<encoders::TrainedWord>& words = out.words.emplace_back();
+    for (const training::WordRows& word : text.words) {
+      words.push_back({.name = word.name,
+                       .first_id = text.texts[i].config.vocab_size + word.first_row,
+                       .rows = word.rows});
+    }
+  }
+  if (!network.text_is_ids) {
+    out.states =
+        make_text_encoder(config, {.states = network.text_dim}, client, job, TextUse::CAPTIONS);
+  }
+  return encoders::clip_ids_encoder(std::move(out));
 }
 
 std::unique_ptr<encoders::ImageEncoder> make_image_encoder(const config::Config& config,

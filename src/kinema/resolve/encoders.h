@@ -55,4 +55,9 @@ std::unique_ptr<encoders::TextEncoder> make_text_encoder(
     const Job& job, TextUse use = TextUse::PROMPTS,
     const model_source::TextAdapters& adapters = {});
 
+/// Captions as token ids, for a network that runs its text encoders (networks::with_text).
+std::unique_ptr<encoders::TextEncoder> make_ids_encoder(const config::Config& config,
+                                                        const networks::Sizes& network,
+                                                        const pjrt::Client& client, const Job& job);
+
 }  // namespace kinema::resolve

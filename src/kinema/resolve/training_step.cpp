@@ -9,6 +9,7 @@
 #include "kinema/io/json.h"
 #include "kinema/mesh/batch.h"
 #include "kinema/model_source/model_options.h"
+#include "kinema/networks/with_text.h"
 #include "kinema/resolve/device.h"
 #include "kinema/resolve/objective.h"
 #include "kinema/training/network_model.h"
@@ -87,7 +88,23 @@ std::vector<optimizers::RateGroup> rate_groups(const config::OptimizerConfig& o)
           each.at("match").as_string(), rate);
     out.push_back({.pattern = each.at("match").as_string(), .factor = factor});
   }
+  if (o.train_text_encoder && o.text_encoder_learning_rate >= 0) {
+    check(o.learning_rate > 0,
+          "[config] text_encoder_learning_rate is relative to learning_rate, which is 0\n  "
+          "trained_modules=[text_encoder] trains text encoders alone");
+    const double factor = o.text_encoder_learning_rate / o.learning_rate;
+    check(o.optimizer != config::Optimizer::PRODIGY || factor == 0 || factor == 1,
+          "[config] text_encoder_learning_rate is {:g}, but prodigy has one learning rate for all "
+          "parameters\n  -1 is learning_rate",
+          o.text_encoder_learning_rate);
+    out.push_back({.pattern = "text_encoder*", .factor = factor});
+  }
   return out;
+}
+
+bool is_learned_row(const nn::ParamSpec& spec) {
+  const std::string_view part = networks::inner_part(spec.name);
+  return !part.empty() && spec.name.substr(part.size() + 1) == networks::kLearnedRows;
 }
 
 /// Of a network that is trained in part: parameters whose names start with none of the words are
@@ -217,6 +234,9 @@ TrainingStep training_step(const config::Config& config, const networks::Network
   out.specs = network->parameters(out.options, model_source::init_options(config));
   if (!out.adapters.empty()) {
     weights::freeze_base(out.specs, out.adapters.front().config);
+  }
+  for (nn::ParamSpec& spec : out.specs) {
+    spec.trained = o.textual_inversion.empty() ? spec.trained : is_learned_row(spec);
   }
   freeze_others(config.model.trained_modules, !out.adapters.empty(), out.specs);
   out.step.place = place;

@@ -87,6 +87,14 @@ BatchShapes batch_shapes(const data::Sample& sample, const networks::Sizes& mode
   check(latents.dims.size() == 4 && latents.dims[0] == model.out_channels,
         "[train] the latents of {} are {}, but the model takes [{}, f, h, w]", sample.id,
         to_string(latents), model.out_channels);
+  const bool has_ids = model.text_is_ids     ? is_integer(text.dtype)
+                       : model.pooled_is_ids ? is_integer(sample.pooled.shape.dtype)
+                                             : !is_integer(text.dtype);
+  check(has_ids || is_integer(text.dtype),
+        "[train] {} has states of its text, but text encoders are trained, which read its words\n"
+        "  give clips or pictures with captions instead of records, or train_text_encoder=false",
+        sample.id);
+  check(has_ids, "[train] {} has token ids, but this model takes states of its text", sample.id);
   check(text.dims.size() == 2 && text.dims[1] == model.text_dim,
         "[train] the text states of {} are {}, but the model takes [t, {}]", sample.id,
         to_string(text), model.text_dim);

@@ -23,6 +23,7 @@ namespace {
 
 constexpr const char* kState = "train_state.json";
 constexpr const char* kOptimizer = "optimizer";
+constexpr const char* kAverage = "_ema";
 
 /// The name for the second of two experts.
 std::string of_expert(const std::string& name, int64_t expert) {
@@ -162,25 +163,39 @@ void set_params(State& state, std::vector<runtime::Array> params,
   }
 }
 
-/// The trained parameters, from a network's folder.
-std::vector<runtime::Array> trained_parameters(const fs::path& folder,
-                                               std::span<const nn::ParamSpec> specs,
-                                               const runtime::Devices& devices) {
-  State all;
-  set_params(all, weights::load(folder, specs, devices), specs);
-  return std::move(all.trained);
+/// All parameters, from the folders of the network and of its text encoders; `named` gives the
+/// folder of a part.
+std::vector<runtime::Array> all_parameters(const fs::path& checkpoint, const std::string& network,
+                                           const std::function<std::string(std::string)>& named,
+                                           std::span<const nn::ParamSpec> specs,
+                                           const runtime::Devices& devices) {
+  return load_each(specs, [&](const networks::ModelSpecs& model) {
+    return weights::load(checkpoint / named(model.part.empty() ? network : model.part), model.specs,
+                         devices);
+  });
 }
 
 std::vector<weights::Adapter> adapter_in(const fs::path& folder) {
   return {{.lora = std::make_shared<const weights::Lora>(weights::Lora::open(folder))}};
 }
 
+/// The models with the words in a folder.
+BaseModels with_words(BaseModels base, const fs::path& folder) {
+  load_words(folder, base.words, base.learned_rows);
+  return base;
+}
+
 /// The same from an adapter's folder.
 std::vector<runtime::Array> trained_additions(const fs::path& folder,
                                               std::span<const nn::ParamSpec> specs,
                                               const runtime::Devices& devices) {
-  std::vector<runtime::Array> additions =
-      weights::load_adapters(adapter_in(folder), /*seed=*/0, specs, devices);
+  const std::vector<weights::Adapter> file = adapter_in(folder);
+  std::vector<runtime::Array> additions;
+  for (const networks::ModelSpecs& model : networks::by_model(specs)) {
+    std::ranges::move(
+        weights::load_adapters(adapters_for(file, model.part), /*seed=*/0, model.specs, devices),
+        std::back_inserter(additions));
+  }
   std::vector<runtime::Array> out;
   size_t i = 0;
   for (const nn::ParamSpec& spec : specs) {
@@ -217,6 +232,39 @@ io::Json to_json(const TrainState& train, std::span<const io::Json> counts) {
   return out.set("settings", std::move(settings));
 }
 
+/// The trained rows of words, by text encoder.
+LearnedRows rows_of(std::span<const nn::ParamSpec> specs,
+                    std::span<const StateSource::Kept> trained) {
+  LearnedRows out;
+  for (size_t i = 0; i < specs.size(); ++i) {
+    out.emplace(networks::inner_part(specs[i].name), trained[i].to_host());
+  }
+  return out;
+}
+
+/// Writes the parameters of a network to the folder `name`, and those of text encoders inside it to
+/// theirs, all of which are averages if `name` is that of an average.
+void save_models(const fs::path& folder, const std::string& name, const networks::Network& network,
+                 const StateSource& state, const std::vector<const StateSource::Kept*>& arrays) {
+  const bool averages = name.ends_with(kAverage);
+  size_t at = 0;
+  for (const networks::ModelSpecs& model : networks::by_model(state.specs)) {
+    const auto first = arrays.begin() + static_cast<int64_t>(at);
+    const Part part = part_of(model.specs, {first, first + std::ssize(model.specs)});
+    at += model.specs.size();
+    const fs::path own = folder / (model.part.empty() ? name
+                                   : averages         ? average_part(model.part)
+                                                      : model.part);
+    const io::Json config =
+        model.part.empty() ? network->config() : network->inner_configs().at(model.part);
+    if (state.processes > 1) {
+      weights::save_part(own, config, part.specs, part.to_host, part.owners, state.process);
+    } else {
+      weights::save(own, config, part.specs, part.to_host);
+    }
+  }
+}
+
 /// Writes the folders of one network; returns its counts, named as in train_state.json.
 io::Json save_network(const fs::path& folder, const networks::Network& network,
                       const StateSource& state, const TrainState& train, const Held& held,
@@ -236,13 +284,13 @@ io::Json save_network(const fs::path& folder, const networks::Network& network,
       weights::save_adapter(folder / name, config, factors.specs, factors.to_host);
       return;
     }
-    const Part part = part_of(state.specs, in_order<Kept>(state.specs, parts.frozen, trained));
-    if (state.processes > 1) {
-      weights::save_part(folder / name, network->config(), part.specs, part.to_host, part.owners,
-                         state.process);
-    } else {
-      weights::save(folder / name, network->config(), part.specs, part.to_host);
+    if (!train.words.empty()) {
+      if (state.process == 0) {
+        save_words(folder / name, train.words, rows_of(trained_specs(state.specs), trained));
+      }
+      return;
     }
+    save_models(folder, name, network, state, in_order<Kept>(state.specs, parts.frozen, trained));
   };
   const std::string name = of_expert(train.weights, expert);
   save_model(name, parts.trained);
@@ -392,6 +440,7 @@ void save_states(const fs::path& folder, const networks::Network& network,
 std::vector<std::string> weights_parts(const fs::path& folder) {
   std::vector<std::string> out;
   const char* first = fs::exists(folder / kAdapter) ? kAdapter
+                      : fs::exists(folder / kWords) ? kWords
                       : fs::exists(folder / "unet") ? "unet"
                                                     : "transformer";
   for (const int64_t expert : {0, 1}) {
@@ -404,7 +453,7 @@ std::vector<std::string> weights_parts(const fs::path& folder) {
 
 std::string weights_part(const fs::path& folder) { return weights_parts(folder).front(); }
 
-std::string average_part(const std::string& weights) { return weights + "_ema"; }
+std::string average_part(const std::string& weights) { return weights + kAverage; }
 
 TrainState read_train_state(const fs::path& folder) {
   const io::Json json = read_state_json(folder);
@@ -441,12 +490,17 @@ bool has_optimizer(const fs::path& folder) { return fs::exists(folder / kOptimiz
 
 State load_state(const fs::path& folder, std::span<const nn::ParamSpec> specs, bool ema,
                  const runtime::Devices& devices, const optimizers::Optimizer& optimizer,
-                 const std::optional<AdapterBase>& base, int64_t expert) {
+                 const std::optional<BaseModels>& base, int64_t expert) {
   const std::vector<std::string> all = weights_parts(folder);
   check(expert < std::ssize(all), "[checkpoint] {} contains only {}, not both experts",
         folder.string(), all.front());
   const std::string& part = all[static_cast<size_t>(expert)];
-  const bool holds_adapter = all.front() == kAdapter;
+  const bool holds_words = all.front() == kWords;
+  const bool holds_adapter = all.front() == kAdapter || holds_words;
+  check(holds_words == (base && !base->words.empty()),
+        "[checkpoint] {} contains {}, but textual_inversion {}", folder.string(),
+        holds_words ? "words" : "a network or an adapter",
+        holds_words ? "names no words" : "trains words");
   check(holds_adapter || !base,
         "[checkpoint] {} contains a complete network, but an adapter is trained (enable_lora)",
         folder.string());
@@ -458,9 +512,10 @@ State load_state(const fs::path& folder, std::span<const nn::ParamSpec> specs, b
   const StateParts<nn::ParamSpec> kept = state_parts(specs, ema, optimizer);
   State state;
   set_params(state,
-             base ? weights::load_adapted(base->folder, base->merged, adapter_in(folder / part),
-                                          /*seed=*/0, specs, devices)
-                  : weights::load(folder / part, specs, devices),
+             holds_words
+                 ? load_base(with_words(*base, folder / part), {}, /*seed=*/0, specs, devices)
+             : base ? load_base(*base, adapter_in(folder / part), /*seed=*/0, specs, devices)
+                    : all_parameters(folder, part, std::identity(), specs, devices),
              specs);
   Counts counts = read_counts(read_state_json(folder), expert);
   if (has_optimizer(folder)) {
@@ -477,15 +532,27 @@ State load_state(const fs::path& folder, std::span<const nn::ParamSpec> specs, b
     if (!holds_average) {
       counts[OF_AVERAGE] = 0;
     }
-    const fs::path average = folder / (holds_average ? average_part(part) : part);
+    const auto named = [&](const std::string& of) { return holds_average ? average_part(of) : of; };
     std::vector<nn::ParamSpec> averages = state_specs(specs);
     for (nn::ParamSpec& spec : averages) {
       if (spec.trained) {
         optimizers::set_memory({&spec, 1}, optimizer.memory());
       }
     }
-    state.ema = base ? trained_additions(average, averages, devices)
-                     : trained_parameters(average, averages, devices);
+    if (holds_words) {
+      const BaseModels average = with_words(*base, folder / named(part));
+      for (const nn::ParamSpec& spec : trained_specs(averages)) {
+        state.ema.push_back(
+            devices.upload(average.learned_rows.at(std::string(networks::inner_part(spec.name))),
+                           spec.sharding(devices.placement()), spec.memory));
+      }
+    } else if (base) {
+      state.ema = trained_additions(folder / named(part), averages, devices);
+    } else {
+      State all;
+      set_params(all, all_parameters(folder, part, named, averages, devices), averages);
+      state.ema = std::move(all.trained);
+    }
   }
   state.counts = counts_array(counts, devices);
   return state;

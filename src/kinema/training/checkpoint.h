@@ -13,6 +13,7 @@
 #include "kinema/nn/params.h"
 #include "kinema/pjrt/buffer.h"
 #include "kinema/runtime/array.h"
+#include "kinema/training/base_models.h"
 #include "kinema/training/early_stopping.h"
 #include "kinema/training/state.h"
 #include "kinema/weights/adapter.h"
@@ -24,9 +25,12 @@
 ///   transformer_ema/    the average of the parameters in F32, if there is one
 ///                       (low-noise expert: transformer_2/, transformer_2_ema/; UNet: unet/,
 ///                       unet_ema/)
+///   text_encoder/       parameters of trained text encoders (text_encoder_2/, text_encoder_ema/)
 ///   adapter/            instead of these if only an adapter is trained: its factors as a LoRA file
 ///                       in diffusers' format, with PEFT's adapter_config.json
 ///   adapter_ema/        its average
+///   textual_inversion/  instead of these if only words are trained: a file for each
+///   textual_inversion_ema/
 ///   optimizer/          mu.safetensors and nu.safetensors under the parameters' keys, and other
 ///                       state of the optimizer (Optimizer::moments)
 ///   train_state.json    step, updates (and updates_2; in total, of moments and of the average:
@@ -46,21 +50,17 @@ struct Held {
   bool frozen = true;  // parameters; not for an adapter, whose base is stored elsewhere
 };
 
-/// The folder of the network that an adapter is trained on, and the adapters merged into it.
-struct AdapterBase {
-  std::filesystem::path folder;
-  std::vector<weights::Adapter> merged;
-};
-
 struct TrainState {
   int64_t step = 0;           // completed steps
   int64_t data_position = 0;  // of the next batch
   int64_t seed = 0;
   std::map<std::string, std::string> settings;  // those that determine the result
-  /// The folder of the parameters; kAdapter for an adapter.
+  /// The folder of the parameters; kAdapter for an adapter, kWords for words.
   std::string weights = "transformer";
   /// Set if only an adapter is trained; read_train_state leaves it empty.
   std::optional<weights::AdapterConfig> adapter = {};
+  /// Set if only words are trained; read_train_state leaves it empty.
+  std::vector<WordRows> words = {};
   EarlyStopping early_stopping = {};
 
   /// The value of a setting; empty if the checkpoint does not have it.
@@ -124,13 +124,13 @@ bool has_optimizer(const std::filesystem::path& folder);
 /// Loads the state from a checkpoint, written with any devices: each device reads its part, in the
 /// dtypes of the specs (state_specs) regardless of the checkpoint's; an average is F32. A missing
 /// average starts as the parameters, and missing moments start at zero; their counts then start at
-/// 0, and other counts are restored. For a checkpoint with an adapter, `base` is the network;
-/// throws an Error if only one of the two is present. `expert`: of a checkpoint of both, 1 is the
-/// low-noise one.
+/// 0, and other counts are restored. For a checkpoint with an adapter or words, `base` are its
+/// models; throws an Error if only one of the two is present. `expert`: of a checkpoint of both, 1
+/// is the low-noise one.
 State load_state(const std::filesystem::path& folder, std::span<const nn::ParamSpec> specs,
                  bool ema, const runtime::Devices& devices,
                  const optimizers::Optimizer& optimizer = plain_adamw(),
-                 const std::optional<AdapterBase>& base = {}, int64_t expert = 0);
+                 const std::optional<BaseModels>& base = {}, int64_t expert = 0);
 
 /// The initial state of a run with these parameters, one per spec; moments have the parameters'
 /// dtypes unless the optimizer has its own.

@@ -20,6 +20,9 @@ ProbeGraph build_probe(std::span<const nn::ParamSpec> specs, const TappedModel& 
   Graph& graph = *probe.graph;
   std::vector<Tensor> flags;
   const auto look = [&](const std::string& name, Tensor value) {
+    if (!is_float(value.dtype())) {
+      return;  // token ids
+    }
     flags.push_back(reshape(convert(all(is_finite(value)), DType::F32), {1}));
     probe.names.push_back(name);
   };

@@ -1,5 +1,7 @@
 #include "kinema/weights/adapter.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -17,6 +19,7 @@
 #include "kinema/io/safetensors.h"
 #include "kinema/model_files/checkpoint.h"
 #include "kinema/nn/init.h"
+#include "kinema/weights/folder.h"
 #include "kinema/weights/module_names.h"
 #include "kinema/weights/weights.h"
 
@@ -128,9 +131,9 @@ std::vector<std::string> written_out(std::span<const std::string> targets,
 /// with, adapters that are merged included.
 class RowNorms {
  public:
-  RowNorms(const fs::path& base, std::span<const Adapter> merged,
+  RowNorms(const model_files::Checkpoint& base, std::span<const Adapter> merged,
            std::span<const nn::ParamSpec> network)
-      : base_(model_files::Checkpoint::open(base)), merged_(merged, network) {
+      : base_(base), merged_(merged, network) {
     for (const nn::ParamSpec& spec : network) {
       for (int64_t layer = 0; layer < spec.count(); ++layer) {
         dtypes_.emplace(spec.key(layer), spec.shape.dtype);
@@ -160,7 +163,7 @@ class RowNorms {
   }
 
  private:
-  model_files::Checkpoint base_;
+  const model_files::Checkpoint& base_;
   Adapters merged_;
   std::map<std::string, DType> dtypes_;
 };
@@ -214,20 +217,51 @@ Json alphas_of_whole(const AdapterConfig& config, std::span<const nn::ParamSpec>
   return out;
 }
 
-std::string diffusers_metadata(const AdapterConfig& config, const Json& modules) {
-  const std::string at = config.part + ".";
+/// `modules`: by the pipeline's part.
+std::string diffusers_metadata(const AdapterConfig& config,
+                               const std::map<std::string, Json>& modules) {
   Json about = Json::object();
-  about.set(at + "r", config.rank)
-      .set(at + "lora_alpha", config.alpha)
-      .set(at + "use_rslora", config.use_rslora)
-      .set(at + "lora_bias", false)
-      .set(at + "rank_pattern", Json::object())
-      .set(at + "alpha_pattern", Json::object())
-      .set(at + "target_modules", modules);
-  if (config.modules.kind == nn::AdapterKind::DORA) {
-    about.set(at + "use_dora", true);
+  for (const auto& [part, own] : modules) {
+    const std::string at = part + ".";
+    about.set(at + "r", config.rank)
+        .set(at + "lora_alpha", config.alpha)
+        .set(at + "use_rslora", config.use_rslora)
+        .set(at + "lora_bias", false)
+        .set(at + "rank_pattern", Json::object())
+        .set(at + "alpha_pattern", Json::object())
+        .set(at + "target_modules", own);
+    if (config.modules.kind == nn::AdapterKind::DORA) {
+      about.set(at + "use_dora", true);
+    }
   }
   return about.dump(-1);
+}
+
+/// The text encoder of a module or parameter that a network runs inside it, by its name; else
+/// empty.
+std::string_view text_part(std::string_view name) {
+  for (const std::string_view part : {model_files::kTextEncoder, model_files::kTextEncoder2}) {
+    if (name.starts_with(part) && name.substr(part.size()).starts_with('.')) {
+      return part;
+    }
+  }
+  return {};
+}
+
+// Files of newer transformers versions omit this prefix of CLIP's text model, adapters have it;
+// PEFT's names of modules, which match the ends of names, do without.
+constexpr std::string_view kTextModel = "text_model.";
+
+std::string_view without_text_model(std::string_view name) {
+  return name.starts_with(kTextModel) ? name.substr(kTextModel.size()) : name;
+}
+
+std::string key_in_pipeline(const std::string& name, const AdapterConfig& config) {
+  const std::string_view part = text_part(name);
+  return part.empty()
+             ? config.part + "." + name
+             : fmt::format("{}.{}{}", part, kTextModel,
+                           without_text_model(std::string_view(name).substr(part.size() + 1)));
 }
 
 Json lycoris_config(const AdapterConfig& config, const Json& modules,
@@ -438,6 +472,16 @@ std::vector<runtime::Array> load_adapted(const fs::path& base, std::span<const A
                                          std::span<const Adapter> apart, uint64_t seed,
                                          std::span<const nn::ParamSpec> specs,
                                          const runtime::Devices& devices) {
+  const model_files::Checkpoint files = model_files::Checkpoint::open(base);
+  check_tensors(files, those(specs, false));
+  return load_adapted(files, merged, apart, seed, specs, devices);
+}
+
+std::vector<runtime::Array> load_adapted(const model_files::Checkpoint& base,
+                                         std::span<const Adapter> merged,
+                                         std::span<const Adapter> apart, uint64_t seed,
+                                         std::span<const nn::ParamSpec> specs,
+                                         const runtime::Devices& devices) {
   const bool has_norms = std::ranges::any_of(
       specs, [](const nn::ParamSpec& spec) { return spec.name.ends_with(kMagnitude); });
   std::optional<RowNorms> norms;
@@ -446,7 +490,7 @@ std::vector<runtime::Array> load_adapted(const fs::path& base, std::span<const A
   }
   std::vector<runtime::Array> additions =
       load_additions(apart, seed, specs, devices, norms ? &*norms : nullptr);
-  std::vector<runtime::Array> network = load(base, those(specs, false), devices, merged);
+  std::vector<runtime::Array> network = load_arrays(base, those(specs, false), devices, merged);
   std::vector<runtime::Array> out;
   auto addition = additions.begin();
   auto own = network.begin();
@@ -470,7 +514,7 @@ void save_adapter(const fs::path& folder, const AdapterConfig& config,
     const Shape shape = factors[i].layer_shape();
     for (int64_t layer = 0; layer < factors[i].count(); ++layer) {
       entries.push_back(
-          {config.part + "." + factors[i].key(layer), shape,
+          {key_in_pipeline(factors[i].key(layer), config), shape,
            [fetched, i, layer, shape, &to_host](const io::ByteSink& sink) {
              if (fetched->number != i) {
                fetched->array = to_host(i);
@@ -481,13 +525,20 @@ void save_adapter(const fs::path& folder, const AdapterConfig& config,
            }});
     }
   }
-  Json modules = Json::array();
-  for (std::string& module : adapter_module_names(factors)) {
-    modules.append(std::move(module));
+  std::map<std::string, Json> by_part;  // modules of the pipeline's models
+  by_part[config.part] = Json::array();
+  for (const std::string& module : adapter_module_names(factors)) {
+    const std::string_view inner = text_part(module);
+    Json& list = by_part[inner.empty() ? config.part : std::string(inner)];
+    list = list.is_array() ? std::move(list) : Json::array();
+    list.append(inner.empty() ? module
+                              : std::string(without_text_model(
+                                    std::string_view(module).substr(inner.size() + 1))));
   }
+  const Json modules = by_part.at(config.part);
   io::make_folder(folder);
   std::map<std::string, std::string> metadata{
-      {"format", "pt"}, {"lora_adapter_metadata", diffusers_metadata(config, modules)}};
+      {"format", "pt"}, {"lora_adapter_metadata", diffusers_metadata(config, by_part)}};
   if (!config.expert.empty()) {
     metadata.emplace(kExpertKey, config.expert);
   }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "kinema/core/host_array.h"
+#include "kinema/model_files/checkpoint.h"
 #include "kinema/nn/params.h"
 #include "kinema/runtime/array.h"
 #include "kinema/weights/lora.h"
@@ -78,6 +79,12 @@ UniformRank uniform_rank(const Adapter& adapter);
 /// `apart` are initialised by their init, a function of (seed, name), and DoRA's norms to those of
 /// the network's rows.
 std::vector<runtime::Array> load_adapted(const std::filesystem::path& base,
+                                         std::span<const Adapter> merged,
+                                         std::span<const Adapter> apart, uint64_t seed,
+                                         std::span<const nn::ParamSpec> specs,
+                                         const runtime::Devices& devices);
+/// The same from an open file; `specs` may have no adapters.
+std::vector<runtime::Array> load_adapted(const model_files::Checkpoint& base,
                                          std::span<const Adapter> merged,
                                          std::span<const Adapter> apart, uint64_t seed,
                                          std::span<const nn::ParamSpec> specs,

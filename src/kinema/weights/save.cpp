@@ -70,9 +70,12 @@ void save_all(const std::filesystem::path& folder, const io::Json& config,
           [&fetch, i, layer, to = shape.dtype] { return fetch.layer(i, layer, to); }));
     }
   }
-  io::write_model_folder(
-      folder, config, entries,
-      {.max_shard_bytes = how.max_shard_bytes, .owners = how.owners, .own = how.own});
+  io::ModelFolderOptions options{
+      .max_shard_bytes = how.max_shard_bytes, .owners = how.owners, .own = how.own};
+  if (config.is_object() && config.contains("architectures")) {
+    options.stem = "model";  // transformers' name of weights; else it is diffusers'
+  }
+  io::write_model_folder(folder, config, entries, options);
 }
 
 }  // namespace

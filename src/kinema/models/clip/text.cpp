@@ -110,7 +110,8 @@ std::vector<nn::ParamSpec> text_parameters(const TextConfig& config, const std::
                                            const TextOptions& options) {
   validate(config);
   nn::SpecCollector specs(
-      [&](const std::string& key) { return parameter_dtype(key, options.dtype); });
+      [&](const std::string& key) { return parameter_dtype(key, options.dtype); },
+      options.low_ranks);
   const Ends ends(nn::Params(specs, ""), prefix, config);
   nn::open_layers(specs, layers_of(config, prefix), options.scan_layers,
                   [&](const nn::Params& params) { const Layer layer(params, config.layer()); });
@@ -120,7 +121,8 @@ std::vector<nn::ParamSpec> text_parameters(const TextConfig& config, const std::
 TextOutputs text_states(std::span<const Tensor> params, const TextConfig& config,
                         const std::string& prefix, const TextOptions& options,
                         const TextInputs& inputs) {
-  nn::Bound bound(text_parameters(config, prefix, options), params);
+  nn::Bound bound(text_parameters(config, prefix, options), params, /*quantized=*/{},
+                  options.low_rank_dropout);
   check_inputs(inputs, config);
   Graph& graph = inputs.embeddings.graph();
   const Scope scope(graph, "text_model");

@@ -21,6 +21,10 @@ struct TextOptions {
   Precision precision = Precision::DEFAULT;
   /// Layers run as one loop over stacked parameters; if false, one after the other.
   bool scan_layers = true;
+  /// Ranks of the adapters of linear layers, which are not merged into their weights.
+  nn::LowRanks low_ranks = {};
+  /// Dropout of their inputs during training.
+  nn::Dropout low_rank_dropout = {};
 };
 
 struct TextInputs {
