@@ -224,7 +224,7 @@ TEST_F(AnimateJobs, NameWhatIsMissingOrDoesNotFit) {
   EXPECT_THAT(error(driven_by({"mask_video=mask.mp4"})),
               HasSubstr("mask_video is given without the background_video"));
   EXPECT_THAT(error(driven_by({"mode=replace"})), HasSubstr("mode is replace"));
-  EXPECT_THAT(error(driven_by({"mode=dance"})), HasSubstr("animate | replace"));
+  EXPECT_THAT(error(driven_by({"mode=dance"})), HasSubstr("auto, animate, replace"));
   EXPECT_THAT(error(driven_by({"mode=animate", "background_video=background.mp4"})),
               HasSubstr("background_video is given, which belongs to mode=replace"));
   EXPECT_THAT(error({"image=driving/src_ref.png", "pose_video=driving/src_pose.mp4",

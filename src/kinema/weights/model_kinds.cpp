@@ -60,9 +60,6 @@ constexpr std::string_view kTextToImage =
 constexpr std::string_view kSdTextToImage =
     "a model of Stable Diffusion 1 or 2 for text to image or inpainting, whose UNet takes 4 or 9 "
     "channels, is supported";
-constexpr std::string_view kFluxTextToImage =
-    "FLUX.1-dev and FLUX.1-schnell, whose network takes as many channels as it makes, are "
-    "supported";
 constexpr std::string_view kPlainWan =
     "Wan 2.1 and 2.2 for text to video, image to video and first frame to video are supported";
 
