@@ -398,6 +398,9 @@ TEST(ModelKind, IsRefusedByNameIfUnsupported) {
           HasSubstr("pix2pix.safetensors is not supported"), HasSubstr("SDXL InstructPix2Pix UNet"),
           HasSubstr("`input_blocks.0.0.weight` [4,8,3,3]"), HasSubstr("\n  "))));
   const fs::path inpaint = write(scratch / "inpaint.safetensors", unet(9));
+  const fs::path animate = io::golden("animate/wan22_animate/transformer");
+  EXPECT_THAT(accepting_commands(*detect_kind(animate)->kind, animate),
+              AllOf(HasSubstr("generate "), Not(HasSubstr("train"))));
   EXPECT_THAT(accepting_commands(*detect_kind(inpaint)->kind, inpaint),
               AllOf(HasSubstr("generate"), HasSubstr("convert"), Not(HasSubstr("train "))));
   const fs::path file =
