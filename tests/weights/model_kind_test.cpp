@@ -400,7 +400,7 @@ TEST(ModelKind, IsRefusedByNameIfUnsupported) {
   const fs::path inpaint = write(scratch / "inpaint.safetensors", unet(9));
   const fs::path animate = io::golden("animate/wan22_animate/transformer");
   EXPECT_THAT(accepting_commands(*detect_kind(animate)->kind, animate),
-              AllOf(HasSubstr("generate "), Not(HasSubstr("train"))));
+              AllOf(HasSubstr("generate "), Not(HasSubstr("train "))));
   EXPECT_THAT(accepting_commands(*detect_kind(inpaint)->kind, inpaint),
               AllOf(HasSubstr("generate"), HasSubstr("convert"), Not(HasSubstr("train "))));
   const fs::path file =
