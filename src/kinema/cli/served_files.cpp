@@ -93,7 +93,7 @@ void add_model_files(const fs::path& model, std::set<fs::path>& known,
   }
 }
 
-/// The subfolder whose name `number` says is the highest; empty: there is none.
+/// The entry of a folder with the highest `number` of its path; an empty path if none has one.
 fs::path newest_of(const fs::path& folder, const std::function<int64_t(const fs::path&)>& number) {
   fs::path out;
   int64_t highest = -1;

@@ -457,9 +457,10 @@ struct OptimizerConfig {
           {.help = "words to train instead of the network: rows of CLIP's embedding table, for "
                    "captions and prompts with these words; checkpoints hold a file for each",
            .without = "train_text_encoder"});
-    visit("textual_inversion_start", self.textual_inversion_start, MUST_MATCH,
-          {.help = "text with whose tokens each word starts; empty: `*`",
-           .with = "textual_inversion"});
+    visit(
+        "textual_inversion_start", self.textual_inversion_start, MUST_MATCH,
+        {.help = "initial text of each word: it starts as the embeddings of its tokens; empty: `*`",
+         .with = "textual_inversion"});
     visit("textual_inversion_vectors", self.textual_inversion_vectors, MUST_MATCH,
           {.help = "rows (tokens) of each word", .min = 1, .max = 75, .with = "textual_inversion"});
   }

@@ -12,6 +12,7 @@
 #include "kinema/model_source/pictures.h"
 #include "kinema/model_source/trained_model.h"
 #include "kinema/model_source/trained_text.h"
+#include "kinema/resolve/animation.h"
 #include "kinema/resolve/device.h"
 #include "kinema/resolve/encoders.h"
 #include "kinema/resolve/generation.h"
@@ -42,11 +43,6 @@ std::string model_text(const networks::Sizes& model, std::span<const nn::ParamSp
 std::string inputs_text(const Dims& latents, const networks::Sizes& model) {
   return fmt::format("{} of {}, {} tokens", latents[0],
                      to_string(Dims(latents.begin() + 1, latents.end())), model.tokens(latents));
-}
-
-/// Videos of Wan-Animate are made in segments, with the character's picture as a frame in front.
-bool is_animate(const networks::Sizes& model) {
-  return networks::find_entry(model.named, networks::Entry::POSES) != nullptr;
 }
 
 PlannedStep training(const resolve::Settings& loaded, const networks::Network& plain,
@@ -131,7 +127,7 @@ PlannedStep denoising(const resolve::Settings& loaded, const networks::Network& 
   spec.rescale = guided && request.guidance_rescale > 0.0;
   spec.text_fills = !model.reads_padding && !guided;
   spec.keys = settings.caches_keys;
-  spec.latents[2] += is_animate(model) ? 1 : 0;
+  spec.latents[2] += resolve::is_animate(model) ? 1 : 0;
   for (const networks::NamedInput& each : model.named) {
     if (!each.optional) {
       spec.inputs.push_back({.input = each});
@@ -164,7 +160,7 @@ PlannedStep build_planned_step(const resolve::Settings& given, const planning::T
       model_source::with_image_keys(given, model_source::picture_settings(network));
   const networks::Sizes& model = network.sizes();
   const resolve::VideoFormat video = resolve::video_format(loaded);
-  const int64_t frames = is_animate(model) ? video.segment_frames : video.num_frames;
+  const int64_t frames = resolve::is_animate(model) ? video.segment_frames : video.num_frames;
   const sample::VideoSizes sizes =
       sample::video_sizes(frames, video.height, video.width, resolve::latent_layout(loaded, model),
                           model.patch_size, model.max_positions);

@@ -60,7 +60,7 @@ struct ModelKind {
 
   /// A variant of a family's network, with other inputs or more tensors than the plain one.
   bool is_variant() const {
-    return !network.empty() &&
+    return (is(Role::NETWORK) || !network.empty()) &&
            (input.times != 0 || input.more != 0 || text_dim != 0 || !any.empty() || !all.empty());
   }
   bool is(Role role) const { return (roles & static_cast<uint8_t>(role)) != 0; }
