@@ -40,9 +40,9 @@ class Limits {
   /// The limit of a tensor: the table's first match, else the JSON's. Throws an Error if no pattern
   /// matches: then the tensor is an input.
   Limit of(const std::string& tensor) const;
-  /// Adds a limit before the table's.
-  void put_first(const std::string& pattern, const Limit& limit) {
-    table_.insert(table_.begin(), {pattern, limit});
+  /// Adds limits before the table's.
+  void put_first(const LimitTable& limits) {
+    table_.insert(table_.begin(), limits.begin(), limits.end());
   }
 
  private:

@@ -74,7 +74,7 @@ Run with_float32_shares(const Run& run) {
   }
   const Case wide(run.c.folder(), name);
   const Limits limits(run.c.about(), Limits::Which::LONGEST);
-  Run out = run;
+  LimitTable by_float32;
   for (const std::string& tensor : run.c.names("")) {
     if (!run.expects(tensor) || !wide.has(tensor) || !is_float(run.tensor(tensor).shape.dtype)) {
       continue;
@@ -83,10 +83,10 @@ Run with_float32_shares(const Run& run) {
     if (limit.rms_of_rms) {
       const double unit =
           std::max(root_mean_square(wide.tensor(tensor)), root_mean_square(run.tensor(tensor)));
-      out = out.with(tensor, {.rms = *limit.rms_of_rms * unit});
+      by_float32.push_back({tensor, {.rms = *limit.rms_of_rms * unit}});
     }
   }
-  return out;
+  return run.with(by_float32);
 }
 
 }  // namespace

@@ -501,7 +501,7 @@ void train(const Run& run, bool has_factors) {
 void train_network(const Run& run) {
   // If a gradient is nearly zero, its rounding determines the sign of a whole Adam step.
   const double learning_rate = run.about("optimizer").at("learning_rate").as_number();
-  train(run.with("param.*", {.absolute = 2.0 * learning_rate, .rms = 1e-4}),
+  train(run.with(LimitTable{{"param.*", {.absolute = 2.0 * learning_rate, .rms = 1e-4}}}),
         /*has_factors=*/false);
 }
 
@@ -525,7 +525,7 @@ void train_experts(const Run& run) {
                                 {});
   const HostArray timesteps = run.tensor("timesteps");
   run.add("expert", mapped(timesteps, [&](double t) { return training::expert_at(t, boundary); }));
-  run.with("expert (sampling)", kExact)
+  run.with(LimitTable{{"expert (sampling)", kExact}})
       .add("expert (sampling)", mapped(timesteps, [&](double t) { return sampled.at_timestep(t); }),
            run.tensor("expert"));
   std::vector<Training> experts;
