@@ -179,9 +179,9 @@ std::string accept_file(const fs::path& path) {
   }
   const std::vector<std::string> unread = model_files::unused_tensors(path);
   if (!unread.empty()) {
-    out += fmt::format("; {} are not read: {}",
+    out += fmt::format("; {} {} not read: {}",
                        counted(static_cast<int64_t>(unread.size()), "left-over tensor"),
-                       fmt::join(unread, ", "));
+                       unread.size() == 1 ? "is" : "are", fmt::join(unread, ", "));
   }
   return out + takers(path);
 }
