@@ -81,11 +81,15 @@ fs::path laid_over(const fs::path& network, const fs::path& module) {
   return network.string() + std::string(kOver) + module.string();
 }
 
+namespace {
+
 /// True for the config of a T5 or UMT5, or of a text encoder that does not name its class.
 bool may_be_t5(const Json& config) {
   const Json* type = config.is_object() ? config.find("model_type") : nullptr;
   return type == nullptr || !type->is_string() || type->as_string().ends_with("t5");
 }
+
+}  // namespace
 
 Json adjacent_config(const fs::path& file, std::string_view part, const NameTable* names) {
   const auto family =
