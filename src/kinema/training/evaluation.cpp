@@ -95,10 +95,12 @@ void check_timesteps(const EvaluationOptions& options, const ObjectiveOptions& o
 
 void check_evaluation(const EvaluationOptions& options, const ObjectiveOptions& objective,
                       const data::Source& source) {
-  check_timesteps(options, objective);
   bool some = false;
   for (int64_t r = 0; r < source.size(); ++r) {
     const std::optional<int64_t> told = source.at(r).timestep;
+    if (!told && r == 0) {
+      check_timesteps(options, objective);
+    }
     some = timestep_of(told, r, options, objective).has_value() || some;
     if (some && !told) {
       break;  // the other samples have none either
