@@ -12,7 +12,6 @@
 #include "kinema/networks/network.h"
 #include "kinema/nn/params.h"
 #include "kinema/runtime/array.h"
-#include "kinema/runtime/devices.h"
 #include "kinema/training/step.h"
 #include "kinema/verification/case.h"
 #include "kinema/weights/lora.h"
