@@ -11,7 +11,6 @@
 #include "kinema/core/folders.h"
 #include "kinema/core/trimmed.h"
 #include "kinema/io/mapped_file.h"
-#include "kinema/runtime/client.h"
 
 namespace kinema::agents {
 namespace fs = std::filesystem;
@@ -72,25 +71,6 @@ std::unique_ptr<environments::Group> open_environments(const Settings& settings,
   return environments::open_group(options);
 }
 
-Device open_device(const Settings& settings) {
-  const std::string& platform = settings.text("jax.platform");
-  runtime::ClientSpec spec;
-  if (platform == "cuda" || platform == "gpu") {
-    spec.hardware = "cuda";
-  } else {
-    check(platform == "cpu" || platform == "tpu",
-          "[settings] `jax.platform` is {} but must be cpu, gpu, cuda or tpu", platform);
-    spec.hardware = platform;
-  }
-  Device out{.client = runtime::open_client(spec), .program = {}, .model = {}};
-  out.program.executable_cache = runtime::cache_folder() + "/programs";
-  const std::string& dtype = settings.text("jax.compute_dtype");
-  check(dtype == "float32" || dtype == "bfloat16",
-        "[settings] `jax.compute_dtype` is {} but must be float32 or bfloat16", dtype);
-  out.model.activations_dtype = dtype == "float32" ? DType::F32 : DType::BF16;
-  return out;
-}
-
 BatchSize batch_size(const Settings& settings) {
   const BatchSize out{.rows = settings.whole("batch_size"),
                       .length = settings.whole("batch_length"),
@@ -102,9 +82,9 @@ BatchSize batch_size(const Settings& settings) {
   return out;
 }
 
-LearnerOptions learner_options(const Settings& settings, const nn::ModelOptions& model) {
+LearnerOptions learner_options(const Settings& settings) {
   LearnerOptions out{.batch = batch_size(settings)};
-  out.step.model = model;
+  out.step.model = model_options(settings);
   out.step.optimizer = {.b1 = settings.number("agent.opt.beta1"),
                         .b2 = settings.number("agent.opt.beta2"),
                         .eps = settings.number("agent.opt.eps"),

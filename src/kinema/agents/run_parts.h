@@ -5,12 +5,11 @@
 #include <string>
 #include <vector>
 
+#include "kinema/agents/device.h"
 #include "kinema/agents/learner.h"
 #include "kinema/agents/settings.h"
 #include "kinema/environments/group.h"
-#include "kinema/pjrt/client.h"
 #include "kinema/replay/replay.h"
-#include "kinema/runtime/program.h"
 
 /// What settings say, as the parts of a run.
 namespace kinema::agents {
@@ -22,16 +21,8 @@ std::filesystem::path run_folder(const Settings& settings);
 std::unique_ptr<environments::Group> open_environments(const Settings& settings, int64_t count,
                                                        int64_t first, uint64_t seed);
 
-/// The devices, how programs are compiled, and how networks are computed.
-struct Device {
-  pjrt::Client client;
-  runtime::ProgramOptions program;
-  nn::ModelOptions model;
-};
-Device open_device(const Settings& settings);
-
 BatchSize batch_size(const Settings& settings);
-LearnerOptions learner_options(const Settings& settings, const nn::ModelOptions& model);
+LearnerOptions learner_options(const Settings& settings);
 std::shared_ptr<replay::Replay> make_replay(const Settings& settings);
 
 /// The newest checkpoint of a run; throws an Error if it has none.

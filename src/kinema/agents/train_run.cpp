@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
 
 #include "kinema/agents/pictures.h"
 #include "kinema/agents/spaces.h"
@@ -30,6 +31,21 @@ std::string space_line(const std::string& name, const environments::Space& space
   return out;
 }
 
+/// Throws an Error that names the losses that are not finite: nothing of the step is saved.
+void check_finite(const Learner::Result& result, int64_t number) {
+  std::string names;
+  for (const auto& [name, value] : result.metrics) {
+    if ((name.starts_with("loss/") || name == "opt/loss" || name == "opt/grad_norm") &&
+        !std::isfinite(value)) {
+      names += (names.empty() ? "" : ", ") + name;
+    }
+  }
+  check(names.empty(),
+        "[agents] step {} of training is not finite: {}\n  nothing of it is saved; the run goes on "
+        "from its last checkpoint, with a lower agent.opt.lr or jax.compute_dtype=float32",
+        number, names);
+}
+
 }  // namespace
 
 TrainRun::TrainRun(const Settings& settings, const TrainObserver& observer, const Job& job,
@@ -43,6 +59,10 @@ TrainRun::TrainRun(const Settings& settings, const TrainObserver& observer, cons
       replay_(make_replay(settings)),
       ratio_(settings.number("run.train_ratio") / static_cast<double>(batch_.rows * batch_.length)),
       checkpoints_(folder_ / kCheckpoints, {.newest = 1}) {
+  job_.notice(device_.flags.warnings);
+  if (!device_.flags.line.empty()) {
+    job_.line(device_.flags.line);
+  }
   open_drivers();
 }
 
@@ -68,8 +88,8 @@ void TrainRun::open_drivers() {
   }
   if (!is_random) {
     const auto compiling = job_.task("compiling the training step");
-    learner_ = std::make_unique<Learner>(
-        device_.client, config_, learner_options(settings_, device_.model), device_.program);
+    learner_ = std::make_unique<Learner>(train_devices(settings_, device_.client), config_,
+                                         learner_options(settings_), device_.program);
   }
   for (int64_t i = 0; i < groups; ++i) {
     auto& group = opened[static_cast<size_t>(i)];
@@ -227,8 +247,16 @@ void TrainRun::report() {
     open_loop_ =
         std::make_unique<OpenLoop>(device_.client, config_, device_.model, size, device_.program);
   }
+  std::map<size_t, pjrt::Buffer> copies;  // of parameters that several devices share
   const OpenLoop::Result result = (*open_loop_)(
-      [&](size_t i) -> const pjrt::Buffer& { return learner_->parameter(i); }, reported_);
+      [&](size_t i) -> const pjrt::Buffer& {
+        const runtime::Array& parameter = learner_->parameter(i);
+        if (parameter.shards().size() == 1) {
+          return parameter.shards()[0];
+        }
+        return copies[i] = device_.client.to_device(parameter.to_host());
+      },
+      reported_);
   reported_.clear();
   write_video(folder_ / "open_loop" / fmt::format("{}.mp4", frames()), in_colours(result.video),
               result.truth.shape.dims[2], settings_.number("logger.fps"));
@@ -241,6 +269,7 @@ void TrainRun::end_training() {
   }
   const Learner::Result result = learner_->end();
   train_seconds_ += result.seconds;
+  check_finite(result, learner_->updates());
   replay_->update(result.stepid, result.latents);
   for (const auto& driver : drivers_) {
     driver->actor()->set(learner_->acting());
