@@ -46,7 +46,7 @@ const std::map<std::string, std::set<std::string>>& allowed() {
       {"encoders",
        {"core", "io", "media", "pjrt", "runtime", "nn", "models", "model_files", "weights",
         "networks", "text", "data"}},
-      {"replay", {"core"}},
+      {"replay", {"core", "io"}},
       {"environments", {"core", "io"}},
       {"agent_step", {"core", "graph", "nn", "models", "optimizers"}},
       {"preparation", {"core", "io", "records", "world", "networks", "data", "encoders"}},

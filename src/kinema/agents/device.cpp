@@ -99,10 +99,9 @@ mesh::Placement train_placement(const Settings& settings, std::span<const mesh::
   mesh.ici_fsdp_parallelism = sizes[1];
   mesh.ici_context_parallelism = 1;
   mesh.dcn_context_parallelism = 1;
-  mesh::Placement out(
-      mesh::make_mesh(mesh, devices),
-      mesh::AxisRules({{.logical = kSequences, .mesh_axes = {"data", "fsdp"}},
-                       {.logical = kSharded, .mesh_axes = {"fsdp"}}}));
+  mesh::Placement out(mesh::make_mesh(mesh, devices),
+                      mesh::AxisRules({{.logical = kSequences, .mesh_axes = {"data", "fsdp"}},
+                                       {.logical = kSharded, .mesh_axes = {"fsdp"}}}));
   const int64_t rows = settings.whole("batch_size");
   check(rows % count == 0,
         "[settings] {} sequences (batch_size) do not divide over {} devices\n  batch_size={} would",
@@ -110,6 +109,20 @@ mesh::Placement train_placement(const Settings& settings, std::span<const mesh::
   check(!out.active() || settings.flag("jax.jit"),
         "[settings] jax.jit=false needs one device, but {} train (jax.train_devices)", count);
   return out;
+}
+
+void split_over(const mesh::Placement& place, const std::string& platform,
+                runtime::ProgramOptions& program) {
+  if (!place.active()) {
+    return;
+  }
+  program.emit.mesh = place.mesh().axes;
+  program.compile.partitions = place.mesh().devices();
+  program.compile.device_ids = place.mesh().device_ids;
+  if (platform == "cpu") {
+    // The newer generator ends the process with the partitioner's gathers of bins.
+    program.compile.flags.emplace("xla_cpu_use_fusion_emitters", false);
+  }
 }
 
 runtime::Devices train_devices(const Settings& settings, const pjrt::Client& client) {

@@ -34,6 +34,10 @@ std::string platform_of(const Settings& settings);
 /// sequences do not divide.
 mesh::Placement train_placement(const Settings& settings, std::span<const mesh::Device> devices);
 
+/// Compiles for the devices of a placement; changes nothing for one. `platform`: cpu, cuda or tpu.
+void split_over(const mesh::Placement& place, const std::string& platform,
+                runtime::ProgramOptions& program);
+
 /// Those devices of a client that train: `jax.train_devices`, by their places among its devices.
 runtime::Devices train_devices(const Settings& settings, const pjrt::Client& client);
 

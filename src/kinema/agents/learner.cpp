@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "kinema/agents/device.h"
 #include "kinema/core/error.h"
 #include "kinema/core/threefry.h"
 #include "kinema/io/safetensors.h"
@@ -82,7 +83,7 @@ Learner::Learner(const runtime::Devices& devices, const dreamer::AgentConfig& co
   runtime::ProgramOptions how = program;
   how.name = "agent_train";
   graph_.set_emit(how.emit);
-  split_over(devices_, how);
+  split_over(devices_.placement(), devices_.client().platform_name(), how);
   program_ = std::make_unique<runtime::Program>(
       runtime::Program::compile(devices_.client(), *graph_.graph, graph_.outputs, how));
   for (const nn::ParamSpec& spec : specs_.params) {

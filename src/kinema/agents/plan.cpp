@@ -27,14 +27,12 @@ struct TaskSpaces {
   Spaces actions;
 };
 
-TaskSpaces pixels_and_buttons(const std::vector<int64_t>& size, int64_t channels,
-                              double actions) {
+TaskSpaces pixels_and_buttons(const std::vector<int64_t>& size, int64_t channels, double actions) {
   check(size.size() == 2, "[settings] a size has {} numbers, expected rows and columns",
         size.size());
   constexpr double kLevels = 256;
-  return {
-      .observations = {{"image", Space{DType::U8, {size[0], size[1], channels}, 0, kLevels}}},
-      .actions = {{"action", Space{DType::S32, {}, 0, actions}}}};
+  return {.observations = {{"image", Space{DType::U8, {size[0], size[1], channels}, 0, kLevels}}},
+          .actions = {{"action", Space{DType::S32, {}, 0, actions}}}};
 }
 
 /// The spaces of a task, without its package where they are known: games of Atari have 18 actions
@@ -89,8 +87,7 @@ planning::Report described(const PlanOptions& options, const LearnerOptions& lea
   out.model = fmt::format("{} parameters, deter {}, {} x {} classes, state f32, activations {}",
                           count_text(parameters), config.rssm.deter, config.rssm.stoch,
                           config.rssm.classes, to_string(learner.step.model.activations_dtype));
-  out.inputs =
-      fmt::format("{} sequences of {} steps", learner.batch.rows, learner.batch.length);
+  out.inputs = fmt::format("{} sequences of {} steps", learner.batch.rows, learner.batch.length);
   for (const auto& [name, space] : config.observations) {
     if (space.is_image()) {
       out.inputs += fmt::format(", {} {}", name, to_string(space.shape));
@@ -119,15 +116,12 @@ Plan plan(const Settings& settings, const PlanOptions& options, const Observer& 
   const Job job(observer, options.job);
   const planning::Target& target = options.target;
   const std::string plugin = runtime::find_plugin({.hardware = target.platform()});
-  const CompilerFlags flags =
-      compiler_flags(settings, platform_of(target, plugin), options.flags);
+  const CompilerFlags flags = compiler_flags(settings, platform_of(target, plugin), options.flags);
   job.notice(flags.warnings);
   const TaskSpaces spaces = spaces_of(settings);
-  const dreamer::AgentConfig config =
-      agent_config(settings, spaces.observations, spaces.actions);
+  const dreamer::AgentConfig config = agent_config(settings, spaces.observations, spaces.actions);
   const LearnerOptions learner =
       over(placement(settings, target), config, learner_options(settings));
-  const mesh::Placement& place = learner.step.model.place;
   Plan out{.report = described(options, learner, config)};
   planning::Report& report = out.report;
 
@@ -135,12 +129,8 @@ Plan plan(const Settings& settings, const PlanOptions& options, const Observer& 
   const TrainGraph graph = train_graph(config, learner.step, learner.batch);
   runtime::ProgramOptions program;
   graph.set_emit(program.emit);
-  if (place.active()) {
-    program.emit.mesh = place.mesh().axes;
-    program.compile.partitions = place.mesh().devices();
-    program.compile.device_ids = place.mesh().device_ids;
-  }
   program.compile.flags = flags.options;
+  split_over(learner.step.model.place, target.platform(), program);
   runtime::Emitted emitted = emit_for({.platform = target.platform(), .chip = target.chip.kind},
                                       *graph.graph, graph.outputs, program);
   planning::CompileJob compile{.target = target,
@@ -181,9 +171,10 @@ Plan plan(const Settings& settings, const PlanOptions& options, const Observer& 
 std::string Plan::text() const {
   std::string out = planning::to_text(report);
   if (seconds() > 0) {
-    out += fmt::format("{:<14} {:.3g} steps of the environments, {:.3g} steps of training: {:.2g} "
-                       "days expected\n",
-                       "run", environment_steps, updates, seconds() / kSecondsOfDay);
+    out += fmt::format(
+        "{:<14} {:.3g} steps of the environments, {:.3g} steps of training: {:.2g} "
+        "days expected\n",
+        "run", environment_steps, updates, seconds() / kSecondsOfDay);
   }
   return out;
 }

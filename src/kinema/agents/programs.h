@@ -26,7 +26,7 @@ struct BatchSize {
 struct AgentGraph {
   std::unique_ptr<Graph> graph;
   std::vector<Tensor> outputs;
-  std::map<int64_t, int64_t> donate;        // input -> output in its buffer
+  std::map<int64_t, int64_t> donate;  // input -> output in its buffer
   std::vector<Sharding> output_shardings = {};
 
   void set_emit(EmitOptions& options) const {

@@ -3,6 +3,7 @@
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <ctime>
 
@@ -101,15 +102,50 @@ LearnerOptions learner_options(const Settings& settings) {
   return out;
 }
 
-std::shared_ptr<replay::Replay> make_replay(const Settings& settings) {
+ReplaySize replay_size(const Settings& settings, const dreamer::AgentConfig& config) {
+  constexpr double kGiB = 1024.0 * 1024.0 * 1024.0;
+  const double memory = settings.number("replay.memory_gib");
+  check(memory > 0.0 && memory < kGiB, "[settings] `replay.memory_gib` is {} but must be positive",
+        memory);
+  const int64_t run = settings.whole("run.steps");
+  const int64_t windows = settings.whole("replay.size");
+  ReplaySize out{.steps = windows == 0 ? run : std::min(windows, run), .memory = memory * kGiB};
+  for (const auto& [name, shape] : step_shapes(config, model_options(settings).activations_dtype)) {
+    out.step_bytes += name == "consec" ? 0 : shape.bytes();
+  }
+  return out;
+}
+
+std::string replay_text(const ReplaySize& size, const fs::path& run) {
+  constexpr double kKilo = 1e3;
+  constexpr double kGiga = 1e9;
+  return fmt::format("replay: at most {} steps of {:.3g} kB, {:.3g} GB{}", size.steps,
+                     static_cast<double>(size.step_bytes) / kKilo, size.bytes() / kGiga,
+                     size.is_on_disk()
+                         ? fmt::format(" in {}, of which {:.3g} GB are mapped into memory",
+                                       (run / kReplay).string(), size.memory / kGiga)
+                         : " in memory");
+}
+
+std::shared_ptr<replay::Replay> make_replay(const Settings& settings,
+                                            const dreamer::AgentConfig& config,
+                                            const fs::path& run) {
   const BatchSize batch = batch_size(settings);
   const auto seed = static_cast<uint64_t>(settings.whole("seed"));
-  const replay::ReplayOptions options{
+  const ReplaySize size = replay_size(settings, config);
+  replay::ReplayOptions options{
       .length = settings.whole("consec_train") * batch.length + batch.context,
       .capacity = settings.whole("replay.size"),
       .chunk_size = settings.whole("replay.chunksize"),
       .online = settings.flag("replay.online"),
-      .seed = seed};
+      .seed = seed,
+      .memory = static_cast<int64_t>(size.memory)};
+  if (size.is_on_disk()) {
+    options.folder = run / kReplay;
+  }
+  for (const auto& [name, shape] : latents(config, model_options(settings).activations_dtype)) {
+    options.updated.insert(name);
+  }
   const double uniform = settings.number("replay.fracs.uniform");
   const double recency = settings.number("replay.fracs.recency");
   if (recency == 0.0) {

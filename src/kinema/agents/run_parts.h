@@ -23,7 +23,24 @@ std::unique_ptr<environments::Group> open_environments(const Settings& settings,
 
 BatchSize batch_size(const Settings& settings);
 LearnerOptions learner_options(const Settings& settings);
-std::shared_ptr<replay::Replay> make_replay(const Settings& settings);
+
+/// What the replay of a run takes when it is full.
+struct ReplaySize {
+  int64_t steps = 0;
+  int64_t step_bytes = 0;
+  double memory = 0;  // bytes of steps in memory, at most: replay.memory_gib
+  double bytes() const { return static_cast<double>(steps) * static_cast<double>(step_bytes); }
+  /// More than may be in memory: files in RUN/replay, a part of which is mapped.
+  bool is_on_disk() const { return bytes() > memory; }
+};
+ReplaySize replay_size(const Settings& settings, const dreamer::AgentConfig& config);
+/// The same as a line for people.
+std::string replay_text(const ReplaySize& size, const std::filesystem::path& run);
+/// `run`: the folder of the run.
+std::shared_ptr<replay::Replay> make_replay(const Settings& settings,
+                                            const dreamer::AgentConfig& config,
+                                            const std::filesystem::path& run);
+inline constexpr const char* kReplay = "replay";
 
 /// The newest checkpoint of a run; throws an Error if it has none.
 std::filesystem::path newest_checkpoint(const std::filesystem::path& run);

@@ -14,6 +14,7 @@
 #include "kinema/replay/slices.h"
 
 namespace kinema::agents {
+namespace fs = std::filesystem;
 namespace {
 
 // The score that is shown is a mean over the episodes of this many steps of the environments. Of
@@ -56,7 +57,6 @@ TrainRun::TrainRun(const Settings& settings, const TrainObserver& observer, cons
       folder_(std::move(folder)),
       device_(open_device(settings)),
       batch_(batch_size(settings)),
-      replay_(make_replay(settings)),
       ratio_(settings.number("run.train_ratio") / static_cast<double>(batch_.rows * batch_.length)),
       checkpoints_(folder_ / kCheckpoints, {.newest = 1}) {
   job_.notice(device_.flags.warnings);
@@ -80,6 +80,7 @@ void TrainRun::open_drivers() {
     opened.push_back(open_environments(settings_, count / groups, i * (count / groups), seed));
   }
   config_ = agent_config(settings_, opened[0]->observations(), opened[0]->actions());
+  replay_ = make_replay(settings_, config_, folder_);
   repeat_ = opened[0]->repeat();
   for (const auto* spaces : {&opened[0]->observations(), &opened[0]->actions()}) {
     for (const auto& [name, space] : *spaces) {
@@ -110,6 +111,16 @@ TrainStart TrainRun::start() {
                  .environments = settings_.whole("run.envs"),
                  .spaces = spaces_,
                  .steps = settings_.whole("run.steps")};
+  const ReplaySize size = replay_size(settings_, config_);
+  out.replay = replay_text(size, folder_);
+  std::error_code unknown;
+  if (const fs::space_info space = fs::space(folder_, unknown);
+      size.is_on_disk() && !unknown && static_cast<double>(space.available) < size.bytes()) {
+    job_.notice(fmt::format(
+        "the disk of {} has space for {} steps of replay, not for {}\n  replay.size={} fits",
+        folder_.string(), space.available / static_cast<uint64_t>(size.step_bytes), size.steps,
+        space.available / static_cast<uint64_t>(size.step_bytes) * 9 / 10));
+  }
   checkpoints_.clean();
   const checkpoints::Found found = checkpoints_.newest();
   for (const checkpoints::CorruptCheckpoint& corrupt : found.corrupt) {
@@ -120,9 +131,12 @@ TrainStart TrainRun::start() {
     const auto reading = job_.task("reading the checkpoint");
     out.new_episodes = !restore(found.folder);
     saved_step_ = counts_.step;
-  } else if (const std::string& from = settings_.text("run.from_checkpoint");
-             !from.empty() && learner_) {
-    learner_->restore(agent_file(from));
+  } else {
+    replay_->clear_folder();
+    if (const std::string& from = settings_.text("run.from_checkpoint");
+        !from.empty() && learner_) {
+      learner_->restore(agent_file(from));
+    }
   }
   if (learner_) {
     for (const auto& driver : drivers_) {
@@ -183,7 +197,14 @@ bool TrainRun::pause() {
   }
   const double every = settings_.number("run.save_every");
   if (every != 0.0 && since_save_.seconds() >= every && counts_.part == 0) {
-    save();
+    try {
+      save();
+    } catch (const Error& error) {
+      job_.notice(
+          fmt::format("the checkpoint of step {} could not be written, and the one before it "
+                      "is kept: {}",
+                      counts_.step, error.what()));
+    }
   }
   return false;
 }
@@ -192,6 +213,7 @@ void TrainRun::act() {
   Driver& driver = *drivers_[static_cast<size_t>(counts_.next_driver)];
   counts_.next_driver = (counts_.next_driver + 1) % std::ssize(drivers_);
   const std::vector<Episode> episodes = driver.step(counts_.calls++);
+  job_.notice(replay_->take_notices());
   const int64_t least = batch_.rows * batch_.length;
   for (int64_t i = 0; i < driver.size(); ++i) {
     ++counts_.step;
