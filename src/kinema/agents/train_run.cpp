@@ -74,10 +74,12 @@ void TrainRun::open_drivers() {
         groups);
   const auto seed = static_cast<uint64_t>(settings_.whole("seed"));
   const bool is_random = settings_.flag("random_agent");
-  const auto task = job_.task("opening the environments");
   std::vector<std::unique_ptr<environments::Group>> opened;
-  for (int64_t i = 0; i < groups; ++i) {
-    opened.push_back(open_environments(settings_, count / groups, i * (count / groups), seed));
+  {
+    const auto task = job_.task("opening the environments");
+    for (int64_t i = 0; i < groups; ++i) {
+      opened.push_back(open_environments(settings_, count / groups, i * (count / groups), seed));
+    }
   }
   config_ = agent_config(settings_, opened[0]->observations(), opened[0]->actions());
   replay_ = make_replay(settings_, config_, folder_);
