@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "kinema/agents/compiler_flags.h"
 #include "kinema/core/error.h"
 #include "kinema/models/dreamer/agent.h"
 #include "kinema/models/dreamer/config_file.h"
@@ -133,6 +134,33 @@ TEST(AgentSettings, SizesHaveTheOriginalsNumbersOfParameters) {
   EXPECT_EQ(count("size400m", image), 372'920'979);
   EXPECT_EQ(count("size1m", vector), 640'867);
   EXPECT_EQ(count("size400m", vector), 345'473'059);
+}
+
+TEST(AgentFlags, ProfilesApplyOnTheirPlatforms) {
+  const auto flags = [](const std::vector<std::string>& words, flags::Backend backend) {
+    return compiler_flags(with(words), {.backend = backend, .chip = "", .version = ""});
+  };
+  const CompilerFlags gpu = flags({}, flags::Backend::GPU);
+  EXPECT_EQ(gpu.options.at("xla_gpu_enable_triton_gemm"), pjrt::FlagValue(false));
+  EXPECT_THAT(gpu.line, HasSubstr("dreamerv3-gpu; jax.gpuflags=false"));
+  const CompilerFlags tpu = flags({}, flags::Backend::TPU);
+  EXPECT_TRUE(tpu.options.contains("xla_tpu_enable_ag_backward_pipelining"));
+  EXPECT_THAT(tpu.line, HasSubstr("dreamerv3-tpu; jax.tpuflags=false"));
+  for (const auto backend : {flags::Backend::GPU, flags::Backend::TPU, flags::Backend::CPU}) {
+    const CompilerFlags none = flags({"jax.gpuflags=false", "jax.tpuflags=false"}, backend);
+    EXPECT_THAT(none.options, IsEmpty());
+    EXPECT_EQ(none.line, "");
+  }
+  EXPECT_EQ(
+      flags({"jax.debug=true"}, flags::Backend::CPU).options.at("xla_backend_optimization_level"),
+      pjrt::FlagValue(int64_t{0}));
+  EXPECT_THAT(
+      [&] {
+        const std::vector<std::string> words{"xla_gpu_graph_level=0"};
+        (void)compiler_flags(with({}), {.backend = flags::Backend::GPU, .chip = "", .version = ""},
+                             words);
+      },
+      ThrowsMessage<Error>(HasSubstr("[flags]")));
 }
 
 }  // namespace

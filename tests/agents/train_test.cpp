@@ -146,6 +146,41 @@ TEST_F(AgentTraining, AResumedRunIsBitExact) {
   }
 }
 
+TEST_F(AgentTraining, ReplayOnTheDiskChangesNothing) {
+  std::vector<std::string> words = kCatch;
+  words.emplace_back("replay.fracs.uniform=0.5");
+  words.emplace_back("replay.fracs.recency=0.5");
+  words.emplace_back("replay.size=60");
+  train(settings("memory", words), {}, {});
+  words.emplace_back("replay.memory_gib=1e-6");  // less than a chunk
+  std::vector<std::string> logging = words;
+  logging.emplace_back("run.log_every=1e-9");
+  for (const int64_t step : {30, 61, 90}) {
+    EXPECT_TRUE(until(settings("disk", logging), step).stopped);
+  }
+  TrainObserver observer;
+  std::string replay;
+  std::vector<std::string> notices;
+  observer.on_start = [&](const TrainStart& start) { replay = start.replay; };
+  observer.on_notice = [&](const std::string& line) { notices.push_back(line); };
+  train(settings("disk", words), observer, {});
+  EXPECT_THAT(replay, HasSubstr("at most 60 steps of"));
+  EXPECT_THAT(replay, HasSubstr((folder_ / "disk/replay").string()));
+  EXPECT_THAT(notices, ::testing::IsEmpty());
+  EXPECT_TRUE(fs::exists(folder_ / "disk/replay"));
+  for (const char* file : {"agent.safetensors", "counts.json"}) {
+    EXPECT_TRUE(bytes(checkpoint("memory") / file) == bytes(checkpoint("disk") / file)) << file;
+  }
+  // What is lost of it is said, and the run goes on.
+  for (const auto& entry : fs::directory_iterator(folder_ / "disk/replay")) {
+    fs::resize_file(entry.path(), 10);
+    break;
+  }
+  words.emplace_back("run.steps=140");
+  EXPECT_EQ(train(settings("disk", words), observer, {}).step, 140);
+  EXPECT_THAT(notices, ::testing::ElementsAre(HasSubstr("it is left out")));
+}
+
 TEST_F(AgentTraining, SeedsDecideTheRun) {
   std::vector<std::string> words = kCatch;
   words.emplace_back("run.steps=40");

@@ -176,6 +176,27 @@ TEST_F(Plan, NamesNoRemedyThatIsSetAlready) {
                     Not(HasSubstr("optimizer=adamw8bit"))));
 }
 
+TEST_F(Plan, ReportsAnAgentsStepOfTraining) {
+  const std::string file = std::string(KINEMA_SOURCE_DIR) + "/configs/dreamer.yml";
+  const std::vector<std::string> words{"plan", file, "preset=debug,atari100k", "batch_size=8"};
+  std::vector<std::string> one = words;
+  one.insert(one.end(), {"target=cpu:1", "--json"});
+  const Outcome outcome = run(one);
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  const io::Json json = io::Json::parse(outcome.out, "plan");
+  EXPECT_TRUE(json.at("fits").as_bool());
+  EXPECT_GT(json.at("bytes").at("temporaries").as_int(), 0);
+  // 1.1e5 steps of the environments, each replayed 256 times in batches of 8 x 10.
+  EXPECT_EQ(json.at("run").at("updates").as_number(), 1.1e5 * 256 / 80);
+  std::vector<std::string> mesh = words;
+  mesh.insert(mesh.end(), {"target=cpu:2", "jax.train_mesh=1,2,1"});
+  const Outcome text = run(mesh);
+  EXPECT_THAT(text.out, AllOf(HasSubstr("fsdp=2"), HasSubstr("image [64,64,3]"), HasSubstr("fits")))
+      << text.err;
+  mesh.emplace_back("--sweep");
+  run(mesh).expect_error("not for agents");
+}
+
 TEST_F(Plan, RefusesWrongInputInALineOrTwo) {
   run({"plan", kTiny}).expect_error("target=v6e:4x4");
   run({"plan", kTiny, "target=v9:1"}).expect_error("is not known");

@@ -34,6 +34,7 @@ LAUNCHERS = {"mpirun", "srun", "podman"}
 CONFIGURED = {"train", "generate", "serve", "evaluate", "prepare", "plan", "config"}  # take key=value words
 SHORTER = {"train": {"max_train_steps": "3"}, "generate": {"num_inference_steps": "2"}}
 SHORTER_AGENT = "run.steps=400"
+AGENTS = "configs/dreamer.yml"  # its keys are its own
 
 
 class Failure(Exception):
@@ -129,6 +130,7 @@ class Runner:
 
     def call(self, words, launcher=()):
         environment = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+        environment["PYTHONPATH"] = os.environ.get("KINEMA_TEST_NUMPY", "")  # for environments of agents
         return subprocess.Popen([*launcher, str(self.kinema), *words], cwd=self.folder, text=True, env=environment,
                                 stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
@@ -274,7 +276,7 @@ def takes_value(text, option):
 def look_up(runner, words):
     """What can be known of a command without running it."""
     runner.check_options(words)
-    if words[0] in CONFIGURED:
+    if words[0] in CONFIGURED and AGENTS not in words:
         runner.resolved(words)
 
 
@@ -354,6 +356,12 @@ class Tutorial:
         runner.begin_document(runner.folder.parent / folder_name(document))
         self.make_photos()
         self.make_clips()
+        self.make_modules()
+
+    def make_modules(self):
+        """What the reader saves: blocks that begin with ```python FILE.py."""
+        for name, text in re.findall(r"^```python (\w+\.py)\n(.*?)^```$", self.document.read_text(), re.M | re.S):
+            (self.runner.folder / name).write_text(text)
 
     def make_photos(self):
         folder = self.runner.folder / "photos"
@@ -376,6 +384,8 @@ class Tutorial:
     def tiny(self, words):
         """The words with everything that is large made small."""
         command = words[0]
+        if words[:2] == ["agent", "train"]:
+            return [*words, "run.steps=150", "batch_size=2", "jax.debug=true"]
         if command not in CONFIGURED and command != "inspect":
             return words
         config = next((word.removeprefix("config=") for word in words if word.startswith("config=")), None)

@@ -2,6 +2,7 @@
 
 #include "kinema/core/error.h"
 #include "kinema/graph/autodiff.h"
+#include "kinema/graph/ops.h"
 
 namespace kinema::agent_step {
 namespace {
@@ -14,6 +15,14 @@ std::vector<nn::ParamSpec> renamed(std::vector<nn::ParamSpec> specs, const std::
     spec.init = nn::Init::zeros();
   }
   return specs;
+}
+
+/// Parameters whole on each device.
+std::vector<Tensor> gathered(const StepOptions& options, std::vector<Tensor> params) {
+  for (Tensor& x : params) {
+    x = options.params.empty() ? x : with_sharding(x, options.model.place.whole(x.shape().dims));
+  }
+  return params;
 }
 
 }  // namespace
@@ -68,11 +77,16 @@ StepResult train_step(const AgentConfig& config, const StepOptions& options,
                       const AgentState<Tensor>& before, const dreamer::Batch& batch,
                       const dreamer::LossDraws& draws, Tensor learning_rate,
                       const dreamer::Agent::Tap& tap) {
-  const dreamer::Agent agent(config, options.model, before.params, before.slow);
+  // Devices that share parameters gather them once, before the loops over time.
+  const dreamer::Agent agent(config, options.model, gathered(options, before.params),
+                             gathered(options, before.slow));
   const std::vector<nn::ParamSpec> specs = dreamer::parameters(config);
   StepResult out;
   out.loss = agent.loss(batch, draws, by_norm(config, before.norms), tap);
-  const std::vector<Tensor> grads = gradients(out.loss.total, before.params);
+  std::vector<Tensor> grads = gradients(out.loss.total, before.params);
+  for (size_t i = 0; i < options.params.size(); ++i) {
+    grads.at(i) = with_sharding(grads[i], options.params[i]);
+  }
   optimizers::OptimizerState optimizer{
       .params = before.params, .mu = before.mu, .nu = before.nu, .count = before.count};
   const optimizers::LaPropStep step =

@@ -49,6 +49,9 @@ AgentState<nn::ParamSpec> state_specs(const dreamer::AgentConfig& config);
 struct StepOptions {
   nn::ModelOptions model;
   optimizers::LaPropOptions optimizer;
+  /// Over a mesh (`model.place`): the sharding of each parameter and its moments, in the order of
+  /// dreamer::parameters.
+  std::vector<Sharding> params = {};
 };
 
 struct StepResult {

@@ -1,5 +1,7 @@
 #include "kinema/agents/actor.h"
 
+#include <algorithm>
+
 #include "kinema/core/error.h"
 #include "kinema/core/threefry.h"
 
@@ -24,6 +26,22 @@ Actor::Actor(const pjrt::Client& client, const dreamer::AgentConfig& config,
   }
 }
 
+void Actor::set(ActingParameters parameters) {
+  parameters_ = std::move(parameters);
+  const int64_t own = client_.addressable_devices().at(0).id();
+  here_.clear();
+  copies_.clear();
+  copies_.reserve(parameters_->size());
+  for (const runtime::Array& array : *parameters_) {
+    const auto shards = array.shards();
+    const auto found = std::ranges::find(shards, own, &pjrt::Buffer::device_id);
+    if (found == shards.end()) {
+      copies_.push_back(client_.to_device(array.to_host()));
+    }
+    here_.push_back(found == shards.end() ? &copies_.back() : &*found);
+  }
+}
+
 Actor::Acted Actor::act(const environments::Arrays& observations, std::span<const uint8_t> is_first,
                         int64_t number) {
   check(parameters_ != nullptr, "[agents] an actor needs parameters");
@@ -39,10 +57,8 @@ Actor::Acted Actor::act(const environments::Arrays& observations, std::span<cons
     check(found != observations.end(), "[agents] there is no observation `{}`", name);
     rest.push_back(client_.to_device(found->second));
   }
-  std::vector<const pjrt::Buffer*> arguments;
-  const std::vector<pjrt::Buffer>& memory = memory_;
-  const std::vector<pjrt::Buffer>& given = rest;
-  for (const auto* part : {parameters_.get(), &memory, &given}) {
+  std::vector<const pjrt::Buffer*> arguments = here_;
+  for (const auto* part : {&memory_, &rest}) {
     for (const pjrt::Buffer& buffer : *part) {
       arguments.push_back(&buffer);
     }

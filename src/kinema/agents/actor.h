@@ -19,7 +19,7 @@ class Actor {
         const nn::ModelOptions& options, int64_t n, uint64_t seed,
         const runtime::ProgramOptions& program);
 
-  void set(ActingParameters parameters) { parameters_ = std::move(parameters); }
+  void set(ActingParameters parameters);
 
   struct Acted {
     environments::Arrays actions;  // by name, [n, ...]
@@ -42,6 +42,8 @@ class Actor {
   int64_t n_;
   uint64_t seed_;
   ActingParameters parameters_;
+  std::vector<const pjrt::Buffer*> here_;  // the same on this device
+  std::vector<pjrt::Buffer> copies_;       // of those that are on others
   std::vector<pjrt::Buffer> memory_;
 };
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "kinema/agents/device.h"
 #include "kinema/core/error.h"
 #include "kinema/core/threefry.h"
 #include "kinema/io/safetensors.h"
@@ -40,6 +41,17 @@ HostArray read_array(const io::TensorFile& file, const nn::ParamSpec& spec) {
 
 }  // namespace
 
+LearnerOptions over(const mesh::Placement& place, const dreamer::AgentConfig& config,
+                    LearnerOptions options) {
+  options.step.model.place = place;
+  if (place.active()) {
+    for (const nn::ParamSpec& spec : dreamer::parameters(config)) {
+      options.step.params.push_back(parameter_sharding(place, spec.shape.dims));
+    }
+  }
+  return options;
+}
+
 agent_step::AgentState<HostArray> initial_state(const dreamer::AgentConfig& config, uint64_t seed) {
   agent_step::AgentState<nn::ParamSpec> specs = agent_step::state_specs(config);
   agent_step::AgentState<HostArray> out;
@@ -61,18 +73,19 @@ agent_step::AgentState<HostArray> initial_state(const dreamer::AgentConfig& conf
   return out;
 }
 
-Learner::Learner(const pjrt::Client& client, const dreamer::AgentConfig& config,
+Learner::Learner(const runtime::Devices& devices, const dreamer::AgentConfig& config,
                  const LearnerOptions& options, const runtime::ProgramOptions& program)
-    : client_(client),
+    : devices_(devices),
       config_(config),
-      options_(options),
-      graph_(train_graph(config, options.step, options.batch)),
+      options_(over(devices.placement(), config, options)),
+      graph_(train_graph(config, options_.step, options.batch)),
       specs_(agent_step::state_specs(config)) {
   runtime::ProgramOptions how = program;
   how.name = "agent_train";
-  how.emit.donate = graph_.donate;
+  graph_.set_emit(how.emit);
+  split_over(devices_.placement(), devices_.client().platform_name(), how);
   program_ = std::make_unique<runtime::Program>(
-      runtime::Program::compile(client_, *graph_.graph, graph_.outputs, how));
+      runtime::Program::compile(devices_.client(), *graph_.graph, graph_.outputs, how));
   for (const nn::ParamSpec& spec : specs_.params) {
     parameter_count_ += spec.shape.elements();
   }
@@ -81,44 +94,46 @@ Learner::Learner(const pjrt::Client& client, const dreamer::AgentConfig& config,
 
 void Learner::upload(const agent_step::AgentState<HostArray>& state) {
   agent_step::AgentState<HostArray> arrays = state;
+  const auto& ports = program_->inputs();
   state_.clear();
   for (const HostArray* array : arrays.all()) {
-    state_.push_back(client_.to_device(*array));
+    state_.push_back(devices_.upload(*array, ports[state_.size()].sharding));
   }
-  const auto ports = program_->inputs();
   for (size_t i = graph_.state; i < graph_.state + 2; ++i) {
-    state_.push_back(client_.to_device(HostArray(ports[i].shape)));
+    state_.push_back(devices_.upload(HostArray(ports[i].shape), ports[i].sharding));
   }
-  std::vector<pjrt::Buffer> acting;
+  std::vector<runtime::Array> acting;
   for (const size_t i : acting_parameters(specs_.params)) {
-    acting.push_back(client_.to_device(arrays.params[i]));
+    acting.push_back(devices_.upload(arrays.params[i]));
   }
-  acting_ = std::make_shared<const std::vector<pjrt::Buffer>>(std::move(acting));
+  acting_ = std::make_shared<const std::vector<runtime::Array>>(std::move(acting));
 }
 
 Learner::Result Learner::run(const replay::Arrays& batch) {
   const Stopwatch watch;
   const auto key = random_key(options_.seed, "agent");
-  std::vector<pjrt::Buffer> rest;
-  rest.push_back(client_.to_device(
-      HostArray::from<uint32_t>(DType::U32, {2}, std::span<const uint32_t>(key))));
-  rest.push_back(client_.to_device(scalar(DType::U32, static_cast<uint32_t>(updates_))));
-  rest.push_back(
-      client_.to_device(scalar(DType::F32, static_cast<float>(options_.rate(updates_)))));
+  std::vector<runtime::Array> rest;
+  const auto give = [&](const HostArray& array) {
+    rest.push_back(
+        devices_.upload(array, program_->inputs()[state_.size() + rest.size()].sharding));
+  };
+  give(HostArray::from<uint32_t>(DType::U32, {2}, std::span<const uint32_t>(key)));
+  give(scalar(DType::U32, static_cast<uint32_t>(updates_)));
+  give(scalar(DType::F32, static_cast<float>(options_.rate(updates_))));
   for (const auto& [name, shape] : graph_.data) {
     const auto found = batch.find(name);
     check(found != batch.end(), "[agents] replayed steps have no `{}`", name);
     check(found->second.shape == shape, "[agents] replayed `{}` is {} but must be {}", name,
           to_string(found->second.shape), to_string(shape));
-    rest.push_back(client_.to_device(found->second));
+    give(found->second);
   }
-  std::vector<const pjrt::Buffer*> arguments;
+  std::vector<const runtime::Array*> arguments;
   for (const auto* part : {&state_, &rest}) {
-    for (const pjrt::Buffer& buffer : *part) {
-      arguments.push_back(&buffer);
+    for (const runtime::Array& array : *part) {
+      arguments.push_back(&array);
     }
   }
-  std::vector<pjrt::Buffer> outputs = program_->run(arguments);
+  std::vector<runtime::Array> outputs = program_->run(devices_, arguments);
   const size_t changed = state_.size();
   Result result;
   const HostArray metrics = outputs[changed].to_host();
@@ -130,11 +145,11 @@ Learner::Result Learner::run(const replay::Arrays& batch) {
   result.latents["dyn/deter"] = outputs[changed + 1].to_host();
   result.latents["dyn/stoch"] = outputs[changed + 2].to_host();
   result.stepid = trained_ids(batch.at("stepid"), options_.batch.context);
-  std::vector<pjrt::Buffer> acting;
+  std::vector<runtime::Array> acting;
   for (size_t i = changed + 3; i < outputs.size(); ++i) {
     acting.push_back(std::move(outputs[i]));
   }
-  next_acting_ = std::make_shared<const std::vector<pjrt::Buffer>>(std::move(acting));
+  next_acting_ = std::make_shared<const std::vector<runtime::Array>>(std::move(acting));
   outputs.resize(changed);
   state_ = std::move(outputs);
   result.seconds = watch.seconds();
@@ -184,7 +199,7 @@ void Learner::restore(const std::filesystem::path& path) {
        {std::pair{graph_.state, "carry/deter"}, {graph_.state + 1, "carry/stoch"}}) {
     const Shape& shape = program_->inputs()[i].shape;
     if (file.find(name) != nullptr && file.at(name).shape == shape) {
-      state_[i] = client_.to_device(file.at(name).copy());
+      state_[i] = devices_.upload(file.at(name).copy(), program_->inputs()[i].sharding);
     }
   }
   updates_ = state.count.as<int32_t>()[0];
@@ -206,8 +221,8 @@ std::vector<pjrt::Buffer> read_parameters(const pjrt::Client& client,
 ActingParameters read_acting_parameters(const pjrt::Client& client,
                                         const dreamer::AgentConfig& config,
                                         const std::filesystem::path& path) {
-  return std::make_shared<const std::vector<pjrt::Buffer>>(
-      read_parameters(client, config, path, acting_parameters(dreamer::parameters(config))));
+  return std::make_shared<const std::vector<runtime::Array>>(runtime::to_arrays(
+      read_parameters(client, config, path, acting_parameters(dreamer::parameters(config)))));
 }
 
 }  // namespace kinema::agents

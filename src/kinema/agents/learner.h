@@ -14,12 +14,14 @@
 #include "kinema/optimizers/laprop.h"
 #include "kinema/pjrt/client.h"
 #include "kinema/replay/chunk.h"
+#include "kinema/runtime/array.h"
 #include "kinema/runtime/program.h"
 
 namespace kinema::agents {
 
-/// Parameters on a device, in the order of acting_parameters. Actors share them.
-using ActingParameters = std::shared_ptr<const std::vector<pjrt::Buffer>>;
+/// Parameters in the order of acting_parameters, whole on each device that trains. Actors share
+/// them.
+using ActingParameters = std::shared_ptr<const std::vector<runtime::Array>>;
 
 struct LearnerOptions {
   BatchSize batch;
@@ -28,11 +30,16 @@ struct LearnerOptions {
   uint64_t seed = 0;
 };
 
+/// The options with the shardings of a mesh; unchanged for one device.
+LearnerOptions over(const mesh::Placement& place, const dreamer::AgentConfig& config,
+                    LearnerOptions options);
+
 /// An agent that is trained: its state on the device, and the program that changes it.
 class Learner {
  public:
-  /// Compiles, and draws the parameters from the seed.
-  Learner(const pjrt::Client& client, const dreamer::AgentConfig& config,
+  /// Compiles, and draws the parameters from the seed. The options' placement becomes that of the
+  /// devices.
+  Learner(const runtime::Devices& devices, const dreamer::AgentConfig& config,
           const LearnerOptions& options, const runtime::ProgramOptions& program);
 
   struct Result {
@@ -54,7 +61,7 @@ class Learner {
   /// Those after the last step that ended.
   const ActingParameters& acting() const { return acting_; }
   /// The parameter at a position among dreamer::parameters, between end and begin.
-  const pjrt::Buffer& parameter(size_t i) const { return state_.at(i); }
+  const runtime::Array& parameter(size_t i) const { return state_.at(i); }
   const runtime::ProgramReport& report() const { return program_->report(); }
 
   /// Writes the state, with names as in the original's checkpoints; `restore` reads it. Neither may
@@ -66,13 +73,13 @@ class Learner {
   Result run(const replay::Arrays& batch);
   void upload(const agent_step::AgentState<HostArray>& state);
 
-  pjrt::Client client_;
+  runtime::Devices devices_;
   dreamer::AgentConfig config_;
   LearnerOptions options_;
   TrainGraph graph_;
   std::unique_ptr<runtime::Program> program_;
   agent_step::AgentState<nn::ParamSpec> specs_;
-  std::vector<pjrt::Buffer> state_;  // in the order of the program, with the carried state
+  std::vector<runtime::Array> state_;  // in the order of the program, with the carried state
   ActingParameters acting_;
   ActingParameters next_acting_;
   int64_t updates_ = 0;

@@ -1,6 +1,7 @@
 #include "kinema/agents/programs.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "kinema/agent_step/draws.h"
 #include "kinema/core/error.h"
@@ -68,9 +69,33 @@ std::vector<size_t> acting_parameters(const std::vector<nn::ParamSpec>& specs) {
   return out;
 }
 
+Sharding parameter_sharding(const mesh::Placement& place, const Dims& dims) {
+  const int64_t parts = place.parts(kSharded);
+  std::vector<std::string> logical(dims.size());
+  if (dims.size() > 1) {
+    std::optional<size_t> longest;
+    for (size_t i = 0; i < dims.size(); ++i) {
+      if (dims[i] % parts == 0 && (!longest || dims[i] > dims[*longest])) {
+        longest = i;
+      }
+    }
+    if (longest) {
+      logical[*longest] = kSharded;
+    }
+  }
+  return place.sharding(logical, dims);
+}
+
+Sharding row_sharding(const mesh::Placement& place, const Dims& dims) {
+  std::vector<std::string> logical(dims.size());
+  logical.at(0) = kSequences;
+  return place.sharding(logical, dims);
+}
+
 TrainGraph train_graph(const AgentConfig& config, const agent_step::StepOptions& options,
                        const BatchSize& size) {
   const DType activations = options.model.activations_dtype;
+  const mesh::Placement& place = options.model.place;
   TrainGraph out;
   out.graph = std::make_unique<Graph>();
   Graph& graph = *out.graph;
@@ -78,9 +103,13 @@ TrainGraph train_graph(const AgentConfig& config, const agent_step::StepOptions&
   const auto input_list = [&](const std::vector<nn::ParamSpec>& list) {
     std::vector<Tensor> tensors;
     for (const nn::ParamSpec& spec : list) {
-      tensors.push_back(graph.input(spec.shape, spec.name));
+      out.output_shardings.push_back(parameter_sharding(place, spec.shape.dims));
+      tensors.push_back(graph.input(spec.shape, spec.name, out.output_shardings.back()));
     }
     return tensors;
+  };
+  const auto rows = [&](const Shape& shape, const std::string& name) {
+    return graph.input(shape, name, row_sharding(place, shape.dims));
   };
   agent_step::AgentState<Tensor> before;
   before.params = input_list(specs.params);
@@ -88,19 +117,20 @@ TrainGraph train_graph(const AgentConfig& config, const agent_step::StepOptions&
   before.nu = input_list(specs.nu);
   before.slow = input_list(specs.slow);
   before.norms = input_list(specs.norms);
-  before.count = graph.input(specs.count.shape, specs.count.name);
+  before.count = graph.input(specs.count.shape, specs.count.name, place.whole({}));
+  out.output_shardings.push_back(place.whole({}));
   out.state = before.all().size();
   const auto& c = config.rssm;
   const dreamer::RssmState carried{
-      .deter = graph.input({activations, {size.rows, c.deter}}, "carry/deter"),
-      .stoch = graph.input({activations, {size.rows, c.stoch, c.classes}}, "carry/stoch")};
-  const Tensor run_key = graph.input({DType::U32, {2}}, "key");
-  const Tensor number = graph.input({DType::U32, {}}, "step");
-  const Tensor rate = graph.input({DType::F32, {}}, "learning_rate");
+      .deter = rows({activations, {size.rows, c.deter}}, "carry/deter"),
+      .stoch = rows({activations, {size.rows, c.stoch, c.classes}}, "carry/stoch")};
+  const Tensor run_key = graph.input({DType::U32, {2}}, "key", place.whole({2}));
+  const Tensor number = graph.input({DType::U32, {}}, "step", place.whole({}));
+  const Tensor rate = graph.input({DType::F32, {}}, "learning_rate", place.whole({}));
   TensorMap data;
   for (const auto& [name, shape] : step_shapes(config, activations)) {
     out.data[name] = with_leading(shape, {size.rows, size.context + size.length});
-    data[name] = graph.input(out.data[name], "data/" + name);
+    data[name] = rows(out.data[name], "data/" + name);
   }
   data["dyn/stoch"] = one_hot_of(data["dyn/stoch"], config, activations);
 
@@ -129,6 +159,12 @@ TrainGraph train_graph(const AgentConfig& config, const agent_step::StepOptions&
   out.outputs.push_back(classes_of(step.loss.features.index, config, activations));
   for (const size_t i : acting_parameters(specs.params)) {
     out.outputs.push_back(step.state.params[i]);
+  }
+  // Behind the state: both parts of the recurrent state, metrics, both latents, copies.
+  for (size_t i = out.state; i < out.outputs.size(); ++i) {
+    const bool is_whole = i == out.state + 2 || i > out.state + 4;
+    const Dims& dims = out.outputs[i].shape().dims;
+    out.output_shardings.push_back(is_whole ? place.whole(dims) : row_sharding(place, dims));
   }
   return out;
 }

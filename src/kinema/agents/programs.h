@@ -7,7 +7,9 @@
 #include <vector>
 
 #include "kinema/agent_step/train_step.h"
+#include "kinema/graph/emit.h"
 #include "kinema/graph/graph.h"
+#include "kinema/mesh/placement.h"
 #include "kinema/models/dreamer/agent.h"
 
 /// The two programs of an agent, as graphs.
@@ -25,7 +27,23 @@ struct AgentGraph {
   std::unique_ptr<Graph> graph;
   std::vector<Tensor> outputs;
   std::map<int64_t, int64_t> donate;  // input -> output in its buffer
+  std::vector<Sharding> output_shardings = {};
+
+  void set_emit(EmitOptions& options) const {
+    options.donate = donate;
+    options.output_shardings = output_shardings;
+  }
 };
+
+/// The logical axes of a mesh's rules: of the rows of a batch, and of what devices share of a
+/// parameter and its moments.
+inline constexpr const char* kSequences = "sequences";
+inline constexpr const char* kSharded = "sharded";
+
+/// A parameter's sharding: along its longest axis that divides. Vectors are small, and whole.
+Sharding parameter_sharding(const mesh::Placement& place, const Dims& dims);
+/// The sharding of rows [rows, ...].
+Sharding row_sharding(const mesh::Placement& place, const Dims& dims);
 
 /// A step of training.
 ///
@@ -34,7 +52,8 @@ struct AgentGraph {
 /// the order of `data`: [rows, context + length, ...].
 /// Outputs: state and recurrent state in the old ones' buffers, metrics F32 [n], the latents of
 /// trained steps (deter [rows, length, deter], classes [rows, length, stoch]), then copies of the
-/// parameters that acting needs.
+/// parameters that acting needs. Over a mesh (`options.model.place`) inputs and outputs have their
+/// shardings; metrics and the copies are whole on each device.
 struct TrainGraph : AgentGraph {
   size_t state = 0;  // arrays of the state
   std::map<std::string, Shape> data;

@@ -3,6 +3,7 @@
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <ctime>
 
@@ -11,7 +12,6 @@
 #include "kinema/core/folders.h"
 #include "kinema/core/trimmed.h"
 #include "kinema/io/mapped_file.h"
-#include "kinema/runtime/client.h"
 
 namespace kinema::agents {
 namespace fs = std::filesystem;
@@ -72,25 +72,6 @@ std::unique_ptr<environments::Group> open_environments(const Settings& settings,
   return environments::open_group(options);
 }
 
-Device open_device(const Settings& settings) {
-  const std::string& platform = settings.text("jax.platform");
-  runtime::ClientSpec spec;
-  if (platform == "cuda" || platform == "gpu") {
-    spec.hardware = "cuda";
-  } else {
-    check(platform == "cpu" || platform == "tpu",
-          "[settings] `jax.platform` is {} but must be cpu, gpu, cuda or tpu", platform);
-    spec.hardware = platform;
-  }
-  Device out{.client = runtime::open_client(spec), .program = {}, .model = {}};
-  out.program.executable_cache = runtime::cache_folder() + "/programs";
-  const std::string& dtype = settings.text("jax.compute_dtype");
-  check(dtype == "float32" || dtype == "bfloat16",
-        "[settings] `jax.compute_dtype` is {} but must be float32 or bfloat16", dtype);
-  out.model.activations_dtype = dtype == "float32" ? DType::F32 : DType::BF16;
-  return out;
-}
-
 BatchSize batch_size(const Settings& settings) {
   const BatchSize out{.rows = settings.whole("batch_size"),
                       .length = settings.whole("batch_length"),
@@ -102,9 +83,9 @@ BatchSize batch_size(const Settings& settings) {
   return out;
 }
 
-LearnerOptions learner_options(const Settings& settings, const nn::ModelOptions& model) {
+LearnerOptions learner_options(const Settings& settings) {
   LearnerOptions out{.batch = batch_size(settings)};
-  out.step.model = model;
+  out.step.model = model_options(settings);
   out.step.optimizer = {.b1 = settings.number("agent.opt.beta1"),
                         .b2 = settings.number("agent.opt.beta2"),
                         .eps = settings.number("agent.opt.eps"),
@@ -121,15 +102,50 @@ LearnerOptions learner_options(const Settings& settings, const nn::ModelOptions&
   return out;
 }
 
-std::shared_ptr<replay::Replay> make_replay(const Settings& settings) {
+ReplaySize replay_size(const Settings& settings, const dreamer::AgentConfig& config) {
+  constexpr double kGiB = 1024.0 * 1024.0 * 1024.0;
+  const double memory = settings.number("replay.memory_gib");
+  check(memory > 0.0 && memory < kGiB, "[settings] `replay.memory_gib` is {} but must be positive",
+        memory);
+  const int64_t run = settings.whole("run.steps");
+  const int64_t windows = settings.whole("replay.size");
+  ReplaySize out{.steps = windows == 0 ? run : std::min(windows, run), .memory = memory * kGiB};
+  for (const auto& [name, shape] : step_shapes(config, model_options(settings).activations_dtype)) {
+    out.step_bytes += name == "consec" ? 0 : shape.bytes();
+  }
+  return out;
+}
+
+std::string replay_text(const ReplaySize& size, const fs::path& run) {
+  constexpr double kKilo = 1e3;
+  constexpr double kGiga = 1e9;
+  return fmt::format("replay: at most {} steps of {:.3g} kB, {:.3g} GB{}", size.steps,
+                     static_cast<double>(size.step_bytes) / kKilo, size.bytes() / kGiga,
+                     size.is_on_disk()
+                         ? fmt::format(" in {}, of which {:.3g} GB are mapped into memory",
+                                       (run / kReplay).string(), size.memory / kGiga)
+                         : " in memory");
+}
+
+std::shared_ptr<replay::Replay> make_replay(const Settings& settings,
+                                            const dreamer::AgentConfig& config,
+                                            const fs::path& run) {
   const BatchSize batch = batch_size(settings);
   const auto seed = static_cast<uint64_t>(settings.whole("seed"));
-  const replay::ReplayOptions options{
+  const ReplaySize size = replay_size(settings, config);
+  replay::ReplayOptions options{
       .length = settings.whole("consec_train") * batch.length + batch.context,
       .capacity = settings.whole("replay.size"),
       .chunk_size = settings.whole("replay.chunksize"),
       .online = settings.flag("replay.online"),
-      .seed = seed};
+      .seed = seed,
+      .memory = static_cast<int64_t>(size.memory)};
+  if (size.is_on_disk()) {
+    options.folder = run / kReplay;
+  }
+  for (const auto& [name, shape] : latents(config, model_options(settings).activations_dtype)) {
+    options.updated.insert(name);
+  }
   const double uniform = settings.number("replay.fracs.uniform");
   const double recency = settings.number("replay.fracs.recency");
   if (recency == 0.0) {

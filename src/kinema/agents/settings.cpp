@@ -400,12 +400,7 @@ std::vector<std::string> Settings::notices() const {
       {"clock_port", "the original does not read it either"},
       {"agent.opt.momentum", "LaProp always has momentum"},
       {"agent.policy.unimix", "categorical policies have none, as in the original"},
-      {"jax.jit", "programs are compiled whole"},
-      {"jax.prealloc", "memory is taken as it is needed"},
-      {"jax.debug", "use verify"},
-      {"jax.policy_devices", "acting and training share one device"},
-      {"jax.train_devices", "acting and training share one device"},
-      {"jax.mock_devices", "acting and training share one device"},
+      {"jax.policy_devices", "the policy is on the first device"},
   };
   static constexpr Word kRefused[] = {
       {"replicas", "one process trains; several are not there yet"},

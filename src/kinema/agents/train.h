@@ -20,6 +20,7 @@ struct TrainStart {
   int64_t parameters = 0;           // 0: nothing is trained
   int64_t first_step = 0;           // of the environments
   int64_t steps = 0;                // at the end
+  std::string replay;               // what it takes, as a line
   double compile_seconds = 0;
   int64_t temporary_bytes = 0;  // of the training program
   bool new_episodes = false;    // the run goes on, but its environments begin anew

@@ -6,7 +6,8 @@
 #include "kinema/io/atomic_write.h"
 #include "kinema/io/safetensors.h"
 
-// A checkpoint: agent.safetensors; replay/index.safetensors and a file for each chunk of replay;
+// A checkpoint: agent.safetensors; replay/index.safetensors and a file for each chunk of replay
+// that is in memory, while those on the disk stay in the run's own folder;
 // environments.N.safetensors, the state of group N and what the agent remembers of it; and
 // counts.json.
 namespace kinema::agents {
@@ -42,6 +43,7 @@ void TrainRun::save() {
   }
   const Stopwatch watch;
   checkpoints_.write(counts_.step, [&](const fs::path& folder) { write_checkpoint(folder); });
+  replay_->drop_released();
   saved_step_ = counts_.step;
   job_.line(fmt::format("checkpoint of step {} saved in {:.1f} s", counts_.step, watch.seconds()));
 }
@@ -52,6 +54,7 @@ void TrainRun::write_checkpoint(const fs::path& folder) {
   }
   fs::create_directories(folder / "replay");
   write_arrays(folder / "replay" / "index.safetensors", replay_->index());
+  replay_->sync();
   for (const uint64_t number : replay_->chunk_numbers()) {
     if (const replay::Arrays chunk = replay_->chunk(number); !chunk.empty()) {
       write_arrays(folder / "replay" / chunk_file(number), chunk);
@@ -98,9 +101,9 @@ bool TrainRun::restore(const fs::path& folder) {
   if (learner_) {
     learner_->restore(folder / kAgentFile);
   }
-  replay_->restore(read_arrays(folder / "replay" / "index.safetensors"), [&](uint64_t number) {
-    return read_arrays(folder / "replay" / chunk_file(number));
-  });
+  job_.notice(replay_->restore(
+      read_arrays(folder / "replay" / "index.safetensors"),
+      [&](uint64_t number) { return read_arrays(folder / "replay" / chunk_file(number)); }));
   bool is_complete = true;
   for (size_t i = 0; i < drivers_.size(); ++i) {
     is_complete = drivers_[i]->restore(read_arrays(folder / group_file(i))) && is_complete;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
 
 #include "kinema/agents/pictures.h"
 #include "kinema/agents/spaces.h"
@@ -13,6 +14,7 @@
 #include "kinema/replay/slices.h"
 
 namespace kinema::agents {
+namespace fs = std::filesystem;
 namespace {
 
 // The score that is shown is a mean over the episodes of this many steps of the environments. Of
@@ -30,6 +32,21 @@ std::string space_line(const std::string& name, const environments::Space& space
   return out;
 }
 
+/// Throws an Error that names the losses that are not finite: nothing of the step is saved.
+void check_finite(const Learner::Result& result, int64_t number) {
+  std::string names;
+  for (const auto& [name, value] : result.metrics) {
+    if ((name.starts_with("loss/") || name == "opt/loss" || name == "opt/grad_norm") &&
+        !std::isfinite(value)) {
+      names += (names.empty() ? "" : ", ") + name;
+    }
+  }
+  check(names.empty(),
+        "[agents] step {} of training is not finite: {}\n  nothing of it is saved; the run goes on "
+        "from its last checkpoint, with a lower agent.opt.lr or jax.compute_dtype=float32",
+        number, names);
+}
+
 }  // namespace
 
 TrainRun::TrainRun(const Settings& settings, const TrainObserver& observer, const Job& job,
@@ -40,9 +57,12 @@ TrainRun::TrainRun(const Settings& settings, const TrainObserver& observer, cons
       folder_(std::move(folder)),
       device_(open_device(settings)),
       batch_(batch_size(settings)),
-      replay_(make_replay(settings)),
       ratio_(settings.number("run.train_ratio") / static_cast<double>(batch_.rows * batch_.length)),
       checkpoints_(folder_ / kCheckpoints, {.newest = 1}) {
+  job_.notice(device_.flags.warnings);
+  if (!device_.flags.line.empty()) {
+    job_.line(device_.flags.line);
+  }
   open_drivers();
 }
 
@@ -54,12 +74,15 @@ void TrainRun::open_drivers() {
         groups);
   const auto seed = static_cast<uint64_t>(settings_.whole("seed"));
   const bool is_random = settings_.flag("random_agent");
-  const auto task = job_.task("opening the environments");
   std::vector<std::unique_ptr<environments::Group>> opened;
-  for (int64_t i = 0; i < groups; ++i) {
-    opened.push_back(open_environments(settings_, count / groups, i * (count / groups), seed));
+  {
+    const auto task = job_.task("opening the environments");
+    for (int64_t i = 0; i < groups; ++i) {
+      opened.push_back(open_environments(settings_, count / groups, i * (count / groups), seed));
+    }
   }
   config_ = agent_config(settings_, opened[0]->observations(), opened[0]->actions());
+  replay_ = make_replay(settings_, config_, folder_);
   repeat_ = opened[0]->repeat();
   for (const auto* spaces : {&opened[0]->observations(), &opened[0]->actions()}) {
     for (const auto& [name, space] : *spaces) {
@@ -68,8 +91,8 @@ void TrainRun::open_drivers() {
   }
   if (!is_random) {
     const auto compiling = job_.task("compiling the training step");
-    learner_ = std::make_unique<Learner>(
-        device_.client, config_, learner_options(settings_, device_.model), device_.program);
+    learner_ = std::make_unique<Learner>(train_devices(settings_, device_.client), config_,
+                                         learner_options(settings_), device_.program);
   }
   for (int64_t i = 0; i < groups; ++i) {
     auto& group = opened[static_cast<size_t>(i)];
@@ -90,6 +113,16 @@ TrainStart TrainRun::start() {
                  .environments = settings_.whole("run.envs"),
                  .spaces = spaces_,
                  .steps = settings_.whole("run.steps")};
+  const ReplaySize size = replay_size(settings_, config_);
+  out.replay = replay_text(size, folder_);
+  std::error_code unknown;
+  if (const fs::space_info space = fs::space(folder_, unknown);
+      size.is_on_disk() && !unknown && static_cast<double>(space.available) < size.bytes()) {
+    job_.notice(fmt::format(
+        "the disk of {} has space for {} steps of replay, not for {}\n  replay.size={} fits",
+        folder_.string(), space.available / static_cast<uint64_t>(size.step_bytes), size.steps,
+        space.available / static_cast<uint64_t>(size.step_bytes) * 9 / 10));
+  }
   checkpoints_.clean();
   const checkpoints::Found found = checkpoints_.newest();
   for (const checkpoints::CorruptCheckpoint& corrupt : found.corrupt) {
@@ -100,9 +133,12 @@ TrainStart TrainRun::start() {
     const auto reading = job_.task("reading the checkpoint");
     out.new_episodes = !restore(found.folder);
     saved_step_ = counts_.step;
-  } else if (const std::string& from = settings_.text("run.from_checkpoint");
-             !from.empty() && learner_) {
-    learner_->restore(agent_file(from));
+  } else {
+    replay_->clear_folder();
+    if (const std::string& from = settings_.text("run.from_checkpoint");
+        !from.empty() && learner_) {
+      learner_->restore(agent_file(from));
+    }
   }
   if (learner_) {
     for (const auto& driver : drivers_) {
@@ -163,7 +199,14 @@ bool TrainRun::pause() {
   }
   const double every = settings_.number("run.save_every");
   if (every != 0.0 && since_save_.seconds() >= every && counts_.part == 0) {
-    save();
+    try {
+      save();
+    } catch (const Error& error) {
+      job_.notice(
+          fmt::format("the checkpoint of step {} could not be written, and the one before it "
+                      "is kept: {}",
+                      counts_.step, error.what()));
+    }
   }
   return false;
 }
@@ -172,6 +215,7 @@ void TrainRun::act() {
   Driver& driver = *drivers_[static_cast<size_t>(counts_.next_driver)];
   counts_.next_driver = (counts_.next_driver + 1) % std::ssize(drivers_);
   const std::vector<Episode> episodes = driver.step(counts_.calls++);
+  job_.notice(replay_->take_notices());
   const int64_t least = batch_.rows * batch_.length;
   for (int64_t i = 0; i < driver.size(); ++i) {
     ++counts_.step;
@@ -227,8 +271,16 @@ void TrainRun::report() {
     open_loop_ =
         std::make_unique<OpenLoop>(device_.client, config_, device_.model, size, device_.program);
   }
+  std::map<size_t, pjrt::Buffer> copies;  // of parameters that several devices share
   const OpenLoop::Result result = (*open_loop_)(
-      [&](size_t i) -> const pjrt::Buffer& { return learner_->parameter(i); }, reported_);
+      [&](size_t i) -> const pjrt::Buffer& {
+        const runtime::Array& parameter = learner_->parameter(i);
+        if (parameter.shards().size() == 1) {
+          return parameter.shards()[0];
+        }
+        return copies[i] = device_.client.to_device(parameter.to_host());
+      },
+      reported_);
   reported_.clear();
   write_video(folder_ / "open_loop" / fmt::format("{}.mp4", frames()), in_colours(result.video),
               result.truth.shape.dims[2], settings_.number("logger.fps"));
@@ -241,6 +293,7 @@ void TrainRun::end_training() {
   }
   const Learner::Result result = learner_->end();
   train_seconds_ += result.seconds;
+  check_finite(result, learner_->updates());
   replay_->update(result.stepid, result.latents);
   for (const auto& driver : drivers_) {
     driver->actor()->set(learner_->acting());

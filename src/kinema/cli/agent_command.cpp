@@ -35,6 +35,7 @@ void announce(const agents::TrainStart& start) {
                     count_text(start.parameters), start.compile_seconds,
                     static_cast<double>(start.temporary_bytes) / 1e6));
   }
+  print_line(start.replay);
   print_line(fmt::format("steps of the environments: {} to {}", start.first_step, start.steps));
   if (start.new_episodes) {
     print_line("the environments could not save their episodes, so new ones begin");

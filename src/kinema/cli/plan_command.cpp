@@ -3,7 +3,9 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <span>
 
+#include "kinema/agents/plan.h"
 #include "kinema/cli/commands.h"
 #include "kinema/cli/observing.h"
 #include "kinema/cli/stopping.h"
@@ -87,6 +89,29 @@ int make_sweep(const config::Loaded& loaded, const plans::PlanOptions& options,
   return 0;
 }
 
+/// The step of an agent, whose file has settings of its own.
+int plan_agent(const Words& given, const plans::PlanOptions& words) {
+  check(!given.sweep && !given.tiles && words.mode == plans::PlanMode::TRAIN,
+        "[plan] --sweep, --tiles and mode= are not for agents");
+  const agents::Settings settings =
+      agents::Settings::read(given.words[0], std::span(given.words).subspan(1));
+  Observer observer;
+  show_on_console(observer, /*with_lines=*/false);
+  const agents::Plan plan = agents::plan(settings,
+                                         {.target = words.target,
+                                          .save_executable = words.save_executable,
+                                          .compile_memory = words.compile_memory,
+                                          .flags = words.flags,
+                                          .job = words.job},
+                                         observer);
+  fmt::print("{}", given.json ? plan.json().dump() + "\n" : plan.text());
+  std::fflush(stdout);
+  if (!plan.report.fits()) {
+    warn(planning::verdict(plan.report));
+  }
+  return plan.report.fits() ? 0 : 1;
+}
+
 int make_plan(Words given) {
   const std::stop_source stop;
   const Stopping stopping("", stop);  // destructors remove the compile's input
@@ -98,6 +123,10 @@ int make_plan(Words given) {
   check(given.sweep || (given.choices.meshes.empty() && given.choices.remat.empty() &&
                         given.choices.batches.empty()),
         "[plan] --mesh, --remat and --batch need --sweep");
+  if (!given.words.empty() && fs::is_regular_file(given.words[0]) &&
+      agents::is_settings_file(given.words[0])) {
+    return plan_agent(given, options);
+  }
   const config::Loaded loaded = load_arguments(given.words, /*need_file=*/true);
   if (given.sweep) {
     return make_sweep(loaded, options, given);

@@ -1,9 +1,12 @@
 #include "kinema/replay/chunk.h"
 
+#include <algorithm>
+#include <charconv>
 #include <cstring>
 #include <utility>
 
 #include "kinema/core/error.h"
+#include "kinema/io/hash.h"
 
 namespace kinema::replay {
 namespace {
@@ -40,17 +43,22 @@ StepId StepId::from_bytes(std::span<const std::byte> bytes) {
           .index = static_cast<uint32_t>(big_endian(bytes.subspan(kChunkBytes)))};
 }
 
-void Chunk::append(const Arrays& step) {
+void Chunk::begin(const std::map<std::string, Shape>& step, const NewBlock& new_block) {
+  layout_.emplace(step, size_);
+  block_ = new_block(number_, *layout_);
+}
+
+void Chunk::append(const Arrays& step, const NewBlock& new_block) {
   check(!is_full(), "[replay] chunk {} is full", number_);
   if (length_ == 0) {
+    std::map<std::string, Shape> shapes;
     for (const auto& [name, value] : step) {
-      Shape shape = value.shape;
-      shape.dims.insert(shape.dims.begin(), size_);
-      arrays_[name] = HostArray(shape);
+      shapes[name] = value.shape;
     }
+    begin(shapes, new_block);
   }
-  check(step.size() == arrays_.size(), "[replay] a step has {} values but earlier ones {}",
-        step.size(), arrays_.size());
+  check(step.size() == layout_->parts().size(), "[replay] a step has {} values but earlier ones {}",
+        step.size(), layout_->parts().size());
   for (const auto& [name, value] : step) {
     const std::span<std::byte> place = at(name, length_);
     check(value.bytes.size() == place.size(), "[replay] `{}` is {} but earlier ones had {} bytes",
@@ -60,17 +68,101 @@ void Chunk::append(const Arrays& step) {
   ++length_;
 }
 
-std::span<const std::byte> Chunk::at(const std::string& name, int64_t index) const {
-  const auto found = arrays_.find(name);
-  check(found != arrays_.end(), "[replay] steps have no `{}`", name);
+void Chunk::fill(const Arrays& steps, const NewBlock& new_block) {
+  check(length_ == 0, "[replay] chunk {} is not empty", number_);
+  std::map<std::string, Shape> shapes;
+  int64_t length = 0;
+  for (const auto& [name, value] : steps) {
+    const Dims& dims = value.shape.dims;
+    check(!dims.empty() && dims[0] > 0 && dims[0] <= size_,
+          "[replay] `{}` of chunk {} is {} but must be of 1 to {} steps", name, number_,
+          to_string(value.shape), size_);
+    check(length == 0 || dims[0] == length, "[replay] values of chunk {} have {} and {} steps",
+          number_, length, dims[0]);
+    length = dims[0];
+    shapes[name] = {value.shape.dtype, {dims.begin() + 1, dims.end()}};
+  }
+  if (length == 0) {
+    return;
+  }
+  begin(shapes, new_block);
+  for (const auto& [name, value] : steps) {
+    std::ranges::copy(value.bytes, block_->writable().begin() + layout_->parts().at(name).offset);
+  }
+  length_ = length;
+}
+
+void Chunk::take(std::unique_ptr<Block> block, const Layout& layout, int64_t length) {
+  check(layout.size() == size_ && length <= size_,
+        "[replay] chunk {} has room for {} steps but must have room for {}", number_, layout.size(),
+        size_);
+  block_ = std::move(block);
+  layout_ = layout;
+  length_ = length;
+}
+
+Arrays Chunk::arrays() const {
+  Arrays out;
+  if (!layout_) {
+    return out;
+  }
+  for (const auto& [name, part] : layout_->parts()) {
+    Shape shape = part.shape;
+    shape.dims.insert(shape.dims.begin(), length_);
+    HostArray values(shape);
+    std::ranges::copy(
+        block_->bytes().subspan(static_cast<size_t>(part.offset), values.bytes.size()),
+        values.bytes.begin());
+    out[name] = std::move(values);
+  }
+  return out;
+}
+
+const Layout::Part& Chunk::part(const std::string& name, int64_t index) const {
+  const Layout::Part* found = nullptr;
+  if (layout_) {
+    const auto at = layout_->parts().find(name);
+    found = at == layout_->parts().end() ? nullptr : &at->second;
+  }
+  check(found != nullptr, "[replay] steps have no `{}`", name);
   check(index >= 0 && index < size_, "[replay] chunk {} has no step {}", number_, index);
-  const size_t bytes = found->second.bytes.size() / static_cast<size_t>(size_);
-  return std::span(found->second.bytes).subspan(static_cast<size_t>(index) * bytes, bytes);
+  return *found;
+}
+
+std::span<const std::byte> Chunk::at(const std::string& name, int64_t index) const {
+  const Layout::Part& here = part(name, index);
+  return block_->bytes().subspan(static_cast<size_t>(here.offset + index * here.bytes),
+                                 static_cast<size_t>(here.bytes));
 }
 
 std::span<std::byte> Chunk::at(const std::string& name, int64_t index) {
-  const std::span<const std::byte> place = std::as_const(*this).at(name, index);
-  return {const_cast<std::byte*>(place.data()), place.size()};
+  const Layout::Part& here = part(name, index);
+  return block_->writable().subspan(static_cast<size_t>(here.offset + index * here.bytes),
+                                    static_cast<size_t>(here.bytes));
+}
+
+uint64_t Chunk::checksum(const std::set<std::string>& except) const {
+  if (checksum_) {
+    return *checksum_;
+  }
+  io::Hasher hasher;
+  if (layout_) {
+    for (const auto& [name, here] : layout_->parts()) {
+      if (!except.contains(name)) {
+        hasher.update(block_->bytes().subspan(static_cast<size_t>(here.offset),
+                                              static_cast<size_t>(length_ * here.bytes)));
+      }
+    }
+  }
+  constexpr size_t kDigits = 16;
+  constexpr int kHexadecimal = 16;
+  const std::string text = hasher.hex().substr(0, kDigits);
+  uint64_t out = 0;
+  std::from_chars(text.data(), text.data() + text.size(), out, kHexadecimal);
+  if (is_full()) {
+    checksum_ = out;
+  }
+  return out;
 }
 
 }  // namespace kinema::replay

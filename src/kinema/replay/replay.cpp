@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "kinema/core/error.h"
 
@@ -53,6 +54,46 @@ Replay::Replay(const ReplayOptions& options, std::unique_ptr<Selector> selector)
         "[replay] windows of {} steps, chunks of {} and a capacity of {}: the first two must be "
         "positive, the last not negative",
         options.length, options.chunk_size, options.capacity);
+  if (!options.folder.empty()) {
+    files_ = std::make_unique<ChunkFiles>(options.folder, options.memory);
+  }
+}
+
+NewBlock Replay::new_block() {
+  return [this](uint64_t number, const Layout& layout) -> std::unique_ptr<Block> {
+    if (files_ == nullptr) {
+      return memory_block(layout);
+    }
+    try {
+      std::unique_ptr<Block> out = files_->create(number, layout);
+      if (std::exchange(is_disk_full_, false)) {
+        notices_.emplace_back("[replay] new steps are written to the disk again");
+      }
+      return out;
+    } catch (const Error& error) {
+      if (!std::exchange(is_disk_full_, true)) {
+        notices_.push_back(std::string(error.what()) +
+                           "\n  new steps stay in memory while there is no space");
+      }
+      return memory_block(layout);
+    }
+  };
+}
+
+void Replay::limit_memory() {
+  if (!is_disk_full_) {
+    return;
+  }
+  const auto used = [&] {
+    int64_t bytes = 0;
+    for (const auto& [number, chunk] : chunks_) {
+      bytes += chunk.layout() && !chunk.is_file() ? chunk.layout()->bytes() : 0;
+    }
+    return bytes;
+  };
+  while (starts_.size() > 1 && used() > options_.memory) {
+    erase_oldest();
+  }
 }
 
 Chunk& Replay::begin_chunk() {
@@ -86,7 +127,8 @@ void Replay::add(const Arrays& step, int64_t worker) {
   }
   Chunk& chunk = chunks_.at(w.chunk);
   const StepId id{.chunk = w.chunk, .index = static_cast<uint32_t>(chunk.length())};
-  chunk.append(kept);
+  const bool is_first = chunk.length() == 0;
+  chunk.append(kept, new_block());
   w.newest.push_back(id);
   ++uses_.at(id.chunk);  // a window may begin here
   if (chunk.is_full()) {
@@ -107,6 +149,9 @@ void Replay::add(const Arrays& step, int64_t worker) {
     }
   }
   ++w.steps;
+  if (is_first) {
+    limit_memory();
+  }
 }
 
 void Replay::insert_window(const StepId& start) {
@@ -145,10 +190,9 @@ void Replay::copy_row(Arrays& out, int64_t row, int64_t rows, const StepId& star
   const std::vector<StepId> steps = steps_from(start);
   const auto length = static_cast<int64_t>(steps.size());
   if (out.empty()) {
-    for (const auto& [name, value] : chunks_.at(start.chunk).arrays()) {
-      Shape shape = value.shape;
-      shape.dims[0] = length;
-      shape.dims.insert(shape.dims.begin(), rows);
+    for (const auto& [name, part] : chunks_.at(start.chunk).layout()->parts()) {
+      Shape shape = part.shape;
+      shape.dims.insert(shape.dims.begin(), {rows, length});
       out[name] = HostArray(shape);
     }
     out[kStepId] = HostArray(Shape{DType::U8, {rows, length, StepId::kBytes}});
@@ -161,7 +205,8 @@ void Replay::copy_row(Arrays& out, int64_t row, int64_t rows, const StepId& star
         const auto id = step.bytes();
         std::memcpy(place, id.data(), bytes);
       } else {
-        std::memcpy(place, chunks_.at(step.chunk).at(name, step.index).data(), bytes);
+        const Chunk& chunk = chunks_.at(step.chunk);  // const: only read
+        std::memcpy(place, chunk.at(name, step.index).data(), bytes);
       }
       place += bytes;
     }

@@ -2,10 +2,13 @@
 
 #include <cstdint>
 #include <deque>
+#include <filesystem>
 #include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -24,6 +27,14 @@ struct ReplayOptions {
   /// each step is trained on once, soon.
   bool online = false;
   uint64_t seed = 0;
+  /// Chunks are files in this folder, mapped into memory; empty: they are in memory. Chunks that a
+  /// full disk has no space for are in memory too.
+  std::filesystem::path folder = {};
+  /// Bytes of chunks in memory, and of files that are mapped, at most; windows that would need more
+  /// because of a full disk are taken out, the oldest first.
+  int64_t memory = int64_t{4} << 30;
+  /// Values that `update` replaces: the others are checked when files are read.
+  std::set<std::string> updated = {};
 };
 
 /// Steps of several workers, and all windows of successive ones. A window may go over the end of an
@@ -54,15 +65,28 @@ class Replay {
   std::vector<StepId> starts() const;
   std::vector<StepId> queued() const;
 
-  /// What is kept, for `restore`: the numbers of all chunks, a chunk's steps by name [length, ...],
-  /// and S64 arrays about everything else.
+  /// What is kept, for `restore`: the numbers of chunks that are not files, a chunk's steps by name
+  /// [length, ...], and S64 arrays about everything else.
   std::vector<uint64_t> chunk_numbers() const;
   Arrays chunk(uint64_t number) const;
   Arrays index() const;
   /// Continues from there, in a replay with the same options to which nothing was added: samples
   /// are those that the other one would have given, if its selector has a state. `chunk` gives the
-  /// steps of a chunk that has any. Throws an Error for arrays that do not fit together.
-  void restore(const Arrays& index, const std::function<Arrays(uint64_t number)>& chunk);
+  /// steps of a chunk that is not a file, if it has any. Throws an Error for arrays that do not fit
+  /// together. Files that are damaged or missing are left out, with all windows that need them; the
+  /// result has a line for each.
+  std::vector<std::string> restore(const Arrays& index,
+                                   const std::function<Arrays(uint64_t number)>& chunk);
+  /// Waits until files are on the disk, before an index of them is kept.
+  void sync();
+  /// Removes the files of chunks that are no longer kept. Until then an earlier index can be
+  /// restored.
+  void drop_released();
+  /// Removes what another run left in the folder.
+  void clear_folder();
+  /// Lines about a disk that became full, or has space again; each once.
+  std::vector<std::string> take_notices();
+  int64_t mapped_bytes() const;
 
   /// The steps from `start` on, by name [length, ...], as they are stored, with `stepid`.
   Arrays window(const StepId& start) const;
@@ -73,6 +97,12 @@ class Replay {
     int64_t steps = 0;
     std::deque<StepId> newest;  // at most a window's
   };
+  NewBlock new_block();
+  void limit_memory();
+  int64_t restore_chunks(const Arrays& index, const std::function<Arrays(uint64_t)>& chunk,
+                         std::vector<std::string>& problems);
+  bool has_steps(StepId start) const;
+  void recount();
   Chunk& begin_chunk();
   void release(uint64_t chunk);
   void insert_window(const StepId& start);
@@ -85,6 +115,7 @@ class Replay {
   ReplayOptions options_;
   mutable std::mutex mutex_;
   std::unique_ptr<Selector> selector_;
+  std::unique_ptr<ChunkFiles> files_;  // null: all chunks are in memory; outlives the chunks
   std::map<uint64_t, Chunk> chunks_;
   /// How many windows begin in a chunk or may still do so, and whether a worker writes it or the
   /// one before it is kept.
@@ -94,6 +125,8 @@ class Replay {
   std::deque<StepId> queue_;
   int64_t next_window_ = 0;
   uint64_t next_chunk_ = 1;
+  bool is_disk_full_ = false;
+  std::vector<std::string> notices_;
 };
 
 }  // namespace kinema::replay

@@ -211,6 +211,23 @@ int64_t Recency::sample() {
   return found->second;
 }
 
+std::vector<int64_t> Recency::state() const {
+  std::vector<int64_t> out{static_cast<int64_t>(random_.position())};
+  for (const auto& [number, window] : windows_) {
+    out.push_back(window);
+  }
+  return out;
+}
+
+void Recency::restore(std::span<const int64_t> state) {
+  check(!state.empty() && windows_.empty(), "[replay] a selector with {} windows is restored",
+        windows_.size());
+  random_.seek(static_cast<uint64_t>(state[0]));
+  for (const int64_t window : state.subspan(1)) {
+    insert(window, {});
+  }
+}
+
 Mixture::Mixture(std::vector<std::pair<double, std::unique_ptr<Selector>>> parts, uint64_t seed)
     : random_(random_key(seed, "replay mixture")) {
   double sum = 0.0;
@@ -247,6 +264,33 @@ int64_t Mixture::sample() {
     left -= parts_[i].first;
   }
   return parts_.back().second->sample();
+}
+
+std::vector<int64_t> Mixture::state() const {
+  std::vector<int64_t> out{static_cast<int64_t>(random_.position())};
+  for (const auto& [part, selector] : parts_) {
+    const std::vector<int64_t> own = selector->state();
+    if (own.empty()) {
+      return {};
+    }
+    out.push_back(std::ssize(own));
+    out.insert(out.end(), own.begin(), own.end());
+  }
+  return out;
+}
+
+void Mixture::restore(std::span<const int64_t> state) {
+  check(!state.empty(), "[replay] the state of a mixture is empty");
+  random_.seek(static_cast<uint64_t>(state[0]));
+  state = state.subspan(1);
+  for (const auto& [part, selector] : parts_) {
+    check(!state.empty() && state[0] > 0 && state[0] < std::ssize(state),
+          "[replay] what was saved is of another mixture");
+    const auto length = static_cast<size_t>(state[0]);
+    selector->restore(state.subspan(1, length));
+    state = state.subspan(1 + length);
+  }
+  check(state.empty(), "[replay] what was saved is of another mixture");
 }
 
 void Mixture::prioritize(std::span<const StepId> steps, std::span<const double> priorities) {

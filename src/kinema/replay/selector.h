@@ -105,6 +105,9 @@ class Recency : public Selector {
   void insert(int64_t window, std::span<const StepId> steps) override;
   void erase(int64_t window) override;
   int64_t sample() override;
+  /// How many numbers were drawn, then the windows, the oldest first.
+  std::vector<int64_t> state() const override;
+  void restore(std::span<const int64_t> state) override;
   /// The probabilities of ages 0 .. count - 1.
   std::vector<double> probabilities() const;
 
@@ -126,6 +129,10 @@ class Mixture : public Selector {
   void erase(int64_t window) override;
   int64_t sample() override;
   void prioritize(std::span<const StepId> steps, std::span<const double> priorities) override;
+  /// How many numbers were drawn, then of each part the length of its state and that; nothing where
+  /// a part has none.
+  std::vector<int64_t> state() const override;
+  void restore(std::span<const int64_t> state) override;
 
  private:
   RandomStream random_;
