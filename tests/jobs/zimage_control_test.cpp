@@ -47,9 +47,10 @@ class ZImageControlNets : public RunsTest {
   static std::string net(int version) { return "controlnet=" + folder_of(version).string(); }
 
   /// The ControlNet as a file without a configuration, its tensors changed by `change`.
-  std::string file_of(int version, const std::string& name,
-                      const std::function<void(const std::string& key, HostArray& value)>& change =
-                          [](const std::string&, HostArray&) {}) {
+  std::string file_of(
+      int version, const std::string& name,
+      const std::function<void(const std::string& key, HostArray& value)>& change =
+          [](const std::string&, HostArray&) {}) {
     const io::ModelFolder files = io::ModelFolder::open(folder_of(version));
     std::vector<std::string> names;
     std::vector<HostArray> arrays;
@@ -93,8 +94,8 @@ class ZImageControlNets : public RunsTest {
     }
     return most;
   }
-  std::string error(const std::vector<std::string>& words, const std::string& model =
-                                                               "zimage_turbo") {
+  std::string error(const std::vector<std::string>& words,
+                    const std::string& model = "zimage_turbo") {
     const Outcome outcome = generate(words, model);
     EXPECT_EQ(outcome.status, 1);
     return outcome.err;
@@ -110,9 +111,9 @@ TEST_F(ZImageControlNets, AreFollowedByTheirScalesAndSteps) {
     const auto square = latents({net(version), "control_image=square.png"});
     EXPECT_GT(distance(plain, square), 1e-2);
     EXPECT_GT(distance(square, latents({net(version), "control_image=slope.png"})), 1e-3);
-    EXPECT_GT(distance(square, latents({net(version), "control_image=square.png",
-                                        "control_kind=canny"})),
-              1e-4);
+    EXPECT_GT(
+        distance(square, latents({net(version), "control_image=square.png", "control_kind=canny"})),
+        1e-4);
     EXPECT_EQ(plain, latents({net(version), "control_image=square.png", "control_scale=0"}));
     const auto first = latents({net(version), "control_image=square.png", "control_end=0.5"});
     EXPECT_GT(distance(first, plain), 1e-3);
@@ -190,7 +191,8 @@ TEST_F(ZImageControlNets, SeeWhatIsKeptOfAPicture) {
 }
 
 TEST_F(ZImageControlNets, WorkWithAdaptersAndGuidance) {
-  const std::string lora = "lora=" + io::golden("zimage/lora/zimage_aitoolkit.safetensors").string();
+  const std::string lora =
+      "lora=" + io::golden("zimage/lora/zimage_aitoolkit.safetensors").string();
   const auto both = latents({net(2), "control_image=square.png", lora});
   EXPECT_GT(distance(both, latents({net(2), "control_image=square.png"})), 1e-4);
   EXPECT_GT(distance(both, latents({lora})), 1e-3);
