@@ -147,19 +147,20 @@ TEST(LayerGradients, OfFluxsBlocks) {
 /// A ControlNet of Z-Image for images of one token, from its control latents to all of its hints.
 GradientCase zimage_control(const std::string& name, const zimage::ControlConfig& control) {
   const zimage::TransformerConfig config{.in_channels = 1,
-                                         .dim = 6,
+                                         .dim = 4,
                                          .n_layers = 2,
                                          .n_refiner_layers = 1,
                                          .n_heads = 1,
-                                         .axes_dims = {2, 2, 2},
+                                         .axes_dims = {0, 2, 2},
                                          .control = control};
   nn::SpecCollector collector([](const std::string&) { return DType::F64; });
   zimage::open_control(collector, config);
   const std::vector<nn::ParamSpec> specs = collector.take();
   constexpr int64_t kTokens = zimage::TransformerConfig::kFill;
   std::vector<HostArray> inputs{random_f64({1, control.control_in_dim, 2, 2}),
-                                random_f64({1, 6}, -1, 1, 2), random_f64({1, kTokens, 6}, -1, 1, 3),
-                                random_f64({1, 6}, -0.2, 0.2, 4), random_f64({2}, 0.5, 1, 5)};
+                                random_f64({1, 4}, -1, 1, 2), random_f64({1, kTokens, 4}, -1, 1, 3),
+                                random_f64({1, 4}, -0.2, 0.2, 4),
+                                random_f64({std::ssize(control.control_layers_places)}, 0.5, 1, 5)};
   const size_t given = inputs.size();
   for (size_t i = 0; i < specs.size(); ++i) {
     // Smaller than in other tests: up to four blocks follow one another, on 32 tokens.
@@ -199,7 +200,7 @@ TEST(LayerGradients, OfZImagesControlNets) {
                                                          .control_refiner_layers_places = {0},
                                                          .n_refiner_layers = 0}),
                           zimage_control("version 2.1", {.control_in_dim = 3,
-                                                         .control_layers_places = {0, 1},
+                                                         .control_layers_places = {0},
                                                          .control_refiner_layers_places = {0},
                                                          .n_refiner_layers = 1})});
 }
