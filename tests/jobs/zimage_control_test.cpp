@@ -214,7 +214,7 @@ TEST_F(ZImageControlNets, NameWhatDoesNotFit) {
   EXPECT_THAT(error({net(1), "control_image=square.png", "control_scale=[1, 2, 3]"}),
               HasSubstr("control_scale has 3 numbers"));
   EXPECT_THAT(error({net(1), "control_image=square.png"}, "zimage"),
-              HasSubstr("24 but must be 48"));
+              AllOf(HasSubstr("is 24, but the transformer's is 48"), HasSubstr("another model")));
   EXPECT_THAT(error({file_of(1, "file.safetensors"), "control_image=square.png"}, "zimage"),
               AllOf(HasSubstr("has width 24"), HasSubstr("but the transformer 48")));
   EXPECT_THAT(error({net(1), "control_image=square.png"}, "../control/sdxl"),

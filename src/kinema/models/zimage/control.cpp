@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <utility>
 
 #include "kinema/core/error.h"
 #include "kinema/models/config_json.h"
@@ -82,9 +83,13 @@ ControlConfig parse_control_config(const Json& json, const TransformerConfig& tr
   file.check_class(kControlClassName);
   file.check_fixed({{"all_patch_size", Json::array({int64_t{2}})},
                     {"all_f_patch_size", Json::array({int64_t{1}})},
-                    {"qk_norm", true},
-                    {"dim", transformer.dim},
-                    {"n_heads", transformer.n_heads}});
+                    {"qk_norm", true}});
+  for (const auto& [key, own] :
+       {std::pair{"dim", transformer.dim}, {"n_heads", transformer.n_heads}}) {
+    check(file.at(key).as_int() == own,
+          "[zimage] {} is {}, but the transformer's is {}: the ControlNet belongs to another model",
+          file.at(key).where(), file.at(key).as_int(), own);
+  }
   ControlConfig c;
   c.control_in_dim = file.at("control_in_dim").as_int();
   c.n_refiner_layers = file.at("n_refiner_layers").as_int();
