@@ -21,11 +21,13 @@
 #include "kinema/model_files/checkpoint.h"
 #include "kinema/model_files/single_file.h"
 #include "kinema/model_files/stored.h"
+#include "kinema/networks/controlled.h"
 #include "kinema/networks/open.h"
 #include "kinema/weights/clip.h"
 #include "kinema/weights/folder.h"
 #include "kinema/weights/kl_config.h"
 #include "kinema/weights/model_kind.h"
+#include "kinema/weights/qwen3.h"
 #include "kinema/weights/t5.h"
 
 extern "C" size_t LLVMFuzzerMutate(uint8_t* data, size_t size, size_t max_size);
@@ -127,6 +129,8 @@ void read_parts(const std::filesystem::path& path, size_t size) {
         check_kl_tensors(checkpoint, kl_config(checkpoint));
       } else if (is_t5_encoder(checkpoint)) {
         check_t5_tensors(checkpoint, t5_config(checkpoint));
+      } else if (is_qwen3_encoder(checkpoint)) {
+        check_qwen3_tensors(checkpoint, qwen3_config(checkpoint));
       } else {
         check_clip_text_tensors(checkpoint, clip_text_config(checkpoint));
       }
@@ -410,6 +414,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     }
     checkpoint.check_intact();
     read_parts(path, size);
+    if (kinema::model_files::is_control_module(checkpoint)) {
+      require(!kinema::networks::check_control_module(checkpoint).empty());
+    }
     if (kinema::model_files::is_transformer(checkpoint)) {
       // The sizes of a network are read off the shapes.
       kinema::weights::check_tensors(checkpoint,

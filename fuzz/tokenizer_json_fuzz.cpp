@@ -1,6 +1,6 @@
 // Any text as a folder's tokenizer.json and, behind a line of dashes, its tokenizer_config.json and
-// special_tokens_map.json: an Error, or a tokenizer of T5's kind or CLIP's that gives ids inside
-// its vocabulary.
+// special_tokens_map.json: an Error, or a tokenizer of T5's kind, CLIP's or Qwen's that gives ids
+// inside its vocabulary.
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -12,6 +12,7 @@
 #include "input_file.h"
 #include "kinema/core/error.h"
 #include "kinema/text/clip_tokenizer.h"
+#include "kinema/text/qwen_tokenizer.h"
 #include "kinema/text/tokenizer.h"
 
 namespace {
@@ -52,5 +53,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const AllocationLimit limit(size);
   read<kinema::text::Tokenizer>(folder);
   read<kinema::text::ClipTokenizer>(folder);
+  read<kinema::text::QwenTokenizer>(folder);
   return 0;
 }

@@ -15,6 +15,7 @@
 #include "kinema/models/unet/config_file.h"
 #include "kinema/models/unet/unet.h"
 #include "kinema/models/zimage/config_file.h"
+#include "kinema/models/zimage/control.h"
 #include "kinema/models/zimage/transformer.h"
 
 // The structure of the released image networks, without weights.
@@ -95,6 +96,62 @@ TEST(ImageStructure, ZImageRefusesSizesThatDoNotFit) {
   io::Json omni = zimage::config_json({});
   omni.set("siglip_feat_dim", int64_t{1152});
   EXPECT_THAT([&] { zimage::parse_config(omni); }, ThrowsMessage<Error>(HasSubstr("Omni")));
+}
+
+// Counts of diffusers' class with the configurations of the published files.
+TEST(ImageStructure, CountsTheControlNetsOfZImage) {
+  const auto of = [](const zimage::ControlConfig& control) {
+    zimage::TransformerConfig config;
+    const Count alone = count(zimage::parameters(config, {}));
+    config.control = control;
+    zimage::validate(control, config);
+    EXPECT_EQ(zimage::parse_control_config(
+                  [&] {
+                    io::Json json = zimage::control_config_json(control);
+                    json.set("dim", config.dim);
+                    json.set("n_heads", config.n_heads);
+                    return json;
+                  }(),
+                  config),
+              control);
+    const Count both = count(zimage::parameters(config, {}));
+    return Count{both.tensors - alone.tensors, both.parameters - alone.parameters};
+  };
+  std::vector<int64_t> every_second;
+  for (int64_t i = 0; i < 30; i += 2) {
+    every_second.push_back(i);
+  }
+  constexpr int64_t kBlock = 3840 * (4 * 3840 + 3 * 10240) + 15360 * 257 + 4 * 3840 + 2 * 128;
+  constexpr int64_t kProjection = 3840 * 3840 + 3840;
+  const auto embedder = [](int64_t channels) { return 3840 * (4 * channels + 1); };
+  EXPECT_EQ(of({.control_layers_places = {0, 5, 10, 15, 20, 25}}),
+            (Count{2 + 8 * 15 + 7 * 2, embedder(16) + 8 * kBlock + 7 * kProjection}));
+  EXPECT_EQ(of({.control_in_dim = 33,
+                .control_layers_places = every_second,
+                .control_refiner_layers_places = {0, 1},
+                .n_refiner_layers = 0}),
+            (Count{2 + 15 * 15 + 16 * 2, embedder(33) + 15 * kBlock + 16 * kProjection}));
+  EXPECT_EQ(of({.control_in_dim = 33,
+                .control_layers_places = every_second,
+                .control_refiner_layers_places = {0, 1}}),
+            (Count{2 + 17 * 15 + 19 * 2, embedder(33) + 17 * kBlock + 19 * kProjection}));
+}
+
+TEST(ImageStructure, ZImagesControlNetsFitTheirTransformer) {
+  const auto refuses = [](const zimage::ControlConfig& control, const std::string& words) {
+    EXPECT_THAT([&] { zimage::validate(control, zimage::TransformerConfig()); },
+                ThrowsMessage<Error>(HasSubstr(words)));
+  };
+  refuses({.control_in_dim = 17, .control_layers_places = {0}}, "takes 17 channels");
+  refuses({}, "`control_layers_places` must rise from 0 to at most 29");
+  refuses({.control_layers_places = {0, 30}}, "`control_layers_places` must rise");
+  refuses({.control_layers_places = {0}, .control_refiner_layers_places = {0, 2}},
+          "`control_refiner_layers_places` must rise from 0 to at most 1");
+  refuses({.control_layers_places = {0}, .n_refiner_layers = 3}, "has 3 refiner layers");
+  refuses({.control_layers_places = {0},
+           .control_refiner_layers_places = {0, 1},
+           .n_refiner_layers = 0},
+          "but 1 blocks give hints");
 }
 
 TEST(ImageStructure, CountsTheReleasedAutoencoders) {

@@ -8,6 +8,8 @@
 #include "graph/gradient_check.h"
 #include "kinema/models/flux/block.h"
 #include "kinema/models/unet/transformer.h"
+#include "kinema/models/zimage/control.h"
+#include "kinema/models/zimage/embed.h"
 #include "kinema/nn/conv.h"
 #include "kinema/nn/modulation.h"
 #include "kinema/nn/resnet.h"
@@ -140,6 +142,67 @@ TEST(LayerGradients, OfFluxsBlocks) {
                    return [=](auto x) { return (*block)(x[0], conditioning(x[1], 2)); };
                  }),
   });
+}
+
+/// A ControlNet of Z-Image for images of one token, from its control latents to all of its hints.
+GradientCase zimage_control(const std::string& name, const zimage::ControlConfig& control) {
+  const zimage::TransformerConfig config{.in_channels = 1,
+                                         .dim = 4,
+                                         .n_layers = 2,
+                                         .n_refiner_layers = 1,
+                                         .n_heads = 1,
+                                         .axes_dims = {0, 2, 2},
+                                         .control = control};
+  nn::SpecCollector collector([](const std::string&) { return DType::F64; });
+  zimage::open_control(collector, config);
+  const std::vector<nn::ParamSpec> specs = collector.take();
+  constexpr int64_t kTokens = zimage::TransformerConfig::kFill;
+  std::vector<HostArray> inputs{random_f64({1, control.control_in_dim, 2, 2}),
+                                random_f64({1, 4}, -1, 1, 2), random_f64({1, kTokens, 4}, -1, 1, 3),
+                                random_f64({1, 4}, -0.2, 0.2, 4),
+                                random_f64({std::ssize(control.control_layers_places)}, 0.5, 1, 5)};
+  const size_t given = inputs.size();
+  for (size_t i = 0; i < specs.size(); ++i) {
+    // Smaller than in other tests: up to four blocks follow one another, on 32 tokens.
+    inputs.push_back(random_f64(specs[i].shape.dims, 0.1, 0.3, i + 6));
+  }
+  return {.name = name,
+          .function =
+              [=](std::span<const Tensor> x) {
+                Graph& graph = x[0].graph();
+                nn::Bound bound(specs, x.subspan(given));
+                const nn::ModelOptions options{.activations_dtype = DType::F64,
+                                               .precision = kExact};
+                const zimage::ControlBranch branch(bound, config, options);
+                zimage::Conditioning how{
+                    .time = x[3],
+                    .rope = zimage::rope_of(
+                        zimage::image_positions(constant(graph, 3.0, Shape{DType::S32, {1}}), 1, 1),
+                        config)};
+                how.attention.precision = kExact;
+                const Tensor factor = reshape(slice(x[4], Axis(0), 0, 1), {});
+                const zimage::RefinedControl refined =
+                    branch.refined(branch.embedded(x[0], x[1]), x[2], factor, how);
+                const Tensor hints = branch.hints(refined.tokens, x[2], x[4], how);
+                return refined.refiner_hints ? concatenate({hints, refined.refiner_hints}, Axis(0))
+                                             : hints;
+              },
+          .inputs = std::move(inputs)};
+}
+
+TEST(LayerGradients, OfZImagesControlNets) {
+  expect_gradients_match({zimage_control("version 1", {.control_in_dim = 1,
+                                                       .control_layers_places = {0, 1},
+                                                       .control_refiner_layers_places = {},
+                                                       .n_refiner_layers = 1}),
+                          zimage_control("version 2.0", {.control_in_dim = 3,
+                                                         .control_layers_places = {0, 1},
+                                                         .control_refiner_layers_places = {0},
+                                                         .n_refiner_layers = 0}),
+                          zimage_control("version 2.1", {.control_in_dim = 3,
+                                                         .control_layers_places = {0},
+                                                         .control_refiner_layers_places = {0},
+                                                         .n_refiner_layers = 1})});
 }
 
 TEST(LayerGradients, OfTheUNetsTransformerBlock) {

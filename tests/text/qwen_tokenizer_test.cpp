@@ -87,6 +87,20 @@ TEST(QwenTokenizer, CutsAnyTextAsAnotherEngine) {
   }
 }
 
+// Generated lines of several scripts, code, emoji, spaces and added tokens, with the ids of
+// `tokenizers`: made by tests/peers/byte_pairs.py, which compares a million of them.
+TEST(QwenTokenizer, GivesTheIdsOfTokenizers) {
+  const QwenTokenizer tokenizer = QwenTokenizer::open(io::golden("byte_pairs"));
+  const io::Json lines = io::Json::read(io::golden("byte_pairs/lines.json"));
+  int64_t compared = 0;
+  for (const io::Json& line : lines.items()) {
+    const std::string& text = line.at("text").as_string();
+    EXPECT_EQ(tokenizer.encode(text, 1 << 20).ids, line.at("ids").as_ints()) << text;
+    ++compared;
+  }
+  EXPECT_EQ(compared, 300);
+}
+
 /// One token per byte, in GPT-2's characters, then `ab` and the added tokens.
 class QwenFolder {
  public:

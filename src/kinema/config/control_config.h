@@ -31,8 +31,8 @@ struct ControlConfig {
   static void fields(Self& self, Visitor&& visit) {
     visit(
         "controlnet", self.controlnet, UNRELATED,
-        {.help = "sd, sdxl: ControlNets that make the result follow control_image, one or a list: "
-                 "folders, files or hub ids",
+        {.help = "sd, sdxl, z-image: ControlNets that make the result follow control_image, one or "
+                 "a list (Z-Image: one): folders, files or hub ids",
          .or_item = true,
          .needs = {Needs::IMAGES},
          .share = Share::FILE});
@@ -55,8 +55,8 @@ struct ControlConfig {
            .share = Share::YES});
     visit(
         "control_scale", self.control_scale, UNRELATED,
-        {.help = "factor of control: of what each ControlNet adds, or each block of VACE's control "
-                 "branch; one for all or one for each; not given: 1",
+        {.help = "factor of control: of what each ControlNet adds, or each block of a control branch "
+                 "(Z-Image, VACE); one for all or one for each; not given: 1",
          .min = -100,
          .max = 100,
          .or_item = true,

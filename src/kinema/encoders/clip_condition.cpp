@@ -77,6 +77,8 @@ data::Sample encode_clip(const HostArray& pixels, const data::ClipControl& contr
     case MadeOf::MASK_AND_KEPT:
     case MadeOf::KEPT_AND_MASK:
     case MadeOf::CONTROL_IMAGE:
+    case MadeOf::FOLLOWED_IMAGE:
+    case MadeOf::FOLLOWED_AND_KEPT:
     case MadeOf::CONTROL_AND_START:
     case MadeOf::CONTROL_AND_MASKED:
     case MadeOf::START:

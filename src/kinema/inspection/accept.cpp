@@ -17,7 +17,6 @@
 #include "kinema/model_files/checkpoint.h"
 #include "kinema/model_files/single_file.h"
 #include "kinema/networks/check_path.h"
-#include "kinema/networks/controlled.h"
 #include "kinema/networks/open.h"
 #include "kinema/sample/pipeline_folder.h"
 #include "kinema/text/clip_tokenizer.h"
@@ -175,13 +174,8 @@ std::string accept_file(const fs::path& path) {
         "it; `kinema inspect` lists its tensors",
         path.string(), media::check_path(path));
   }
-  const bool is_control = found && found->kind->is(Role::CONTROL);
-  if (is_control) {
-    networks::open_control(path);  // throws an Error for sizes that are none of a ControlNet
-  }
-  std::string out = is_control || (found && found->kind->is(Role::LATENTS))
-                        ? media::check_path(path)
-                        : networks::check_path(path);
+  std::string out = found && found->kind->is(Role::LATENTS) ? media::check_path(path)
+                                                            : networks::check_path(path);
   if (found && !out.starts_with(found->kind->name)) {
     out = fmt::format("{}: {}", found->kind->name, out);
   }

@@ -5,6 +5,7 @@
 #include <system_error>
 #include <utility>
 
+#include "kinema/model_files/checkpoint.h"
 #include "kinema/model_source/model_options.h"
 #include "kinema/plans/kernel_check.h"
 #include "kinema/plans/tile_search.h"
@@ -163,7 +164,10 @@ std::vector<KeptPipeline::File> KeptPipeline::files_of(const SampledModel& sampl
   for (const fs::path& part : {folder.transformer, folder.transformer_2, folder.vae,
                                folder.text_encoder, folder.text_encoder_2, folder.image_encoder,
                                sampled.model.adapters[0], sampled.model.adapters[1]}) {
-    add(part);
+    std::ranges::for_each(model_files::layers_of(part), add);
+  }
+  for (const sample::ControlFolder& control : folder.controlnets) {
+    add(control.path);
   }
   for (const fs::path& file : sampled.model.text_adapters.files()) {
     add(file);

@@ -24,8 +24,8 @@ SampledModel open_model(const resolve::Settings& loaded, fs::path& checkpoint, c
         out.model = model_source::find_model(loaded, job);
         checkpoint = out.model.checkpoint();
         out.adapters = model_source::add_lora(loaded, out.options, out.model, job);
-        out.network = networks::open(out.model.folder.transformer);
         out.controlnets = model_source::add_controlnets(loaded, out.model, job);
+        out.network = networks::open(out.model.folder.transformer);
       },
       job);
   job.notice(sample::warnings(out.model.folder));

@@ -74,6 +74,7 @@ std::string_view word_of(std::string_view part) {
 
 /// Between the two paths of laid_over.
 constexpr std::string_view kOver = " with module ";
+constexpr std::string_view kZImageControlClass = "ZImageControlNetModel";
 
 }  // namespace
 
@@ -90,6 +91,15 @@ bool may_be_t5(const Json& config) {
 }
 
 }  // namespace
+
+std::vector<fs::path> layers_of(const fs::path& path) {
+  std::error_code ignored;
+  const size_t at = path.string().find(kOver);
+  if (at == std::string::npos || fs::exists(path, ignored)) {
+    return {path};
+  }
+  return {path.string().substr(0, at), path.string().substr(at + kOver.size())};
+}
 
 Json adjacent_config(const fs::path& file, std::string_view part, const NameTable* names) {
   const auto family =
@@ -116,8 +126,12 @@ Json adjacent_config(const fs::path& file, std::string_view part, const NameTabl
     const bool is_vae = name != nullptr && name->is_string() && name->as_string() == own_class;
     const bool is_control =
         name != nullptr && name->is_string() && name->as_string().starts_with("ControlNet");
+    // Its tensors have the same names in every program: there is no table for them.
+    const bool is_zimage_control = names == nullptr && name != nullptr && name->is_string() &&
+                                   name->as_string() == kZImageControlClass;
     const bool fits =
         names == &kControlNetNames ? is_control
+        : is_zimage_control        ? true
         : is_network               ? said != nullptr && is_transformer_config(config)
         : own == kVae              ? is_vae
                       : said == nullptr && !is_vae && !is_control && (!is_t5 || may_be_t5(config));
@@ -134,10 +148,9 @@ Checkpoint::Checkpoint() : names_(std::make_shared<const FileNames>()) {}
 
 Checkpoint Checkpoint::open(const fs::path& path, std::string_view part) {
   std::error_code ignored;
-  if (const size_t at = path.string().find(kOver);
-      at != std::string::npos && !fs::exists(path, ignored)) {
-    Checkpoint network = open(path.string().substr(0, at), part);
-    network.lay_over(open(path.string().substr(at + kOver.size())));
+  if (const std::vector<fs::path> layers = layers_of(path); layers.size() > 1) {
+    Checkpoint network = open(layers[0], part);
+    network.lay_over(open(layers[1]));
     return network;
   }
   Checkpoint out;
@@ -164,6 +177,7 @@ Checkpoint Checkpoint::open(const fs::path& path, std::string_view part) {
     }
     out.read(all, part);
     out.config_ = adjacent_config(path, part, out.names_->table);
+    out.leave_out_idle_refiner();
     check(part.empty() || out.names_->table != nullptr, "[weights] {} holds no {}{}", out.path_,
           word_of(part), part == kVae ? "\n  vae_file=FILE takes it from elsewhere" : "");
     return out;
@@ -188,6 +202,19 @@ void Checkpoint::lay_over(Checkpoint module) {
   }
   path_ = laid_over(path_, module.path_).string();
   module_ = std::make_shared<const Checkpoint>(std::move(module));
+}
+
+/// Version 2.0 of Z-Image's ControlNet, which was published as a file, has a refiner that was never
+/// trained, so that its first projection is zero, and is not run.
+void Checkpoint::leave_out_idle_refiner() {
+  constexpr std::string_view kRefiner = "control_noise_refiner.";
+  const io::TensorView* first = find(std::string(kRefiner) + "0.before_proj.weight");
+  if (config_.is_object() || first == nullptr ||
+      std::ranges::any_of(first->bytes, [](std::byte byte) { return byte != std::byte{0}; })) {
+    return;
+  }
+  std::erase_if(tensors_, [&](const Entry& entry) { return entry.key.starts_with(kRefiner); });
+  std::erase_if(index_, [&](const auto& entry) { return entry.first.starts_with(kRefiner); });
 }
 
 void Checkpoint::read(const std::vector<const io::TensorView*>& tensors, std::string_view part) {
@@ -409,6 +436,10 @@ bool is_transformer_config(const Json& config) {
 bool is_original_config(const Json& config) {
   const Family* family = family_of_config(config);
   return family != nullptr && family->has_original_class(config.at("_class_name").as_string());
+}
+
+bool is_control_module(const Checkpoint& checkpoint) {
+  return checkpoint.find("control_all_x_embedder.2-1.weight") != nullptr;
 }
 
 const Family* find_family(const Checkpoint& checkpoint) {

@@ -33,6 +33,9 @@ inline constexpr std::string_view kControlNet = "controlnet";
 std::filesystem::path laid_over(const std::filesystem::path& network,
                                 const std::filesystem::path& module);
 
+/// The paths that laid_over joined: of the network and of the module; others alone.
+std::vector<std::filesystem::path> layers_of(const std::filesystem::path& path);
+
 /// A model's tensors under diffusers keys. They come from a model folder of diffusers or
 /// transformers, a folder of the original release, or a single safetensors, GGUF or torch file
 /// with the names of either, with or without a prefix such as `model.diffusion_model.`. If the
@@ -102,6 +105,7 @@ class Checkpoint {
  private:
   Checkpoint();
   void lay_over(Checkpoint module);
+  void leave_out_idle_refiner();
   void read(const std::vector<const io::TensorView*>& tensors, std::string_view part);
   std::vector<const io::TensorView*> with_scales(std::span<const io::TensorView* const> all);
   const io::TensorView* decoded(const io::TensorView& codes, const io::TensorView& scale);
@@ -140,6 +144,8 @@ const Family* find_family(const Checkpoint& checkpoint);
 inline bool is_transformer(const Checkpoint& checkpoint) {
   return find_family(checkpoint) != nullptr;
 }
+/// True for a ControlNet that is laid over its network (laid_over): Z-Image's.
+bool is_control_module(const Checkpoint& checkpoint);
 /// True for a `_class_name` of diffusers', or of the original release's.
 bool is_transformer_config(const io::Json& config);
 bool is_original_config(const io::Json& config);

@@ -42,9 +42,10 @@ constexpr PipelineClass zimage_pipeline(std::string_view name) {
                      .distilled_shift = 3.0,
                      .distilled_steps = 8}};
 }
-constexpr std::array<PipelineClass, 3> kZImagePipelines{zimage_pipeline("ZImagePipeline"),
-                                                        zimage_pipeline("ZImageImg2ImgPipeline"),
-                                                        zimage_pipeline("ZImageInpaintPipeline")};
+constexpr std::array<PipelineClass, 5> kZImagePipelines{
+    zimage_pipeline("ZImagePipeline"), zimage_pipeline("ZImageImg2ImgPipeline"),
+    zimage_pipeline("ZImageInpaintPipeline"), zimage_pipeline("ZImageControlNetPipeline"),
+    zimage_pipeline("ZImageControlNetInpaintPipeline")};
 
 constexpr PipelineClass sdxl_pipeline(std::string_view name, bool fills_masks = false) {
   return {

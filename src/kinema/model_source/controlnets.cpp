@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "kinema/core/error.h"
+#include "kinema/model_files/checkpoint.h"
 #include "kinema/networks/controlled.h"
 #include "kinema/stores/local_copies.h"
 #include "kinema/weights/model_kind.h"
@@ -26,6 +27,33 @@ fs::path locate_controlnet(const std::string& name, const std::string& revision,
   check(fs::exists(path, ignored), "[generate] controlnet {} does not exist", name);
   weights::check_role(path, {weights::Role::CONTROL}, "controlnet");
   return path;
+}
+
+/// Lays a ControlNet of Z-Image, which recognises the kind of its picture, over the model; returns
+/// its log line.
+std::string lay_over(const fs::path& path, const config::GenerateConfig& g, int64_t pictures,
+                     SelectedModel& model) {
+  fs::path& transformer = model.folder.transformer;
+  const model_files::Family* family =
+      model_files::find_family(model_files::Checkpoint::open(transformer));
+  check(family != nullptr && family->transformer_class == "ZImageTransformer2DModel",
+        "[generate] {} is a ControlNet of Z-Image, but {} is a model of {}\n  take it with "
+        "Z-Image-Turbo, for which it was trained",
+        path.string(), transformer.string(), family == nullptr ? "another family" : family->name);
+  check(pictures == 1 && std::ssize(without_empty(g.controlnet)) == 1,
+        "[generate] a ControlNet of Z-Image follows one picture, but control_image has {}\n  give "
+        "one controlnet and one picture",
+        pictures);
+  check(g.control_type.empty(),
+        "[generate] control_type is for union ControlNets of Stable Diffusion: {} recognises the "
+        "kind of its picture",
+        path.string());
+  check(!g.guess_mode,
+        "[generate] guess_mode is for ControlNets of Stable Diffusion, but {} is Z-Image's",
+        path.string());
+  const std::string what = networks::check_control_module(model_files::Checkpoint::open(path));
+  transformer = model_files::laid_over(transformer, path);
+  return fmt::format("{} ({})", path.string(), what);
 }
 
 /// Throws an Error unless the union ControlNet has a kind for each picture, and others have none.
@@ -71,6 +99,9 @@ std::vector<std::string> add_controlnets(const config::Loaded& loaded, SelectedM
   for (int64_t i = 0; i < count; ++i) {
     const std::string& name = names[static_cast<size_t>(i)];
     const fs::path path = locate_controlnet(name, loaded.config.model.revision, job);
+    if (model_files::is_control_module(model_files::Checkpoint::open(path))) {
+      return {lay_over(path, g, pictures, model)};
+    }
     const networks::ControlNet network = networks::open_control(path);
     const int64_t own = count == 1 ? pictures : 1;
     check(own == 1 || network->types() > 0,

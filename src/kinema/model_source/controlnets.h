@@ -10,9 +10,10 @@
 namespace kinema::model_source {
 
 /// Attaches the ControlNets of `controlnet` to the model's folder, after those of the hub were
-/// downloaded; returns a log line for each. Pictures belong to ControlNets in their order; a single
-/// union ControlNet takes all, each of the kind in `control_type`. Throws an Error for a file that
-/// is no ControlNet, and for other numbers of pictures or kinds.
+/// downloaded; returns a log line for each. One of Z-Image is laid over its transformer. Pictures
+/// belong to ControlNets in their order; a single union ControlNet takes all, each of the kind in
+/// `control_type`. Throws an Error for a file that is no ControlNet, and for other numbers of
+/// pictures or kinds.
 std::vector<std::string> add_controlnets(const config::Loaded& loaded, SelectedModel& model,
                                          const Job& job);
 

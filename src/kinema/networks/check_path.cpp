@@ -134,6 +134,9 @@ bool is_control(const std::filesystem::path& path) {
 std::string check_control(const std::filesystem::path& path) {
   const model_files::Checkpoint files = model_files::Checkpoint::open(path);
   files.check_finite();
+  if (model_files::is_control_module(files)) {
+    return "Z-Image ControlNet, " + check_control_module(files);
+  }
   const ControlNet network = open_control(path);
   weights::check_tensors(files, network->parameters({}));
   return network->types() > 0

@@ -61,6 +61,11 @@ ControlNet open_control(const std::filesystem::path& path);
 /// From diffusers' `config.json`.
 ControlNet control_from_config(const io::Json& config);
 
+/// Checks the tensors of a ControlNet that is laid over its network, which makes them one
+/// (model_files::is_control_module); says what it is: `version 2.1, hints behind 15 layers`. Throws
+/// an Error with file and key.
+std::string check_control_module(const model_files::Checkpoint& files);
+
 /// A ControlNet, and the kinds of the pictures that it follows: a number for each, 0 where there
 /// are no kinds.
 struct AttachedControl {

@@ -20,8 +20,6 @@ struct Maker {
   /// The configuration of the release with this name, e.g. `Wan-AI/Wan2.1-T2V-1.3B-Diffusers`;
   /// nothing for an unknown name.
   std::optional<io::Json> (*released_config)(std::string_view name);
-  /// From both files of a network with a ControlNet; null: the family has none.
-  Network (*controlled)(const io::Json& config, const io::Json& control) = nullptr;
 };
 
 Maker wan_family();       // Wan 2.1 and 2.2, models/wan

@@ -30,14 +30,17 @@ enum class Entry : uint8_t {
 /// What it holds: the formula of an encoder. Latents have z channels, and cells of s x s pixels and
 /// t frames.
 enum class MadeOf : uint8_t {
-  FIRST_AND_LAST,   // t + z: a mask of the given frames, and latents of them and grey between
-  FIRST_IMAGE,      // z: latents of the first frame
-  MASK_AND_KEPT,    // 1 + z: a mask of the latents, and latents of the kept part
-  KEPT_AND_MASK,    // z + s s: latents of the kept part, and the mask's pixels in each cell
-  CONTROL_IMAGE,    // z: latents of a control image
-  REFERENCE_IMAGE,  // z: latents of a picture to edit, or of its subject
-  CONTROL_VIDEO,    // 2 z + s s: latents of the kept and of the masked part of a video, and the
-                    // mask's pixels in each cell; reference images as frames in front
+  FIRST_AND_LAST,     // t + z: a mask of the given frames, and latents of them and grey between
+  FIRST_IMAGE,        // z: latents of the first frame
+  MASK_AND_KEPT,      // 1 + z: a mask of the latents, and latents of the kept part
+  KEPT_AND_MASK,      // z + s s: latents of the kept part, and the mask's pixels in each cell
+  CONTROL_IMAGE,      // z: latents of a control image
+  FOLLOWED_IMAGE,     // z: latents of a control image, the mode
+  FOLLOWED_AND_KEPT,  // 2 z + 1: these, then a mask and latents of the kept part of the picture to
+                      // start from, or zeros
+  REFERENCE_IMAGE,    // z: latents of a picture to edit, or of its subject
+  CONTROL_VIDEO,      // 2 z + s s: latents of the kept and of the masked part of a video, and the
+                      // mask's pixels in each cell; reference images as frames in front
   // Of Wan Fun:
   CONTROL_AND_START,   // 2 z: latents of a control video, and of the first frame before zeros
   CONTROL_AND_MASKED,  // t + 2 z: latents of a control video, then as FIRST_AND_LAST

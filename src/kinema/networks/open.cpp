@@ -66,13 +66,6 @@ Network from_config(const io::Json& config) {
   return maker_of(family).from_config(config);
 }
 
-Network with_control(const io::Json& config, const io::Json& control) {
-  const Maker maker = maker_of(model_files::family_of_config(config));
-  check(maker.controlled != nullptr, "[networks] ControlNets of a {} are not supported",
-        maker.class_name);
-  return maker.controlled(config, control);
-}
-
 std::optional<io::Json> released_config(std::string_view name) {
   for (const Maker& maker : makers()) {
     if (std::optional<io::Json> config = maker.released_config(name)) {

@@ -24,10 +24,6 @@ Network from_shapes(const model_files::Checkpoint& checkpoint);
 /// The network of a diffusers `config.json`.
 Network from_config(const io::Json& config);
 
-/// The network of a config.json with the branch of a ControlNet's: its parameters are those of
-/// both. Throws an Error for a family without ControlNets, and if the sizes do not fit.
-Network with_control(const io::Json& config, const io::Json& control);
-
 /// The configuration of a released model by its name; nothing for an unknown name. `default_config`
 /// is the one that sizes for training from scratch override.
 std::optional<io::Json> released_config(std::string_view name);

@@ -1,3 +1,6 @@
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <array>
 #include <memory>
 #include <string>
@@ -7,8 +10,10 @@
 #include "kinema/models/zimage/control.h"
 #include "kinema/models/zimage/transformer.h"
 #include "kinema/networks/checkpoint_sizes.h"
+#include "kinema/networks/controlled.h"
 #include "kinema/networks/families.h"
 #include "kinema/networks/tap_names.h"
+#include "kinema/weights/folder.h"
 
 namespace kinema::networks {
 namespace {
@@ -32,7 +37,9 @@ Sizes sizes_of(const zimage::TransformerConfig& c) {
   if (c.control) {
     out.named.push_back({.name = "control",
                          .entry = Entry::BRANCH,
-                         .made_of = MadeOf::CONTROL_IMAGE,
+                         .made_of = c.control->control_in_dim == c.in_channels
+                                        ? MadeOf::FOLLOWED_IMAGE
+                                        : MadeOf::FOLLOWED_AND_KEPT,
                          .channels = c.control->control_in_dim});
     out.control_layers = std::ssize(c.control->control_layers_places);
   }
@@ -185,18 +192,58 @@ zimage::TransformerConfig config_from_shapes(const model_files::Checkpoint& chec
   return c;
 }
 
-/// The network with the ControlNet of that config.json.
-Network controlled_by(const io::Json& config, const io::Json& control) {
-  zimage::TransformerConfig c = zimage::parse_config(config);
-  c.control = zimage::parse_control_config(control, c);
-  return network(c);
+/// The ControlNet's configuration from its tensors' shapes. Released ones add their hints at equal
+/// distances: behind 15 of 30 layers, 6, or 3.
+zimage::ControlConfig control_from_shapes(const model_files::Checkpoint& file,
+                                          const zimage::TransformerConfig& transformer) {
+  const CheckpointSizes sizes(file);
+  zimage::ControlConfig c;
+  const Dims& embedder = sizes.dims("control_all_x_embedder.2-1.weight", 2);
+  check(embedder[0] == transformer.dim,
+        "[weights] {}: the ControlNet has width {} (`control_all_x_embedder.2-1.weight`), but the "
+        "transformer {}: it belongs to another model",
+        file.path(), embedder[0], transformer.dim);
+  c.control_in_dim = embedder[1] / (kPatch * kPatch);
+  const int64_t hints = sizes.count("control_layers.{}.after_proj.weight");
+  check(hints > 0 && hints <= transformer.n_layers,
+        "[weights] {} has {} control layers (`control_layers.0.after_proj.weight`) for {} layers",
+        file.path(), hints, transformer.n_layers);
+  for (int64_t i = 0; i < hints; ++i) {
+    c.control_layers_places.push_back(i * (transformer.n_layers / hints));
+  }
+  c.n_refiner_layers = sizes.count("control_noise_refiner.{}.attention_norm1.weight");
+  // Version 2.1 has projections of the refiner's hints, 2.0 no refiner of its own.
+  const bool has_hints =
+      !c.has_own_refiner() || file.find("control_noise_refiner.0.after_proj.weight") != nullptr;
+  const int64_t refined = !has_hints            ? 0
+                          : c.has_own_refiner() ? c.n_refiner_layers
+                                                : transformer.n_refiner_layers;
+  for (int64_t i = 0; i < refined; ++i) {
+    c.control_refiner_layers_places.push_back(i);
+  }
+  return validated(file, c, [&](const auto& control) { zimage::validate(control, transformer); });
+}
+
+/// The ControlNet's configuration, from the file's config.json if it has one.
+zimage::ControlConfig control_of(const model_files::Checkpoint& file,
+                                 const zimage::TransformerConfig& transformer) {
+  return file.config().is_object() ? zimage::parse_control_config(file.config(), transformer)
+                                   : control_from_shapes(file, transformer);
 }
 
 Network made_of_config(const io::Json& config) { return network(zimage::parse_config(config)); }
 
+/// From shapes, and with a ControlNet laid over it from the `config.json` of either that has one.
 Network made_of_shapes(const model_files::Checkpoint& checkpoint) {
-  return network(validated(checkpoint, config_from_shapes(checkpoint),
-                           [](const auto& c) { zimage::validate(c); }));
+  const model_files::Checkpoint* control = checkpoint.module();
+  zimage::TransformerConfig c = control != nullptr && checkpoint.config().is_object()
+                                    ? zimage::parse_config(checkpoint.config())
+                                    : config_from_shapes(checkpoint);
+  c = validated(checkpoint, c, [](const auto& sizes) { zimage::validate(sizes); });
+  if (control != nullptr) {
+    c.control = control_of(*control, c);
+  }
+  return network(c);
 }
 
 std::optional<io::Json> released_config(std::string_view name) {
@@ -208,12 +255,33 @@ std::optional<io::Json> released_config(std::string_view name) {
 
 }  // namespace
 
+std::string check_control_module(const model_files::Checkpoint& files) {
+  const CheckpointSizes sizes(files);
+  zimage::TransformerConfig c;  // any that the ControlNet fits
+  const Dims& embedder = sizes.dims("control_all_x_embedder.2-1.weight", 2);
+  const int64_t head = sizes.dims("control_layers.0.attention.norm_q.weight", 1)[0];
+  const int64_t channels = embedder[1] / (kPatch * kPatch);
+  c.dim = embedder[0];
+  c.n_heads = head > 0 ? c.dim / head : 0;
+  c.in_channels = channels % 2 == 0 ? channels : (channels - 1) / 2;
+  c.n_refiner_layers =
+      std::max(c.n_refiner_layers, sizes.count("control_noise_refiner.{}.attention_norm1.weight"));
+  c.control = control_of(files, c);
+  nn::SpecCollector specs([](const std::string&) { return DType::F32; }, {});
+  zimage::open_control(specs, c);
+  weights::check_tensors(files, specs.take());
+  return fmt::format("version {}, hints behind {} layers",
+                     !c.control->has_refiner_hints() ? "1"
+                     : c.control->has_own_refiner()  ? "2.1"
+                                                     : "2.0",
+                     c.control->control_layers_places.size());
+}
+
 Maker zimage_family() {
   return {.class_name = zimage::kClassName,
           .from_config = made_of_config,
           .from_shapes = made_of_shapes,
-          .released_config = released_config,
-          .controlled = controlled_by};
+          .released_config = released_config};
 }
 
 }  // namespace kinema::networks

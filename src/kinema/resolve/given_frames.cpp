@@ -170,7 +170,9 @@ void set_sizes(const config::Loaded& loaded, int64_t most, const Job& job,
   if (request.start.is_given()) {
     request.num_frames = given[0];
   } else {
-    given = request.files.control_pictures.front().shape.dims;
+    const sample::GivenFiles& files = request.files;
+    given = (files.control_pictures.empty() ? files.control_image : files.control_pictures.front())
+                .shape.dims;
     given.insert(given.begin(), 1);
   }
   if (loaded.is_set("height") || loaded.is_set("width")) {
@@ -196,8 +198,16 @@ T value_at(const std::vector<T>& values, size_t i, size_t count, std::string_vie
   return values.size() == 1 ? values[0] : values.at(i);
 }
 
+/// True for a network with a ControlNet that sees latents of its picture (Z-Image).
+bool follows_latents(const networks::Sizes& network) {
+  return std::ranges::any_of(network.named, [](const networks::NamedInput& input) {
+    return input.made_of == networks::MadeOf::FOLLOWED_IMAGE ||
+           input.made_of == networks::MadeOf::FOLLOWED_AND_KEPT;
+  });
+}
+
 /// The pictures of ControlNets, or the one of a network with channels for it.
-void set_control_image(const config::Loaded& loaded, const Job& job,
+void set_control_image(const config::Loaded& loaded, const networks::Sizes& network, const Job& job,
                        sample::GenerateRequest& request) {
   const config::GenerateConfig& g = loaded.config.generate;
   sample::GivenFiles& files = request.files;
@@ -224,6 +234,10 @@ void set_control_image(const config::Loaded& loaded, const Job& job,
         .high = g.canny_high,
         .deviation = g.control_blur};
     files.control_pictures.push_back(media::control_picture(read(names[i]), recipe));
+  }
+  if (follows_latents(network)) {
+    files.control_image = std::move(files.control_pictures.at(0));
+    files.control_pictures.clear();
   }
 }
 
@@ -315,13 +329,13 @@ void set_given_frames(const config::Loaded& loaded, const networks::Sizes& netwo
     picture.shape.dims.insert(picture.shape.dims.begin(), 1);
     request.start.frames = std::move(picture);
   }
-  set_control_image(loaded, job, request);
+  set_control_image(loaded, network, job, request);
   set_control_video(loaded, job, request);
   if (!g.video.empty()) {
     request.start.frames = read_given_video(g.video, "video", loaded, job);
   }
   if (!request.start.is_given()) {
-    if (!request.files.control_pictures.empty()) {
+    if (!request.files.control_pictures.empty() || follows_latents(network)) {
       set_sizes(loaded, request.height * request.width, job, request);
     } else if (network.makes_images && !request.files.references.empty()) {
       set_sizes_of_reference(loaded, job, request);

@@ -43,6 +43,9 @@ std::vector<std::string> inputs_of(const networks::Sizes& sizes) {
                                       : std::vector<std::string>{"image"};
       case MadeOf::CONTROL_IMAGE:
         return {"control_image"};
+      case MadeOf::FOLLOWED_IMAGE:
+      case MadeOf::FOLLOWED_AND_KEPT:
+        return {"control_image", "image", "mask"};
       case MadeOf::CONTROL_VIDEO:
         return {"control_video", "control_mask"};
       case MadeOf::ANIMATED:

@@ -33,8 +33,11 @@ int64_t channels_of(MadeOf made_of, const encoders::LatentLayout& layout) {
       return z + cell;
     case MadeOf::FIRST_IMAGE:
     case MadeOf::CONTROL_IMAGE:
+    case MadeOf::FOLLOWED_IMAGE:
     case MadeOf::REFERENCE_IMAGE:
       return z;
+    case MadeOf::FOLLOWED_AND_KEPT:
+      return 2 * z + 1;
     case MadeOf::CONTROL_VIDEO:
       return 2 * z + cell;
     case MadeOf::CONTROL_AND_START:
@@ -126,6 +129,11 @@ bool is_given(const NamedInput& input, bool expand_timesteps, const GivenFiles& 
       check(!start.is_given(),
             "[sample] this model starts from noise and follows control_image: image must be empty");
       return true;
+    case MadeOf::FOLLOWED_IMAGE:
+    case MadeOf::FOLLOWED_AND_KEPT:
+      check(!files.control_image.bytes.empty(),
+            "[sample] the ControlNet follows a control image: set control_image=FILE");
+      return true;
     case MadeOf::REFERENCE_IMAGE:
       check(files.references.size() <= 1,
             "[sample] there are {} reference pictures, but this model takes one",
@@ -180,7 +188,8 @@ void check_used(const networks::Sizes& network, const GivenFiles& files) {
         network.makes_images
             ? "a model that makes images starts from an image, which is no condition"
             : "this model takes no first or last frame: image_url must be empty");
-  check(files.control_image.bytes.empty() || takes({MadeOf::CONTROL_IMAGE}),
+  check(files.control_image.bytes.empty() ||
+            takes({MadeOf::CONTROL_IMAGE, MadeOf::FOLLOWED_IMAGE, MadeOf::FOLLOWED_AND_KEPT}),
         "[sample] this model follows no control image: control_image must be empty");
   check_pictures(files.control_pictures,
                  takes({MadeOf::CONTROL_PICTURES}) ? network.control_layers : 0);
@@ -221,6 +230,11 @@ HostArray joined_channels(HostArray first, const HostArray& second) {
   first.bytes.insert(first.bytes.end(), second.bytes.begin(), second.bytes.end());
   first.shape.dims[0] += second.shape.dims[0];
   return first;
+}
+
+HostArray reshaped(HostArray x, Dims dims) {
+  x.shape.dims = std::move(dims);
+  return x;
 }
 
 /// The control video of a first and a last frame: grey between them, of which all is made.
@@ -302,6 +316,16 @@ HostArray made(const StepInput& step, const GivenFiles& files, const Start& star
       return start.condition;
     case MadeOf::CONTROL_IMAGE:
       return control_latents(files.control_image, sizes, autoencoder, noise);
+    case MadeOf::FOLLOWED_IMAGE:
+      return with_batch(followed_latents(files.control_image, sizes, autoencoder));
+    case MadeOf::FOLLOWED_AND_KEPT: {
+      const HostArray followed = followed_latents(files.control_image, sizes, autoencoder);
+      Dims kept = followed.shape.dims;
+      kept[0] += 1;
+      return with_batch(joined_channels(followed, start.condition.bytes.empty()
+                                                      ? HostArray(Shape{DType::F32, kept})
+                                                      : reshaped(start.condition, kept)));
+    }
     case MadeOf::REFERENCE_IMAGE: {
       const int64_t cell = autoencoder.layout().spatial;
       return with_batch(encoders::reference_latents(

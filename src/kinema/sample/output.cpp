@@ -58,6 +58,8 @@ std::string word(const std::vector<networks::NamedInput>& inputs) {
     case MASK_AND_KEPT:
     case KEPT_AND_MASK:
     case CONTROL_IMAGE:
+    case FOLLOWED_IMAGE:
+    case FOLLOWED_AND_KEPT:
     case START:
     case CONTROL_PICTURES:
       return "image";

@@ -185,8 +185,9 @@ VideoSizes Pipeline::Plan::whole_sizes() const {
 
 const networks::NamedInput* Pipeline::Plan::filled() const {
   for (const StepInput& each : inputs) {
-    if (each.input.made_of == networks::MadeOf::MASK_AND_KEPT ||
-        each.input.made_of == networks::MadeOf::KEPT_AND_MASK) {
+    using enum networks::MadeOf;
+    if (each.input.made_of == MASK_AND_KEPT || each.input.made_of == KEPT_AND_MASK ||
+        each.input.made_of == FOLLOWED_AND_KEPT) {
       return &each.input;
     }
   }

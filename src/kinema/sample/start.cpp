@@ -201,11 +201,27 @@ Start make_start(const StartFrames& given, const schedulers::Schedule& schedule,
   for (size_t i = 0; i < values.size(); ++i) {
     values[i] *= 1.0F - made[i % made.size()];
   }
-  const HostArray latents = samples_of(kept, noise.draw(of_kept, sizes.latents), autoencoder);
-  out.condition = joined(fills ? cell_mask(made, sizes) : out.mask, latents, !fills);
+  if (fills_input->made_of == networks::MadeOf::FOLLOWED_AND_KEPT) {
+    for (float& value : out.mask.as<float>()) {
+      value = 1.0F - value;  // this reference marks what is kept
+    }
+    HostArray mode = autoencoder.encode(kept);
+    mode.shape.dims.insert(mode.shape.dims.begin(), 1);
+    out.condition = joined(out.mask, mode, /*mask_first=*/true);
+  } else {
+    const HostArray latents = samples_of(kept, noise.draw(of_kept, sizes.latents), autoencoder);
+    out.condition = joined(fills ? cell_mask(made, sizes) : out.mask, latents, !fills);
+  }
   out.clean = {};
   out.mask = {};
   return out;
+}
+
+HostArray followed_latents(const HostArray& image, const VideoSizes& sizes,
+                           const encoders::Autoencoder& autoencoder) {
+  HostArray frame = image;
+  frame.shape.dims.insert(frame.shape.dims.begin(), 1);
+  return autoencoder.encode(pixels_of(frame, sizes));
 }
 
 HostArray control_latents(const HostArray& image, const VideoSizes& sizes,

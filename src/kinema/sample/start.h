@@ -56,7 +56,7 @@ struct Start {
   HostArray clean;  // the latents of the given frames, as latents
   HostArray noise;  // with which they are mixed, as latents
   HostArray mask;   // f32 [1, 1, f, h, w]: 1 is made, 0 kept
-  /// The kept part and the mask as channels, f32 [n, channels, f, h, w].
+  /// The kept part and the mask as channels, f32 [n, channels, f, h, w], or of all [1, ...].
   HostArray condition;
 };
 
@@ -71,6 +71,11 @@ Start make_start(const StartFrames& given, const schedulers::Schedule& schedule,
 /// The channels of a control image, u8 [h, w, 3]: samples of its latents, f32 [n, c, f, h, w].
 HostArray control_latents(const HostArray& image, const VideoSizes& sizes,
                           const encoders::Autoencoder& autoencoder, const StartNoise& noise);
+
+/// The channels of a control image, u8 [h, w, 3], for a ControlNet: the mode of its latents, f32
+/// [c, f, h, w].
+HostArray followed_latents(const HostArray& image, const VideoSizes& sizes,
+                           const encoders::Autoencoder& autoencoder);
 
 /// Puts the kept pixels of `given`, resized to the result's sizes, into decoded frames u8 [f, h, w,
 /// 3]. Where the blurred mask is between made and kept, both are mixed.

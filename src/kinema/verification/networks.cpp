@@ -137,21 +137,13 @@ void predict_sizes(const Run& run) {
   }
 }
 
-/// A ControlNet with the transformer of the case: `output`, and the hints `tap.hintN`.
+/// A ControlNet laid over the transformer of the case: `output`, and the hints `tap.hintN`.
 void predict_controlled(const Run& run) {
-  const Checkpoint transformer = Checkpoint::open(run.path("transformer"));
-  const Checkpoint control = Checkpoint::open(run.c.model());
-  const networks::Network network = networks::with_control(transformer.config(), control.config());
-  const std::vector<nn::ParamSpec> specs = network->parameters(run.options);
-  std::vector<pjrt::Buffer> values;
-  for (const nn::ParamSpec& spec : specs) {
-    const Checkpoint& files = transformer.find(spec.key(0)) != nullptr ? transformer : control;
-    values.push_back(
-        std::move(weights::load_tensors(files, std::span(&spec, 1), run.session.client).front()));
-  }
-  NetworkGraph graph(run, network, run.options, specs, std::move(values));
+  const Checkpoint files =
+      Checkpoint::open(model_files::laid_over(run.path("transformer"), run.c.model()));
+  NetworkGraph graph(run, networks::open(files), run.options, files);
   NetworkInputs given = graph.given();
-  const int64_t layers = network.sizes().control_layers;
+  const int64_t layers = graph.network.sizes().control_layers;
   given.inputs.control = expand_dims(graph.input("control"), Axis(2));
   given.inputs.control_scale = graph.input(numbers(std::vector<float>(
       static_cast<size_t>(layers), static_cast<float>(run.about("scale").as_number()))));

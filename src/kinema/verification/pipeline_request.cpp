@@ -27,8 +27,14 @@ PipelineFolder folder_of(const Case& c) {
       sample::read_pipeline_folder(c.folder() / c.about().at("pipeline").as_string());
   const std::string& name = c.about().at("class").as_string();
   if (const Json* controlnets = given(c.about(), "controlnet")) {
-    for (const std::string& each : strings(*controlnets)) {
-      folder.controlnets.push_back({.path = c.folder() / each});
+    for (const std::string& each : controlnets->is_string()
+                                       ? std::vector<std::string>{controlnets->as_string()}
+                                       : strings(*controlnets)) {
+      if (model_files::is_control_module(model_files::Checkpoint::open(c.folder() / each))) {
+        folder.transformer = model_files::laid_over(folder.transformer, c.folder() / each);
+      } else {
+        folder.controlnets.push_back({.path = c.folder() / each});
+      }
     }
   }
   check(model_files::pipeline_class(name) != nullptr, "[verify] {} is `{}`, expected {}",

@@ -382,6 +382,9 @@ void run_pipeline(const Run& run) {
     if (step.input.made_of == networks::MadeOf::CONTROL_VIDEO) {
       run.add_known("conditioning_latents", value);
     }
+    if (step.input.entry == networks::Entry::BRANCH) {
+      run.add_known("control", in_shape_of_case(run, "control", value));
+    }
   }
   if (is_zimage(folder)) {
     add_times(run, schedulers::make_schedule(made.schedule, request.num_inference_steps, tokens));
@@ -478,7 +481,7 @@ std::vector<Kind> pipeline_kinds() {
        run_pipeline,
        ONE,
        {{"time_ids", kExact}}},
-      {"zimage_pipeline* zimage_img2img* zimage_inpaint",
+      {"zimage_pipeline* zimage_img2img* zimage_inpaint zimage_controlled*",
        run_pipeline,
        ONE,
        {{"mask", kExact}, {"negative_mask", kExact}, {"negative_ids", kExact}}},

@@ -179,13 +179,16 @@ constexpr ModelKind kKinds[] = {
      .classes = "FluxControlNetModel FluxMultiControlNetModel WanControlnet FluxControlNetPipeline "
                 "SD3ControlNetModel SparseControlNetModel",
      .any = "controlnet_blocks.* controlnet_x_embedder.*",
-     .remedy = "ControlNets of Stable Diffusion 1, 2 and XL are supported"},
+     .remedy = "ControlNets of Z-Image and of Stable Diffusion 1, 2 and XL are supported"},
+    {.name = "Z-Image ControlNet",
+     .roles = static_cast<uint8_t>(Role::CONTROL),
+     .classes = "ZImageControlNetModel",
+     .any = "control_all_x_embedder.*"},
     {.name = "ControlNet",
      .roles = static_cast<uint8_t>(Role::CONTROL),
-     .classes = "ControlNetModel ControlNetUnionModel ZImageControlNetModel "
-                "ZImageControlNetPipeline",
+     .classes = "ControlNetModel ControlNetUnionModel",
      .any = "input_hint_block.* control_model.* controlnet_cond_embedding.* "
-            "controlnet_down_blocks.* control_all_x_embedder.*"},
+            "controlnet_down_blocks.*"},
     {.name = "IP-Adapter",
      .any = "ip_adapter.* image_proj.* *.to_k_ip.weight double_blocks.0.processor.ip_adapter_*"},
     {.name = "T2I-Adapter", .classes = "T2IAdapter", .all = "adapter.body.0.* adapter.conv_in.*"},
@@ -358,7 +361,8 @@ constexpr ModelKind kKinds[] = {
      .classes = "FluxPipeline FluxImg2ImgPipeline FluxInpaintPipeline"},
     {.name = "Z-Image pipeline",
      .roles = static_cast<uint8_t>(Role::PIPELINE),
-     .classes = "ZImagePipeline ZImageImg2ImgPipeline ZImageInpaintPipeline"},
+     .classes = "ZImagePipeline ZImageImg2ImgPipeline ZImageInpaintPipeline "
+                "ZImageControlNetPipeline ZImageControlNetInpaintPipeline"},
     {.name = "SDXL pipeline",
      .roles = static_cast<uint8_t>(Role::PIPELINE),
      .classes = "StableDiffusionXLPipeline StableDiffusionXLImg2ImgPipeline "

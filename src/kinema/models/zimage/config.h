@@ -14,12 +14,17 @@ struct ControlConfig {
   int64_t control_in_dim = 16;  // channels of the control latents
   /// The main layers behind which the hints of the control layers are added, rising from 0.
   std::vector<int64_t> control_layers_places;
-  /// The same for layers of the noise refiner (version 2.1); none: plain blocks refine the control
+  /// The same for layers of the noise refiner (version 2); none: plain blocks refine the control
   /// tokens (version 1).
   std::vector<int64_t> control_refiner_layers_places;
+  /// Blocks of the control refiner; 0: the control layers run in its place (version 2.0).
   int64_t n_refiner_layers = 2;
 
   bool has_refiner_hints() const { return !control_refiner_layers_places.empty(); }
+  bool has_own_refiner() const { return n_refiner_layers > 0; }
+  /// Channels of version 2: latents of a control image, a mask of the kept part of a picture, and
+  /// its latents.
+  static constexpr int64_t with_kept(int64_t latents) { return 2 * latents + 1; }
   bool operator==(const ControlConfig&) const = default;
 };
 

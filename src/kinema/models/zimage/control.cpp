@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <utility>
 
 #include "kinema/core/error.h"
 #include "kinema/models/config_json.h"
@@ -53,17 +54,15 @@ nn::Params layer_of(const nn::Params& root, const char* stack, int64_t layer) {
   return root / stack / std::to_string(layer);
 }
 
-std::vector<int64_t> places(const ConfigJson& file, const char* key, int64_t layers) {
+std::vector<int64_t> places(const ConfigJson& file, const char* key) {
   const Json* given = file.find(key);
-  if (given == nullptr || given->is_null()) {
-    return {};
-  }
-  std::vector<int64_t> out = given->as_ints();
-  check(!out.empty() && out.front() == 0 && out.back() < layers &&
-            std::ranges::adjacent_find(out, std::ranges::greater_equal()) == out.end(),
-        "[zimage] {} must rise from 0 to at most {}, the transformer's last layer", given->where(),
-        layers - 1);
-  return out;
+  return given == nullptr || given->is_null() ? std::vector<int64_t>() : given->as_ints();
+}
+
+bool are_places(const std::vector<int64_t>& places, int64_t layers) {
+  return places.empty() ||
+         (places.front() == 0 && places.back() < layers &&
+          std::ranges::adjacent_find(places, std::ranges::greater_equal()) == places.end());
 }
 
 /// Hints with a leading axis of layers, zeros where there is none.
@@ -84,34 +83,58 @@ ControlConfig parse_control_config(const Json& json, const TransformerConfig& tr
   file.check_class(kControlClassName);
   file.check_fixed({{"all_patch_size", Json::array({int64_t{2}})},
                     {"all_f_patch_size", Json::array({int64_t{1}})},
-                    {"qk_norm", true},
-                    {"dim", transformer.dim},
-                    {"n_heads", transformer.n_heads}});
+                    {"qk_norm", true}});
+  for (const auto& [key, own] :
+       {std::pair{"dim", transformer.dim}, {"n_heads", transformer.n_heads}}) {
+    check(file.at(key).as_int() == own,
+          "[zimage] {} is {}, but the transformer's is {}: the ControlNet belongs to another model",
+          file.at(key).where(), file.at(key).as_int(), own);
+  }
   ControlConfig c;
   c.control_in_dim = file.at("control_in_dim").as_int();
-  check(c.control_in_dim >= 1 && c.control_in_dim <= 65536,
-        "[zimage] {} is {} but must be from 1 to 65536", json.at("control_in_dim").where(),
-        c.control_in_dim);
   c.n_refiner_layers = file.at("n_refiner_layers").as_int();
-  check(c.n_refiner_layers >= 0 && c.n_refiner_layers <= transformer.n_refiner_layers,
-        "[zimage] {} is {} but the transformer has {}", json.at("n_refiner_layers").where(),
-        c.n_refiner_layers, transformer.n_refiner_layers);
-  c.control_layers_places = places(file, "control_layers_places", transformer.n_layers);
-  check(!c.control_layers_places.empty(), "[zimage] {}: `control_layers_places` names no layer",
-        json.where());
+  c.control_layers_places = places(file, "control_layers_places");
   const Json* adds = file.find("add_control_noise_refiner");
   if (adds != nullptr && !adds->is_null()) {
-    check(adds->as_string() == kRefiner,
-          "[zimage] {} is {} but this build knows `{}` only (version 2.1)", adds->where(),
-          adds->brief(), kRefiner);
-    c.control_refiner_layers_places =
-        places(file, "control_refiner_layers_places", transformer.n_refiner_layers);
-    check(std::ssize(c.control_refiner_layers_places) == c.n_refiner_layers,
-          "[zimage] {}: `control_refiner_layers_places` must name {} layers", json.where(),
-          c.n_refiner_layers);
+    const bool by_layers = adds->as_string() == kLayers;
+    check(by_layers || adds->as_string() == kRefiner,
+          "[zimage] {} is {} but must be {}, {} or null", adds->where(), adds->brief(), kRefiner,
+          kLayers);
+    c.n_refiner_layers = by_layers ? 0 : c.n_refiner_layers;
+    c.control_refiner_layers_places = places(file, "control_refiner_layers_places");
+    check(!c.control_refiner_layers_places.empty(),
+          "[zimage] {}: `control_refiner_layers_places` names no layer", json.where());
   }
   file.check_known({"n_kv_heads", "norm_eps", "control_refiner_layers_places"});
+  file.validated([&] { validate(c, transformer); });
   return c;
+}
+
+void validate(const ControlConfig& control, const TransformerConfig& transformer) {
+  const int64_t z = transformer.in_channels;
+  check(control.control_in_dim == z || control.control_in_dim == ControlConfig::with_kept(z),
+        "[zimage] the ControlNet takes {} channels (control_in_dim), expected {}, or {} with "
+        "those of a kept part: it belongs to another model",
+        control.control_in_dim, z, ControlConfig::with_kept(z));
+  check(!control.control_layers_places.empty() &&
+            are_places(control.control_layers_places, transformer.n_layers),
+        "[zimage] `control_layers_places` must rise from 0 to at most {}, the transformer's "
+        "last layer",
+        transformer.n_layers - 1);
+  const std::vector<int64_t>& refined = control.control_refiner_layers_places;
+  check(are_places(refined, transformer.n_refiner_layers),
+        "[zimage] `control_refiner_layers_places` must rise from 0 to at most {}, the "
+        "transformer's last layer of its noise refiner",
+        transformer.n_refiner_layers - 1);
+  check(control.n_refiner_layers >= 0 && control.n_refiner_layers <= transformer.n_refiner_layers,
+        "[zimage] the ControlNet has {} refiner layers (n_refiner_layers), but the transformer "
+        "{}",
+        control.n_refiner_layers, transformer.n_refiner_layers);
+  const int64_t hints = control.has_own_refiner() ? control.n_refiner_layers
+                                                  : std::ssize(control.control_layers_places);
+  check(std::ssize(refined) <= hints,
+        "[zimage] `control_refiner_layers_places` names {} layers, but {} blocks give hints",
+        refined.size(), hints);
 }
 
 Json control_config_json(const ControlConfig& c) {
@@ -123,6 +146,9 @@ Json control_config_json(const ControlConfig& c) {
     return out;
   };
   return Json::object({{"_class_name", kControlClassName},
+                       {"add_control_noise_refiner", !c.has_refiner_hints() ? Json()
+                                                     : c.has_own_refiner()  ? Json(kRefiner)
+                                                                            : Json(kLayers)},
                        {"control_in_dim", c.control_in_dim},
                        {"control_layers_places", list(c.control_layers_places)},
                        {"control_refiner_layers_places", list(c.control_refiner_layers_places)},
@@ -179,10 +205,17 @@ RefinedControl ControlBranch::refined(Tensor tokens, Tensor image, Tensor scale,
     }
     return {.tokens = tokens};
   }
+  const size_t wanted = control_.control_refiner_layers_places.size();
   std::vector<Tensor> hints;
-  tokens =
-      through(kRefiner, control_.n_refiner_layers, tokens, image, given,
-              [&](int64_t, Tensor hint) { hints.push_back(hint * nn::as(scale, hint.dtype())); });
+  const auto keep = [&](int64_t, Tensor hint) {
+    if (hints.size() < wanted) {
+      hints.push_back(hint * nn::as(scale, hint.dtype()));
+    }
+  };
+  tokens = control_.has_own_refiner()
+               ? through(kRefiner, control_.n_refiner_layers, tokens, image, given, keep)
+               : through(kLayers, std::ssize(control_.control_layers_places), tokens, image, given,
+                         keep);
   return {.tokens = tokens,
           .refiner_hints =
               by_layer(control_.control_refiner_layers_places, hints, config_.n_refiner_layers)};

@@ -27,6 +27,9 @@ io::Json control_config_json(const ControlConfig& control);
 /// are not those of the transformer, or places that it does not have.
 ControlConfig parse_control_config(const io::Json& json, const TransformerConfig& transformer);
 
+/// Throws an Error with the key if the ControlNet does not fit the transformer.
+void validate(const ControlConfig& control, const TransformerConfig& transformer);
+
 /// The parameters of the configuration's ControlNet alone.
 void open_control(nn::SpecCollector& specs, const TransformerConfig& config);
 
@@ -57,7 +60,7 @@ class ControlBranch {
   Tensor hints(Tensor control, Tensor main, Tensor scale, const Conditioning& given) const;
 
  private:
-  /// Through control layers; `hint` gets each hint.
+  /// Through the first `count` blocks of a stack; `hint` gets each hint.
   Tensor through(const char* stack, int64_t count, Tensor x, Tensor start,
                  const Conditioning& given,
                  const std::function<void(int64_t layer, Tensor hint)>& hint) const;
