@@ -22,6 +22,7 @@ constexpr std::array kEndings{
     Ending{".lora_up.bias", adapters::LoraPart::UP_BIAS},
     Ending{".lora.down.weight", adapters::LoraPart::DOWN},
     Ending{".lora.up.weight", adapters::LoraPart::UP},
+    Ending{".lora.up.bias", adapters::LoraPart::UP_BIAS},
     Ending{"_lora.down.weight", adapters::LoraPart::DOWN},
     Ending{"_lora.up.weight", adapters::LoraPart::UP},
     Ending{".lora_linear_layer.down.weight", adapters::LoraPart::DOWN},
