@@ -82,7 +82,7 @@ int serve_models(const std::vector<std::string>& words) {
   while (!StopSignal::requested()) {
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }
-  warn("stopping: the running job waits for the next start");
+  warn("stopping; a job that runs goes on at the next start");
   constexpr auto kGrace = std::chrono::seconds(5);
   front.stop(kGrace);
   return 0;

@@ -144,8 +144,10 @@ bool Pattern::matches(std::string_view text, std::atomic<int64_t>& steps) const 
     found = matcher->matches(status) != 0;
   }
   check(U_SUCCESS(status) != 0 && steps >= 0,
-        "[pattern] `{}` takes too long to be matched with `{}` ({})", pattern_, text.substr(0, 100),
-        U_SUCCESS(status) != 0 ? "many patterns and names" : u_errorName(status));
+        "[pattern] `{}` takes too long to be matched with `{}`, after other patterns and names of "
+        "the "
+        "same file\n  plain names, without operators, cost nothing",
+        pattern_, text.substr(0, 100));
   return found;
 }
 

@@ -10,14 +10,14 @@
 namespace kinema {
 
 /// The work that compiling and matching all patterns of one file or key may cost together, about
-/// two seconds: a file from elsewhere may hold thousands of patterns that are slow on purpose. Safe
-/// to use from several threads.
+/// half a second: a file from elsewhere may hold thousands of patterns that are slow on purpose.
+/// Safe to use from several threads.
 class PatternBudget {
  private:
   friend class Pattern;
   static constexpr int64_t kCharacters = 10'000;  // in all patterns that are compiled
   // One for each match, and ten for each 10,000 states that its matcher goes through.
-  static constexpr int64_t kMatches = 100'000;
+  static constexpr int64_t kMatches = 25'000;
 
   std::atomic<int64_t> characters_ = kCharacters;
   std::atomic<int64_t> matches_ = kMatches;

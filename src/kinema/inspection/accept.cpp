@@ -174,8 +174,14 @@ std::string accept_file(const fs::path& path) {
         "it; `kinema inspect` lists its tensors",
         path.string(), media::check_path(path));
   }
-  std::string out = found && found->kind->is(Role::LATENTS) ? media::check_path(path)
-                                                            : networks::check_path(path);
+  std::string out;
+  try {
+    out = found && found->kind->is(Role::LATENTS) ? media::check_path(path)
+                                                  : networks::check_path(path);
+  } catch (const Error& error) {
+    check(found.has_value(), "{}", error.what());
+    fail("{}\n  the file is {} ({})", error.what(), found->kind->name, found->because);
+  }
   if (found && !out.starts_with(found->kind->name)) {
     out = fmt::format("{}: {}", found->kind->name, out);
   }

@@ -58,7 +58,9 @@ fs::path checkpoint_of(const fs::path& path) {
     return path;
   }
   const std::optional<fs::path> folder = checkpoints_in(path);
-  check(folder.has_value(), "[config] {} is neither a run's folder nor a checkpoint",
+  check(folder.has_value(),
+        "[config] {} is neither a run's folder nor a checkpoint\n  of the run NAME they are "
+        "OUTPUT_DIR/NAME and OUTPUT_DIR/NAME/checkpoints/STEP",
         path.string());
   const checkpoints::Found found = checkpoints::CheckpointFolder(*folder).newest();
   check(found.step.has_value(), "[config] the run in {} has no valid checkpoint\n  {}",

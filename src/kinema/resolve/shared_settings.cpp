@@ -139,12 +139,12 @@ SharedSettings read_shared_settings(const fs::path& file) {
 
 std::vector<std::string> check_given(const SharedSettings& shared, const config::Loaded& loaded) {
   const std::vector<std::string> wanted = missing(shared.required_keys, loaded);
-  check(wanted.empty(),
-        "[generate] {} was made with {}, whose paths are not read from a file that another user "
-        "may have made\n"
-        "  give {}=PATH, or a configuration with these keys (for a run's own samples, its "
-        "config.yml)",
-        shared.file.string(), fmt::join(wanted, ", "), wanted.empty() ? "" : wanted.front());
+  check(
+      wanted.empty(),
+      "[generate] {} was made with {}: the file may be another user's, so its paths are not used\n"
+      "  give {}=PATH, or a configuration with these keys (for a run's own samples, its "
+      "config.yml)",
+      shared.file.string(), fmt::join(wanted, ", "), wanted.empty() ? "" : wanted.front());
   const std::vector<std::string> left = missing(shared.left_out, loaded);
   if (left.empty()) {
     return {};

@@ -362,9 +362,10 @@ void Heartbeat::check_timeouts() {
   for (const Peer& peer : peers_) {
     if (peer.rank != engine_->rank() && peer.last_received.seconds() > options_.timeout) {
       lost_process_0_ = peer.rank == 0;
-      set_failure(fmt::format("{} has sent no heartbeat for {:g} s ({})",
-                              names_[static_cast<size_t>(peer.rank)], options_.timeout,
-                              where(peer.progress)));
+      set_failure(fmt::format(
+          "[world] {} has sent no heartbeat for {:g} s ({}), so this process "
+          "ends too; the same command resumes the run",
+          names_[static_cast<size_t>(peer.rank)], options_.timeout, where(peer.progress)));
       return;
     }
   }
