@@ -94,9 +94,7 @@ PlannedStep training(const resolve::Settings& loaded, const networks::Network& p
   }
   out.inputs = inputs_text(latents, model);
   out.remat = what.remat_policy;
-  if (asked.active()) {
-    out.layout = what.batch_text;
-  }
+  out.layout = asked.active() ? what.batch_text : counted(what.samples, "sample");
   constexpr double kTera = 1e12;
   out.model_flops =
       training::training_tflops(
