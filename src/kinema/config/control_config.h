@@ -53,15 +53,15 @@ struct ControlConfig {
            .or_item = true,
            .with = "controlnet",
            .share = Share::YES});
-    visit(
-        "control_scale", self.control_scale, UNRELATED,
-        {.help = "factor of control: of what each ControlNet adds, or each block of a control branch "
-                 "(Z-Image, VACE); one for all or one for each; not given: 1",
-         .min = -100,
-         .max = 100,
-         .or_item = true,
-         .share = Share::YES,
-         .reload = Reload::NOTHING});
+    visit("control_scale", self.control_scale, UNRELATED,
+          {.help =
+               "factor of control: of what each ControlNet adds, or each block of a control branch "
+               "(Z-Image, VACE); one for all or one for each; not given: 1",
+           .min = -100,
+           .max = 100,
+           .or_item = true,
+           .share = Share::YES,
+           .reload = Reload::NOTHING});
     visit("control_start", self.control_start, UNRELATED,
           {.help =
                "part of the steps before which ControlNets and VACE's control branch add nothing, "
