@@ -54,7 +54,7 @@ VideoStream::VideoStream(std::span<const std::byte> bytes, const std::string& pa
     av_dict_free(&settings);
     const io::FileFormat is = io::file_format(bytes);
     check(opened >= 0 || !is || is.is_media, "[video] {}",
-          io::wrong_format_text(path_, is, "a video"));
+          io::wrong_format_text(path_, is, is_image_name(path_) ? "a picture" : "a video"));
     check(opened >= 0, "[video] cannot read {}: {} (is it truncated, or not a {}?)", path_,
           av::reason(opened), is_image(bytes) || is_image_name(path_) ? "picture" : "video");
     const int found = avformat_find_stream_info(format_, nullptr);
@@ -117,6 +117,11 @@ int64_t VideoStream::seek(void* self, int64_t offset, int whence) {
 }
 
 av::Codec VideoStream::open_decoder(int64_t max_pixels) const {
+  const int64_t height = stream_->codecpar->height;
+  const int64_t width = stream_->codecpar->width;
+  check(height <= 0 || width <= max_pixels / height,
+        "[video] {} is {} x {} pixels (height x width), more than {}", path_, height, width,
+        max_pixels);
   av::Codec out(avcodec_alloc_context3(codec_));
   check(out != nullptr && avcodec_parameters_to_context(out.get(), stream_->codecpar) >= 0,
         "[video] {} has parameters that cannot be decoded", path_);
