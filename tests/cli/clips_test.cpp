@@ -88,12 +88,12 @@ TEST_F(InspectClips, NamesEveryClipThatCannotBeUsed) {
   write("clips/d.txt", "x");
 
   const Outcome table = run({"inspect", "clips"});
-  table.expect_error("[data] clips: 2 of 4 clips cannot be used");
+  table.expect_error("[data] clips: 2 of 4 files cannot be used");
   EXPECT_THAT(table.out, AllOf(HasSubstr("2 cannot be used"), HasSubstr("a.mp4")));
   EXPECT_EQ(run({"inspect", "clips", "--json"}).status, 1);
 
   const Outcome check = run({"inspect", "clips", "--check"});
-  check.expect_error("[data] clips: 3 of 4 clips cannot be used");
+  check.expect_error("[data] clips: 3 of 4 files cannot be used");
   EXPECT_THAT(check.out, AllOf(HasSubstr("b.mp4 has no caption"), HasSubstr("c.mp4"),
                                HasSubstr("d.mov"), Not(HasSubstr("a.mp4"))));
   const Outcome json = run({"inspect", "clips", "--check", "--json"});

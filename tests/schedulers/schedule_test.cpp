@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "kinema/core/error.h"
+#include "kinema/schedulers/levels.h"
 #include "kinema/schedulers/samplers.h"
 
 namespace kinema::schedulers {
@@ -347,6 +348,38 @@ TEST(Discrete, SamplesEpsilonWithZeroTerminalSnrWhereTheTimestepsHaveASignal) {
       EXPECT_NEAR(found[i], finals[i], 1e-5 * std::abs(finals[i]));
     }
   }
+}
+
+// diffusers 0.42 with torch 2.15: scheduler.alphas_cumprod, bit for bit.
+TEST(Discrete, HasTheReferencesTableOfNoise) {
+  const auto table = [](BetaSchedule schedule) {
+    return alphas_cumprod({.beta_start = 0.00085, .beta_end = 0.012, .beta_schedule = schedule},
+                          1000);
+  };
+  const std::vector<float> linear = table(BetaSchedule::LINEAR);
+  EXPECT_EQ(linear[250], 0.568788052F);
+  EXPECT_EQ(linear[999], 0.00157896278F);
+  const std::vector<float> scaled = table(BetaSchedule::SCALED_LINEAR);
+  EXPECT_EQ(scaled[250], 0.673792303F);
+  EXPECT_EQ(scaled[999], 0.00466009509F);
+  EXPECT_EQ(table(BetaSchedule::SQUAREDCOS_CAP_V2)[999], 2.42873499e-09F);
+}
+
+// Timesteps of levels that lie on or beside a whole one are cut as the reference cuts them: one
+// other timestep is 1e-2 of a latent's range.
+TEST(Discrete, CutsTimestepsOfGivenLevelsAsTheReference) {
+  ScheduleConfig config;
+  config.sampler = Sampler::DPM_MULTISTEP;
+  config.num_train_timesteps = 1000;
+  config.levels.spread = Spread::EXPONENTIAL;
+  config.diffusion.beta_start = 0.00085;
+  config.diffusion.beta_end = 0.012;
+  config.diffusion.beta_schedule = BetaSchedule::LINEAR;
+  EXPECT_EQ(solver_levels(config, 3, 0).timesteps, (std::vector<double>{998, 246, 0}));
+  config.diffusion.beta_schedule = BetaSchedule::SCALED_LINEAR;
+  config.diffusion.rescale_betas_zero_snr = true;
+  EXPECT_EQ(solver_levels(config, 8, 0).timesteps,
+            (std::vector<double>{998, 996, 983, 923, 723, 294, 24, 0}));
 }
 
 }  // namespace

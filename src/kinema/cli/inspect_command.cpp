@@ -33,7 +33,7 @@ using io::Json;
 
 void check_usable(const std::string& path, int64_t bad, const Json& clips) {
   std::fflush(stdout);  // prints the table before the error
-  check(bad == 0, "[data] {}: {} of {} clips cannot be used", path, bad, clips.items().size());
+  check(bad == 0, "[data] {}: {} of {} files cannot be used", path, bad, clips.items().size());
 }
 
 /// Prints each unusable clip on a line; false if there are any.

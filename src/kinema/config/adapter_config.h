@@ -55,7 +55,8 @@ struct AdapterConfig {
                    "scale. train continues the first and merges the others. Also rank, lora_alpha, "
                    "lora_target_modules, lora_dropout, use_rslora and init",
            .with = "enable_lora",
-           .share = Share::FILE});
+           .share = Share::FILE,
+           .reload = Reload::WEIGHTS});
     visit("lora_mode", self.lora_mode, MAY_CHANGE,
           {.help = "merge: add the LoRA to the weights when they are loaded; apply: keep it as "
                    "separate low-rank matmuls, weights unchanged",

@@ -60,7 +60,8 @@ struct ControlConfig {
          .min = -100,
          .max = 100,
          .or_item = true,
-         .share = Share::YES});
+         .share = Share::YES,
+         .reload = Reload::NOTHING});
     visit("control_start", self.control_start, UNRELATED,
           {.help =
                "part of the steps before which ControlNets and VACE's control branch add nothing, "

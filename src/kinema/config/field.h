@@ -35,6 +35,13 @@ enum class Of : uint8_t {
   PROCESS,  ///< one process of a start
 };
 
+/// What a loaded model must load again for another value of the key.
+enum class Reload : uint8_t {
+  MODEL,    ///< all of it: what the programs or their devices are made of
+  WEIGHTS,  ///< files of weights; shapes and dtypes are part of a program's description
+  NOTHING,  ///< only a request, its output or its log lines read it
+};
+
 /// The model feature that a key needs: without it, the key has no effect.
 enum class Needs : uint8_t {
   NOTHING,
@@ -83,6 +90,8 @@ struct Field {
   Of of = Of::RUN;
   Share share = Share::NO;
   bool in_store = false;  ///< also accepts a path in a store (gs://, s3://)
+  Reload reload = Reload::MODEL;
+  bool by_server = false;  ///< a server sets it, its clients may not
 };
 
 /// A value that is stored as given (sharding rules, block sizes).

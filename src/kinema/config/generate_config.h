@@ -9,11 +9,18 @@
 #include "kinema/config/control_config.h"
 #include "kinema/config/field.h"
 #include "kinema/config/given.h"
+#include "kinema/config/output_config.h"
+#include "kinema/config/picture_size_config.h"
+#include "kinema/config/step_cache_config.h"
 
 namespace kinema::config {
 
-/// The size of a video, and the sampler's settings. Training uses the sizes too.
-struct GenerateConfig : ControlConfig, AnimateConfig {
+/// What is made and by which sampler settings. Training uses the sizes too.
+struct GenerateConfig : ControlConfig,
+                        AnimateConfig,
+                        PictureSizeConfig,
+                        OutputConfig,
+                        StepCacheConfig {
   int64_t height = 720;
   int64_t width = 1280;
   int64_t num_frames = 81;
@@ -53,12 +60,6 @@ struct GenerateConfig : ControlConfig, AnimateConfig {
   double cfg_truncation = 1.0;
   double true_cfg_scale = 1.0;
   int64_t clip_skip = 0;
-  std::vector<int64_t> original_size;
-  std::vector<int64_t> crops_coords_top_left;
-  std::vector<int64_t> target_size;
-  std::vector<int64_t> negative_original_size;
-  std::vector<int64_t> negative_crops_coords_top_left;
-  std::vector<int64_t> negative_target_size;
   Given<double> boundary_ratio = 0.875;
   Given<double> flow_shift = 5.0;
   Tree diffusion_scheduler_config;
@@ -66,78 +67,71 @@ struct GenerateConfig : ControlConfig, AnimateConfig {
 
   std::string initial_latents;
   std::string save_latents;
-  std::string video_folder;
-  int64_t video_enlarge = 1;
-  int64_t contact_sheet_columns = 4;
-  bool contact_sheet = true;
-  bool save_frames = false;
-  std::string image_format = "png";
-  int64_t image_quality = 90;
-  Given<int64_t> num_videos_per_prompt = 1;
-  Given<int64_t> num_images_per_prompt = 1;
-  int64_t first_video_index = 0;
-  Given<int64_t> generate_batch_size = 1;
   bool guidance_in_two_passes = false;
   int64_t generate_checkpoint_step = -1;
-
   bool scan_diffusion_loop = false;
-  bool use_cfg_cache = false;
-  bool use_kv_cache = false;
-  bool use_sen_cache = false;
-  bool use_magcache = false;
-  double magcache_thresh = 0.12;
-  int64_t magcache_K = 2;
-  double retention_ratio = 0.2;
-  std::vector<double> mag_ratios_base;
-  std::vector<double> mag_ratios_base_720p;
-  std::vector<double> mag_ratios_base_480p;
 
   bool operator==(const GenerateConfig&) const = default;
 
   template <typename Self, typename Visitor>
   static void fields(Self& self, Visitor&& visit) {
     visit("height", self.height, MAY_CHANGE,
-          {.help = "height in pixels", .min = 1, .max = 65536, .share = Share::YES});
+          {.help = "height in pixels",
+           .min = 1,
+           .max = 65536,
+           .share = Share::YES,
+           .reload = Reload::NOTHING});
     visit("width", self.width, MAY_CHANGE,
-          {.help = "width in pixels", .min = 1, .max = 65536, .share = Share::YES});
+          {.help = "width in pixels",
+           .min = 1,
+           .max = 65536,
+           .share = Share::YES,
+           .reload = Reload::NOTHING});
     visit("num_frames", self.num_frames, MAY_CHANGE,
           {.help = "number of frames",
            .min = 1,
            .max = 65536,
            .needs = {Needs::VIDEOS},
-           .share = Share::YES});
+           .share = Share::YES,
+           .reload = Reload::NOTHING});
     visit("fps", self.fps, UNRELATED,
           {.help = "frames per second of the mp4",
            .min = 1,
            .max = 1000,
            .needs = {Needs::VIDEOS},
-           .share = Share::YES});
-    visit("prompt", self.prompt, UNRELATED, {.help = "prompt", .prose = true, .share = Share::YES});
-    visit(
-        "prompt_file", self.prompt_file, UNRELATED,
-        {.help = "text file with one prompt per line; a prompt on the command line overrides it"});
+           .share = Share::YES,
+           .reload = Reload::NOTHING});
+    visit("prompt", self.prompt, UNRELATED,
+          {.help = "prompt", .prose = true, .share = Share::YES, .reload = Reload::NOTHING});
+    visit("prompt_file", self.prompt_file, UNRELATED,
+          {.help = "text file with one prompt per line; a prompt on the command line overrides it",
+           .reload = Reload::NOTHING});
     visit("negative_prompt", self.negative_prompt, UNRELATED,
           {.help = "negative prompt of classifier-free guidance",
            .prose = true,
            .needs = {Needs::TWO_PASSES},
-           .share = Share::YES});
+           .share = Share::YES,
+           .reload = Reload::NOTHING});
     visit("prompt_2", self.prompt_2, UNRELATED,
           {.help = "flux, sdxl: prompt of the second text encoder; not given: prompt",
            .prose = true,
            .needs = {Needs::SECOND_TEXT},
-           .share = Share::YES});
+           .share = Share::YES,
+           .reload = Reload::NOTHING});
     visit("negative_prompt_2", self.negative_prompt_2, UNRELATED,
           {.help =
                "flux, sdxl: negative prompt of the second text encoder; not given: negative_prompt",
            .prose = true,
            .needs = {Needs::SECOND_TEXT, Needs::TWO_PASSES},
-           .share = Share::YES});
+           .share = Share::YES,
+           .reload = Reload::NOTHING});
     visit("prompt_syntax", self.prompt_syntax, UNRELATED,
           {.help = "how prompts are read; a1111: weights (word:1.3), BREAK, [from:to:0.5], [a|b], "
                    "<lora:name:0.8>, as in AUTOMATIC1111's webui; compel: word++, (words)0.8, "
                    "(\"a\", \"b\").blend(1, 1); plain: as text",
            .one_of = choices(self.prompt_syntax),
-           .share = Share::YES});
+           .share = Share::YES,
+           .reload = Reload::NOTHING});
     visit("lora_folder", self.lora_folder, UNRELATED,
           {.help = "folder with the LoRA files that prompts name, with <lora:name:0.8> or "
                    "withLora(name, 0.8)"});
@@ -147,48 +141,57 @@ struct GenerateConfig : ControlConfig, AnimateConfig {
                  "of the files"});
     visit("image_url", self.image_url, UNRELATED,
           {.help = "first frame of the video: path or URL of an image (image to video, TI2V)",
-           .share = Share::FILE});
+           .share = Share::FILE,
+           .reload = Reload::NOTHING});
     visit("last_image_url", self.last_image_url, UNRELATED,
           {.help = "last frame of the video: path or URL of an image (first and last frame models)",
-           .share = Share::FILE});
+           .share = Share::FILE,
+           .reload = Reload::NOTHING});
     visit("image", self.image, UNRELATED,
           {.help = "picture to start from (image to image, inpainting): path or URL; of image to "
                    "video models the first frame, as image_url",
-           .share = Share::FILE});
+           .share = Share::FILE,
+           .reload = Reload::NOTHING});
     visit("video", self.video, UNRELATED,
           {.help = "video to start from (video to video), whose frames at the rate fps are changed "
                    "by a text to video model",
            .needs = {Needs::VIDEOS},
-           .share = Share::FILE});
+           .share = Share::FILE,
+           .reload = Reload::NOTHING});
     visit("mask", self.mask, UNRELATED,
           {.help = "picture of the part that is made: white is made, black is kept (inpainting)",
-           .share = Share::FILE});
+           .share = Share::FILE,
+           .reload = Reload::NOTHING});
     visit(
         "control_image", self.control_image, UNRELATED,
         {.help = "picture that the result follows: edges, depth, poses ... of ControlNets, one for "
                  "each or a list; the edges or depth of Flux Canny and Depth",
          .or_item = true,
          .needs = {Needs::IMAGES},
-         .share = Share::FILE});
+         .share = Share::FILE,
+         .reload = Reload::NOTHING});
     ControlConfig::fields(self, visit);
     visit(
         "control_video", self.control_video, UNRELATED,
         {.help = "video that the result follows or completes, frame by frame (VACE): poses, depth, "
                  "edges, or the frames to be changed where control_mask is white",
          .needs = {Needs::VIDEOS},
-         .share = Share::FILE});
+         .share = Share::FILE,
+         .reload = Reload::NOTHING});
     visit("control_mask", self.control_mask, UNRELATED,
           {.help = "of control_video: a video or picture, white where the result is made, black "
                    "where it is kept; not given: all is made",
            .with = "control_video",
            .needs = {Needs::VIDEOS},
-           .share = Share::FILE});
+           .share = Share::FILE,
+           .reload = Reload::NOTHING});
     AnimateConfig::fields(self, visit);
     visit("reference_images", self.reference_images, UNRELATED,
           {.help = "pictures that the result is made from, beside the prompt: the picture that "
                    "FLUX.1 Kontext edits, subjects and backgrounds of VACE",
            .or_item = true,
-           .share = Share::FILE});
+           .share = Share::FILE,
+           .reload = Reload::NOTHING});
     visit(
         "resize_reference", self.resize_reference, UNRELATED,
         {.help = "flux: a reference picture is resized to the size of about a megapixel, of those "
@@ -201,14 +204,16 @@ struct GenerateConfig : ControlConfig, AnimateConfig {
                    "little, 1 all; not given: 0.6 of an image, 0.8 of a video, 1 with a mask",
            .max = 1,
            .above = 0,
-           .share = Share::YES});
+           .share = Share::YES,
+           .reload = Reload::NOTHING});
     visit("mask_blur", self.mask_blur, UNRELATED,
           {.help = "standard deviation in pixels of the blur of the mask's edge, over which made "
                    "and kept pixels are mixed; 0: kept pixels are returned exactly",
            .min = 0,
            .max = 256,
            .with = "mask",
-           .share = Share::YES});
+           .share = Share::YES,
+           .reload = Reload::NOTHING});
     visit(
         "scheduler", self.scheduler, UNRELATED,
         {.help = "sampler; overrides the class in the model's scheduler_config.json: euler, unipc, "
@@ -216,50 +221,61 @@ struct GenerateConfig : ControlConfig, AnimateConfig {
                  "dpm_2, dpm_2_ancestral, deis, euler_ancestral, heun, lms, ddim, ddpm, pndm, lcm, "
                  "tcd, or a name of diffusers, ComfyUI or "
                  "AUTOMATIC1111's webui (`DPM++ 2M Karras`)",
-         .share = Share::YES});
+         .share = Share::YES,
+         .reload = Reload::NOTHING});
     visit(
         "noise_levels", self.noise_levels, UNRELATED,
         {.help = "how the sampler's noise levels lie between the largest and the smallest; model: "
                  "as in the model's scheduler_config.json",
          .one_of = "model | karras | exponential | beta | lu | ays",
-         .share = Share::YES});
+         .share = Share::YES,
+         .reload = Reload::NOTHING});
     visit("sigmas", self.sigmas, UNRELATED,
           {.help = "noise levels, falling, which replace num_inference_steps; empty: the sampler's",
            .min = 0,
-           .share = Share::YES});
+           .share = Share::YES,
+           .reload = Reload::NOTHING});
     visit("timesteps", self.timesteps, UNRELATED,
           {.help = "training timesteps to visit, falling, which replace num_inference_steps "
                    "(distilled models); empty: the sampler's",
            .min = 0,
-           .share = Share::YES});
+           .share = Share::YES,
+           .reload = Reload::NOTHING});
     visit("num_inference_steps", self.num_inference_steps, UNRELATED,
           {.help = "number of denoising steps, at most the model's timesteps (1000)",
            .min = 1,
            .max = 100000,
-           .share = Share::YES});
+           .share = Share::YES,
+           .reload = Reload::NOTHING});
     visit("guidance_scale", self.guidance_scale, UNRELATED,
           {.help = "classifier-free guidance scale; 1: no guidance",
            .min = 0,
            .needs = {Needs::GUIDANCE},
-           .share = Share::YES});
+           .share = Share::YES,
+           .reload = Reload::NOTHING});
     visit("do_classifier_free_guidance", self.do_classifier_free_guidance, UNRELATED,
-          {.help = "false: same as guidance_scale 1", .share = Share::YES});
+          {.help = "false: same as guidance_scale 1",
+           .share = Share::YES,
+           .reload = Reload::NOTHING});
     visit("guidance_scale_low", self.guidance_scale_low, UNRELATED,
           {.help = "wan2.2: guidance scale of the low-noise expert",
            .min = 0,
            .needs = {Needs::EXPERTS},
-           .share = Share::YES});
+           .share = Share::YES,
+           .reload = Reload::NOTHING});
     visit("guidance_scale_high", self.guidance_scale_high, UNRELATED,
           {.help =
                "wan2.2: guidance scale of the high-noise expert; 1: no guidance for either expert",
            .min = 0,
            .needs = {Needs::EXPERTS},
-           .share = Share::YES});
+           .share = Share::YES,
+           .reload = Reload::NOTHING});
     visit("guidance_rescale", self.guidance_rescale, UNRELATED,
           {.help = "guidance rescale factor (arXiv:2305.08891); 0 or less: off",
            .max = 1,
            .needs = {Needs::TWO_PASSES},
-           .share = Share::YES});
+           .share = Share::YES,
+           .reload = Reload::NOTHING});
     visit("cfg_normalization", self.cfg_normalization, UNRELATED,
           {.help = "z-image: the guided prediction is at most this many times as long as the "
                    "prompt's; 0: off",
@@ -276,43 +292,15 @@ struct GenerateConfig : ControlConfig, AnimateConfig {
                    "in addition to the embedded guidance_scale; 1 or no negative prompt: off",
            .min = 0,
            .needs = {Needs::TRUE_GUIDANCE},
-           .share = Share::YES});
+           .share = Share::YES,
+           .reload = Reload::NOTHING});
     visit("clip_skip", self.clip_skip, UNRELATED,
           {.help = "sdxl: number of additional final CLIP layers to skip",
            .min = 0,
            .max = 64,
            .needs = {Needs::INNER_CLIP},
            .share = Share::YES});
-    visit(
-        "original_size", self.original_size, UNRELATED,
-        {.help =
-             "sdxl micro-conditioning: [height, width] before cropping; empty: the generated size",
-         .needs = {Needs::PICTURE_SIZES},
-         .share = Share::YES});
-    visit("crops_coords_top_left", self.crops_coords_top_left, UNRELATED,
-          {.help = "sdxl micro-conditioning: [top, left] of the crop; empty: [0, 0]",
-           .needs = {Needs::PICTURE_SIZES},
-           .share = Share::YES});
-    visit("target_size", self.target_size, UNRELATED,
-          {.help =
-               "sdxl micro-conditioning: [height, width] of the result; empty: the generated size",
-           .needs = {Needs::PICTURE_SIZES},
-           .share = Share::YES});
-    visit("negative_original_size", self.negative_original_size, UNRELATED,
-          {.help = "sdxl micro-conditioning: original_size of the negative prompt",
-           .with = "negative_target_size",
-           .needs = {Needs::PICTURE_SIZES, Needs::TWO_PASSES},
-           .share = Share::YES});
-    visit("negative_crops_coords_top_left", self.negative_crops_coords_top_left, UNRELATED,
-          {.help = "sdxl micro-conditioning: crops_coords_top_left of the negative prompt",
-           .with = "negative_original_size",
-           .needs = {Needs::PICTURE_SIZES, Needs::TWO_PASSES},
-           .share = Share::YES});
-    visit("negative_target_size", self.negative_target_size, UNRELATED,
-          {.help = "sdxl micro-conditioning: target_size of the negative prompt",
-           .with = "negative_original_size",
-           .needs = {Needs::PICTURE_SIZES, Needs::TWO_PASSES},
-           .share = Share::YES});
+    PictureSizeConfig::fields(self, visit);
     visit("boundary_ratio", self.boundary_ratio, MUST_MATCH,
           {.help = "wan2.2: timesteps at or above this fraction use the high-noise expert",
            .min = 0,
@@ -323,7 +311,8 @@ struct GenerateConfig : ControlConfig, AnimateConfig {
           {.help = "shift of the sampler's sigmas",
            .above = 0,
            .needs = {Needs::FLOW},
-           .share = Share::YES});
+           .share = Share::YES,
+           .reload = Reload::NOTHING});
     visit(
         "diffusion_scheduler_config", self.diffusion_scheduler_config, UNRELATED,
         {.help =
@@ -331,56 +320,17 @@ struct GenerateConfig : ControlConfig, AnimateConfig {
              "rescale_zero_terminal_snr, timestep_spacing, clip_sample, set_alpha_to_one and the "
              "settings of the class",
          .needs = {Needs::DIFFUSION},
-         .share = Share::YES});
+         .share = Share::YES,
+         .reload = Reload::NOTHING});
     visit("use_ema", self.use_ema, UNRELATED,
           {.help = "use the EMA weights of a run where it has them", .share = Share::YES});
     visit("initial_latents", self.initial_latents, UNRELATED,
-          {.help = "safetensors file with the initial noise", .share = Share::FILE});
+          {.help = "safetensors file with the initial noise",
+           .share = Share::FILE,
+           .reload = Reload::NOTHING});
     visit("save_latents", self.save_latents, UNRELATED,
-          {.help = "safetensors file for the final latents"});
-    visit("video_folder", self.video_folder, UNRELATED,
-          {.help = "output folder; empty: samples/STEP in the run folder", .in_store = true});
-    visit("video_enlarge", self.video_enlarge, UNRELATED,
-          {.help = "integer upscaling factor of the mp4 and contact sheet (nearest neighbour)",
-           .min = 1,
-           .max = 64,
-           .share = Share::YES});
-    visit("contact_sheet_columns", self.contact_sheet_columns, UNRELATED,
-          {.help = "columns of the contact sheet", .min = 1, .max = 100, .share = Share::YES});
-    visit("contact_sheet", self.contact_sheet, UNRELATED,
-          {.help = "write contact_sheet.png with some frames of every video", .share = Share::YES});
-    visit("save_frames", self.save_frames, UNRELATED,
-          {.help = "also write every frame as a PNG", .share = Share::YES});
-    visit("image_format", self.image_format, UNRELATED,
-          {.help = "format of images; each has its settings inside",
-           .one_of = "png | jpeg | webp",
-           .needs = {Needs::IMAGES},
-           .share = Share::YES});
-    visit("image_quality", self.image_quality, UNRELATED,
-          {.help = "quality of a JPEG or WebP; webp: 100 is lossless",
-           .min = 1,
-           .max = 100,
-           .with = "image_format=jpeg | webp",
-           .needs = {Needs::IMAGES},
-           .share = Share::YES});
-    visit("num_images_per_prompt", self.num_images_per_prompt, UNRELATED,
-          {.help = "flux, sdxl: images per prompt",
-           .min = 1,
-           .max = 100000,
-           .needs = {Needs::IMAGES},
-           .share = Share::YES});
-    visit("num_videos_per_prompt", self.num_videos_per_prompt, UNRELATED,
-          {.help = "videos per prompt, each with its own noise",
-           .min = 1,
-           .max = 100000,
-           .share = Share::YES});
-    visit("first_video_index", self.first_video_index, UNRELATED,
-          {.help = "index of the first video; seed and index determine its noise, so a single "
-                   "video can be generated again",
-           .min = 0,
-           .share = Share::YES});
-    visit("generate_batch_size", self.generate_batch_size, UNRELATED,
-          {.help = "videos per denoising batch", .min = 1, .max = 4096, .share = Share::YES});
+          {.help = "safetensors file for the final latents", .reload = Reload::NOTHING});
+    OutputConfig::fields(self, visit);
     visit(
         "guidance_in_two_passes", self.guidance_in_two_passes, UNRELATED,
         {.help = "run the prompt and the negative prompt one after the other: less memory, slower",
@@ -388,63 +338,7 @@ struct GenerateConfig : ControlConfig, AnimateConfig {
          .share = Share::YES});
     visit("generate_checkpoint_step", self.generate_checkpoint_step, UNRELATED,
           {.help = "step of the checkpoint to sample; -1: newest", .min = -1, .share = Share::YES});
-    cache_fields(self, visit);
-    later_fields(self, visit);
-  }
-
- private:
-  template <typename Self, typename Visitor>
-  static void cache_fields(Self& self, Visitor&& visit) {
-    visit(
-        "use_kv_cache", self.use_kv_cache, UNRELATED,
-        {.help =
-             "compute the text's cross-attention keys and values once: same result up to rounding",
-         .share = Share::YES});
-    visit("use_cfg_cache", self.use_cfg_cache, UNRELATED,
-          {.help = "after a third of the steps, reuse the negative prompt's prediction in four of "
-                   "five steps (FasterCache)",
-           .share = Share::YES});
-    visit("use_sen_cache", self.use_sen_cache, UNRELATED,
-          {.help = "reuse the last prediction while latents and timestep change little (SenCache)",
-           .share = Share::YES});
-    visit("use_magcache", self.use_magcache, UNRELATED,
-          {.help = "skip the blocks while a table of the model predicts a small change (MagCache)",
-           .share = Share::YES});
-    visit("magcache_thresh", self.magcache_thresh, UNRELATED,
-          {.help = "accumulated error at which a full step is computed",
-           .min = 0,
-           .with = "use_magcache",
-           .share = Share::YES});
-    visit("magcache_K", self.magcache_K, UNRELATED,
-          {.help = "maximum number of consecutive skipped steps",
-           .min = 0,
-           .with = "use_magcache",
-           .share = Share::YES});
-    visit("retention_ratio", self.retention_ratio, UNRELATED,
-          {.help = "fraction of steps, from the first, that are never skipped",
-           .min = 0,
-           .max = 1,
-           .with = "use_magcache",
-           .share = Share::YES});
-    visit("mag_ratios_base", self.mag_ratios_base, UNRELATED,
-          {.help = "the model's table: two numbers per step, with and without prompt",
-           .above = 0,
-           .with = "use_magcache",
-           .share = Share::YES});
-    visit("mag_ratios_base_720p", self.mag_ratios_base_720p, UNRELATED,
-          {.help = "table for heights from 720, where mag_ratios_base is empty",
-           .above = 0,
-           .with = "use_magcache",
-           .share = Share::YES});
-    visit("mag_ratios_base_480p", self.mag_ratios_base_480p, UNRELATED,
-          {.help = "table for heights below 720, where mag_ratios_base is empty",
-           .above = 0,
-           .with = "use_magcache",
-           .share = Share::YES});
-  }
-
-  template <typename Self, typename Visitor>
-  static void later_fields(Self& self, Visitor&& visit) {
+    StepCacheConfig::fields(self, visit);
     visit("scan_diffusion_loop", self.scan_diffusion_loop, UNRELATED,
           {.help = "all sampling steps in one program", .later = "sampling in one program"});
   }

@@ -88,7 +88,8 @@ struct ModelConfig : AttentionConfig, EncoderConfig, AdapterConfig {
           {.help = "diffusers folder, hub id (org/name, org/name@revision) or gs:// path of the "
                    "model; empty: start from scratch with the architecture keys below",
            .share = Share::MODEL,
-           .in_store = true});
+           .in_store = true,
+           .reload = Reload::WEIGHTS});
     visit("revision", self.revision, MAY_CHANGE,
           {.help = "branch, tag or commit of models that are hub ids; empty: main",
            .share = Share::YES});

@@ -78,7 +78,8 @@ struct RunConfig {
     visit("seed", self.seed, MUST_MATCH,
           {.help = "random seed of initialisation, data order, noise and dropout",
            .min = 0,
-           .share = Share::YES});
+           .share = Share::YES,
+           .reload = Reload::NOTHING});
 
     visit("hardware", self.hardware, MAY_CHANGE,
           {.help = "platform of the PJRT plugin to load if pjrt_plugin is empty",

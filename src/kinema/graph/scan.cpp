@@ -31,6 +31,13 @@ struct KeptValues {
   std::map<TensorKey, bool> on_host;
 };
 
+/// An input of the loop as its steps use it: a range of an x's, if it loops over a part.
+Tensor used_part(Node& node, const Body& body, size_t j) {
+  const Tensor x = node.input(j);
+  const bool is_x = j >= body.carries && j < body.carries + body.xs;
+  return is_x && x.dim(0) != body.length ? slice(x, Axis(0), body.first, body.length) : x;
+}
+
 KeptValues keep_values(Node& node, Body& body, const BodyGradient& gradient,
                        std::vector<Tensor>& backward_xs) {
   KeptValues kept;
@@ -44,7 +51,7 @@ KeptValues keep_values(Node& node, Body& body, const BodyGradient& gradient,
     }
     Tensor stack;
     if (j >= body.carries && j < inputs.size()) {
-      stack = node.input(j);
+      stack = used_part(node, body, j);
     } else {
       const bool on_host = gradient.offloads(inside);
       kept.on_host[key_of(inside)] = on_host;
@@ -58,9 +65,11 @@ KeptValues keep_values(Node& node, Body& body, const BodyGradient& gradient,
 
 /// The cotangents of a loop's inputs, from the results of its backward loop: of the carries that
 /// have one (`asked`), of captures (`summed`) and of xs (`sliced`), the latter two by their index.
-Cotangents cotangents_of(const Node& node, const ScanResult& back, size_t carries,
-                         const std::vector<bool>& asked, std::span<const size_t> summed,
-                         std::span<const size_t> sliced) {
+/// Steps that a loop over a part leaves out have none.
+Cotangents cotangents_of(const Node& node, const ScanResult& back, const std::vector<bool>& asked,
+                         std::span<const size_t> summed, std::span<const size_t> sliced) {
+  const Body& body = *node.get<std::shared_ptr<Body>>();
+  const size_t carries = body.carries;
   Cotangents result(node.inputs.size());
   size_t next = 0;
   for (size_t j = 0; j < carries; ++j) {
@@ -72,7 +81,10 @@ Cotangents cotangents_of(const Node& node, const ScanResult& back, size_t carrie
     result[j] = convert(back.carry[next++], node.shape(j).dtype);
   }
   for (size_t k = 0; k < sliced.size(); ++k) {
-    result[sliced[k]] = back.ys[k];
+    const int64_t of = node.shape(sliced[k]).dims[0];
+    result[sliced[k]] = of == body.length
+                            ? back.ys[k]
+                            : pad(back.ys[k], Axis(0), body.first, of - body.first - body.length);
   }
   return result;
 }
@@ -81,8 +93,6 @@ Cotangents cotangents_of(const Node& node, const ScanResult& back, size_t carrie
 /// gradients of the xs.
 Cotangents scan_gradient(Node& node, std::span<const Tensor> dys, const std::vector<bool>& wanted) {
   Body& body = *node.get<std::shared_ptr<Body>>();
-  check(body.xs == 0 || node.shape(body.carries).dims[0] == body.length,
-        "[scan] some of a loop's steps cannot be differentiated");
   const size_t count = node.inputs.size();
   std::vector<bool> has_cotangent;
   std::vector<Tensor> carry;
@@ -147,7 +157,7 @@ Cotangents scan_gradient(Node& node, std::span<const Tensor> dys, const std::vec
   };
   const ScanResult back = scan(carry, xs, {.length = body.length, .reverse = !body.reverse}, step);
 
-  return cotangents_of(node, back, body.carries, asked, summed, sliced);
+  return cotangents_of(node, back, asked, summed, sliced);
 }
 
 }  // namespace

@@ -16,7 +16,8 @@ struct ScanPart {
   int64_t of;
 };
 
-/// `scan` over a range of a stack's layers, without copying them. Has no gradient.
+/// `scan` over a range of a stack's layers, without copying them. The gradient copies those that it
+/// reads, and is that of the whole stack, with zeros for the others.
 ScanResult scan_some(std::vector<Tensor> carry, std::vector<Tensor> xs, ScanOptions options,
                      ScanPart part,
                      const std::function<ScanResult(std::span<const Tensor> carry,

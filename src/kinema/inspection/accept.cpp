@@ -135,18 +135,30 @@ void check_tokenizer(const fs::path& folder, const fs::path& encoder) {
   }
 }
 
-/// The commands and keys for a path of a known kind, as an ending; else empty.
-std::string takers(const fs::path& path) {
+/// The commands and keys for a path of a known kind, as an ending; else empty. `sampled_only`: the
+/// reason why the model is not trained or converted.
+std::string takers(const fs::path& path, std::string_view sampled_only = "") {
   const std::optional<weights::FoundKind> found = weights::detect_kind(path);
-  return found ? "; taken by " + weights::accepting_commands(*found->kind, path) : "";
+  if (!found) {
+    return "";
+  }
+  if (sampled_only.empty()) {
+    return "; taken by " + weights::accepting_commands(*found->kind, path);
+  }
+  return fmt::format("; taken by generate alone{}, as {}",
+                     found->kind->is(weights::Role::PIPELINE)
+                         ? ""
+                         : " (wan_transformer_pretrained_model_name_or_path, with a pipeline)",
+                     sampled_only);
 }
 
 /// The same for a pipeline: as for its network if that is not trained.
-std::string takers_of_pipeline(const fs::path& path, const fs::path& network) {
-  const std::optional<weights::FoundKind> found = weights::detect_kind(network);
+std::string takers_of_pipeline(const fs::path& path, const sample::PipelineFolder& pipeline) {
+  const std::optional<weights::FoundKind> found = weights::detect_kind(pipeline.transformer);
   return found && !found->kind->is_trained
              ? "; taken by " + weights::accepting_commands(*found->kind, path)
-             : takers(path);
+             : takers(path, pipeline.schedule ? schedulers::why_not_trained(*pipeline.schedule)
+                                              : std::string_view());
 }
 
 /// A description of a weights file, with the commands that accept it.
@@ -168,16 +180,19 @@ std::string accept_file(const fs::path& path) {
     out = fmt::format("{}: {}", found->kind->name, out);
   }
   out = "accepted: " + out;
-  if (const model_files::ObjectiveMarks marks = model_files::objective_marks(path); marks.any()) {
+  const model_files::ObjectiveMarks marks = model_files::objective_marks(path);
+  if (marks.any()) {
     out += "; it learned " + to_string(marks);
   }
   const std::vector<std::string> unread = model_files::unused_tensors(path);
   if (!unread.empty()) {
-    out += fmt::format("; {} are not read: {}",
+    out += fmt::format("; {} {} not read: {}",
                        counted(static_cast<int64_t>(unread.size()), "left-over tensor"),
-                       fmt::join(unread, ", "));
+                       unread.size() == 1 ? "is" : "are", fmt::join(unread, ", "));
   }
-  return out + takers(path);
+  schedulers::ScheduleConfig learned;
+  learned.noise = marks.edm ? schedulers::Noise::EDM : schedulers::Noise::DIFFUSION;
+  return out + takers(path, marks.edm ? schedulers::why_not_trained(learned) : "");
 }
 
 /// The sampler that `generate` needs if it cannot use the pipeline's scheduler; else empty.
@@ -213,7 +228,7 @@ std::string accept(const fs::path& path) {
     for (const std::string& warning : sample::warnings(pipeline)) {
       out += "; " + warning;
     }
-    return out + takers_of_pipeline(path, pipeline.transformer);
+    return out + takers_of_pipeline(path, pipeline);
   }
   if (is_checkpoint(path)) {
     check_checkpoint(path);

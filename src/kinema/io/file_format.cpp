@@ -83,6 +83,12 @@ FileFormat by_brand(std::string_view brand) {
                                                 : FileFormat{"an MP4 or MOV video", "", true};
 }
 
+/// True for safetensors: eight bytes with the header's length, whose first may be those of other
+/// formats, then its JSON.
+bool is_safetensors(std::string_view text) {
+  return text.size() > 8 && text[8] == '{' && text.substr(5, 3) == "\0\0\0"sv;
+}
+
 FileFormat by_text(std::string_view text) {
   std::string lower(text);
   std::ranges::transform(lower, lower.begin(), [](unsigned char c) { return std::tolower(c); });
@@ -103,6 +109,9 @@ FileFormat by_text(std::string_view text) {
 FileFormat file_format(std::span<const std::byte> bytes) {
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()),
                               std::min(bytes.size(), kEnough));
+  if (is_safetensors(text)) {
+    return {};
+  }
   const auto found = std::ranges::find_if(kSignatures, [&](const Signature& each) {
     return text.size() > each.at && text.substr(each.at).starts_with(each.bytes);
   });

@@ -250,10 +250,11 @@ ConvertResult convert(const std::string& given, const std::string& target,
           target, above.parent_path().string());
   }
   check_exists(given);
-  const fs::path checkpoints = fs::path(given) / "checkpoints";
-  const std::vector<int64_t> steps = checkpoints::CheckpointFolder(checkpoints).steps();
-  check(steps.empty(), "[convert] {} is a run's folder, expected a checkpoint\n  {} is its newest",
-        given, (checkpoints / fmt::format("{}", steps.empty() ? 0 : steps.back())).string());
+  for (const fs::path& folder : {fs::path(given) / "checkpoints", fs::path(given)}) {
+    const std::vector<int64_t> steps = checkpoints::CheckpointFolder(folder).steps();
+    check(steps.empty(), "[convert] {} holds a run's checkpoints, expected one\n  {} is its newest",
+          given, (folder / fmt::format("{}", steps.empty() ? 0 : steps.back())).string());
+  }
   const std::vector<std::string> parts = checkpoint_parts(given);
   if (parts.size() < 2) {
     return convert_one(given, target, options, job);

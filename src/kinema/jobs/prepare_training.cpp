@@ -54,9 +54,13 @@ bool open_data(const resolve::Settings& settings, const pjrt::Client& client, co
   // they are few, so an error there is found before all others are encoded.
   const auto span = out.timings.measure("opening data");
   if (out.settings.evaluates) {
-    out.eval_source =
-        datasets::make_source(resolve::evaluation_dataset(settings, model, what.samples), model,
-                              what.samples, encoders, resolve::evaluation_report(), job);
+    const datasets::Dataset dataset = resolve::evaluation_dataset(settings, model, what.samples);
+    if (datasets::clips_in(dataset) != nullptr) {  // before they are encoded
+      training::check_timesteps(resolve::evaluation_options(settings, what.expert),
+                                what.step.objective);
+    }
+    out.eval_source = datasets::make_source(dataset, model, what.samples, encoders,
+                                            resolve::evaluation_report(), job);
   }
   if (out.eval_source) {
     training::check_evaluation(resolve::evaluation_options(settings, what.expert),

@@ -90,6 +90,16 @@ std::vector<fs::path> layers_of(const fs::path& path) {
   return {path.string().substr(0, at), path.string().substr(at + kOver.size())};
 }
 
+namespace {
+
+/// True for the config of a T5 or UMT5, or of a text encoder that does not name its class.
+bool may_be_t5(const Json& config) {
+  const Json* type = config.is_object() ? config.find("model_type") : nullptr;
+  return type == nullptr || !type->is_string() || type->as_string().ends_with("t5");
+}
+
+}  // namespace
+
 Json adjacent_config(const fs::path& file, std::string_view part, const NameTable* names) {
   const auto family =
       std::ranges::find_if(families(), [&](const Family& each) { return each.names == names; });
@@ -97,7 +107,10 @@ Json adjacent_config(const fs::path& file, std::string_view part, const NameTabl
                                : family != families().end() ? family->part
                                : names != nullptr           ? kVae
                                                             : "";
-  for (const fs::path& place : {file.parent_path(), file.parent_path() / own}) {
+  const bool is_t5 = names == &kT5FileNames;
+  // A T5 alone is the first text encoder of Wan, but the second of Flux.
+  for (const fs::path& place : {file.parent_path(), file.parent_path() / own,
+                                file.parent_path() / (is_t5 ? kTextEncoder2 : own)}) {
     std::error_code ignored;
     if (!fs::exists(place / "config.json", ignored)) {
       continue;
@@ -115,11 +128,12 @@ Json adjacent_config(const fs::path& file, std::string_view part, const NameTabl
     // Of tensors that have the same names in every program, so that there is no table for them.
     const bool is_control_module = names == nullptr && name != nullptr && name->is_string() &&
                                    name->as_string().ends_with("ControlNetModel");
-    const bool fits = names == &kControlNetNames ? is_control
-                      : is_control_module        ? true
-                      : is_network               ? said != nullptr && is_transformer_config(config)
-                      : own == kVae              ? is_vae
-                                                 : said == nullptr && !is_vae && !is_control;
+    const bool fits =
+        names == &kControlNetNames ? is_control
+        : is_control_module        ? true
+        : is_network               ? said != nullptr && is_transformer_config(config)
+        : own == kVae              ? is_vae
+                      : said == nullptr && !is_vae && !is_control && (!is_t5 || may_be_t5(config));
     if (fits) {
       return config;
     }

@@ -92,21 +92,10 @@ namespace {
 
 /// Throws an Error for a model that is sampled, but whose training has another objective.
 void check_trained(const schedulers::ScheduleConfig& schedule, const fs::path& file) {
-  using schedulers::Prediction;
-  const char* what =
-      schedulers::noise_of(schedule) == schedulers::Noise::EDM
-          ? "its input and output are scaled as in EDM"
-      : schedule.levels.inverted      ? "its noise levels are inverted (invert_sigmas)"
-      : schedule.flow_predicts        ? "a flow that does not predict the velocity"
-      : schedulers::is_flow(schedule) ? nullptr
-      : schedule.diffusion.prediction_type == Prediction::SAMPLE
-          ? "it predicts samples (prediction_type)"
-      : schedule.levels.continuous && schedule.diffusion.prediction_type == Prediction::V_PREDICTION
-          ? "its timesteps are continuous (timestep_type)"
-          : nullptr;
-  check(what == nullptr,
+  const std::string_view reason = schedulers::why_not_trained(schedule);
+  check(reason.empty(),
         "[scheduler] {}: models of this kind are sampled, but not trained or converted: {}",
-        file.string(), what == nullptr ? "" : what);
+        file.string(), reason);
 }
 
 }  // namespace

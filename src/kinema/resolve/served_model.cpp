@@ -20,14 +20,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Keys that may be shared, but that a server sets itself.
-constexpr std::array<std::string_view, 8> kOfServer{
-    "contact_sheet",         "contact_sheet_columns", "save_frames",       "num_videos_per_prompt",
-    "num_images_per_prompt", "generate_batch_size",   "first_video_index", "video_enlarge"};
-
 bool is_for_clients(const config::KeyValue& key) {
-  return key.field.share == config::Share::YES &&
-         std::ranges::find(kOfServer, key.key) == kOfServer.end();
+  return key.field.share == config::Share::YES && !key.field.by_server;
 }
 
 bool has_two_experts(const config::Config& config) {

@@ -380,7 +380,7 @@ void check_channels(const networks::Sizes& network, const encoders::LatentLayout
   }
   check(fits && network.in_channels == in,
         "[sample] the autoencoder {} makes {} channels, but the network takes {} and makes {}: "
-        "they belong to different models",
+        "they belong to different models\n  `kinema inspect FILE` says which",
         autoencoder, z, network.in_channels, network.out_channels);
 }
 

@@ -33,24 +33,26 @@ constexpr Words<TimestepBias::Strategy, 4> kStrategies{
      {"earlier", TimestepBias::Strategy::EARLIER},
      {"range", TimestepBias::Strategy::RANGE}}};
 
-/// `count` float32 values from `first` to `last`, computed from both ends as in torch.
+/// `count` float32 values from `first` to `last`, computed from both ends with fused products, as
+/// in torch: the same bits.
 std::vector<float> torch_linspace(float first, float last, int64_t count) {
   std::vector<float> values(static_cast<size_t>(count), first);
   const float step = count > 1 ? (last - first) / static_cast<float>(count - 1) : 0.0F;
   for (int64_t i = 0; i < count; ++i) {
     values[static_cast<size_t>(i)] = i < count / 2
-                                         ? first + step * static_cast<float>(i)
-                                         : last - step * static_cast<float>(count - 1 - i);
+                                         ? std::fma(step, static_cast<float>(i), first)
+                                         : std::fma(-step, static_cast<float>(count - 1 - i), last);
   }
   return values;
 }
 
+/// Cumulative products in float32, carried in double as in torch.
 std::vector<float> products(const std::vector<float>& alphas) {
   std::vector<float> out;
-  float product = 1.0F;
+  double product = 1.0;
   for (const float alpha : alphas) {
     product *= alpha;
-    out.push_back(product);
+    out.push_back(static_cast<float>(product));
   }
   return out;
 }

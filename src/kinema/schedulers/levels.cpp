@@ -64,7 +64,7 @@ std::vector<double> training_sigmas(const ScheduleConfig& config) {
   }
   std::vector<double> out;
   for (const float a : alphas) {
-    out.push_back(sigma_of(static_cast<double>(a)));
+    out.push_back(std::sqrt((1.0F - a) / a));  // in float32 as in the reference
   }
   return out;
 }

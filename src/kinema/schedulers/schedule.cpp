@@ -54,6 +54,18 @@ Noise noise_of(const ScheduleConfig& config) {
 
 bool is_flow(const ScheduleConfig& config) { return noise_of(config) == Noise::FLOW; }
 
+std::string_view why_not_trained(const ScheduleConfig& config) {
+  const Diffusion& diffusion = config.diffusion;
+  return noise_of(config) == Noise::EDM ? "its input and output are scaled as in EDM"
+         : config.levels.inverted       ? "its noise levels are inverted (invert_sigmas)"
+         : config.flow_predicts         ? "a flow that does not predict the velocity"
+         : is_flow(config)              ? ""
+         : diffusion.prediction_type == Prediction::SAMPLE ? "it predicts samples (prediction_type)"
+         : config.levels.continuous && diffusion.prediction_type == Prediction::V_PREDICTION
+             ? "its timesteps are continuous (timestep_type)"
+             : "";
+}
+
 Spacing spacing_of(const ScheduleConfig& config) {
   return config.diffusion.timestep_spacing.value_or(info_of(config.sampler).spacing);
 }

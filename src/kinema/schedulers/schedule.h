@@ -90,6 +90,9 @@ struct ScheduleConfig {
 Noise noise_of(const ScheduleConfig& config);
 /// True for a rectified flow.
 bool is_flow(const ScheduleConfig& config);
+/// The reason why models with this schedule are sampled, but not trained or converted: training
+/// has another objective. Empty for the others.
+std::string_view why_not_trained(const ScheduleConfig& config);
 
 /// The spacing of a diffusion's sampler: the configuration's, else the default of diffusers' class.
 Spacing spacing_of(const ScheduleConfig& config);

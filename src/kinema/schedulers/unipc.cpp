@@ -97,10 +97,12 @@ void set_predictor(StepCoefficients& out, const Move& move, std::span<const doub
   out.from_m0 = static_cast<float>(-move.scale * of_m0);
 }
 
-void check_unipc(const ScheduleConfig& config) {
+void check_unipc(const ScheduleConfig& config, int64_t steps) {
   const Solver& solver = config.solver;
   check_order(solver, "UniPC");
-  check(solver.lower_order_final || solver.order == 1 || config.levels.ends_at_sigma_min,
+  // The first steps are of lower orders, so a single one is of order 1.
+  check(solver.lower_order_final || std::min(solver.order, steps) == 1 ||
+            config.levels.ends_at_sigma_min,
         "[scheduler] lower_order_final is false and final_sigmas_type zero: the last step of order "
         "{} would divide by zero\n  set final_sigmas_type to sigma_min, or use another scheduler",
         solver.order);
@@ -114,7 +116,7 @@ void check_unipc(const ScheduleConfig& config) {
 }  // namespace
 
 Schedule unipc(const ScheduleConfig& config, int64_t steps, int64_t tokens) {
-  check_unipc(config);
+  check_unipc(config, steps);
   Schedule out = with_levels(config, solver_levels(config, steps, tokens));
   const std::vector<float>& sigmas = out.sigmas;
   const auto end = sigmas.end() - (config.levels.ends_at_sigma_min ? 1 : 0);

@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
-#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -14,8 +13,8 @@
 #include "kinema/pjrt/buffer.h"
 #include "kinema/runtime/array.h"
 #include "kinema/training/base_models.h"
-#include "kinema/training/early_stopping.h"
 #include "kinema/training/state.h"
+#include "kinema/training/train_state.h"
 #include "kinema/weights/adapter.h"
 #include "kinema/weights/lora.h"
 
@@ -42,29 +41,10 @@
 /// optimizer/ and optimizer_2/.
 namespace kinema::training {
 
-inline constexpr const char* kAdapter = "adapter";
-
 /// The parts of a state, in addition to the trained parameters, that a checkpoint contains.
 struct Held {
   bool optimizer = true;
   bool frozen = true;  // parameters; not for an adapter, whose base is stored elsewhere
-};
-
-struct TrainState {
-  int64_t step = 0;           // completed steps
-  int64_t data_position = 0;  // of the next batch
-  int64_t seed = 0;
-  std::map<std::string, std::string> settings;  // those that determine the result
-  /// The folder of the parameters; kAdapter for an adapter, kWords for words.
-  std::string weights = "transformer";
-  /// Set if only an adapter is trained; read_train_state leaves it empty.
-  std::optional<weights::AdapterConfig> adapter = {};
-  /// Set if only words are trained; read_train_state leaves it empty.
-  std::vector<WordRows> words = {};
-  EarlyStopping early_stopping = {};
-
-  /// The value of a setting; empty if the checkpoint does not have it.
-  std::string setting(const std::string& key) const;
 };
 
 /// A state whose arrays are copied to the host one by one, each once and in order.
@@ -103,23 +83,6 @@ void save_state(const std::filesystem::path& folder, const networks::Network& ne
 void save_states(const std::filesystem::path& folder, const networks::Network& network,
                  std::span<const StateSource> states, const TrainState& train,
                  const Held& held = {});
-
-/// The folders of the parameters within a checkpoint: `transformer`, `transformer_2` or `adapter`;
-/// for both experts `transformer` and `transformer_2`, or `adapter` and `adapter_2`.
-std::vector<std::string> weights_parts(const std::filesystem::path& folder);
-/// The first of these, and the folder of a part's average.
-std::string weights_part(const std::filesystem::path& folder);
-std::string average_part(const std::string& weights);
-
-/// Reads `train_state.json`; throws an Error with file and key if it is invalid. Files of earlier
-/// versions have few settings.
-TrainState read_train_state(const std::filesystem::path& folder);
-
-/// True if the checkpoint contains the average of a part (weights_parts).
-bool has_average(const std::filesystem::path& folder, const std::string& part);
-
-/// True if the checkpoint contains the optimizer's moments.
-bool has_optimizer(const std::filesystem::path& folder);
 
 /// Loads the state from a checkpoint, written with any devices: each device reads its part, in the
 /// dtypes of the specs (state_specs) regardless of the checkpoint's; an average is F32. A missing

@@ -87,15 +87,19 @@ int64_t shared_timestep(const EvaluationOptions& options, int64_t r) {
   return kinds > 0 && r < options.samples ? options.timesteps[static_cast<size_t>(r) % kinds] : -1;
 }
 
+void check_timesteps(const EvaluationOptions& options, const ObjectiveOptions& objective) {
+  for (const int64_t timestep : options.timesteps) {
+    check_timestep(timestep, objective, "timesteps_list");
+  }
+}
+
 void check_evaluation(const EvaluationOptions& options, const ObjectiveOptions& objective,
                       const data::Source& source) {
   bool some = false;
   for (int64_t r = 0; r < source.size(); ++r) {
     const std::optional<int64_t> told = source.at(r).timestep;
     if (!told && r == 0) {
-      for (const int64_t timestep : options.timesteps) {
-        check_timestep(timestep, objective, "timesteps_list");
-      }
+      check_timesteps(options, objective);
     }
     some = timestep_of(told, r, options, objective).has_value() || some;
     if (some && !told) {

@@ -40,6 +40,9 @@ struct Evaluation {
 /// The timestep of sample `r` if samples have none; negative: the sample is not evaluated.
 int64_t shared_timestep(const EvaluationOptions& options, int64_t r);
 
+/// Throws an Error if the objective's schedule lacks one of the timesteps of the options.
+void check_timesteps(const EvaluationOptions& options, const ObjectiveOptions& objective);
+
 /// Throws an Error if no sample of `source` would be evaluated, or if the model's schedule lacks a
 /// timestep of the samples or of the options, so that an invalid evaluation fails before the first
 /// step. Reads all samples if they have timesteps, else until one is evaluated.

@@ -30,7 +30,9 @@ using LimitTable = std::vector<std::pair<std::string, Limit>>;
 
 /// The limits of a case: from a table, then from the case itself. `limits` of its JSON maps
 /// patterns to objects of `absolute`, `relative`, `of_largest`, `rms`, `rms_of_rms`; it is required
-/// without a table.
+/// without a table. `float64.worst` of its JSON is the reference's own rounding error, as a share
+/// of a tensor's largest element: an exact result is as far from the reference, so `of_largest` of
+/// the case is at least twice that.
 class Limits {
  public:
   /// Which matching pattern of the JSON is used; it depends on the kind of case.
@@ -40,13 +42,14 @@ class Limits {
   /// The limit of a tensor: the table's first match, else the JSON's. Throws an Error if no pattern
   /// matches: then the tensor is an input.
   Limit of(const std::string& tensor) const;
-  /// Adds a limit before the table's.
-  void put_first(const std::string& pattern, const Limit& limit) {
-    table_.insert(table_.begin(), {pattern, limit});
+  /// Adds limits before the table's.
+  void put_first(const LimitTable& limits) {
+    table_.insert(table_.begin(), limits.begin(), limits.end());
   }
 
  private:
   Which which_;
+  double reference_error_ = 0;
   LimitTable table_;
   LimitTable stated_;
 };

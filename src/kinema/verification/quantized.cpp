@@ -201,7 +201,7 @@ void add_distance(const Run& run, const std::string& way, const std::string& wha
   const double low = range.items().at(0).as_number();
   const double high = range.items().at(1).as_number();
   const std::string tensor = way + " away from plain: " + what;
-  run.with(tensor, {.absolute = (high - low) / 2.0})
+  run.with(LimitTable{{tensor, {.absolute = (high - low) / 2.0}}})
       .add(tensor, numbers({static_cast<float>(ours / theirs)}),
            numbers({static_cast<float>((low + high) / 2.0)}));
 }

@@ -59,9 +59,9 @@ Run Run::with(const std::string& suffix) const {
   return out;
 }
 
-Run Run::with(const std::string& pattern, const Limit& limit) const {
+Run Run::with(const LimitTable& limits) const {
   Run out = *this;
-  out.limits_.put_first(pattern, limit);
+  out.limits_.put_first(limits);
   return out;
 }
 

@@ -102,9 +102,9 @@ class Run {
 
   /// The requested forms: unrolled blocks, and `NAME (scan)`.
   std::vector<Run> forms() const;
-  /// A copy with `suffix` after the case's name, or with a limit before the others.
+  /// A copy with `suffix` after the case's name, or with limits before the others.
   Run with(const std::string& suffix) const;
-  Run with(const std::string& pattern, const Limit& limit) const;
+  Run with(const LimitTable& limits) const;
 
   /// Adds a row for a tensor that the case must have; or against another array.
   void add(const std::string& tensor, const HostArray& value) const;

@@ -46,7 +46,7 @@ Tensor with_residual(Tensor x, int64_t layer, const Residuals& residuals) {
 }
 
 /// Loops over ranges of the stacked parameters, which end where a residual is added and after a
-/// first block that computes something else. Has no gradient if there are several.
+/// first block that computes something else.
 Tensor scanned_ranges(Tensor x, const BlockRow& row, const BlockParameters& parameters,
                       const Conditioning& given, const Residuals& residuals) {
   const StackedRow stack(row, parameters, given);
