@@ -74,12 +74,20 @@ std::string_view word_of(std::string_view part) {
 
 /// Between the two paths of laid_over.
 constexpr std::string_view kOver = " with module ";
-constexpr std::string_view kZImageControlClass = "ZImageControlNetModel";
 
 }  // namespace
 
 fs::path laid_over(const fs::path& network, const fs::path& module) {
   return network.string() + std::string(kOver) + module.string();
+}
+
+std::vector<fs::path> layers_of(const fs::path& path) {
+  std::error_code ignored;
+  const size_t at = path.string().find(kOver);
+  if (at == std::string::npos || fs::exists(path, ignored)) {
+    return {path};
+  }
+  return {path.string().substr(0, at), path.string().substr(at + kOver.size())};
 }
 
 namespace {
@@ -91,15 +99,6 @@ bool may_be_t5(const Json& config) {
 }
 
 }  // namespace
-
-std::vector<fs::path> layers_of(const fs::path& path) {
-  std::error_code ignored;
-  const size_t at = path.string().find(kOver);
-  if (at == std::string::npos || fs::exists(path, ignored)) {
-    return {path};
-  }
-  return {path.string().substr(0, at), path.string().substr(at + kOver.size())};
-}
 
 Json adjacent_config(const fs::path& file, std::string_view part, const NameTable* names) {
   const auto family =
@@ -126,12 +125,12 @@ Json adjacent_config(const fs::path& file, std::string_view part, const NameTabl
     const bool is_vae = name != nullptr && name->is_string() && name->as_string() == own_class;
     const bool is_control =
         name != nullptr && name->is_string() && name->as_string().starts_with("ControlNet");
-    // Its tensors have the same names in every program: there is no table for them.
-    const bool is_zimage_control = names == nullptr && name != nullptr && name->is_string() &&
-                                   name->as_string() == kZImageControlClass;
+    // Of tensors that have the same names in every program, so that there is no table for them.
+    const bool is_control_module = names == nullptr && name != nullptr && name->is_string() &&
+                                   name->as_string().ends_with("ControlNetModel");
     const bool fits =
         names == &kControlNetNames ? is_control
-        : is_zimage_control        ? true
+        : is_control_module        ? true
         : is_network               ? said != nullptr && is_transformer_config(config)
         : own == kVae              ? is_vae
                       : said == nullptr && !is_vae && !is_control && (!is_t5 || may_be_t5(config));

@@ -36,10 +36,13 @@ std::string lay_over(const fs::path& path, const config::GenerateConfig& g, int6
   fs::path& transformer = model.folder.transformer;
   const model_files::Family* family =
       model_files::find_family(model_files::Checkpoint::open(transformer));
-  check(family != nullptr && family->transformer_class == "ZImageTransformer2DModel",
-        "[generate] {} is a ControlNet of Z-Image, but {} is a model of {}\n  take it with "
-        "Z-Image-Turbo, for which it was trained",
-        path.string(), transformer.string(), family == nullptr ? "another family" : family->name);
+  constexpr std::string_view kOwn = "Z-Image";
+  check(
+      family != nullptr && family->name == kOwn,
+      "[generate] {} is a ControlNet of {}, but {} is a model of {}\n  take it with the model for "
+      "which it was trained",
+      path.string(), kOwn, transformer.string(),
+      family == nullptr ? "another family" : family->name);
   check(pictures == 1 && std::ssize(without_empty(g.controlnet)) == 1,
         "[generate] a ControlNet of Z-Image follows one picture, but control_image has {}\n  give "
         "one controlnet and one picture",

@@ -217,7 +217,7 @@ zimage::ControlConfig control_from_shapes(const model_files::Checkpoint& file,
       !c.has_own_refiner() || file.find("control_noise_refiner.0.after_proj.weight") != nullptr;
   const int64_t refined = !has_hints            ? 0
                           : c.has_own_refiner() ? c.n_refiner_layers
-                                                : transformer.n_refiner_layers;
+                                                : std::min(transformer.n_refiner_layers, hints);
   for (int64_t i = 0; i < refined; ++i) {
     c.control_refiner_layers_places.push_back(i);
   }

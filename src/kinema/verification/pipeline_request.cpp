@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "kinema/core/error.h"
+#include "kinema/model_files/checkpoint.h"
 #include "kinema/model_files/family.h"
 #include "kinema/sample/scheduler_config.h"
 #include "kinema/schedulers/samplers.h"
