@@ -181,6 +181,27 @@ TEST_F(AgentTraining, ReplayOnTheDiskChangesNothing) {
   EXPECT_THAT(notices, ::testing::ElementsAre(HasSubstr("it is left out")));
 }
 
+TEST_F(AgentTraining, EvaluatesWhileItTrainsOrAlone) {
+  std::vector<std::string> words = kCatch;
+  words.insert(words.end(), {"run.steps=60", "run.report_every=1e-3", "agent.report=false"});
+  train(settings("alone", words), {}, {});
+  words.insert(words.end(), {"script=train_eval", "run.eval_envs=2", "run.eval_eps=3"});
+  train(settings("evaluated", words), {}, {});
+  expect_same_checkpoints("alone", "evaluated");
+  EXPECT_THAT(bytes(folder_ / "evaluated/metrics.jsonl"), HasSubstr("eval/score"));
+  words.insert(words.end(), {"script=eval_only", "run.eval_envs=2"});
+  EXPECT_THAT([&] { train(settings("only", words), {}, {}); },
+              ThrowsMessage<Error>(HasSubstr("run.from_checkpoint=PATH")));
+  words.emplace_back("run.from_checkpoint=" + (folder_ / "alone").string());
+  const TrainResult result = train(settings("only", words), {}, {});
+  EXPECT_EQ(result.step, 60);
+  EXPECT_EQ(result.updates, 0);
+  EXPECT_GE(result.episodes, 8);  // four environments, episodes of five steps
+  words.emplace_back("script=parallel");
+  EXPECT_THAT([&] { train(settings("none", words), {}, {}); },
+              ThrowsMessage<Error>(HasSubstr("must be train, train_eval or eval_only")));
+}
+
 TEST_F(AgentTraining, SeedsDecideTheRun) {
   std::vector<std::string> words = kCatch;
   words.emplace_back("run.steps=40");

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <optional>
 
-#include "kinema/agents/driver.h"
+#include "kinema/agents/episode_player.h"
 #include "kinema/agents/open_loop.h"
 #include "kinema/agents/pictures.h"
 #include "kinema/agents/run_parts.h"
@@ -181,7 +181,8 @@ EvaluateResult evaluate(const std::filesystem::path& run, const EvaluateOptions&
                                     device.program);
     actor->set(read_acting_parameters(device.client, config, checkpoint / kAgentFile));
   }
-  Driver driver(std::move(group), std::move(actor), nullptr, 0, options.seed);
+  EpisodePlayer player(
+      std::make_unique<Driver>(std::move(group), std::move(actor), nullptr, 0, options.seed));
 
   const Stopwatch watch;
   EvaluateResult out{.step = io::Json::read(checkpoint / "counts.json").at("step").as_int()};
@@ -193,31 +194,17 @@ EvaluateResult evaluate(const std::filesystem::path& run, const EvaluateOptions&
     recording.batch.emplace(config, device.model.activations_dtype);
   }
   const auto progress = job.task("episodes", options.episodes);
-  // Environment i plays its share; further episodes are not counted.
-  std::vector<int64_t> left(static_cast<size_t>(n), options.episodes / n);
-  for (int64_t i = 0; i < options.episodes % n; ++i) {
-    ++left[static_cast<size_t>(i)];
-  }
-  for (int64_t call = 0; std::ssize(out.scores) < options.episodes; ++call) {
+  const auto stops = [&] {
     job.check_stop();
-    std::vector<uint8_t> ended;
-    const std::vector<Episode> episodes = driver.step(call, [&](const Transition& now) {
-      record(now, observer, job, with_frames, recording);
-      ended = now.is_last;
-    });
-    size_t next = 0;
-    for (size_t i = 0; i < ended.size(); ++i) {
-      if (ended[i] == 0) {
-        continue;
-      }
-      const Episode& episode = episodes[next++];
-      if (left[i] > 0) {
-        --left[i];
-        out.scores.push_back(episode.score);
-        out.lengths.push_back(static_cast<double>(episode.length));
-      }
-    }
-    progress->update(std::ssize(out.scores));
+    return false;
+  };
+  const auto on_step = [&](const Transition& now, int64_t done) {
+    record(now, observer, job, with_frames, recording);
+    progress->update(done);
+  };
+  for (const Episode& episode : player.play(options.episodes, stops, on_step)) {
+    out.scores.push_back(episode.score);
+    out.lengths.push_back(static_cast<double>(episode.length));
   }
   for (const double score : out.scores) {
     out.mean += score / static_cast<double>(options.episodes);

@@ -140,7 +140,7 @@ std::shared_ptr<replay::Replay> make_replay(const Settings& settings,
       .online = settings.flag("replay.online"),
       .seed = seed,
       .memory = static_cast<int64_t>(size.memory)};
-  if (size.is_on_disk()) {
+  if (size.is_on_disk() || fs::exists(run / kReplay)) {  // or was when the run began
     options.folder = run / kReplay;
   }
   for (const auto& [name, shape] : latents(config, model_options(settings).activations_dtype)) {

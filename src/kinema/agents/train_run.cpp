@@ -168,6 +168,7 @@ TrainResult TrainRun::run() {
       end_training();
       is_stopped = pause();
       if (!is_stopped) {
+        evaluate_if_due();
         begin_training();
         --counts_.due;
       }
@@ -254,6 +255,48 @@ void TrainRun::begin_training() {
     reported_ = batch;
   }
   learner_->begin(std::move(batch));
+}
+
+void TrainRun::evaluate_if_due() {
+  const double every = settings_.number("run.report_every");
+  if (settings_.text("script") != "train_eval" || every == 0.0 ||
+      (evaluation_ && since_evaluation_.seconds() < every)) {
+    return;
+  }
+  // Neither the seeds of the run nor its episodes depend on it.
+  constexpr uint64_t kOtherSeed = 1'000'003;
+  const uint64_t seed = static_cast<uint64_t>(settings_.whole("seed")) + kOtherSeed;
+  const int64_t n = settings_.whole("run.eval_envs");
+  const int64_t episodes = settings_.whole("run.eval_eps");
+  check(n > 0 && episodes > 0,
+        "[settings] {} environments (run.eval_envs) and {} episodes (run.eval_eps): at least 1 of "
+        "each is needed",
+        n, episodes);
+  if (!evaluation_) {
+    evaluation_ = std::make_unique<EpisodePlayer>(std::make_unique<Driver>(
+        open_environments(settings_, n, 0, seed),
+        std::make_unique<Actor>(device_.client, config_, device_.model, n, seed, device_.program),
+        nullptr, 0, seed));
+  }
+  evaluation_->set(learner_->acting());
+  const auto task = job_.task("evaluating", episodes);
+  const std::vector<Episode> played = evaluation_->play(
+      episodes, [&] { return job_.stop_requested(); },
+      [&](const Transition&, int64_t done) { task->update(done); });
+  Means means;
+  for (const Episode& episode : played) {
+    means.add("score", episode.score);
+    means.add("length", static_cast<double>(episode.length));
+    for (const auto& [name, value] : episode.statistics) {
+      means.add(name, value);
+    }
+  }
+  if (!played.empty()) {
+    job_.line(fmt::format("step {}: evaluated, score {:.2f} over {} episodes", counts_.step,
+                          means.mean("score"), played.size()));
+    logs_->write(frames(), means.take("eval/"));
+  }
+  since_evaluation_.restart();
 }
 
 bool TrainRun::report_is_due() const {

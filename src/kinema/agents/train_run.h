@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "kinema/agents/driver.h"
+#include "kinema/agents/episode_player.h"
 #include "kinema/agents/learner.h"
 #include "kinema/agents/open_loop.h"
 #include "kinema/agents/run_logs.h"
@@ -51,6 +52,8 @@ class TrainRun {
   void begin_training();
   void end_training();
   replay::Arrays next_batch();
+  /// With script train_eval: plays episodes in other environments when it is due.
+  void evaluate_if_due();
   bool report_is_due() const;
   /// Writes what the world model predicts of the last batch: open_loop/STEP.mp4.
   void report();
@@ -84,6 +87,8 @@ class TrainRun {
   replay::Arrays windows_;
   replay::Arrays reported_;              // the batch in training, if a report follows
   std::unique_ptr<OpenLoop> open_loop_;  // from the first report on
+  std::unique_ptr<EpisodePlayer> evaluation_;
+  Stopwatch since_evaluation_;
   struct Scored {
     int64_t step = 0;  // of the environments, at the end of the episode
     double score = 0;
