@@ -38,7 +38,7 @@ def metadata(version, requires_python):
     required, plugins = pins(), plugin_pins()
     return "\n".join([
         "Metadata-Version: 2.4", "Name: kinema", f"Version: {version}",
-        "Summary: Trains and samples diffusion models on XLA: Wan video; Flux, Z-Image and Stable Diffusion images",
+        "Summary: Trains and samples diffusion models on XLA: Wan video, Flux, Z-Image, SDXL and SD 1.5 images",
         # Debian's FFmpeg, x264 and x265, which are inside, make the whole GPL; kinema's own code is Apache-2.0.
         "License-Expression: Apache-2.0 AND GPL-3.0-or-later", "License-File: LICENSE", "License-File: NOTICE",
         f"Requires-Python: {requires_python}",

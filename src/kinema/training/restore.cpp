@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "kinema/core/error.h"
-#include "kinema/model_files/checkpoint.h"
 #include "kinema/networks/with_text.h"
 #include "kinema/training/checkpoint.h"
 #include "kinema/training/state_file.h"
