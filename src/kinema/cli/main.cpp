@@ -32,7 +32,8 @@ extern const char* const kKinemaCommit;  // NOLINT(readability-redundant-declara
 namespace {
 
 constexpr const char* kAbout =
-    "Trains and samples diffusion models on XLA: Wan video, Flux.1, Z-Image, SDXL and SD 1.5 images. "
+    "Trains and samples diffusion models on XLA: Wan video, Flux.1, Z-Image, SDXL and SD 1.5 "
+    "images. "
     "Trains agents: DreamerV3.";
 
 int run(int argc, char** argv) {
