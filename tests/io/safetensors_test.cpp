@@ -116,6 +116,9 @@ TEST(FileFormat, IsToldByTheFirstBytes) {
   EXPECT_EQ(name("\n <!DOCTYPE HTML><html>"), "a web page");
   EXPECT_EQ(name("<?xml version='1.0'?><svg>"), "an SVG drawing");
   EXPECT_EQ(name("a caption"), "");
+  // A header of 640 bytes: its length begins as a pickle does.
+  EXPECT_EQ(name(std::string("\x80\x02\0\0\0\0\0\0{", 9)), "");
+  EXPECT_EQ(name(std::string("\x80\x02}q\0", 5)), "a pickle");
   EXPECT_FALSE(file_format(std::span<const std::byte>()));
   const Scratch scratch;
   EXPECT_FALSE(file_format(scratch.path()));

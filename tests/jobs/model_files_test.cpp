@@ -231,7 +231,9 @@ TEST_F(ModelFiles, OfEdmAreSampledButNotTrained) {
       EXPECT_THAT(outcome.err, AllOf(HasSubstr(file), HasSubstr("scaled as in EDM")));
     }
     EXPECT_FALSE(fs::exists(folder_ / "made"));
-    EXPECT_THAT(run({"inspect", file, "--check"}).out, HasSubstr("; it learned EDM"));
+    EXPECT_THAT(run({"inspect", file, "--check"}).out,
+                AllOf(HasSubstr("; it learned EDM"), HasSubstr("; taken by generate alone"),
+                      Not(HasSubstr("train "))));
   }
   // diffusers' configurations of these models, next to the file without marks.
   write("scheduler/scheduler_config.json",

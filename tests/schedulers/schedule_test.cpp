@@ -54,6 +54,15 @@ TEST(UniPc, TimestepsAreTruncated) {
                           800, 777, 750, 719, 680, 633, 573, 496, 391, 242));
 }
 
+TEST(UniPc, TakesASingleStepOfAnyOrder) {
+  ScheduleConfig config{.shift = 5.0};
+  config.solver.order = 3;
+  config.solver.lower_order_final = false;
+  EXPECT_EQ(make_schedule(config, 1).steps.size(), 1U);
+  EXPECT_THAT([&] { make_schedule(config, 3); },
+              ThrowsMessage<Error>(HasSubstr("would divide by zero")));
+}
+
 TEST(UniPc, SigmasBeginBelowOneAndEndAtZero) {
   const Schedule schedule = make_schedule({.shift = 5.0}, 4);
 

@@ -35,5 +35,15 @@ TEST(Limits, OrThoseOfTheLongestOne) {
   EXPECT_EQ(limits.of("output").rms, 3.0);
 }
 
+TEST(Limits, AllowForTheReferencesOwnError) {
+  const Limits limits(io::Json::parse(R"({"float64": {"worst": 0.002},
+      "limits": {"index": {"absolute": 0}, "grad": {"of_largest": 0.1}, "*": {"of_largest": 1e-3}}})",
+                                      "case.json"),
+                      Limits::Which::LONGEST);
+  EXPECT_EQ(limits.of("index").of_largest, 0.0);
+  EXPECT_EQ(limits.of("grad").of_largest, 0.1);
+  EXPECT_EQ(limits.of("loss").of_largest, 0.004);
+}
+
 }  // namespace
 }  // namespace kinema::verification
