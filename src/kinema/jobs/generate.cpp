@@ -36,7 +36,7 @@ GenerateStart start_of(const sample::GenerateRequest& request,
   GenerateStart out{.num_frames = num_frames,
                     .height = request.height,
                     .width = request.width,
-                    .num_inference_steps = request.num_inference_steps};
+                    .num_inference_steps = request.steps()};
   for (const sample::DenoiseBatch& batch : batches) {
     out.videos += batch.latents.shape.dims.front();
   }

@@ -101,6 +101,9 @@ struct GenerateRequest {
 
   /// Of all processes.
   int64_t videos() const { return static_cast<int64_t>(prompts.size()) * num_videos_per_prompt; }
+  /// Those that are run: the number of given levels, or num_inference_steps, and less of them where
+  /// the strength of given frames leaves out the first.
+  int64_t steps() const;
 };
 
 /// A range of videos, by their index in the request.

@@ -382,4 +382,12 @@ void Pipeline::verify(const GenerateRequest& request, const GenerateObserver& ob
   }
 }
 
+int64_t GenerateRequest::steps() const {
+  if (!schedule) {
+    return num_inference_steps;
+  }
+  const int64_t all = schedulers::step_count(*schedule, num_inference_steps);
+  return start.is_given() ? all - first_step(*schedule, all, start.strength) : all;
+}
+
 }  // namespace kinema::sample
