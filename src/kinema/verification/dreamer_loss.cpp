@@ -54,8 +54,9 @@ void compute_loss(const Run& run, DType dtype) {
 }
 
 double root_mean_square(const HostArray& x) {
+  const HostArray wide = convert(x, DType::F32);
   double squares = 0;
-  for (const float value : convert(x, DType::F32).as<float>()) {
+  for (const float value : wide.as<float>()) {
     squares += static_cast<double>(value) * value;
   }
   return std::sqrt(squares / static_cast<double>(std::max<int64_t>(1, x.shape.elements())));
