@@ -243,7 +243,7 @@ TEST_F(NewRuns, EvaluateHeldOutSamples) {
   run({"train", "tiny.yml", "run_name=other", "eval_split=0.1"}).expect_error("is synthetic");
   run({"evaluate", "tiny.yml", "eval_split=0.1"}).expect_error("is synthetic");
   run({"convert", "out/tiny", "tiny.safetensors", "--to", "comfyui"})
-      .expect_error("is a run's folder");
+      .expect_error("holds a run's checkpoints");
   run({"convert", "out/tiny/checkpoints/500", "tiny.safetensors", "--to", "kohya"})
       .expect_error("out/tiny/checkpoints/500 does not exist: the run has checkpoints of steps ");
   run({"convert", "nothing.safetensors", "tiny.safetensors", "--to", "kohya"})
