@@ -25,15 +25,6 @@ struct OwnProfile {
 constexpr OwnProfile kProfiles[] = {{flags::Backend::GPU, "dreamerv3-gpu", "jax.gpuflags"},
                                     {flags::Backend::TPU, "dreamerv3-tpu", "jax.tpuflags"}};
 
-flags::GivenFlag given_word(const std::string& word) {
-  const size_t dashes = std::min(word.find_first_not_of('-'), word.size());
-  const size_t equals = word.find('=');
-  check(equals != std::string::npos && equals > dashes, "[flags] `{}` is not NAME=VALUE", word);
-  return {.name = word.substr(dashes, equals - dashes),
-          .value = word.substr(equals + 1),
-          .origin = "command line"};
-}
-
 }  // namespace
 
 CompilerFlags compiler_flags(const Settings& settings, const flags::Platform& platform,
@@ -61,7 +52,7 @@ CompilerFlags compiler_flags(const Settings& settings, const flags::Platform& pl
         {.name = "xla_backend_optimization_level", .value = "0", .origin = "jax.debug"});
   }
   for (const std::string& word : words) {
-    request.given.push_back(given_word(word));
+    request.given.push_back(flags::given_flag(word));
   }
   const flags::Effective effective = flags::resolve(request);
   if (const std::vector<flags::Finding> errors = effective.errors(); !errors.empty()) {

@@ -59,4 +59,14 @@ std::vector<GivenFlag> given_flags(const Profile& profile) {
   return out;
 }
 
+GivenFlag given_flag(std::string_view word) {
+  const size_t dashes = std::min(word.find_first_not_of('-'), word.size());
+  const size_t equals = word.find('=');
+  check(equals != std::string_view::npos && equals > dashes,
+        "[flags] `{}` is not NAME=VALUE, e.g. xla_tpu_scoped_vmem_limit_kib=65536", word);
+  return {.name = std::string(word.substr(dashes, equals - dashes)),
+          .value = std::string(word.substr(equals + 1)),
+          .origin = "command line"};
+}
+
 }  // namespace kinema::flags

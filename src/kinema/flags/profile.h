@@ -42,5 +42,8 @@ const Profile& find_profile(std::string_view name);
 
 /// The profile's flags, for `resolve`.
 std::vector<GivenFlag> given_flags(const Profile& profile);
+/// The flag of a word of the command line, `NAME=VALUE` with or without dashes. Throws an Error for
+/// another word.
+GivenFlag given_flag(std::string_view word);
 
 }  // namespace kinema::flags

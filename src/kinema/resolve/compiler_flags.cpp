@@ -74,16 +74,6 @@ void add_config_flags(const config::Loaded& loaded, std::vector<flags::GivenFlag
   }
 }
 
-flags::GivenFlag given_word(const std::string& word) {
-  const size_t dashes = std::min(word.find_first_not_of('-'), word.size());
-  const size_t equals = word.find('=');
-  check(equals != std::string::npos && equals > dashes,
-        "[flags] `{}` is not NAME=VALUE, e.g. xla_tpu_scoped_vmem_limit_kib=65536", word);
-  return {.name = word.substr(dashes, equals - dashes),
-          .value = word.substr(equals + 1),
-          .origin = std::string(config::kCommandLine)};
-}
-
 /// Adds the flags that follow from keys such as `cpu_isa`.
 void add_switches(const config::Config& config, flags::Backend backend,
                   std::vector<flags::GivenFlag>& given) {
@@ -225,7 +215,7 @@ flags::Effective resolve_flags(const config::Loaded& loaded, const FlagRequest& 
     add_config_flags(loaded, request.given);
   }
   for (const std::string& word : what.words) {
-    request.given.push_back(given_word(word));
+    request.given.push_back(flags::given_flag(word));
   }
   request.deterministic = config.runtime.deterministic;
   for (const std::string& id : config.run.allow_flags) {
