@@ -165,6 +165,15 @@ TEST_F(ServerTest, RefusesByTheHeader) {
     client.send(text);
     EXPECT_THAT(client.read_all(), StartsWith("HTTP/1.1 400 ")) << text;
   }
+  Client after(server_->port());  // what follows a malformed header is not taken for a request
+  after.send(
+      "GET /nothing HTTP/1.1\r\nHost: h\r\n\r\nnonsense\r\n\r\nGET /nothing HTTP/1.1\r\nHost: "
+      "h\r\n\r\n");
+  EXPECT_THAT(after.read_answer(), StartsWith("HTTP/1.1 401 "));
+  const std::string rest = after.read_all();
+  EXPECT_THAT(rest, StartsWith("HTTP/1.1 400 "));
+  EXPECT_EQ(rest.find("HTTP/1.1", 1), std::string::npos) << rest;
+
   Client large(server_->port());
   large.send("GET / HTTP/1.1\r\nX: " + std::string(20000, 'x'));
   EXPECT_THAT(large.read_all(), StartsWith("HTTP/1.1 431 "));

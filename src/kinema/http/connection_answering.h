@@ -74,9 +74,9 @@ void Connection<Stream>::finish(Response response) {
   for (const auto& [name, value] : cross_origin_.fields()) {
     response.headers.set(name, value);
   }
-  // What was not read of a body would be taken for the next request.
-  const bool is_at_end = is_body_read_ || (head_ && !has_body());
-  is_keeping_ = is_keeping_ && is_at_end && !shared_.is_ending;
+  // What was not read of a body would be taken for the next request. After a malformed header, of
+  // which has_body() cannot be asked, is_keeping_ is false.
+  is_keeping_ = is_keeping_ && !shared_.is_ending && (is_body_read_ || (head_ && !has_body()));
   if (response.events && request_->method != "HEAD") {
     return begin_events(std::move(response));
   }

@@ -35,6 +35,8 @@ void Connection<Stream>::read_header() {
   request_ = std::make_shared<Request>();
   cross_origin_ = {};
   route_ = nullptr;
+  is_keeping_ = false;
+  is_body_read_ = false;
   head_.emplace();
   head_->header_limit(shared_.options.header_bytes);
   head_->body_limit(std::numeric_limits<uint64_t>::max());  // the route says; 1.74 takes none for 0
