@@ -122,10 +122,10 @@ TEST_F(RunOfAPipeline, IsSampledAsTheConfigurationSaysWhereThatWasGiven) {
 }
 
 TEST_F(RunOfAPipeline, OfAnUnknownSchedulerIsSampledByTheOneThatIsNamed) {
-  pipeline(R"({"_class_name": "FlowMatchHeunDiscreteScheduler", "shift": 6})");
+  pipeline(R"({"_class_name": "FlowMatchLCMScheduler", "shift": 6})");
 
   EXPECT_THAT([&] { schedule(load({})); },
-              ThrowsMessage<Error>(AllOf(HasSubstr("`FlowMatchHeunDiscreteScheduler`"),
+              ThrowsMessage<Error>(AllOf(HasSubstr("`FlowMatchLCMScheduler`"),
                                          HasSubstr("scheduler=euler or unipc"))));
   EXPECT_EQ(schedule(load({"scheduler=euler"})),
             (ScheduleConfig{.sampler = Sampler::FLOW_MATCH_EULER, .shift = 6}));

@@ -219,7 +219,7 @@ TEST(SchedulerConfig, KeepsWhatWasLearnedOfAnUnknownClass) {
   EXPECT_EQ(named.diffusion.prediction_type, schedulers::Prediction::V_PREDICTION);
   EXPECT_EQ(named.diffusion.timestep_spacing, schedulers::Spacing::TRAILING);
 
-  folder.write("c.json", R"({"_class_name": "FlowMatchHeunDiscreteScheduler", "shift": 4.0})");
+  folder.write("c.json", R"({"_class_name": "FlowMatchLCMScheduler", "shift": 4.0})");
   const schedulers::ScheduleConfig flow = read_scheduler_config(folder.path() / "c.json");
   EXPECT_EQ(flow.shift, 4.0);
   EXPECT_THAT([&] { schedulers::make_schedule(flow, 4); },

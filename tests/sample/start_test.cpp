@@ -56,7 +56,7 @@ TEST(FirstStep, LeavesTheLevelsOfTheOthers) {
     }
     EXPECT_EQ(later.steps.back().values().size(), whole.steps.back().values().size());
     if (info.sampler == Sampler::EULER || info.sampler == Sampler::DDIM ||
-        info.sampler == Sampler::FLOW_MATCH_EULER || info.sampler == Sampler::LCM) {
+        schedulers::is_flow_match(info.sampler) || info.sampler == Sampler::LCM) {
       EXPECT_EQ(later.steps.front().values(),
                 whole.steps[whole.steps.size() - later.steps.size()].values())
           << info.word;

@@ -177,6 +177,8 @@ TEST(Schedule, KnowsTheNamesOfOtherPrograms) {
   EXPECT_EQ(sampler_from_string("DPM2").sampler, Sampler::KDPM2);
   EXPECT_EQ(sampler_from_string("DPM2 a Karras").sampler, Sampler::KDPM2_ANCESTRAL);
   EXPECT_EQ(sampler_from_string("dpm_2_ancestral").sampler, Sampler::KDPM2_ANCESTRAL);
+  EXPECT_EQ(sampler_from_string("heun").sampler, Sampler::FLOW_MATCH_HEUN);
+  EXPECT_EQ(sampler_from_string("Heun", /*flow=*/false).sampler, Sampler::HEUN);
   EXPECT_EQ(sampler_from_string("DEIS").sampler, Sampler::DEIS);
   EXPECT_EQ(sampler_from_string("dpmpp_2m_sde_gpu").solver,
             sampler_from_string("dpmpp_2m_sde").solver);
@@ -187,6 +189,15 @@ TEST(Schedule, KnowsTheNamesOfOtherPrograms) {
   }
   EXPECT_THAT([] { sampler_from_string("karras"); },
               ThrowsMessage<Error>(HasSubstr("noise_levels=karras")));
+}
+
+TEST(Schedule, HasNamesInTheWebui) {
+  for (const char* name :
+       {"Euler", "Euler a", "Heun", "DPM++ 2M", "DPM++ 2M SDE", "DPM++ 2M SDE Heun", "DPM++ 3M SDE",
+        "DPM++ SDE", "DPM++ 2S a", "DPM2", "DPM2 a", "LMS", "DDIM", "PLMS", "UniPC", "LCM"}) {
+    const NamedSampler named = sampler_from_string(name, /*flow=*/false);
+    EXPECT_EQ(webui_name({.sampler = named.sampler, .solver = named.solver}), name);
+  }
 }
 
 TEST(Schedule, RefusesASamplerOfAnotherKindOfModel) {

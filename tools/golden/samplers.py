@@ -151,6 +151,7 @@ def cases():
     add("flow.table", flow, {"shift": 5.0}, {}, {"shift_terminal": 0.2}, KARRAS)
     add("flow.sigmas", flow, {"shift": 2.0}, {}, steps=4, sigmas=[1.0, 0.75, 0.5, 0.25])
     add("flow.timesteps", flow, {"shift": 1.0}, {}, steps=4, timesteps=[1000, 750, 500, 250])
+    add("flow.heun", "FlowMatchHeunDiscreteScheduler", {}, {}, {"shift": 5.0}, {"shift": 3.0, "num_train_timesteps": 500})
     add("edm", "EDMEulerScheduler", {}, {}, V, {"sigma_schedule": "exponential"}, {"sigma_data": 1.0, "sigma_max": 120.0}, END)
     add("edm.dpm", "EDMDPMSolverMultistepScheduler", {}, {}, V, {"solver_order": 3}, {"algorithm_type": "sde-dpmsolver++"},
         {"sigma_schedule": "exponential", "solver_type": "heun"}, THRESHOLD)

@@ -134,7 +134,8 @@ schedulers::ScheduleConfig schedule(const config::Loaded& loaded,
         g.scheduler.value, is_flow ? "diffusions" : "rectified flows",
         is_flow ? "a rectified flow" : "a diffusion",
         own.unknown_class.empty() ? std::string(class_name(own)) : own.unknown_class);
-  out.even_sigmas = usual.even_sigmas && (out.sampler == usual.sampler || out.dynamic_shift);
+  out.even_sigmas =
+      usual.even_sigmas && (schedulers::is_flow_match(out.sampler) || out.dynamic_shift);
   if (g.flow_shift.given) {
     out.shift = g.flow_shift;
     out.dynamic_shift.reset();

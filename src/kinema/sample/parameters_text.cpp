@@ -2,41 +2,12 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <array>
 #include <string_view>
 
 #include "kinema/schedulers/samplers.h"
 
 namespace kinema::sample {
 namespace {
-
-/// The web UI's names of samplers, by those of the key `scheduler`.
-constexpr std::array<std::pair<std::string_view, std::string_view>, 18> kNames{
-    {{"euler", "Euler"},
-     {"euler_discrete", "Euler"},
-     {"euler_ancestral", "Euler a"},
-     {"dpmpp_2m", "DPM++ 2M"},
-     {"dpmpp_2m_sde", "DPM++ 2M SDE"},
-     {"dpmpp_3m_sde", "DPM++ 3M SDE"},
-     {"dpmpp_sde", "DPM++ SDE"},
-     {"dpmpp_2s_ancestral", "DPM++ 2S a"},
-     {"dpm_2", "DPM2"},
-     {"dpm_2_ancestral", "DPM2 a"},
-     {"heun", "Heun"},
-     {"lms", "LMS"},
-     {"ddim", "DDIM"},
-     {"ddpm", "DDPM"},
-     {"lcm", "LCM"},
-     {"tcd", "TCD"},
-     {"pndm", "PLMS"},
-     {"unipc", "UniPC"}}};
-
-std::string_view sampler_name(const schedulers::ScheduleConfig& schedule) {
-  const std::string_view word = schedulers::info_of(schedule.sampler).word;
-  const auto found = std::ranges::find(kNames, word, [](const auto& each) { return each.first; });
-  return found == kNames.end() ? word : found->second;
-}
 
 std::string_view levels_name(const schedulers::ScheduleConfig& schedule) {
   switch (schedule.levels.spread) {
@@ -73,7 +44,7 @@ std::string parameters_text(const GenerateRequest& request, const Generated& gen
     out += "\nNegative prompt: " + *request.negative_prompt;
   }
   out += fmt::format("\nSteps: {}, Sampler: {}", request.num_inference_steps,
-                     sampler_name(generated.schedule));
+                     schedulers::webui_name(generated.schedule));
   if (const std::string_view levels = levels_name(generated.schedule); !levels.empty()) {
     out += fmt::format(", Schedule type: {}", levels);
   }

@@ -186,7 +186,7 @@ schedulers::ScheduleConfig read_training(Sampler sampler, schedulers::Noise nois
           out.shift);
   }
   const Json* predicts = given(config, "prediction_type");
-  if (sampler != Sampler::FLOW_MATCH_EULER && predicts != nullptr && !predicts_flow(config)) {
+  if (!schedulers::is_flow_match(sampler) && predicts != nullptr && !predicts_flow(config)) {
     out.flow_predicts = schedulers::prediction_from_string(predicts->as_string());
   }
   read_dynamic_shift(config, out);
@@ -204,7 +204,7 @@ schedulers::ScheduleConfig read_known(Sampler sampler, schedulers::Noise noise,
   read_solver_settings(config, out);
   const bool has_levels_of_betas =
       out.levels.spread != schedulers::Spread::MODEL || out.levels.ends_at_sigma_min;
-  if (noise == schedulers::Noise::FLOW && sampler != Sampler::FLOW_MATCH_EULER &&
+  if (noise == schedulers::Noise::FLOW && !schedulers::is_flow_match(sampler) &&
       has_levels_of_betas) {
     out.diffusion = diffusion_of(sampler, config);
   }
@@ -258,7 +258,7 @@ Json scheduler_json(const schedulers::ScheduleConfig& schedule) {
                            {"num_train_timesteps", schedule.num_train_timesteps}});
   write_solver_settings(schedule, out);
   if (schedulers::is_flow(schedule)) {
-    const bool is_solver = schedule.sampler != Sampler::FLOW_MATCH_EULER;
+    const bool is_solver = !schedulers::is_flow_match(schedule.sampler);
     if (is_solver) {
       out.set("prediction_type", schedule.flow_predicts
                                      ? schedulers::name_of(*schedule.flow_predicts)

@@ -274,6 +274,7 @@ std::string_view keys_of(const ScheduleConfig& schedule) {
     case Sampler::TCD:
       return "original_inference_steps timestep_scaling thresholding dynamic_thresholding_ratio "
              "sample_max_value clip_sample_range";
+    case Sampler::FLOW_MATCH_HEUN:
     case Sampler::EULER_ANCESTRAL:
       return "";
   }

@@ -33,7 +33,9 @@ std::vector<double> unshifted(const ScheduleConfig& config, int64_t steps) {
   return out;
 }
 
-Ladder levels_of(const ScheduleConfig& config, int64_t steps, int64_t tokens) {
+}  // namespace
+
+Ladder flow_match_levels(const ScheduleConfig& config, int64_t steps, int64_t tokens) {
   const Levels& levels = config.levels;
   const auto train = static_cast<float>(config.num_train_timesteps);
   Ladder out{.sigmas = unshifted(config, steps)};
@@ -56,11 +58,9 @@ Ladder levels_of(const ScheduleConfig& config, int64_t steps, int64_t tokens) {
   return out;
 }
 
-}  // namespace
-
 /// x' = x + (sigma' - sigma) v; with stochastic sampling x' = (1 - sigma') x_0 + sigma' z
 Schedule flow_match_euler(const ScheduleConfig& config, int64_t steps, int64_t tokens) {
-  Schedule out = with_levels(config, levels_of(config, steps, tokens));
+  Schedule out = with_levels(config, flow_match_levels(config, steps, tokens));
   out.form.noise = config.solver.stochastic;
   for (size_t i = 0; i < out.timesteps.size(); ++i) {
     const float next = out.sigmas[i + 1];

@@ -55,6 +55,8 @@ Ladder edm_levels(const ScheduleConfig& config, int64_t steps);
 Ladder exploding_levels(const ScheduleConfig& config, int64_t steps);
 /// Levels of UNIPC, DPM_MULTISTEP, DPM_SINGLESTEP and DEIS.
 Ladder solver_levels(const ScheduleConfig& config, int64_t steps, int64_t tokens);
+/// Levels of FLOW_MATCH_EULER and FLOW_MATCH_HEUN.
+Ladder flow_match_levels(const ScheduleConfig& config, int64_t steps, int64_t tokens);
 /// The shift of a flow's even levels: by flow_shift or the picture's size, then to shift_terminal.
 /// Throws an Error if a dynamic shift has no picture.
 void apply_shift(const ScheduleConfig& config, int64_t tokens, std::vector<double>& sigmas);

@@ -1,7 +1,6 @@
 #include "kinema/schedulers/samplers.h"
 
 #include <algorithm>
-#include <array>
 #include <cctype>
 #include <string>
 #include <utility>
@@ -23,22 +22,32 @@ const std::vector<SamplerInfo>& table() {
       {.sampler = Sampler::UNIPC,
        .word = "unipc",
        .class_name = "UniPCMultistepScheduler",
+       .webui = "UniPC",
        .kinds = {kFlow, kDiffusion},
        .limits = true,
        .make = unipc},
       {.sampler = Sampler::FLOW_MATCH_EULER,
        .word = "flow_match_euler",
        .class_name = "FlowMatchEulerDiscreteScheduler",
+       .webui = "Euler",
        .kinds = {kFlow},
        .make = flow_match_euler},
+      {.sampler = Sampler::FLOW_MATCH_HEUN,
+       .word = "flow_match_heun",
+       .class_name = "FlowMatchHeunDiscreteScheduler",
+       .webui = "Heun",
+       .kinds = {kFlow},
+       .make = flow_match_heun},
       {.sampler = Sampler::EULER,
        .word = "euler_discrete",
        .class_name = "EulerDiscreteScheduler",
+       .webui = "Euler",
        .kinds = {kDiffusion, kEdm},
        .make = euler},
       {.sampler = Sampler::DDIM,
        .word = "ddim",
        .class_name = "DDIMScheduler",
+       .webui = "DDIM",
        .kinds = {kDiffusion},
        .spacing = kLeading,
        .clips = true,
@@ -47,55 +56,65 @@ const std::vector<SamplerInfo>& table() {
       {.sampler = Sampler::EULER_ANCESTRAL,
        .word = "euler_ancestral",
        .class_name = "EulerAncestralDiscreteScheduler",
+       .webui = "Euler a",
        .kinds = {kDiffusion, kEdm},
        .make = euler_ancestral},
       {.sampler = Sampler::HEUN,
        .word = "heun",
        .class_name = "HeunDiscreteScheduler",
+       .webui = "Heun",
        .kinds = {kDiffusion, kEdm},
        .limits = true,
        .make = heun},
       {.sampler = Sampler::LMS,
        .word = "lms",
        .class_name = "LMSDiscreteScheduler",
+       .webui = "LMS",
        .kinds = {kDiffusion, kEdm},
        .make = lms},
       {.sampler = Sampler::DPM_MULTISTEP,
        .word = "dpmpp_2m",
        .class_name = "DPMSolverMultistepScheduler",
+       .webui = "DPM++ 2M",
        .kinds = {kDiffusion, kFlow, kEdm},
        .limits = true,
        .make = dpm_multistep},
       {.sampler = Sampler::DPM_SDE,
        .word = "dpmpp_sde",
        .class_name = "DPMSolverSDEScheduler",
+       .webui = "DPM++ SDE",
        .kinds = {kDiffusion, kEdm},
        .make = dpm_sde},
       {.sampler = Sampler::DPM_SINGLESTEP,
        .word = "dpmpp_2s",
        .class_name = "DPMSolverSinglestepScheduler",
+       .webui = "DPM++ 2S",
        .kinds = {kDiffusion, kFlow, kEdm},
        .limits = true,
        .make = dpm_singlestep},
       {.sampler = Sampler::DEIS,
        .word = "deis",
        .class_name = "DEISMultistepScheduler",
+       .webui = "DEIS",
        .kinds = {kDiffusion, kFlow},
        .ends_at_sigma_min = true,
        .make = deis},
       {.sampler = Sampler::KDPM2,
        .word = "dpm_2",
        .class_name = "KDPM2DiscreteScheduler",
+       .webui = "DPM2",
        .kinds = {kDiffusion, kEdm},
        .make = kdpm2},
       {.sampler = Sampler::KDPM2_ANCESTRAL,
        .word = "dpm_2_ancestral",
        .class_name = "KDPM2AncestralDiscreteScheduler",
+       .webui = "DPM2 a",
        .kinds = {kDiffusion, kEdm},
        .make = kdpm2_ancestral},
       {.sampler = Sampler::DDPM,
        .word = "ddpm",
        .class_name = "DDPMScheduler",
+       .webui = "DDPM",
        .kinds = {kDiffusion},
        .spacing = kLeading,
        .clips = true,
@@ -104,12 +123,14 @@ const std::vector<SamplerInfo>& table() {
       {.sampler = Sampler::PNDM,
        .word = "pndm",
        .class_name = "PNDMScheduler",
+       .webui = "PLMS",
        .kinds = {kDiffusion},
        .spacing = kLeading,
        .make = pndm},
       {.sampler = Sampler::LCM,
        .word = "lcm",
        .class_name = "LCMScheduler",
+       .webui = "LCM",
        .kinds = {kDiffusion},
        .spacing = kLeading,
        .limits = true,
@@ -117,6 +138,7 @@ const std::vector<SamplerInfo>& table() {
       {.sampler = Sampler::TCD,
        .word = "tcd",
        .class_name = "TCDScheduler",
+       .webui = "TCD",
        .kinds = {kDiffusion},
        .spacing = kLeading,
        .make = tcd},
@@ -124,8 +146,8 @@ const std::vector<SamplerInfo>& table() {
   return all;
 }
 
-/// Names other than a sampler's word and class, in small letters: of ComfyUI, then of
-/// AUTOMATIC1111's webui.
+/// Names other than a sampler's word, class and name in the webui: of ComfyUI, and of the webui for
+/// a solver with settings.
 struct OtherName {
   std::string_view name;
   Sampler sampler;
@@ -134,25 +156,25 @@ struct OtherName {
 
 const std::vector<OtherName>& other_names() {
   static const std::vector<OtherName> all{
-      {"euler a", Sampler::EULER_ANCESTRAL},
-      {"dpm++ 2m", Sampler::DPM_MULTISTEP},
       {"dpmpp_2m_sde", Sampler::DPM_MULTISTEP, {.stochastic = true}},
-      {"dpm++ 2m sde", Sampler::DPM_MULTISTEP, {.stochastic = true}},
+      {"DPM++ 2M SDE", Sampler::DPM_MULTISTEP, {.stochastic = true}},
       {"dpmpp_2m_sde_heun", Sampler::DPM_MULTISTEP, {.heun = true, .stochastic = true}},
-      {"dpm++ 2m sde heun", Sampler::DPM_MULTISTEP, {.heun = true, .stochastic = true}},
+      {"DPM++ 2M SDE Heun", Sampler::DPM_MULTISTEP, {.heun = true, .stochastic = true}},
       {"dpmpp_3m_sde", Sampler::DPM_MULTISTEP, {.order = 3, .stochastic = true}},
-      {"dpm++ 3m sde", Sampler::DPM_MULTISTEP, {.order = 3, .stochastic = true}},
-      {"dpm++ sde", Sampler::DPM_SDE},
-      {"dpm++ 2s", Sampler::DPM_SINGLESTEP},
+      {"DPM++ 3M SDE", Sampler::DPM_MULTISTEP, {.order = 3, .stochastic = true}},
       {"dpmpp_2s_ancestral", Sampler::DPM_SINGLESTEP, {.ancestral = true}},
-      {"dpm++ 2s a", Sampler::DPM_SINGLESTEP, {.ancestral = true}},
-      {"dpm2", Sampler::KDPM2},
-      {"dpm2 a", Sampler::KDPM2_ANCESTRAL},
+      {"DPM++ 2S a", Sampler::DPM_SINGLESTEP, {.ancestral = true}},
       {"uni_pc", Sampler::UNIPC, {.bh1 = true}},
       {"uni_pc_bh2", Sampler::UNIPC},
-      {"plms", Sampler::PNDM, {.skip_prk_steps = true}},
+      {"PLMS", Sampler::PNDM, {.skip_prk_steps = true}},
   };
   return all;
+}
+
+std::string in_small_letters(std::string_view name) {
+  std::string out(name);
+  std::ranges::transform(out, out.begin(), [](unsigned char c) { return std::tolower(c); });
+  return out;
 }
 
 /// Cuts a word for noise levels off the end of a sampler's name: ` karras`, `_karras`.
@@ -198,8 +220,7 @@ NamedSampler sampler_from_string(std::string_view name, bool flow) {
       return {.sampler = each.sampler};
     }
   }
-  std::string small(plain);
-  std::ranges::transform(small, small.begin(), [](unsigned char c) { return std::tolower(c); });
+  std::string small = in_small_letters(plain);
   if (constexpr std::string_view kGpu = "_gpu"; small.ends_with(kGpu)) {
     small.resize(small.size() - kGpu.size());  // ComfyUI's names for noise that a GPU draws
   }
@@ -207,14 +228,17 @@ NamedSampler sampler_from_string(std::string_view name, bool flow) {
   if (small == "euler") {
     return {.sampler = flow ? Sampler::FLOW_MATCH_EULER : Sampler::EULER, .spread = spread};
   }
-  for (const SamplerInfo& each : table()) {
-    if (small == each.word) {
-      return {.sampler = each.sampler, .spread = spread};
-    }
+  if (small == "heun") {
+    return {.sampler = flow ? Sampler::FLOW_MATCH_HEUN : Sampler::HEUN, .spread = spread};
   }
   for (const OtherName& each : other_names()) {
-    if (small == each.name) {
+    if (small == in_small_letters(each.name)) {
       return {.sampler = each.sampler, .solver = each.solver, .spread = spread};
+    }
+  }
+  for (const SamplerInfo& each : table()) {
+    if (small == each.word || small == in_small_letters(each.webui)) {
+      return {.sampler = each.sampler, .spread = spread};
     }
   }
   check(
@@ -229,6 +253,18 @@ NamedSampler sampler_from_string(std::string_view name, bool flow) {
 bool is_sampler(std::string_view name) {
   return std::ranges::any_of(
       table(), [&](const SamplerInfo& each) { return without_flax(name) == each.class_name; });
+}
+
+std::string_view webui_name(const ScheduleConfig& config) {
+  const Solver& solver = config.solver;
+  const auto is_same = [&](const OtherName& each) {
+    return each.name.starts_with("DPM++") && each.sampler == config.sampler &&
+           each.solver.stochastic == solver.stochastic && each.solver.heun == solver.heun &&
+           each.solver.ancestral == solver.ancestral &&
+           (each.solver.order == 3) == (solver.order == 3);
+  };
+  const auto found = std::ranges::find_if(other_names(), is_same);
+  return found == other_names().end() ? info_of(config.sampler).webui : found->name;
 }
 
 std::string_view class_name(Sampler sampler) { return info_of(sampler).class_name; }
@@ -258,7 +294,7 @@ ScheduleConfig with_sampler(ScheduleConfig schedule, const NamedSampler& named) 
                      .continuous = schedule.levels.continuous,
                      .ends_at_sigma_min = info.ends_at_sigma_min};
   schedule.limit = {};
-  if (named.sampler != Sampler::FLOW_MATCH_EULER) {
+  if (!is_flow_match(named.sampler)) {
     schedule.dynamic_shift.reset();
   }
   if (!is_same && info.clips && !schedule.diffusion.clip_sample) {

@@ -16,6 +16,7 @@ struct SamplerInfo {
   Sampler sampler;
   std::string_view word;                // for the key `scheduler`
   std::string_view class_name;          // of diffusers
+  std::string_view webui;               // in AUTOMATIC1111's webui, or as it would be called there
   std::vector<Noise> kinds;             // what it samples; the first is ScheduleConfig's default
   Spacing spacing = Spacing::LINSPACE;  // the default of the class
   bool clips = false;                   // the class clips unless told otherwise
@@ -39,13 +40,15 @@ struct NamedSampler {
 
 /// `unipc`, `euler`, `ddim`, ..., the names of ComfyUI and of AUTOMATIC1111's webui, with a word
 /// for the levels after it (`Karras`, `_karras`) or without, and diffusers' class names, with or
-/// without `Flax`; `euler` is FLOW_MATCH_EULER if `flow`, else EULER. Throws an Error that lists
-/// the names for another one.
+/// without `Flax`; if `flow`, `euler` and `heun` are FLOW_MATCH_EULER and FLOW_MATCH_HEUN. Throws
+/// an Error that lists the names for another one.
 NamedSampler sampler_from_string(std::string_view name, bool flow = true);
 /// True for the name of a diffusers class with a sampler.
 bool is_sampler(std::string_view name);
 /// `UniPCMultistepScheduler`, `FlowMatchEulerDiscreteScheduler`, ...
 std::string_view class_name(Sampler sampler);
+/// The sampler's name in AUTOMATIC1111's webui: `Euler a`, `DPM++ 2M SDE`, ...
+std::string_view webui_name(const ScheduleConfig& config);
 /// The class in diffusers that samples the configuration: another one for EDM.
 std::string_view class_name(const ScheduleConfig& config);
 
@@ -55,6 +58,7 @@ ScheduleConfig with_sampler(ScheduleConfig schedule, const NamedSampler& named);
 // The samplers' tables, a file each.
 Schedule unipc(const ScheduleConfig& config, int64_t steps, int64_t tokens);
 Schedule flow_match_euler(const ScheduleConfig& config, int64_t steps, int64_t tokens);
+Schedule flow_match_heun(const ScheduleConfig& config, int64_t steps, int64_t tokens);
 Schedule euler(const ScheduleConfig& config, int64_t steps, int64_t tokens);
 Schedule euler_ancestral(const ScheduleConfig& config, int64_t steps, int64_t tokens);
 Schedule heun(const ScheduleConfig& config, int64_t steps, int64_t tokens);

@@ -15,6 +15,7 @@ namespace kinema::schedulers {
 enum class Sampler {
   UNIPC,             // UniPCMultistepScheduler (arXiv:2302.04867)
   FLOW_MATCH_EULER,  // FlowMatchEulerDiscreteScheduler
+  FLOW_MATCH_HEUN,   // FlowMatchHeunDiscreteScheduler
   EULER,             // EulerDiscreteScheduler, EDMEulerScheduler
   DDIM,              // DDIMScheduler, eta 0 (arXiv:2010.02502)
   EULER_ANCESTRAL,   // EulerAncestralDiscreteScheduler
@@ -31,6 +32,11 @@ enum class Sampler {
   LCM,               // LCMScheduler (arXiv:2310.04378)
   TCD,               // TCDScheduler (arXiv:2402.19159)
 };
+
+/// True for the samplers of diffusers' classes FlowMatch...: those with settings of flows alone.
+constexpr bool is_flow_match(Sampler sampler) {
+  return sampler == Sampler::FLOW_MATCH_EULER || sampler == Sampler::FLOW_MATCH_HEUN;
+}
 
 /// What x_t is of data x_0 and noise eps.
 enum class Noise {
@@ -59,8 +65,8 @@ struct ScheduleConfig {
   std::optional<Noise> noise = {};
   double shift = 3.0;  // flow_shift of UniPC, shift of Euler
   int64_t num_train_timesteps = 1000;
-  /// FLOW_MATCH_EULER: sigmas evenly spaced from 1 to 1/steps, as in Flux, instead of from the
-  /// training table.
+  /// FLOW_MATCH_EULER and FLOW_MATCH_HEUN: sigmas evenly spaced from 1 to 1/steps, as in Flux,
+  /// instead of from the training table.
   bool even_sigmas = false;
   /// Replaces `shift`.
   std::optional<DynamicShift> dynamic_shift = {};

@@ -34,7 +34,7 @@ constexpr std::array<SchedulerClass, 29> kClasses{{
     {"UniPCMultistepScheduler", Process::DIFFUSION_OR_FLOW, Sampler::UNIPC},
 
     {"FlowMatchEulerDiscreteScheduler", Process::FLOW, Sampler::FLOW_MATCH_EULER},
-    {"FlowMatchHeunDiscreteScheduler", Process::FLOW},
+    {"FlowMatchHeunDiscreteScheduler", Process::FLOW, Sampler::FLOW_MATCH_HEUN},
     {"FlowMatchLCMScheduler", Process::FLOW},
 
     {"CosineDPMSolverMultistepScheduler", Process::EDM},
