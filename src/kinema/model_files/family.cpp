@@ -40,6 +40,7 @@ constexpr PipelineClass zimage_pipeline(std::string_view name) {
                      .num_inference_steps = 50,
                      .guidance_scale = 5.0,
                      .distilled_shift = 3.0,
+                     .distilled_name = "Turbo",
                      .distilled_steps = 8}};
 }
 constexpr std::array<PipelineClass, 5> kZImagePipelines{

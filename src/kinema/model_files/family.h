@@ -19,6 +19,7 @@ struct ImageDefaults {
   /// With a scheduler of this shift, the model was distilled to these steps without guidance; 0:
   /// there is none.
   double distilled_shift = 0.0;
+  std::string_view distilled_name = {};  // a part of the names of such releases
   int64_t distilled_steps = 0;
 };
 

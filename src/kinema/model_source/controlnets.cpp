@@ -6,7 +6,10 @@
 
 #include "kinema/core/error.h"
 #include "kinema/model_files/checkpoint.h"
+#include "kinema/model_source/model_paths.h"
 #include "kinema/networks/controlled.h"
+#include "kinema/networks/open.h"
+#include "kinema/sample/experts.h"
 #include "kinema/stores/local_copies.h"
 #include "kinema/weights/model_kind.h"
 
@@ -34,6 +37,9 @@ fs::path locate_controlnet(const std::string& name, const std::string& revision,
 std::string lay_over(const fs::path& path, const config::GenerateConfig& g, int64_t pictures,
                      SelectedModel& model) {
   fs::path& transformer = model.folder.transformer;
+  check(!transformer.empty(),
+        "[generate] {} is laid over the files of its model, which is not on this machine",
+        path.string());
   const model_files::Family* family =
       model_files::find_family(model_files::Checkpoint::open(transformer));
   constexpr std::string_view kOwn = "Z-Image";
@@ -126,6 +132,16 @@ std::vector<std::string> add_controlnets(const config::Loaded& loaded, SelectedM
     model.folder.controlnets.push_back(std::move(folder));
   }
   return lines;
+}
+
+networks::Network with_controlnets(const config::Loaded& loaded, networks::Network network,
+                                   const Job& job) {
+  SelectedModel model;
+  model.folder.transformer = local_transformer(loaded.config);
+  const fs::path alone = model.folder.transformer;
+  add_controlnets(loaded, model, job);
+  return model.folder.transformer == alone ? sample::with_controls(std::move(network), model.folder)
+                                           : networks::open(model.folder.transformer);
 }
 
 }  // namespace kinema::model_source

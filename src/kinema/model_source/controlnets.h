@@ -17,4 +17,9 @@ namespace kinema::model_source {
 std::vector<std::string> add_controlnets(const config::Loaded& loaded, SelectedModel& model,
                                          const Job& job);
 
+/// The network of a denoising step with the ControlNets of `controlnet`, if there are any, for
+/// `plan`: no parameters are read.
+networks::Network with_controlnets(const config::Loaded& loaded, networks::Network network,
+                                   const Job& job);
+
 }  // namespace kinema::model_source

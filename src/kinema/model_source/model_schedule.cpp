@@ -125,6 +125,23 @@ ModelSchedule read_model_schedule(const ScheduleFile& file, const fs::path& netw
   return out;
 }
 
+schedulers::ScheduleConfig planned_schedule(const config::Config& config,
+                                            const networks::Network& network) {
+  if (const ScheduleFile file = schedule_file_of(config); !file.path.empty()) {
+    return sample::read_scheduler_config(file.path, file.class_name);
+  }
+  schedulers::ScheduleConfig out = network->learned().sampled;
+  const model_files::Family* family = model_files::family_of_config(network->config());
+  const std::string& name = config.model.pretrained_model_name_or_path;
+  if (family != nullptr && local_transformer(config).empty()) {
+    const model_files::ImageDefaults& defaults = family->pipelines.front().images;
+    if (!defaults.distilled_name.empty() && name.find(defaults.distilled_name) != name.npos) {
+      out.shift = defaults.distilled_shift;
+    }
+  }
+  return out;
+}
+
 schedulers::Prediction prediction(config::PredictionType given) {
   return given == config::PredictionType::EPSILON ? schedulers::Prediction::EPSILON
                                                   : schedulers::Prediction::V_PREDICTION;

@@ -39,6 +39,11 @@ ModelSchedule read_model_schedule(const ScheduleFile& file,
                                   const std::filesystem::path& network_file,
                                   const networks::Network& network);
 
+/// The schedule of the model that `plan` builds a denoising step of: its file's, or by its name
+/// that of a release which is not on this machine.
+schedulers::ScheduleConfig planned_schedule(const config::Config& config,
+                                            const networks::Network& network);
+
 /// `schedule` with the markers in the network's own file: EDM, v-prediction, and a last timestep of
 /// pure noise, which then is the first sampling step unless a file sets the spacing (`is_said`).
 schedulers::ScheduleConfig with_marks(schedulers::ScheduleConfig schedule,

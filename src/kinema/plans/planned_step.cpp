@@ -6,8 +6,10 @@
 
 #include "kinema/core/error.h"
 #include "kinema/core/quantities.h"
+#include "kinema/model_source/controlnets.h"
 #include "kinema/model_source/lora.h"
 #include "kinema/model_source/model_options.h"
+#include "kinema/model_source/model_schedule.h"
 #include "kinema/model_source/network.h"
 #include "kinema/model_source/pictures.h"
 #include "kinema/model_source/trained_model.h"
@@ -105,8 +107,9 @@ PlannedStep training(const resolve::Settings& loaded, const networks::Network& p
   return out;
 }
 
-PlannedStep denoising(const resolve::Settings& loaded, const networks::Network& network,
+PlannedStep denoising(const resolve::Settings& loaded, const networks::Network& plain,
                       const Dims& sample, const mesh::Placement& asked, const Job& job) {
+  const networks::Network network = model_source::with_controlnets(loaded, plain, job);
   const networks::Sizes& model = network.sizes();
   const resolve::DenoisingSettings settings = resolve::denoising_settings(loaded);
   sample::StepSpec spec{.network = network, .options = model_source::model_options(loaded)};
@@ -117,12 +120,15 @@ PlannedStep denoising(const resolve::Settings& loaded, const networks::Network& 
                       resolve::videos_per_batch(loaded, asked.devices()).value_or(settings.batch));
   spec.text_length = resolve::text_tokens(loaded, model);
   sample::GenerateRequest request;
-  resolve::set_guidance(loaded, network, /*has_two_experts=*/false, /*schedule=*/{}, request);
+  resolve::set_guidance(loaded, network, /*has_two_experts=*/false,
+                        model_source::planned_schedule(loaded, network), request);
   const bool guided = sample::classifier_free_scale(request, model) > 1.0;
   spec.guidance = !guided               ? sample::Guidance::NONE
                   : settings.two_passes ? sample::Guidance::TWO_PASSES
                                         : sample::Guidance::DOUBLED_BATCH;
   spec.rescale = guided && request.guidance_rescale > 0.0;
+  spec.normalizes = request.guidance_normalization > 0.0;
+  spec.guess_mode = settings.guess_mode || model.control_pools;
   spec.text_fills = !model.reads_padding && !guided;
   spec.keys = settings.caches_keys;
   spec.latents[2] += resolve::is_animate(model) ? 1 : 0;

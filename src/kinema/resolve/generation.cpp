@@ -376,7 +376,8 @@ DenoisingSettings denoising_settings(const config::Config& config) {
   const config::GenerateConfig& g = config.generate;
   return {.batch = g.generate_batch_size,
           .two_passes = g.guidance_in_two_passes,
-          .caches_keys = g.use_kv_cache};
+          .caches_keys = g.use_kv_cache,
+          .guess_mode = g.guess_mode};
 }
 
 VideoFormat video_format(const config::Config& config) {

@@ -53,6 +53,7 @@ struct DenoisingSettings {
   int64_t batch = 1;  // videos per batch
   bool two_passes = false;
   bool caches_keys = false;
+  bool guess_mode = false;  // of ControlNets
 };
 DenoisingSettings denoising_settings(const config::Config& config);
 

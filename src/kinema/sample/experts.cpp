@@ -25,7 +25,8 @@ nn::ModelOptions for_sampling(nn::ModelOptions options, const runtime::Devices& 
   return options;
 }
 
-/// The network with the folder's ControlNets attached.
+}  // namespace
+
 networks::Network with_controls(networks::Network network, const PipelineFolder& folder) {
   if (folder.controlnets.empty()) {
     return network;
@@ -37,8 +38,6 @@ networks::Network with_controls(networks::Network network, const PipelineFolder&
   }
   return networks::controlled(network, std::move(controls));
 }
-
-}  // namespace
 
 Experts::Experts(runtime::Devices devices, PipelineFolder folder, const nn::ModelOptions& options,
                  std::span<const SharedTransformer> shared_transformers)

@@ -22,6 +22,9 @@ struct SharedTransformer {
 /// The parameters of a shared expert.
 using SharedParameters = std::function<std::vector<const runtime::Array*>(int64_t expert)>;
 
+/// The network with the folder's ControlNets attached. Throws an Error for a folder of two experts.
+networks::Network with_controls(networks::Network network, const PipelineFolder& folder);
+
 /// One or two transformers of a pipeline, loaded at first use. Loading one frees the other, unless
 /// the devices have memory for both.
 class Experts {
