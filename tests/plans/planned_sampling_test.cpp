@@ -17,7 +17,7 @@ using testing::HasSubstr;
 using testing::Not;
 
 PlannedStep sampling(std::vector<std::string> keys) {
-  keys.insert(keys.begin(), {"height=64", "width=64"});
+  keys.insert(keys.begin(), {"height=64", "width=64", "max_sequence_length=32"});
   return build_planned_step(resolve::load("", keys, {}), planning::parse_target("h100:1"),
                             PlanMode::GENERATE, {});
 }

@@ -120,8 +120,8 @@ PlannedStep denoising(const resolve::Settings& loaded, const networks::Network& 
                       resolve::videos_per_batch(loaded, asked.devices()).value_or(settings.batch));
   spec.text_length = resolve::text_tokens(loaded, model);
   sample::GenerateRequest request;
-  resolve::set_guidance(loaded, network, /*has_two_experts=*/false,
-                        model_source::planned_schedule(loaded, network), request);
+  resolve::set_guidance(loaded, plain, /*has_two_experts=*/false,
+                        model_source::planned_schedule(loaded, plain), request);
   const bool guided = sample::classifier_free_scale(request, model) > 1.0;
   spec.guidance = !guided               ? sample::Guidance::NONE
                   : settings.two_passes ? sample::Guidance::TWO_PASSES
