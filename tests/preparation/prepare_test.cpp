@@ -69,7 +69,7 @@ TEST(Prepare, AddsTheConditionOfTheFirstFrameForModelsOfImages) {
 
   const auto source = data::tfrecord_source({.folder = scratch / "records", .shuffle = false});
   const auto clips = data::list_clips(golden("dataset"));
-  const HostArray image = data::first_frame(data::read_clip(clips[1].path, wanted.format));
+  const HostArray image = data::frame(data::read_clip(clips[1].path, wanted.format), 0);
   const HostArray condition = encoders::image_condition(
       {.first = image, .last = {}}, {.num_frames = 5, .height = 16, .width = 24}, autoencoder());
   const data::Sample sample = source->at(1);

@@ -45,6 +45,7 @@ struct DataConfig {
   bool center_crop = true;
   bool random_flip = false;
   bool color_aug = false;
+  std::vector<std::string> training_masks{"strokes", "boxes", "all"};
   bool alpha_mask = false;
   std::string mask_dir;
   std::string reg_data_dir;
@@ -181,6 +182,10 @@ struct DataConfig {
     visit("color_aug", self.color_aug, MAY_CHANGE,
           {.help = "change the hue or gamma of a third of the samples slightly, as in kohya's "
                    "scripts, by (seed, position); not with dataset_save_location"});
+    visit("training_masks", self.training_masks, MAY_CHANGE,
+          {.help = "inpainting models: kinds of random masks, strokes, boxes or all (of the "
+                   "picture), for clips without a control_mask, by (seed, position), or once per "
+                   "clip and seed with dataset_save_location"});
     visit(
         "alpha_mask", self.alpha_mask, MAY_CHANGE,
         {.help = "masked loss: each latent's loss is multiplied by the mean alpha of its pixels"});

@@ -177,9 +177,10 @@ void check_train(const Loaded& loaded) {
         origin_of(loaded, o.lr_decay_fraction < 0 ? "lr_schedule" : "lr_decay_fraction"), 1 - decay,
         1 - o.warmup_steps_fraction);
   const ModelType type = config.model.model_type;
-  check(type != ModelType::VACE && type != ModelType::ANIMATE,
-        "[config] model_type `{}` ({}) cannot be trained yet: T2V, I2V and TI2V can", word_of(type),
-        origin_of(loaded, "model_type"));
+  check(
+      type != ModelType::ANIMATE,
+      "[config] model_type `{}` ({}) is sampled, not trained: T2V, I2V, TI2V and VACE are trained",
+      word_of(type), origin_of(loaded, "model_type"));
   check(config.model.weights_storage == WeightsStorage::FLOATS || config.model.enable_lora,
         "[config] weights_storage is `{}` ({}), but training changes the weights: codes are for "
         "generate, and for the frozen weights under an adapter\n"

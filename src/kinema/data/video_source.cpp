@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <map>
 #include <mutex>
@@ -104,6 +105,7 @@ class VideoSource : public Source {
     bool flip = false;
     int64_t variant = 0;  // of the caption
     ColorChange colors;
+    std::array<uint32_t, 2> mask_key;
   };
 
   Sample sample(int64_t index, int64_t position) const {
@@ -128,7 +130,9 @@ class VideoSource : public Source {
       window.crop = crop;
     }
 
-    Sample sample = *encoded_clip(index, {window, flip, variant, colors});
+    Sample sample = *encoded_clip(
+        index, {window, flip, variant, colors,
+                random_key(options_.seed, "training mask", static_cast<uint64_t>(position))});
     sample.id = clips_->name(index);
     apply_set_weight(*clips_, index, sample);
     return sample;
@@ -136,13 +140,14 @@ class VideoSource : public Source {
 
   // Shared, because the cache and a sample in progress may both use it.
   std::shared_ptr<const Sample> encoded_clip(int64_t index, const Drawn& drawn) const {
-    const auto& [window, flip, variant, colors] = drawn;
+    const auto& [window, flip, variant, colors, mask_key] = drawn;
     const ClipFormat format = options_.buckets.format(index, options_.format);
     if (find_) {
       return std::make_shared<const Sample>(find_(index, format, flip, variant));
     }
     const std::tuple key(index, flip, variant);
     const bool varies = options_.random_start || !options_.center_crop ||
+                        !options_.mask_kinds.empty() ||
                         changes_colors(*clips_, index, options_.color_change);
     const bool keep = !varies && options_.cache_bytes > 0;
     if (keep) {
@@ -154,6 +159,7 @@ class VideoSource : public Source {
     Clip given{.number = index};
     given.pixels = clips_->read(index, format, window);
     given.control = clips_->read_control(index, format, window);
+    add_training_mask(options_.mask_kinds, format, mask_key, given.control);
     if (flip) {
       given.pixels = flipped(given.pixels);
       given.control = flipped(std::move(given.control));
@@ -232,17 +238,20 @@ HostArray flipped(const HostArray& pixels) {
   return out;
 }
 
-HostArray first_frame(const HostArray& pixels) {
+HostArray frame(const HostArray& pixels, int64_t index) {
   const Dims& dims = pixels.shape.dims;
-  check(pixels.shape.dtype == DType::F32 && dims.size() == 4 && dims[0] == 3 && dims[1] > 0,
-        "[data] first_frame was given {}, f32 [3, f, h, w] was expected", to_string(pixels.shape));
+  check(pixels.shape.dtype == DType::F32 && dims.size() == 4 && dims[0] == 3 && index >= 0 &&
+            index < dims[1],
+        "[data] frame {} of {} is asked for, expected f32 [3, f, h, w]", index,
+        to_string(pixels.shape));
   const int64_t plane = dims[2] * dims[3];
   HostArray out(Shape{DType::U8, {dims[2], dims[3], 3}});
   const auto from = pixels.as<float>();
   const auto to = out.as<uint8_t>();
   for (int64_t c = 0; c < 3; ++c) {
     for (int64_t i = 0; i < plane; ++i) {
-      const float level = (from[static_cast<size_t>(c * dims[1] * plane + i)] + 1.0F) * 127.5F;
+      const float level =
+          (from[static_cast<size_t>((c * dims[1] + index) * plane + i)] + 1.0F) * 127.5F;
       to[static_cast<size_t>(i * 3 + c)] =
           static_cast<uint8_t>(std::lround(std::clamp(level, 0.0F, 255.0F)));
     }
@@ -257,8 +266,9 @@ std::unique_ptr<Source> video_source(std::shared_ptr<const ClipSet> clips,
 
 std::unique_ptr<Source> encoded_source(std::shared_ptr<const ClipSet> clips,
                                        const VideoOptions& options, FindEncoded find) {
-  check(!options.varies(),
-        "[data] random_start and center_crop=false make another clip each time: none is kept");
+  check(
+      !options.varies(),
+      "[data] random_start, center_crop=false and masks make another clip each time: none is kept");
   return std::make_unique<VideoSource>(std::move(clips), options, EncodeClip(), std::move(find));
 }
 

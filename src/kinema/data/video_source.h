@@ -15,6 +15,7 @@
 #include "kinema/data/clip_list.h"
 #include "kinema/data/clip_set.h"
 #include "kinema/data/source.h"
+#include "kinema/data/training_mask.h"
 
 namespace kinema::data {
 
@@ -56,6 +57,8 @@ struct VideoOptions {
   bool color_change = false;
   /// Transparent parts of pictures do not count in the loss.
   bool alpha_mask = false;
+  /// Clips without a mask of their own get one of these kinds, chosen by (seed, position).
+  std::vector<MaskKind> mask_kinds = {};
   /// Variants of captions, one of which is chosen by (seed, position).
   CaptionRules captions = {};
   /// Clips have size_ids.
@@ -75,7 +78,9 @@ struct VideoOptions {
   int64_t cache_bytes = int64_t{1} << 30;
 
   /// True if a clip is different each time it is read, apart from mirroring.
-  bool varies() const { return random_start || !center_crop || color_change; }
+  bool varies() const {
+    return random_start || !center_crop || color_change || !mask_kinds.empty();
+  }
 };
 
 /// Clips encoded by `encode` (called from many threads).
@@ -98,7 +103,7 @@ HostArray flipped(const HostArray& pixels);
 /// The same of control frames and their masks; references stay.
 ClipControl flipped(ClipControl control);
 
-/// The clip's first frame as an image, u8 [h, w, 3], for image-to-video.
-HostArray first_frame(const HostArray& pixels);
+/// A frame of a clip as an image, u8 [h, w, 3], for image-to-video.
+HostArray frame(const HostArray& pixels, int64_t index);
 
 }  // namespace kinema::data

@@ -28,7 +28,9 @@ std::unique_ptr<encoders::Autoencoder> checked_autoencoder(const ClipEncoders& m
         "[data] the autoencoder {} has {} latent channels, but the transformer expects {}",
         autoencoder->name(), layout.channels, model.out_channels);
   const int64_t condition = layout.temporal + layout.channels;
-  check(model.condition_channels() == 0 || model.condition_channels() == condition,
+  const networks::NamedInput* input = model.stored_input();
+  const bool of_frames = input != nullptr && input->made_of == networks::MadeOf::FIRST_AND_LAST;
+  check(!of_frames || model.condition_channels() == 0 || model.condition_channels() == condition,
         "[data] the autoencoder {} has image conditions of {} channels, but the transformer "
         "expects {}",
         autoencoder->name(), condition, model.condition_channels());
@@ -53,7 +55,13 @@ std::unique_ptr<encoders::ImageEncoder> needed_image_encoder(const ClipEncoders&
 bool takes_controls(const networks::Sizes& model) {
   const networks::NamedInput* input = model.stored_input();
   return input != nullptr && (input->made_of == networks::MadeOf::REFERENCE_IMAGE ||
-                              input->made_of == networks::MadeOf::CONTROL_VIDEO);
+                              input->made_of == networks::MadeOf::CONTROL_VIDEO ||
+                              input->made_of == networks::MadeOf::CONTROL_IMAGE ||
+                              networks::fills_masks(input->made_of));
+}
+
+encoders::ClipInput clip_input(const networks::Sizes& model) {
+  return {.input = model.stored_input(), .last_frame = model.takes_last_image};
 }
 
 /// Throws an Error unless every size divides into latents and patches; called before the first clip
@@ -84,8 +92,8 @@ class LazyEncoders {
                     autoencoder_ = checked_autoencoder(makes_, model_);
                     image_ = needed_image_encoder(makes_, model_);
                   }
-                  return encoders::encode_clip(pixels, control, model_.stored_input(),
-                                               *autoencoder_, image_.get());
+                  return encoders::encode_clip(pixels, control, clip_input(model_), *autoencoder_,
+                                               image_.get());
                 },
             .text =
                 [this](std::span<const std::string> captions) {
@@ -170,6 +178,9 @@ std::unique_ptr<data::Source> make_encoded_source(const ClipSettings& settings,
     if (takes_controls(model) && (clips->has_controls() || !model.stored_input()->optional)) {
       pixels["input"] = std::string(model.stored_input()->name);
     }
+    if (model.takes_last_image) {
+      pixels["image condition"] = "of the first and the last frame";
+    }
     return std::make_shared<preparation::EncodedClips>(
         clips, folder,
         preparation::EncodeOnceOptions{
@@ -178,6 +189,8 @@ std::unique_ptr<data::Source> make_encoded_source(const ClipSettings& settings,
             .max_clips = options.max_samples,
             .flips = options.random_flip,
             .crop_seed = options.center_crop ? std::nullopt : std::optional(options.seed),
+            .mask_kinds = options.mask_kinds,
+            .mask_seed = options.seed,
             .captions = options.captions,
             .sizes = options.sizes,
             .alpha_mask = options.alpha_mask,
@@ -211,8 +224,9 @@ std::unique_ptr<data::Source> make_encoded_source(const ClipSettings& settings,
   if (now.stopped) {
     return nullptr;
   }
-  options.center_crop = true;  // the crop is already part of the encoding
-  options.on_skip = {};        // they were logged during encoding
+  options.center_crop = true;  // crop and mask are already part of the encoding
+  options.mask_kinds.clear();
+  options.on_skip = {};  // they were logged during encoding
   return data::encoded_source(
       std::move(clips), options,
       [encoded](int64_t clip, const data::ClipFormat& format, bool flipped, int64_t variant) {
@@ -247,6 +261,9 @@ std::unique_ptr<data::Source> make_clip_source(const ClipSettings& settings,
   }
   options.batch = batch;
   options.sizes = model.size_ids > 0;
+  if (model.stored_input() != nullptr && networks::fills_masks(model.stored_input()->made_of)) {
+    options.mask_kinds = settings.mask_kinds;
+  }
   if (settings.kept) {
     autoencoder.reset();
     return make_encoded_source(settings, model, std::move(clips), options, makes, job);
@@ -255,7 +272,7 @@ std::unique_ptr<data::Source> make_clip_source(const ClipSettings& settings,
   const std::shared_ptr<const encoders::ImageEncoder> image = needed_image_encoder(makes, model);
   return data::video_source(
       std::move(clips), options, [autoencoder, words, image, model](const data::Clip& clip) {
-        data::Sample out = encoders::encode_clip(clip.pixels, clip.control, model.stored_input(),
+        data::Sample out = encoders::encode_clip(clip.pixels, clip.control, clip_input(model),
                                                  *autoencoder, image.get());
         encoders::TextStates text = encode_caption(*words, clip.caption);
         out.encoder_hidden_states = std::move(text.states);

@@ -46,6 +46,8 @@ struct ClipSettings {
   /// Selection, order, crop and mirroring of clips. Buckets, batch and problems are set after the
   /// clips were measured.
   data::VideoOptions order;
+  /// VideoOptions::mask_kinds for networks that fill in a masked part.
+  std::vector<data::MaskKind> mask_kinds = {};
   double video_fps = 16;      // frames per second of the model's videos
   bool allow_shrink = false;  // allows that more than half of the clips are unusable
   int threads = 1;            // for decoding

@@ -1,11 +1,13 @@
 #include "kinema/encoders/clip_condition.h"
 
 #include <algorithm>
+#include <vector>
 
 #include "kinema/core/error.h"
 #include "kinema/data/video_source.h"
 #include "kinema/encoders/control_video.h"
 #include "kinema/encoders/image_condition.h"
+#include "kinema/encoders/masked_picture.h"
 
 namespace kinema::encoders {
 namespace {
@@ -26,6 +28,26 @@ HostArray control_of(const data::ClipControl& control, const PixelSizes& sizes,
   return control_condition(pixels, autoencoder);
 }
 
+/// The channels of a network that fills in the clip's mask.
+HostArray filled(MadeOf made_of, const HostArray& pixels, const data::ClipControl& control,
+                 const PixelSizes& sizes, const Autoencoder& autoencoder) {
+  check(!control.mask.bytes.empty(),
+        "[data] the network fills in a masked part, but the clip has no mask
+        training_masks
+        "
+        "draws one, `control_mask` in its metadata names one");
+  std::vector<float> made(control.mask.as<float>().begin(), control.mask.as<float>().end());
+  made.resize(static_cast<size_t>(sizes.height * sizes.width));
+  for (float& each : made) {
+    each = each >= 0.5F ? 1.0F : 0.0F;
+  }
+  HostArray kept = autoencoder.encode(kept_pixels(pixels, made));
+  kept.shape.dims.insert(kept.shape.dims.begin(), 1);
+  HostArray out = fill_channels(made_of, made, sizes, kept);
+  out.shape.dims.erase(out.shape.dims.begin());
+  return out;
+}
+
 /// Latents [z, f, h, w] after the first `count` frames of the first channels of `condition`.
 HostArray with_references(const HostArray& latents, const HostArray& condition, int64_t count) {
   Shape shape = latents.shape;
@@ -44,8 +66,9 @@ HostArray with_references(const HostArray& latents, const HostArray& condition, 
 }  // namespace
 
 data::Sample encode_clip(const HostArray& pixels, const data::ClipControl& control,
-                         const networks::NamedInput* input, const Autoencoder& autoencoder,
+                         const ClipInput& wanted, const Autoencoder& autoencoder,
                          const ImageEncoder* image) {
+  const networks::NamedInput* input = wanted.input;
   data::Sample out;
   out.latents = autoencoder.encode(pixels);
   if (input == nullptr) {
@@ -55,7 +78,9 @@ data::Sample encode_clip(const HostArray& pixels, const data::ClipControl& contr
   const PixelSizes sizes{.num_frames = dims[1], .height = dims[2], .width = dims[3]};
   switch (input->made_of) {
     case MadeOf::FIRST_AND_LAST: {
-      const ConditioningImages images{.first = data::first_frame(pixels), .last = {}};
+      const ConditioningImages images{
+          .first = data::frame(pixels, 0),
+          .last = wanted.last_frame ? data::frame(pixels, dims[1] - 1) : HostArray()};
       out.condition = image_condition(images, sizes, autoencoder);
       if (image != nullptr) {
         out.image_states = image_tokens(images, *image);
@@ -73,10 +98,16 @@ data::Sample encode_clip(const HostArray& pixels, const data::ClipControl& contr
         out.latents = with_references(out.latents, out.condition, std::ssize(control.references));
       }
       return out;
-    case MadeOf::FIRST_IMAGE:
+    case MadeOf::CONTROL_IMAGE:
+      check(!control.frames.bytes.empty(),
+            "[data] the network follows a picture, but the clip has no `control` in its metadata");
+      out.condition = autoencoder.encode(control.frames);
+      return out;
     case MadeOf::MASK_AND_KEPT:
     case MadeOf::KEPT_AND_MASK:
-    case MadeOf::CONTROL_IMAGE:
+      out.condition = filled(input->made_of, pixels, control, sizes, autoencoder);
+      return out;
+    case MadeOf::FIRST_IMAGE:
     case MadeOf::FOLLOWED_IMAGE:
     case MadeOf::FOLLOWED_AND_KEPT:
     case MadeOf::CONTROL_AND_START:

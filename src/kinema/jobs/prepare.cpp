@@ -124,8 +124,10 @@ PrepareResult prepare(const resolve::Settings& given, const PrepareObserver& obs
   const datasets::ClipSettings clip_settings = resolve::clip_settings(settings);
   const resolve::TextWidths widths = resolve::preparation_text_widths(settings);
   const std::shared_ptr<const data::ClipSet> clips = datasets::open_clips(clip_settings, job);
+  const std::optional<model_source::PreparedInput> input = model_source::prepared_input(settings);
   std::vector<resolve::PreparedPart> parts = resolve::preparation_parts(
-      settings, clip_settings, {.text = widths, .sizes = pictures.sizes, .writes = writes});
+      settings, clip_settings,
+      {.text = widths, .sizes = pictures.sizes, .writes = writes, .input = input});
   const pjrt::Client client = resolve::open_local_client(settings, job);
   check_same_devices(client, job);
   const auto autoencoder = resolve::make_autoencoder(settings, client);
@@ -144,15 +146,15 @@ PrepareResult prepare(const resolve::Settings& given, const PrepareObserver& obs
   const auto text_encoder =
       resolve::make_text_encoder(settings, widths, client, job, resolve::TextUse::CAPTIONS);
   const auto clip = resolve::preparation_image_encoder(settings, client);
-  const std::optional<networks::NamedInput> input = model_source::prepared_input(settings);
   check(input || !clips->has_controls(),
         "[prepare] the data set lists control, source or reference files, but the network, which "
         "takes them, is not here\n  wan_transformer_pretrained_model_name_or_path=FOLDER names it");
-  const preparation::Encoders models{.autoencoder = *autoencoder,
-                                     .text = *text_encoder,
-                                     .input = input ? &*input : nullptr,
-                                     .sizes = pictures.sizes,
-                                     .image = clip.get()};
+  const preparation::Encoders models{
+      .autoencoder = *autoencoder,
+      .text = *text_encoder,
+      .input = {.input = input ? &input->input : nullptr, .last_frame = input && input->last_frame},
+      .sizes = pictures.sizes,
+      .image = clip.get()};
   for (resolve::PreparedPart& part : parts) {
     part.options.clips = clips;
   }

@@ -126,20 +126,24 @@ void check_videos(const config::Config& config, const Expert& expert) {
         config.model.pretrained_model_name_or_path, expert.other_part());
 }
 
-std::optional<networks::NamedInput> prepared_input(const config::Loaded& loaded) {
-  if (has_image_condition(loaded.config)) {
-    return networks::NamedInput{.name = "condition", .made_of = networks::MadeOf::FIRST_AND_LAST};
-  }
+std::optional<PreparedInput> prepared_input(const config::Loaded& loaded) {
+  const std::optional<PreparedInput> of_images =
+      has_image_condition(loaded.config)
+          ? std::optional(PreparedInput{
+                .input = {.name = "condition", .made_of = networks::MadeOf::FIRST_AND_LAST}})
+          : std::nullopt;
   const fs::path here = local_transformer(loaded.config);
   std::error_code ignored;
   const bool readable =
       fs::exists(here / "config.json", ignored) || !fs::is_directory(here, ignored);
   if (here.empty() || !readable) {
-    return std::nullopt;
+    return of_images;
   }
   const networks::Network network = networks::open(here);
   const networks::NamedInput* input = network.sizes().stored_input();
-  return input == nullptr ? std::nullopt : std::optional(*input);
+  return input == nullptr ? of_images
+                          : std::optional(PreparedInput{
+                                .input = *input, .last_frame = network.sizes().takes_last_image});
 }
 
 bool has_image_condition(const config::Config& config) {
@@ -157,13 +161,10 @@ std::vector<std::string> check_model_type(const config::Config& config,
   check(channels >= 0,
         "[train] a model with {} input channels and {} output channels cannot be trained",
         model.in_channels, model.out_channels);
-  check(channels == 0 || !model.makes_images,
-        "[train] this network takes channels of an image beside the latents ({} input channels), "
-        "which "
-        "train does not make\n  the network for text to image ({} channels) is trained",
-        model.in_channels, model.out_channels);
+  const networks::NamedInput* input = model.stored_input();
+  const bool of_frames = input != nullptr && input->made_of == networks::MadeOf::FIRST_AND_LAST;
   check(
-      channels == 0 || has_image_condition(config),
+      channels == 0 || !of_frames || has_image_condition(config),
       "[train] model_type is {}, but the transformer has {} input channels for image conditioning\n"
       "  model_type=I2V trains it",
       config::word_of(type), channels);
@@ -182,9 +183,10 @@ std::vector<std::string> check_model_type(const config::Config& config,
         "[train] model_type is {}, but this is a text-to-image model\n"
         "  do not set model_type",
         config::word_of(type));
-  check(!model.takes_last_image,
-        "[train] models with a first and a last image (pos_embed_seq_len above 0) cannot be "
-        "trained yet");
+  check(!model.takes_last_image || config.generate.num_frames > 1,
+        "[train] this model makes the video between a first and a last frame, but num_frames is "
+        "{}\n  expected 5 or more",
+        config.generate.num_frames);
   const std::optional<sample::PipelineFolder> pipeline = pipeline_index(config);
   if (type != config::ModelType::TI2V) {
     if (type == config::ModelType::T2V && pipeline && pipeline->expand_timesteps) {

@@ -44,9 +44,13 @@ void check_videos(const config::Config& config, const Expert& expert);
 std::vector<std::string> check_model_type(const config::Config& config,
                                           const networks::Sizes& model);
 
-/// The input of the network for which a configuration's clips are prepared; nothing if it has none,
-/// or if the network is not on this machine.
-std::optional<networks::NamedInput> prepared_input(const config::Loaded& loaded);
+/// The input of the network for which a configuration's clips are prepared.
+struct PreparedInput {
+  networks::NamedInput input;
+  bool last_frame = false;  // it begins and ends with given frames
+};
+/// Nothing if the network has none, or is not on this machine.
+std::optional<PreparedInput> prepared_input(const config::Loaded& loaded);
 
 /// True if the image conditioning is concatenated to the latents' channels (model_type I2V).
 bool has_image_condition(const config::Config& config);

@@ -54,6 +54,11 @@ enum class MadeOf : uint8_t {
   CONTROL_PICTURES,  // 3 n: the pixels of n pictures, in [0, 1]
 };
 
+/// True for inputs that hold the mask of a part to fill in, and what is kept.
+constexpr bool fills_masks(MadeOf made_of) {
+  return made_of == MadeOf::MASK_AND_KEPT || made_of == MadeOf::KEPT_AND_MASK;
+}
+
 /// A declaration.
 struct NamedInput {
   std::string_view name;  // in programs, samples and messages

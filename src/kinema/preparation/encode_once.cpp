@@ -96,6 +96,9 @@ Settings EncodedClips::key(int64_t clip, const data::ClipFormat& format, bool fl
     const bool alpha = data::uses_alpha_mask(*clips_, clip, options_.alpha_mask);
     out["mask"] = alpha ? "file or alpha" : "file";
   }
+  if (!options_.mask_kinds.empty()) {
+    out["training masks"] = data::text_of(options_.mask_kinds, options_.mask_seed);
+  }
   if (options_.crop_seed) {
     out["crop"] = fmt::format("by seed {}", *options_.crop_seed);
   }
@@ -253,6 +256,9 @@ std::string EncodedClips::encode_clip(int64_t clip, const HostArray& pixels,
     data::Sample sample;
     try {
       data::ClipControl control = clips_->read_control(clip, format, window(clip));
+      data::add_training_mask(options_.mask_kinds, format,
+                              random_key(options_.mask_seed, "mask of " + content(clip).hash),
+                              control);
       sample = flipped ? with.pixels(data::flipped(pixels), data::flipped(std::move(control)))
                        : with.pixels(pixels, control);
     } catch (const Error& error) {

@@ -38,6 +38,10 @@ struct EncodeOnceOptions {
   /// Clips with another aspect ratio are cropped at a position that depends on this seed and their
   /// content; none: in the middle.
   std::optional<uint64_t> crop_seed = {};
+  /// Clips without a mask of their own get one of these kinds, which depends on the seed and their
+  /// content.
+  std::vector<data::MaskKind> mask_kinds = {};
+  uint64_t mask_seed = 0;
   /// Variants of captions, all of which are encoded.
   data::CaptionRules captions = {};
   /// Also store the clips' sizes (data/picture_sizes.h).

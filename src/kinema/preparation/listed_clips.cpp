@@ -9,6 +9,7 @@
 
 #include "kinema/core/error.h"
 #include "kinema/core/parallel.h"
+#include "kinema/core/threefry.h"
 #include "kinema/data/loss_weights.h"
 #include "kinema/data/picture_sizes.h"
 #include "kinema/data/set_rules.h"
@@ -79,7 +80,11 @@ HostArray ListedClips::loss_weights(int64_t place, const Dims& latents) const {
 }
 
 data::ClipControl ListedClips::control(int64_t place) const {
-  return clips_->read_control(clip(place), format(place), {});
+  data::ClipControl out = clips_->read_control(clip(place), format(place), {});
+  data::add_training_mask(options_.mask_kinds, format(place),
+                          random_key(options_.mask_seed, "mask of " + clips_->where(clip(place))),
+                          out);
+  return out;
 }
 
 HostArray ListedClips::read(int64_t place) const {

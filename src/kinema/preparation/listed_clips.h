@@ -7,6 +7,7 @@
 
 #include "kinema/data/buckets.h"
 #include "kinema/data/clip_set.h"
+#include "kinema/data/training_mask.h"
 #include "kinema/preparation/content_index.h"
 
 namespace kinema::preparation {
@@ -20,10 +21,12 @@ class ListedClips {
     int64_t first_clip = 0;
     int64_t max_clips = -1;  // of the set, including those before first_clip; negative: all
     data::ClipFormat format;
-    std::vector<data::Bucket> buckets;  // empty: all have the format's size
-    bool alpha_mask = false;            // of the run
-    bool own_sizes = false;             // data sets have their own sizes (ClipSet::sets)
-    int threads = 2;                    // for measuring clips for their buckets, and hashing them
+    std::vector<data::Bucket> buckets;            // empty: all have the format's size
+    bool alpha_mask = false;                      // of the run
+    std::vector<data::MaskKind> mask_kinds = {};  // as EncodeOnceOptions'
+    uint64_t mask_seed = 0;
+    bool own_sizes = false;  // data sets have their own sizes (ClipSet::sets)
+    int threads = 2;         // for measuring clips for their buckets, and hashing them
   };
 
   /// `name` is the set's name in messages. Throws an Error if no clip is left.

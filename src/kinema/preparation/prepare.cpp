@@ -67,6 +67,9 @@ Settings all_settings(const Options& options, const std::string& list,
   if (options.alpha_mask) {
     out["alpha_mask"] = "true";
   }
+  if (!options.mask_kinds.empty()) {
+    out["training masks"] = data::text_of(options.mask_kinds, options.mask_seed);
+  }
   if (options.own_sizes) {
     std::vector<std::string> sizes;
     for (const data::Bucket& size : own_sizes(options)) {
@@ -109,6 +112,8 @@ ListedClips listed(const Options& options) {
                      .format = options.format,
                      .buckets = options.buckets,
                      .alpha_mask = options.alpha_mask,
+                     .mask_kinds = options.mask_kinds,
+                     .mask_seed = options.mask_seed,
                      .own_sizes = options.own_sizes,
                      .threads = options.decode_threads});
   check_timesteps(options, clips.end() - clips.first());

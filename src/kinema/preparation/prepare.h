@@ -32,6 +32,10 @@ struct Options {
   /// Sizes of clips, instead of the format's. Records are written bucket by bucket, without shards
   /// of several buckets; clips without a bucket are skipped.
   std::vector<data::Bucket> buckets = {};
+  /// Clips without a mask of their own get one of these kinds, which depends on the seed and their
+  /// path in their set.
+  std::vector<data::MaskKind> mask_kinds = {};
+  uint64_t mask_seed = 0;
   /// The alpha channels of pictures are masks of the loss.
   bool alpha_mask = false;
   /// Clips of data sets with sizes of their own (ClipSet::sets) get those.
@@ -62,8 +66,8 @@ struct Options {
 struct Encoders {
   const encoders::Autoencoder& autoencoder;
   const encoders::TextEncoder& text;
-  /// The network's input that records contain (encoders::encode_clip); null: none.
-  const networks::NamedInput* input = nullptr;
+  /// The network's input that records contain, if any.
+  encoders::ClipInput input = {};
   /// Records also contain the clip's sizes, for models with size_ids.
   bool sizes = false;
   const encoders::ImageEncoder* image = nullptr;

@@ -1,6 +1,8 @@
 #include "kinema/resolve/dataset.h"
 
+#include <algorithm>
 #include <filesystem>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <system_error>
@@ -223,6 +225,10 @@ datasets::ClipSettings clip_settings(const config::Config& config, data::Split::
       .kept = std::nullopt,
       // Without a run, there is no run folder for the evaluation.
       .run = config.run.run_name.empty() ? fs::path() : config::run_folder(config)};
+  check(!d.training_masks.empty(),
+        "[config] training_masks is empty, expected some of strokes, boxes and all");
+  std::ranges::transform(d.training_masks, std::back_inserter(out.mask_kinds),
+                         data::mask_kind_from_string);
   check(d.dataset_type != config::DatasetType::HF || d.mask_dir.empty(),
         "[config] mask_dir is for folders of clips, but dataset_type is hf\n  alpha_mask=true uses "
         "the pictures' alpha channels");

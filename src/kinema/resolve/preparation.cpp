@@ -28,6 +28,9 @@ preparation::Settings record_encodings(const config::Config& config, const Recor
   if (with.sizes) {
     out["sizes"] = "true";
   }
+  if (with.input && with.input->last_frame) {
+    out["image condition"] = "of the first and the last frame";
+  }
   return out;
 }
 
@@ -40,6 +43,10 @@ preparation::Options record_options(const config::Config& config,
   out.max_clips = d.max_train_samples;
   out.format = clips.order.format;
   out.alpha_mask = clips.order.alpha_mask;
+  if (with.input && networks::fills_masks(with.input->input.made_of)) {
+    out.mask_kinds = clips.mask_kinds;
+    out.mask_seed = clips.order.seed;
+  }
   out.output = d.tfrecords_dir;
   out.dtype = model_source::dtype(d.records_dtype);
   out.records_per_shard = d.no_records_per_shard;

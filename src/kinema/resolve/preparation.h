@@ -37,6 +37,7 @@ struct RecordContents {
   TextWidths text;
   bool sizes = false;  // the sizes of pictures
   bool writes = true;  // true if this process writes records
+  std::optional<model_source::PreparedInput> input = {};
 };
 
 /// A folder of records to write.

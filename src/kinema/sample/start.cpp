@@ -8,6 +8,7 @@
 
 #include "kinema/core/error.h"
 #include "kinema/encoders/image_processor.h"
+#include "kinema/encoders/masked_picture.h"
 #include "kinema/media/blur.h"
 #include "kinema/sample/latents.h"
 
@@ -51,21 +52,6 @@ std::vector<float> pixel_mask(const HostArray& mask, const VideoSizes& sizes) {
   return out;
 }
 
-/// The mask of latents, f32 [1, 1, f, h, w]: of each cell its first pixel, as in the reference.
-HostArray latent_mask(std::span<const float> pixels, const VideoSizes& sizes) {
-  const int64_t f = sizes.latents[1];
-  const int64_t h = sizes.latents[2];
-  const int64_t w = sizes.latents[3];
-  HostArray out(Shape{DType::F32, {1, 1, f, h, w}});
-  const auto values = out.as<float>();
-  for (int64_t i = 0; i < f * h * w; ++i) {
-    const int64_t row = i / w % h * (sizes.height / h);
-    const int64_t column = i % w * (sizes.width / w);
-    values[i] = pixels[row * sizes.width + column];
-  }
-  return out;
-}
-
 /// Samples of the distribution of `pixels`, one per video: f32 [n, c, f, h, w].
 HostArray samples_of(const HostArray& pixels, const HostArray& noise,
                      const encoders::Autoencoder& autoencoder) {
@@ -85,38 +71,6 @@ HostArray mixed(const HostArray& x, const HostArray& eps, const schedulers::Mix&
   std::ranges::transform(from, drawn, out.as<float>().begin(), [&](float data, float value) {
     return mix.signal * data + mix.noise * value;
   });
-  return out;
-}
-
-/// The pixels of each cell as channels, f32 [1, s s, f, h, w] with cells of s x s pixels.
-HostArray cell_mask(std::span<const float> pixels, const VideoSizes& sizes) {
-  const int64_t f = sizes.latents[1];
-  const int64_t h = sizes.latents[2];
-  const int64_t w = sizes.latents[3];
-  const int64_t side = sizes.height / h;
-  HostArray out(Shape{DType::F32, {1, side * side, f, h, w}});
-  const auto values = out.as<float>();
-  for (int64_t i = 0; i < std::ssize(values); ++i) {
-    const int64_t channel = i / (f * h * w);
-    const int64_t row = i / w % h * side + channel / side;
-    const int64_t column = i % w * side + channel % side;
-    values[i] = pixels[row * sizes.width + column];
-  }
-  return out;
-}
-
-/// Rows of the batch of `kept`, with the channels of `mask` [1, ...] before or after.
-HostArray joined(const HostArray& mask, const HostArray& kept, bool mask_first) {
-  Dims dims = kept.shape.dims;
-  const int64_t each = Shape{DType::F32, dims}.bytes() / dims[0];
-  dims[1] += mask.shape.dims[1];
-  HostArray out(Shape{DType::F32, dims});
-  auto to = out.bytes.begin();
-  for (int64_t i = 0; i < dims[0]; ++i) {
-    to = mask_first ? std::ranges::copy(mask.bytes, to).out : to;
-    to = std::copy_n(kept.bytes.begin() + i * each, each, to);
-    to = mask_first ? to : std::ranges::copy(mask.bytes, to).out;
-  }
   return out;
 }
 
@@ -191,29 +145,23 @@ Start make_start(const StartFrames& given, const schedulers::Schedule& schedule,
     return out;
   }
   const std::vector<float> made = pixel_mask(given.mask, sizes);
-  out.mask = latent_mask(made, sizes);
+  const encoders::PixelSizes plain{
+      .num_frames = sizes.num_frames, .height = sizes.height, .width = sizes.width};
   if (!takes_mask) {
+    out.mask = encoders::latent_mask(made, plain, sizes.latents);
     out.noise = drawn;
     return out;
   }
-  HostArray kept = pixels;  // mid-grey where it is made
-  const auto values = kept.as<float>();
-  for (size_t i = 0; i < values.size(); ++i) {
-    values[i] *= 1.0F - made[i % made.size()];
-  }
+  const HostArray kept = encoders::kept_pixels(pixels, made);
+  HostArray latents;
   if (fills_input->made_of == networks::MadeOf::FOLLOWED_AND_KEPT) {
-    for (float& value : out.mask.as<float>()) {
-      value = 1.0F - value;  // this reference marks what is kept
-    }
-    HostArray mode = autoencoder.encode(kept);
-    mode.shape.dims.insert(mode.shape.dims.begin(), 1);
-    out.condition = joined(out.mask, mode, /*mask_first=*/true);
+    latents = autoencoder.encode(kept);
+    latents.shape.dims.insert(latents.shape.dims.begin(), 1);
   } else {
-    const HostArray latents = samples_of(kept, noise.draw(of_kept, sizes.latents), autoencoder);
-    out.condition = joined(fills ? cell_mask(made, sizes) : out.mask, latents, !fills);
+    latents = samples_of(kept, noise.draw(of_kept, sizes.latents), autoencoder);
   }
+  out.condition = encoders::fill_channels(fills_input->made_of, made, plain, latents);
   out.clean = {};
-  out.mask = {};
   return out;
 }
 
