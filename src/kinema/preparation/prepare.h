@@ -11,6 +11,7 @@
 #include "kinema/core/shape.h"
 #include "kinema/data/video_source.h"
 #include "kinema/encoders/autoencoder.h"
+#include "kinema/encoders/clip_condition.h"
 #include "kinema/encoders/image_encoder.h"
 #include "kinema/encoders/text_encoder.h"
 #include "kinema/networks/named_input.h"
