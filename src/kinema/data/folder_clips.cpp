@@ -126,7 +126,7 @@ class FolderClips : public ClipSet {
   }
   bool has_controls() const override {
     return std::ranges::any_of(clips_, [](const CaptionedClip& clip) {
-      return !clip.control.empty() || !clip.references.empty();
+      return !clip.control.empty() || !clip.control_mask.empty() || !clip.references.empty();
     });
   }
   std::string stamp(int64_t clip) const override {

@@ -31,11 +31,10 @@ HostArray control_of(const data::ClipControl& control, const PixelSizes& sizes,
 /// The channels of a network that fills in the clip's mask.
 HostArray filled(MadeOf made_of, const HostArray& pixels, const data::ClipControl& control,
                  const PixelSizes& sizes, const Autoencoder& autoencoder) {
-  check(!control.mask.bytes.empty(),
-        "[data] the network fills in a masked part, but the clip has no mask
-        training_masks
-        "
-        "draws one, `control_mask` in its metadata names one");
+  check(
+      !control.mask.bytes.empty(),
+      "[data] the network fills in a masked part, but the clip has no mask\n  training_masks draws "
+      "one, `control_mask` in its metadata names one");
   std::vector<float> made(control.mask.as<float>().begin(), control.mask.as<float>().end());
   made.resize(static_cast<size_t>(sizes.height * sizes.width));
   for (float& each : made) {

@@ -8,6 +8,7 @@
 #include "kinema/datasets/clips.h"
 #include "kinema/encoders/image_encoder.h"
 #include "kinema/pjrt/client.h"
+#include "kinema/model_source/trained_model.h"
 #include "kinema/preparation/prepare.h"
 #include "kinema/resolve/encoders.h"
 #include "kinema/resolve/settings.h"
