@@ -48,7 +48,7 @@ TEST(FirstFrame, IsTheImageThatThePixelsCameFrom) {
   for (size_t i = 0; i < frames.bytes.size(); ++i) {
     frames.as<uint8_t>()[i] = static_cast<uint8_t>(i * 5);
   }
-  const HostArray image = first_frame(fit_frames(frames, 2, 4));
+  const HostArray image = frame(fit_frames(frames, 2, 4), 0);
 
   EXPECT_EQ(image.shape, (Shape{DType::U8, {2, 4, 3}}));
   EXPECT_TRUE(std::equal(image.bytes.begin(), image.bytes.end(), frames.bytes.begin()));

@@ -1,4 +1,5 @@
 #include "kinema/networks/controlled.h"
+#include "kinema/networks/inner_model.h"
 
 #include <gmock/gmock.h>
 
@@ -73,12 +74,14 @@ TEST(Controlled, IsOneNetworkOfItsModels) {
   const Network base = network_of(tiny_unet());
   const Network two = controlled(
       base, {{.network = control_of(tiny_control())}, {.network = control_of(tiny_control())}});
-  const auto models = model_parameters(two->parameters({}));
+  const std::vector<ModelSpecs> models = by_model(two->parameters({}));
   ASSERT_EQ(models.size(), 3);
-  EXPECT_EQ(models[0].size(), base->parameters({}).size());
-  EXPECT_EQ(models[1].size(), control_of(tiny_control())->parameters({}).size());
+  EXPECT_EQ(models[0].specs.size(), base->parameters({}).size());
+  EXPECT_EQ(models[1].specs.size(), control_of(tiny_control())->parameters({}).size());
+  EXPECT_EQ(models[1].part, "controlnet");
+  EXPECT_EQ(models[2].part, "controlnet_1");
   std::set<std::string> names;
-  for (const nn::ParamSpec& spec : models[2]) {
+  for (const nn::ParamSpec& spec : models[2].specs) {
     names.insert(spec.name);
   }
   EXPECT_TRUE(names.contains("controlnet_cond_embedding.blocks.5.weight"));
@@ -116,7 +119,7 @@ TEST(Controlled, TrainsItsControlNetsAlone) {
           ->parameters({});
   freeze_controlled(specs);
   for (const nn::ParamSpec& spec : specs) {
-    EXPECT_EQ(spec.trained, spec.name.starts_with("controlnets.0.")) << spec.name;
+    EXPECT_EQ(spec.trained, spec.name.starts_with("controlnet.")) << spec.name;
   }
   std::vector<nn::ParamSpec> plain = network_of(tiny_unet())->parameters({});
   freeze_controlled(plain);

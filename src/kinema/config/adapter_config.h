@@ -28,6 +28,7 @@ struct AdapterConfig {
   LoraInit lora_init = LoraInit::KAIMING;
   double lora_plus_ratio = 1.0;
   std::string training_lora;
+  std::string train_controlnet;
   WeightsStorage weights_storage = WeightsStorage::FLOATS;
   WeightsMemory weights_memory = WeightsMemory::DEVICE;
   bool use_qwix_quantization = false;
@@ -128,6 +129,11 @@ struct AdapterConfig {
           {.help = "FILE[:scale][,FILE...]: LoRA files that are merged into the model while an "
                    "adapter is trained, and are not part of what is saved or of `generate`; for "
                    "distilled models (schnell, Turbo)"});
+    visit(
+        "train_controlnet", self.train_controlnet, MUST_MATCH,
+        {.help = "sd, sdxl: trains a ControlNet beside the frozen UNet, on clips with `control` in "
+                 "metadata.jsonl: new (a copy of the UNet's encoder), or the folder, file or hub "
+                 "id of one to go on from"});
     visit(
         "weights_storage", self.weights_storage, MAY_CHANGE,
         {.help =

@@ -24,7 +24,10 @@ void check_condition(const Sample& sample, const std::string& where) {
   }
   const Dims& latents = sample.latents.shape.dims;
   const Dims& condition = sample.condition.shape.dims;
-  check(std::equal(latents.begin() + 1, latents.end(), condition.begin() + 1),
+  // Pictures of ControlNets have the pixels of the latents' cells.
+  const bool are_pixels = condition[1] == 1 && latents[2] > 0 && condition[2] % latents[2] == 0 &&
+                          condition[3] * latents[2] == condition[2] * latents[3];
+  check(are_pixels || std::equal(latents.begin() + 1, latents.end(), condition.begin() + 1),
         "[example] {}: `condition` is {}, but the latents are {}: frames, rows and columns must "
         "agree",
         where, to_string(sample.condition.shape), to_string(sample.latents.shape));

@@ -55,6 +55,8 @@ class SyntheticSource : public Source {
     sample.latents = normal_array(latents, o.dtype, random_key(o.seed, "synthetic latents", n));
     if (o.condition_channels > 0) {
       latents[0] = o.condition_channels;
+      latents[2] *= o.condition_cell;
+      latents[3] *= o.condition_cell;
       sample.condition =
           normal_array(latents, o.dtype, random_key(o.seed, "synthetic condition", n));
     }

@@ -23,6 +23,7 @@ struct SyntheticOptions {
   /// For models with image conditioning: channels of the conditioning, CLIP's tokens and their
   /// width; 0: none.
   int64_t condition_channels = 0;
+  int64_t condition_cell = 1;  // its rows and columns for each of the latents
   int64_t image_tokens = 0;
   int64_t image_dim = 0;
   /// For models with pooled text, and with the picture's sizes; 0, false: none.

@@ -57,6 +57,7 @@ bool takes_controls(const networks::Sizes& model) {
   return input != nullptr && (input->made_of == networks::MadeOf::REFERENCE_IMAGE ||
                               input->made_of == networks::MadeOf::CONTROL_VIDEO ||
                               input->made_of == networks::MadeOf::CONTROL_IMAGE ||
+                              input->made_of == networks::MadeOf::CONTROL_PICTURES ||
                               networks::fills_masks(input->made_of));
 }
 

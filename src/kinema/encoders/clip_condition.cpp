@@ -28,6 +28,11 @@ HostArray control_of(const data::ClipControl& control, const PixelSizes& sizes,
   return control_condition(pixels, autoencoder);
 }
 
+void check_control(const data::ClipControl& control) {
+  check(!control.frames.bytes.empty(),
+        "[data] the network follows a picture, but the clip has no `control` in its metadata");
+}
+
 /// The channels of a network that fills in the clip's mask.
 HostArray filled(MadeOf made_of, const HostArray& pixels, const data::ClipControl& control,
                  const PixelSizes& sizes, const Autoencoder& autoencoder) {
@@ -98,8 +103,7 @@ data::Sample encode_clip(const HostArray& pixels, const data::ClipControl& contr
       }
       return out;
     case MadeOf::CONTROL_IMAGE:
-      check(!control.frames.bytes.empty(),
-            "[data] the network follows a picture, but the clip has no `control` in its metadata");
+      check_control(control);
       out.condition = autoencoder.encode(control.frames);
       return out;
     case MadeOf::MASK_AND_KEPT:
@@ -117,8 +121,14 @@ data::Sample encode_clip(const HostArray& pixels, const data::ClipControl& contr
     case MadeOf::ANIMATED:
     case MadeOf::POSE_VIDEO:
     case MadeOf::FACE_VIDEO:
-    case MadeOf::CONTROL_PICTURES:
       break;
+    case MadeOf::CONTROL_PICTURES:
+      check_control(control);
+      out.condition = control.frames;
+      for (float& value : out.condition.as<float>()) {
+        value = 0.5F * (value + 1.0F);
+      }
+      return out;
   }
   fail("[data] the network's input `{}` is not made of clips", input->name);
 }

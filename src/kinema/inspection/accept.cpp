@@ -17,12 +17,14 @@
 #include "kinema/model_files/checkpoint.h"
 #include "kinema/model_files/single_file.h"
 #include "kinema/networks/check_path.h"
+#include "kinema/networks/controlled.h"
 #include "kinema/networks/open.h"
 #include "kinema/sample/pipeline_folder.h"
 #include "kinema/text/clip_tokenizer.h"
 #include "kinema/text/tokenizer.h"
 #include "kinema/training/checkpoint.h"
 #include "kinema/weights/clip.h"
+#include "kinema/weights/folder.h"
 #include "kinema/weights/lora.h"
 #include "kinema/weights/model_kind.h"
 #include "kinema/weights/weights.h"
@@ -62,6 +64,11 @@ void check_words(const fs::path& folder) {
   }
 }
 
+void check_control(const fs::path& folder) {
+  const networks::ControlNet control = networks::open_control(folder);
+  weights::check_tensors(model_files::Checkpoint::open(folder), control->parameters({}));
+}
+
 /// Checks the networks of a checkpoint.
 void check_weights(const fs::path& path) {
   bool has_weights = false;
@@ -74,6 +81,8 @@ void check_weights(const fs::path& path) {
       has_weights = true;
       if (part == training::kWords) {
         check_words(folder);
+      } else if (part == training::kControl) {
+        check_control(folder);
       } else if (weights::is_lora_folder(folder)) {
         weights::Lora::open(folder).check_finite();
       } else {

@@ -12,6 +12,7 @@
 #include "kinema/core/stopwatch.h"
 #include "kinema/jobs/run_evaluation.h"
 #include "kinema/jobs/training.h"
+#include "kinema/model_source/controlnets.h"
 #include "kinema/model_source/lora.h"
 #include "kinema/model_source/models.h"
 #include "kinema/model_source/pictures.h"
@@ -51,7 +52,8 @@ EvaluateResult evaluate_newest(const resolve::Settings& given, fs::path& checkpo
   std::ranges::copy_if(model.adapters, std::back_inserter(result.adapters),
                        [](const fs::path& own) { return !own.empty(); });
   const pjrt::Client client = resolve::open_client(local, job);
-  const networks::Network network = networks::open(transformers.front());
+  const networks::Network network =
+      model_source::with_trained_control(model, networks::open(transformers.front()));
   const resolve::Settings config = model_source::with_image_keys(
       plans::with_checked_kernels(local, client, job), model_source::picture_settings(network));
   const resolve::TrainingStep what = resolve::training_step(
@@ -76,7 +78,12 @@ EvaluateResult evaluate_newest(const resolve::Settings& given, fs::path& checkpo
   const auto load = [&](int64_t place) {
     const auto i = static_cast<size_t>(place);
     params.clear();
-    params = what.adapters.empty()
+    params = !model.folder.controlnets.empty()
+                 ? training::load_base({.network = transformers.at(i),
+                                        .texts = {},
+                                        .control = model.folder.controlnets.front().path},
+                                       {}, /*seed=*/0, kept, devices)
+             : what.adapters.empty()
                  ? weights::load(transformers.at(i), kept, devices)
                  : weights::load_adapted(transformers.at(i), what.adapters.at(i).merged,
                                          what.adapters[i].start, /*seed=*/0, kept, devices);

@@ -102,6 +102,15 @@ void begin_from(const fs::path& checkpoint, size_t place, Training& out) {
   check(parts.front() != training::kWords,
         "[train] init_from: {} contains words of textual inversion, not a network",
         checkpoint.string());
+  check((parts.front() == training::kControl) == out.base.control.has_value(),
+        "[train] init_from: {} contains {}, but train_controlnet {}", checkpoint.string(),
+        out.base.control ? "no ControlNet" : "a ControlNet",
+        out.base.control ? "trains one\n  train_controlnet=PATH names the files of one"
+                         : "is not given\n  train_controlnet=new goes on with it");
+  if (out.base.control) {
+    out.base.control = weights;
+    return;
+  }
   if (parts.front() != training::kAdapter) {
     model_source::check_same_network(out.step.network, checkpoint);
     out.pretrained.at(place) = weights;

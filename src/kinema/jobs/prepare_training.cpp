@@ -13,6 +13,7 @@
 #include "kinema/jobs/run_evaluation.h"
 #include "kinema/jobs/same_inputs.h"
 #include "kinema/model_source/continued_run.h"
+#include "kinema/model_source/controlnets.h"
 #include "kinema/model_source/model_paths.h"
 #include "kinema/model_source/model_schedule.h"
 #include "kinema/model_source/network.h"
@@ -250,9 +251,14 @@ Training prepare_training(const resolve::Settings& given, const pjrt::Client& cl
   const resolve::Settings settings =
       model_source::with_image_keys(given, model_source::picture_settings(plain));
   const std::optional<model_source::TrainedText> text = model_source::trained_text(settings);
-  const networks::Network network = model_source::with_text(plain, text);
+  const auto control = model_source::trained_control(settings, plain, job);
+  const networks::Network network =
+      control ? control->network : model_source::with_text(plain, text);
   Training out;
-  out.plain = plain;
+  out.plain = control ? network : plain;
+  if (control) {
+    out.base.control = control->start;
+  }
   if (text) {
     out.base = text->base();
     out.inner_texts = text->texts;

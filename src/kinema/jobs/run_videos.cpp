@@ -105,8 +105,10 @@ model_source::SelectedModel RunVideos::model_at(int64_t steps) const {
        .train_expert = model_.expert.which,
        .average = model_.average,
        .adapter = model_.adapter,
+       .control = model_.control,
        .part = model_source::trained_part(model_.network, model_.expert)});
   out.folder.boundary_ratio = model_.expert.boundary_ratio;
+  out.folder.controlnets.clear();  // the network in training has it
   return out;
 }
 

@@ -29,6 +29,7 @@ struct VideoModel {
   nn::ModelOptions options;                     // sharded over the devices
   bool average = false;                         // the run has EMA weights
   bool adapter = false;                         // it trains an adapter
+  bool control = false;                         // it trains a ControlNet, which `network` has
   std::vector<networks::InnerText> texts = {};  // those of `trained`
   std::filesystem::path run;
   std::filesystem::path checkpoints;  // the run's checkpoint folder

@@ -26,7 +26,7 @@ int64_t Training::position(int64_t steps) const {
 
 training::Held Training::held() const {
   return {.optimizer = settings.save_optimizer,
-          .frozen = step.adapters.empty() && base.words.empty()};
+          .frozen = step.adapters.empty() && base.words.empty() && !base.control};
 }
 
 std::string Training::described(const fs::path& checkpoint) const {
@@ -123,7 +123,8 @@ void Training::save(int64_t steps, bool go_on) {
       .data_position = position(steps),
       .seed = settings.seed,
       .settings = record,
-      .weights = !base.words.empty()     ? training::kWords
+      .weights = base.control            ? training::kControl
+                 : !base.words.empty()   ? training::kWords
                  : step.adapters.empty() ? model_source::trained_part(step.network, step.expert)
                                          : training::kAdapter,
       .adapter = step.adapters.empty() ? std::nullopt : std::optional(step.adapters.front().config),

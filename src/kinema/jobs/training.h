@@ -14,6 +14,7 @@
 #include "kinema/data/source.h"
 #include "kinema/datasets/clips.h"
 #include "kinema/job/job.h"
+#include "kinema/networks/with_text.h"
 #include "kinema/optimizers/schedule.h"
 #include "kinema/pjrt/client.h"
 #include "kinema/resolve/resume.h"
@@ -36,9 +37,10 @@ namespace kinema::jobs {
 struct Training {
   std::filesystem::path run;
   std::vector<std::filesystem::path> pretrained;  // of each network; empty: from scratch
-  /// The network without the text encoders that train with it.
+  /// The network without the text encoders that train with it; with its ControlNet.
   networks::Network plain;
-  /// The files of these, and the words that are trained; without networks and adapters.
+  /// The files of these and of the ControlNet, and the words that are trained; without networks and
+  /// adapters.
   training::BaseModels base;
   std::vector<networks::InnerText> inner_texts;
   resolve::TrainingStep step;

@@ -42,6 +42,7 @@ void WatchedVideos::open_videos() {
                              .options = training_.step.options,
                              .average = training_.step.step.ema.is_on(),
                              .adapter = !training_.step.adapters.empty(),
+                             .control = training_.base.control.has_value(),
                              .texts = training_.inner_texts,
                              .run = training_.run,
                              .checkpoints = training_.checkpoints->path()},

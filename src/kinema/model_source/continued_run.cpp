@@ -158,6 +158,11 @@ config::Loaded with_run_as_model(config::Loaded loaded) {
         "  pretrained_model_name_or_path={} enable_lora=true "
         "lora_config={{lora_model_name_or_path: [{}]}}",
         named.string(), base_of(checkpoint), adapter.string());
+  const fs::path control = checkpoint / training::kControl;
+  check(!is_there(control),
+        "[config] {} contains a ControlNet, which needs its model\n"
+        "  pretrained_model_name_or_path={} controlnet={} control_image=FILE",
+        named.string(), base_of(checkpoint), control.string());
   if (m.wan_transformer_pretrained_model_name_or_path.empty()) {
     m.wan_transformer_pretrained_model_name_or_path = checkpoint.string();
   }

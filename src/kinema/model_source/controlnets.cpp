@@ -24,11 +24,12 @@ std::vector<std::string> without_empty(std::vector<std::string> names) {
 }
 
 /// The local folder or file of a ControlNet.
-fs::path locate_controlnet(const std::string& name, const std::string& revision, const Job& job) {
+fs::path locate_controlnet(const std::string& name, const std::string& revision, const char* key,
+                           const Job& job) {
   const fs::path path = stores::local_model(name, revision, {}, job);
   std::error_code ignored;
-  check(fs::exists(path, ignored), "[generate] controlnet {} does not exist", name);
-  weights::check_role(path, {weights::Role::CONTROL}, "controlnet");
+  check(fs::exists(path, ignored), "[generate] {} {} does not exist", key, name);
+  weights::check_role(path, {weights::Role::CONTROL}, key);
   return path;
 }
 
@@ -88,10 +89,21 @@ std::vector<std::string> add_controlnets(const config::Loaded& loaded, SelectedM
                                          const Job& job) {
   const config::GenerateConfig& g = loaded.config.generate;
   const std::vector<std::string> names = without_empty(g.controlnet);
+  const auto pictures = std::ssize(without_empty(g.control_image));
+  if (const std::vector<sample::ControlFolder>& own = model.folder.controlnets; !own.empty()) {
+    check(names.empty(),
+          "[generate] {} contains a ControlNet, but controlnet names another\n  "
+          "`run_name=` without a name samples the model alone",
+          model.folder.folder.string());
+    check(pictures == 1,
+          "[generate] {} contains a ControlNet, which follows one picture\n  set "
+          "control_image=FILE",
+          model.folder.folder.string());
+    return {own.front().path.string()};
+  }
   if (names.empty()) {
     return {};
   }
-  const auto pictures = std::ssize(without_empty(g.control_image));
   const auto count = std::ssize(names);
   check(pictures > 0,
         "[generate] controlnet is given without a picture to follow\n  set "
@@ -107,7 +119,7 @@ std::vector<std::string> add_controlnets(const config::Loaded& loaded, SelectedM
   std::vector<std::string> lines;
   for (int64_t i = 0; i < count; ++i) {
     const std::string& name = names[static_cast<size_t>(i)];
-    const fs::path path = locate_controlnet(name, loaded.config.model.revision, job);
+    const fs::path path = locate_controlnet(name, loaded.config.model.revision, "controlnet", job);
     if (model_files::is_control_module(model_files::Checkpoint::open(path))) {
       return {lay_over(path, g, pictures, model)};
     }
@@ -132,6 +144,46 @@ std::vector<std::string> add_controlnets(const config::Loaded& loaded, SelectedM
     model.folder.controlnets.push_back(std::move(folder));
   }
   return lines;
+}
+
+std::optional<TrainedControl> trained_control(const config::Config& config,
+                                              const networks::Network& network, const Job& job) {
+  const config::ModelConfig& m = config.model;
+  const config::OptimizerConfig& o = config.optimizer;
+  if (m.train_controlnet.empty()) {
+    return std::nullopt;
+  }
+  for (const auto& [key, is_given] : {std::pair("enable_lora", m.enable_lora),
+                                      {"trained_modules", !m.trained_modules.empty()},
+                                      {"train_text_encoder", o.train_text_encoder},
+                                      {"textual_inversion", !o.textual_inversion.empty()}}) {
+    check(!is_given, "[config] train_controlnet trains a ControlNet alone, but {} is given too",
+          key);
+  }
+  constexpr std::string_view kNew = "new";
+  if (m.train_controlnet == kNew) {
+    return TrainedControl{
+        .network = networks::controlled(network, {{.network = networks::new_control(network)}},
+                                        /*is_trained=*/true),
+        .start = {}};
+  }
+  const fs::path path = locate_controlnet(m.train_controlnet, m.revision, "train_controlnet", job);
+  const networks::ControlNet control = networks::open_control(path);
+  check(control->types() == 0,
+        "[config] train_controlnet: {} is a union ControlNet, which follows pictures of {} kinds\n"
+        "  ControlNets of one kind are trained",
+        path.string(), control->types());
+  return TrainedControl{
+      .network = networks::controlled(network, {{.network = control}}, /*is_trained=*/true),
+      .start = path};
+}
+
+networks::Network with_trained_control(const SelectedModel& model, networks::Network network) {
+  const std::vector<sample::ControlFolder>& own = model.folder.controlnets;
+  return own.empty() ? network
+                     : networks::controlled(network,
+                                            {{.network = networks::open_control(own.front().path)}},
+                                            /*is_trained=*/true);
 }
 
 networks::Network with_controlnets(const config::Loaded& loaded, networks::Network network,

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,6 +18,19 @@ namespace kinema::model_source {
 /// pictures or kinds.
 std::vector<std::string> add_controlnets(const config::Loaded& loaded, SelectedModel& model,
                                          const Job& job);
+
+/// The ControlNet that a configuration trains.
+struct TrainedControl {
+  networks::Network network;    // the UNet with it
+  std::filesystem::path start;  // its files; empty: new
+};
+/// That of train_controlnet; else nothing. Throws an Error for another network, and for settings
+/// that train something else.
+std::optional<TrainedControl> trained_control(const config::Config& config,
+                                              const networks::Network& network, const Job& job);
+
+/// The network of a run that trained a ControlNet, with it; other networks alone.
+networks::Network with_trained_control(const SelectedModel& model, networks::Network network);
 
 /// The network of a denoising step with the ControlNets of `controlnet`, if there are any, for
 /// `plan`: no parameters are read.

@@ -75,7 +75,9 @@ SelectedModel from_checkpoint(const config::Config& given, const fs::path& run,
   const training::TrainState state = training::read_train_state(checkpoint);
   const bool adapter = state.weights == training::kAdapter;
   const bool words = state.weights == training::kWords;
-  const config::Config config = adapter || words ? with_base(given, state) : given;
+  const bool control = state.weights == training::kControl;
+  const bool is_whole = !adapter && !words && !control;
+  const config::Config config = is_whole ? given : with_base(given, state);
   return model_of_checkpoint(
       config, run,
       {.folder = checkpoint,
@@ -85,8 +87,9 @@ SelectedModel from_checkpoint(const config::Config& given, const fs::path& run,
        .average = fs::is_directory(checkpoint / training::average_part(state.weights)),
        .adapter = adapter,
        .words = words,
+       .control = control,
        .adapter_start = adapter ? start_of(state) : std::nullopt,
-       .part = adapter || words ? CheckpointModel().part : state.weights,
+       .part = is_whole ? state.weights : CheckpointModel().part,
        .boundary_ratio = boundary_of(state)});
 }
 
@@ -288,8 +291,10 @@ bool has_adapter(const config::Config& config) {
   const checkpoints::CheckpointFolder checkpoints = checkpoints_of(config);
   std::error_code ignored;
   return std::ranges::any_of(checkpoints.steps(), [&](int64_t step) {
-    return fs::is_directory(checkpoints.path(step) / training::kAdapter, ignored) ||
-           fs::is_directory(checkpoints.path(step) / training::kWords, ignored);
+    const auto holds = [&](const char* part) {
+      return fs::is_directory(checkpoints.path(step) / part, ignored);
+    };
+    return holds(training::kAdapter) || holds(training::kWords) || holds(training::kControl);
   });
 }
 
@@ -349,14 +354,20 @@ SelectedModel model_of_checkpoint(const config::Config& config, const fs::path& 
   } else {
     add(low ? 1 : 0, model.adapter ? training::kAdapter : low ? expert.part() : model.part);
   }
-  if (model.words) {
-    const std::string words = training::kWords;
-    out.text_adapters.words = model.folder / (out.average ? training::average_part(words) : words);
+  if (model.words || model.control) {
+    const std::string part = model.words ? training::kWords : training::kControl;
+    const fs::path trained = model.folder / (out.average ? training::average_part(part) : part);
+    if (model.words) {
+      out.text_adapters.words = trained;
+    } else {
+      out.folder.controlnets.push_back({.path = trained});
+    }
     transformers[0] = pretrained_transformer(config, "transformer");
     check(is_here(transformers[0]) || fs::is_regular_file(transformers[0]),
-          "[generate] {} contains words, but the model that they are for is missing\n"
+          "[generate] {} contains {}, but the model that {} for is missing\n"
           "  pretrained_model_name_or_path must be the model that the run started from",
-          model.folder.string());
+          model.folder.string(), model.words ? "words" : "a ControlNet",
+          model.words ? "they are" : "it is");
   }
   for (size_t place = 0; model.adapter && place < 2; ++place) {
     fs::path& trained = transformers.at(place);

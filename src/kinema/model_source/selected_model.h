@@ -43,7 +43,8 @@ bool was_removed(const std::filesystem::path& checkpoint);
 /// True if the configuration names a run with checkpoints; then the pretrained transformer is not
 /// read.
 bool has_checkpoint(const config::Config& config);
-/// True if that run trains an adapter or words, so that the pretrained transformer is needed too.
+/// True if that run trains an adapter, words or a ControlNet, so that the pretrained transformer is
+/// needed too.
 bool has_adapter(const config::Config& config);
 
 /// Throws an Error if the named run has no checkpoint, with the most similar name. If output_dir
@@ -98,6 +99,7 @@ struct CheckpointModel {
   bool average = false;  // it has EMA weights
   bool adapter = false;  // it is an adapter of a pretrained transformer
   bool words = false;    // it is words for a pretrained pipeline
+  bool control = false;  // it is a ControlNet of a pretrained network
   std::optional<config::LoraChoice> adapter_start = {};  // SelectedModel::adapter_start
   std::string part = "transformer";                      // the folder of its only network
   std::optional<double> boundary_ratio = {};             // with which both experts were trained

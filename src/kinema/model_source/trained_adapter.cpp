@@ -16,7 +16,7 @@
 #include "kinema/model_source/model_options.h"
 #include "kinema/model_source/trained_model.h"
 #include "kinema/model_source/trained_text.h"
-#include "kinema/networks/with_text.h"
+#include "kinema/networks/inner_model.h"
 #include "kinema/training/base_models.h"
 
 namespace kinema::model_source {

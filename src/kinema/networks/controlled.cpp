@@ -9,11 +9,15 @@
 
 #include "kinema/core/error.h"
 #include "kinema/graph/ops.h"
+#include "kinema/networks/inner_model.h"
 
 namespace kinema::networks {
 namespace {
 
-constexpr std::string_view kPrefix = "controlnets.";
+/// The part of a pipeline that a ControlNet is, as diffusers saves it: controlnet, controlnet_1 ...
+std::string part_of(size_t i) {
+  return i == 0 ? std::string(kControlNet) : fmt::format("{}_{}", kControlNet, i);
+}
 
 /// How ControlNets are computed: without adapters and quantized products, which are the network's.
 nn::ModelOptions for_controls(nn::ModelOptions options) {
@@ -47,7 +51,7 @@ int64_t pictures_of(const std::vector<AttachedControl>& controls) {
 
 class Controlled final : public Architecture {
  public:
-  Controlled(Network network, std::vector<AttachedControl> controls)
+  Controlled(Network network, std::vector<AttachedControl> controls, bool is_trained)
       : network_(std::move(network)), controls_(std::move(controls)), sizes_(network_.sizes()) {
     check(!controls_.empty(), "[networks] there is no ControlNet to attach");
     check(sizes_.control_layers == 0, "[networks] this network has a control branch of its own");
@@ -70,14 +74,22 @@ class Controlled final : public Architecture {
               .entry = Entry::PICTURES,
               .made_of = MadeOf::CONTROL_PICTURES,
               .channels = first.picture_channels() * sizes_.control_layers,
-              .optional = true,
+              .optional = !is_trained,
               .cell = first.cell()};
     sizes_.named.push_back(input_);
   }
 
   const Sizes& sizes() const override { return sizes_; }
   schedulers::Learned learned() const override { return network_->learned(); }
-  io::Json config() const override {
+  io::Json config() const override { return network_->config(); }
+  std::map<std::string, io::Json> inner_configs() const override {
+    std::map<std::string, io::Json> out;
+    for (size_t i = 0; i < controls_.size(); ++i) {
+      out.emplace(part_of(i), controls_[i].network->config());
+    }
+    return out;
+  }
+  io::Json identity() const override {
     io::Json list = io::Json::array();
     for (const AttachedControl& each : controls_) {
       io::Json types = io::Json::array();
@@ -86,7 +98,7 @@ class Controlled final : public Architecture {
       }
       list.append(io::Json::object({{"config", each.network->config()}, {"types", types}}));
     }
-    return io::Json::object({{"network", network_->config()}, {"controlnets", list}});
+    return io::Json::object({{"network", network_->identity()}, {"controlnets", list}});
   }
   io::Json original_config() const override {
     fail("[networks] a network with ControlNets is several models, each with files of its own");
@@ -98,7 +110,7 @@ class Controlled final : public Architecture {
     const nn::ModelOptions own = for_controls(options);
     for (size_t i = 0; i < controls_.size(); ++i) {
       for (nn::ParamSpec& spec : controls_[i].network->parameters(own)) {
-        spec.name = fmt::format("{}{}.{}", kPrefix, i, spec.name);
+        spec.name = fmt::format("{}.{}", part_of(i), spec.name);
         out.push_back(std::move(spec));
       }
     }
@@ -209,7 +221,7 @@ class Controlled final : public Architecture {
         key += count;
       }
       const size_t count = each.network->parameters(options).size();
-      const Scope scope(in.latents.graph(), fmt::format("controlnets.{}", i));
+      const Scope scope(in.latents.graph(), part_of(i));
       const std::vector<Tensor> added = each.network->residuals(params.first(count), options, in,
                                                                 control_of(inputs, each, picture));
       params = params.subspan(count);
@@ -262,27 +274,14 @@ class Controlled final : public Architecture {
 
 }  // namespace
 
-Network controlled(const Network& network, std::vector<AttachedControl> controls) {
-  return Network(std::make_shared<const Controlled>(network, std::move(controls)));
-}
-
-std::vector<std::vector<nn::ParamSpec>> model_parameters(std::vector<nn::ParamSpec> specs) {
-  std::vector<std::vector<nn::ParamSpec>> out(1);
-  for (nn::ParamSpec& spec : specs) {
-    size_t model = 0;
-    if (spec.name.starts_with(kPrefix)) {
-      const size_t dot = spec.name.find('.', kPrefix.size());
-      model = 1 + std::stoul(spec.name.substr(kPrefix.size(), dot - kPrefix.size()));
-      spec.name = spec.name.substr(dot + 1);
-    }
-    out.resize(std::max(out.size(), model + 1));
-    out[model].push_back(std::move(spec));
-  }
-  return out;
+Network controlled(const Network& network, std::vector<AttachedControl> controls, bool is_trained) {
+  return Network(std::make_shared<const Controlled>(network, std::move(controls), is_trained));
 }
 
 void freeze_controlled(std::span<nn::ParamSpec> specs) {
-  const auto is_control = [](const nn::ParamSpec& spec) { return spec.name.starts_with(kPrefix); };
+  const auto is_control = [](const nn::ParamSpec& spec) {
+    return is_controlnet(inner_part(spec.name));
+  };
   if (std::ranges::any_of(specs, is_control)) {
     for (nn::ParamSpec& spec : specs) {
       spec.trained = is_control(spec);

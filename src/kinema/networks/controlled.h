@@ -75,14 +75,18 @@ struct AttachedControl {
 
 /// The network with ControlNets attached, as one network. It has an input of Entry::PICTURES for
 /// all pictures together, and control_layers: a factor for each picture. Its parameters are those
-/// of the network, then those of ControlNet i with `controlnets.I.` before their keys. Adapters and
+/// of the network, then those of each ControlNet with `controlnet.`, `controlnet_1.` ... before
+/// their keys (inner_part). Adapters and
 /// quantized products are of the network alone. Throws an Error with both sizes if they do not
-/// fit: a ControlNet of Stable Diffusion 1.5 on XL.
-Network controlled(const Network& network, std::vector<AttachedControl> controls);
+/// fit: a ControlNet of Stable Diffusion 1.5 on XL. `is_trained`: every sample has pictures.
+Network controlled(const Network& network, std::vector<AttachedControl> controls,
+                   bool is_trained = false);
 
-/// The parameters of each model of a controlled network with the keys of its own files: of the
-/// network, then of each ControlNet. Of other networks, all.
-std::vector<std::vector<nn::ParamSpec>> model_parameters(std::vector<nn::ParamSpec> specs);
+/// A new ControlNet for a network: the encoder of a UNet, whose parameters are copied (those with
+/// names of the UNet), an embedding of the picture, and outputs of zeros, with the sizes of
+/// diffusers' `ControlNetModel.from_unet`. Throws an Error for other networks, and for a UNet that
+/// takes channels beside the latents.
+ControlNet new_control(const Network& network);
 
 /// Sets `trained` for the training of ControlNets: of their parameters alone. Of other networks
 /// nothing changes.

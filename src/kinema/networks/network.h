@@ -140,13 +140,15 @@ class Architecture {
   virtual const Sizes& sizes() const = 0;
   /// The prediction type of the family's networks.
   virtual schedulers::Learned learned() const = 0;
-  /// The content of a model folder's `config.json`. Architectures with equal configurations are
-  /// equal.
+  /// The content of a model folder's `config.json`.
   virtual io::Json config() const = 0;
+  /// Architectures for which this is equal are equal.
+  virtual io::Json identity() const { return config(); }
   /// The configuration in the original release's format. Throws an Error if that format cannot
   /// express these sizes.
   virtual io::Json original_config() const = 0;
-  /// The `config.json` of each model inside the network, by its part of the pipeline (with_text).
+  /// The `config.json` of each model inside the network, by its part of the pipeline (with_text,
+  /// controlled).
   virtual std::map<std::string, io::Json> inner_configs() const { return {}; }
 
   /// Every parameter, in the order of `forward`. Nothing is allocated.
@@ -191,15 +193,15 @@ class Network {
   /// Empty: assign a network before any other use.
   Network() = default;
   explicit Network(std::shared_ptr<const Architecture> architecture)
-      : architecture_(std::move(architecture)), config_(architecture_->config().dump()) {}
+      : architecture_(std::move(architecture)), identity_(architecture_->identity().dump()) {}
 
   const Architecture* operator->() const { return architecture_.get(); }
   const Sizes& sizes() const { return architecture_->sizes(); }
-  bool operator==(const Network& other) const { return config_ == other.config_; }
+  bool operator==(const Network& other) const { return identity_ == other.identity_; }
 
  private:
   std::shared_ptr<const Architecture> architecture_;
-  std::string config_;
+  std::string identity_;
 };
 
 }  // namespace kinema::networks

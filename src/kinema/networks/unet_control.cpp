@@ -5,6 +5,7 @@
 
 #include "kinema/core/error.h"
 #include "kinema/graph/ops.h"
+#include "kinema/models/unet/config_file.h"
 #include "kinema/models/unet/controlnet.h"
 #include "kinema/networks/checkpoint_sizes.h"
 #include "kinema/networks/controlled.h"
@@ -114,6 +115,19 @@ ControlNet made(unet::ControlNetConfig config) {
 
 ControlNet control_from_config(const io::Json& config) {
   return made(unet::parse_controlnet_config(config));
+}
+
+ControlNet new_control(const Network& network) {
+  const io::Json config = network->config();
+  check(config.at("_class_name").as_string() == unet::kClassName,
+        "[networks] new ControlNets are made for Stable Diffusion 1, 2 and XL, not for a {}",
+        config.at("_class_name").as_string());
+  const unet::UNetConfig encoder = unet::parse_config(config);
+  check(encoder.in_channels == encoder.out_channels,
+        "[networks] a ControlNet is trained for a UNet of {} channels, but this one takes {}: a "
+        "mask or a picture beside the latents",
+        encoder.out_channels, encoder.in_channels);
+  return made({.encoder = encoder});
 }
 
 ControlNet open_control(const std::filesystem::path& path) {

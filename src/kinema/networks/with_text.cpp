@@ -9,16 +9,11 @@
 #include "kinema/graph/ops.h"
 #include "kinema/model_files/checkpoint.h"
 #include "kinema/models/clip/text.h"
+#include "kinema/networks/inner_model.h"
 #include "kinema/weights/clip.h"
 
 namespace kinema::networks {
 namespace {
-
-constexpr std::array kParts{model_files::kTextEncoder, model_files::kTextEncoder2};
-
-bool is_in(std::string_view part, std::string_view name) {
-  return name.size() > part.size() && name.starts_with(part) && name[part.size()] == '.';
-}
 
 /// The entries of one model, under its own names; for the network (an empty part) those of no text
 /// encoder.
@@ -224,27 +219,6 @@ void encode_text(const Network& network, std::span<const InnerText> texts,
       inputs.pooled = made[0].pooled;
       break;
   }
-}
-
-std::string_view inner_part(std::string_view parameter) {
-  const auto* const found =
-      std::ranges::find_if(kParts, [&](std::string_view part) { return is_in(part, parameter); });
-  return found == kParts.end() ? std::string_view() : *found;
-}
-
-std::vector<ModelSpecs> by_model(std::span<const nn::ParamSpec> specs) {
-  std::vector<ModelSpecs> out{{.part = "", .specs = {}}};
-  for (const nn::ParamSpec& spec : specs) {
-    const std::string_view part = inner_part(spec.name);
-    if (out.back().part != part) {
-      out.push_back({.part = std::string(part), .specs = {}});
-    }
-    out.back().specs.push_back(spec);
-    if (!part.empty()) {
-      out.back().specs.back().name.erase(0, part.size() + 1);
-    }
-  }
-  return out;
 }
 
 Network with_text(const Network& network, std::vector<InnerText> texts) {

@@ -45,17 +45,4 @@ Network with_text(const Network& network, std::vector<InnerText> texts);
 void encode_text(const Network& network, std::span<const InnerText> texts,
                  std::span<const Tensor> params, const nn::ModelOptions& options, Inputs& inputs);
 
-/// The text encoder that a parameter of such a network belongs to: `text_encoder`,
-/// `text_encoder_2`, or empty for the network itself.
-std::string_view inner_part(std::string_view parameter);
-
-/// Parameters of one model: the network, whose `part` is empty, or a text encoder.
-struct ModelSpecs {
-  std::string part;
-  std::vector<nn::ParamSpec> specs;  // named as in the model's own files
-};
-/// Divides parameters, which are in the order of such a network, by models; those of other networks
-/// are one model.
-std::vector<ModelSpecs> by_model(std::span<const nn::ParamSpec> specs);
-
 }  // namespace kinema::networks

@@ -127,6 +127,7 @@ data::SyntheticOptions synthetic(const config::Config& config, const networks::S
       or_else(d.synthetic_override_num_channels_latents, model.out_channels);
   const networks::NamedInput* input = model.stored_input();
   options.condition_channels = input == nullptr || input->optional ? 0 : input->channels;
+  options.condition_cell = input == nullptr ? 1 : input->cell;
   options.image_dim = model.image_dim;
   options.image_tokens = model.image_tokens;
   options.pooled_dim = model.pooled_dim;

@@ -207,7 +207,8 @@ bool follows_latents(const networks::Sizes& network) {
 }
 
 /// The pictures of ControlNets, or the one of a network with channels for it.
-void set_control_image(const config::Loaded& loaded, const networks::Sizes& network, const Job& job,
+void set_control_image(const config::Loaded& loaded, const networks::Sizes& network,
+                       const sample::PipelineFolder& folder, const Job& job,
                        sample::GenerateRequest& request) {
   const config::GenerateConfig& g = loaded.config.generate;
   sample::GivenFiles& files = request.files;
@@ -217,7 +218,9 @@ void set_control_image(const config::Loaded& loaded, const networks::Sizes& netw
     return read_given_image(name, "control_image", loaded.config, job);
   };
   const bool has_controlnet =
-      std::ranges::any_of(g.controlnet, [](const std::string& name) { return !name.empty(); });
+      std::ranges::any_of(g.controlnet, [](const std::string& name) { return !name.empty(); }) ||
+      !folder.controlnets.empty() ||
+      networks::find_entry(network.named, networks::Entry::PICTURES) != nullptr;
   if (!has_controlnet) {
     check(names.size() <= 1,
           "[generate] control_image has {} pictures, expected one\n  several belong to "
@@ -329,7 +332,7 @@ void set_given_frames(const config::Loaded& loaded, const networks::Sizes& netwo
     picture.shape.dims.insert(picture.shape.dims.begin(), 1);
     request.start.frames = std::move(picture);
   }
-  set_control_image(loaded, network, job, request);
+  set_control_image(loaded, network, folder, job, request);
   set_control_video(loaded, job, request);
   if (!g.video.empty()) {
     request.start.frames = read_given_video(g.video, "video", loaded, job);

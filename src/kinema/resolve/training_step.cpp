@@ -9,6 +9,8 @@
 #include "kinema/io/json.h"
 #include "kinema/mesh/batch.h"
 #include "kinema/model_source/model_options.h"
+#include "kinema/networks/controlled.h"
+#include "kinema/networks/inner_model.h"
 #include "kinema/networks/with_text.h"
 #include "kinema/resolve/device.h"
 #include "kinema/resolve/objective.h"
@@ -238,6 +240,7 @@ TrainingStep training_step(const config::Config& config, const networks::Network
   for (nn::ParamSpec& spec : out.specs) {
     spec.trained = o.textual_inversion.empty() ? spec.trained : is_learned_row(spec);
   }
+  networks::freeze_controlled(out.specs);
   freeze_others(config.model.trained_modules, !out.adapters.empty(), out.specs);
   out.step.place = place;
   out.step.batch_axes = mesh::batch_axes(place, config.parallel.data_sharding, out.batch);

@@ -8,6 +8,7 @@
 #include "kinema/core/stopwatch.h"
 #include "kinema/model_files/checkpoint.h"
 #include "kinema/networks/controlled.h"
+#include "kinema/networks/inner_model.h"
 #include "kinema/networks/open.h"
 #include "kinema/sample/memory.h"
 #include "kinema/weights/folder.h"
@@ -74,9 +75,9 @@ Experts::Experts(runtime::Devices devices, PipelineFolder folder, const nn::Mode
       continue;
     }
     const std::vector<std::filesystem::path> paths = model_paths(expert);
-    const auto models = networks::model_parameters(networks_.at(expert)->parameters(options_));
+    const auto models = networks::by_model(networks_.at(expert)->parameters(options_));
     for (size_t i = 0; i < models.size(); ++i) {
-      weights::check_tensors(model_files::Checkpoint::open(paths.at(i)), models[i]);
+      weights::check_tensors(model_files::Checkpoint::open(paths.at(i)), models[i].specs);
     }
   }
 }
@@ -157,12 +158,12 @@ std::vector<const runtime::Array*> Experts::parameters(int64_t expert) {
   release_other(expert);
   const AddSeconds loading(load_seconds_);
   const std::vector<std::filesystem::path> paths = model_paths(expert);
-  const auto models = networks::model_parameters(networks_.at(expert)->parameters(options_));
+  const auto models = networks::by_model(networks_.at(expert)->parameters(options_));
   const std::vector<weights::Adapter>& adapters =
       expert == 0 ? folder_.adapters : folder_.adapters_2;
   for (size_t i = 0; i < models.size(); ++i) {
     std::ranges::move(
-        weights::load(paths.at(i), models[i], devices_,
+        weights::load(paths.at(i), models[i].specs, devices_,
                       i == 0 ? std::span(adapters) : std::span<const weights::Adapter>()),
         std::back_inserter(mine));
   }

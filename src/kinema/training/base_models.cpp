@@ -5,8 +5,10 @@
 #include <utility>
 
 #include "kinema/core/error.h"
+#include "kinema/networks/with_text.h"
 #include "kinema/weights/adapter.h"
 #include "kinema/weights/clip.h"
+#include "kinema/weights/folder.h"
 #include "kinema/weights/weights.h"
 
 namespace kinema::training {
@@ -47,6 +49,37 @@ std::vector<runtime::Array> load_text(const BaseModels& base,
   return out;
 }
 
+/// A new ControlNet (arXiv:2302.05543, section 3.2): parameters with the names of the UNet's are
+/// its copies; the picture's embedding is initialised, and the outputs are zeros.
+std::vector<runtime::Array> load_control(const BaseModels& base, uint64_t seed,
+                                         const networks::ModelSpecs& model,
+                                         const runtime::Devices& devices) {
+  check(base.control.has_value(), "[train] the files of the ControlNet are not known");
+  if (!base.control->empty()) {
+    return weights::load(*base.control, model.specs, devices);
+  }
+  if (base.network.empty()) {
+    return weights::initialise(model.specs, seed, devices);
+  }
+  const auto is_own = [](const nn::ParamSpec& spec) {
+    return spec.name.starts_with("controlnet_");
+  };
+  std::vector<nn::ParamSpec> own;
+  std::vector<nn::ParamSpec> copied;
+  std::ranges::partition_copy(model.specs, std::back_inserter(own), std::back_inserter(copied),
+                              is_own);
+  std::vector<runtime::Array> made = weights::initialise(own, seed, devices);
+  std::vector<runtime::Array> loaded =
+      weights::load_arrays(model_files::Checkpoint::open(base.network), copied, devices);
+  std::vector<runtime::Array> out;
+  auto next_made = made.begin();
+  auto next_loaded = loaded.begin();
+  for (const nn::ParamSpec& spec : model.specs) {
+    out.push_back(std::move(is_own(spec) ? *next_made++ : *next_loaded++));
+  }
+  return out;
+}
+
 }  // namespace
 
 std::vector<weights::Adapter> adapters_for(std::span<const weights::Adapter> all,
@@ -76,7 +109,8 @@ std::vector<runtime::Array> load_base(const BaseModels& base,
                                       const runtime::Devices& devices) {
   return load_each(specs, [&](const networks::ModelSpecs& model) {
     return model.part.empty() ? load_network(base, start, seed, model.specs, devices)
-                              : load_text(base, start, seed, model, devices);
+           : networks::is_controlnet(model.part) ? load_control(base, seed, model, devices)
+                                                 : load_text(base, start, seed, model, devices);
   });
 }
 

@@ -4,11 +4,12 @@
 #include <filesystem>
 #include <functional>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "kinema/networks/with_text.h"
+#include "kinema/networks/inner_model.h"
 #include "kinema/nn/params.h"
 #include "kinema/runtime/array.h"
 #include "kinema/training/learned_rows.h"
@@ -31,6 +32,9 @@ struct BaseModels {
   /// Words whose rows are trained, with their initial values; empty: none.
   std::vector<WordRows> words = {};
   LearnedRows learned_rows = {};
+  /// The files of a ControlNet that is trained; an empty path: a new one, whose encoder is a copy
+  /// of the network's.
+  std::optional<std::filesystem::path> control = {};
 };
 
 /// The adapters for a model of networks::by_model.
@@ -42,8 +46,8 @@ std::vector<runtime::Array> load_each(
     std::span<const nn::ParamSpec> specs,
     const std::function<std::vector<runtime::Array>(const networks::ModelSpecs&)>& load);
 
-/// The parameters of the network and of its text encoders: from their files, with parameters of
-/// adapters from `start` or initialised (weights::load_adapted).
+/// The parameters of the network, of its text encoders and of its ControlNet: from their files,
+/// with parameters of adapters from `start` or initialised (weights::load_adapted).
 std::vector<runtime::Array> load_base(const BaseModels& base,
                                       std::span<const weights::Adapter> start, uint64_t seed,
                                       std::span<const nn::ParamSpec> specs,

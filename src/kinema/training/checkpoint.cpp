@@ -91,6 +91,16 @@ LearnedRows rows_of(std::span<const nn::ParamSpec> specs,
   return out;
 }
 
+/// Writes a model's folder.
+void save_folder(const fs::path& folder, const io::Json& config, const Part& part,
+                 const StateSource& of) {
+  if (of.processes > 1) {
+    weights::save_part(folder, config, part.specs, part.to_host, part.owners, of.process);
+  } else {
+    weights::save(folder, config, part.specs, part.to_host);
+  }
+}
+
 /// Writes the parameters of a network to the folder `name`, and those of text encoders inside it to
 /// theirs, all of which are averages if `name` is that of an average.
 void save_models(const fs::path& folder, const std::string& name, const networks::Network& network,
@@ -106,11 +116,7 @@ void save_models(const fs::path& folder, const std::string& name, const networks
                                                       : model.part);
     const io::Json config =
         model.part.empty() ? network->config() : network->inner_configs().at(model.part);
-    if (state.processes > 1) {
-      weights::save_part(own, config, part.specs, part.to_host, part.owners, state.process);
-    } else {
-      weights::save(own, config, part.specs, part.to_host);
-    }
+    save_folder(own, config, part, state);
   }
 }
 
@@ -137,6 +143,12 @@ io::Json save_network(const fs::path& folder, const networks::Network& network,
       if (state.process == 0) {
         save_words(folder / name, train.words, rows_of(trained_specs(state.specs), trained));
       }
+      return;
+    }
+    if (train.weights == kControl) {
+      const networks::ModelSpecs control = networks::by_model(trained_specs(state.specs)).back();
+      save_folder(folder / name, network->inner_configs().at(control.part),
+                  part_of(control.specs, pointers_to<Kept>(trained)), state);
       return;
     }
     save_models(folder, name, network, state, in_order<Kept>(state.specs, parts.frozen, trained));

@@ -28,6 +28,7 @@
 ///   adapter/            instead of these if only an adapter is trained: its factors as a LoRA file
 ///                       in diffusers' format, with PEFT's adapter_config.json
 ///   adapter_ema/        its average
+///   controlnet/         instead of these if only a ControlNet is trained (controlnet_ema/)
 ///   textual_inversion/  instead of these if only words are trained: a file for each
 ///   textual_inversion_ema/
 ///   optimizer/          mu.safetensors and nu.safetensors under the parameters' keys, and other
@@ -44,7 +45,9 @@ namespace kinema::training {
 /// The parts of a state, in addition to the trained parameters, that a checkpoint contains.
 struct Held {
   bool optimizer = true;
-  bool frozen = true;  // parameters; not for an adapter, whose base is stored elsewhere
+  /// Parameters; not of the model of an adapter, of words or of a ControlNet, which is stored
+  /// elsewhere.
+  bool frozen = true;
 };
 
 /// A state whose arrays are copied to the host one by one, each once and in order.
@@ -87,9 +90,9 @@ void save_states(const std::filesystem::path& folder, const networks::Network& n
 /// Loads the state from a checkpoint, written with any devices: each device reads its part, in the
 /// dtypes of the specs (state_specs) regardless of the checkpoint's; an average is F32. A missing
 /// average starts as the parameters, and missing moments start at zero; their counts then start at
-/// 0, and other counts are restored. For a checkpoint with an adapter or words, `base` are its
-/// models; throws an Error if only one of the two is present. `expert`: of a checkpoint of both, 1
-/// is the low-noise one.
+/// 0, and other counts are restored. For a checkpoint with an adapter, words or a ControlNet,
+/// `base` are its models; throws an Error if only one of the two is present. `expert`: of a
+/// checkpoint of both, 1 is the low-noise one.
 State load_state(const std::filesystem::path& folder, std::span<const nn::ParamSpec> specs,
                  bool ema, const runtime::Devices& devices,
                  const optimizers::Optimizer& optimizer = plain_adamw(),

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "kinema/core/error.h"
-#include "kinema/networks/with_text.h"
+#include "kinema/networks/inner_model.h"
 #include "kinema/training/checkpoint.h"
 #include "kinema/training/state_file.h"
 #include "kinema/weights/folder.h"
@@ -84,6 +84,12 @@ BaseModels with_words(BaseModels base, const fs::path& folder) {
   return base;
 }
 
+/// The models with the ControlNet in a folder.
+BaseModels with_control(BaseModels base, const fs::path& folder) {
+  base.control = folder;
+  return base;
+}
+
 /// The same from an adapter's folder.
 std::vector<runtime::Array> trained_additions(const fs::path& folder,
                                               std::span<const nn::ParamSpec> specs,
@@ -118,7 +124,12 @@ State load_state(const fs::path& folder, std::span<const nn::ParamSpec> specs, b
         folder.string(), all.front());
   const std::string& part = all[static_cast<size_t>(expert)];
   const bool holds_words = all.front() == kWords;
-  const bool holds_adapter = all.front() == kAdapter || holds_words;
+  const bool holds_control = all.front() == kControl;
+  const bool holds_adapter = all.front() == kAdapter || holds_words || holds_control;
+  const bool trains_control = base && base->control;
+  check(holds_control == trains_control, "[checkpoint] {} contains {}, but train_controlnet {}",
+        folder.string(), holds_control ? "a ControlNet" : "a network, an adapter or words",
+        holds_control ? "is not given" : "trains a ControlNet");
   check(holds_words == (base && !base->words.empty()),
         "[checkpoint] {} contains {}, but textual_inversion {}", folder.string(),
         holds_words ? "words" : "a network or an adapter",
@@ -136,6 +147,8 @@ State load_state(const fs::path& folder, std::span<const nn::ParamSpec> specs, b
   set_params(state,
              holds_words
                  ? load_base(with_words(*base, folder / part), {}, /*seed=*/0, specs, devices)
+             : holds_control
+                 ? load_base(with_control(*base, folder / part), {}, /*seed=*/0, specs, devices)
              : base ? load_base(*base, adapter_in(folder / part), /*seed=*/0, specs, devices)
                     : all_parameters(folder, part, std::identity(), specs, devices),
              specs);
@@ -168,6 +181,9 @@ State load_state(const fs::path& folder, std::span<const nn::ParamSpec> specs, b
             devices.upload(average.learned_rows.at(std::string(networks::inner_part(spec.name))),
                            spec.sharding(devices.placement()), spec.memory));
       }
+    } else if (holds_control) {
+      state.ema = weights::load(folder / named(part),
+                                networks::by_model(trained_specs(averages)).back().specs, devices);
     } else if (base) {
       state.ema = trained_additions(folder / named(part), averages, devices);
     } else {

@@ -123,10 +123,11 @@ void write_state_json(const fs::path& folder, const TrainState& train,
 
 std::vector<std::string> weights_parts(const fs::path& folder) {
   std::vector<std::string> out;
-  const char* first = fs::exists(folder / kAdapter) ? kAdapter
-                      : fs::exists(folder / kWords) ? kWords
-                      : fs::exists(folder / "unet") ? "unet"
-                                                    : "transformer";
+  const char* first = fs::exists(folder / kAdapter)   ? kAdapter
+                      : fs::exists(folder / kWords)   ? kWords
+                      : fs::exists(folder / kControl) ? kControl
+                      : fs::exists(folder / "unet")   ? "unet"
+                                                      : "transformer";
   for (const int64_t expert : {0, 1}) {
     if (std::string part = of_expert(first, expert); fs::exists(folder / part)) {
       out.push_back(std::move(part));

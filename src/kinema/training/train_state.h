@@ -14,6 +14,7 @@
 namespace kinema::training {
 
 inline constexpr const char* kAdapter = "adapter";
+inline constexpr const char* kControl = "controlnet";
 
 /// What a checkpoint says of its run, and what its folders are called: see checkpoint.h.
 struct TrainState {
@@ -21,7 +22,8 @@ struct TrainState {
   int64_t data_position = 0;  // of the next batch
   int64_t seed = 0;
   std::map<std::string, std::string> settings;  // those that determine the result
-  /// The folder of the parameters; kAdapter for an adapter, kWords for words.
+  /// The folder of the parameters; kAdapter for an adapter, kWords for words, kControl for a
+  /// ControlNet.
   std::string weights = "transformer";
   /// Set if only an adapter is trained; read_train_state leaves it empty.
   std::optional<weights::AdapterConfig> adapter = {};
@@ -33,7 +35,7 @@ struct TrainState {
   std::string setting(const std::string& key) const;
 };
 
-/// The folders of the parameters within a checkpoint: `transformer`, `transformer_2` or `adapter`;
+/// The folders of the parameters within a checkpoint: `transformer`, `adapter`, `controlnet` ...;
 /// for both experts `transformer` and `transformer_2`, or `adapter` and `adapter_2`.
 std::vector<std::string> weights_parts(const std::filesystem::path& folder);
 /// The first of these, and the folder of a part's average.

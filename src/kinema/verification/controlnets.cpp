@@ -5,6 +5,7 @@
 #include "kinema/graph/autodiff.h"
 #include "kinema/graph/ops.h"
 #include "kinema/networks/controlled.h"
+#include "kinema/networks/inner_model.h"
 #include "kinema/networks/open.h"
 #include "kinema/verification/network.h"
 #include "kinema/weights/weights.h"
@@ -14,16 +15,16 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view kControl = "controlnets.0.";
+constexpr std::string_view kControl = "controlnet.";
 
 NetworkGraph graph_of(const Run& run) {
   const networks::Network network = controlled_network(run.c);
   const std::vector<nn::ParamSpec> specs = network->parameters(run.options);
   std::vector<pjrt::Buffer> values;
-  const std::vector<std::vector<nn::ParamSpec>> models = networks::model_parameters(specs);
+  const std::vector<networks::ModelSpecs> models = networks::by_model(specs);
   const std::vector<fs::path> folders = controlled_folders(run.c);
   for (size_t i = 0; i < models.size(); ++i) {
-    std::ranges::move(weights::load(folders.at(i), models[i], run.session.client),
+    std::ranges::move(weights::load(folders.at(i), models[i].specs, run.session.client),
                       std::back_inserter(values));
   }
   return {run, network, run.options, specs, std::move(values)};

@@ -7,6 +7,7 @@
 
 #include "kinema/core/error.h"
 #include "kinema/networks/controlled.h"
+#include "kinema/networks/inner_model.h"
 #include "kinema/verification/arrays.h"
 #include "kinema/verification/controlnets.h"
 #include "kinema/verification/network.h"
@@ -165,22 +166,22 @@ void freeze_others(const Case& c, std::vector<nn::ParamSpec>& specs) {
 bool is_controlled(const Case& c) { return c.about().contains("unet"); }
 
 std::string without_control_prefix(const std::string& key) {
-  constexpr std::string_view kStart = "controlnets.0.";
+  constexpr std::string_view kStart = "controlnet.";
   return key.starts_with(kStart) ? key.substr(kStart.size()) : key;
 }
 
 std::vector<runtime::Array> new_control(const Case& c, std::span<const nn::ParamSpec> specs,
                                         const runtime::Devices& devices) {
-  const auto models = networks::model_parameters({specs.begin(), specs.end()});
+  const std::vector<networks::ModelSpecs> models = networks::by_model(specs);
   const std::vector<std::filesystem::path> folders = controlled_folders(c);
-  std::vector<runtime::Array> out = weights::load(folders[0], models.at(0), devices);
-  std::vector<runtime::Array> control = weights::load(folders[1], models.at(1), devices);
+  std::vector<runtime::Array> out = weights::load(folders[0], models.at(0).specs, devices);
+  std::vector<runtime::Array> control = weights::load(folders[1], models.at(1).specs, devices);
   for (size_t i = 0; i < control.size(); ++i) {
-    const std::string& name = models[1][i].name;
+    const std::string& name = models[1].specs[i].name;
     const bool is_output = name.starts_with("controlnet_down_blocks.") ||
                            name.starts_with("controlnet_mid_block.") ||
                            name.starts_with("controlnet_cond_embedding.conv_out.");
-    out.push_back(is_output ? devices.zeros(models[1][i].shape) : std::move(control[i]));
+    out.push_back(is_output ? devices.zeros(models[1].specs[i].shape) : std::move(control[i]));
   }
   return out;
 }
