@@ -265,6 +265,11 @@ TEST_F(ForeignTest, A1111ChangesAPicture) {
   const Json job = get("/api/jobs").at("jobs").items()[0].at("request");
   EXPECT_EQ(job.at("settings").at("strength").as_number(), 0.5);
   EXPECT_EQ(job.at("inputs").members().size(), 1U);
+  EXPECT_EQ(ask("POST", "/sdapi/v1/img2img",
+                R"({"inpainting_mask_invert":1,"mask":")" + image + R"(","init_images":[")" +
+                    image + "\"]}")
+                .substr(9, 3),
+            "422");
   for (const char* body : {R"({"init_images":["http://127.0.0.1:1/a.png"]})",
                            R"({"init_images":["file:///etc/passwd"]})",
                            R"({"init_images":["/etc/passwd"]})", R"({"init_images":[""]})"}) {

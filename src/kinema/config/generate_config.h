@@ -45,6 +45,7 @@ struct GenerateConfig : ControlConfig,
   std::vector<std::string> reference_images;
   bool resize_reference = true;
   Given<double> strength = 1.0;
+  int64_t mask_padding = -1;
   double mask_blur = 0.0;
   Given<std::string> scheduler = std::string("unipc");
   Given<std::string> noise_levels = std::string("model");
@@ -204,6 +205,15 @@ struct GenerateConfig : ControlConfig,
                    "little, 1 all; not given: 0.6 of an image, 0.8 of a video, 1 with a mask",
            .max = 1,
            .above = 0,
+           .share = Share::YES,
+           .reload = Reload::NOTHING});
+    visit("mask_padding", self.mask_padding, UNRELATED,
+          {.help = "only the region around the mask, with so many pixels on each side, is made, at "
+                   "height x width, and put back into the picture; -1: the whole picture is made",
+           .min = -1,
+           .max = 4096,
+           .needs = {Needs::IMAGES},
+           .with = "mask",
            .share = Share::YES,
            .reload = Reload::NOTHING});
     visit("mask_blur", self.mask_blur, UNRELATED,

@@ -188,6 +188,35 @@ void set_sizes(const config::Loaded& loaded, int64_t most, const Job& job,
   }
 }
 
+/// Leaves of the picture and its mask the region around the mask, which is made at the request's
+/// size.
+void crop_to_mask(int64_t padding, const Job& job, sample::GenerateRequest& request) {
+  sample::StartFrames& start = request.start;
+  const Dims& dims = start.frames.shape.dims;
+  check(dims[0] == 1, "[generate] mask_padding is for pictures, but {} frames are given", dims[0]);
+  check(
+      start.mask.shape.dims == Dims({dims[1], dims[2]}),
+      "[generate] mask_padding crops the picture, {} x {}, and its mask, {} x {} (height x width), "
+      "to the same region\n  give a mask of the picture's size",
+      dims[1], dims[2], start.mask.shape.dims[0], start.mask.shape.dims[1]);
+  HostArray picture = std::move(start.frames);
+  picture.shape.dims.erase(picture.shape.dims.begin());
+  const sample::CropRegion region =
+      sample::crop_region(start.mask, request.height, request.width, padding);
+  start.frames = sample::cropped(picture, region);
+  start.frames.shape.dims.insert(start.frames.shape.dims.begin(), 1);
+  HostArray whole = std::move(start.mask);
+  start.mask = sample::cropped(whole, region);
+  start.crop = {.picture = std::move(picture),
+                .mask = std::move(whole),
+                .region = region,
+                .blur = start.mask_blur};
+  job.notice(fmt::format(
+      "making {} x {} of the region of {} x {} at row {}, column {} around the "
+      "mask (height x width)",
+      request.height, request.width, region.height, region.width, region.top, region.left));
+}
+
 /// The value for picture i: one for all, or one for each.
 template <typename T>
 T value_at(const std::vector<T>& values, size_t i, size_t count, std::string_view key) {
@@ -352,6 +381,9 @@ void set_given_frames(const config::Loaded& loaded, const networks::Sizes& netwo
   request.start.strength =
       g.strength.given ? g.strength.value : default_strength(request.start, network.makes_images);
   set_sizes(loaded, request.height * request.width, job, request);
+  if (g.mask_padding >= 0 && request.start.has_mask()) {
+    crop_to_mask(g.mask_padding, job, request);
+  }
 }
 
 }  // namespace kinema::resolve

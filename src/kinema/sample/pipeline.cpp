@@ -402,7 +402,12 @@ std::vector<HostArray> Pipeline::make_segment(const GenerateRequest& request,
 void Pipeline::decode(const GenerateRequest& request, const Plan& plan,
                       GeneratedVideo& video) const {
   video.frames = decode_frames(*parts_.autoencoder, video.latents, plan.sizes);
-  if (request.start.has_mask() && request.start.returns_kept) {
+  if (request.start.crop.is_given()) {
+    HostArray& frames = video.frames;  // one
+    frames.shape.dims.erase(frames.shape.dims.begin());
+    frames = put_back(request.start.crop, frames);
+    frames.shape.dims.insert(frames.shape.dims.begin(), 1);
+  } else if (request.start.has_mask() && request.start.returns_kept) {
     return_kept_pixels(request.start, plan.sizes, video.frames);
   }
 }

@@ -6,6 +6,7 @@
 #include "kinema/core/host_array.h"
 #include "kinema/encoders/autoencoder.h"
 #include "kinema/networks/named_input.h"
+#include "kinema/sample/mask_crop.h"
 #include "kinema/sample/sizes.h"
 #include "kinema/schedulers/schedule.h"
 
@@ -18,6 +19,8 @@ struct StartFrames {
   HostArray mask;          // u8 [h, w] of any size: 255 is made, 0 kept; without bytes: all is made
   double strength = 1.0;   // the part of the steps that are run, above 0 and at most 1
   double mask_blur = 0.0;  // standard deviation in pixels, of the edge between made and kept pixels
+  /// The whole picture, where `frames` and `mask` are a region of it.
+  MaskCrop crop = {};
   bool returns_kept = true;  // kept pixels are those of the frames, not those of the decoder
 
   bool is_given() const { return !frames.bytes.empty(); }

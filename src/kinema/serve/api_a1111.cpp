@@ -167,6 +167,21 @@ A1111Request read_a1111(Context& context, const io::Json& json) {
   return out;
 }
 
+void add_mask_settings(Context& context, const io::Json& json, MakeRequest& request) {
+  if (integer_member(json, "inpainting_mask_invert", 0) != 0) {
+    throw Refusal(422, "`inpainting_mask_invert` is not there: white parts of the mask are made",
+                  "inpainting_mask_invert");
+  }
+  if (json.contains("mask_blur") && has_key(context, request.model, "mask_blur")) {
+    request.settings.set("mask_blur", number_member(json, "mask_blur", 0));
+  }
+  const io::Json* only_masked = json.find("inpaint_full_res");
+  if (only_masked != nullptr && only_masked->kind() == io::Json::Kind::Bool &&
+      only_masked->as_bool() && has_key(context, request.model, "mask_padding")) {
+    request.settings.set("mask_padding", integer_member(json, "inpaint_full_res_padding", 0));
+  }
+}
+
 void add_pictures(Context& context, const io::Json& json, A1111Request& out) {
   const io::Json* images = json.find("init_images");
   if (images == nullptr || !images->is_array() || images->items().size() != 1 ||
@@ -177,6 +192,7 @@ void add_pictures(Context& context, const io::Json& json, A1111Request& out) {
       upload_base64(context, images->items()[0].as_string(), "init_images");
   if (const std::string mask = text_member(json, "mask"); !mask.empty()) {
     out.request.inputs["mask"] = upload_base64(context, mask, "mask");
+    add_mask_settings(context, json, out.request);
   }
   out.request.settings.set("strength", number_member(json, "denoising_strength", 0.75));
 }
