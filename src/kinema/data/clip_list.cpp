@@ -299,9 +299,6 @@ class Walk {
         clip.control = beside(row.control, "control file", kNoControl);
         clip.control_mask = beside(row.control_mask, "mask of a control video", kNoControl);
         clip.cause = kNoControl;
-        check(clip.control_mask.empty() || !clip.control.empty(),
-              "[data] {}: control_mask is given without the control video that it divides",
-              row.where);
         for (const std::string& reference : row.references) {
           clip.references.push_back(beside(reference, "reference picture", kNoControl));
         }

@@ -17,6 +17,8 @@ using networks::MadeOf;
 /// The condition of a control video, whose sizes are those of the clip.
 HostArray control_of(const data::ClipControl& control, const PixelSizes& sizes,
                      const Autoencoder& autoencoder) {
+  check(control.mask.bytes.empty() || !control.frames.bytes.empty(),
+        "[data] the clip has a control_mask without the control video that it divides");
   ControlPixels pixels =
       control_pixels({.frames = {}, .mask = {}, .references = control.references}, sizes);
   if (!control.frames.bytes.empty()) {
