@@ -212,8 +212,8 @@ struct GenerateConfig : ControlConfig,
                    "height x width, and put back into the picture; -1: the whole picture is made",
            .min = -1,
            .max = 4096,
-           .needs = {Needs::IMAGES},
            .with = "mask",
+           .needs = {Needs::IMAGES},
            .share = Share::YES,
            .reload = Reload::NOTHING});
     visit("mask_blur", self.mask_blur, UNRELATED,
@@ -324,11 +324,11 @@ struct GenerateConfig : ControlConfig,
            .share = Share::YES,
            .reload = Reload::NOTHING});
     visit(
-        "diffusion_scheduler_config", self.diffusion_scheduler_config, UNRELATED,
+        "diffusion_scheduler_config", self.diffusion_scheduler_config, MAY_CHANGE,
         {.help =
-             "sdxl: overrides of the model's scheduler_config.json: _class_name, prediction_type, "
-             "rescale_zero_terminal_snr, timestep_spacing, clip_sample, set_alpha_to_one and the "
-             "settings of the class",
+             "sd, sdxl: overrides of the model's scheduler_config.json: _class_name, "
+             "prediction_type, rescale_zero_terminal_snr (both in training too), timestep_spacing, "
+             "clip_sample, set_alpha_to_one and the settings of the class",
          .needs = {Needs::DIFFUSION},
          .share = Share::YES,
          .reload = Reload::NOTHING});

@@ -24,7 +24,10 @@ std::vector<LearnedWord> as_learned(const text::ClipTokenizer& tokenizer,
     for (int64_t row = 0; row < word.rows; ++row) {
       ids.as<float>()[static_cast<size_t>(row)] = static_cast<float>(word.first_id + row);
     }
-    out.push_back({.name = word.name, .ids = word_ids(tokenizer, word.name), .rows = ids});
+    out.push_back({.name = word.name,
+                   .written = word.name,
+                   .ids = word_ids(tokenizer, word.name),
+                   .rows = ids});
   }
   std::ranges::stable_sort(out, std::ranges::greater(),
                            [](const LearnedWord& each) { return each.ids.size(); });

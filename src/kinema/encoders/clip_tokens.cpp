@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <utility>
 
@@ -20,24 +21,79 @@ const LearnedWord* word_at(std::span<const LearnedWord> words, std::span<const i
   return nullptr;
 }
 
-/// Appends the tokens of one part; `part` is its index.
-void append_part(const text::ClipTokenizer& tokenizer, const text::WeightedText& text, size_t part,
-                 std::span<const LearnedWord> words, std::vector<ClipToken>& out) {
-  const std::vector<int64_t> ids = word_ids(tokenizer, text.text);
-  for (size_t i = 0; i < ids.size();) {
-    const LearnedWord* word = word_at(words, std::span(ids).subspan(i));
-    if (word == nullptr) {
-      out.push_back({.id = ids[i++], .weight = text.weight, .part = part});
-      continue;
+/// The tokens of one part of a prompt.
+class PartTokens {
+ public:
+  PartTokens(const text::ClipTokenizer& tokenizer, double weight, size_t part,
+             std::vector<ClipToken>& out)
+      : tokenizer_(tokenizer), like_{.weight = weight, .part = part}, out_(out) {}
+
+  /// Appends the tokens of a text, with the words whose tokens are in it.
+  void add(const std::string& text, std::span<const LearnedWord> words) {
+    const std::vector<int64_t> ids = word_ids(tokenizer_, text);
+    for (size_t i = 0; i < ids.size();) {
+      const LearnedWord* word = word_at(words, std::span(ids).subspan(i));
+      if (word == nullptr) {
+        out_.push_back(like_);
+        out_.back().id = ids[i++];
+        continue;
+      }
+      add(*word);
+      i += word->ids.size();
     }
-    const auto width = static_cast<size_t>(word->rows.shape.dims[1]);
-    const std::span<const float> rows = word->rows.as<float>();
-    for (size_t row = 0; row * width < rows.size(); ++row) {
-      out.push_back(
-          {.id = 0, .weight = text.weight, .part = part, .row = rows.subspan(row * width, width)});
-    }
-    i += word->ids.size();
   }
+  void add(const LearnedWord& word) {
+    const auto width = static_cast<size_t>(word.rows.shape.dims[1]);
+    const std::span<const float> rows = word.rows.as<float>();
+    for (size_t row = 0; row * width < rows.size(); ++row) {
+      out_.push_back(like_);
+      out_.back().row = rows.subspan(row * width, width);
+    }
+  }
+
+ private:
+  const text::ClipTokenizer& tokenizer_;
+  ClipToken like_;
+  std::vector<ClipToken>& out_;
+};
+
+char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
+
+bool is_of_word(char c) {
+  return (lower(c) >= 'a' && lower(c) <= 'z') || (c >= '0' && c <= '9') || c == '_';
+}
+
+/// True if the word's name is in the text at this place, in letters of any case.
+bool is_at(std::string_view text, size_t place, std::string_view name) {
+  const size_t end = place + name.size();
+  return end <= text.size() &&
+         std::ranges::equal(text.substr(place, name.size()), name, {}, lower, lower) &&
+         !(place > 0 && is_of_word(text[place - 1]) && is_of_word(name.front())) &&
+         !(end < text.size() && is_of_word(text[end]) && is_of_word(name.back()));
+}
+
+/// The word with the longest name at this place of the text; null if there is none.
+const LearnedWord* written_at(std::span<const LearnedWord> words, std::string_view text,
+                              size_t place) {
+  const LearnedWord* out = nullptr;
+  for (const LearnedWord& word : words) {
+    if (!word.written.empty() && is_at(text, place, word.written) &&
+        (out == nullptr || word.written.size() > out->written.size())) {
+      out = &word;
+    }
+  }
+  return out;
+}
+
+/// The tokens of parts, with words that are found by their tokens.
+std::vector<ClipToken> tokens_by_id(const text::ClipTokenizer& tokenizer,
+                                    std::span<const text::WeightedText> parts,
+                                    std::span<const LearnedWord> words) {
+  std::vector<ClipToken> out;
+  for (size_t part = 0; part < parts.size(); ++part) {
+    PartTokens(tokenizer, parts[part].weight, part, out).add(parts[part].text, words);
+  }
+  return out;
 }
 
 /// True if both are rows of one learned word, in order.
@@ -75,7 +131,21 @@ std::vector<ClipToken> clip_tokens(const text::ClipTokenizer& tokenizer,
                                    std::span<const LearnedWord> words) {
   std::vector<ClipToken> out;
   for (size_t part = 0; part < parts.size(); ++part) {
-    append_part(tokenizer, parts[part], part, words, out);
+    PartTokens tokens(tokenizer, parts[part].weight, part, out);
+    const std::string& text = parts[part].text;
+    size_t begin = 0;  // of what is not yet tokenized
+    for (size_t i = 0; i < text.size();) {
+      const LearnedWord* word = written_at(words, text, i);
+      if (word == nullptr) {
+        ++i;
+        continue;
+      }
+      tokens.add(text.substr(begin, i - begin), {});
+      tokens.add(*word);
+      i += word->written.size();
+      begin = i;
+    }
+    tokens.add(text.substr(begin), {});
   }
   return out;
 }
@@ -91,7 +161,7 @@ ClipSequences a1111_sequences(const text::ClipTokenizer& tokenizer,
     if (section > 0) {
       out.emplace_back();
     }
-    const std::vector<ClipToken> tokens = clip_tokens(tokenizer, sections[section], words);
+    const std::vector<ClipToken> tokens = tokens_by_id(tokenizer, sections[section], words);
     size_t after_comma = 0;  // in the sequence; 0: it has no comma
     for (size_t i = 0; i < tokens.size(); ++i) {
       const ClipToken& token = tokens[i];

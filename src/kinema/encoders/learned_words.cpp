@@ -131,7 +131,7 @@ void LearnedWords::add(const fs::path& file, std::string_view text,
     for (const std::string& written : {"embedding:" + name, name}) {
       std::vector<int64_t> ids = word_ids(tokenizer, written);
       if (!ids.empty()) {
-        out.push_back({.name = name, .ids = std::move(ids), .rows = rows});
+        out.push_back({.name = name, .written = written, .ids = std::move(ids), .rows = rows});
       }
     }
   }

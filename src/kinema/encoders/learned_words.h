@@ -15,8 +15,9 @@ namespace kinema::encoders {
 
 /// A word of textual inversion: rows that replace those of the embedding table.
 struct LearnedWord {
-  std::string name;          // in prompts
-  std::vector<int64_t> ids;  // the tokens of its name
+  std::string name;
+  std::string written;       // its name in prompts: NAME or embedding:NAME
+  std::vector<int64_t> ids;  // the tokens of `written`
   HostArray rows;            // f32 [n, hidden_size]
 };
 

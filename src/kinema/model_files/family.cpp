@@ -65,15 +65,18 @@ constexpr std::array<PipelineClass, 7> kSdxlPipelines{
     sdxl_pipeline("StableDiffusionXLControlNetInpaintPipeline"),
     sdxl_pipeline("StableDiffusionXLControlNetUnionPipeline")};
 
-constexpr PipelineClass sd_pipeline(std::string_view name, bool fills_masks = false) {
+constexpr PipelineClass sd_pipeline(std::string_view name, bool corrects_scheduler = false,
+                                    bool fills_masks = false) {
   return {.name = name,
+          .corrects_scheduler = corrects_scheduler,
           .fills_masks = fills_masks,
           .images = {.side = 512, .num_inference_steps = 50, .guidance_scale = 7.5}};
 }
 constexpr std::array<PipelineClass, 6> kSdPipelines{
-    sd_pipeline("StableDiffusionPipeline"),
-    sd_pipeline("StableDiffusionImg2ImgPipeline"),
-    sd_pipeline("StableDiffusionInpaintPipeline", /*fills_masks=*/true),
+    sd_pipeline("StableDiffusionPipeline", /*corrects_scheduler=*/true),
+    sd_pipeline("StableDiffusionImg2ImgPipeline", /*corrects_scheduler=*/true),
+    sd_pipeline("StableDiffusionInpaintPipeline", /*corrects_scheduler=*/true,
+                /*fills_masks=*/true),
     sd_pipeline("StableDiffusionControlNetPipeline"),
     sd_pipeline("StableDiffusionControlNetImg2ImgPipeline"),
     sd_pipeline("StableDiffusionControlNetInpaintPipeline")};

@@ -30,6 +30,9 @@ struct PipelineClass {
   bool of_images = false;
   /// It passes its scheduler sigmas evenly spaced from 1 to 1/steps.
   bool even_sigmas = false;
+  /// As in diffusers, its scheduler begins at timestep 1 (steps_offset) and does not clip samples
+  /// (clip_sample), whatever its file says: files of early releases lack both keys.
+  bool corrects_scheduler = false;
   /// Without a negative prompt, zeros are used, as in its model_index.json.
   bool force_zeros_for_empty_prompt = false;
   /// Its network edits a given image, whose tokens it reads beside those of the result.

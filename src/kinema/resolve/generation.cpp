@@ -28,58 +28,6 @@
 namespace kinema::resolve {
 namespace {
 
-/// A diffusion's schedule with the overrides of diffusion_scheduler_config.
-schedulers::ScheduleConfig with_scheduler_config(schedulers::ScheduleConfig out,
-                                                 const config::GenerateConfig& g) {
-  const io::Json given =
-      io::Json::parse(g.diffusion_scheduler_config.json, "diffusion_scheduler_config");
-  if (given.is_null()) {
-    return out;
-  }
-  check(given.is_object(),
-        "[config] diffusion_scheduler_config is {}, expected {{_class_name: ...}}",
-        given.describe());
-  for (const auto& [key, value] : given.members()) {
-    if (value.is_null() || (value.is_string() && value.as_string().empty())) {
-      continue;  // the model's value
-    }
-    if (key == "_class_name") {
-      out = schedulers::with_sampler(
-          std::move(out), schedulers::sampler_from_string(value.as_string(), /*flow=*/false));
-    }
-  }
-  io::Json of_solver = io::Json::object();
-  for (const auto& [key, value] : given.members()) {
-    if (value.is_null() || (value.is_string() && value.as_string().empty()) ||
-        key == "_class_name") {
-      continue;
-    }
-    if (sample::has_solver_setting(out, key)) {
-      of_solver.set(key, value);
-    } else if (key == "prediction_type") {
-      out.diffusion.prediction_type = schedulers::prediction_from_string(value.as_string());
-    } else if (key == "rescale_zero_terminal_snr" || key == "rescale_betas_zero_snr") {
-      out.diffusion.rescale_betas_zero_snr = value.as_bool();
-    } else if (key == "timestep_spacing" && value.is_string() && value.as_string() == "ays") {
-      out.levels.spread = schedulers::Spread::AYS;
-    } else if (key == "timestep_spacing") {
-      out.diffusion.timestep_spacing = schedulers::spacing_from_string(value.as_string());
-    } else if (key == "clip_sample") {
-      out.diffusion.clip_sample = value.as_bool();
-    } else if (key == "set_alpha_to_one") {
-      out.diffusion.set_alpha_to_one = value.as_bool();
-    } else {
-      fail(
-          "[config] diffusion_scheduler_config has no `{}`: it has _class_name, prediction_type, "
-          "rescale_betas_zero_snr (rescale_zero_terminal_snr), timestep_spacing, clip_sample, "
-          "set_alpha_to_one, and the settings that {} has in diffusers",
-          key, class_name(out));
-    }
-  }
-  sample::read_solver_settings(of_solver, out);
-  return out;
-}
-
 /// noise_levels, sigmas and timesteps, where they are given. A zero at the end of sigmas, which
 /// some lists of diffusers have, is dropped.
 void set_levels(const config::GenerateConfig& g, schedulers::ScheduleConfig& out) {
@@ -262,6 +210,57 @@ void note_other_countings(const config::Loaded& loaded, const networks::Network&
 }
 
 }  // namespace
+
+schedulers::ScheduleConfig with_scheduler_config(schedulers::ScheduleConfig out,
+                                                 const config::GenerateConfig& g) {
+  const io::Json given =
+      io::Json::parse(g.diffusion_scheduler_config.json, "diffusion_scheduler_config");
+  if (given.is_null()) {
+    return out;
+  }
+  check(given.is_object(),
+        "[config] diffusion_scheduler_config is {}, expected {{_class_name: ...}}",
+        given.describe());
+  for (const auto& [key, value] : given.members()) {
+    if (value.is_null() || (value.is_string() && value.as_string().empty())) {
+      continue;  // the model's value
+    }
+    if (key == "_class_name") {
+      out = schedulers::with_sampler(
+          std::move(out), schedulers::sampler_from_string(value.as_string(), /*flow=*/false));
+    }
+  }
+  io::Json of_solver = io::Json::object();
+  for (const auto& [key, value] : given.members()) {
+    if (value.is_null() || (value.is_string() && value.as_string().empty()) ||
+        key == "_class_name") {
+      continue;
+    }
+    if (sample::has_solver_setting(out, key)) {
+      of_solver.set(key, value);
+    } else if (key == "prediction_type") {
+      out.diffusion.prediction_type = schedulers::prediction_from_string(value.as_string());
+    } else if (key == "rescale_zero_terminal_snr" || key == "rescale_betas_zero_snr") {
+      out.diffusion.rescale_betas_zero_snr = value.as_bool();
+    } else if (key == "timestep_spacing" && value.is_string() && value.as_string() == "ays") {
+      out.levels.spread = schedulers::Spread::AYS;
+    } else if (key == "timestep_spacing") {
+      out.diffusion.timestep_spacing = schedulers::spacing_from_string(value.as_string());
+    } else if (key == "clip_sample") {
+      out.diffusion.clip_sample = value.as_bool();
+    } else if (key == "set_alpha_to_one") {
+      out.diffusion.set_alpha_to_one = value.as_bool();
+    } else {
+      fail(
+          "[config] diffusion_scheduler_config has no `{}`: it has _class_name, prediction_type, "
+          "rescale_betas_zero_snr (rescale_zero_terminal_snr), timestep_spacing, clip_sample, "
+          "set_alpha_to_one, and the settings that {} has in diffusers",
+          key, class_name(out));
+    }
+  }
+  sample::read_solver_settings(of_solver, out);
+  return out;
+}
 
 void set_guidance(const config::Loaded& loaded, const networks::Network& network,
                   bool has_two_experts, const std::optional<schedulers::ScheduleConfig>& schedule,

@@ -16,6 +16,11 @@
 /// Turns a configuration into a request of the module `sample`.
 namespace kinema::resolve {
 
+/// A diffusion's schedule with the overrides of diffusion_scheduler_config. Throws an Error for a
+/// key that the schedule does not have.
+schedulers::ScheduleConfig with_scheduler_config(schedulers::ScheduleConfig schedule,
+                                                 const config::GenerateConfig& g);
+
 /// Sets only the guidance scales and negative prompts of a request; `schedule` is that of the
 /// model, by which a distilled one is known.
 void set_guidance(const config::Loaded& loaded, const networks::Network& network,

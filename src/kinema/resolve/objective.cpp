@@ -7,6 +7,7 @@
 #include "kinema/io/json.h"
 #include "kinema/model_source/model_paths.h"
 #include "kinema/model_source/model_schedule.h"
+#include "kinema/resolve/generation.h"
 
 namespace kinema::resolve {
 namespace {
@@ -113,6 +114,9 @@ training::DiffusionObjective diffusion_of(const config::Config& config,
   if (!schedulers::is_flow(own)) {
     out.diffusion = own.diffusion;
     out.num_train_timesteps = own.num_train_timesteps;
+    const schedulers::Diffusion told = with_scheduler_config(own, config.generate).diffusion;
+    out.diffusion.prediction_type = told.prediction_type;
+    out.diffusion.rescale_betas_zero_snr = told.rescale_betas_zero_snr;
   }
   if (o.prediction_type.given) {
     out.diffusion.prediction_type = model_source::prediction(o.prediction_type);

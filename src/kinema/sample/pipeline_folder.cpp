@@ -129,7 +129,13 @@ void read_index(PipelineFolder& out, const io::Json& index, RequiredParts parts)
       !scheduler.empty() && (parts == RequiredParts::ALL || fs::is_directory(scheduler))) {
     out.scheduler_class = index.at("scheduler").items()[1].as_string();
     out.schedule = read_scheduler_config(out.folder / kSchedulerConfig, out.scheduler_class);
-    out.schedule->even_sigmas = model_files::pipeline_class(name)->even_sigmas;
+    const model_files::PipelineClass& own = *model_files::pipeline_class(name);
+    out.schedule->even_sigmas = own.even_sigmas;
+    if (own.corrects_scheduler) {
+      out.schedule->diffusion.steps_offset = 1;
+      out.schedule->diffusion.clip_sample = false;
+      out.schedule->solver.skip_prk_steps |= own.fills_masks;
+    }
   }
   if (const io::Json* zeros = index.find("force_zeros_for_empty_prompt");
       zeros != nullptr && !zeros->is_null()) {
