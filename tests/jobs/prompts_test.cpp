@@ -133,6 +133,10 @@ TEST_F(PromptSyntaxKey, LearnedWordsReplaceRowsOfTheEmbeddingTable) {
   EXPECT_NE(latents("zqx red ball", {}).bytes, wanted.bytes);
   EXPECT_EQ(latents("zqx red ball", keys).bytes, wanted.bytes);
   EXPECT_EQ(a1111("embedding:zqx red ball", keys).bytes, wanted.bytes);
+  // diffusers' names; punctuation that touches one is tokenized by itself.
+  io::write_safetensors(folder_ / "words/<zqx>.safetensors", entries, {});
+  EXPECT_EQ(latents("<ZQX>, red ball", keys).bytes, latents("a, red ball", {}).bytes);
+  EXPECT_EQ(latents("zqxy red ball", keys).bytes, latents("zqxy red ball", {}).bytes);
   const Outcome flux =
       generate("zqx ball", {"embeddings_folder=words", "height=64", "width=64"}, "flux_dev");
   EXPECT_EQ(flux.status, flux.err.find("trained for another model") == std::string::npos ? 0 : 1);

@@ -48,6 +48,27 @@ TEST(PipelineFolder, ReadsTwoExpertsAndTheirBoundary) {
   EXPECT_EQ(pipeline.schedule->shift, 12.0);
 }
 
+// As StableDiffusionPipeline of diffusers, whose ControlNet pipelines leave the file as it is.
+TEST(PipelineFolder, CorrectsTheSchedulersOfEarlyReleases) {
+  for (const auto& [name, corrects] : {std::pair("StableDiffusionPipeline", true),
+                                       {"StableDiffusionInpaintPipeline", true},
+                                       {"StableDiffusionControlNetPipeline", false},
+                                       {"StableDiffusionXLPipeline", false}}) {
+    const TemporaryFolder folder;
+    folder.write("model_index.json",
+                 fmt::format(R"({{"_class_name": "{}", "scheduler": ["diffusers", "DDIMScheduler"],
+                                  "unet": ["diffusers", "UNet2DConditionModel"]}})",
+                             name));
+    folder.write("scheduler/scheduler_config.json",
+                 R"({"_class_name": "DDIMScheduler", "beta_schedule": "scaled_linear",
+                     "beta_start": 0.00085, "beta_end": 0.012, "steps_offset": 0})");
+    fs::create_directories(folder.path() / "unet");
+    const schedulers::ScheduleConfig read = *read_pipeline_folder(folder.path()).schedule;
+    EXPECT_EQ(read.diffusion.steps_offset, corrects ? 1 : 0) << name;
+    EXPECT_EQ(clips_sample(read), !corrects) << name;
+  }
+}
+
 TEST(PipelineFolder, NamesThePartThatIsMissing) {
   const TemporaryFolder folder;
   folder.write("model_index.json", kTwoExperts);
