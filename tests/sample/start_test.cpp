@@ -64,6 +64,18 @@ TEST(FirstStep, LeavesTheLevelsOfTheOthers) {
   }
 }
 
+// Those of all eight steps, of orders 1 2 1 2 1 2 1 1; the fourth has no evaluation before it.
+TEST(FirstStep, LeavesTheGroupsOfEvaluations) {
+  const ScheduleConfig config{
+      .sampler = Sampler::DPM_SINGLESTEP, .noise = Noise::DIFFUSION, .first_step = 3};
+  const schedulers::Schedule schedule = schedulers::make_schedule(config, 8);
+  std::vector<float> begins;
+  for (const schedulers::StepCoefficients& step : schedule.steps) {
+    begins.push_back(step.correct_x);
+  }
+  EXPECT_THAT(begins, testing::ElementsAre(1, 1, 0, 1, 1));
+}
+
 TEST(FirstStep, StartsWithoutHistory) {
   for (const Sampler sampler : {Sampler::UNIPC, Sampler::DPM_MULTISTEP, Sampler::LMS}) {
     ScheduleConfig config{.sampler = sampler, .noise = Noise::DIFFUSION, .first_step = 3};

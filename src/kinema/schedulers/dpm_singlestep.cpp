@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <array>
 
 #include "kinema/schedulers/dpm_weights.h"
@@ -19,10 +20,13 @@ Schedule dpm_singlestep(const ScheduleConfig& config, int64_t steps, int64_t tok
   out.form.noise = solver.stochastic;
   const auto count = static_cast<int64_t>(out.timesteps.size());
   const auto level = [&](int64_t i) { return level_of(config, out.sigmas[i]); };
-  const bool ends_low =
-      !config.levels.ends_at_sigma_min || (solver.lower_order_final && count % solver.order == 0);
+  // Groups are those of all steps, also where the first ones are left out, as in diffusers.
+  const int64_t first = config.first_step;
+  const bool ends_low = !config.levels.ends_at_sigma_min ||
+                        (solver.lower_order_final && (first + count) % solver.order == 0);
   for (int64_t i = 0; i < count; ++i) {
-    const int64_t order = i == count - 1 && ends_low ? 1 : i % solver.order + 1;
+    const int64_t order =
+        i == count - 1 && ends_low ? 1 : std::min((first + i) % solver.order + 1, i + 1);
     const int64_t start = i + 1 - order;
     const auto gap = [&](int64_t to) { return level(to).lambda() - level(start).lambda(); };
     const DpmWeights w = dpm_weights(solver, level(start), level(i + 1), order);
