@@ -149,6 +149,22 @@ TEST_F(ControlTraining, WanLearnsWhatIsBetweenTwoFrames) {
   train({"run_name=none", "num_frames=1"}).expect_error("num_frames is 1");
 }
 
+// LoRA on a video and the control video beside it; reference and first frame are not shown.
+TEST_F(ControlTraining, WanFunLearnsToFollowVideos) {
+  use("wan21_t2v", "max_sequence_length: 48\nnum_frames: 5\nenable_lora: true\nlora_rank: 2\n"
+                   "wan_transformer_pretrained_model_name_or_path: " +
+                       io::golden("control/fun/wan22_fun_control").string() + "\n");
+  fs::create_directories(folder_ / "data");
+  std::vector<fs::path> clips{fs::directory_iterator(io::golden("dataset/videos")), {}};
+  std::ranges::sort(clips);
+  fs::copy_file(clips.at(0), folder_ / "data/a.mp4");
+  fs::copy_file(clips.at(0), folder_ / "data/poses.mp4");
+  write("data/metadata.jsonl",
+        R"({"file_name": "a.mp4", "text": "a ball", "control_file_path": "poses.mp4"})");
+  expect_trained({});
+  EXPECT_THAT(told_, HasSubstr("image condition f32[1,36,2,4,6]"));
+}
+
 TEST_F(ControlTraining, NamesControlFilesThatCannotBeUsed) {
   use("flux_kontext", "max_sequence_length: 40\n");
   write_pairs("source");

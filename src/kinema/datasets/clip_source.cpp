@@ -51,14 +51,10 @@ std::unique_ptr<encoders::ImageEncoder> needed_image_encoder(const ClipEncoders&
   return out;
 }
 
-/// Whether the network's input is made of the files beside a clip.
+/// Whether the network's input is made of the files beside a clip, not of the clip itself.
 bool takes_controls(const networks::Sizes& model) {
   const networks::NamedInput* input = model.stored_input();
-  return input != nullptr && (input->made_of == networks::MadeOf::REFERENCE_IMAGE ||
-                              input->made_of == networks::MadeOf::CONTROL_VIDEO ||
-                              input->made_of == networks::MadeOf::CONTROL_IMAGE ||
-                              input->made_of == networks::MadeOf::CONTROL_PICTURES ||
-                              networks::fills_masks(input->made_of));
+  return input != nullptr && input->made_of != networks::MadeOf::FIRST_AND_LAST;
 }
 
 encoders::ClipInput clip_input(const networks::Sizes& model) {

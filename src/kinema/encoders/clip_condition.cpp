@@ -108,6 +108,18 @@ data::Sample encode_clip(const HostArray& pixels, const data::ClipControl& contr
       check_control(control);
       out.condition = autoencoder.encode(control.frames);
       return out;
+    // Wan Fun is trained on control videos alone: what it may be shown of a first frame is zeros,
+    // as in sampling without one.
+    case MadeOf::CONTROL_AND_START:
+    case MadeOf::CONTROL_AND_MASKED:
+      check_control(control);
+      out.condition = autoencoder.encode(control.frames);
+      out.condition.shape.dims[0] = input->channels;
+      out.condition.bytes.resize(static_cast<size_t>(out.condition.shape.bytes()));
+      if (image != nullptr) {
+        out.image_states = HostArray(image->shape());
+      }
+      return out;
     case MadeOf::MASK_AND_KEPT:
     case MadeOf::KEPT_AND_MASK:
       out.condition = filled(input->made_of, pixels, control, sizes, autoencoder);
@@ -115,8 +127,6 @@ data::Sample encode_clip(const HostArray& pixels, const data::ClipControl& contr
     case MadeOf::FIRST_IMAGE:
     case MadeOf::FOLLOWED_IMAGE:
     case MadeOf::FOLLOWED_AND_KEPT:
-    case MadeOf::CONTROL_AND_START:
-    case MadeOf::CONTROL_AND_MASKED:
     case MadeOf::START:
     case MadeOf::REFERENCE_FRAME:
     case MadeOf::CAMERA_RAYS:

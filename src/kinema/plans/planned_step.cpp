@@ -50,8 +50,10 @@ std::string inputs_text(const Dims& latents, const networks::Sizes& model) {
 PlannedStep training(const resolve::Settings& loaded, const networks::Network& plain,
                      const Dims& sample, const mesh::Placement& asked,
                      const planning::Target& target, const Job& job) {
+  const auto control = model_source::trained_control(loaded, plain, job);
   const networks::Network network =
-      model_source::with_text(plain, model_source::trained_text(loaded));
+      control ? control->network
+              : model_source::with_text(plain, model_source::trained_text(loaded));
   const networks::Sizes& model = network.sizes();
   const model_source::Expert expert = model_source::trained_expert(loaded);
   resolve::TrainingStep what = resolve::training_step(
@@ -63,10 +65,9 @@ PlannedStep training(const resolve::Settings& loaded, const networks::Network& p
   training::BatchShapes shapes{
       .latents = {DType::F32, latents},
       .text = {model.text_is_ids ? DType::S32 : DType::F32, {what.batch, text, model.text_dim}}};
-  for (const networks::NamedInput& each : model.named) {
-    if (!each.optional) {
-      shapes.condition = Shape{DType::F32, sample::StepInput{.input = each}.dims(latents)};
-    }
+  if (const networks::NamedInput* input = model.stored_input();
+      input != nullptr && !input->optional) {
+    shapes.condition = Shape{DType::F32, sample::StepInput{.input = *input}.dims(latents)};
   }
   if (model.image_dim > 0) {
     shapes.image_states = Shape{DType::F32, {what.batch, model.image_tokens, model.image_dim}};

@@ -25,6 +25,15 @@ networks::Inputs inputs_of(const ModelInputs& given, const networks::Sizes& size
     check(input != nullptr, "[train] a condition is given, which this network does not take");
     networks::put(*input, given.condition, out);
   }
+  // Wan Fun's reference picture is zeros where none is given.
+  for (const networks::NamedInput& each : sizes.named) {
+    if (each.entry == networks::Entry::FRONT && !each.optional) {
+      Dims dims = given.noisy.shape().dims;
+      dims[1] = each.channels;
+      dims[2] = 1;
+      networks::put(each, constant(given.noisy.graph(), 0.0, Shape{DType::F32, dims}), out);
+    }
+  }
   if (given.given) {
     out.first_timestep = select(given.given, zeros_like(given.timestep), given.timestep);
   }
