@@ -94,7 +94,9 @@ void check_same_class(const networks::Network& network, const fs::path& checkpoi
   constexpr const char* kClass = "_class_name";
   const fs::path config = checkpoint / training::weights_part(checkpoint) / "config.json";
   const io::Json own = network->config();
-  if (!is_there(config) || own.find(kClass) == nullptr) {  // adapters have no such config
+  // Adapters have no such config, and a ControlNet is not the network.
+  if (!is_there(config) || own.find(kClass) == nullptr ||
+      training::weights_part(checkpoint) == training::kControl) {
     return;
   }
   const io::Json other = io::Json::read(config);

@@ -127,6 +127,11 @@ void check_videos(const config::Config& config, const Expert& expert) {
 }
 
 std::optional<PreparedInput> prepared_input(const config::Loaded& loaded) {
+  if (!loaded.config.model.train_controlnet.empty()) {
+    return PreparedInput{.input = {.name = "control_pictures",
+                                   .entry = networks::Entry::PICTURES,
+                                   .made_of = networks::MadeOf::CONTROL_PICTURES}};
+  }
   const std::optional<PreparedInput> of_images =
       has_image_condition(loaded.config)
           ? std::optional(PreparedInput{
