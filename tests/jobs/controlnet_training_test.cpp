@@ -131,8 +131,8 @@ TEST_F(ControlNetTraining, IsTheSameHoweverItsDataAreRead) {
 // beside the model.
 TEST_F(ControlNetTraining, IsSampledWithItsModel) {
   const std::string picture = "control_image=data/edges_a.png";
-  expect_trained({"enable_generate_video_for_eval=true", "eval_every=3", "eval_data_dir=data",
-                  "num_eval_samples=1", "prompt=a ball", "num_inference_steps=3", picture});
+  expect_trained({"enable_generate_video_for_eval=true", "eval_every=3", "prompt=a ball",
+                  "num_inference_steps=3", picture});
   EXPECT_FALSE(fs::is_empty(folder_ / "out/run/samples/3"));
   const auto of_run = latents({picture});
   const std::string net = "controlnet=" + (checkpoint("run", 3) / "controlnet").string();
