@@ -215,12 +215,11 @@ class GgufReader {
 
   void add(const Info& info, uint64_t start) {
     const GgmlLayout* layout = ggml_layout(info.type);
-    check(layout != nullptr,
-          "[gguf] {}: `{}` is of ggml type {}, which is not supported\n"
-          "F32, F16, BF16, Q2_K to Q6_K, Q4_0, Q4_1, Q5_0, Q5_1 and Q8_0 are: take such a file of "
-          "the "
-          "model",
-          source_, info.name, info.type);
+    check(
+        layout != nullptr,
+        "[gguf] {}: `{}` is of ggml type {}, which is not supported\n  F32, F16, BF16, Q2_K to "
+        "Q6_K, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, IQ4_NL and IQ4_XS are: take such a file of the model",
+        source_, info.name, info.type);
     const int64_t elements = checked_elements(info.dims);
     check(info.dims.back() % layout->values == 0,
           "[gguf] {}: rows of `{}` are {} long, not a multiple of {}'s {}", source_, info.name,

@@ -42,6 +42,8 @@ void set_levels(const config::GenerateConfig& g, schedulers::ScheduleConfig& out
     if (!g.sigmas.empty() && g.sigmas.back() == 0.0) {
       out.levels.sigmas.pop_back();
     }
+    check(!out.levels.sigmas.empty() || !g.timesteps.empty(),
+          "[config] sigmas is [0], expected noise levels above 0");
     out.levels.timesteps = g.timesteps;
   }
 }

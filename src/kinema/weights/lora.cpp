@@ -262,6 +262,11 @@ Lora Lora::open(const fs::path& path, const model_files::Layout* layout) {
       folder && fs::exists(path / kLoraFile, ignored) && !fs::exists(path / kPeftFile, ignored);
   const fs::path file = folder ? path / (of_diffusers ? kLoraFile : kPeftFile) : path;
   const fs::path peft_config = file.parent_path() / kPeftConfig;
+  check(
+      !folder || of_diffusers || fs::exists(peft_config, ignored),
+      "[lora] {0} has {1} without {2}, which contains its scale\n  {0}/{1} itself is applied with "
+      "a scale of 1, as if lora_alpha were the rank",
+      out.path_, kPeftFile, kPeftConfig);
   out.file_ = io::TensorFile::open(file);
   if (file.filename() == kPeftFile) {
     check_peft_type(peft_config, out.file_);
@@ -277,7 +282,11 @@ Lora Lora::open(const fs::path& path, const model_files::Layout* layout) {
     const Json configured = Json::read(peft_config);
     check_init(configured, "", out.path_);
     PatternBudget budget;
-    const ConfiguredAlpha alpha = read_alpha(configured, "", out.path_, budget);
+    ConfiguredAlpha alpha = read_alpha(configured, "", out.path_, budget);
+    if (!configured.contains("lora_alpha") && !configured.contains("alpha")) {
+      constexpr double kDefault = 8;  // of PEFT's LoraConfig
+      alpha.alpha = kDefault;
+    }
     for (auto& [module, target] : out.targets_[0]) {
       const int64_t own =
           target.method == nullptr ? target.rank() : target.method->rank(target.parts);
@@ -315,8 +324,10 @@ void Lora::read(const model_files::Layout* layout, std::array<Groups, 4>& groups
         (names.layout != nullptr && (!key || key->naming == model_files::Naming::ORIGINAL));
   }
   check(std::ranges::any_of(groups, [](const Groups& each) { return !each.empty(); }),
-        "[lora] {} has no LoRA key of a known network among its {} (the first is `{}`)", path_,
-        unknown_.size(), unknown_.empty() ? "" : unknown_[0]);
+        "[lora] {} has no LoRA key of a known network{}", path_,
+        unknown_.empty()
+            ? ": it has no tensors"
+            : fmt::format(" among its {} (the first is `{}`)", unknown_.size(), unknown_[0]));
 }
 
 void Lora::add(const io::TensorView& tensor, const LoraKey& key, std::array<Groups, 4>& groups) {
