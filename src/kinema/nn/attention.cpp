@@ -106,7 +106,7 @@ void set_groups(PartPlan& plan, const DeviceGroups& line, int64_t heads,
       check(
           shards > 0 && line.size() % shards == 0,
           "[attention] ulysses_ring splits the sequence over {} devices and exchanges heads among "
-          "ulysses_shards={} of them\nset ulysses_shards to a divisor of {}",
+          "ulysses_shards={} of them\n  set ulysses_shards to a divisor of {}",
           line.size(), shards, line.size());
       plan.exchange = subgroups(line, shards, 1);
       plan.ring = subgroups(line, line.size() / shards, shards);

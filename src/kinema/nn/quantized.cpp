@@ -211,7 +211,7 @@ Calibration calibration(std::string_view text) {
   }
   fail(
       "[quantization] the calibration `{}` is not known\n"
-      "use absmax, absmax,F, rms,F (F times what is found), fixed,B or fixed,-B,B",
+      "  use absmax, absmax,F, rms,F (F times what is found), fixed,B or fixed,-B,B",
       text);
 }
 
