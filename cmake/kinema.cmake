@@ -128,6 +128,14 @@ endfunction()
 # PROCESSES n: mpirun starts n of it, which are one world (tests/world/test_world.h).
 find_program(KINEMA_MPIRUN mpirun)
 option(KINEMA_TESTS_LIGHTLY_COMPILED "tests that only wait for the compiler have it optimise nothing" ON)
+# kinema_begins_early(faults/connections 300): of the tests that take longest, with its seconds, so that it does not run alone
+# at the end where ctest has not measured it. ctest begins with the costliest.
+function(kinema_begins_early test seconds)
+  if(TEST ${test})
+    set_tests_properties(${test} PROPERTIES COST ${seconds})
+  endif()
+endfunction()
+
 # kinema_lightly_compiled(docs/tutorials TRUE): the same for a test that is no program of ours.
 function(kinema_lightly_compiled test plain)
   if(KINEMA_TESTS_LIGHTLY_COMPILED)
