@@ -122,11 +122,31 @@ endfunction()
 # A room's tests are one program, tests/tests_<room>; ctest runs it once a file.
 # ALONE: see KINEMA_UNITY. LIGHTLY_COMPILED: its time is the compiler's and its results are compared with one another, so LLVM
 # optimises nothing; -DKINEMA_TESTS_LIGHTLY_COMPILED=OFF has these too compiled as users' programs are.
+# One module for LLVM in place of 32, each of which costs a target machine, a copy and a link.
 # PLAIN_FLOATS: of these, one without float8, whose rounding XLA's older generator of fused code gets
 # wrong, which takes half the time.
 # PROCESSES n: mpirun starts n of it, which are one world (tests/world/test_world.h).
 find_program(KINEMA_MPIRUN mpirun)
 option(KINEMA_TESTS_LIGHTLY_COMPILED "tests that only wait for the compiler have it optimise nothing" ON)
+# kinema_begins_early(faults/connections 300): of the tests that take longest, with its seconds, so that it does not run alone
+# at the end where ctest has not measured it. ctest begins with the costliest.
+function(kinema_begins_early test seconds)
+  if(TEST ${test})
+    set_tests_properties(${test} PROPERTIES COST ${seconds})
+  endif()
+endfunction()
+
+# kinema_lightly_compiled(docs/tutorials TRUE): the same for a test that is no program of ours.
+function(kinema_lightly_compiled test plain)
+  if(KINEMA_TESTS_LIGHTLY_COMPILED)
+    set(flags "--xla_backend_optimization_level=0 --xla_cpu_parallel_codegen_split_count=1")
+    if(plain)
+      string(APPEND flags " --xla_cpu_use_fusion_emitters=false")
+    endif()
+    set_property(TEST ${test} APPEND PROPERTY ENVIRONMENT "XLA_FLAGS=${flags}")
+  endif()
+endfunction()
+
 function(kinema_test name)
   cmake_parse_arguments(ARG "ALONE;LIGHTLY_COMPILED;PLAIN_FLOATS" "TIMEOUT;PROCESSES" "SOURCES;DEPENDS;LABELS;LIBS" ${ARGN})
   get_filename_component(room ${CMAKE_CURRENT_SOURCE_DIR} NAME)
@@ -164,9 +184,8 @@ function(kinema_test name)
   endif()
   set_tests_properties(${room}/${name} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT}
     ENVIRONMENT "KINEMA_PJRT_CPU=${KINEMA_PJRT_CPU}")
-  if(ARG_LIGHTLY_COMPILED AND KINEMA_TESTS_LIGHTLY_COMPILED)
-    set_property(TEST ${room}/${name} APPEND PROPERTY ENVIRONMENT
-      "XLA_FLAGS=--xla_backend_optimization_level=0$<$<BOOL:${ARG_PLAIN_FLOATS}>: --xla_cpu_use_fusion_emitters=false>")
+  if(ARG_LIGHTLY_COMPILED)
+    kinema_lightly_compiled(${room}/${name} ${ARG_PLAIN_FLOATS})
   endif()
 endfunction()
 

@@ -10,7 +10,7 @@ namespace {
 // gradients, and whole pipelines in segments.
 TEST(AnimateCases, MatchTheReference) {
   const pjrt::Client client = runtime::open_client({});
-  expect_all_match(run(kGolden / "animate", client));
+  expect_all_match(run_cached(kGolden / "animate", client));
 }
 
 }  // namespace

@@ -24,7 +24,7 @@ pjrt::Client& device() {
 }
 
 TEST(DreamerCases, AllMatchTheReference) {
-  expect_all_match(run(kDreamer, device(), {.skip = {kTrainCase}}));
+  expect_all_match(run_cached(kDreamer, device(), {.skip = {kTrainCase}}));
 }
 
 struct Mutation {
@@ -70,7 +70,7 @@ TEST(DreamerCases, SeeWhatIsChangedInAnAgent) {
         Mutation{"dreamer_cont_heads", R"("minstd": 0.1)", R"("minstd": 0.2)"},
         Mutation{"dreamer_cont_heads", R"("maxstd": 1.0)", R"("maxstd": 1.1)"}}) {
     SCOPED_TRACE(mutation.to);
-    const Report report = run(mutated(mutation), device());
+    const Report report = run_cached(mutated(mutation), device());
     bool compared = false;
     for (const Row& row : report.rows) {
       compared = compared || (row.compared && !row.ok);

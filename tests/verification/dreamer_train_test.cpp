@@ -11,7 +11,7 @@ namespace {
 // program only.
 TEST(DreamerTrainCase, MatchesTheReference) {
   const pjrt::Client client = runtime::open_client({});
-  expect_all_match(run(kGolden / "dreamer", client, {.filter = "dreamer_cont_train"}));
+  expect_all_match(run_cached(kGolden / "dreamer", client, {.filter = "dreamer_cont_train"}));
 }
 
 }  // namespace

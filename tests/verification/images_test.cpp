@@ -12,11 +12,11 @@ const pjrt::Client& client() {
 }
 
 TEST(Images, EveryValueInsideTheUNetMatchesTheReference) {
-  expect_all_match(run(kGolden, client(), {.filter = kUnetCases, .scan_on = false}));
+  expect_all_match(run_cached(kGolden, client(), {.filter = kUnetCases, .scan_on = false}));
 }
 
 TEST(Images, GradientsOfScannedTransformersInTheUNetMatchTheReference) {
-  expect_all_match(run(kGolden, client(), {.filter = "sdxl_unet_grad", .scan_off = false}));
+  expect_all_match(run_cached(kGolden, client(), {.filter = "sdxl_unet_grad", .scan_off = false}));
 }
 
 }  // namespace

@@ -18,6 +18,15 @@ inline const char* const kUnetCases = "sdxl_unet";
 /// In the names of the cases with float8, which need XLA's newer fusion emitters.
 inline const char* const kFloat8Cases = "fp8";
 
+/// `run` with the compiled programs of this module's tests, which are found by content: many cases
+/// run the same model.
+inline Report run_cached(const std::filesystem::path& folder, const pjrt::Client& client,
+                         Options options = {}) {
+  options.program.executable_cache =
+      (std::filesystem::path(testing::TempDir()) / "kinema_verification_programs").string();
+  return run(folder, client, options);
+}
+
 /// Every row passes and none is unsupported: a tap or case without code is a failure here, while
 /// `kinema verify` skips it.
 inline void expect_all_match(const Report& report) {

@@ -30,18 +30,18 @@ pjrt::Client& client() {
 
 // images_test runs the cases of the UNet, float8_test those with float8.
 TEST(Verify, EveryCaseMatchesTheReference) {
-  expect_all_match(run(kGolden, client(), {.skip = {kUnetCases, kFloat8Cases}, .scan_off = false}));
+  expect_all_match(run_cached(kGolden, client(), {.skip = {kUnetCases, kFloat8Cases}, .scan_off = false}));
 }
 
 // Unrolled blocks: every tap of the networks and encoders, and one kind of training each.
 TEST(Verify, EveryTapOfUnrolledBlocksMatchesTheReference) {
   for (const char* names : {"transformer", "umt5", "flux_t5", "clip2", "train_weighted"}) {
-    expect_all_match(run(kGolden, client(), {.filter = names, .scan_on = false}));
+    expect_all_match(run_cached(kGolden, client(), {.filter = names, .scan_on = false}));
   }
 }
 
 TEST(Verify, RunsTransformersWithAndWithoutScan) {
-  const Report report = run(kGolden, client(), {.filter = "flux_transformer_edge"});
+  const Report report = run_cached(kGolden, client(), {.filter = "flux_transformer_edge"});
 
   std::set<std::string> names;
   for (const Row& row : report.rows) {
@@ -76,7 +76,7 @@ TEST(Verify, ADamagedCaseFailsAlone) {
   std::ofstream(folder / "io" / "train.json") << "{ broken";
   std::ofstream(folder / "io" / "somewhat_new.json") << "{}";
 
-  const Report report = run(folder, client());
+  const Report report = run_cached(folder, client());
 
   EXPECT_FALSE(report.ok());
   bool damaged = false;
@@ -112,7 +112,7 @@ TEST(Verify, SeesOneWrongValue) {
   }
   io::write_safetensors(folder / "io/sched.safetensors", entries);
 
-  const Report report = run(folder, client());
+  const Report report = run_cached(folder, client());
 
   std::vector<std::string> missed;
   for (const Row& row : report.rows) {
@@ -125,11 +125,11 @@ TEST(Verify, SeesOneWrongValue) {
 }
 
 TEST(Verify, SaysWhenThereIsNothingToRun) {
-  EXPECT_THAT([] { run(kGolden / "io", client()); },
+  EXPECT_THAT([] { run_cached(kGolden / "io", client()); },
               ThrowsMessage<Error>(HasSubstr("holds no reference cases")));
-  EXPECT_THAT([] { run(kGolden, client(), {.filter = "sched", .skip = {"sched"}}); },
+  EXPECT_THAT([] { run_cached(kGolden, client(), {.filter = "sched", .skip = {"sched"}}); },
               ThrowsMessage<Error>(HasSubstr("`sched`")));
-  EXPECT_THAT([] { run(kGolden, client(), {.filter = "nowhere"}); },
+  EXPECT_THAT([] { run_cached(kGolden, client(), {.filter = "nowhere"}); },
               ThrowsMessage<Error>(AllOf(HasSubstr("`nowhere`"), HasSubstr("there are "))));
   EXPECT_THAT([] { run("nope", client()); },
               ThrowsMessage<Error>(AllOf(HasSubstr("there is no `nope`, expected a folder"),

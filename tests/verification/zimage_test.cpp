@@ -10,7 +10,7 @@ namespace {
 // tokenizer, schedules, whole pipelines, LoRA files, training, and single files.
 TEST(ZImageCases, MatchTheReference) {
   const pjrt::Client client = runtime::open_client({});
-  expect_all_match(run(kGolden / "zimage", client, {.skip = {kFloat8Cases}}));
+  expect_all_match(run_cached(kGolden / "zimage", client, {.skip = {kFloat8Cases}}));
 }
 
 }  // namespace

@@ -61,6 +61,10 @@ constexpr auto kFlags = std::to_array<Flag>({
      "compiles in "
      "half the time",
      kList},
+    {"xla_cpu_parallel_codegen_split_count", Backend::CPU, kXla, INTEGER, "xla: 32",
+     "parts of a program that LLVM compiles at the same time",
+     "1: code that is not optimised compiles with a quarter less processor time, on one core",
+     kList},
     {"xla_cpu_use_xnnpack", Backend::CPU, kXla, BOOL, kTrue,
      "products by XNNPACK, which packs a weight once",
      "wrong results: after an in-place update of a weight, products still use its first value",
