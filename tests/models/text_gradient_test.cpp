@@ -8,8 +8,8 @@
 #include "io/scratch.h"
 #include "kinema/core/error.h"
 #include "kinema/io/json.h"
-#include "kinema/networks/open.h"
 #include "kinema/networks/inner_model.h"
+#include "kinema/networks/open.h"
 #include "kinema/networks/with_text.h"
 
 namespace kinema::networks {
