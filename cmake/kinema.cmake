@@ -136,7 +136,7 @@ function(kinema_begins_early test seconds)
   endif()
 endfunction()
 
-# kinema_lightly_compiled(docs/tutorials TRUE): the same for a test that is no program of ours.
+# kinema_lightly_compiled(TEST PLAIN): the environment of such a test.
 function(kinema_lightly_compiled test plain)
   if(KINEMA_TESTS_LIGHTLY_COMPILED)
     set(flags "--xla_backend_optimization_level=0 --xla_cpu_parallel_codegen_split_count=1")
