@@ -122,7 +122,7 @@ endfunction()
 # A room's tests are one program, tests/tests_<room>; ctest runs it once a file.
 # ALONE: see KINEMA_UNITY. LIGHTLY_COMPILED: its time is the compiler's and its results are compared with one another, so LLVM
 # optimises nothing; -DKINEMA_TESTS_LIGHTLY_COMPILED=OFF has these too compiled as users' programs are.
-# One module for LLVM in place of 32, each of which costs a target machine, a copy and a link.
+# It gets one module for a program in place of 32, each of which costs a target machine, a copy and a link.
 # PLAIN_FLOATS: of these, one without float8, whose rounding XLA's older generator of fused code gets
 # wrong, which takes half the time.
 # PROCESSES n: mpirun starts n of it, which are one world (tests/world/test_world.h).
@@ -136,7 +136,7 @@ function(kinema_begins_early test seconds)
   endif()
 endfunction()
 
-# kinema_lightly_compiled(TEST PLAIN): the environment of such a test.
+# kinema_lightly_compiled(TEST PLAIN_FLOATS): the compiler's flags of such a test.
 function(kinema_lightly_compiled test plain)
   if(KINEMA_TESTS_LIGHTLY_COMPILED)
     set(flags "--xla_backend_optimization_level=0 --xla_cpu_parallel_codegen_split_count=1")

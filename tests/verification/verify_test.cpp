@@ -30,7 +30,8 @@ pjrt::Client& client() {
 
 // images_test runs the cases of the UNet, float8_test those with float8.
 TEST(Verify, EveryCaseMatchesTheReference) {
-  expect_all_match(run_cached(kGolden, client(), {.skip = {kUnetCases, kFloat8Cases}, .scan_off = false}));
+  expect_all_match(
+      run_cached(kGolden, client(), {.skip = {kUnetCases, kFloat8Cases}, .scan_off = false}));
 }
 
 // Unrolled blocks: every tap of the networks and encoders, and one kind of training each.
