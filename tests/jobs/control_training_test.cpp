@@ -151,9 +151,10 @@ TEST_F(ControlTraining, WanLearnsWhatIsBetweenTwoFrames) {
 
 // LoRA on a video and the control video beside it; reference and first frame are not shown.
 TEST_F(ControlTraining, WanFunLearnsToFollowVideos) {
-  use("wan21_t2v", "max_sequence_length: 48\nnum_frames: 5\nenable_lora: true\nlora_rank: 2\n"
-                   "wan_transformer_pretrained_model_name_or_path: " +
-                       io::golden("control/fun/wan22_fun_control").string() + "\n");
+  use("wan21_t2v",
+      "max_sequence_length: 48\nnum_frames: 5\nenable_lora: true\nlora_rank: 2\n"
+      "wan_transformer_pretrained_model_name_or_path: " +
+          io::golden("control/fun/wan22_fun_control").string() + "\n");
   fs::create_directories(folder_ / "data");
   std::vector<fs::path> clips{fs::directory_iterator(io::golden("dataset/videos")), {}};
   std::ranges::sort(clips);
