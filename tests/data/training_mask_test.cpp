@@ -28,7 +28,7 @@ TEST(TrainingMask, CoversAPartOfThePicture) {
     constexpr uint64_t kMasks = 200;
     for (uint64_t i = 0; i < kMasks; ++i) {
       const HostArray mask = training_mask({kind}, 96, 64, random_key(3, "a test", i));
-      EXPECT_EQ(mask.shape, Shape(DType::F32, {96, 64}));
+      EXPECT_EQ(mask.shape.dims, Dims({96, 64}));
       EXPECT_TRUE(std::ranges::all_of(mask.as<float>(),
                                       [](float value) { return value == 0.0F || value == 1.0F; }));
       EXPECT_GT(share(mask), 0.0);
