@@ -89,7 +89,9 @@ TEST_F(QueueTest, MakesWhatIsAsked) {
   EXPECT_EQ(queue_->engine().model, "tiny");
   EXPECT_THAT(all_events(), HasSubstr("\"state\": \"waiting\""));
   EXPECT_THAT(all_events(), HasSubstr("event: output"));
-  EXPECT_THAT(all_events(), HasSubstr("\"state\": \"done\""));
+  // The event follows what the store has.
+  EXPECT_TRUE(
+      becomes_true([&] { return all_events().find("\"state\": \"done\"") != std::string::npos; }));
 }
 
 TEST_F(QueueTest, RefusesBeforeItStores) {
