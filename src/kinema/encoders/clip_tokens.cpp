@@ -28,7 +28,7 @@ class PartTokens {
              std::vector<ClipToken>& out)
       : tokenizer_(tokenizer), like_{.weight = weight, .part = part}, out_(out) {}
 
-  /// Appends the tokens of a text, with the words whose tokens are in it.
+  /// Appends the tokens of a text. The tokens of a learned word are replaced by its rows.
   void add(const std::string& text, std::span<const LearnedWord> words) {
     const std::vector<int64_t> ids = word_ids(tokenizer_, text);
     for (size_t i = 0; i < ids.size();) {
@@ -72,7 +72,7 @@ bool is_at(std::string_view text, size_t place, std::string_view name) {
          !(end < text.size() && is_of_word(text[end]) && is_of_word(name.back()));
 }
 
-/// The word with the longest name at this place of the text; null if there is none.
+/// The learned word with the longest name at this position of the text; null if there is none.
 const LearnedWord* written_at(std::span<const LearnedWord> words, std::string_view text,
                               size_t place) {
   const LearnedWord* out = nullptr;

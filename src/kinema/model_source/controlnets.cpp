@@ -161,21 +161,18 @@ std::optional<TrainedControl> trained_control(const config::Config& config,
           key);
   }
   constexpr std::string_view kNew = "new";
-  if (m.train_controlnet == kNew) {
-    return TrainedControl{
-        .network = networks::controlled(network, {{.network = networks::new_control(network)}},
-                                        /*is_trained=*/true),
-        .start = {}};
+  TrainedControl out;
+  if (m.train_controlnet != kNew) {
+    out.start = locate_controlnet(m.train_controlnet, m.revision, "train_controlnet", job);
   }
-  const fs::path path = locate_controlnet(m.train_controlnet, m.revision, "train_controlnet", job);
-  const networks::ControlNet control = networks::open_control(path);
+  const networks::ControlNet control =
+      out.start.empty() ? networks::new_control(network) : networks::open_control(out.start);
   check(control->types() == 0,
         "[config] train_controlnet: {} is a union ControlNet, which follows pictures of {} kinds\n"
         "  ControlNets of one kind are trained",
-        path.string(), control->types());
-  return TrainedControl{
-      .network = networks::controlled(network, {{.network = control}}, /*is_trained=*/true),
-      .start = path};
+        out.start.string(), control->types());
+  out.network = networks::controlled(network, {{.network = control}}, /*is_trained=*/true);
+  return out;
 }
 
 networks::Network with_trained_control(const SelectedModel& model, networks::Network network) {
