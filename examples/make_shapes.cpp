@@ -13,6 +13,7 @@
 #include "kinema/core/threefry.h"
 #include "kinema/io/atomic_write.h"
 #include "kinema/io/json.h"
+#include "kinema/media/image.h"
 #include "kinema/media/video.h"
 #include "kinema/text/hashed.h"
 #include "shapes.h"
@@ -30,6 +31,7 @@ struct Options {
   int64_t clips = 504;
   int64_t prompts = 24;
   double fps = 8;
+  bool edits = false;
   int64_t crf = 10;
   int64_t seed = 0;
   // In pixels of a canvas of 24; scaled with it.
@@ -45,6 +47,9 @@ struct Options {
 
 /// Of one frame, which does not move.
 constexpr const char* kStillCaption = "a {colour} {shape}";
+
+/// Around a shape in its mask: any other shape has room in it. In pixels of a canvas of 24.
+constexpr double kMaskMargin = 2.5;
 
 std::string caption_of(const Combination& c, const std::string& form) {
   std::string out = form;
@@ -136,6 +141,18 @@ std::string prompt_lines(const std::vector<Combination>& seen, const std::vector
   return out;
 }
 
+/// The frame in the middle, and a mask over its shape.
+void write_still(const fs::path& folder, const std::string& name, const Scene& scene,
+                 const Options& o) {
+  const HostArray three = render(scene, o.size, 3);
+  HostArray still(Shape{DType::U8, {o.size, o.size, 3}});
+  std::ranges::copy(three.as<uint8_t>().subspan(still.bytes.size(), still.bytes.size()),
+                    still.as<uint8_t>().begin());
+  media::write_png(folder / "stills" / name, still);
+  const double margin = kMaskMargin * static_cast<double>(o.size) / 24;
+  media::write_png(folder / "masks" / name, render_mask(scene, o.size, margin));
+}
+
 void run(const Options& o) {
   check(o.size > 0 && o.scale > 0 && o.frames > 0 && o.clips > 0 && o.prompts >= 0,
         "[make_shapes] --size, --scale, --frames and --clips must be positive");
@@ -150,17 +167,28 @@ void run(const Options& o) {
   check(!seen.empty(), "[make_shapes] --hold-out leaves nothing to show");
   const fs::path folder = o.out;
   fs::create_directories(folder / "videos");
+  for (const char* each : {"paths", "stills", "masks"}) {
+    if (o.edits) {
+      fs::create_directories(folder / each);
+    }
+  }
   std::string metadata;
   for (int64_t i = 0; i < o.clips; ++i) {
     const Combination& c = seen[static_cast<size_t>(i) % seen.size()];
     RandomStream random(random_key(o.seed, "shapes", static_cast<uint64_t>(i)));
     const Scene scene = random_scene(c, o, random);
     const std::string name = fmt::format("videos/clip_{:04}.mp4", i);
-    media::write_mp4(folder / name, render(scene, o.size, o.frames, o.scale),
-                     {.fps = o.fps, .crf = static_cast<int>(o.crf)});
+    const media::WriteMp4Options mp4{.fps = o.fps, .crf = static_cast<int>(o.crf)};
+    media::write_mp4(folder / name, render(scene, o.size, o.frames, o.scale), mp4);
     io::Json row = io::Json::object({{"file_name", name},
                                      {"text", caption_of(c, o.caption)},
                                      {"still", caption_of(c, kStillCaption)}});
+    if (o.edits) {
+      const std::string path = fmt::format("paths/clip_{:04}.mp4", i);
+      media::write_mp4(folder / path, render_path(scene, o.size, o.frames, o.scale), mp4);
+      row.set("control", path);
+      write_still(folder, fmt::format("clip_{:04}.png", i), scene, o);
+    }
     metadata += row.dump(-1) + "\n";
   }
   io::write_file(folder / "metadata.jsonl", metadata);
@@ -199,6 +227,9 @@ int main(int argc, char** argv) {
   command.option("--edge", o.edge, "largest gap at a path's ends, at size 24").shows_default();
   command.option("--spread", o.spread, "largest distance from the middle, at size 24")
       .shows_default();
+  command.flag("--edits", o.edits,
+               "also the path of each clip as a control video (paths/), its frame in the middle "
+               "(stills/) and a mask over the shape in it (masks/)");
   command.option("--caption", o.caption, "form of the captions").shows_default();
   command.option("--hold-out", o.hold_out, "combinations kept out").shows_default();
   command.run([&o] {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "kinema/core/error.h"
 #include "kinema/text/hashed.h"
@@ -209,27 +210,68 @@ double coverage(int shape, double radius, double centre_x, double centre_y, doub
   return static_cast<double>(hits) / (samples * samples);
 }
 
-HostArray render(const Scene& scene, int64_t size, int64_t frames, int64_t scale) {
+namespace {
+
+/// The centre in frame f, in pixels of the canvas.
+std::array<double, 2> centre_in(const Scene& scene, int64_t f, int64_t frames) {
+  const double moved =
+      frames > 1 ? scene.travel * static_cast<double>(f) / static_cast<double>(frames - 1) : 0;
+  const int direction = scene.what.direction;
+  const double dx = direction == 0 ? -1 : direction == 1 ? 1 : 0;
+  const double dy = direction == 2 ? -1 : direction == 3 ? 1 : 0;
+  return {scene.x + dx * moved, scene.y + dy * moved};
+}
+
+/// One shape, of one colour, on an even background.
+HostArray draw(const Scene& scene, int64_t size, int64_t frames, int64_t scale,
+               const std::array<double, 3>& colour, double background) {
   const int64_t side = size * scale;
   HostArray out(Shape{DType::U8, {frames, side, side, 3}});
   uint8_t* p = out.as<uint8_t>().data();
-  const auto& colour = kPalette[static_cast<size_t>(scene.what.colour)];
-  const double dx = scene.what.direction == 0 ? -1 : scene.what.direction == 1 ? 1 : 0;
-  const double dy = scene.what.direction == 2 ? -1 : scene.what.direction == 3 ? 1 : 0;
   const auto s = static_cast<double>(scale);
   for (int64_t f = 0; f < frames; ++f) {
-    const double moved =
-        frames > 1 ? scene.travel * static_cast<double>(f) / static_cast<double>(frames - 1) : 0;
+    const auto [centre_x, centre_y] = centre_in(scene, f, frames);
     for (int64_t y = 0; y < side; ++y) {
       for (int64_t x = 0; x < side; ++x) {
-        const double share =
-            coverage(scene.what.shape, scene.radius * s, (scene.x + dx * moved) * s,
-                     (scene.y + dy * moved) * s, static_cast<double>(x), static_cast<double>(y));
+        const double share = coverage(scene.what.shape, scene.radius * s, centre_x * s,
+                                      centre_y * s, static_cast<double>(x), static_cast<double>(y));
         for (size_t k = 0; k < 3; ++k) {
-          const double value = kBackground + share * (colour[k] - kBackground);
+          const double value = background + share * (colour[k] - background);
           *p++ = static_cast<uint8_t>(std::lround(255 * value));
         }
       }
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+HostArray render(const Scene& scene, int64_t size, int64_t frames, int64_t scale) {
+  return draw(scene, size, frames, scale, kPalette[static_cast<size_t>(scene.what.colour)],
+              kBackground);
+}
+
+HostArray render_path(const Scene& scene, int64_t size, int64_t frames, int64_t scale) {
+  Scene disc = scene;
+  disc.what.shape = 0;
+  disc.radius = static_cast<double>(size) / 10;
+  return draw(disc, size, frames, scale, {1, 1, 1}, 0);
+}
+
+HostArray render_mask(const Scene& scene, int64_t size, double margin, int64_t scale) {
+  const auto [centre_x, centre_y] = centre_in(scene, 1, 3);
+  const Reach r = reach(scene.what.shape, scene.radius);
+  const int64_t side = size * scale;
+  HostArray out(Shape{DType::U8, {side, side, 3}});
+  uint8_t* p = out.as<uint8_t>().data();
+  for (int64_t y = 0; y < side; ++y) {
+    for (int64_t x = 0; x < side; ++x) {
+      const double dx = (static_cast<double>(x) + 0.5) / static_cast<double>(scale) - centre_x;
+      const double dy = (static_cast<double>(y) + 0.5) / static_cast<double>(scale) - centre_y;
+      const bool covered =
+          std::abs(dx) <= r.side + margin && dy >= -r.up - margin && dy <= r.down + margin;
+      p = std::fill_n(p, 3, static_cast<uint8_t>(covered ? 255 : 0));
     }
   }
   return out;
@@ -280,8 +322,11 @@ Seen measure(const HostArray& frames) {
     const Mask mask = mask_of(rgb, height, width, brightest);
     coherent += is_coherent(mask) ? 1 : 0;
     if (mask.sum <= 0) {
+      seen.centres.emplace_back();
       continue;
     }
+    seen.centres.push_back(
+        std::array{mask.x / static_cast<double>(width), mask.y / static_cast<double>(height)});
     const auto one = shape_overlap(mask);
     for (size_t k = 0; k < 3; ++k) {
       overlap[k] += one[k];
@@ -322,6 +367,36 @@ Score score(const Asked& asked, const Seen& seen) {
     out.direction = seen.direction == asked.direction;
   }
   out.coherent = seen.coherent_frames == 1;
+  return out;
+}
+
+double distance(const Seen& video, const Seen& control, int64_t width) {
+  if (video.centres.size() != control.centres.size()) {
+    return std::numeric_limits<double>::infinity();
+  }
+  double out = 0;
+  for (size_t f = 0; f < video.centres.size(); ++f) {
+    const auto& a = video.centres[f];
+    const auto& b = control.centres[f];
+    if (!a || !b) {
+      out = a || b ? std::numeric_limits<double>::infinity() : out;
+      continue;
+    }
+    const double apart = std::hypot((*a)[0] - (*b)[0], (*a)[1] - (*b)[1]);
+    out = std::max(out, apart * static_cast<double>(width));
+  }
+  return out;
+}
+
+int64_t changed_values(const HostArray& edited, const HostArray& source, const HostArray& mask) {
+  check(edited.shape == source.shape && edited.shape == mask.shape,
+        "[shapes] the edited picture is {}, its source {}, the mask {}", to_string(edited.shape),
+        to_string(source.shape), to_string(mask.shape));
+  int64_t out = 0;
+  for (size_t i = 0; i < edited.bytes.size(); ++i) {
+    const auto at = [i](const HostArray& array) { return array.as<uint8_t>()[i]; };
+    out += at(mask) == 0 && at(edited) != at(source) ? 1 : 0;
+  }
   return out;
 }
 

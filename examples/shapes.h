@@ -52,6 +52,14 @@ double coverage(int shape, double radius, double centre_x, double centre_y, doub
 /// canvas.
 HostArray render(const Scene& scene, int64_t size, int64_t frames, int64_t scale = 1);
 
+/// The scene's path as a control video of the same sizes: a white disc at the shape's centre, on
+/// black.
+HostArray render_path(const Scene& scene, int64_t size, int64_t frames, int64_t scale = 1);
+
+/// A mask u8 [size * scale, size * scale, 3] of the frame in the middle: white over the shape and
+/// `margin` pixels of the canvas around it, black elsewhere.
+HostArray render_mask(const Scene& scene, int64_t size, double margin, int64_t scale = 1);
+
 /// What a caption asks for; a part that it does not name is absent.
 struct Asked {
   std::optional<int> colour;
@@ -67,6 +75,9 @@ struct Seen {
   std::optional<int> direction;  // absent when it moves less than a tenth of the width
   double coherent_frames = 0;    // share of frames with one shape of a plausible size
   double moved = 0;              // along the direction, as a share of the width
+  /// The centre of what is bright in each frame, x and y as shares of the width and height; absent
+  /// in a dark frame.
+  std::vector<std::optional<std::array<double, 2>>> centres;
 };
 
 /// Measures u8 [f, h, w, 3]. A frame is coherent when at least 90 % of its bright pixels hang
@@ -79,7 +90,18 @@ struct Score {
   std::optional<bool> shape;
   std::optional<bool> direction;
   bool coherent = false;  // every frame
+  // Of edits; absent for others.
+  std::optional<bool> path;  // follows a control video
+  std::optional<bool> kept;  // what a mask keeps is unchanged
 };
 Score score(const Asked& asked, const Seen& seen);
+
+/// The largest distance of the two centres in a frame, in pixels of a video `width` pixels wide;
+/// infinite if there are other numbers of frames, or only one of the two has a centre.
+double distance(const Seen& video, const Seen& control, int64_t width);
+
+/// The number of values that differ where the mask is black. All are u8 [f, h, w, 3]. Throws an
+/// Error for other shapes.
+int64_t changed_values(const HostArray& edited, const HostArray& source, const HostArray& mask);
 
 }  // namespace kinema::shapes

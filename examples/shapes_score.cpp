@@ -1,5 +1,6 @@
 // Measures videos, or pictures, of moving shapes against their captions: colour, shape, direction,
-// one coherent shape a frame.
+// one coherent shape a frame. Where metadata.jsonl names a `control` video, the path is compared
+// with the control's; where it names a `source` and a `control_mask`, what the mask keeps.
 
 #include <fmt/format.h>
 
@@ -25,7 +26,9 @@ struct Options {
   std::string held_out;
   bool json = false;
   bool quiet = false;
-  double min_colour = 0, min_shape = 0, min_direction = 0, min_coherent = 0;  // percent
+  double max_distance = 2;  // of a control video's path, in pixels
+  double min_colour = 0, min_shape = 0, min_direction = 0, min_coherent = 0, min_path = 0,
+         min_kept = 0;  // percent
 };
 
 // How many of those asked were right.
@@ -47,19 +50,23 @@ struct Count {
 };
 
 struct Totals {
-  Count colour, shape, direction, coherent;
+  Count colour, shape, direction, coherent, path, kept;
 
   void add(const Score& s) {
     colour.add(s.colour);
     shape.add(s.shape);
     direction.add(s.direction);
     coherent.add(s.coherent);
+    path.add(s.path);
+    kept.add(s.kept);
   }
   io::Json json() const {
     return io::Json::object({{"colour", colour.json()},
                              {"shape", shape.json()},
                              {"direction", direction.json()},
-                             {"coherent", coherent.json()}});
+                             {"coherent", coherent.json()},
+                             {"path", path.json()},
+                             {"kept", kept.json()}});
   }
 };
 
@@ -90,6 +97,20 @@ HostArray frames_of(const std::filesystem::path& path) {
   return image;
 }
 
+/// Scores an edit against the files that it was made from, if the metadata names them.
+void score_edit(const data::CaptionedClip& clip, const HostArray& frames, const Seen& seen,
+                double max_distance, Score& s) {
+  if (clip.control.empty()) {
+    return;
+  }
+  const HostArray control = frames_of(clip.control);
+  if (clip.control_mask.empty()) {
+    s.path = distance(seen, measure(control), frames.shape.dims[2]) <= max_distance;
+  } else {
+    s.kept = changed_values(frames, control, frames_of(clip.control_mask)) == 0;
+  }
+}
+
 bool run(const Options& o) {
   const auto clips = data::list_clips(o.folder);
   const std::set<std::string> held =
@@ -98,8 +119,10 @@ bool run(const Options& o) {
   Totals unseen;
   io::Json videos = io::Json::array();
   for (const auto& clip : clips) {
-    const Seen seen = measure(frames_of(clip.path));
-    const Score s = score(parse_caption(clip.caption), seen);
+    const HostArray frames = frames_of(clip.path);
+    const Seen seen = measure(frames);
+    Score s = score(parse_caption(clip.caption), seen);
+    score_edit(clip, frames, seen, o.max_distance, s);
     all.add(s);
     if (held.contains(clip.caption)) {
       unseen.add(s);
@@ -113,12 +136,16 @@ bool run(const Options& o) {
                                       {"shape", word(kShapes, seen.shape)},
                                       {"direction", word(kDirections, seen.direction)},
                                       {"moved", seen.moved},
-                                      {"coherent_frames", seen.coherent_frames}}));
+                                      {"coherent_frames", seen.coherent_frames},
+                                      {"follows_path", mark(s.path)},
+                                      {"keeps", mark(s.kept)}}));
     } else if (!o.quiet) {
-      fmt::print("{:20} {:40} saw {:6} {:8} {:5}  colour {} shape {} direction {} coherent {}\n",
-                 clip.path.filename().string(), clip.caption, word(kColours, seen.colour),
-                 word(kShapes, seen.shape), word(kDirections, seen.direction), mark(s.colour),
-                 mark(s.shape), mark(s.direction), mark(s.coherent));
+      fmt::print(
+          "{:20} {:40} saw {:6} {:8} {:5}  colour {} shape {} direction {} coherent {} path {} "
+          "kept {}\n",
+          clip.path.filename().string(), clip.caption, word(kColours, seen.colour),
+          word(kShapes, seen.shape), word(kDirections, seen.direction), mark(s.colour),
+          mark(s.shape), mark(s.direction), mark(s.coherent), mark(s.path), mark(s.kept));
     }
   }
   if (o.json) {
@@ -129,8 +156,12 @@ bool run(const Options& o) {
     fmt::print("{}\n", report.dump());
   } else {
     const auto print = [](const char* name, const Totals& t) {
-      fmt::print("{}: colour {}, shape {}, direction {}, coherent {}\n", name, t.colour.text(),
+      fmt::print("{}: colour {}, shape {}, direction {}, coherent {}", name, t.colour.text(),
                  t.shape.text(), t.direction.text(), t.coherent.text());
+      if (t.path.asked + t.kept.asked > 0) {
+        fmt::print(", path followed {}, kept pixels equal {}", t.path.text(), t.kept.text());
+      }
+      fmt::print("\n");
     };
     print("all", all);
     if (!held.empty()) {
@@ -141,7 +172,8 @@ bool run(const Options& o) {
     return count.asked == 0 || count.percent() >= least;
   };
   return reaches(all.colour, o.min_colour) && reaches(all.shape, o.min_shape) &&
-         reaches(all.direction, o.min_direction) && reaches(all.coherent, o.min_coherent);
+         reaches(all.direction, o.min_direction) && reaches(all.coherent, o.min_coherent) &&
+         reaches(all.path, o.min_path) && reaches(all.kept, o.min_kept);
 }
 
 }  // namespace
@@ -163,6 +195,9 @@ int main(int argc, char** argv) {
   command.option("--min-shape", o.min_shape, "likewise");
   command.option("--min-direction", o.min_direction, "likewise");
   command.option("--min-coherent", o.min_coherent, "likewise");
+  command.option("--min-path", o.min_path, "likewise");
+  command.option("--min-kept", o.min_kept, "likewise");
+  command.option("--max-distance", o.max_distance, "of a followed path, in pixels").shows_default();
   command.run([&o] { return kinema::shapes::run(o) ? 0 : 1; });
   try {
     return program.run(argc, argv);

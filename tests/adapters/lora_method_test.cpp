@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "io/scratch.h"
+#include "kinema/adapters/methods/methods.h"
 #include "kinema/core/error.h"
 #include "kinema/core/host_array.h"
 #include "kinema/io/safetensors.h"
@@ -107,6 +108,22 @@ TEST_F(ByHand, OftRotatesRows) {
   put(LoraPart::OFT_BLOCKS, {1, 2, 2}, {0, 1, 0, 0});
   EXPECT_THAT(changed(2, 2, {1, 2, 3, 4}),
               Pointwise(FloatNear(1e-6F), std::vector<float>{-3, -4, 1, 2}));
+}
+
+// Two blocks with q = 0.5: I + 2 Q + 2 Q^2 + 2 Q^3 + Q^4 = [[0.5625, 0.75], [-0.75, 0.5625]].
+TEST_F(ByHand, OftOfPeftRotatesInputs) {
+  put(LoraPart::OFT_TRIANGLES, {2, 1}, {0.5, 0});
+  EXPECT_THAT(changed(1, 4, {1, 2, 3, 4}), ElementsAre(2.0625, 0.375, 3, 4));
+  EXPECT_THAT(changed(1, 4, {1, 2, 3, 4}, 0.5), ElementsAre(1.53125, 1.1875, 3, 4));
+}
+
+TEST_F(ByHand, OftOfPeftMayShareItsBlockAndBeExact) {
+  put(LoraPart::OFT_TRIANGLES, {1, 1}, {0.5});
+  EXPECT_THAT(changed(1, 4, {1, 2, 0, 1}), ElementsAre(2.0625, 0.375, 0.75, 0.5625));
+  std::vector<float> values{1, 2, 0, 1};
+  kExactPeftOft.add(parts_, 1, {.first = 0, .count = 1, .inputs = 4, .values = values});
+  EXPECT_THAT(values, ElementsAre(FloatEq(-1), FloatEq(2), FloatEq(-0.8F), FloatEq(0.6F)));
+  EXPECT_THAT([&] { changed(1, 3, {1, 2, 3}); }, ThrowsMessage<Error>(HasSubstr("blocks of 2")));
 }
 
 TEST_F(ByHand, Ia3ScalesRowsOrColumns) {

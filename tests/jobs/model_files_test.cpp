@@ -310,6 +310,7 @@ TEST_F(ModelFiles, OfEveryMethodChangeThePicture) {
         {"lora_up.weight", normal({8, 2}, 2)},
         {"dora_scale", normal({8, 1}, 3)}}},
       {"OFT", {{"oft_blocks", normal({2, 4, 4}, 1)}}},
+      {"OFT of PEFT", {{"oft_R.weight", normal({2, 6}, 1)}}},
       {"BOFT", {{"oft_blocks", normal({2, 2, 4, 4}, 1)}}},
       {"GLoRA",
        {{"a1.weight", normal({8, 2}, 1)},

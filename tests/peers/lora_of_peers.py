@@ -62,6 +62,9 @@ for name, about in READ.items():
 for name, about in {"loha": peft.LoHaConfig(r=3, alpha=5, target_modules=ATTENTION, alpha_pattern={"to_q": 2}),
                     "lokr": peft.LoKrConfig(r=3, alpha=5, target_modules=ATTENTION),
                     "lokr_whole": peft.LoKrConfig(r=64, alpha=96, target_modules=ATTENTION, decompose_factor=4),
+                    "oft": peft.OFTConfig(oft_block_size=8, target_modules=ATTENTION + ["patch_embedding"]),
+                    "oft_shared": peft.OFTConfig(oft_block_size=4, block_share=True, target_modules=ATTENTION),
+                    "oft_exact": peft.OFTConfig(oft_block_size=8, use_cayley_neumann=False, target_modules=ATTENTION),
                     "ia3": peft.IA3Config(target_modules=["to_k", "to_v", "ffn.net.2"], feedforward_modules=["ffn.net.2"])}.items():
     torch.manual_seed(2)
     network = peft.get_peft_model(WanTransformer3DModel.from_pretrained(MODEL / "transformer"), about)

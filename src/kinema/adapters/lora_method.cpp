@@ -14,7 +14,8 @@
 namespace kinema::adapters {
 namespace {
 
-constexpr const LoraMethod* kMethods[] = {&kLoha, &kLokr, &kBoft, &kOft, &kGlora, &kIa3, &kPair};
+constexpr const LoraMethod* kMethods[] = {&kLoha,    &kLokr,  &kBoft, &kOft,
+                                          &kPeftOft, &kGlora, &kIa3,  &kPair};
 
 const io::TensorView* at(const LoraParts& parts, LoraPart part) {
   return parts[static_cast<size_t>(part)];
@@ -161,6 +162,7 @@ std::string_view part_name(LoraPart part) {
                                                                    "lokr_w2_b",
                                                                    "lokr_t2",
                                                                    "oft_blocks",
+                                                                   "oft_R.weight",
                                                                    "rescale",
                                                                    "a1.weight",
                                                                    "a2.weight",

@@ -23,12 +23,13 @@ enum class LoraPart : uint8_t {
   LOKR_W1,  // LoKr: [out / k, in / n]
   LOKR_W1_A,
   LOKR_W1_B,
-  LOKR_W2,     // [k, n, kernel...]
-  LOKR_W2_A,   // [k, rank], or [rank, k] with a core
-  LOKR_W2_B,   // [rank, n kernel], or [rank, n] with a core
-  LOKR_T2,     // [rank, rank, kernel...]
-  OFT_BLOCKS,  // [blocks, n, n] of OFT, [stages, blocks, n, n] of BOFT
-  RESCALE,     // [out], a factor of each row after OFT or BOFT
+  LOKR_W2,        // [k, n, kernel...]
+  LOKR_W2_A,      // [k, rank], or [rank, k] with a core
+  LOKR_W2_B,      // [rank, n kernel], or [rank, n] with a core
+  LOKR_T2,        // [rank, rank, kernel...]
+  OFT_BLOCKS,     // [blocks, n, n] of OFT, [stages, blocks, n, n] of BOFT
+  OFT_TRIANGLES,  // PEFT's OFT: [blocks, n (n - 1) / 2], or [1, n (n - 1) / 2] for all blocks
+  RESCALE,        // [out], a factor of each row after OFT or BOFT
   GLORA_A1,
   GLORA_A2,
   GLORA_B1,

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <utility>
 
+#include "kinema/adapters/methods/methods.h"
 #include "kinema/core/error.h"
 #include "kinema/core/pattern.h"
 #include "kinema/io/json.h"
@@ -104,6 +105,32 @@ void check_init(const Json& json, const std::string& prefix, const std::string& 
         path, word);
 }
 
+/// Chooses PEFT's formula of OFT by its configuration. Throws an Error for one that is not read.
+void set_oft(const Json& json, const std::string& prefix, const std::string& path,
+             Lora::Targets& targets) {
+  const auto find = [&](const char* key) {
+    const Json* value = json.find(prefix + key);
+    return value == nullptr || value->is_null() ? nullptr : value;
+  };
+  const Json* series = find("use_cayley_neumann");
+  const Json* terms = find("num_cayley_neumann_terms");
+  const Json* constrained = find("coft");
+  const bool exact = series != nullptr && !series->as_bool();
+  for (auto& [module, target] : targets) {
+    if (target.method != &adapters::kPeftOft) {
+      continue;
+    }
+    check(exact || terms == nullptr || terms->as_int() == 5,
+          "[lora] {} has num_cayley_neumann_terms {}, expected 5, PEFT's default", path,
+          terms == nullptr ? 0 : terms->as_int());
+    check(constrained == nullptr || !constrained->as_bool(),
+          "[lora] {} is of constrained OFT (coft), which is not supported", path);
+    if (exact) {
+      target.method = &adapters::kExactPeftOft;
+    }
+  }
+}
+
 /// Throws an Error for a PEFT adapter that is not a LoRA, if its tensors do not show it.
 void check_peft_type(const fs::path& config, const io::TensorFile& file) {
   std::error_code ignored;
@@ -113,11 +140,11 @@ void check_peft_type(const fs::path& config, const io::TensorFile& file) {
   const Json configured = Json::read(config);
   const Json* type = configured.find("peft_type");
   const std::string word = type == nullptr || !type->is_string() ? "LORA" : type->as_string();
-  constexpr std::array<std::string_view, 4> kRead{"LORA", "LOHA", "LOKR", "IA3"};
+  constexpr std::array<std::string_view, 5> kRead{"LORA", "LOHA", "LOKR", "IA3", "OFT"};
   check(
       std::ranges::count(kRead, word) > 0,
       "[lora] {} is an adapter of PEFT's type {}, which is not supported\n  adapters of the types "
-      "LORA, LOHA, LOKR and IA3 are",
+      "LORA, LOHA, LOKR, IA3 and OFT are",
       file.path(), word);
 }
 
@@ -281,6 +308,7 @@ Lora Lora::open(const fs::path& path, const model_files::Layout* layout) {
   if (of_peft && fs::exists(peft_config, ignored)) {
     const Json configured = Json::read(peft_config);
     check_init(configured, "", out.path_);
+    set_oft(configured, "", out.path_, out.targets_[0]);
     PatternBudget budget;
     ConfiguredAlpha alpha = read_alpha(configured, "", out.path_, budget);
     if (!configured.contains("lora_alpha") && !configured.contains("alpha")) {
@@ -377,6 +405,7 @@ void Lora::finish(const std::array<Groups, 4>& groups) {
       }
       divide(group.pieces, target, targets_[member]);
     }
+    set_oft(configured, prefix, path_, targets_[member]);
   }
   two_parts_ = !targets_[0].empty() && !targets_[1].empty();
   if (targets_[0].empty() && !targets_[1].empty()) {

@@ -47,6 +47,7 @@ constexpr std::array kEndings{
     Ending{".lokr_w2_b", adapters::LoraPart::LOKR_W2_B},
     Ending{".lokr_t2", adapters::LoraPart::LOKR_T2},
     Ending{".oft_blocks", adapters::LoraPart::OFT_BLOCKS},
+    Ending{".oft_R.weight", adapters::LoraPart::OFT_TRIANGLES},
     Ending{".rescale", adapters::LoraPart::RESCALE},
     Ending{".a1.weight", adapters::LoraPart::GLORA_A1},
     Ending{".a2.weight", adapters::LoraPart::GLORA_A2},
@@ -99,6 +100,7 @@ std::optional<Split> named_ending(std::string_view key) {
   for (const auto& [marker, part] :
        {std::pair(std::string_view(".lora_A."), adapters::LoraPart::DOWN),
         std::pair(std::string_view(".lora_B."), adapters::LoraPart::UP),
+        std::pair(std::string_view(".oft_R."), adapters::LoraPart::OFT_TRIANGLES),
         std::pair(std::string_view(".lora_magnitude_vector."), adapters::LoraPart::MAGNITUDE)}) {
     const size_t at = key.rfind(marker);
     if (at == std::string_view::npos) {

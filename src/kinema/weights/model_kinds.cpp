@@ -34,7 +34,7 @@ constexpr std::string_view kLoraTensors =
     "*_lora.down.weight *.lora_linear_layer.down.weight *_lora1.down.weight *_lora2.down.weight";
 
 constexpr std::string_view kLycorisTensors =
-    "*.hada_w1_a *.lokr_w1 *.lokr_w1_a *.oft_blocks *.a1.weight *.on_input *.ia3_l";
+    "*.hada_w1_a *.lokr_w1 *.lokr_w1_a *.oft_blocks *.oft_R.* *.a1.weight *.on_input *.ia3_l";
 
 // The first attention of networks whose blocks are called like Flux's in diffusers, or like SDXL's.
 constexpr std::string_view kFirstQuery =
@@ -51,7 +51,7 @@ constexpr std::string_view kFirstAttention =
 constexpr std::string_view kSupportedLora =
     "LoRA files of Wan, Flux.1, Z-Image and Stable Diffusion 1, 2 and XL are supported";
 constexpr std::string_view kOnlyLora =
-    "LoRA, LoCon, LoHa, LoKr, DoRA, GLoRA, IA3, full differences, and OFT and BOFT of LyCORIS are "
+    "LoRA, LoCon, LoHa, LoKr, DoRA, GLoRA, IA3, OFT, BOFT of LyCORIS and full differences are "
     "supported";
 constexpr std::string_view kFullPrecision =
     "take the file in bfloat16 or float8, or a GGUF file of the same model";
@@ -71,7 +71,7 @@ constexpr ModelKind kKinds[] = {
 
     // ---- Adapters ----------------------------------------------------------------------------
     {.name = "BOFT (PEFT)", .any = "*.boft_R* *.boft_s*", .remedy = kOnlyLora},
-    {.name = "OFT (PEFT)", .any = "*.oft_diag *.oft_R* *.oft_r*", .remedy = kOnlyLora},
+    {.name = "OFT (PEFT before 0.16)", .any = "*.oft_diag *.oft_r*", .remedy = kOnlyLora},
     {.name = "VeRA", .any = "*.vera_lambda_*", .remedy = kOnlyLora},
     {.name = "ControlNet LLLite", .any = "lllite_unet_* lllite_dit_*"},
     // SDXL's UNet has no attention in its first level, which has 320 channels.
@@ -165,7 +165,7 @@ constexpr ModelKind kKinds[] = {
     {.name = "LoRA of a network that is not known", .any = kLoraTensors, .remedy = kSupportedLora},
     {.name = "LyCORIS adapter", .roles = kAdapter, .any = kLycorisTensors, .known_modules = true},
     {.name = "LyCORIS adapter of a network that is not known",
-     .any = "*.hada_w1_a *.lokr_w1 *.lokr_w1_a *.oft_blocks *.ia3_l",
+     .any = "*.hada_w1_a *.lokr_w1 *.lokr_w1_a *.oft_blocks *.oft_R.* *.ia3_l",
      .remedy = kSupportedLora},
     {.name = "full difference",
      .roles = kAdapter,

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <optional>
+#include <vector>
 
 #include "kinema/adapters/lora_method.h"
 #include "kinema/nn/params.h"
@@ -13,6 +14,8 @@ extern const LoraMethod kLoha;
 extern const LoraMethod kLokr;
 extern const LoraMethod kOft;
 extern const LoraMethod kBoft;
+extern const LoraMethod kPeftOft;       // with five terms of Neumann's series, PEFT's default
+extern const LoraMethod kExactPeftOft;  // the same tensors; use_cayley_neumann of PEFT is false
 extern const LoraMethod kGlora;
 extern const LoraMethod kIa3;
 
@@ -29,6 +32,9 @@ std::optional<nn::AdapterKind> trained_kind(const LoraMethod& method, const Lora
 /// The name of a trained adapter's parameter that holds the part, without its layer:
 /// `lora_A.weight`, `hada_w1_a`.
 std::string_view trained_part(LoraPart part);
+
+/// The inverse of a [n, n], which is not singular.
+std::vector<double> inverse(std::vector<double> a, size_t n);
 
 /// For methods whose rows do not depend on each other.
 inline int64_t single_rows(const LoraParts&) { return 1; }

@@ -54,38 +54,6 @@ int64_t all_rows(const LoraParts& parts) {
   return blocks.count * blocks.size;
 }
 
-/// The inverse of a [n, n], by Gauss and Jordan's elimination with pivots. I - Q of a skew Q is
-/// never singular.
-std::vector<double> inverse(std::vector<double> a, size_t n) {
-  std::vector<double> out(n * n);
-  for (size_t i = 0; i < n; ++i) {
-    out[i * n + i] = 1;
-  }
-  for (size_t column = 0; column < n; ++column) {
-    size_t pivot = column;
-    for (size_t row = column + 1; row < n; ++row) {
-      pivot = std::abs(a[row * n + column]) > std::abs(a[pivot * n + column]) ? row : pivot;
-    }
-    for (size_t j = 0; j < n && pivot != column; ++j) {
-      std::swap(a[pivot * n + j], a[column * n + j]);
-      std::swap(out[pivot * n + j], out[column * n + j]);
-    }
-    const double by = a[column * n + column];
-    for (size_t j = 0; j < n; ++j) {
-      a[column * n + j] /= by;
-      out[column * n + j] /= by;
-    }
-    for (size_t row = 0; row < n; ++row) {
-      const double times = row == column ? 0 : a[row * n + column];
-      for (size_t j = 0; j < n && times != 0; ++j) {
-        a[row * n + j] -= times * a[column * n + j];
-        out[row * n + j] -= times * out[column * n + j];
-      }
-    }
-  }
-  return out;
-}
-
 /// Cayley's transform of each block B: R = (I + Q)(I - Q)^-1 with Q = B - B^T, whose norm over all
 /// blocks is at most alpha times the number of rows if alpha > 0. Returns I + strength (R - I).
 std::vector<float> rotations(const LoraParts& parts, double strength) {
@@ -185,6 +153,37 @@ void boft_add(const LoraParts& parts, float scale, WeightRows weight) {
 }
 
 }  // namespace
+
+// By Gauss and Jordan's elimination with pivots. I - Q of a skew Q is never singular.
+std::vector<double> inverse(std::vector<double> a, size_t n) {
+  std::vector<double> out(n * n);
+  for (size_t i = 0; i < n; ++i) {
+    out[i * n + i] = 1;
+  }
+  for (size_t column = 0; column < n; ++column) {
+    size_t pivot = column;
+    for (size_t row = column + 1; row < n; ++row) {
+      pivot = std::abs(a[row * n + column]) > std::abs(a[pivot * n + column]) ? row : pivot;
+    }
+    for (size_t j = 0; j < n && pivot != column; ++j) {
+      std::swap(a[pivot * n + j], a[column * n + j]);
+      std::swap(out[pivot * n + j], out[column * n + j]);
+    }
+    const double by = a[column * n + column];
+    for (size_t j = 0; j < n; ++j) {
+      a[column * n + j] /= by;
+      out[column * n + j] /= by;
+    }
+    for (size_t row = 0; row < n; ++row) {
+      const double times = row == column ? 0 : a[row * n + column];
+      for (size_t j = 0; j < n && times != 0; ++j) {
+        a[row * n + j] -= times * a[column * n + j];
+        out[row * n + j] -= times * out[column * n + j];
+      }
+    }
+  }
+  return out;
+}
 
 // W becomes r diag(I + scale (R_b - I))^T W (arXiv:2306.07280), r being `rescale`.
 constexpr LoraMethod kOft{.name = "OFT",
