@@ -7,28 +7,28 @@
 namespace kinema::adapters {
 namespace {
 
-constexpr std::array kMarks{LoraPart::OFT_TRIANGLES};
+constexpr std::array kPeftOftMarks{LoraPart::OFT_TRIANGLES};
 // Beyond it the products of blocks would take minutes.
-constexpr int64_t kLargestBlock = 2048;
+constexpr int64_t kLargestPeftBlock = 2048;
 
-struct Blocks {
+struct Triangles {
   int64_t count = 0;  // 1: one block, or one that is used for all
   int64_t size = 0;   // n
 };
 
-Blocks blocks_of(const LoraParts& parts) {
+Triangles triangles_of(const LoraParts& parts) {
   const io::TensorView& view = need(parts, LoraPart::OFT_TRIANGLES);
   const Dims& dims = view.shape.dims;
   const int64_t elements = dims.size() == 2 ? dims[1] : 0;
   const auto n = static_cast<int64_t>(std::lround((1 + std::sqrt(1 + 8.0 * elements)) / 2));
-  check(elements > 0 && dims[0] > 0 && n <= kLargestBlock && n * (n - 1) / 2 == elements,
+  check(elements > 0 && dims[0] > 0 && n <= kLargestPeftBlock && n * (n - 1) / 2 == elements,
         "[lora] `{}` is {}, expected [blocks, n (n - 1) / 2] with n of at most {}", view.name,
-        to_string(view.shape), kLargestBlock);
+        to_string(view.shape), kLargestPeftBlock);
   return {dims[0], n};
 }
 
 WeightSize peft_oft_size(const LoraParts& parts) {
-  const Blocks blocks = blocks_of(parts);
+  const Triangles blocks = triangles_of(parts);
   return {.rows = 0, .columns = blocks.count > 1 ? blocks.count * blocks.size : 0, .inputs = 0};
 }
 
@@ -69,8 +69,8 @@ std::vector<double> neumann(const std::vector<double>& skew, size_t n) {
 }
 
 /// I + scale (R - I) of each block, R from the upper triangle of the skew matrix Q.
-std::vector<float> rotations(const LoraParts& parts, float scale, bool exact) {
-  const Blocks blocks = blocks_of(parts);
+std::vector<float> peft_rotations(const LoraParts& parts, float scale, bool exact) {
+  const Triangles blocks = triangles_of(parts);
   const auto n = static_cast<size_t>(blocks.size);
   const std::vector<float> given = finite_values(need(parts, LoraPart::OFT_TRIANGLES));
   std::vector<float> out(static_cast<size_t>(blocks.count) * n * n);
@@ -92,14 +92,14 @@ std::vector<float> rotations(const LoraParts& parts, float scale, bool exact) {
   return out;
 }
 
-void add(const LoraParts& parts, float scale, WeightRows weight, bool exact) {
-  const Blocks blocks = blocks_of(parts);
+void rotate_inputs(const LoraParts& parts, float scale, WeightRows weight, bool exact) {
+  const Triangles blocks = triangles_of(parts);
   const int64_t n = blocks.size;
   const int64_t columns = weight.columns();
   const io::TensorView& view = need(parts, LoraPart::OFT_TRIANGLES);
   check(columns % n == 0, "[lora] `{}` {} is of blocks of {} inputs, but its layer has {} inputs",
         view.name, to_string(view.shape), n, columns);
-  const std::vector<float> all = rotations(parts, scale, exact);
+  const std::vector<float> all = peft_rotations(parts, scale, exact);
   std::vector<float> given(static_cast<size_t>(weight.count * n));
   std::vector<float> rotated(given.size());
   for (int64_t block = 0; block < columns / n; ++block) {
@@ -115,10 +115,10 @@ void add(const LoraParts& parts, float scale, WeightRows weight, bool exact) {
 }
 
 void add_series(const LoraParts& parts, float scale, WeightRows weight) {
-  add(parts, scale, weight, false);
+  rotate_inputs(parts, scale, weight, false);
 }
 void add_exact(const LoraParts& parts, float scale, WeightRows weight) {
-  add(parts, scale, weight, true);
+  rotate_inputs(parts, scale, weight, true);
 }
 
 }  // namespace
@@ -126,16 +126,16 @@ void add_exact(const LoraParts& parts, float scale, WeightRows weight) {
 // W becomes W diag(I + scale (R_b - I))^T, R_b over the inputs (arXiv:2306.07280; PEFT's
 // tuners/oft/layer.py).
 constexpr LoraMethod kPeftOft{.name = "OFT of PEFT",
-                              .marks = kMarks,
-                              .parts = kMarks,
+                              .marks = kPeftOftMarks,
+                              .parts = kPeftOftMarks,
                               .size = peft_oft_size,
                               .rank = no_rank,
                               .block = single_rows,
                               .add = add_series};
 
 constexpr LoraMethod kExactPeftOft{.name = "OFT of PEFT",
-                                   .marks = kMarks,
-                                   .parts = kMarks,
+                                   .marks = kPeftOftMarks,
+                                   .parts = kPeftOftMarks,
                                    .size = peft_oft_size,
                                    .rank = no_rank,
                                    .block = single_rows,
