@@ -180,6 +180,12 @@ def sampling(a, part):
 IMAGES = {
     "Flux, 2 + 2 blocks, 1,024 + 512 tokens": ("bench_image_step", ["networks/flux.json"], {"torch": "torch_image_step.py"}, []),
     "a level of SDXL's UNet, 64 x 64": ("bench_image_step", ["networks/sdxl_level.json", "--text", "77"], {"torch": "torch_image_step.py"}, []),
+    "Kontext, 2 + 2 blocks, 2 x 1,024 + 512 tokens": ("bench_image_step", ["networks/flux.json", "--reference"], {"torch": "torch_image_step.py"}, []),
+    "a level of SDXL's UNet and of its ControlNet, 64 x 64": (
+        "bench_image_step", ["networks/sdxl_level.json", "--controlnet", "networks/sdxl_level_controlnet.json", "--text", "77"],
+        {"torch": "torch_image_step.py"}, []),
+    "VACE 1.3B, 4 + 2 blocks, 1,024 tokens": ("bench_image_step", ["networks/vace.json", "--side", "32", "--frames", "4"],
+                                              {"torch": "torch_image_step.py"}, []),
     "training Flux, 2 + 2 blocks, 1,024 + 512 tokens": ("bench_image_step", ["networks/flux.json"],
                                                         {"torch": "torch_image_step.py", "jax": "jax_flux_step.py"}, ["--train"]),
     "training a level of SDXL's UNet, 64 x 64": ("bench_image_step", ["networks/sdxl_level.json", "--text", "77"],

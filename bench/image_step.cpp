@@ -1,7 +1,7 @@
-// One denoising step, or one training step, of a network that makes images, by its config.json: one
-// JSON line. bench/peers/torch_image_step.py takes the same arguments, jax_flux_step.py those of
-// training.
+// One denoising step, or one training step, of a network by its config.json: one JSON line.
+// bench/peers/torch_image_step.py takes the same arguments, jax_flux_step.py those of training.
 #include "kinema/io/json.h"
+#include "kinema/networks/controlled.h"
 #include "kinema/runtime/client.h"
 #include "kinema/runtime/environment.h"
 #include "kinema/sample/denoise_step.h"
@@ -17,9 +17,9 @@ namespace kinema {
 namespace {
 
 struct Settings {
-  std::string network;
-  int64_t side = 64, text = 512;  // of the latents; tokens
-  bool train = false, scan = false;
+  std::string network, controlnet;
+  int64_t side = 64, frames = 1, text = 512;  // of the latents; tokens
+  bool train = false, scan = false, reference = false;
   std::string remat = "NONE";
   bench::RunSettings run;
 };
@@ -28,14 +28,38 @@ std::optional<Shape> vector_of(int64_t width) {
   return width > 0 ? std::optional(Shape{DType::F32, {1, width}}) : std::nullopt;
 }
 
+/// The network, with its ControlNet.
+networks::Network network_of(const Settings& s) {
+  networks::Network network = networks::from_config(io::Json::read(s.network));
+  if (s.controlnet.empty()) {
+    return network;
+  }
+  return networks::controlled(
+      network, {{.network = networks::control_from_config(io::Json::read(s.controlnet))}});
+}
+
+/// The inputs that the step takes beside prompt and latents: all but optional ones, and with
+/// `reference` a picture as large as the one that is made.
+std::vector<sample::StepInput> inputs_of(const Settings& s, const networks::Sizes& sizes) {
+  std::vector<sample::StepInput> out;
+  for (const networks::NamedInput& each : sizes.named) {
+    const bool tokens = each.entry == networks::Entry::TOKENS;
+    if (tokens ? s.reference : !each.optional) {
+      out.push_back({.input = each, .rows = tokens ? s.side : 0, .columns = tokens ? s.side : 0});
+    }
+  }
+  return out;
+}
+
 void denoise(const Settings& s, const networks::Network& network) {
   const bench::Clock::time_point start = bench::Clock::now();
   pjrt::Client client = s.run.open();
   const networks::Sizes& sizes = network.sizes();
   sample::StepSpec spec{.network = network,
-                        .latents = {1, sizes.out_channels, 1, s.side, s.side},
+                        .latents = {1, sizes.out_channels, s.frames, s.side, s.side},
                         .text_length = s.text,
-                        .guidance = sample::Guidance::NONE};
+                        .guidance = sample::Guidance::NONE,
+                        .inputs = inputs_of(s, sizes)};
   spec.options.weights_dtype = spec.options.activations_dtype = s.run.precision();
   spec.options.attention.kind = nn::AttentionKind::FLASH;  // as configs/images.yml has it
   const auto params = weights::initialise(network->parameters(spec.options), 0, client);
@@ -51,6 +75,13 @@ void denoise(const Settings& s, const networks::Network& network) {
     if (width > 0) {
       given.push_back(client.to_device(bench::noise({1, width}, 3)));
     }
+  }
+  for (const sample::StepInput& each : spec.inputs) {
+    given.push_back(client.to_device(bench::noise(each.dims(spec.latents), 4)));
+  }
+  if (sizes.control_layers > 0) {
+    const std::vector<float> scales(static_cast<size_t>(sizes.control_layers), 1);
+    given.push_back(client.to_device(HostArray::f32({sizes.control_layers}, scales)));
   }
   pjrt::Buffer x = client.to_device(bench::noise(spec.latents, 2));
   const auto zeros = [&] { return client.to_device(HostArray(Shape{DType::F32, spec.latents})); };
@@ -139,17 +170,20 @@ void train(const Settings& s, const networks::Network& network) {
 
 int main(int argc, char** argv) {
   kinema::Settings s;
-  kinema::command::Program program("image_step", "", "one step of a network that makes images");
+  kinema::command::Program program("image_step", "", "one step of a network");
   kinema::command::Command command = program.itself();
   command.option("network", s.network, "its config.json").required();
   command.option("--side", s.side, "rows and columns of the latents");
+  command.option("--frames", s.frames, "of the latents; of denoising");
   command.option("--text", s.text, "text tokens");
+  command.option("--controlnet", s.controlnet, "config.json of a ControlNet to attach");
+  command.flag("--reference", s.reference, "with the tokens of another picture of the same size");
   command.flag("--train", s.train, "a training step with AdamW");
   command.option("--remat", s.remat, "of training");
   command.flag("--scan", s.scan, "training in a loop over the blocks");
   s.run.add_to(command, "--steps");
   command.run(kinema::bench::action([&s] {
-    const auto network = kinema::networks::from_config(kinema::io::Json::read(s.network));
+    const auto network = kinema::network_of(s);
     (s.train ? kinema::train : kinema::denoise)(s, network);
   }));
   return kinema::bench::parse_and_run(program, argc, argv);
