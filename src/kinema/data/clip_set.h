@@ -3,8 +3,10 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "kinema/core/host_array.h"
@@ -146,5 +148,17 @@ std::unique_ptr<ClipSet> folder_clips(const std::filesystem::path& folder,
 /// Path, size and time of a file, and a hash of samples of its bytes (io::hash_sample): identifies
 /// a file without reading all of it.
 std::string file_stamp(const std::filesystem::path& file);
+
+/// The same for many files: a folder's links are resolved once. Thread-safe.
+class FileStamps {
+ public:
+  std::string of(const std::filesystem::path& file) const;
+
+ private:
+  const std::filesystem::path& canonical(const std::filesystem::path& folder) const;
+
+  mutable std::mutex mutex_;
+  mutable std::unordered_map<std::string, std::filesystem::path> folders_;
+};
 
 }  // namespace kinema::data

@@ -1,6 +1,8 @@
 #include <fmt/format.h>
+#include <sys/stat.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <iterator>
 #include <span>
@@ -131,9 +133,9 @@ class FolderClips : public ClipSet {
   }
   std::string stamp(int64_t clip) const override {
     const CaptionedClip& of = usable(clip);
-    std::string out = file_stamp(of.path);
+    std::string out = stamps_.of(of.path);
     for (const auto& [what, path] : of.beside()) {
-      out += fmt::format("; {} {}", what, file_stamp(path));
+      out += fmt::format("; {} {}", what, stamps_.of(path));
     }
     return out;
   }
@@ -163,6 +165,7 @@ class FolderClips : public ClipSet {
   std::vector<CaptionedClip> clips_;
   std::vector<SkippedFile> left_out_;
   std::vector<std::string> notes_;
+  FileStamps stamps_;
 };
 
 }  // namespace
@@ -193,15 +196,41 @@ std::unique_ptr<ClipSet> folder_clips(const fs::path& folder, const ListOptions&
   return std::make_unique<FolderClips>(folder, list_folder(folder, options));
 }
 
-std::string file_stamp(const fs::path& file) {
-  std::error_code error;
-  const fs::path path = fs::canonical(file, error);
-  const auto bytes = error ? 0 : fs::file_size(path, error);
-  const auto time = error ? fs::file_time_type{} : fs::last_write_time(path, error);
-  check(!error, "[data] {}: {}", file.string(), errno_text(error));
-  const auto since = std::chrono::nanoseconds(time.time_since_epoch()).count();
-  return fmt::format("{} of {} bytes at {}, {}", path.string(), bytes, since,
-                     io::hash_sample(path));
+std::string FileStamps::of(const fs::path& file) const {
+  struct stat status {};
+  check(::lstat(file.c_str(), &status) == 0, "[data] {}: {}", file.string(), errno_text(errno));
+  fs::path path;
+  if (S_ISLNK(status.st_mode)) {
+    std::error_code error;
+    path = fs::canonical(file, error);
+    check(!error && ::stat(path.c_str(), &status) == 0, "[data] {}: {}", file.string(),
+          error ? errno_text(error) : errno_text(errno));
+  } else {
+    path = canonical(file.parent_path()) / file.filename();
+  }
+  // The epoch of the standard library's file times, which stamps of earlier versions have.
+  const std::chrono::sys_time<std::chrono::nanoseconds> changed{
+      std::chrono::seconds(status.st_mtim.tv_sec) +
+      std::chrono::nanoseconds(status.st_mtim.tv_nsec)};
+  const auto since = std::chrono::file_clock::from_sys(changed).time_since_epoch();
+  return fmt::format("{} of {} bytes at {}, {}", path.string(), status.st_size,
+                     std::chrono::nanoseconds(since).count(), io::hash_sample(path));
 }
+
+const fs::path& FileStamps::canonical(const fs::path& folder) const {
+  const std::lock_guard lock(mutex_);
+  const auto [found, fresh] = folders_.try_emplace(folder.native());
+  if (fresh) {
+    std::error_code error;
+    found->second = fs::canonical(folder.empty() ? fs::path(".") : folder, error);
+    if (error) {
+      folders_.erase(found);
+      fail("[data] {}: {}", folder.string(), errno_text(error));
+    }
+  }
+  return found->second;  // references stay valid: nothing else is erased
+}
+
+std::string file_stamp(const fs::path& file) { return FileStamps().of(file); }
 
 }  // namespace kinema::data

@@ -49,6 +49,9 @@ MappedFile MappedFile::open(const std::filesystem::path& path) {
   if (file.size_ == 0) {
     return file;  // mmap does not allow a length of zero
   }
+  if (file.read_small(descriptor)) {
+    return file;
+  }
   void* data = ::mmap(nullptr, file.size_, PROT_READ, MAP_PRIVATE, descriptor.get(), 0);
   if (data == MAP_FAILED) {
     const int reason = errno;
@@ -59,16 +62,33 @@ MappedFile MappedFile::open(const std::filesystem::path& path) {
   file.data_ = static_cast<const std::byte*>(data);
   file.guard_ = mapping_guard::add(file.data_, file.size_);
   file.has_holes_ = note_mapping(file.data_, file.size_, status.st_dev, status.st_ino);
-  check(!is_lfs_pointer(file.bytes()),
+  return file;
+}
+
+/// Reads the file instead of mapping it, if it is smaller than a page. Such bytes have no complete
+/// page, which release_pages could clear.
+bool MappedFile::read_small(const Descriptor& descriptor) {
+  constexpr size_t kLeastPage = 4096;
+  if (size_ >= kLeastPage || is_partial_copy(device_, inode_)) {
+    return false;
+  }
+  own_ = std::make_unique_for_overwrite<std::byte[]>(size_);
+  const ssize_t read = read_all(descriptor, {own_.get(), size_});
+  check(read >= 0, "[io] cannot read {}: {}", path_, errno_text(errno));
+  check(static_cast<size_t>(read) == size_,
+        "[io] {} had {} bytes and became {} bytes long while it was in use", path_, size_, read);
+  data_ = own_.get();
+  check(!is_lfs_pointer(bytes()),
         "[io] {} is a Git LFS pointer, not the file itself\n  `git lfs pull` in its folder "
         "downloads it",
-        file.path_);
-  return file;
+        path_);
+  return true;
 }
 
 MappedFile::MappedFile(MappedFile&& other) noexcept
     : path_(std::move(other.path_)),
       data_(std::exchange(other.data_, nullptr)),
+      own_(std::move(other.own_)),
       size_(std::exchange(other.size_, 0)),
       guard_(std::exchange(other.guard_, -1)),
       has_holes_(std::exchange(other.has_holes_, false)),
@@ -78,6 +98,7 @@ MappedFile::MappedFile(MappedFile&& other) noexcept
 MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
   std::swap(path_, other.path_);
   std::swap(data_, other.data_);
+  std::swap(own_, other.own_);
   std::swap(size_, other.size_);
   std::swap(guard_, other.guard_);
   std::swap(has_holes_, other.has_holes_);
@@ -87,7 +108,7 @@ MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
 }
 
 MappedFile::~MappedFile() {
-  if (data_ != nullptr) {
+  if (data_ != nullptr && own_ == nullptr) {
     mapping_guard::remove(guard_);
     if (has_holes_) {
       forget_mapping(data_);
@@ -97,6 +118,9 @@ MappedFile::~MappedFile() {
 }
 
 void MappedFile::check_intact() const {
+  if (own_ != nullptr) {
+    return;
+  }
   io::check_intact(bytes(), path_);
   struct stat status {};
   // A replaced file does not change the mapping.

@@ -3,11 +3,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
 
 namespace kinema::io {
+
+class Descriptor;
 
 /// A file mapped read-only into memory; unmapped by the destructor.
 ///
@@ -17,7 +20,8 @@ namespace kinema::io {
 class MappedFile {
  public:
   MappedFile() = default;
-  /// Maps the whole file. An empty file gives an empty span. Throws an Error with path and reason
+  /// Maps the whole file; one of less than a page is read, which takes less time. An empty file
+  /// gives an empty span. Throws an Error with path and reason
   /// for a missing file, a folder, or a file that cannot be read.
   static MappedFile open(const std::filesystem::path& path);
 
@@ -49,8 +53,11 @@ class MappedFile {
   const std::string& path() const { return path_; }
 
  private:
+  bool read_small(const Descriptor& descriptor);
+
   std::string path_;
   const std::byte* data_ = nullptr;
+  std::unique_ptr<std::byte[]> own_;  // data_ of a small file
   size_t size_ = 0;
   int guard_ = -1;
   bool has_holes_ = false;

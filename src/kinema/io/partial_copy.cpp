@@ -154,6 +154,14 @@ PartialCopy::~PartialCopy() {
 
 int64_t PartialCopy::bytes_downloaded() const { return holes_->brought; }
 
+bool is_partial_copy(dev_t device, ino_t inode) {
+  if (!known().any) {
+    return false;
+  }
+  const std::scoped_lock lock(known().mutex);
+  return known().files.contains({device, inode});
+}
+
 bool note_mapping(const std::byte* data, size_t size, dev_t device, ino_t inode) {
   if (!known().any) {
     return false;

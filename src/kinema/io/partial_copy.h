@@ -35,8 +35,10 @@ class PartialCopy {
   std::shared_ptr<Holes> holes_;
 };
 
-/// Called by MappedFile: a mapping of a file, by its device and inode. Returns true if the file has
-/// holes; then call forget_mapping when it is unmapped.
+/// True for a file that may have holes, by its device and inode.
+bool is_partial_copy(dev_t device, ino_t inode);
+/// Called by MappedFile: a mapping of a file. Returns true if the file has holes; then call
+/// forget_mapping when it is unmapped.
 bool note_mapping(const std::byte* data, size_t size, dev_t device, ino_t inode);
 void forget_mapping(const std::byte* data);
 

@@ -80,6 +80,8 @@ void ContentIndex::save() {
   for (const auto& [stamp, note] : notes_) {
     members.emplace_back(stamp, note);
   }
+  std::ranges::sort(members, {},
+                    [](const auto& member) -> const std::string& { return member.first; });
   std::error_code ignored;  // writing the file reports the error
   fs::create_directories(file_.parent_path(), ignored);
   io::write_file(file_, io::Json::object(std::move(members)).dump(0) + "\n");

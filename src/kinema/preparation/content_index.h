@@ -3,9 +3,9 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
-#include <map>
 #include <mutex>
 #include <string>
+#include <unordered_map>
 
 #include "kinema/data/clip_set.h"
 
@@ -33,7 +33,7 @@ class ContentIndex {
  private:
   std::filesystem::path file_;
   std::mutex mutex_;
-  std::map<std::string, std::string> notes_;
+  std::unordered_map<std::string, std::string> notes_;
   bool changed_ = false;
 };
 
