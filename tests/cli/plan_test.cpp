@@ -226,12 +226,16 @@ class PlanTpu : public KinemaTest {
       GTEST_SKIP() << "libtpu is not installed";
     }
   }
+  /// Without the flags of lightly compiled tests, which are for CPUs.
+  Outcome plan(std::vector<std::string> words) {
+    words.insert(words.begin(), {"plan", kTiny});
+    return run(words, "XLA_FLAGS=");
+  }
 };
 
 TEST_F(PlanTpu, OptimizationLevelReachesTheCompiler) {
   const auto code = [&](const std::string& level) {
-    const Outcome outcome =
-        run({"plan", kTiny, "target=v6e:1x1", "optimization_level=" + level, "--json"});
+    const Outcome outcome = plan({"target=v6e:1x1", "optimization_level=" + level, "--json"});
     EXPECT_EQ(outcome.status, 0) << outcome.err;
     return io::Json::parse(outcome.out, "plan").at("bytes").at("program").as_int();
   };
@@ -239,7 +243,7 @@ TEST_F(PlanTpu, OptimizationLevelReachesTheCompiler) {
 }
 
 TEST_F(PlanTpu, CompilesWithTheRealCompiler) {
-  const Outcome outcome = run({"plan", kTiny, "target=v6e:1x1", "--json"});
+  const Outcome outcome = plan({"target=v6e:1x1", "--json"});
   ASSERT_EQ(outcome.status, 0) << outcome.err;
   const io::Json json = io::Json::parse(outcome.out, "plan");
   EXPECT_GT(json.at("bytes").at("limit").as_int(), int64_t{30} << 30);
@@ -247,17 +251,17 @@ TEST_F(PlanTpu, CompilesWithTheRealCompiler) {
 }
 
 TEST_F(PlanTpu, SaysWhatDoesNotFitAndWhy) {
-  const Outcome outcome = run({"plan", kTiny, "target=v5e:1x1", "height=2048", "width=2048",
-                               "num_frames=16", "attention=dot_product"});
+  const Outcome outcome = plan(
+      {"target=v5e:1x1", "height=2048", "width=2048", "num_frames=16", "attention=dot_product"});
   EXPECT_EQ(outcome.status, 1);
   EXPECT_THAT(outcome.err, HasSubstr("does not fit v5e:1x1"));
   EXPECT_THAT(outcome.out, AllOf(HasSubstr("largest"), HasSubstr("tried")));
 }
 
 TEST_F(PlanTpu, SweepsPassOverWhatTakesMoreThanWhatDoesNotFit) {
-  const Outcome outcome = run({"plan", kTiny, "target=v5e:1x1", "height=2048", "width=2048",
-                               "num_frames=16", "attention=dot_product", "--sweep", "--batch", "1",
-                               "--remat", "FULL", "--remat", "NONE"});
+  const Outcome outcome =
+      plan({"target=v5e:1x1", "height=2048", "width=2048", "num_frames=16", "attention=dot_product",
+            "--sweep", "--batch", "1", "--remat", "FULL", "--remat", "NONE"});
   ASSERT_EQ(outcome.status, 0) << outcome.err;
   EXPECT_THAT(outcome.out, AllOf(HasSubstr("does not fit: temporaries of"),
                                  HasSubstr("not tried: less does not fit")));

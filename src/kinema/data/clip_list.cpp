@@ -95,8 +95,7 @@ std::optional<ClassFolder> class_folder(const std::string& name) {
 
 /// The picture's stem that a mask's name begins with (OneTrainer's `a-masklabel.png`,
 /// `a-mask.png`); empty for another file.
-std::string masked_stem(const fs::path& path) {
-  const std::string stem = path.stem().string();
+std::string masked_stem(const std::string& stem) {
   for (const std::string_view ending : {"-masklabel", "-mask", "_mask"}) {
     if (stem.size() > ending.size() && stem.ends_with(ending)) {
       return stem.substr(0, stem.size() - ending.size());
@@ -109,6 +108,9 @@ std::string masked_stem(const fs::path& path) {
 class Walk {
  public:
   Walk(const fs::path& root, const ListOptions& options) : root_(root), options_(options) {
+    if (!options_.caption_extension.empty()) {
+      caption_extensions_ = {lower(options_.caption_extension)};
+    }
     list_masks();
     if (!options.list.empty()) {
       read_list(options.list);
@@ -237,28 +239,24 @@ class Walk {
     stems_.clear();
     for (const fs::directory_entry& entry : entries) {
       const fs::path& path = entry.path();
+      const std::string stem = path.stem().string();
       const std::string extension = lower(path.extension().string());
-      const bool is_caption = options_.caption_extension.empty()
-                                  ? extension == ".txt" || extension == ".caption"
-                                  : extension == lower(options_.caption_extension);
       std::error_code ignored;
-      if (is_caption && entry.is_regular_file(ignored)) {
-        captions_.emplace(path.stem().string() + extension, path);
-      } else if (!is_caption && masked_stem(path).empty() &&
-                 media::is_image_name(path.filename().string())) {
-        stems_.insert(path.stem().string());
+      if (std::ranges::count(caption_extensions_, extension) > 0) {
+        if (entry.is_regular_file(ignored)) {
+          captions_.emplace(stem + extension, path);
+        }
+      } else if (masked_stem(stem).empty() && media::is_image_name("x" + extension)) {
+        stems_.insert(stem);
       }
     }
   }
 
   /// `.txt`, else kohya's `.caption`, in any case; empty if there is none.
   fs::path caption_file(const fs::path& clip) const {
-    const std::vector<std::string> extensions =
-        options_.caption_extension.empty()
-            ? std::vector<std::string>{".txt", ".caption"}
-            : std::vector<std::string>{lower(options_.caption_extension)};
-    for (const std::string& extension : extensions) {
-      const auto found = captions_.find(clip.stem().string() + extension);
+    const std::string stem = clip.stem().string();
+    for (const std::string& extension : caption_extensions_) {
+      const auto found = captions_.find(stem + extension);
       if (found != captions_.end()) {
         return found->second;
       }
@@ -368,7 +366,7 @@ class Walk {
       leave_out_image(path);
       return;
     }
-    if (image && stems_.contains(masked_stem(path))) {
+    if (image && stems_.contains(masked_stem(path.stem().string()))) {
       out_.left_out.push_back({name(path), "a mask by its name, which mask_dir=FOLDER uses"});
       return;
     }
@@ -475,7 +473,8 @@ class Walk {
   const ListOptions& options_;
   bool by_split_ = false;
   Listing out_;
-  std::set<fs::path> seen_;                             // folders
+  std::set<fs::path> seen_;                                          // folders
+  std::vector<std::string> caption_extensions_{".txt", ".caption"};  // by priority
   std::unordered_map<std::string, fs::path> captions_;  // caption files of the folder that is read
   std::unordered_set<std::string> stems_;               // its pictures
   std::map<fs::path, fs::path> masks_;  // by path without extension, relative to mask_folder
