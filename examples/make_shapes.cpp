@@ -31,7 +31,7 @@ struct Options {
   int64_t clips = 504;
   int64_t prompts = 24;
   double fps = 8;
-  bool edits = false;
+  bool paths = false, stills = false;
   int64_t crf = 10;
   int64_t seed = 0;
   // In pixels of a canvas of 24; scaled with it.
@@ -167,8 +167,9 @@ void run(const Options& o) {
   check(!seen.empty(), "[make_shapes] --hold-out leaves nothing to show");
   const fs::path folder = o.out;
   fs::create_directories(folder / "videos");
-  for (const char* each : {"paths", "stills", "masks"}) {
-    if (o.edits) {
+  for (const auto& [each, asked] :
+       {std::pair("paths", o.paths), std::pair("stills", o.stills), std::pair("masks", o.stills)}) {
+    if (asked) {
       fs::create_directories(folder / each);
     }
   }
@@ -183,10 +184,12 @@ void run(const Options& o) {
     io::Json row = io::Json::object({{"file_name", name},
                                      {"text", caption_of(c, o.caption)},
                                      {"still", caption_of(c, kStillCaption)}});
-    if (o.edits) {
+    if (o.paths) {
       const std::string path = fmt::format("paths/clip_{:04}.mp4", i);
       media::write_mp4(folder / path, render_path(scene, o.size, o.frames, o.scale), mp4);
       row.set("control", path);
+    }
+    if (o.stills) {
       write_still(folder, fmt::format("clip_{:04}.png", i), scene, o);
     }
     metadata += row.dump(-1) + "\n";
@@ -227,9 +230,9 @@ int main(int argc, char** argv) {
   command.option("--edge", o.edge, "largest gap at a path's ends, at size 24").shows_default();
   command.option("--spread", o.spread, "largest distance from the middle, at size 24")
       .shows_default();
-  command.flag("--edits", o.edits,
-               "also the path of each clip as a control video (paths/), its frame in the middle "
-               "(stills/) and a mask over the shape in it (masks/)");
+  command.flag("--paths", o.paths, "also the path of each clip, as a control video: paths/");
+  command.flag("--stills", o.stills,
+               "also the frame in the middle, and a mask over its shape: stills/, masks/");
   command.option("--caption", o.caption, "form of the captions").shows_default();
   command.option("--hold-out", o.hold_out, "combinations kept out").shows_default();
   command.run([&o] {

@@ -7,14 +7,15 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 output=${KINEMA_DEMO_OUTPUT:-outputs}
 data=$output/shapes_edits
+fresh=$output/shapes_edits_new
 begin=$SECONDS
 
 say() { printf -- '-- %s\n' "$*"; }
 
 # Those of examples/shapes, with their paths; and 48 that no model is trained on.
 say "drawing the clips and their paths"
-[ -e "$data/metadata.jsonl" ] || build/make_shapes "$data" --edits
-[ -e "$data/new/metadata.jsonl" ] || build/make_shapes "$data/new" --edits --clips 48 --seed 1
+[ -e "$data/metadata.jsonl" ] || build/make_shapes "$data" --paths
+[ -e "$fresh/metadata.jsonl" ] || build/make_shapes "$fresh" --paths --stills --clips 48 --seed 1
 mapfile -t prompts <examples/shapes/stills.txt
 
 # make NAME FIELDS KEY=VALUE...: one result of each prompt, made by the run NAME from the files of a new clip, whose
@@ -24,7 +25,7 @@ make() {
   shift 2
   samples=$(mktemp -d "$run/edits.XXXXXX") # of this call alone
   chmod 755 "$samples"
-  cp -r "$data"/new/{paths,stills,masks} "$samples"
+  cp -r "$fresh"/{paths,stills,masks} "$samples"
   for i in "${!prompts[@]}"; do
     clip=$(printf 'clip_%04d' $((i * 5 + 1)) | tail -c 9) # neither the prompt's colour nor its shape
     build/kinema generate "$run/config.yml" "prompt=${prompts[i]}" seed="$i" "video_folder=$samples/$i" \
