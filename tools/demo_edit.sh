@@ -19,18 +19,20 @@ say "drawing the clips and their paths"
 mapfile -t prompts <examples/shapes/stills.txt
 
 # make NAME FIELDS KEY=VALUE...: one result of each prompt, made by the run NAME from the files of a new clip, whose
-# name replaces CLIP. FIELDS are those of the result in metadata.jsonl, by which it is scored.
+# name replaces CLIP, in FOLDER. FIELDS are those of the result in metadata.jsonl, by which it is scored.
 make() {
-  local run=$output/$1 fields=$2 clip file i
+  local run=$output/$1 fields=$2 clip file i words
   shift 2
   samples=$(mktemp -d "$run/edits.XXXXXX") # of this call alone
   chmod 755 "$samples"
   cp -r "$fresh"/{paths,stills,masks} "$samples"
   for i in "${!prompts[@]}"; do
-    clip=$(printf 'clip_%04d' $((i * 5 + 1)) | tail -c 9) # neither the prompt's colour nor its shape
+    clip=$(printf 'clip_%04d' $((i * 5 % 48)))
+    words=("${@//CLIP/$clip}")
     build/kinema generate "$run/config.yml" "prompt=${prompts[i]}" seed="$i" "video_folder=$samples/$i" \
-      "${@//CLIP/$samples/$clip}" >/dev/null
-    file=$(cd "$samples" && ls "$i"/*.mp4 "$i"/*.png 2>/dev/null | head -1)
+      num_images_per_prompt=1 contact_sheet=false "${words[@]//FOLDER/$samples}" >/dev/null
+    rm -f "$samples/$i/metadata.jsonl" # the one for the score lists all
+    file=$(cd "$samples" && find "$i" -name '*.mp4' -o -name '*.png')
     printf '{"file_name": "%s", "text": "%s", %s}\n' "$file" "${prompts[i]}" "${fields//CLIP/$clip}"
   done >"$samples/metadata.jsonl"
 }
@@ -39,13 +41,13 @@ say "training shapes_inpaint"
 build/kinema train configs/shapes_inpaint.yml "output_dir=$output" "$@"
 say "replacing the shapes in ${#prompts[@]} pictures"
 make shapes_inpaint '"source": "stills/CLIP.png", "control_mask": "masks/CLIP.png"' \
-  image=stills/CLIP.png mask=masks/CLIP.png video_enlarge=1
+  image=FOLDER/stills/CLIP.png mask=FOLDER/masks/CLIP.png video_enlarge=1
 build/shapes_score "$samples" --min-colour 95 --min-shape 90 --min-kept 100
 
 say "training shapes_control"
 build/kinema train configs/shapes_control.yml "output_dir=$output" "train_data_dir=$data" "$@"
 say "following ${#prompts[@]} paths"
-make shapes_control '"control": "paths/CLIP.mp4"' control_video=paths/CLIP.mp4
+make shapes_control '"control": "paths/CLIP.mp4"' control_video=FOLDER/paths/CLIP.mp4
 build/shapes_score "$samples" --min-colour 95 --min-shape 90 --min-path 100
 
 cat <<TEXT

@@ -204,7 +204,7 @@ TEST_F(Plan, RefusesWrongInputInALineOrTwo) {
   run({"plan", "target=cpu:1"}).expect_error("which configuration");
   run({"plan", kTiny, "target=cpu:1", "--flag", "xla_no_such=true"})
       .expect_error("xla_no_such (command line) is refused");
-  run({"plan", kTiny, "target=v6e:1x1"}, "KINEMA_CACHE=/nowhere")
+  run({"plan", kTiny, "target=v6e:1x1"}, "KINEMA_CACHE=/nowhere XLA_FLAGS=")
       .expect_error("kinema doctor --install tpu");
   run({"plan", kTiny, "target=cpu:1", "--sweep", "--batch", "0"}).expect_error("--batch is 0");
   run({"plan", kTiny, "target=cpu:1", "--sweep", "--remat", "FOO"}).expect_error("FOO");

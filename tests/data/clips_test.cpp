@@ -371,6 +371,9 @@ TEST(ListFolder, ReadsKohyasLists) {
   EXPECT_EQ(folder.list(), (Pairs{{"0.png", "a red ball, ball, red"},
                                   {"1.png", "a blue ball"},
                                   {"2.png", "green, ball"}}));
+  // Names without an extension, as merge_captions_to_metadata.py writes them.
+  folder.text("meta_cap.json", R"({"0": {"caption": "a"}, "2": {"tags": "b"}})");
+  EXPECT_THAT(folder.list(), ::testing::IsSupersetOf(Pairs{{"0.png", "a"}, {"2.png", "b"}}));
   for (const auto& [text, problem] :
        {std::pair(R"([1])", "expected an object of files"),
         std::pair(R"({"0.png": "a"})", "`0.png` is"),

@@ -144,6 +144,49 @@ TEST(DatasetFile, OfKohyasListsHasNamesWithoutExtensions) {
   EXPECT_THROW(clips->measure(1), Error);
 }
 
+TEST(DatasetFile, NamesThePartThatHasNoClips) {
+  const ClipFolder folder;
+  folder.image("fox/a.png");
+  const auto expect_error = [&](const std::string& set, const std::string& problem) {
+    folder.text("sets.toml", "[[datasets]]\nimage_dir = 'fox'\nclass_tokens = 'a fox'\n" + set);
+    EXPECT_THAT([&] { folder_clips(folder / "sets.toml", "text"); },
+                ThrowsMessage<Error>(AllOf(HasSubstr("datasets[1]"), HasSubstr(problem))));
+  };
+  expect_error("[[datasets]]\nimage_dir = 'nowhere'\n", "nowhere does not exist");
+  expect_error("[[datasets]]\nimage_dir = 'fox/a.png'\n", "is not a folder");
+  folder.text("fox/a.txt", "x");
+  expect_error("[[datasets]]\nimage_dir = 'fox'\ncaption_extension = 'cap'\n",
+               "a.cap is not there (caption_extension)");
+}
+
+// musubi's: pictures beside clips of several frames.
+TEST(DatasetFile, OfMusubiHasPicturesAsClipsOfOneFrame) {
+  const ClipFolder folder;
+  folder.image("pictures/a.png");
+  folder.image("clips/b.png");
+  folder.text("sets.toml",
+              "[general]\nresolution = [16, 16]\n[[datasets]]\nimage_directory = 'pictures'\n"
+              "[[datasets]]\nvideo_directory = 'clips'\nbatch_size = 1\nsource_fps = 16.0\n");
+  DatasetFile file = read_dataset_file(folder / "sets.toml");
+  EXPECT_THAT(file.notes.at(0), HasSubstr("batch_size (per_device_batch_size), source_fps"));
+  const ClipFormat format{.height = 32, .width = 32, .num_frames = 5};
+  for (DatasetPart& part : file.parts) {
+    part.rules.sizes = own_sizes(part.sizes, {}, {}, format, part.where);
+  }
+  EXPECT_EQ(file.parts.at(0).rules.sizes.buckets, (std::vector<Bucket>{{1, 16, 16}}));
+  EXPECT_EQ(file.parts.at(1).rules.sizes.buckets, (std::vector<Bucket>{{5, 16, 16}}));
+  file.parts.pop_back();
+  EXPECT_EQ(dataset_clips(file, {.images = false}, format)->size(), 1);
+  // By aspect ratio too.
+  const SizeChanges pictures{.frames = 1, .automatic = true};
+  const AutoBuckets automatic{.area = 256, .step = 8, .min_side = 8, .max_side = 32};
+  const SampleSizes sizes = own_sizes(pictures, {}, automatic, format, "x");
+  EXPECT_TRUE(takes_pictures(sizes, format));
+  for (const Bucket& each : possible_sizes({{.sizes = sizes}}, {}, format)) {
+    EXPECT_EQ(each.frames, 1);
+  }
+}
+
 TEST(DatasetFile, IsRefusedWhereItAsksForWhatIsNotDone) {
   const ClipFolder folder;
   folder.image("fox/a.png");
@@ -167,7 +210,9 @@ TEST(DatasetFile, IsRefusedWhereItAsksForWhatIsNotDone) {
   expect_error(set + "num_repeat = 2", "has `num_repeat`, which is not a key");
   expect_error(set + "num_repeats = -1", "num_repeats is -1");
   expect_error(set + "num_repeats = 'two'", "num_repeats");
-  expect_error(set + "num_repeats = 0", "has no data set");
+  expect_error(set + "num_repeats = 0", "num_repeats is 0 in all data sets");
+  expect_error(set + "is_reg = true", "is_reg is true in all data sets");
+  expect_error(set + "custom_attributes = {a = 1}", "take it away");
   expect_error("[[datasets]\n", "sets.toml:1");
   folder.text("sets.toml", set + "is_reg = false\nflip_aug = false\nface_crop_aug_range = ''\n");
   EXPECT_EQ(read_dataset_file(folder / "sets.toml").parts.size(), 1U);

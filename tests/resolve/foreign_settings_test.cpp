@@ -24,11 +24,13 @@ constexpr const char* kGraph = R"({
   "8": {"class_type": "VAEDecode", "inputs": {"samples": ["3", 0], "vae": ["4", 2]}}})";
 
 TEST(SettingsOfOtherPrograms, AreReadFromParameters) {
-  const io::Json made = settings_of_parameters(
+  const ForeignSettings settings = settings_of_parameters(
       "a (red:1.2) ball\non grass\nNegative prompt: blurry, dark\nStill negative\n"
       "Steps: 20, Sampler: DPM++ 2M, Schedule type: Karras, CFG scale: 6.5, Seed: 12, "
-      "Size: 640x512, Model: x, Lora hashes: \"a: 1, b: 2\", Version: v1.9",
+      "Size: 640x512, Model: x, Clip skip: 2, Lora hashes: \"a: 1, b: 2\", Version: v1.9",
       "a.png");
+  EXPECT_THAT(settings.not_read, testing::ElementsAre("Clip skip"));
+  const io::Json& made = settings.keys;
   EXPECT_EQ(made.at("prompt").as_string(), "a (red:1.2) ball\non grass");
   EXPECT_EQ(made.at("negative_prompt").as_string(), "blurry, dark\nStill negative");
   EXPECT_EQ(made.at("prompt_syntax").as_string(), "a1111");
@@ -46,7 +48,9 @@ TEST(SettingsOfOtherPrograms, AreReadFromParameters) {
 }
 
 TEST(SettingsOfOtherPrograms, AreReadFromPlainGraphs) {
-  const io::Json made = settings_of_comfyui(kGraph, "a.png");
+  const io::Json made = settings_of_comfyui(kGraph, "a.png").keys;
+  EXPECT_EQ(made.find("num_images_per_prompt"), nullptr);
+  EXPECT_EQ(made.at("seed").as_int(), 5);
   EXPECT_EQ(made.at("prompt").as_string(), "a (fox:1.2) \\[x\\]");
   EXPECT_EQ(made.at("negative_prompt").as_string(), "blurry NaN");
   EXPECT_EQ(made.at("scheduler").as_string(), "dpmpp_2m");
@@ -55,12 +59,35 @@ TEST(SettingsOfOtherPrograms, AreReadFromPlainGraphs) {
   EXPECT_EQ(made.at("height").as_int(), 512);
 }
 
-TEST(SettingsOfOtherPrograms, OtherGraphsAreRefusedByTheirNode) {
-  const auto with = [](const std::string& from, const std::string& to) {
-    std::string graph = kGraph;
-    graph.replace(graph.find(from), from.size(), to);
-    return graph;
+std::string with(const std::string& from, const std::string& to) {
+  std::string graph = kGraph;
+  graph.replace(graph.find(from), from.size(), to);
+  return graph;
+}
+
+TEST(SettingsOfOtherPrograms, HaveSeedsOf64BitsAndBatches) {
+  // Its seeds are drawn from all 64 bits.
+  const auto seed = [](const std::string& text) {
+    return settings_of_comfyui(with("\"seed\": 5", "\"seed\": " + text), "a.png")
+        .keys.at("seed")
+        .as_int();
   };
+  EXPECT_EQ(seed("9223372036854775807"), 9223372036854775807);
+  EXPECT_GE(seed("18446744073709551615"), 0);
+  EXPECT_NE(seed("9223372036854779904"), seed("9223372036854784000"));
+  EXPECT_THROW(seed("-1"), Error);
+  EXPECT_THROW(seed("1e30"), Error);
+  EXPECT_THROW(seed("\"x\""), Error);
+  EXPECT_EQ(settings_of_comfyui(with("\"batch_size\": 1", "\"batch_size\": 3"), "a.png")
+                .keys.at("num_images_per_prompt")
+                .as_int(),
+            3);
+}
+
+TEST(SettingsOfOtherPrograms, OtherGraphsAreRefusedByTheirNode) {
+  EXPECT_THAT(
+      [&] { settings_of_comfyui(with("\"clip\": [\"4\", 1]", "\"clip\": [\"5\", 0]"), "a.png"); },
+      ThrowsMessage<Error>(HasSubstr("`clip` comes from a node EmptyLatentImage")));
   EXPECT_THAT([&] { settings_of_comfyui(with("EmptyLatentImage", "VAEEncode"), "a.png"); },
               ThrowsMessage<Error>(HasSubstr("comes from a node VAEEncode")));
   EXPECT_THAT([&] { settings_of_comfyui(with("\"denoise\": 1.0", "\"denoise\": 0.5"), "a.png"); },

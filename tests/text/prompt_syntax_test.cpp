@@ -15,10 +15,11 @@ TEST(PromptSyntax, NamesWhatOtherProgramsReadAsMoreThanWords) {
   EXPECT_THAT(prompt_syntax("(a red ball:1.3), [blurry]"), ElementsAre("(a red ball:1.3)"));
   EXPECT_THAT(prompt_syntax("a ball BREAK a box"), ElementsAre("BREAK"));
   EXPECT_THAT(prompt_syntax("a ball <lora:style:0.8>"), ElementsAre("<lora:style:0.8>"));
-  EXPECT_THAT(prompt_syntax("a ball, embedding:easy-negative"),
-              ElementsAre("embedding:easy-negative"));
+  EXPECT_THAT(embedding_names("a ball, embedding:easy-negative"), ElementsAre("easy-negative"));
+  EXPECT_THAT(embedding_names("(embedding:a_b.pt:1.2), embedding:c. The embedding: d"),
+              ElementsAre("a_b.pt", "c"));
   EXPECT_THAT(prompt_syntax("((a), (b:.5)) BREAK, <lyco:x:1>,BREAK embedding:y"),
-              ElementsAre("(b:.5)", "BREAK", "<lyco:x:1>", "embedding:y"));
+              ElementsAre("(b:.5)", "BREAK", "<lyco:x:1>"));
 }
 
 TEST(PromptSyntax, LeavesWordsAlone) {

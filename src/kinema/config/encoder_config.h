@@ -41,6 +41,7 @@ struct EncoderConfig {
   std::string text_encoder_2_file;
   std::string vae_file;
   std::string transformer_file;
+  std::string tokenizer_folder;
   std::string comfyui_folder;
   int64_t max_sequence_length = 512;
   bool use_batched_text_encoder = false;
@@ -145,6 +146,10 @@ struct EncoderConfig {
            .share = Share::MODEL});
     visit("text_encoder_2_file", self.text_encoder_2_file, MAY_CHANGE,
           {.help = "single file with the second text encoder: clip_g of sdxl, t5xxl of flux",
+           .share = Share::MODEL});
+    visit("tokenizer_folder", self.tokenizer_folder, MAY_CHANGE,
+          {.help = "folder with tokenizer/ (and tokenizer_2/), such as a pipeline's, for "
+                   "checkpoints and text encoders in single files; empty: beside them",
            .share = Share::MODEL});
     visit("vae_file", self.vae_file, UNRELATED,
           {.help = "single file with an autoencoder, for "

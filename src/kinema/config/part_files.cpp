@@ -25,6 +25,7 @@ constexpr std::array<std::string_view, 3> kNetworks{"diffusion_models", "unet", 
 constexpr std::array<std::string_view, 3> kTexts{"text_encoders", "clip", "checkpoints"};
 constexpr std::array<std::string_view, 2> kVaes{"vae", "checkpoints"};
 constexpr std::array<std::string_view, 1> kLoras{"loras"};
+constexpr std::array<std::string_view, 1> kControlNets{"controlnet"};
 
 /// Moves the value of `from` to the key that it stands for.
 void move_value(Loaded& loaded, const char* from, std::string& value, const char* to,
@@ -76,6 +77,9 @@ std::string found_in(const fs::path& models, Folders folders, const std::string&
       break;
     }
   }
+  check(!found.empty() || !ends_like_weights(name),
+        "[config] {} does not exist, and comfyui_folder {} has no such file in {}", name,
+        models.string(), fmt::join(folders, ", "));
   std::ranges::sort(found);
   check(found.size() <= 1,
         "[config] comfyui_folder has several files `{}`: {}\n  give the path of one", name,
@@ -102,8 +106,9 @@ void search(const fs::path& models, ModelConfig& m) {
   std::error_code ignored;
   check(fs::is_directory(models, ignored), "[config] comfyui_folder {} is not a folder",
         models.string());
-  constexpr std::array<std::string_view, 7> kAll{"checkpoints", "diffusion_models", "unet", "vae",
-                                                 "clip",        "text_encoders",    "loras"};
+  constexpr std::array<std::string_view, 8> kAll{
+      "checkpoints", "diffusion_models", "unet",  "vae",
+      "clip",        "text_encoders",    "loras", "controlnet"};
   check(std::ranges::any_of(
             kAll, [&](std::string_view each) { return fs::is_directory(models / each, ignored); }),
         "[config] comfyui_folder {} has none of the folders {}\n  give the folder `models` of "
@@ -133,6 +138,9 @@ void apply_part_files(Loaded& loaded) {
     search(m.comfyui_folder, m);
     GenerateConfig& g = loaded.config.generate;
     const fs::path models(m.comfyui_folder);
+    for (std::string& net : loaded.config.generate.controlnet) {
+      net = found_in(models, kControlNets, net);
+    }
     std::error_code ignored;
     if (g.lora_folder.empty() && fs::is_directory(models / "loras", ignored)) {
       g.lora_folder = (models / "loras").string();

@@ -277,8 +277,9 @@ class Walk {
         check_caption(clip.caption, row.where);
         clip.cause = "outside of the folder";
         check(!row.file.empty(), "[data] {}: the file name is empty", row.where);
-        clip.path = options_.list.empty() ? inside(root_, path.parent_path(), row.file, row.where)
-                                          : listed_clip(row.file);
+        clip.path = with_extension(options_.list.empty()
+                                       ? inside(root_, path.parent_path(), row.file, row.where)
+                                       : root_ / row.file);  // an absolute name replaces the folder
         std::error_code ignored;
         clip.cause = "missing";
         check(fs::is_regular_file(clip.path, ignored), "[data] {}: there is no clip {}", row.where,
@@ -326,9 +327,8 @@ class Walk {
     }
   }
 
-  /// A clip of ListOptions::list: kohya's lists have names without an extension.
-  fs::path listed_clip(const std::string& file) const {
-    const fs::path path = root_ / file;  // an absolute `file` replaces the folder
+  /// kohya's lists have names without an extension.
+  static fs::path with_extension(const fs::path& path) {
     std::error_code ignored;
     if (!fs::exists(path, ignored)) {
       for (const char* extension : {".png", ".jpg", ".jpeg", ".webp", ".bmp", ".avif"}) {
@@ -401,9 +401,10 @@ class Walk {
     }
     clip.cause = kNoCaption;
     check(!text.empty(),
-          "[data] {} has no caption: {} is not there (nor a .caption), and the folder has no "
-          "metadata.jsonl or metadata.csv",
-          clip.path.string(), fs::path(clip.path).replace_extension(".txt").filename().string());
+          "[data] {} has no caption: {} is not there{}, and the folder has no metadata.jsonl or "
+          "metadata.csv",
+          clip.path.string(), clip.path.stem().string() + caption_extensions_.front(),
+          options_.caption_extension.empty() ? " (nor a .caption)" : " (caption_extension)");
     clip.cause = kUnreadable;
     std::string words = io::read_text(text, size_t{1} << 20);
     if (words.starts_with("\xef\xbb\xbf")) {

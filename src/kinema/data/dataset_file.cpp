@@ -25,32 +25,38 @@ using io::Json;
 /// Keys of one part, from the outermost table to the innermost.
 using Keys = std::map<std::string, const Json*>;
 
-// Of the run, not of a data set.
-constexpr std::array<std::string_view, 25> kNotRead = {"batch_size",
-                                                       "cache_directory",
-                                                       "cache_info",
-                                                       "caption_encoding",
-                                                       "debug_dataset",
-                                                       "frame_extraction",
-                                                       "frame_sample",
-                                                       "frame_stride",
-                                                       "max_data_loader_n_workers",
-                                                       "max_frames",
-                                                       "max_token_length",
-                                                       "network_multiplier",
-                                                       "num_workers",
-                                                       "persistent_data_loader_workers",
-                                                       "resize_interpolation",
-                                                       "seed",
-                                                       "skip_cache",
-                                                       "skip_existing",
-                                                       "skip_image_resolution",
-                                                       "source_fps",
-                                                       "target_frames",
-                                                       "vae_batch_size",
-                                                       "validation_seed",
-                                                       "validation_split",
-                                                       "video_loss_weight"};
+/// A key of the run in kohya's and musubi's files, and kinema's key for it; empty: it has none.
+struct NotRead {
+  std::string_view key;
+  std::string_view instead;
+};
+constexpr std::array<NotRead, 25> kNotRead = {{
+    {"batch_size", "per_device_batch_size"},
+    {"cache_directory", "dataset_save_location"},
+    {"cache_info", "dataset_save_location"},
+    {"caption_encoding", "always UTF-8"},
+    {"debug_dataset", "kinema inspect --preview shows samples"},
+    {"frame_extraction", "random_start"},
+    {"frame_sample", "random_start"},
+    {"frame_stride", "frame_stride of the run"},
+    {"max_data_loader_n_workers", "decode_threads"},
+    {"max_frames", "num_frames"},
+    {"max_token_length", "max_sequence_length"},
+    {"network_multiplier", "scale in lora_config"},
+    {"num_workers", "decode_threads"},
+    {"persistent_data_loader_workers", ""},
+    {"resize_interpolation", "always area or Lanczos"},
+    {"seed", "seed of the run"},
+    {"skip_cache", "dataset_save_location"},
+    {"skip_existing", "dataset_save_location"},
+    {"skip_image_resolution", "no picture is left out for its size"},
+    {"source_fps", "target_fps"},
+    {"target_frames", "num_frames"},
+    {"vae_batch_size", ""},
+    {"validation_seed", "seed of the run"},
+    {"validation_split", "eval_split"},
+    {"video_loss_weight", ""},
+}};
 
 /// A key that may only have a value which changes nothing, and what to do instead.
 struct Refused {
@@ -61,7 +67,7 @@ constexpr std::array<Refused, 9> kRefused = {{
     {"caption_dropout_every_n_epochs", "caption_dropout=FRACTION leaves captions out"},
     {"caption_dropout_rate", "caption_dropout=FRACTION leaves captions out, of all data sets"},
     {"control_directory", "pictures to edit are not used"},
-    {"custom_attributes", "they have no effect here"},
+    {"custom_attributes", "take it away: scripts of others read it"},
     {"face_crop_aug_range", "center_crop=false crops anywhere"},
     {"random_crop", "center_crop=false crops all data sets anywhere"},
     {"secondary_separator", "only caption_separator separates tags"},
@@ -115,13 +121,16 @@ class Reader {
         add(with(outer, &subsets->items()[j]), fmt::format("{}.subsets[{}]", where, j));
       }
     }
-    check(!out_.parts.empty(), "[data] {} has no data set", path.string());
+    check(!out_.parts.empty(), "[data] {}: num_repeats is 0 in all data sets", path.string());
+    const auto is_regularization = [](const DatasetPart& part) {
+      return part.rules.regularization;
+    };
+    check(!std::ranges::all_of(out_.parts, is_regularization),
+          "[data] {}: is_reg is true in all data sets, expected one with what is learned",
+          path.string());
     if (!not_read_.empty()) {
       out_.notes.push_back(
-          fmt::format("{}: {} {} not read: batches, frames and caches are keys of the run "
-                      "(per_device_batch_size, num_frames, dataset_save_location)",
-                      path.filename().string(), fmt::join(not_read_, ", "),
-                      not_read_.size() == 1 ? "is" : "are"));
+          fmt::format("{}: not read: {}", path.filename().string(), fmt::join(not_read_, ", ")));
     }
   }
 
@@ -165,6 +174,10 @@ class Reader {
   }
 
   bool take_place(const std::string& key, const Json& value, DatasetPart& part) const {
+    // musubi has pictures beside clips, as clips of one frame.
+    if (key == "image_directory" || key == "image_jsonl_file") {
+      part.sizes.frames = 1;
+    }
     if (key == "image_dir" || key == "image_directory" || key == "video_directory") {
       part.folder = found(value.as_string());
     } else if (key == "metadata_file" || key == "image_jsonl_file" || key == "video_jsonl_file") {
@@ -248,8 +261,9 @@ class Reader {
   }
 
   void check_other(const std::string& key, const Json& value, const std::string& where) {
-    if (std::ranges::find(kNotRead, key) != kNotRead.end()) {
-      not_read_.insert(key);
+    if (const auto* other = std::ranges::find(kNotRead, key, &NotRead::key);
+        other != kNotRead.end()) {
+      not_read_.insert(other->instead.empty() ? key : fmt::format("{} ({})", key, other->instead));
       return;
     }
     const auto* refused = std::ranges::find(kRefused, key, &Refused::key);
@@ -271,6 +285,18 @@ class Reader {
   DatasetFile out_;
   std::set<std::string> not_read_;
 };
+
+/// The clips of a part, whose place is named in Errors.
+std::unique_ptr<ClipSet> clips_of(const fs::path& folder, const ListOptions& options,
+                                  const std::string& where) {
+  try {
+    return folder_clips(folder, options);
+  } catch (const Error& error) {
+    constexpr std::string_view kRoom = "[data] ";
+    const std::string_view what = error.what();
+    fail("[data] {}: {}", where, what.substr(what.starts_with(kRoom) ? kRoom.size() : 0));
+  }
+}
 
 }  // namespace
 
@@ -296,10 +322,14 @@ bool is_dataset_file(const fs::path& path) {
 
 DatasetFile read_dataset_file(const fs::path& path) { return Reader(path).take(); }
 
-std::unique_ptr<ClipSet> dataset_clips(DatasetFile file, const ListOptions& options) {
+std::unique_ptr<ClipSet> dataset_clips(DatasetFile file, const ListOptions& options,
+                                       const ClipFormat& format) {
   std::vector<JoinedPart> parts;
   for (DatasetPart& part : file.parts) {
     ListOptions own = options;
+    if (!part.rules.sizes.empty()) {
+      own.images = takes_pictures(part.rules.sizes, format);
+    }
     own.caption_extension = part.caption_extension;
     own.class_words = part.class_words;
     own.class_folders = part.folders;
@@ -314,7 +344,7 @@ std::unique_ptr<ClipSet> dataset_clips(DatasetFile file, const ListOptions& opti
     }
     SetRules rules = std::move(part.rules);
     rules.name = folder.string();
-    parts.push_back({.clips = folder_clips(folder, own),
+    parts.push_back({.clips = clips_of(folder, own, part.where),
                      .own = std::move(rules),
                      .repeats = part.repeats,
                      .caption_prefix = std::move(part.caption_prefix),

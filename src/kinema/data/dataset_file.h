@@ -57,7 +57,10 @@ bool is_dataset_file(const std::filesystem::path& path);
 /// program does not do or has in its configuration (`random_crop`).
 DatasetFile read_dataset_file(const std::filesystem::path& path);
 
-/// The clips, part after part, each repeated. Throws the Errors of list_folder.
-std::unique_ptr<ClipSet> dataset_clips(DatasetFile file, const ListOptions& options);
+/// The clips, part after part, each repeated; ListOptions::images is that of parts without sizes
+/// of their own, others take pictures if one of their sizes is of one frame. Throws the Errors of
+/// list_folder, with the part's place.
+std::unique_ptr<ClipSet> dataset_clips(DatasetFile file, const ListOptions& options,
+                                       const ClipFormat& format);
 
 }  // namespace kinema::data

@@ -181,7 +181,7 @@ std::unique_ptr<ClipSet> folder_clips(const fs::path& folder, const std::string&
                             .missing = keep_bad ? MissingClip::Keep : MissingClip::Fail,
                             .images = images,
                             .split = split};
-  return is_dataset_file(folder) ? dataset_clips(read_dataset_file(folder), options)
+  return is_dataset_file(folder) ? dataset_clips(read_dataset_file(folder), options, {})
                                  : folder_clips(folder, options);
 }
 

@@ -13,11 +13,14 @@ namespace {
 struct Choices {
   std::vector<Bucket> all;
   std::optional<AutoBuckets> automatic;
+  int64_t frames = 0;  // of sizes by aspect ratio
 
   /// `path`: the clip's name in Errors.
   Bucket of(ClipSize clip, const std::string& path, const ClipFormat& format) const {
     if (automatic) {
-      check_length(clip, path, format);
+      ClipFormat own = format;
+      own.num_frames = frames;
+      check_length(clip, path, own);
       return auto_bucket(*automatic, all, clip);
     }
     if (all.size() == 1) {
@@ -32,7 +35,8 @@ struct Choices {
 Choices choices(const SampleSizes& own, const SampleSizes& run, const ClipFormat& format) {
   const SampleSizes& sizes = own.empty() ? run : own;
   if (sizes.automatic) {
-    return {auto_buckets(*sizes.automatic, format.num_frames), sizes.automatic};
+    const int64_t frames = sizes.frames > 0 ? sizes.frames : format.num_frames;
+    return {auto_buckets(*sizes.automatic, frames), sizes.automatic, frames};
   }
   const Bucket one{format.num_frames, format.height, format.width};
   return {sizes.buckets.empty() ? std::vector{one} : sizes.buckets, std::nullopt};
@@ -46,19 +50,20 @@ SampleSizes own_sizes(const SizeChanges& changes, const SampleSizes& run,
   if (!changes.buckets.empty()) {
     return {.buckets = changes.buckets, .automatic = std::nullopt};
   }
+  const int64_t frames = changes.frames.value_or(format.num_frames);
   const bool has_size = changes.height.has_value();
   const bool has_rules =
       changes.area || changes.step || changes.min_side || changes.max_side || changes.upscale;
   const bool is_automatic = changes.automatic.value_or(run.automatic.has_value());
   check(!has_rules || is_automatic,
         "{} has rules of sizes by aspect ratio, but buckets is not auto", where);
-  if (!has_size && !has_rules && !changes.automatic) {
+  if (!has_size && !has_rules && !changes.automatic && frames == format.num_frames) {
     return {};
   }
   const int64_t height = changes.height.value_or(format.height);
   const int64_t width = changes.width.value_or(format.width);
   if (!is_automatic) {
-    return {.buckets = {{format.num_frames, height, width}}, .automatic = std::nullopt};
+    return {.buckets = {{frames, height, width}}, .automatic = std::nullopt};
   }
   const bool takes_area = automatic.area > 0 && !has_size;
   const AutoBuckets out{.area = changes.area.value_or(takes_area ? automatic.area : height * width),
@@ -71,7 +76,12 @@ SampleSizes own_sizes(const SizeChanges& changes, const SampleSizes& run,
   } catch (const Error& error) {
     fail("[data] {}: {}", where, error.what());
   }
-  return {.buckets = {}, .automatic = out};
+  return {.buckets = {}, .automatic = out, .frames = frames};
+}
+
+bool takes_pictures(const SampleSizes& sizes, const ClipFormat& format) {
+  const Choices made = choices(sizes, sizes, format);
+  return std::ranges::count(made.all, 1, &Bucket::frames) > 0;
 }
 
 bool have_own_sizes(const std::vector<SetRules>& sets) {
@@ -86,7 +96,7 @@ std::vector<Bucket> possible_sizes(const std::vector<SetRules>& sets, const Samp
     out.insert(out.end(), sizes.all.begin(), sizes.all.end());
     if (sizes.automatic && !sizes.automatic->upscale) {
       const int64_t step = sizes.automatic->step;  // sides of clips that are not enlarged
-      out.push_back({format.num_frames, step, step});
+      out.push_back({sizes.frames, step, step});
     }
   };
   if (sets.empty()) {

@@ -17,13 +17,14 @@ namespace kinema::data {
 struct SampleSizes {
   std::vector<Bucket> buckets;
   std::optional<AutoBuckets> automatic;
+  int64_t frames = 0;  // of sizes by aspect ratio; 0: the run's
 
   bool empty() const { return buckets.empty() && !automatic; }
 };
 
 /// The keys of a data set's sizes; missing ones are the run's.
 struct SizeChanges {
-  std::optional<int64_t> height, width;
+  std::optional<int64_t> height, width, frames;
   std::vector<Bucket> buckets = {};
   std::optional<bool> automatic;  // sizes by aspect ratio
   std::optional<int64_t> area, step, min_side, max_side;
@@ -50,6 +51,9 @@ struct SetRules {
   /// Regularization pictures: without weights, half of the samples are of such sets.
   bool regularization = false;
 };
+
+/// True if some of these sizes are of one frame: pictures are clips then.
+bool takes_pictures(const SampleSizes& sizes, const ClipFormat& format);
 
 /// True if a set has sizes of its own.
 bool have_own_sizes(const std::vector<SetRules>& sets);

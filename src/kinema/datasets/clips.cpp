@@ -22,13 +22,13 @@ std::vector<data::SetRules> rules_of(const std::optional<data::DatasetFile>& set
 
 std::unique_ptr<data::ClipSet> open_all(const ClipSettings& settings, const Job& job) {
   if (!settings.hub) {
-    const bool images = std::ranges::any_of(settings.possible_sizes(), has_one_frame);
+    const data::SampleSizes run{.buckets = settings.buckets, .automatic = settings.automatic};
     const data::ListOptions options{.caption_column = settings.caption_column,
                                     .missing = data::MissingClip::Keep,
-                                    .images = images,
+                                    .images = data::takes_pictures(run, settings.order.format),
                                     .split = settings.split_name,
                                     .mask_folder = settings.mask_folder};
-    return settings.sets ? data::dataset_clips(*settings.sets, options)
+    return settings.sets ? data::dataset_clips(*settings.sets, options, settings.order.format)
                          : data::folder_clips(settings.folder, options);
   }
   data::HfOptions options = *settings.hub;

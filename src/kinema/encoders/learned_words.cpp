@@ -128,7 +128,9 @@ void LearnedWords::add(const fs::path& file, std::string_view text,
         "[encoders] the embedding `{}` of {} has rows of {} numbers, but this text encoder has {}\n"
         "  it was trained for another model",
         name, file.string(), rows.shape.dims[1], hidden_size_);
-    for (const std::string& written : {"embedding:" + name, name}) {
+    // ComfyUI's names may have the file's ending.
+    const std::string whole = "embedding:" + file.filename().string();
+    for (const std::string& written : {whole, "embedding:" + name, name}) {
       std::vector<int64_t> ids = word_ids(tokenizer, written);
       if (!ids.empty()) {
         out.push_back({.name = name, .written = written, .ids = std::move(ids), .rows = rows});

@@ -14,8 +14,16 @@ namespace {
 using Kind = State::Kind;
 using Answer = ProbeAnswer::Kind;
 
-std::string_view replacement_or(const Flag& flag, std::string_view other) {
-  return flag.replacement.empty() ? other : flag.replacement;
+/// What to do with a flag that does nothing or is gone.
+std::string remedy(const Flag& flag) {
+  constexpr std::string_view kNothing = "nothing: ";  // with the reason
+  if (flag.replacement.empty()) {
+    return "take it away";
+  }
+  if (flag.replacement.starts_with(kNothing)) {
+    return fmt::format("take it away: {}", flag.replacement.substr(kNothing.size()));
+  }
+  return fmt::format("use {}", flag.replacement);
 }
 
 /// Reads the layers of a request one flag at a time and adds a finding for each error.
@@ -200,14 +208,12 @@ class Merge {
         return true;
       case Kind::IGNORED:
         say("no-effect", Severity::NOTE,
-            fmt::format("{} ({}) has no effect on {}", flag.name, place, platform()),
-            fmt::format("use {}", replacement_or(flag, "nothing")));
+            fmt::format("{} ({}) has no effect on {}", flag.name, place, platform()), remedy(flag));
         return false;
       case Kind::RENAMED:
         if (!is_option) {
           say("renamed-flag", Severity::NOTE,
-              fmt::format("{} ({}) is an old name", flag.name, place),
-              fmt::format("use {}", flag.replacement));
+              fmt::format("{} ({}) is an old name", flag.name, place), remedy(flag));
           return true;
         }
         [[fallthrough]];
@@ -215,14 +221,14 @@ class Merge {
         say("removed-flag", Severity::ERROR,
             fmt::format("{} ({}) {}: {} no longer has it", flag.name, place, what_happens,
                         platform()),
-            fmt::format("use {}", replacement_or(flag, "nothing")), drop, replaced(flag, drop));
+            remedy(flag), drop, replaced(flag, drop));
         return false;
       case Kind::ABSENT:
         break;
     }
     say(flag.backend == Backend::TPU ? "wrong-backend" : "unknown-flag", Severity::ERROR,
         fmt::format("{} ({}) {}: {} does not have it", flag.name, place, what_happens, platform()),
-        flag.replacement.empty() ? "take it away" : fmt::format("use {}", flag.replacement), drop);
+        remedy(flag), drop);
     return false;
   }
 

@@ -12,6 +12,7 @@
 #include "kinema/core/finite.h"
 #include "kinema/core/quantities.h"
 #include "kinema/inspection/folders.h"
+#include "kinema/io/model_folder.h"
 #include "kinema/io/safetensors.h"
 #include "kinema/media/check.h"
 #include "kinema/model_files/checkpoint.h"
@@ -113,7 +114,7 @@ fs::path checkpoints_of(const fs::path& path) {
 std::string accept_checkpoints(const fs::path& path) {
   const checkpoints::CheckpointFolder folder(path);
   const std::vector<int64_t> steps = folder.steps();
-  check(!steps.empty(), "{} holds no checkpoint", path.string());
+  check(!steps.empty(), "{} has no checkpoint of a run", path.string());
   std::vector<checkpoints::CorruptCheckpoint> damaged;
   for (const int64_t step : steps) {
     if (const std::string problem = checkpoints::manifest_problem(folder.path(step));
@@ -249,6 +250,10 @@ std::string accept(const fs::path& path) {
     check_checkpoint(path);
     return "accepted: the weights of " + path.string();
   }
+  check(!io::is_comfyui_folder(path),
+        "[inspect] {0} is a folder of ComfyUI's models, expected a model\n  comfyui_folder={0} "
+        "searches it for the files of a command; inspect one of them",
+        path.string());
   if (const fs::path checkpoints = checkpoints_of(path); !checkpoints.empty()) {
     return "accepted: " + accept_checkpoints(checkpoints);
   }

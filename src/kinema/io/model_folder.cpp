@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <set>
+#include <string_view>
 
 #include "kinema/core/errno_text.h"
 #include "kinema/core/error.h"
@@ -283,6 +285,18 @@ std::vector<std::string> write_model_folder(const fs::path& folder, const Json& 
     remove_stale(folder, options.stem, files);
   }
   return files;
+}
+
+bool is_comfyui_folder(const std::filesystem::path& folder) {
+  constexpr std::array<std::string_view, 8> kParts{
+      "checkpoints", "diffusion_models", "unet",      "text_encoders", "clip",
+      "loras",       "controlnet",       "embeddings"};
+  std::error_code ignored;
+  const auto is_there = [&](std::string_view part) {
+    return std::filesystem::is_directory(folder / part, ignored);
+  };
+  return std::ranges::count_if(kParts, is_there) > 1 &&
+         !std::filesystem::exists(folder / "model_index.json", ignored);
 }
 
 }  // namespace kinema::io

@@ -73,4 +73,7 @@ std::vector<std::string> write_model_folder(const std::filesystem::path& folder,
                                             std::span<const TensorEntry> entries,
                                             const ModelFolderOptions& options = {});
 
+/// True for ComfyUI's folder `models`: it has some of its subfolders of weights.
+bool is_comfyui_folder(const std::filesystem::path& folder);
+
 }  // namespace kinema::io

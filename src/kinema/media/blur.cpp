@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <iterator>
 
 namespace kinema::media {
@@ -23,8 +24,15 @@ std::vector<float> gaussian(double deviation) {
   return out;
 }
 
-/// Rows of [height, width] values convolved with `weights`, transposed: [width, height]. Beyond the
-/// edges the values are those of the edge.
+/// A position beyond the edges of `size` values, mirrored at the outermost ones, as OpenCV's
+/// default border (BORDER_REFLECT_101).
+int64_t mirrored(int64_t at, int64_t size) {
+  const int64_t period = std::max<int64_t>(2 * (size - 1), 1);
+  at = std::abs(at) % period;
+  return std::min(at, period - at) % size;
+}
+
+/// Rows of [height, width] values convolved with `weights`, transposed: [width, height].
 std::vector<float> blurred_rows(std::span<const float> values, int64_t height, int64_t width,
                                 std::span<const float> weights) {
   std::vector<float> out(values.size());
@@ -33,7 +41,7 @@ std::vector<float> blurred_rows(std::span<const float> values, int64_t height, i
     for (int64_t x = 0; x < width; ++x) {
       float sum = 0.0F;
       for (int64_t k = -reach; k <= reach; ++k) {
-        const int64_t at = std::clamp<int64_t>(x + k, 0, width - 1);
+        const int64_t at = mirrored(x + k, width);
         sum += weights[static_cast<size_t>(k + reach)] * values[y * width + at];
       }
       out[x * height + y] = sum;

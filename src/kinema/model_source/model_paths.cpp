@@ -222,6 +222,9 @@ fs::path vae_folder(const config::Config& config) {
         own.empty() ? "pretrained_model_name_or_path" : "wan_vae_pretrained_model_name_or_path");
     return named;
   }
+  check(own.empty() || fs::exists(named, ignored),
+        "[config] wan_vae_pretrained_model_name_or_path (vae_file) {} does not exist",
+        named.string());
   const fs::path inside = named / "vae";
   const fs::path folder = fs::is_directory(inside, ignored) ? inside : named;
   if (const fs::path original = original_vae(named); folder == named && !original.empty()) {

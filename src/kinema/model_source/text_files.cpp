@@ -108,11 +108,13 @@ void check_file(const fs::path& file, size_t place) {
 struct Places {
   std::array<fs::path, 2> files;  // text_encoder_file, text_encoder_2_file
   fs::path own;                   // wan_text_encoder_pretrained_model_name_or_path
+  fs::path tokenizers;            // tokenizer_folder
   fs::path pipeline;
 
   explicit Places(const config::Config& config)
       : files{config.model.text_encoder_file, config.model.text_encoder_2_file},
         own(config.model.wan_text_encoder_pretrained_model_name_or_path),
+        tokenizers(config.model.tokenizer_folder),
         pipeline(config.model.pretrained_model_name_or_path) {
     // A checkpoint may have text encoders that were trained with its network.
     const fs::path network = config.model.wan_transformer_pretrained_model_name_or_path;
@@ -121,6 +123,9 @@ struct Places {
         own = run;
       }
     }
+    check(tokenizers.empty() || is_folder(tokenizers), "[config] tokenizer_folder {} {}",
+          tokenizers.string(),
+          is_file(tokenizers) ? "is a file, expected a folder" : "does not exist");
     for (size_t place = 0; place < files.size(); ++place) {
       if (!files[place].empty()) {
         check_file(files[place], place);
@@ -188,6 +193,9 @@ bool has_tokenizer(const fs::path& file) {
 }
 
 fs::path tokenizer_of(const Places& places, size_t place, const fs::path& model, bool is_t5) {
+  if (is_folder(places.tokenizers / kTokenizers[place])) {
+    return places.tokenizers / kTokenizers[place];
+  }
   for (const fs::path& folder : places.folders()) {
     if (is_folder(folder / kTokenizers[place])) {
       return folder / kTokenizers[place];
@@ -202,9 +210,11 @@ fs::path tokenizer_of(const Places& places, size_t place, const fs::path& model,
     }
   }
   const std::vector<fs::path> searched = places.folders();
-  fail("[config] there is no {}/ for {} in {}\n  set {} to the folder of a pipeline that has it",
-       kTokenizers[place], model.string(),
-       searched.empty() ? "any folder" : searched.front().string(), kOwnKey);
+  fail(
+      "[config] there is no {}/ for {} in {}\n  set tokenizer_folder to the folder of a pipeline "
+      "that has it",
+      kTokenizers[place], model.string(),
+      searched.empty() ? "any folder" : searched.front().string());
 }
 
 /// True if the model is T5 or UMT5.

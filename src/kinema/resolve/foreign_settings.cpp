@@ -164,6 +164,18 @@ std::string without_nan(std::string_view text) {
   return out;
 }
 
+/// A seed of up to 64 bits, of which seeds here have 63.
+int64_t seed_of(const Json& value, const std::string& source) {
+  constexpr double kMost = 9223372036854775808.0;
+  if (value.kind() == Json::Kind::Integer && value.as_int() >= 0) {
+    return value.as_int();
+  }
+  check(value.kind() == Json::Kind::Number && value.as_number() >= kMost &&
+            value.as_number() <= 2 * kMost,
+        "[generate] {}: seed is {}, expected an integer below 2^64", source, value.describe());
+  return static_cast<int64_t>(std::min(value.as_number() - kMost, kMost - 1024));
+}
+
 /// ComfyUI's weights are those of a1111 without square brackets.
 std::string with_text_brackets(const std::string& prompt) {
   std::string out;
@@ -176,7 +188,7 @@ std::string with_text_brackets(const std::string& prompt) {
 
 }  // namespace
 
-Json settings_of_parameters(std::string_view text, const std::string& source) {
+ForeignSettings settings_of_parameters(std::string_view text, const std::string& source) {
   std::vector<std::string_view> lines = lines_of(trim_blanks(text));
   const Fields fields = lines.empty() ? Fields() : fields_of(lines.back());
   check(fields.size() >= 3 && fields.contains("Steps"),
@@ -193,7 +205,8 @@ Json settings_of_parameters(std::string_view text, const std::string& source) {
     }
     prompts[which] += (prompts[which].empty() ? "" : "\n") + std::string(trim_blanks(line));
   }
-  Json out = Json::object();
+  ForeignSettings made{.keys = Json::object()};
+  Json& out = made.keys;
   out.set("prompt", prompts[0]).set("negative_prompt", prompts[1]).set("prompt_syntax", "a1111");
   for (const auto& [name, key] : {std::pair("Steps", "num_inference_steps"), {"Seed", "seed"}}) {
     if (const auto number = whole(fields, name)) {
@@ -221,17 +234,28 @@ Json settings_of_parameters(std::string_view text, const std::string& source) {
   if (width && height) {
     out.set("width", *width).set("height", *height);
   }
-  return out;
+  constexpr std::array<std::string_view, 12> kRead{
+      "Steps", "Sampler",    "Schedule type", "CFG scale",   "Seed",      "Size",
+      "Model", "Model hash", "Version",       "Lora hashes", "TI hashes", "Hashes"};
+  for (const auto& [name, value] : fields) {
+    if (std::ranges::find(kRead, name) == kRead.end()) {
+      made.not_read.push_back(printable(name));
+    }
+  }
+  return made;
 }
 
-Json settings_of_comfyui(std::string_view text, const std::string& source) {
+ForeignSettings settings_of_comfyui(std::string_view text, const std::string& source) {
   const ComfyGraph graph(Json::parse(without_nan(text), source + " (`prompt`)"), source);
   const Json& sampler = graph.only("KSampler");
   graph.node_at(sampler, "model", "CheckpointLoaderSimple");
-  Json out = Json::object();
+  ForeignSettings made{.keys = Json::object()};
+  Json& out = made.keys;
   for (const auto& [input, key] :
        {std::pair("positive", "prompt"), {"negative", "negative_prompt"}}) {
-    const Json words = graph.value(graph.node_at(sampler, input, "CLIPTextEncode"), "text");
+    const Json& encoder = graph.node_at(sampler, input, "CLIPTextEncode");
+    graph.node_at(encoder, "clip", "CheckpointLoaderSimple");
+    const Json words = graph.value(encoder, "text");
     check(words.is_string(), "[generate] {}: the {} prompt is {}, expected text", source, input,
           words.describe());
     out.set(key, with_text_brackets(words.as_string()));
@@ -241,13 +265,17 @@ Json settings_of_comfyui(std::string_view text, const std::string& source) {
   for (const char* key : {"width", "height"}) {
     out.set(key, graph.value(latents, key));
   }
+  if (const Json batch = graph.value(latents, "batch_size");
+      batch.kind() == Json::Kind::Integer && batch.as_int() > 1) {
+    out.set("num_images_per_prompt", batch);
+  }
   const Json denoise = graph.value(sampler, "denoise");
   const bool is_number =
       denoise.kind() == Json::Kind::Integer || denoise.kind() == Json::Kind::Number;
   check(is_number && denoise.as_number() == 1.0,
         "[generate] {}: denoise is {}, and only 1 is read, from noise", source, denoise.describe());
-  for (const auto& [input, key] : {std::pair("seed", "seed"),
-                                   {"steps", "num_inference_steps"},
+  out.set("seed", seed_of(graph.value(sampler, "seed"), source));
+  for (const auto& [input, key] : {std::pair("steps", "num_inference_steps"),
                                    {"cfg", "guidance_scale"},
                                    {"sampler_name", "scheduler"}}) {
     out.set(key, graph.value(sampler, input));
@@ -256,7 +284,7 @@ Json settings_of_comfyui(std::string_view text, const std::string& source) {
   if (const auto known = levels.is_string() ? levels_of(levels.as_string()) : std::nullopt) {
     out.set("noise_levels", *known);
   }
-  return out;
+  return made;
 }
 
 }  // namespace kinema::resolve

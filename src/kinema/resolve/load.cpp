@@ -11,6 +11,7 @@
 #include "kinema/config/datasets.h"
 #include "kinema/core/error.h"
 #include "kinema/core/folders.h"
+#include "kinema/io/model_folder.h"
 #include "kinema/io/tensor_file.h"
 #include "kinema/media/media_name.h"
 #include "kinema/mesh/batch.h"
@@ -54,11 +55,14 @@ bool is_hub_id(const std::string& word) {
          !exists(word);
 }
 
+bool is_weights_name(const std::string& word) {
+  return word.ends_with(".safetensors") || word.ends_with(".gguf") || io::is_pickle_name(word);
+}
+
 /// True for a weights file, which may contain a whole pipeline.
 bool is_weights(const std::string& word) {
   std::error_code ignored;
-  return (word.ends_with(".safetensors") || word.ends_with(".gguf") || io::is_pickle_name(word)) &&
-         fs::is_regular_file(word, ignored);
+  return is_weights_name(word) && fs::is_regular_file(word, ignored);
 }
 
 bool is_key(const std::string& word) { return word.find('=') != std::string::npos; }
@@ -145,8 +149,16 @@ config::Loaded load_generation(std::span<const std::string> words,
   std::vector<std::string> own;
   std::vector<std::string> keys;  // which override the keys of a model or video
   std::vector<SharedSettings> videos;
+  const bool is_searched = std::ranges::any_of(
+      words, [](const std::string& word) { return word.starts_with("comfyui_folder="); });
   for (const std::string& word : words) {
-    if (!is_key(word) && (is_folder(word) || is_weights(word) || is_hub_id(word))) {
+    const bool is_model = is_folder(word) || is_weights(word) || is_hub_id(word) ||
+                          (is_searched && is_weights_name(word));
+    check(is_key(word) || !io::is_comfyui_folder(word),
+          "[generate] {0} is a folder of ComfyUI's models, expected a model\n  kinema generate "
+          "NAME.safetensors comfyui_folder={0} uses one of its checkpoints",
+          word);
+    if (!is_key(word) && is_model) {
       own.push_back("pretrained_model_name_or_path=" + word);
     } else if (!is_key(word) && (media::is_video_name(word) || media::is_image_name(word)) &&
                !may_hold_settings(word) && exists(word)) {

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
@@ -147,13 +148,63 @@ config::Loaded with_prompt_loras(config::Loaded loaded) {
   return loaded;
 }
 
+namespace {
+
+/// True if a folder has a file of this name, with or without its ending, in any case.
+bool has_embedding(const std::string& folder, const std::string& name) {
+  const auto is_equal = [&](const fs::path& file) {
+    const auto lower = [](const std::string& text) {
+      std::string out(text);
+      std::ranges::transform(out, out.begin(), [](unsigned char c) { return std::tolower(c); });
+      return out;
+    };
+    return lower(file.string()) == lower(name);
+  };
+  std::error_code error;
+  for (auto each = fs::recursive_directory_iterator(
+           folder, fs::directory_options::skip_permission_denied, error);
+       !error && each != fs::recursive_directory_iterator(); each.increment(error)) {
+    if (is_equal(each->path().filename()) || is_equal(each->path().stem())) {
+      return true;
+    }
+  }
+  return false;
+}
+
+/// A line for each `embedding:name` without a file.
+std::vector<std::string> missing_embeddings(std::span<const std::string> prompts,
+                                            const std::string& folder) {
+  std::vector<std::string> out;
+  for (const std::string& prompt : prompts) {
+    for (const std::string& name : text::embedding_names(prompt)) {
+      if (folder.empty()) {
+        out.push_back(
+            fmt::format("`embedding:{}` in prompts is used as plain text: "
+                        "embeddings_folder=FOLDER is searched for embeddings",
+                        name));
+      } else if (!has_embedding(folder, name)) {
+        out.push_back(
+            fmt::format("`embedding:{}` in prompts is used as plain text: embeddings_folder {} has "
+                        "no such file",
+                        name, folder));
+      }
+    }
+  }
+  std::ranges::sort(out);
+  out.erase(std::unique(out.begin(), out.end()), out.end());
+  return out;
+}
+
+}  // namespace
+
 std::vector<std::string> prompt_notices(const config::Loaded& loaded) {
   const config::GenerateConfig& g = loaded.config.generate;
-  if (g.prompt_syntax != config::PromptSyntax::PLAIN) {
-    return {};
-  }
   std::vector<std::string> prompts = read_prompts(loaded);
   prompts.insert(prompts.end(), {g.negative_prompt, g.prompt_2.value, g.negative_prompt_2.value});
+  std::vector<std::string> out = missing_embeddings(prompts, g.embeddings_folder);
+  if (g.prompt_syntax != config::PromptSyntax::PLAIN) {
+    return out;
+  }
   std::vector<std::string> found;
   for (const std::string& prompt : prompts) {
     for (const std::string& each : text::prompt_syntax(prompt)) {
@@ -163,15 +214,15 @@ std::vector<std::string> prompt_notices(const config::Loaded& loaded) {
     }
   }
   constexpr size_t kNamed = 4;
-  if (found.empty()) {
-    return {};
+  if (!found.empty()) {
+    const size_t named = std::min(kNamed, found.size());
+    out.push_back(
+        fmt::format("`{}`{} in prompts {} used as plain text: prompt_syntax=a1111 or compel reads "
+                    "weights, BREAK and names of LoRAs",
+                    fmt::join(std::span(found).first(named), "`, `"),
+                    found.size() > named ? " and others" : "", found.size() == 1 ? "is" : "are"));
   }
-  const size_t named = std::min(kNamed, found.size());
-  return {
-      fmt::format("`{}`{} in prompts {} used as plain text: prompt_syntax=a1111 or compel reads "
-                  "weights, BREAK and names of LoRAs",
-                  fmt::join(std::span(found).first(named), "`, `"),
-                  found.size() > named ? " and others" : "", found.size() == 1 ? "is" : "are")};
+  return out;
 }
 
 std::vector<std::string> default_prompt_notice(const config::Loaded& loaded) {

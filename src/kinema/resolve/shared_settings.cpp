@@ -55,9 +55,9 @@ fs::path folder_of_runs(const fs::path& file, const fs::path& run_name) {
   return {};
 }
 
-/// The settings in a picture, in the form of the `.json` of a video: those of kinema, of
-/// AUTOMATIC1111's web UI or of ComfyUI.
-io::Json words_in_picture(const fs::path& file) {
+/// The settings in a picture, with the names of those that are not read, in the form of the `.json`
+/// of a video: those of kinema, of AUTOMATIC1111's web UI or of ComfyUI.
+io::Json words_in_picture(const fs::path& file, std::vector<std::string>& not_read) {
   const io::MappedFile mapped = io::MappedFile::open(file);
   const std::vector<media::PngText> texts =
       mapped.parsed([&](auto bytes) { return media::read_image_texts(bytes, file.string()); });
@@ -69,14 +69,17 @@ io::Json words_in_picture(const fs::path& file) {
   if (const std::string* own = text_of("kinema")) {
     return io::Json::parse(*own, fmt::format("{} (`kinema`)", name));
   }
-  io::Json out = io::Json::object();
-  if (const std::string* parameters = text_of("parameters")) {
-    out.set("settings", settings_of_parameters(*parameters, name));
+  const auto taken = [&](ForeignSettings settings) {
+    not_read = std::move(settings.not_read);
+    io::Json out = io::Json::object();
+    out.set("settings", std::move(settings.keys));
     return out;
+  };
+  if (const std::string* parameters = text_of("parameters")) {
+    return taken(settings_of_parameters(*parameters, name));
   }
   if (const std::string* graph = text_of("prompt")) {
-    out.set("settings", settings_of_comfyui(*graph, name));
-    return out;
+    return taken(settings_of_comfyui(*graph, name));
   }
   fail(
       "[generate] {0} contains no settings of kinema, AUTOMATIC1111's web UI or ComfyUI: another "
@@ -93,13 +96,13 @@ bool may_hold_settings(const fs::path& file) {
 
 SharedSettings read_shared_settings(const fs::path& file) {
   const bool is_picture = is_picture_name(file);
-  const io::Json json = is_picture ? words_in_picture(file) : io::Json::read(file);
+  SharedSettings out{.file = file};
+  const io::Json json = is_picture ? words_in_picture(file, out.not_read) : io::Json::read(file);
   const io::Json* settings = json.is_object() ? json.find("settings") : nullptr;
   check(settings != nullptr && settings->is_object(),
         "[generate] {} is not {}: it has no `settings`", file.string(),
         is_picture ? "a picture of kinema" : "the .json of a video or an image");
   const std::vector<config::KeyValue> known = config::describe({});
-  SharedSettings out{.file = file};
   for (const auto& [key, value] : settings->members()) {
     const auto found = std::ranges::find(known, key, &config::KeyValue::key);
     check(found != known.end(), "[generate] {}: there is no key `{}`; {}", file.string(), key,
@@ -145,13 +148,17 @@ std::vector<std::string> check_given(const SharedSettings& shared, const config:
       "  give {}=PATH, or a configuration with these keys (for a run's own samples, its "
       "config.yml)",
       shared.file.string(), fmt::join(wanted, ", "), wanted.empty() ? "" : wanted.front());
-  const std::vector<std::string> left = missing(shared.left_out, loaded);
-  if (left.empty()) {
-    return {};
+  std::vector<std::string> out;
+  if (const std::vector<std::string> left = missing(shared.left_out, loaded); !left.empty()) {
+    out.push_back(fmt::format(
+        "these settings in {} are not used, because they are of the machine that made it: {}",
+        shared.file.string(), fmt::join(left, ", ")));
   }
-  return {fmt::format(
-      "these settings in {} are not used, because they are of the machine that made it: {}",
-      shared.file.string(), fmt::join(left, ", "))};
+  if (!shared.not_read.empty()) {
+    out.push_back(fmt::format("these settings in {} are not read: {}", shared.file.string(),
+                              fmt::join(shared.not_read, ", ")));
+  }
+  return out;
 }
 
 }  // namespace kinema::resolve

@@ -69,21 +69,6 @@ std::optional<std::string> network(std::string_view prompt) {
   return std::nullopt;
 }
 
-/// `embedding:name`
-std::optional<std::string> embedding(std::string_view prompt) {
-  constexpr std::string_view kWord = "embedding:";
-  const std::optional<size_t> at = find_word(prompt, kWord);
-  if (!at) {
-    return std::nullopt;
-  }
-  size_t end = *at + kWord.size();
-  while (end < prompt.size() && (is_of_word(prompt[end]) || prompt[end] == '-')) {
-    ++end;
-  }
-  return end == *at + kWord.size() ? std::nullopt
-                                   : std::optional(shown(prompt.substr(*at, end - *at)));
-}
-
 }  // namespace
 
 std::vector<std::string> prompt_syntax(std::string_view prompt) {
@@ -91,9 +76,27 @@ std::vector<std::string> prompt_syntax(std::string_view prompt) {
   for (std::optional<std::string> found :
        {weight(prompt),
         find_word(prompt, "BREAK") ? std::optional<std::string>("BREAK") : std::nullopt,
-        network(prompt), embedding(prompt)}) {
+        network(prompt)}) {
     if (found) {
       out.push_back(*std::move(found));
+    }
+  }
+  return out;
+}
+
+std::vector<std::string> embedding_names(std::string_view prompt) {
+  constexpr std::string_view kWord = "embedding:";
+  std::vector<std::string> out;
+  while (const std::optional<size_t> at = find_word(prompt, kWord)) {
+    prompt.remove_prefix(*at + kWord.size());
+    size_t end = 0;
+    while (end < prompt.size() &&
+           (is_of_word(prompt[end]) || prompt[end] == '-' ||
+            (prompt[end] == '.' && end + 1 < prompt.size() && is_of_word(prompt[end + 1])))) {
+      ++end;
+    }
+    if (end > 0) {
+      out.push_back(shown(prompt.substr(0, end)));
     }
   }
   return out;

@@ -11,8 +11,11 @@ namespace kinema::text {
 /// in the program compel (parse_compel).
 enum class PromptSyntax : uint8_t { PLAIN, A1111, COMPEL };
 
-/// Syntax of other programs that PLAIN reads as text: a weight `(word:1.3)`, `BREAK`,
-/// `<lora:name:0.8>` and `embedding:name`. Returns the first of each kind, in linear time.
+/// Syntax of other programs that PLAIN reads as text: a weight `(word:1.3)`, `BREAK` and
+/// `<lora:name:0.8>`. Returns the first of each kind, in linear time.
 std::vector<std::string> prompt_syntax(std::string_view prompt);
+
+/// The names that follow `embedding:`, as ComfyUI's prompts have them.
+std::vector<std::string> embedding_names(std::string_view prompt);
 
 }  // namespace kinema::text
