@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "kinema/config/config.h"
@@ -83,6 +84,27 @@ TEST(Notices, NameKeysWithoutEffect) {
   EXPECT_THAT(said({"first_frame_conditioning_p=1"}),
               ElementsAre(HasSubstr("(read by model_type=TI2V alone)")));
   EXPECT_THAT(said({"first_frame_conditioning_p=1", "model_type=TI2V"}), IsEmpty());
+  EXPECT_THAT(said({"enable_lora=true", "lokr_factor=8"}),
+              ElementsAre(HasSubstr("lokr_factor (read by adapter_type=lokr alone)")));
+  EXPECT_THAT(said({"enable_lora=true", "adapter_type=lokr", "lokr_factor=8"}), IsEmpty());
+}
+
+// Data sets in a file or a list may have rules of their own, for which these are the defaults.
+TEST(Notices, NameKeysOfDataWithoutEffect) {
+  const auto said = [](std::vector<std::string> words) {
+    words.insert(words.end(), {"run_name=a", "dataset_type=images"});
+    return notices(load_defaults(words), "train");
+  };
+  for (const auto& [key, other, why] :
+       {std::tuple("bucket_area=4096", "buckets=auto", "bucket_area (read by buckets=auto alone)"),
+        std::tuple("prior_loss_weight=0.5", "reg_data_dir=reg",
+                   "prior_loss_weight (without reg_data_dir)"),
+        std::tuple("caption_keep_tags=1", "caption_shuffle_tags=true",
+                   "caption_keep_tags (without caption_shuffle_tags")}) {
+    EXPECT_THAT(said({"train_data_dir=photos", key}), ElementsAre(HasSubstr(why)));
+    EXPECT_THAT(said({"train_data_dir=photos", key, other}), IsEmpty());
+    EXPECT_THAT(said({"train_data_dir=photos.toml", key}), IsEmpty());
+  }
 }
 
 TEST(Notices, NameKeysOfQuantizationThatItsModeDoesNotRead) {

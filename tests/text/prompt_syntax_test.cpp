@@ -18,6 +18,8 @@ TEST(PromptSyntax, NamesWhatOtherProgramsReadAsMoreThanWords) {
   EXPECT_THAT(embedding_names("a ball, embedding:easy-negative"), ElementsAre("easy-negative"));
   EXPECT_THAT(embedding_names("(embedding:a_b.pt:1.2), embedding:c. The embedding: d"),
               ElementsAre("a_b.pt", "c"));
+  EXPECT_TRUE(has_and("a ball AND a cat"));
+  EXPECT_FALSE(has_and("a BAND and a cat"));
   EXPECT_THAT(prompt_syntax("((a), (b:.5)) BREAK, <lyco:x:1>,BREAK embedding:y"),
               ElementsAre("(b:.5)", "BREAK", "<lyco:x:1>"));
 }

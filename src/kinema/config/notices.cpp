@@ -47,6 +47,27 @@ bool is_on(const std::vector<KeyValue>& values, std::string_view what) {
   return found != values.end() && is_switched_on(found->value, what);
 }
 
+/// The reason why a key of the data has no effect, if there is one data set, whose rules are those
+/// of the run; empty if it has one.
+std::string no_effect_on_data(const DataConfig& data, std::string_view key) {
+  const bool is_one = !data.train_data_dir.ends_with(".toml") && data.datasets.json == "[]";
+  if (!is_one) {
+    return "";
+  }
+  if (key.starts_with("bucket_") && data.buckets.json != "\"auto\"") {
+    return "read by buckets=auto alone";
+  }
+  if (key == "prior_loss_weight" && data.reg_data_dir.empty()) {
+    return "without reg_data_dir";
+  }
+  const bool has_tags = data.caption_shuffle_tags || data.caption_tag_dropout > 0;
+  if (!has_tags && (key == "caption_keep_tags" || key == "caption_keep_separator" ||
+                    key == "caption_separator")) {
+    return "without caption_shuffle_tags or caption_tag_dropout";
+  }
+  return "";
+}
+
 /// The reason why a key has no effect for `command` with these values; empty if it has one.
 std::string no_effect(const std::vector<KeyValue>& values, const KeyValue& each,
                       const Config& config, std::string_view command) {
@@ -63,6 +84,12 @@ std::string no_effect(const std::vector<KeyValue>& values, const KeyValue& each,
     if (is_on(values, other)) {
       return fmt::format("set with {}", other);
     }
+  }
+  if (each.key == "lokr_factor" && config.model.adapter_type != AdapterType::LOKR) {
+    return "read by adapter_type=lokr alone";
+  }
+  if (std::string why = no_effect_on_data(config.data, each.key); !why.empty()) {
+    return why;
   }
   const bool is_calibration = each.key.ends_with("_quantization_calibration_method");
   const bool is_full = config.model.quantization == "fp8_full";

@@ -66,8 +66,17 @@ encoders::ClipInput clip_input(const networks::Sizes& model) {
 void check_sizes(const ClipSettings& settings, const encoders::LatentLayout& layout,
                  const networks::Sizes& model) {
   for (const data::Bucket& size : settings.possible_sizes()) {
-    encoders::check_clip_sizes(size.frames, size.height, size.width, layout, model.patch_size,
-                               model.max_positions);
+    try {
+      encoders::check_clip_sizes(size.frames, size.height, size.width, layout, model.patch_size,
+                                 model.max_positions);
+    } catch (const Error& error) {
+      check(!settings.automatic,
+            "[data] buckets=auto makes {} x {}, with sides that are multiples of bucket_step {}: "
+            "{}",
+            size.height, size.width, settings.automatic ? settings.automatic->step : 0,
+            error.what());
+      throw;
+    }
   }
 }
 

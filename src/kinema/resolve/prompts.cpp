@@ -203,6 +203,10 @@ std::vector<std::string> prompt_notices(const config::Loaded& loaded) {
   prompts.insert(prompts.end(), {g.negative_prompt, g.prompt_2.value, g.negative_prompt_2.value});
   std::vector<std::string> out = missing_embeddings(prompts, g.embeddings_folder);
   if (g.prompt_syntax != config::PromptSyntax::PLAIN) {
+    if (g.prompt_syntax == config::PromptSyntax::A1111 &&
+        std::ranges::any_of(prompts, text::has_and)) {
+      out.emplace_back("`AND` in prompts is used as plain text: prompts are not combined");
+    }
     return out;
   }
   std::vector<std::string> found;

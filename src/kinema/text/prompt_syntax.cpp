@@ -84,6 +84,8 @@ std::vector<std::string> prompt_syntax(std::string_view prompt) {
   return out;
 }
 
+bool has_and(std::string_view prompt) { return find_word(prompt, "AND").has_value(); }
+
 std::vector<std::string> embedding_names(std::string_view prompt) {
   constexpr std::string_view kWord = "embedding:";
   std::vector<std::string> out;

@@ -15,6 +15,9 @@ enum class PromptSyntax : uint8_t { PLAIN, A1111, COMPEL };
 /// `<lora:name:0.8>`. Returns the first of each kind, in linear time.
 std::vector<std::string> prompt_syntax(std::string_view prompt);
 
+/// True if AUTOMATIC1111's web UI would combine the prompts on both sides of a word `AND`.
+bool has_and(std::string_view prompt);
+
 /// The names that follow `embedding:`, as ComfyUI's prompts have them.
 std::vector<std::string> embedding_names(std::string_view prompt);
 
