@@ -59,7 +59,7 @@ TEST(SettingsOfOtherPrograms, AreReadFromPlainGraphs) {
   EXPECT_EQ(made.at("height").as_int(), 512);
 }
 
-std::string with(const std::string& from, const std::string& to) {
+std::string graph_with(const std::string& from, const std::string& to) {
   std::string graph = kGraph;
   graph.replace(graph.find(from), from.size(), to);
   return graph;
@@ -68,7 +68,7 @@ std::string with(const std::string& from, const std::string& to) {
 TEST(SettingsOfOtherPrograms, HaveSeedsOf64BitsAndBatches) {
   // Its seeds are drawn from all 64 bits.
   const auto seed = [](const std::string& text) {
-    return settings_of_comfyui(with("\"seed\": 5", "\"seed\": " + text), "a.png")
+    return settings_of_comfyui(graph_with("\"seed\": 5", "\"seed\": " + text), "a.png")
         .keys.at("seed")
         .as_int();
   };
@@ -78,21 +78,38 @@ TEST(SettingsOfOtherPrograms, HaveSeedsOf64BitsAndBatches) {
   EXPECT_THROW(seed("-1"), Error);
   EXPECT_THROW(seed("1e30"), Error);
   EXPECT_THROW(seed("\"x\""), Error);
-  EXPECT_EQ(settings_of_comfyui(with("\"batch_size\": 1", "\"batch_size\": 3"), "a.png")
+  EXPECT_EQ(settings_of_comfyui(graph_with("\"batch_size\": 1", "\"batch_size\": 3"), "a.png")
                 .keys.at("num_images_per_prompt")
                 .as_int(),
             3);
 }
 
+TEST(SettingsOfOtherPrograms, ThatAreNotReadAreNamed) {
+  const auto levels = [](const std::string& name) {
+    return settings_of_comfyui(graph_with("karras", name), "a.png");
+  };
+  EXPECT_THAT(levels("sgm_uniform").not_read, testing::ElementsAre("scheduler sgm_uniform"));
+  EXPECT_THAT(levels("normal").not_read, testing::IsEmpty());
+  EXPECT_THAT(
+      settings_of_comfyui(graph_with("VAEDecode\"", "ImageUpscaleWithModel\""), "a.png").not_read,
+      testing::ElementsAre("node ImageUpscaleWithModel"));
+  const ForeignSettings made = settings_of_parameters(
+      "a\nSteps: 20, Sampler: Euler, Schedule type: Align Your Steps, Seed: 1", "a.png");
+  EXPECT_EQ(made.keys.at("noise_levels").as_string(), "ays");
+}
+
 TEST(SettingsOfOtherPrograms, OtherGraphsAreRefusedByTheirNode) {
   EXPECT_THAT(
-      [&] { settings_of_comfyui(with("\"clip\": [\"4\", 1]", "\"clip\": [\"5\", 0]"), "a.png"); },
+      [&] {
+        settings_of_comfyui(graph_with("\"clip\": [\"4\", 1]", "\"clip\": [\"5\", 0]"), "a.png");
+      },
       ThrowsMessage<Error>(HasSubstr("`clip` comes from a node EmptyLatentImage")));
-  EXPECT_THAT([&] { settings_of_comfyui(with("EmptyLatentImage", "VAEEncode"), "a.png"); },
+  EXPECT_THAT([&] { settings_of_comfyui(graph_with("EmptyLatentImage", "VAEEncode"), "a.png"); },
               ThrowsMessage<Error>(HasSubstr("comes from a node VAEEncode")));
-  EXPECT_THAT([&] { settings_of_comfyui(with("\"denoise\": 1.0", "\"denoise\": 0.5"), "a.png"); },
-              ThrowsMessage<Error>(HasSubstr("denoise is the number 0.5")));
-  EXPECT_THAT([&] { settings_of_comfyui(with("KSampler", "KSamplerAdvanced"), "a.png"); },
+  EXPECT_THAT(
+      [&] { settings_of_comfyui(graph_with("\"denoise\": 1.0", "\"denoise\": 0.5"), "a.png"); },
+      ThrowsMessage<Error>(HasSubstr("denoise is the number 0.5")));
+  EXPECT_THAT([&] { settings_of_comfyui(graph_with("KSampler", "KSamplerAdvanced"), "a.png"); },
               ThrowsMessage<Error>(HasSubstr("no node KSampler")));
   EXPECT_THAT([] { settings_of_comfyui("[]", "a.png"); }, ThrowsMessage<Error>(HasSubstr("nodes")));
 }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <map>
 #include <optional>
 #include <utility>
@@ -68,14 +69,19 @@ std::optional<int64_t> whole(const Fields& fields, std::string_view name) {
   return found == fields.end() ? std::nullopt : config::to_int(found->second);
 }
 
-/// noise_levels for a schedule's name; nothing for the sampler's own.
-std::optional<std::string> levels_of(std::string_view name) {
+/// Sets noise_levels by a schedule's name, unless it is the sampler's own.
+void take_levels(std::string_view name, std::string_view setting, ForeignSettings& out) {
   std::string small(name);
   std::ranges::transform(small, small.begin(), [](char c) {
     return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
   });
-  const bool known = small == "karras" || small == "exponential" || small == "beta";
-  return known ? std::optional(small) : std::nullopt;
+  if (small == "karras" || small == "exponential" || small == "beta" || small == "ays") {
+    out.keys.set("noise_levels", small);
+  } else if (small == "align your steps") {
+    out.keys.set("noise_levels", "ays");
+  } else if (!small.empty() && small != "automatic" && small != "normal") {
+    out.not_read.push_back(fmt::format("{} {}", setting, printable(std::string(name))));
+  }
 }
 
 /// A node of ComfyUI's graph.
@@ -131,6 +137,20 @@ class ComfyGraph {
     check(!out.is_array() && !out.is_object(),
           "[generate] {}: the input `{}` of a node {} comes from another node, which is not read",
           source_, name, printable(type_of(node)));
+    return out;
+  }
+
+  /// Classes of nodes other than those that are read, or that only show and save.
+  std::vector<std::string> others() const {
+    constexpr std::array<std::string_view, 8> kKnown{
+        "KSampler",  "CLIPTextEncode", "EmptyLatentImage", "CheckpointLoaderSimple",
+        "VAEDecode", "SaveImage",      "PreviewImage",     "Note"};
+    std::vector<std::string> out;
+    for (const auto& [name, node] : json_.members()) {
+      if (const std::string type = type_of(node); std::ranges::find(kKnown, type) == kKnown.end()) {
+        out.push_back("node " + printable(type));
+      }
+    }
     return out;
   }
 
@@ -223,9 +243,7 @@ ForeignSettings settings_of_parameters(std::string_view text, const std::string&
   if (const std::string sampler = text_of("Sampler"); !sampler.empty()) {
     out.set("scheduler", sampler);
   }
-  if (const auto levels = levels_of(text_of("Schedule type"))) {
-    out.set("noise_levels", *levels);
-  }
+  take_levels(text_of("Schedule type"), "Schedule type", made);
   const std::string size = text_of("Size");
   const size_t cross = size.find('x');
   const auto width = config::to_int(size.substr(0, cross));
@@ -281,9 +299,10 @@ ForeignSettings settings_of_comfyui(std::string_view text, const std::string& so
     out.set(key, graph.value(sampler, input));
   }
   const Json levels = graph.value(sampler, "scheduler");
-  if (const auto known = levels.is_string() ? levels_of(levels.as_string()) : std::nullopt) {
-    out.set("noise_levels", *known);
+  if (levels.is_string()) {
+    take_levels(levels.as_string(), "scheduler", made);
   }
+  std::ranges::copy(graph.others(), std::back_inserter(made.not_read));
   return made;
 }
 

@@ -72,8 +72,15 @@ schedulers::ScheduleConfig schedule(const config::Loaded& loaded,
     }
   }
   if (g.scheduler.given) {
-    out = schedulers::with_sampler(std::move(out),
-                                   schedulers::sampler_from_string(g.scheduler.value, is_flow));
+    const schedulers::NamedSampler named =
+        schedulers::sampler_from_string(g.scheduler.value, is_flow);
+    check(
+        named.spread == schedulers::Spread::MODEL || !g.noise_levels.given ||
+            named.spread == schedulers::spread_from_string(g.noise_levels.value),
+        "[config] scheduler is {}, with its own noise levels, and noise_levels is {}\n  give only "
+        "one of them",
+        g.scheduler.value, g.noise_levels.value);
+    out = schedulers::with_sampler(std::move(out), named);
   }
   set_levels(g, out);
   schedulers::check_class(out);

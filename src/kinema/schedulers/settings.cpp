@@ -1,5 +1,7 @@
 #include "kinema/schedulers/settings.h"
 
+#include <fmt/format.h>
+
 #include "kinema/core/error.h"
 #include "kinema/schedulers/words.h"
 
@@ -29,6 +31,13 @@ Variance variance_from_string(std::string_view name) {
 std::string_view name_of(Variance variance) { return word_of(kVariances, variance); }
 
 Spread spread_from_string(std::string_view name) {
+  // ComfyUI's and AUTOMATIC1111's names for spacings of timesteps.
+  const bool is_trailing = name == "sgm_uniform" || name == "simple";
+  check(!is_trailing && name != "ddim_uniform" && name != "normal",
+        "[scheduler] noise_levels is `{}`, which is a spacing of timesteps\n  {}", name,
+        name == "normal" ? "noise_levels=model, the default"
+                         : fmt::format("diffusion_scheduler_config='{{timestep_spacing: {}}}'",
+                                       is_trailing ? "trailing" : "leading"));
   return read_word(kSpreads, "noise_levels", name);
 }
 std::string_view name_of(Spread spread) { return word_of(kSpreads, spread); }
