@@ -312,7 +312,7 @@ TEST_F(TrainCommand, NamesWhatItCannotTrain) {
   run({"train", "tiny.yml", "run_name=../x"}).expect_error("output_dir");
   run({"train", "tiny.yml", "run_name=."}).expect_error("output_dir");
   run({"train", "tiny.yml", "eval_every=2"}).expect_error("eval_data_dir is empty");
-  run({"train", "tiny.yml", "eval_every=2", "eval_data_dir=none"}).expect_error("is not a folder");
+  run({"train", "tiny.yml", "eval_every=2", "eval_data_dir=none"}).expect_error("does not exist");
   run({"train", "tiny.yml", "enable_lora=True"}).expect_error("trains an adapter of a model");
   run({"train", "tiny.yml", "dataset_type=tfrecord"}).expect_error("train_data_dir");
   run({"train", "tiny.yml", "dataset_type=videos", "train_data_dir=absent"}).expect_error("absent");

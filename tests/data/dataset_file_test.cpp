@@ -66,7 +66,7 @@ keep_tokens = 1
   EXPECT_EQ(clips->caption_rules(0, rules).seed, 5U);
   EXPECT_FALSE(clips->caption_rules(4, rules).varies());
   EXPECT_EQ(varied_caption(*clips, 4, rules, 3), "an owl");
-  EXPECT_THAT(clips->notes(), ElementsAre(HasSubstr("sets.toml: batch_size is not read"),
+  EXPECT_THAT(clips->notes(), ElementsAre(HasSubstr("sets.toml: not read: batch_size"),
                                           HasSubstr("fox: 1 clip, each 4 times an epoch"),
                                           HasSubstr("3_owl: 1 clip")));
 }
@@ -153,7 +153,7 @@ TEST(DatasetFile, NamesThePartThatHasNoClips) {
                 ThrowsMessage<Error>(AllOf(HasSubstr("datasets[1]"), HasSubstr(problem))));
   };
   expect_error("[[datasets]]\nimage_dir = 'nowhere'\n", "nowhere does not exist");
-  expect_error("[[datasets]]\nimage_dir = 'fox/a.png'\n", "is not a folder");
+  expect_error("[[datasets]]\nimage_dir = 'fox/a.png'\n", "expected a folder of clips");
   folder.text("fox/a.txt", "x");
   expect_error("[[datasets]]\nimage_dir = 'fox'\ncaption_extension = 'cap'\n",
                "a.cap is not there (caption_extension)");

@@ -191,7 +191,7 @@ TEST(LossWeights, OfRegularizationPicturesAreThePriorWeightOfHalfOfTheSamples) {
   for (DatasetPart& part : sets.parts) {
     part.folders = true;
   }
-  std::shared_ptr<const ClipSet> clips = dataset_clips(sets, {}, {});
+  std::shared_ptr<const ClipSet> clips = dataset_clips(sets, {}, {.num_frames = 1});
   ASSERT_EQ(clips->size(), 25);
   std::map<std::string, std::string> captions;
   const auto source = video_source(clips, {.format = kMasked, .seed = 3}, [&](const Clip& clip) {

@@ -41,7 +41,7 @@ DatasetFile two_sets(const ClipFolder& folder, const SetRules& few, const SetRul
 Sample sample_of(const Clip& clip) { return {.latents = clip.pixels, .encoder_hidden_states = {}}; }
 
 std::unique_ptr<Source> source_of(const DatasetFile& sets, int64_t batch) {
-  std::shared_ptr<const ClipSet> clips = dataset_clips(sets, {}, {});
+  std::shared_ptr<const ClipSet> clips = dataset_clips(sets, {}, kFormat);
   Survey survey = survey_clips(*clips, {.clips = clips->size(), .format = kFormat});
   VideoOptions options{.format = kFormat, .batch = batch, .seed = 7};
   options.buckets = std::move(survey.buckets);

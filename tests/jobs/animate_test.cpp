@@ -237,7 +237,7 @@ TEST_F(AnimateJobs, NameWhatIsMissingOrDoesNotFit) {
               HasSubstr("below segment_frame_length=5"));
   EXPECT_THAT(error(driven_by({"height=40", "width=48"})), HasSubstr("expected a multiple of 16"));
   EXPECT_THAT(error(driven_by({"video=background.mp4"})), HasSubstr("video has no meaning"));
-  EXPECT_THAT(error({"animate_folder=absent"}), HasSubstr("absent is not a folder"));
+  EXPECT_THAT(error({"animate_folder=absent"}), HasSubstr("absent does not exist"));
   fs::remove(folder_ / "driving/src_face.mp4");
   EXPECT_THAT(error({"animate_folder=driving"}), HasSubstr("has no src_face.mp4"));
   EXPECT_THAT(error({"image=driving/src_ref.png", "pose_video=white.png", "face_video=short.mp4"}),

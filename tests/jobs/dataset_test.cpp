@@ -161,7 +161,7 @@ TEST_F(Dataset, OfAListWithWeightsAndOwnSizesResumesBitForBit) {
   refused("[clips]", "expected the keys of a data set");
   refused("{path: clips}", "expected a list");
   refused("[{path: gs://b/clips}]", "is in a store");
-  refused("[{path: gone}]", "gone is not a folder");
+  refused("[{path: gone}]", "gone does not exist");
   run({"train", "tiny.yml", "run_name=other", "datasets=[{path: more}]"})
       .expect_error("both datasets and train_data_dir (clips)");
 }
@@ -214,7 +214,7 @@ TEST_F(Dataset, WithMasksTrainsTheSameFromClipsCachesAndRecords) {
   write("masks/clip_03.png", "no picture");
   run({"train", "tiny.yml", "run_name=other", "mask_dir=masks"}).expect_error("clip_03.png");
   run({"train", "tiny.yml", "run_name=other", "mask_dir=gone"})
-      .expect_error("gone is not a folder");
+      .expect_error("gone does not exist");
 }
 
 TEST_F(Dataset, WithRegularizationPicturesHasThemInHalfOfTheSamples) {
@@ -246,7 +246,7 @@ TEST_F(Dataset, WithRegularizationPicturesHasThemInHalfOfTheSamples) {
   run({"prepare", "tiny.yml", "tfrecords_dir=records", "reg_data_dir=reg"})
       .expect_error("reg_data_dir has regularization pictures");
   run({"train", "tiny.yml", "run_name=other", "reg_data_dir=gone"})
-      .expect_error("gone is not a folder");
+      .expect_error("gone does not exist");
   run({"train", "tiny.yml", "run_name=other", "reg_data_dir=reg", "prior_loss_weight=-1"})
       .expect_error("prior_loss_weight");
   run({"train", "tiny.yml", "run_name=other", "reg_data_dir=reg", "dataset_type=tfrecord"})

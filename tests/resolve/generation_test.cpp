@@ -167,10 +167,25 @@ TEST_F(RunOfAPipeline, PutsSamplesOfAPretrainedModelWhereItsNameIs) {
 
 TEST_F(RunOfAPipeline, SaysThatSyntaxOfPromptsIsTakenAsLetters) {
   EXPECT_THAT(prompt_notices(load({"prompt=a red (ball)"})), IsEmpty());
-  EXPECT_THAT(prompt_notices(load({"prompt=(a ball:1.3) BREAK", "negative_prompt=embedding:bad"})),
-              testing::ElementsAre(AllOf(HasSubstr("`(a ball:1.3)`, `BREAK`, `embedding:bad` in "
-                                                   "prompts are used as plain text"),
-                                         HasSubstr("prompt_syntax=a1111"))));
+  const std::vector<std::string> words{"prompt=(a ball:1.3) BREAK",
+                                       "negative_prompt=embedding:bad.pt"};
+  EXPECT_THAT(prompt_notices(load(words)),
+              testing::ElementsAre(
+                  AllOf(HasSubstr("`embedding:bad.pt`"), HasSubstr("embeddings_folder=FOLDER")),
+                  AllOf(HasSubstr("`(a ball:1.3)`, `BREAK` in prompts are used as plain text"),
+                        HasSubstr("prompt_syntax=a1111"))));
+  const auto with_folder = [&](const std::string& syntax) {
+    std::vector<std::string> all = words;
+    all.insert(all.end(), {"embeddings_folder=words", "prompt_syntax=" + syntax});
+    return prompt_notices(load(all));
+  };
+  write("words/other.pt", "");
+  EXPECT_THAT(with_folder("a1111"),
+              testing::ElementsAre(HasSubstr("embeddings_folder words has no such file")));
+  write("words/deep/BAD.pt", "");
+  EXPECT_THAT(with_folder("a1111"), IsEmpty());
+  EXPECT_THAT(prompt_notices(load({"prompt=a AND b", "prompt_syntax=a1111"})),
+              testing::ElementsAre(HasSubstr("`AND`")));
 }
 
 TEST_F(RunOfAPipeline, BeginsWithAPictureAndNoVideo) {

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "kinema/core/error.h"
+#include "kinema/core/folders.h"
 
 namespace kinema::config {
 namespace {
@@ -104,8 +105,8 @@ std::string loras_in(const fs::path& models, const std::string& lora) {
 
 void search(const fs::path& models, ModelConfig& m) {
   std::error_code ignored;
-  check(fs::is_directory(models, ignored), "[config] comfyui_folder {} is not a folder",
-        models.string());
+  check(fs::is_directory(models, ignored), "[config] comfyui_folder {} {}", models.string(),
+        not_a_folder(models));
   constexpr std::array<std::string_view, 8> kAll{
       "checkpoints", "diffusion_models", "unet",  "vae",
       "clip",        "text_encoders",    "loras", "controlnet"};
@@ -134,6 +135,12 @@ void apply_part_files(Loaded& loaded) {
   move_value(loaded, "transformer_file", m.transformer_file,
              "wan_transformer_pretrained_model_name_or_path",
              m.wan_transformer_pretrained_model_name_or_path);
+  // With all models given, the default pipeline is not one of them.
+  if (!loaded.is_set("pretrained_model_name_or_path") && !m.text_encoder_file.empty() &&
+      !m.wan_transformer_pretrained_model_name_or_path.empty() &&
+      !m.wan_vae_pretrained_model_name_or_path.empty()) {
+    m.pretrained_model_name_or_path.clear();
+  }
   if (!m.comfyui_folder.empty()) {
     search(m.comfyui_folder, m);
     GenerateConfig& g = loaded.config.generate;

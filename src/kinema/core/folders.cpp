@@ -56,6 +56,11 @@ fs::path program_folder() {
   return fs::read_symlink("/proc/self/exe", error).parent_path();
 }
 
+std::string_view not_a_folder(const fs::path& path) {
+  std::error_code ignored;
+  return fs::exists(path, ignored) ? "is not a folder" : "does not exist";
+}
+
 std::string file_error_text(const std::filesystem::filesystem_error& error) {
   const std::string path = error.path1().empty() ? std::string() : error.path1().string() + ": ";
   const std::string other = error.path2().empty() ? std::string() : error.path2().string() + ": ";

@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <string>
+#include <string_view>
 
 #include "kinema/core/error.h"
 
@@ -18,6 +19,9 @@ std::filesystem::path user_cache();
 
 /// The folder of this process's executable; empty where the kernel does not tell.
 std::filesystem::path program_folder();
+
+/// For messages about a path that should be a folder: `does not exist` or `is not a folder`.
+std::string_view not_a_folder(const std::filesystem::path& path);
 
 /// The message of a failed file system call, in an Error's form: `[files] PATH: Permission denied`.
 std::string file_error_text(const std::filesystem::filesystem_error& error);

@@ -15,6 +15,7 @@
 
 #include "kinema/core/errno_text.h"
 #include "kinema/core/error.h"
+#include "kinema/core/folders.h"
 #include "kinema/core/printable.h"
 #include "kinema/core/trimmed.h"
 #include "kinema/data/dataset_type.h"
@@ -149,8 +150,8 @@ class Walk {
       return;
     }
     std::error_code error;
-    check(fs::is_directory(options_.mask_folder, error), "[data] mask_dir {} is not a folder",
-          options_.mask_folder.string());
+    check(fs::is_directory(options_.mask_folder, error), "[data] mask_dir {} {}",
+          options_.mask_folder.string(), not_a_folder(options_.mask_folder));
     seen_.insert(fs::canonical(options_.mask_folder, error));  // masks are not clips
     for (const std::string& file : file_names(options_.mask_folder, kMostMasks)) {
       if (media::is_image_name(file)) {
@@ -506,7 +507,7 @@ Listing list_folder(const fs::path& folder, const ListOptions& options) {
   const io::FileFormat format = io::file_format(folder);
   check(!format || is_packed, "[data] {}",
         io::wrong_format_text(folder.string(), format, "a folder of clips"));
-  check(fs::is_directory(folder), "[data] {} is not a folder{}", folder.string(),
+  check(fs::is_directory(folder), "[data] {} {}{}", folder.string(), not_a_folder(folder),
         is_packed ? "\n  unpack it: tars are read as they are, compressed ones are not" : "");
   Listing out = Walk(folder, options).take();
   std::string hint = out.clips.empty() ? other_type_hint(folder, "videos") : "";

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "kinema/core/error.h"
+#include "kinema/core/folders.h"
 #include "kinema/data/buckets.h"
 #include "kinema/data/dataset_file.h"
 #include "kinema/data/dataset_type.h"
@@ -59,7 +60,7 @@ class RangedShard : public Shard {
 using Shards = std::vector<std::unique_ptr<const Shard>>;
 
 Shards open_shards(const fs::path& folder) {
-  check(fs::is_directory(folder), "[tfrecord] {} is not a folder{}", folder.string(),
+  check(fs::is_directory(folder), "[tfrecord] {} {}{}", folder.string(), not_a_folder(folder),
         is_dataset_file(folder) ? "\n  " + other_type_hint(folder, "tfrecord") : "");
   std::vector<std::string> names;
   for (const auto& entry : fs::directory_iterator(folder)) {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "kinema/core/error.h"
+#include "kinema/core/folders.h"
 #include "kinema/io/tensor_file.h"
 #include "kinema/weights/clip.h"
 #include "kinema/weights/embedding.h"
@@ -98,8 +99,8 @@ LearnedWords::LearnedWords(std::span<const fs::path> folders, std::string member
 void LearnedWords::list(const fs::path& folder) {
   const auto first = static_cast<int64_t>(files_.size());
   std::error_code error;
-  check(fs::is_directory(folder, error), "[config] embeddings_folder {} is not a folder",
-        folder.string());
+  check(fs::is_directory(folder, error), "[config] embeddings_folder {} {}", folder.string(),
+        not_a_folder(folder));
   for (auto each = fs::recursive_directory_iterator(
            folder, fs::directory_options::skip_permission_denied, error);
        !error && each != fs::recursive_directory_iterator(); each.increment(error)) {

@@ -9,6 +9,7 @@
 
 #include "kinema/core/errno_text.h"
 #include "kinema/core/error.h"
+#include "kinema/core/folders.h"
 #include "kinema/io/atomic_write.h"
 
 namespace kinema::io {
@@ -190,7 +191,8 @@ void remove_stale(const fs::path& folder, const std::string& stem,
 ModelFolder ModelFolder::open(const fs::path& folder) {
   std::error_code ignored;
   check(fs::exists(folder, ignored), "[model_folder] {} does not exist", folder.string());
-  check(fs::is_directory(folder, ignored), "[model_folder] {} is not a folder", folder.string());
+  check(fs::is_directory(folder, ignored), "[model_folder] {} {}", folder.string(),
+        not_a_folder(folder));
   check(fs::exists(folder / "config.json"), "[model_folder] {} has no config.json{}",
         folder.string(),
         fs::exists(folder / "model_index.json")

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "kinema/core/error.h"
+#include "kinema/core/folders.h"
 #include "kinema/encoders/control_video.h"
 #include "kinema/media/control_picture.h"
 #include "kinema/media/image.h"
@@ -54,8 +55,8 @@ AnimateNames names_of(const config::GenerateConfig& g) {
   }
   const fs::path folder = g.animate_folder;
   std::error_code ignored;
-  check(fs::is_directory(folder, ignored), "[generate] animate_folder {} is not a folder",
-        folder.string());
+  check(fs::is_directory(folder, ignored), "[generate] animate_folder {} {}", folder.string(),
+        not_a_folder(folder));
   const bool replaces = g.mode != "animate";
   const auto take = [&](GivenName& to, const char* file, bool needed) {
     if (!to.path.empty()) {

@@ -12,6 +12,7 @@
 #include "kinema/config/buckets.h"
 #include "kinema/config/datasets.h"
 #include "kinema/core/error.h"
+#include "kinema/core/folders.h"
 #include "kinema/data/dataset_file.h"
 #include "kinema/data/dataset_type.h"
 #include "kinema/encoders/clip_sizes.h"
@@ -159,7 +160,8 @@ config::DatasetType type_of_evaluation(const std::string& folder) {
     return config::DatasetType::TFRECORD;
   }
   std::error_code error;
-  check(fs::is_directory(folder, error), "[config] eval_data_dir {} is not a folder", folder);
+  check(fs::is_directory(folder, error), "[config] eval_data_dir {} {}", folder,
+        not_a_folder(folder));
   const std::vector<std::string> names = data::file_names(folder);
   const std::string found = data::detect_dataset_type(names);
   const std::string unread = data::unread_files(names);

@@ -17,6 +17,7 @@
 #include "kinema/config/lora.h"
 #include "kinema/core/edit_distance.h"
 #include "kinema/core/error.h"
+#include "kinema/core/folders.h"
 #include "kinema/io/tensor_file.h"
 #include "kinema/resolve/load.h"
 #include "kinema/text/a1111_prompt.h"
@@ -46,7 +47,8 @@ fs::path find_lora(const std::string& folder, const std::string& name) {
         "  lora_folder=FOLDER is searched for it",
         name);
   std::error_code error;
-  check(fs::is_directory(folder, error), "[config] lora_folder {} is not a folder", folder);
+  check(fs::is_directory(folder, error), "[config] lora_folder {} {}", folder,
+        not_a_folder(folder));
   std::vector<fs::path> found;
   std::string nearest;
   for (auto each = fs::recursive_directory_iterator(

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "kinema/core/error.h"
+#include "kinema/core/folders.h"
 #include "kinema/io/json.h"
 #include "kinema/model_files/family.h"
 #include "kinema/sample/scheduler_config.h"
@@ -264,7 +265,7 @@ std::vector<std::string> warnings(const PipelineFolder& folder) {
 }
 
 PipelineFolder read_pipeline_folder(const fs::path& folder, RequiredParts parts) {
-  check(fs::is_directory(folder), "[sample] {} is not a folder", folder.string());
+  check(fs::is_directory(folder), "[sample] {} {}", folder.string(), not_a_folder(folder));
   PipelineFolder out{.folder = folder};
   if (fs::exists(folder / "model_index.json")) {
     read_index(out, io::Json::read(folder / "model_index.json"), parts);

@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "kinema/core/error.h"
+#include "kinema/core/folders.h"
 #include "kinema/io/json.h"
 #include "kinema/io/mapped_file.h"
 #include "kinema/text/bpe_folder.h"
@@ -150,8 +151,8 @@ bool ClipTokenizer::is_in(const fs::path& folder) {
 }
 
 ClipTokenizer ClipTokenizer::open(const fs::path& folder) {
-  check(fs::is_directory(folder), "[text] {} is not a folder: expected a tokenizer's",
-        folder.string());
+  check(fs::is_directory(folder), "[text] {} {}, expected the folder of a tokenizer", folder.string(),
+        not_a_folder(folder));
   ClipTokenizerParts parts = Reader(folder).read();
   try {
     return ClipTokenizer(std::move(parts));

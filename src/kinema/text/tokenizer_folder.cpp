@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "kinema/core/error.h"
+#include "kinema/core/folders.h"
 #include "kinema/io/json.h"
 #include "kinema/io/mapped_file.h"
 #include "kinema/text/json_member.h"
@@ -170,8 +171,8 @@ Tokenizer Tokenizer::parse(std::span<const std::byte> bytes, const std::string& 
 }
 
 Tokenizer Tokenizer::open(const fs::path& folder) {
-  check(fs::is_directory(folder), "[text] {} is not a folder: expected a tokenizer's",
-        folder.string());
+  check(fs::is_directory(folder), "[text] {} {}, expected the folder of a tokenizer", folder.string(),
+        not_a_folder(folder));
   const Files files(folder);
   SentencePieceModel model = read_model(files);
   TokenizerParts parts;
