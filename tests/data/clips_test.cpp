@@ -384,6 +384,21 @@ TEST(ListFolder, ReadsKohyasLists) {
   }
 }
 
+TEST(ListFolder, CountsControlsAndRefusesTwoOfThem) {
+  const ClipFolder folder;
+  folder.image("a.png");
+  folder.image("b.png");
+  folder.image("before/a.png");
+  const std::string plain = R"({"file_name": "b.png", "text": "b"})";
+  const std::string begin = R"({"file_name": "a.png", "text": "a", "source": "before/a.png")";
+  folder.text("metadata.jsonl", begin + "}\n" + plain + "\n");
+  EXPECT_THAT(list_folder(folder.path()).notes,
+              ::testing::Contains(HasSubstr("1 of 2 clips have a control or source")));
+  folder.text("metadata.jsonl", begin + R"(, "control": "before/a.png"})" + "\n" + plain);
+  EXPECT_THAT([&] { list_folder(folder.path()); },
+              ThrowsMessage<Error>(HasSubstr("has `control` and `source`")));
+}
+
 TEST(ListFolder, SaysOfAnAnimationThatItIsOne) {
   const ClipFolder folder;
   folder.image("a.png");

@@ -154,7 +154,7 @@ TEST(LossWeights, ErrorsNameTheMask) {
   const auto expect_error = [&](const std::string& problem) {
     EXPECT_THAT([&] { mask_of(*with_masks(folder)); }, ThrowsMessage<Error>(HasSubstr(problem)));
   };
-  expect_error("masks is not a folder");
+  expect_error("masks does not exist");
   folder.text("masks/a.txt", "x");
   expect_error("has no pictures");
   write_picture(folder / "masks/b.png", 16, 16, left_half);

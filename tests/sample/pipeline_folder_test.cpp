@@ -107,7 +107,7 @@ TEST(PipelineFolder, RefusesAFolderOfNothing) {
   EXPECT_THAT([&] { read_pipeline_folder(folder.path()); },
               ThrowsMessage<Error>(HasSubstr("neither model_index.json nor")));
   EXPECT_THAT([&] { read_pipeline_folder(folder.path() / "absent"); },
-              ThrowsMessage<Error>(HasSubstr("is not a folder")));
+              ThrowsMessage<Error>(HasSubstr("absent does not exist")));
 }
 
 TEST(PipelineFolder, RefusesOtherPipelines) {

@@ -115,7 +115,7 @@ class Walk {
     list_masks();
     if (!options.list.empty()) {
       read_list(options.list);
-      note_masks();
+      note_companions();
       return;
     }
     choose_splits();
@@ -123,7 +123,7 @@ class Walk {
     leave_out_unlisted();
     leave_out_others();
     note_repeats();
-    note_masks();
+    note_companions();
   }
 
   Listing take() { return std::move(out_); }
@@ -174,12 +174,18 @@ class Walk {
     clip.mask = found->second;
   }
 
-  void note_masks() {
+  void note_companions() {
     const auto masked = std::ranges::count_if(
         out_.clips, [](const CaptionedClip& clip) { return !clip.mask.empty(); });
     if (masked > 0) {
       out_.notes.push_back(
           fmt::format("{} of {} clips have a mask for the loss", masked, out_.clips.size()));
+    }
+    const auto controlled = std::ranges::count_if(
+        out_.clips, [](const CaptionedClip& clip) { return !clip.control.empty(); });
+    if (controlled > 0) {
+      out_.notes.push_back(
+          fmt::format("{} of {} clips have a control or source", controlled, out_.clips.size()));
     }
   }
 

@@ -113,8 +113,12 @@ class FolderClips : public ClipSet {
     const CaptionedClip& of = usable(clip);
     ClipControl out;
     if (!of.control.empty()) {
-      check_frames(of.control, of.path, format);
-      out.frames = read_clip(of.control, format, window);
+      try {
+        check_frames(of.control, of.path, format);
+        out.frames = read_clip(of.control, format, window);
+      } catch (const Error& error) {
+        fail("[data] the control (or source) of {}: {}", of.path.filename().string(), error.what());
+      }
     }
     if (!of.control_mask.empty()) {
       out.mask = control_mask(of, format, window);

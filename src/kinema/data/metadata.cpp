@@ -58,14 +58,23 @@ size_t find_name(const std::vector<std::string>& there, const std::vector<std::s
            : "caption_column=NAME names the field with the caption");
 }
 
-/// The first of `wanted` that a row has, if it is not null; null without one.
-const io::Json* find_field(const io::Json& row, const std::vector<std::string>& wanted) {
+/// The field that a row has under one of the names, if it is not null; null without one. Throws an
+/// Error for two of them.
+const io::Json* find_field(const io::Json& row, const std::vector<std::string>& wanted,
+                           const std::string& where) {
+  const io::Json* out = nullptr;
+  std::string_view first;
   for (const std::string& name : wanted) {
-    if (const io::Json* found = row.find(name); found != nullptr && !found->is_null()) {
-      return found;
+    const io::Json* found = row.find(name);
+    if (found == nullptr || found->is_null()) {
+      continue;
     }
+    check(out == nullptr, "[data] {} has `{}` and `{}`, which are names of the same field", where,
+          first, name);
+    out = found;
+    first = name;
   }
-  return nullptr;
+  return out;
 }
 
 /// A name, or a list of names.
@@ -100,13 +109,13 @@ std::vector<MetadataRow> from_jsonl(const std::string& text, const std::string& 
     const size_t file = find_name(names, file_names(), where, "");
     const size_t caption = find_name(names, caption_names(caption_column), where, "");
     const auto text_of = [&](const std::vector<std::string>& wanted) {
-      const io::Json* found = find_field(value, wanted);
+      const io::Json* found = find_field(value, wanted, where);
       return found == nullptr ? std::string() : found->as_string();
     };
     out.push_back({where, value.members()[file].second.as_string(),
                    value.members()[caption].second.as_string(), text_of({std::string(kMask)}),
                    text_of(kControlNames), text_of(kControlMaskNames)});
-    if (const io::Json* references = find_field(value, kReferenceNames)) {
+    if (const io::Json* references = find_field(value, kReferenceNames, where)) {
       out.back().references = names_in(*references);
     }
   }

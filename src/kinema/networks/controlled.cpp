@@ -37,9 +37,9 @@ void check_fits(const ControlArchitecture& control, const Sizes& network) {
   check(own.in_channels == network.out_channels && own.text_dim == network.text_dim &&
             own.pooled_dim == network.pooled_dim && own.size_ids == network.size_ids &&
             own.width == network.width,
-        "[networks] the ControlNet is for a network with {}, but this one has {}\n  use a "
-        "ControlNet of the same family: those of Stable Diffusion 1.5, 2.1 and XL do not fit each "
-        "other",
+        "[networks] the ControlNet is for a network with {}, but this one has {}\n  "
+        "ControlNets of Stable Diffusion 1.5, 2.1 and XL fit models of their own kind; those of "
+        "Flux are not supported",
         text(own, own.in_channels), text(network, network.out_channels));
 }
 

@@ -405,7 +405,7 @@ sample::PipelineParts make_parts(const config::Config& config,
   parts.text_encoder = with_redux(config,
                                   make_text_encoder(config, text_widths(transformer), client, job,
                                                     TextUse::PROMPTS, model.text_adapters),
-                                  client, job);
+                                  transformer, client, job);
   if (transformer.image_dim > 0) {
     parts.image_encoder = make_image_encoder(config, model.folder, transformer.image_dim, client);
   }

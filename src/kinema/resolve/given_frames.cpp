@@ -52,10 +52,12 @@ HostArray read_given_video(const std::string& path, std::string_view key,
                        .max_frames = g.num_frames,
                        .background = media::read_background(loaded.config.data.alpha_background)});
   const int64_t frames = video.frames.shape.dims[0];
+  constexpr int64_t kGroup = 4;  // frames of a latent frame of Wan's VAE
   check(frames == g.num_frames || !loaded.is_set("num_frames"),
         "[generate] {} has {} frames at {} a second (fps), but num_frames is {}\n  num_frames={} "
-        "takes all",
-        path, frames, g.fps, g.num_frames, frames);
+        "is the most of this model that it has",
+        path, frames, g.fps, g.num_frames,
+        (std::max<int64_t>(frames, 1) - 1) / kGroup * kGroup + 1);
   job.notice(fmt::format("{} {} frames of {}, at {} a second (fps)",
                          key == "video" ? "starting from" : fmt::format("{}:", key), frames, path,
                          g.fps));
@@ -377,6 +379,10 @@ void set_given_frames(const config::Loaded& loaded, const networks::Sizes& netwo
   if (!g.mask.empty()) {
     request.start.mask = media::luminance(read_given_image(g.mask, "mask", loaded.config, job));
     request.start.mask_blur = g.mask_blur;
+    if (std::ranges::all_of(request.start.mask.as<uint8_t>(),
+                            [](uint8_t value) { return value == 0; })) {
+      job.notice(fmt::format("mask {} is black: no part of the picture is made", g.mask));
+    }
   }
   request.start.strength =
       g.strength.given ? g.strength.value : default_strength(request.start, network.makes_images);

@@ -10,10 +10,15 @@
 #include "kinema/stores/local_copies.h"
 
 namespace kinema::resolve {
+namespace {
+
+constexpr int64_t kReduxWidth = 4096;  // of T5-XXL's states, which its tokens follow
+
+}  // namespace
 
 std::shared_ptr<const encoders::TextEncoder> with_redux(
     const config::Config& config, std::shared_ptr<const encoders::TextEncoder> encoder,
-    const pjrt::Client& client, const Job& job) {
+    const networks::Sizes& network, const pjrt::Client& client, const Job& job) {
   const config::GenerateConfig& g = config.generate;
   std::vector<std::string> names = g.redux_image;
   std::erase(names, "");
@@ -21,6 +26,10 @@ std::shared_ptr<const encoders::TextEncoder> with_redux(
     return encoder;
   }
   check(!names.empty(), "[generate] redux is given without redux_image=FILE");
+  check(network.text_dim == kReduxWidth && network.makes_images,
+        "[generate] redux makes text tokens of {} numbers, but this model takes {}\n  FLUX.1 takes "
+        "them",
+        kReduxWidth, network.text_dim);
   check(g.redux_scale.size() == 1 || g.redux_scale.size() == names.size(),
         "[generate] redux_scale has {} values for {} pictures, expected one for all or for each",
         g.redux_scale.size(), names.size());

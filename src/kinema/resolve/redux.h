@@ -5,6 +5,7 @@
 #include "kinema/config/config.h"
 #include "kinema/encoders/text_encoder.h"
 #include "kinema/job/job.h"
+#include "kinema/networks/network.h"
 #include "kinema/pjrt/client.h"
 
 namespace kinema::resolve {
@@ -13,6 +14,6 @@ namespace kinema::resolve {
 /// itself without `redux`. Throws an Error if the folder or the pictures do not fit.
 std::shared_ptr<const encoders::TextEncoder> with_redux(
     const config::Config& config, std::shared_ptr<const encoders::TextEncoder> encoder,
-    const pjrt::Client& client, const Job& job);
+    const networks::Sizes& network, const pjrt::Client& client, const Job& job);
 
 }  // namespace kinema::resolve

@@ -190,7 +190,9 @@ void check_used(const networks::Sizes& network, const GivenFiles& files) {
             : "this model takes no first or last frame: image_url must be empty");
   check(files.control_image.bytes.empty() ||
             takes({MadeOf::CONTROL_IMAGE, MadeOf::FOLLOWED_IMAGE, MadeOf::FOLLOWED_AND_KEPT}),
-        "[sample] this model follows no control image: control_image must be empty");
+        "[sample] this model follows no control image: control_image must be empty\n  models of "
+        "Stable "
+        "Diffusion follow one with controlnet=NET, FLUX.1 Canny and Depth on their own");
   check_pictures(files.control_pictures,
                  takes({MadeOf::CONTROL_PICTURES}) ? network.control_layers : 0);
   check(files.references.empty() ||
@@ -203,7 +205,7 @@ void check_used(const networks::Sizes& network, const GivenFiles& files) {
   check((files.control_video.bytes.empty() && files.control_mask.bytes.empty()) ||
             takes({MadeOf::CONTROL_VIDEO, MadeOf::CONTROL_AND_START, MadeOf::CONTROL_AND_MASKED}),
         "[sample] this model follows no control video: control_video and control_mask must be "
-        "empty");
+        "empty\n  Wan VACE and Wan Fun-Control follow one");
 }
 
 HostArray with_batch(HostArray one) {

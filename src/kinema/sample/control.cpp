@@ -14,8 +14,9 @@ namespace {
 double value_at(const std::vector<double>& given, int64_t i, int64_t layers, double otherwise,
                 std::string_view key) {
   check(given.size() <= 1 || std::ssize(given) == layers,
-        "[sample] {} has {} numbers, expected one, or {}: one for each ControlNet's picture, or "
-        "block of the control branch",
+        "[sample] {} has {} numbers, expected one for all or {}: one for each picture of a "
+        "ControlNet, "
+        "or for each block of a control branch",
         key, given.size(), layers);
   return given.empty() ? otherwise : given[given.size() == 1 ? 0 : static_cast<size_t>(i)];
 }
