@@ -170,7 +170,7 @@ TEST_F(ControlNets, AreReadInOriginalNames) {
 TEST_F(ControlNets, NameWhatDoesNotFit) {
   EXPECT_THAT(
       error("sd15", {net(1), "control_image=square.png"}),
-      AllOf(HasSubstr("the ControlNet is for a network with"), HasSubstr("of the same family")));
+      AllOf(HasSubstr("the ControlNet is for a network with"), HasSubstr("of their own kind")));
   EXPECT_THAT(error("sdxl", {net(1)}), HasSubstr("without a picture to follow"));
   EXPECT_THAT(error("sdxl", {"control_image=square.png"}), HasSubstr("follows no control image"));
   EXPECT_THAT(error("sdxl", {"controlnet=absent", "control_image=square.png"}),

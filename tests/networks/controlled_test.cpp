@@ -172,7 +172,7 @@ TEST(Controlled, RefusesAControlNetOfAnotherFamily) {
   of_1_5.encoder.projection_class_embeddings_input_dim = 0;
   EXPECT_THAT([&] { controlled(network_of(tiny_unet()), {{.network = control_of(of_1_5)}}); },
               ThrowsMessage<Error>(AllOf(HasSubstr("the ControlNet is for a network with 4 latent"),
-                                         HasSubstr("of the same family"))));
+                                         HasSubstr("of their own kind"))));
   EXPECT_THAT(
       [&] { controlled(network_of(tiny_unet(8)), {{.network = control_of(tiny_control())}}); },
       ThrowsMessage<Error>(HasSubstr("text states of 8")));
