@@ -30,7 +30,7 @@ make() {
     clip=$(printf 'clip_%04d' $((i * 5 % 48)))
     words=("${@//CLIP/$clip}")
     build/kinema generate "$run/config.yml" "prompt=${prompts[i]}" seed="$i" "video_folder=$samples/$i" \
-      num_images_per_prompt=1 contact_sheet=false "${words[@]//FOLDER/$samples}" >/dev/null
+      contact_sheet=false "${words[@]//FOLDER/$samples}" >/dev/null
     rm -f "$samples/$i/metadata.jsonl" # the one for the score lists all
     file=$(cd "$samples" && find "$i" -name '*.mp4' -o -name '*.png')
     printf '{"file_name": "%s", "text": "%s", %s}\n' "$file" "${prompts[i]}" "${fields//CLIP/$clip}"
@@ -41,7 +41,7 @@ say "training shapes_inpaint"
 build/kinema train configs/shapes_inpaint.yml "output_dir=$output" "$@"
 say "replacing the shapes in ${#prompts[@]} pictures"
 make shapes_inpaint '"source": "stills/CLIP.png", "control_mask": "masks/CLIP.png"' \
-  image=FOLDER/stills/CLIP.png mask=FOLDER/masks/CLIP.png video_enlarge=1
+  image=FOLDER/stills/CLIP.png mask=FOLDER/masks/CLIP.png num_images_per_prompt=1 video_enlarge=1
 build/shapes_score "$samples" --min-colour 95 --min-shape 90 --min-kept 100
 
 say "training shapes_control"

@@ -177,6 +177,14 @@ fs::path with_module(const config::Config& config, const fs::path& transformer, 
   std::error_code ignored;
   check(fs::exists(file, ignored), "[config] {} is {}, which does not exist", kKey, file);
   check_is(file, {weights::Role::MODULE}, kKey);
+  const fs::path described = transformer / "config.json";
+  const model_files::Family* family = fs::exists(described, ignored)
+                                          ? model_files::family_of_config(io::Json::read(described))
+                                          : nullptr;
+  check(family == nullptr || family->name.starts_with("Wan") || family->name == "Z-Image",
+        "[config] {} is {}, a part of a transformer, but {} is a network of {}, which has no such "
+        "parts",
+        kKey, file, transformer.string(), family == nullptr ? "" : family->name);
   return model_files::laid_over(transformer, file);
 }
 

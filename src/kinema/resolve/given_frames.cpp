@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "kinema/core/error.h"
+#include "kinema/data/clip_file.h"
 #include "kinema/encoders/control_video.h"
 #include "kinema/encoders/reference_image.h"
 #include "kinema/io/mapped_file.h"
@@ -47,9 +48,14 @@ HostArray read_given_video(const std::string& path, std::string_view key,
   const config::GenerateConfig& g = loaded.config.generate;
   check(!media::is_image_name(path), "[generate] {} is the picture {}, expected a video{}", key,
         path, key == "video" ? fmt::format("\n  image={} starts from it", path) : "");
+  const auto rate = static_cast<double>(g.fps);
+  const int64_t there = [&] {
+    const io::MappedFile file = io::MappedFile::open(path);
+    return data::frames_in(data::measure_clip(file.bytes(), path), {.fps = rate});
+  }();
   media::Video video = media::read_video(
-      fs::path(path), {.fps = static_cast<double>(g.fps),
-                       .max_frames = g.num_frames,
+      fs::path(path), {.fps = rate,
+                       .max_frames = std::min(g.num_frames, std::max<int64_t>(there, 1)),
                        .background = media::read_background(loaded.config.data.alpha_background)});
   const int64_t frames = video.frames.shape.dims[0];
   constexpr int64_t kGroup = 4;  // frames of a latent frame of Wan's VAE
