@@ -257,13 +257,20 @@ std::unique_ptr<data::Source> make_clip_source(const ClipSettings& settings,
   options.buckets = std::move(survey.buckets);
   options.problems = std::move(survey.problems);
   options.on_skip = [job, clips, left_out](int64_t clip, const std::string& why) {
-    job.notice("skipped: " + why);
+    const bool is_named = why.find(clips->path(clip)) != std::string::npos;
+    job.notice("skipped: " + (is_named ? why : data::short_reason(*clips, clip, why)));
     left_out.add(*clips, clip, why);
   };
   if (clips->has_controls() && !takes_controls(model)) {
     job.notice(
         "the data set lists control, source or reference files, but this network takes none: it is "
         "not trained on them");
+  }
+  if (takes_controls(model) && !clips->has_controls() &&
+      !networks::fills_masks(model.stored_input()->made_of)) {
+    job.notice(
+        "the data set lists no control, source or reference files (metadata.jsonl), which this "
+        "network takes");
   }
   options.batch = batch;
   options.sizes = model.size_ids > 0;

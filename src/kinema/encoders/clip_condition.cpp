@@ -32,7 +32,8 @@ HostArray control_of(const data::ClipControl& control, const PixelSizes& sizes,
 
 void check_control(const data::ClipControl& control) {
   check(!control.frames.bytes.empty(),
-        "[data] the network follows a picture, but the clip has no `control` in its metadata");
+        "[data] the network follows a picture, but the clip has no `control` in its metadata\n  "
+        "metadata.jsonl names it beside `file_name`: `control`, `source` or `conditioning_image`");
 }
 
 /// The channels of a network that fills in the clip's mask.

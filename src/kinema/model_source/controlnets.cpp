@@ -28,7 +28,9 @@ fs::path locate_controlnet(const std::string& name, const std::string& revision,
                            const Job& job) {
   const fs::path path = stores::local_model(name, revision, {}, job);
   std::error_code ignored;
-  check(fs::exists(path, ignored), "[generate] {} {} does not exist", key, name);
+  const bool is_trained = std::string_view(key) == "train_controlnet";
+  check(fs::exists(path, ignored), "[config] {} {} does not exist{}", key, name,
+        is_trained ? "\n  train_controlnet=new begins with a copy of the UNet's encoder" : "");
   weights::check_role(path, {weights::Role::CONTROL}, key);
   return path;
 }
