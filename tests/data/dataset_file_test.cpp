@@ -208,6 +208,7 @@ TEST(DatasetFile, IsRefusedWhereItAsksForWhatIsNotDone) {
   expect_error(set + "min_bucket_reso = 'small'", "min_bucket_reso");
   expect_error(set + "caption_dropout_rate = 0.1", "caption_dropout");
   expect_error(set + "num_repeat = 2", "has `num_repeat`, which is not a key");
+  expect_error(set + "image_jsonl_file = 'a.jsonl'", "has a folder and a list");
   expect_error(set + "num_repeats = -1", "num_repeats is -1");
   expect_error(set + "num_repeats = 'two'", "num_repeats");
   expect_error(set + "num_repeats = 0", "num_repeats is 0 in all data sets");

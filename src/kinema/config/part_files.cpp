@@ -128,6 +128,10 @@ void search(const fs::path& models, ModelConfig& m) {
 
 }  // namespace
 
+std::string checkpoint_in(const std::string& comfyui_folder, const std::string& name) {
+  return found_in(comfyui_folder, kCheckpoints, name);
+}
+
 void apply_part_files(Loaded& loaded) {
   ModelConfig& m = loaded.config.model;
   move_value(loaded, "vae_file", m.vae_file, "wan_vae_pretrained_model_name_or_path",

@@ -13,4 +13,8 @@ namespace kinema::config {
 /// folders, and for a name that several files have.
 void apply_part_files(Loaded& loaded);
 
+/// The path of a checkpoint in ComfyUI's folder, by the same rules; the name itself for one that is
+/// not found and has no ending. Throws the Errors of apply_part_files.
+std::string checkpoint_in(const std::string& comfyui_folder, const std::string& name);
+
 }  // namespace kinema::config

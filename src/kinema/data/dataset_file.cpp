@@ -66,7 +66,9 @@ struct Refused {
 constexpr std::array<Refused, 9> kRefused = {{
     {"caption_dropout_every_n_epochs", "caption_dropout=FRACTION leaves captions out"},
     {"caption_dropout_rate", "caption_dropout=FRACTION leaves captions out, of all data sets"},
-    {"control_directory", "pictures to edit are not used"},
+    {"control_directory",
+     "metadata.jsonl names the control of each picture: {\"file_name\": "
+     "\"a.png\", \"text\": ..., \"control\": \"before/a.png\"}"},
     {"custom_attributes", "take it away: scripts of others read it"},
     {"face_crop_aug_range", "center_crop=false crops anywhere"},
     {"random_crop", "center_crop=false crops all data sets anywhere"},
@@ -160,6 +162,8 @@ class Reader {
           "[data] {} names no clips, expected image_dir, image_directory, video_directory, "
           "metadata_file, image_jsonl_file or video_jsonl_file",
           where);
+    check(part.folder.empty() || part.list.empty() || keys.contains("metadata_file"),
+          "[data] {} has a folder and a list, expected one of them", where);
     check(part.repeats >= 0, "[data] {}: num_repeats is {}, expected at least 0", where,
           part.repeats);
     if (!part.sizes.automatic.value_or(false)) {  // other keys of buckets have no effect

@@ -28,7 +28,7 @@ constexpr std::string_view kMask = "mask";
 // Names of kinema, diffusers' scripts, DiffSynth and VideoX-Fun.
 const std::vector<std::string> kControlNames = {
     "control",       "source",     "conditioning_image", "control_image",
-    "control_video", "vace_video", "control_file_path"};
+    "control_video", "vace_video", "control_file_path",  "control_path"};
 const std::vector<std::string> kControlMaskNames = {"control_mask", "vace_video_mask"};
 const std::vector<std::string> kReferenceNames = {
     "reference",        "references",           "reference_image",

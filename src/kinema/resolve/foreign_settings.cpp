@@ -252,6 +252,7 @@ ForeignSettings settings_of_parameters(std::string_view text, const std::string&
   if (width && height) {
     out.set("width", *width).set("height", *height);
   }
+  made.model = text_of("Model");
   constexpr std::array<std::string_view, 12> kRead{
       "Steps", "Sampler",    "Schedule type", "CFG scale",   "Seed",      "Size",
       "Model", "Model hash", "Version",       "Lora hashes", "TI hashes", "Hashes"};
@@ -266,8 +267,11 @@ ForeignSettings settings_of_parameters(std::string_view text, const std::string&
 ForeignSettings settings_of_comfyui(std::string_view text, const std::string& source) {
   const ComfyGraph graph(Json::parse(without_nan(text), source + " (`prompt`)"), source);
   const Json& sampler = graph.only("KSampler");
-  graph.node_at(sampler, "model", "CheckpointLoaderSimple");
+  const Json& loader = graph.node_at(sampler, "model", "CheckpointLoaderSimple");
   ForeignSettings made{.keys = Json::object()};
+  if (const Json name = graph.value(loader, "ckpt_name"); name.is_string()) {
+    made.model = name.as_string();
+  }
   Json& out = made.keys;
   for (const auto& [input, key] :
        {std::pair("positive", "prompt"), {"negative", "negative_prompt"}}) {

@@ -11,6 +11,7 @@ namespace kinema::resolve {
 
 struct ForeignSettings {
   io::Json keys;
+  std::string model = {};                  // the checkpoint's name; empty: not known
   std::vector<std::string> not_read = {};  // names of settings that change the picture
 };
 

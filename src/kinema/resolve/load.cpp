@@ -9,6 +9,7 @@
 
 #include "kinema/config/buckets.h"
 #include "kinema/config/datasets.h"
+#include "kinema/config/part_files.h"
 #include "kinema/core/error.h"
 #include "kinema/core/folders.h"
 #include "kinema/io/model_folder.h"
@@ -85,6 +86,24 @@ void notice_copied_run(const std::string& file, const config::Loaded& loaded, co
   }
 }
 
+/// Uses the model that another program's picture names, if comfyui_folder has it and no other is
+/// given. Throws an Error with the name if no model is given.
+void use_named_model(const SharedSettings& picture, config::Loaded& loaded) {
+  constexpr const char* kKey = "pretrained_model_name_or_path";
+  config::ModelConfig& model = loaded.config.model;
+  const bool is_given = loaded.is_set(kKey) || loaded.is_set("run_name") ||
+                        model.pretrained_model_name_or_path.empty();
+  if (picture.model.empty() || is_given) {
+    return;
+  }
+  check(!model.comfyui_folder.empty(),
+        "[generate] {0} was made with the model `{1}`, but no model is given\n  kinema generate "
+        "MODEL {0}, or comfyui_folder=FOLDER, which is searched for it",
+        picture.file.string(), picture.model);
+  config::set(loaded, kKey, config::checkpoint_in(model.comfyui_folder, picture.model),
+              picture.file.string());
+}
+
 /// The configuration with a file's settings for keys that the command line does not give.
 config::Loaded with_settings(config::Loaded loaded, const SharedSettings& video) {
   for (const std::string& word : video.words) {
@@ -101,6 +120,10 @@ config::Loaded with_settings(config::Loaded loaded, const SharedSettings& video)
 
 config::Loaded load(const std::string& file, std::span<const std::string> overrides,
                     std::span<const std::string> environment, const Job& job) {
+  check(!file.ends_with(".toml"),
+        "[config] {} is TOML, expected a configuration (YAML)\n  train_data_dir={} reads the data "
+        "sets of kohya's and musubi's files; other keys of theirs are refused with kinema's name",
+        file, file);
   config::Loaded loaded =
       file.empty()
           ? config::load_defaults(overrides, environment)
@@ -177,8 +200,12 @@ config::Loaded load_generation(std::span<const std::string> words,
   }
   own.insert(own.end(), keys.begin(), keys.end());
   config::Loaded loaded = load_command_line(own, environment, job);
+  check(videos.size() <= 1, "[generate] settings of several files are given: {} and {}",
+        videos.empty() ? "" : videos.front().file.string(),
+        videos.empty() ? "" : videos.back().file.string());
   for (const SharedSettings& video : videos) {
     loaded = with_settings(std::move(loaded), video);
+    use_named_model(video, loaded);
   }
   for (const SharedSettings& video : videos) {
     job.notice(check_given(video, loaded));

@@ -57,7 +57,7 @@ fs::path folder_of_runs(const fs::path& file, const fs::path& run_name) {
 
 /// The settings in a picture, with the names of those that are not read, in the form of the `.json`
 /// of a video: those of kinema, of AUTOMATIC1111's web UI or of ComfyUI.
-io::Json words_in_picture(const fs::path& file, std::vector<std::string>& not_read) {
+io::Json words_in_picture(const fs::path& file, SharedSettings& shared) {
   const io::MappedFile mapped = io::MappedFile::open(file);
   const std::vector<media::PngText> texts =
       mapped.parsed([&](auto bytes) { return media::read_image_texts(bytes, file.string()); });
@@ -70,7 +70,8 @@ io::Json words_in_picture(const fs::path& file, std::vector<std::string>& not_re
     return io::Json::parse(*own, fmt::format("{} (`kinema`)", name));
   }
   const auto taken = [&](ForeignSettings settings) {
-    not_read = std::move(settings.not_read);
+    shared.not_read = std::move(settings.not_read);
+    shared.model = std::move(settings.model);
     io::Json out = io::Json::object();
     out.set("settings", std::move(settings.keys));
     return out;
@@ -97,7 +98,7 @@ bool may_hold_settings(const fs::path& file) {
 SharedSettings read_shared_settings(const fs::path& file) {
   const bool is_picture = is_picture_name(file);
   SharedSettings out{.file = file};
-  const io::Json json = is_picture ? words_in_picture(file, out.not_read) : io::Json::read(file);
+  const io::Json json = is_picture ? words_in_picture(file, out) : io::Json::read(file);
   const io::Json* settings = json.is_object() ? json.find("settings") : nullptr;
   check(settings != nullptr && settings->is_object(),
         "[generate] {} is not {}: it has no `settings`", file.string(),

@@ -15,6 +15,7 @@ struct SharedSettings {
   std::vector<std::string> words;          // key=value of the settings that are used
   std::vector<std::string> required_keys;  // keys of files and models, which must be given again
   std::vector<std::string> left_out;       // keys of the other machine
+  std::string model;                       // a checkpoint's name in another program
   std::vector<std::string> not_read;       // names that another program has for its settings
 };
 
