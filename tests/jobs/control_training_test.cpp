@@ -85,6 +85,10 @@ TEST_F(ControlTraining, KontextLearnsFromPairs) {
   write_pairs("conditioning_image");
   expect_trained({"run_name=named"});
   EXPECT_EQ(losses("named"), losses("run"));
+  // Pictures of a subject are VACE's.
+  write_pairs("reference");
+  EXPECT_THAT(train({"run_name=subject", "skip_bad_clips=false"}).err,
+              HasSubstr("`source` names it"));
   // Without the other picture the network is trained as for text to image.
   write_pairs("");
   fs::remove(folder_ / "data/a_before.png");

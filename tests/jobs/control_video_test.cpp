@@ -1,5 +1,6 @@
 // `generate` with control videos, masks and reference images (VACE), and modules laid over a
 // network.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <algorithm>
@@ -22,6 +23,7 @@ namespace kinema::jobs_test {
 namespace {
 
 namespace fs = std::filesystem;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 class ControlVideos : public RunsTest {
@@ -114,6 +116,11 @@ TEST_F(ControlVideos, MayBeMadeOfPictures) {
 TEST_F(ControlVideos, NameWhatDoesNotFit) {
   const std::string control = "control_video=" + clip_;
   EXPECT_THAT(error({control, "num_frames=4001"}), HasSubstr("but num_frames is 4001"));
+  // At its own rate a video has the frames that are in the file, and not one more.
+  const media::VideoProbe probe = media::probe_video(clip_);
+  EXPECT_THAT(error({control, fmt::format("num_frames={}", probe.frames + 1)}),
+              AllOf(HasSubstr(fmt::format("has {} frames", probe.frames)),
+                    HasSubstr(fmt::format("num_frames={} is", (probe.frames - 1) / 4 * 4 + 1))));
   EXPECT_THAT(error({control, "num_frames=5", "control_mask=cat.png"}),
               HasSubstr("expected the same numbers and sizes"));
   EXPECT_THAT(error({"control_mask=mask.png"}), HasSubstr("control_video"));

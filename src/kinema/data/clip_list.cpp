@@ -310,7 +310,7 @@ class Walk {
           find_mask(clip);
         }
         clip.control = beside(row.control, "control file", kNoControl);
-        clip.control_mask = beside(row.control_mask, "mask of a control video", kNoControl);
+        clip.control_mask = beside(row.control_mask, "control_mask", kNoControl);
         clip.cause = kNoControl;
         for (const std::string& reference : row.references) {
           clip.references.push_back(beside(reference, "reference picture", kNoControl));

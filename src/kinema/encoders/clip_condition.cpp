@@ -95,6 +95,10 @@ data::Sample encode_clip(const HostArray& pixels, const data::ClipControl& contr
       return out;
     }
     case MadeOf::REFERENCE_IMAGE:
+      check(
+          control.references.empty(),
+          "[data] the clip has `reference` in its metadata, but this network edits one picture\n  "
+          "`source` names it");
       if (!control.frames.bytes.empty()) {
         out.condition = autoencoder.encode(control.frames);
       }

@@ -10,6 +10,7 @@
 #include "kinema/encoders/control_video.h"
 #include "kinema/encoders/reference_image.h"
 #include "kinema/io/mapped_file.h"
+#include "kinema/media/blur.h"
 #include "kinema/media/control_picture.h"
 #include "kinema/media/image.h"
 #include "kinema/media/media_name.h"
@@ -40,6 +41,22 @@ void tell_what_changes(const io::MappedFile& file, const std::string& name,
   if (size.is_hdr) {
     job.notice(fmt::format("{} is HDR (PQ or HLG): tone-mapped to SDR (BT.2390)", name));
   }
+}
+
+/// A mask u8 [h, w] whose edges are soft by mask_blur, as where the result is put back.
+HostArray blurred(const HostArray& mask, double deviation) {
+  if (deviation <= 0) {
+    return mask;
+  }
+  const auto given = mask.as<uint8_t>();
+  const std::vector<float> values(given.begin(), given.end());
+  const std::vector<float> soft =
+      media::gaussian_blur(values, mask.shape.dims[0], mask.shape.dims[1], deviation);
+  HostArray out(mask.shape);
+  std::ranges::transform(soft, out.as<uint8_t>().begin(), [](float value) {
+    return static_cast<uint8_t>(std::clamp<long>(std::lround(value), 0, 255));
+  });
+  return out;
 }
 
 /// The first frames of a video at the rate of the result; `key` names it in errors.
@@ -209,8 +226,8 @@ void crop_to_mask(int64_t padding, const Job& job, sample::GenerateRequest& requ
       dims[1], dims[2], start.mask.shape.dims[0], start.mask.shape.dims[1]);
   HostArray picture = std::move(start.frames);
   picture.shape.dims.erase(picture.shape.dims.begin());
-  const sample::CropRegion region =
-      sample::crop_region(start.mask, request.height, request.width, padding);
+  const sample::CropRegion region = sample::crop_region(blurred(start.mask, start.mask_blur),
+                                                        request.height, request.width, padding);
   start.frames = sample::cropped(picture, region);
   start.frames.shape.dims.insert(start.frames.shape.dims.begin(), 1);
   HostArray whole = std::move(start.mask);
