@@ -81,8 +81,8 @@ TEST_F(OnTerminal, SaysHowLongTheStepIsBeingCompiled) {
 
 // So many layers outside a loop compile for seconds: the second key press is always in time.
 TEST_F(OnTerminal, AnswersCtrlCWhileCompilingAtOnceAndEndsAtTheSecond) {
-  Terminal terminal(folder_, {"train", "tiny.yml", "executable_cache=off", "num_layers=48",
-                              "scan_layers=false"});
+  Terminal terminal(
+      folder_, {"train", "tiny.yml", "executable_cache=off", "num_layers=48", "scan_layers=false"});
   ASSERT_TRUE(terminal.shows("compiling the step ... ")) << terminal.shown();
   terminal.type("\x03");
   EXPECT_TRUE(terminal.shows("stopping after the compile; again to end now")) << terminal.shown();

@@ -213,8 +213,7 @@ TEST_F(Dataset, WithMasksTrainsTheSameFromClipsCachesAndRecords) {
       .expect_error("clip_03.mp4 has no mask");
   write("masks/clip_03.png", "no picture");
   run({"train", "tiny.yml", "run_name=other", "mask_dir=masks"}).expect_error("clip_03.png");
-  run({"train", "tiny.yml", "run_name=other", "mask_dir=gone"})
-      .expect_error("gone does not exist");
+  run({"train", "tiny.yml", "run_name=other", "mask_dir=gone"}).expect_error("gone does not exist");
 }
 
 TEST_F(Dataset, WithRegularizationPicturesHasThemInHalfOfTheSamples) {

@@ -151,8 +151,8 @@ bool ClipTokenizer::is_in(const fs::path& folder) {
 }
 
 ClipTokenizer ClipTokenizer::open(const fs::path& folder) {
-  check(fs::is_directory(folder), "[text] {} {}, expected the folder of a tokenizer", folder.string(),
-        not_a_folder(folder));
+  check(fs::is_directory(folder), "[text] {} {}, expected the folder of a tokenizer",
+        folder.string(), not_a_folder(folder));
   ClipTokenizerParts parts = Reader(folder).read();
   try {
     return ClipTokenizer(std::move(parts));

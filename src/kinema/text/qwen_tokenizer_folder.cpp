@@ -35,8 +35,8 @@ void add(const AddedToken& token, const fs::path& folder, QwenTokenizerParts& pa
 }  // namespace
 
 QwenTokenizer QwenTokenizer::open(const fs::path& folder) {
-  check(fs::is_directory(folder), "[text] {} {}, expected the folder of a tokenizer", folder.string(),
-        not_a_folder(folder));
+  check(fs::is_directory(folder), "[text] {} {}, expected the folder of a tokenizer",
+        folder.string(), not_a_folder(folder));
   constexpr const char* kConfig = "tokenizer_config.json";
   BpeFolder read = read_bpe_folder(folder, "Qwen", /*prefers_tokenizer_json=*/true);
   const std::optional<io::Json> config =

@@ -171,8 +171,8 @@ Tokenizer Tokenizer::parse(std::span<const std::byte> bytes, const std::string& 
 }
 
 Tokenizer Tokenizer::open(const fs::path& folder) {
-  check(fs::is_directory(folder), "[text] {} {}, expected the folder of a tokenizer", folder.string(),
-        not_a_folder(folder));
+  check(fs::is_directory(folder), "[text] {} {}, expected the folder of a tokenizer",
+        folder.string(), not_a_folder(folder));
   const Files files(folder);
   SentencePieceModel model = read_model(files);
   TokenizerParts parts;
