@@ -18,6 +18,7 @@
 #include "kinema/core/folders.h"
 #include "kinema/core/printable.h"
 #include "kinema/core/trimmed.h"
+#include "kinema/data/clip_names.h"
 #include "kinema/data/dataset_type.h"
 #include "kinema/data/metadata.h"
 #include "kinema/io/file_format.h"
@@ -36,74 +37,6 @@ constexpr const char* kNoControl = "no control file";
 constexpr size_t kMostMasks = 10'000'000;
 constexpr const char* kUnreadable = "caption cannot be read";
 constexpr const char* kNotUtf8 = "caption is not UTF-8";
-
-/// Files that are expected next to clips.
-bool is_companion(const fs::path& path) {
-  constexpr std::array<std::string_view, 16> kEndings = {
-      ".txt", ".json", ".jsonl", ".csv",  ".tsv",  ".md",      ".yml",   ".yaml",
-      ".py",  ".sh",   ".log",   ".toml", ".html", ".parquet", ".arrow", ".caption"};
-  const std::string name = path.filename().string();
-  std::string ending = path.extension().string();
-  std::ranges::transform(ending, ending.begin(), [](unsigned char c) { return std::tolower(c); });
-  return name == "LICENSE" || name == "README" ||
-         std::ranges::find(kEndings, ending) != kEndings.end();
-}
-
-/// The split at the start of a folder's name, as in the datasets library; empty: none.
-std::string split_of(const std::string& name) {
-  constexpr std::array<std::pair<std::string_view, std::string_view>, 10> kWords = {{
-      {"train", "train"},
-      {"training", "train"},
-      {"validation", "validation"},
-      {"valid", "validation"},
-      {"val", "validation"},
-      {"dev", "validation"},
-      {"test", "test"},
-      {"testing", "test"},
-      {"eval", "test"},
-      {"evaluation", "test"},
-  }};
-  const std::string word = name.substr(0, name.find_first_of("-._ 0123456789"));
-  const auto* found = std::ranges::find(kWords, word, [](const auto& pair) { return pair.first; });
-  return found == kWords.end() ? "" : std::string(found->second);
-}
-
-std::string lower(std::string text) {
-  std::ranges::transform(text, text.begin(), [](unsigned char c) { return std::tolower(c); });
-  return text;
-}
-
-/// The folder name `10_red ball` of kohya's scripts: each picture counts 10 times an epoch, and the
-/// words are the caption of pictures without one.
-struct ClassFolder {
-  int64_t repeats = 1;
-  std::string words;
-};
-
-/// Larger numbers are part of a name, such as a year's.
-constexpr int64_t kMostRepeats = 1000;
-
-std::optional<ClassFolder> class_folder(const std::string& name) {
-  const size_t digits = name.find_first_not_of("0123456789");
-  if (digits == 0 || digits == std::string::npos || digits > 9 || name[digits] != '_') {
-    return std::nullopt;
-  }
-  ClassFolder out{.repeats = std::stoll(name.substr(0, digits)),
-                  .words = std::string(trimmed(name.substr(digits + 1)))};
-  const bool is_number = out.repeats >= 1 && out.repeats <= kMostRepeats;
-  return is_number ? std::optional(out) : std::nullopt;
-}
-
-/// The picture's stem that a mask's name begins with (OneTrainer's `a-masklabel.png`,
-/// `a-mask.png`); empty for another file.
-std::string masked_stem(const std::string& stem) {
-  for (const std::string_view ending : {"-masklabel", "-mask", "_mask"}) {
-    if (stem.size() > ending.size() && stem.ends_with(ending)) {
-      return stem.substr(0, stem.size() - ending.size());
-    }
-  }
-  return "";
-}
 
 /// Reads a folder and its subfolders.
 class Walk {
