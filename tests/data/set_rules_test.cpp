@@ -124,8 +124,10 @@ TEST(SetRules, OneSetIsMirrored) {
 TEST(SetRules, AWeightedSetWithoutUsableClipsIsNamed) {
   const ClipFolder folder;
   write_pictures(folder);
-  const SetRules tall{.weight = 1, .sizes = {.buckets = {{9, 8, 8}}, .automatic = std::nullopt}};
-  EXPECT_THAT([&] { source_of(two_sets(folder, {.weight = 1}, tall), 1); },
+  for (const char* name : {"c", "d", "e", "f", "g", "h"}) {
+    folder.text(std::string("many/") + name + ".png", "no picture");
+  }
+  EXPECT_THAT([&] { source_of(two_sets(folder, {.weight = 1}, {.weight = 1}), 1); },
               ThrowsMessage<Error>(HasSubstr("many, which has a weight")));
 }
 

@@ -176,12 +176,12 @@ TEST_F(RunOfAPipeline, SaysThatSyntaxOfPromptsIsTakenAsLetters) {
                         HasSubstr("prompt_syntax=a1111"))));
   const auto with_folder = [&](const std::string& syntax) {
     std::vector<std::string> all = words;
-    all.insert(all.end(), {"embeddings_folder=words", "prompt_syntax=" + syntax});
+    all.insert(all.end(),
+               {"embeddings_folder=" + (scratch_ / "words").string(), "prompt_syntax=" + syntax});
     return prompt_notices(load(all));
   };
   write("words/other.pt", "");
-  EXPECT_THAT(with_folder("a1111"),
-              testing::ElementsAre(HasSubstr("embeddings_folder words has no such file")));
+  EXPECT_THAT(with_folder("a1111"), testing::ElementsAre(HasSubstr("words has no such file")));
   write("words/deep/BAD.pt", "");
   EXPECT_THAT(with_folder("a1111"), IsEmpty());
   EXPECT_THAT(prompt_notices(load({"prompt=a AND b", "prompt_syntax=a1111"})),

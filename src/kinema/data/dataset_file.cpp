@@ -296,6 +296,9 @@ std::unique_ptr<ClipSet> clips_of(const fs::path& folder, const ListOptions& opt
   try {
     return folder_clips(folder, options);
   } catch (const Error& error) {
+    if (where.empty()) {
+      throw;
+    }
     constexpr std::string_view kRoom = "[data] ";
     const std::string_view what = error.what();
     fail("[data] {}: {}", where, what.substr(what.starts_with(kRoom) ? kRoom.size() : 0));
