@@ -193,7 +193,7 @@ bool has_tokenizer(const fs::path& file) {
 }
 
 fs::path tokenizer_of(const Places& places, size_t place, const fs::path& model, bool is_t5) {
-  if (is_folder(places.tokenizers / kTokenizers[place])) {
+  if (!places.tokenizers.empty() && is_folder(places.tokenizers / kTokenizers[place])) {
     return places.tokenizers / kTokenizers[place];
   }
   for (const fs::path& folder : places.folders()) {
