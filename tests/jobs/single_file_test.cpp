@@ -25,7 +25,7 @@ TEST_F(OnePipelineFile, SaysThatTokenizersAreMissing) {
   const Outcome outcome = generate({});
   EXPECT_NE(outcome.status, 0);
   EXPECT_THAT(outcome.err, AllOf(HasSubstr("there is no tokenizer/ for sdxl.safetensors"),
-                                 HasSubstr("wan_text_encoder_pretrained_model_name_or_path")));
+                                 HasSubstr("tokenizer_folder")));
 }
 
 TEST_F(OnePipelineFile, MakesPicturesWithTokenizersOfAPipeline) {

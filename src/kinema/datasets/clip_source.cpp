@@ -266,7 +266,8 @@ std::unique_ptr<data::Source> make_clip_source(const ClipSettings& settings,
         "the data set lists control, source or reference files, but this network takes none: it is "
         "not trained on them");
   }
-  if (takes_controls(model) && !clips->has_controls() &&
+  // An optional input is one of Flux, of which FLUX.1 Kontext alone was trained with it.
+  if (takes_controls(model) && !model.stored_input()->optional && !clips->has_controls() &&
       !networks::fills_masks(model.stored_input()->made_of)) {
     job.notice(
         "the data set lists no control, source or reference files (metadata.jsonl), which this "
