@@ -125,7 +125,7 @@ TEST_F(ControlVideos, NameWhatDoesNotFit) {
               HasSubstr("expected the same numbers and sizes"));
   EXPECT_THAT(error({"control_mask=mask.png"}), HasSubstr("control_video"));
   EXPECT_THAT(error({control, "num_frames=5", "control_scale=[1, 1, 1]"}),
-              HasSubstr("control_scale has 3 numbers, expected one, or 2"));
+              HasSubstr("control_scale has 3 numbers, expected one for all or 2"));
   EXPECT_THAT(error({control, "num_frames=5", "image_url=cat.png"}),
               HasSubstr("control_video and a first frame are both given"));
   EXPECT_THAT(error({"control_video=cat.png"}), HasSubstr("is the picture cat.png"));
