@@ -83,7 +83,7 @@ TEST(TfRecordSource, RefusesAFolderWithADamagedShard) {
   EXPECT_THAT([&] { tfrecord_source({.folder = empty.path()}); },
               ThrowsMessage<Error>(HasSubstr("no records")));
   EXPECT_THAT([&] { tfrecord_source({.folder = empty / "none"}); },
-              ThrowsMessage<Error>(HasSubstr("not a folder")));
+              ThrowsMessage<Error>(HasSubstr("none does not exist")));
 }
 
 /// The shards of a folder as if they were remote.

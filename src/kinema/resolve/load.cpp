@@ -86,15 +86,15 @@ void notice_copied_run(const std::string& file, const config::Loaded& loaded, co
   }
 }
 
-/// Uses the model that another program's picture names, if comfyui_folder has it and no other is
-/// given. Throws an Error with the name if no model is given.
-void use_named_model(const SharedSettings& picture, config::Loaded& loaded) {
+/// The configuration with the model that another program's picture names, if comfyui_folder has it
+/// and no other is given. Throws an Error with the name if no model is given.
+config::Loaded with_named_model(config::Loaded loaded, const SharedSettings& picture) {
   constexpr const char* kKey = "pretrained_model_name_or_path";
-  config::ModelConfig& model = loaded.config.model;
+  const config::ModelConfig& model = loaded.config.model;
   const bool is_given = loaded.is_set(kKey) || loaded.is_set("run_name") ||
                         model.pretrained_model_name_or_path.empty();
   if (picture.model.empty() || is_given) {
-    return;
+    return loaded;
   }
   check(!model.comfyui_folder.empty(),
         "[generate] {0} was made with the model `{1}`, but no model is given\n  kinema generate "
@@ -102,6 +102,7 @@ void use_named_model(const SharedSettings& picture, config::Loaded& loaded) {
         picture.file.string(), picture.model);
   config::set(loaded, kKey, config::checkpoint_in(model.comfyui_folder, picture.model),
               picture.file.string());
+  return loaded;
 }
 
 /// The configuration with a file's settings for keys that the command line does not give.
@@ -205,7 +206,7 @@ config::Loaded load_generation(std::span<const std::string> words,
         videos.empty() ? "" : videos.back().file.string());
   for (const SharedSettings& video : videos) {
     loaded = with_settings(std::move(loaded), video);
-    use_named_model(video, loaded);
+    loaded = with_named_model(std::move(loaded), video);
   }
   for (const SharedSettings& video : videos) {
     job.notice(check_given(video, loaded));
