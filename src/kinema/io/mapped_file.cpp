@@ -72,7 +72,9 @@ bool MappedFile::read_small(const Descriptor& descriptor) {
   if (size_ >= kLeastPage || is_partial_copy(device_, inode_)) {
     return false;
   }
-  own_ = std::make_unique_for_overwrite<std::byte[]>(size_);
+  // Zeros follow, as in the last page of a mapping: FFmpeg's readers look at them.
+  constexpr size_t kPadding = 64;
+  own_ = std::make_unique<std::byte[]>(size_ + kPadding);
   const ssize_t read = read_all(descriptor, {own_.get(), size_});
   check(read >= 0, "[io] cannot read {}: {}", path_, errno_text(errno));
   check(static_cast<size_t>(read) == size_,
