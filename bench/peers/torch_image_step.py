@@ -1,5 +1,5 @@
-"""diffusers' FluxTransformer2DModel, UNet2DConditionModel (alone or with a ControlNet) or WanVACETransformer3DModel by its config.json: the forward pass under no_grad or, with
---train, a step with clipping and AdamW, in bf16 by autocast over float32 weights. Takes bench/image_step.cpp's arguments.
+"""diffusers' FluxTransformer2DModel, UNet2DConditionModel (alone or with a ControlNet) or WanVACETransformer3DModel by
+its config.json: the forward pass under no_grad or, with --train, a step with clipping and AdamW, in bf16 by autocast over float32 weights. Takes bench/image_step.cpp's arguments.
 With --lora RANK adapters of PEFT on attention are trained, in float32 beside a network frozen in the dtype."""
 
 import argparse

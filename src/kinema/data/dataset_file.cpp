@@ -290,7 +290,7 @@ class Reader {
   std::set<std::string> not_read_;
 };
 
-/// The clips of a part, whose place is named in Errors.
+/// The clips of one dataset. Errors start with `where`, its place in the file.
 std::unique_ptr<ClipSet> clips_of(const fs::path& folder, const ListOptions& options,
                                   const std::string& where) {
   try {

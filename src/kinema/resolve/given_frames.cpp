@@ -43,7 +43,8 @@ void tell_what_changes(const io::MappedFile& file, const std::string& name,
   }
 }
 
-/// A mask u8 [h, w] whose edges are soft by mask_blur, as where the result is put back.
+/// A mask u8 [h, w] blurred with a Gaussian of this standard deviation (mask_blur, in pixels), as
+/// when the result is pasted into the picture.
 HostArray blurred(const HostArray& mask, double deviation) {
   if (deviation <= 0) {
     return mask;

@@ -10,8 +10,8 @@
 #include "kinema/io/json.h"
 #include "kinema/weights/lora.h"
 
-/// PEFT's configuration of an adapter: adapter_config.json, or diffusers' metadata of a file, whose
-/// keys have a prefix for each model.
+/// An adapter's PEFT configuration: adapter_config.json, or the metadata `lora_adapter_metadata` of
+/// diffusers' files, where each model's keys have a prefix.
 namespace kinema::weights {
 
 /// Alpha from the configuration, for files without alpha keys.
