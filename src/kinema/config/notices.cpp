@@ -47,8 +47,8 @@ bool is_on(const std::vector<KeyValue>& values, std::string_view what) {
   return found != values.end() && is_switched_on(found->value, what);
 }
 
-/// The reason why a dataset key has no effect; empty if it has an effect. With several datasets, each
-/// may have settings of its own, for which the run's keys are the defaults: always empty.
+/// The reason why a dataset key has no effect; empty if it has an effect. With several datasets,
+/// each may have settings of its own, for which the run's keys are the defaults: always empty.
 std::string no_effect_on_data(const DataConfig& data, std::string_view key) {
   const bool is_one = !data.train_data_dir.ends_with(".toml") && data.datasets.json == "[]";
   if (!is_one) {

@@ -56,8 +56,8 @@ std::vector<double> cayley(std::vector<double> skew, size_t n) {
   return out;
 }
 
-/// I + 2 Q + 2 Q^2 + 2 Q^3 + Q^4, PEFT's approximation of the Cayley transform. Its sign of Q is the
-/// opposite of cayley's, as in PEFT.
+/// I + 2 Q + 2 Q^2 + 2 Q^3 + Q^4, PEFT's approximation of the Cayley transform. Its sign of Q is
+/// the opposite of cayley's, as in PEFT.
 std::vector<double> neumann(const std::vector<double>& skew, size_t n) {
   const std::vector<double> second = times(skew, skew, n);
   const std::vector<double> third = times(second, skew, n);
